@@ -1,0 +1,64 @@
+# Everything works from a bare checkout with Python 3.11 or later and make: each target first
+# makes .venv from the hashed requirement files.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+WORKERS ?= 2
+
+.PHONY: help setup demo test coverage check format bench test-mutants docs lock clean
+
+help:
+	@echo "make demo | test | check | coverage | bench | test-mutants | docs | format | lock | clean"
+
+setup: $(STAMP)
+
+$(STAMP): requirements.txt requirements-dev.txt pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "leasehold needs Python 3.11 or later")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		-r requirements.txt -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+		--no-build-isolation --editable .
+	@touch $@
+
+demo: $(STAMP)
+	$(BIN)/leasehold sim scenario demo/first-day.yaml
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+coverage: $(STAMP)
+	$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term-missing:skip-covered \
+		--cov-fail-under=100
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/tidy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)
+	$(BIN)/python -m bench
+
+test-mutants: $(STAMP)
+	$(BIN)/python tests/mutants/run.py
+
+# The documents are plain Markdown; what can rot in them is checked.
+docs: $(STAMP)
+	$(BIN)/python -m pytest -q tests/tidy -k docs
+
+# Needs uv. The files name no index, so they say nothing about the machine that made them.
+lock:
+	uv pip compile --quiet --python-version 3.11 --universal --generate-hashes \
+		--no-emit-index-url --no-header pyproject.toml -o requirements.txt
+	uv pip compile --quiet --python-version 3.11 --universal --generate-hashes \
+		--no-emit-index-url --no-header --group dev -c requirements.txt \
+		-o requirements-dev.txt
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis htmlcov .coverage

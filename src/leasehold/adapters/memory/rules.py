@@ -1,0 +1,153 @@
+"""What a Kubernetes API server checks of any object, and what our resource definitions declare.
+
+Called by the memory store (the embedded store shares it). Pure: looks at one object, or at an
+object before and after, and returns problems as (JSON path, what is wrong). It never repairs.
+"""
+
+import re
+from typing import cast
+
+from leasehold.ports.store import Wire
+
+GROUP = "rq.davidlangworthy.io/"
+OBJECT_BYTES_MAX = 3 * 1024 * 1024 // 2
+IMMUTABLE_KINDS = frozenset({"Lease", "Resolution", "LedgerBatch"})
+
+_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+
+Problems = list[tuple[str, str]]
+
+
+def problems_of(obj: Wire) -> Problems:
+    """What is wrong with an object by itself."""
+    metadata = part(obj, "metadata")
+    problems: Problems = []
+    for field in ("apiVersion", "kind"):
+        if not isinstance(obj.get(field), str) or not obj[field]:
+            problems.append((field, "is required"))
+    name, namespace = metadata.get("name"), metadata.get("namespace", "")
+    if not isinstance(name, str) or len(name) > 253 or not _SUBDOMAIN.fullmatch(name):
+        problems.append(
+            ("metadata.name", f"{name!r} is no DNS subdomain of at most 253 characters")
+        )
+    if namespace != "" and not _is_label(namespace):
+        why = f"{namespace!r} is no DNS label of at most 63 characters"
+        problems.append(("metadata.namespace", why))
+    labels = metadata.get("labels", {})
+    if not isinstance(labels, dict):
+        return [*problems, ("metadata.labels", "is no mapping")]
+    for label, value in labels.items():
+        if not _is_label_key(label):
+            problems.append((f"metadata.labels[{label}]", "is no qualified name"))
+        if value != "" and not _is_qualified(value):
+            why = f"{value!r} is no label value: at most 63 of letters, digits, '-', '_' and '.'"
+            problems.append((f"metadata.labels[{label}]", why))
+    return problems
+
+
+def problems_of_change(old: Wire, new: Wire) -> Problems:
+    """What an update may not do."""
+    problems: Problems = []
+    if _is_ours(new) and new["kind"] in IMMUTABLE_KINDS and new.get("spec") != old.get("spec"):
+        problems.append(("spec", "is immutable"))
+    before, after = part(old, "metadata"), part(new, "metadata")
+    if "deletionTimestamp" in before:
+        known = _finalizers(before)
+        added = [finalizer for finalizer in _finalizers(after) if finalizer not in known]
+        if added:
+            problems.append(("metadata.finalizers", f"{added[0]} cannot be added to what is going"))
+    return problems
+
+
+def problems_of_status(old: Wire, new: Wire) -> Problems:
+    """A Lease is marked ending once and closed once; nothing is taken back."""
+    if not _is_ours(new) or new["kind"] != "Lease":
+        return []
+    before, after = part(old, "status"), part(new, "status")
+    if before.get("closed") and after != before:
+        return [("status", "is final once the lease is closed")]
+    if "ending" in before and after.get("ending") != before["ending"]:
+        return [("status.ending", "is set once and stays")]
+    return []
+
+
+def key_of(obj: Wire) -> tuple[str, str, str]:
+    metadata = part(obj, "metadata")
+    return (
+        str(obj.get("kind", "")),
+        str(metadata.get("namespace", "")),
+        str(metadata.get("name", "")),
+    )
+
+
+def part(obj: Wire, field: str) -> Wire:
+    """A mapping inside an object; empty when it is absent or something else."""
+    found = obj.get(field)
+    return cast(Wire, found) if isinstance(found, dict) else {}
+
+
+def integer(value: object) -> int:
+    assert isinstance(value, int), f"{value!r} was written by us and is an integer"
+    return value
+
+
+def content(obj: Wire) -> Wire:
+    """What counts for `generation`: neither metadata nor status."""
+    return {field: obj[field] for field in obj if field not in ("metadata", "status")}
+
+
+def reset_status(obj: Wire) -> None:
+    """As the server does on create: a status is somebody else's to write."""
+    if obj["kind"] == "Node":
+        return
+    obj.pop("status", None)
+    if obj["kind"] == "Pod":
+        obj["status"] = {"phase": "Pending"}
+
+
+def grace_of(obj: Wire, asked_ms: int | None, *, default: int) -> int:
+    """How long a deletion waits for a kubelet: a pod that runs on a node, else nothing."""
+    spec, status = part(obj, "spec"), part(obj, "status")
+    is_finished = status.get("phase") in ("Succeeded", "Failed")
+    if obj["kind"] != "Pod" or not spec.get("nodeName") or is_finished:
+        return 0
+    if asked_ms is not None:
+        return max(asked_ms, 0)
+    seconds = spec.get("terminationGracePeriodSeconds")
+    return seconds * 1000 if isinstance(seconds, int) else default
+
+
+def is_gone(obj: Wire) -> bool:
+    """Whether a deletion was asked for, and nobody holds the object any more."""
+    metadata = part(obj, "metadata")
+    return (
+        "deletionTimestamp" in metadata
+        and metadata["deletionGraceMs"] == 0
+        and not _finalizers(metadata)
+    )
+
+
+def _finalizers(metadata: Wire) -> list[object]:
+    found = metadata.get("finalizers", [])
+    return found if isinstance(found, list) else []
+
+
+def _is_ours(obj: Wire) -> bool:
+    return str(obj.get("apiVersion", "")).startswith(GROUP)
+
+
+def _is_label(text: object) -> bool:
+    return isinstance(text, str) and len(text) <= 63 and _LABEL.fullmatch(text) is not None
+
+
+def _is_qualified(text: object) -> bool:
+    return isinstance(text, str) and len(text) <= 63 and _QUALIFIED.fullmatch(text) is not None
+
+
+def _is_label_key(key: str) -> bool:
+    prefix, slash, name = key.rpartition("/")
+    if slash and (len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
+        return False
+    return _is_qualified(name)

@@ -1,0 +1,121 @@
+"""`leasehold lint FILE…`: every mistake in manifests, with line, path and remedy, and no server.
+
+It checks each object by itself and what can be known of the files together: names used twice and
+parents that go in a circle. It cannot know what a cluster already holds.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import click
+
+from leasehold.core.facts import Budget
+from leasehold.core.objects.budget import budget_from_wire, budget_warnings, parent_cycles
+from leasehold.core.objects.manifests import check_manifest
+from leasehold.core.objects.problems import Problem, show, shown
+from leasehold.core.objects.wire import part, text_at
+from leasehold.shell.yamlfile import BadFile, Document, Mistake, load_documents
+
+
+@click.command("lint")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+def command(files: tuple[str, ...]) -> None:
+    """Validate manifests without a server; exit 1 with every mistake, its path and a remedy."""
+    report = lint(files)
+    for line in report.mistakes:
+        click.echo(line)
+    for line in report.warnings:
+        click.echo(f"warning: {line}")
+    if report.mistakes:
+        raise SystemExit(1)
+    click.echo(f"{report.objects} object{'' if report.objects == 1 else 's'} ok")
+
+
+@dataclass
+class Report:
+    objects: int
+    mistakes: list[str]
+    warnings: list[str]
+
+
+@dataclass(frozen=True)
+class Written:
+    """One object of a file, and where it stands."""
+
+    file: str
+    document: Document
+
+    @property
+    def title(self) -> str:
+        """`Run team/train`, as far as it says so itself."""
+        metadata = part(self.document.data, "metadata")
+        kind = self.document.data.get("kind") if isinstance(self.document.data, dict) else None
+        name = "/".join(
+            _word(metadata.get(key)) for key in ("namespace", "name") if metadata.get(key)
+        )
+        return f"{_word(kind)} {name}".strip()
+
+    @property
+    def identity(self) -> tuple[str, str, str] | None:
+        metadata = part(self.document.data, "metadata")
+        data = self.document.data
+        kind = data.get("kind") if isinstance(data, dict) else None
+        name = text_at(metadata, "name")
+        if not isinstance(kind, str) or not name:
+            return None
+        return kind, text_at(metadata, "namespace"), name
+
+    def line(self, problem: Problem) -> str:
+        where = f"{self.file}:{self.document.line_of(problem.path)}"
+        title = self.title
+        said = show(problem) if problem.path else f"{problem.value}: {problem.remedy}"
+        return f"{where}: {title}: {said}" if title else f"{where}: {said}"
+
+
+def lint(files: Iterable[str]) -> Report:
+    """All that is wrong with these files together."""
+    report = Report(objects=0, mistakes=[], warnings=[])
+    written: list[Written] = []
+    for file in files:
+        try:
+            written += [Written(file, document) for document in load_documents(file)]
+        except BadFile as bad:
+            report.mistakes += [_bad_line(file, mistake) for mistake in bad.mistakes]
+    budgets: dict[str, tuple[Written, Budget]] = {}
+    seen: dict[tuple[str, str, str], Written] = {}
+    for each in written:
+        problems = check_manifest(each.document.data)
+        problems += _named_twice(each, seen)
+        report.mistakes += [each.line(problem) for problem in problems]
+        if not problems and each.identity is not None and each.identity[0] == "Budget":
+            budget = budget_from_wire(each.document.data)
+            budgets[budget.key] = (each, budget)
+            report.warnings += [each.line(found) for found in budget_warnings(each.document.data)]
+    for budget, problem in parent_cycles(budget for _, budget in budgets.values()):
+        report.mistakes.append(budgets[budget.key][0].line(problem))
+    report.objects = len(written)
+    return report
+
+
+def _named_twice(each: Written, seen: dict[tuple[str, str, str], Written]) -> list[Problem]:
+    if each.identity is None:
+        return []
+    first = seen.setdefault(each.identity, each)
+    if first is each:
+        return []
+    where = f"{first.file}:{first.document.line}"
+    remedy = f"the same object stands at {where}; keep one or rename it"
+    return [Problem(path="metadata.name", value=shown(each.identity[2]), remedy=remedy)]
+
+
+def _bad_line(file: str, mistake: Mistake) -> str:
+    problem = mistake.problem
+    said = show(problem) if problem.path else f"{problem.value}: {problem.remedy}"
+    return f"{file}:{mistake.line}: {said}"
+
+
+def _word(value: object) -> str:
+    """A name as it stands if it is harmless to print, else as a quoted value."""
+    if isinstance(value, str) and value.isprintable() and len(value) <= 253:
+        return value
+    return "" if value is None else shown(value)

@@ -1,0 +1,40 @@
+"""The `leasehold` command: finds the subcommand that was asked for and loads only that one.
+
+The console script and `python -m leasehold` call `main`. Each subcommand is a file of its own under
+`cli` and is imported when it is named, so that `--help` and completion stay quick.
+"""
+
+from importlib import import_module
+
+import click
+
+from leasehold import __version__
+
+# name -> (module, what it does, for the list in --help)
+COMMANDS = {
+    "lint": ("leasehold.cli.lint", "Validate manifests without a server."),
+}
+
+
+class Lazy(click.Group):
+    """A group whose members are imported one by one; each module has its command as `command`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        found = import_module(COMMANDS[cmd_name][0]).command
+        assert isinstance(found, click.Command), f"{COMMANDS[cmd_name][0]} has no command"
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
+
+
+@click.command(cls=Lazy)
+@click.version_option(__version__, prog_name="leasehold")
+def main() -> None:
+    """leasehold gives every GPU-second on a shared fleet a payer and a reason."""

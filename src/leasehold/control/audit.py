@@ -1,0 +1,68 @@
+"""audit — leases, pods and balances agree, or every record that does not is named.
+
+Run by the simulator after every story and by `leasehold audit`. It repairs nothing.
+"""
+
+from leasehold.core.facts import Pod, PodPhase, Role
+from leasehold.core.units import Instant
+from leasehold.core.world import World
+
+
+def audit(world: World, pods: list[Pod], now: Instant) -> list[str]:
+    """Every disagreement between open leases, the pods there are, and the accounts."""
+    return [*_pods_without_leases(world, pods), *_leases_without_pods(world, pods),
+            *_balances(world, now)]  # fmt: skip
+
+
+def _pods_without_leases(world: World, pods: list[Pod]) -> list[str]:
+    found = []
+    for pod in sorted(pods, key=lambda each: each.key):
+        if not pod.run_uid or pod.has_ended:
+            continue
+        leases = [world.leases[name] for name in world.open_by_pod.get(pod.key, ())]
+        state = world.fleet.nodes.get(pod.node)
+        if not leases and state is not None and not state.node.fenced:
+            found.append(f"pod {pod.key} runs on {pod.node} without an open lease")
+        elif leases and sum(lease.gpus for lease in leases) != pod.gpus:
+            found.append(f"pod {pod.key} has {pod.gpus} GPUs, its leases say otherwise")
+        elif leases and any(lease.node != pod.node for lease in leases):
+            found.append(f"pod {pod.key} is on {pod.node}, its leases say otherwise")
+    return found
+
+
+def _leases_without_pods(world: World, pods: list[Pod]) -> list[str]:
+    there = {pod.key: pod for pod in pods if pod.phase is not PodPhase.ORDERED}
+    found = []
+    for name in sorted(name for names in world.open_by_run.values() for name in names):
+        lease = world.leases[name]
+        if lease.role is Role.SPARE:
+            continue
+        pod = there.get(f"{lease.namespace}/{lease.pod}")
+        if pod is None:
+            found.append(f"lease {name} is open, but there is no pod {lease.pod}")
+        elif pod.has_ended and (state := world.fleet.nodes.get(lease.node)) and state.node.ready:
+            found.append(f"lease {name} is open, but pod {lease.pod} has ended")
+    return found
+
+
+def _balances(world: World, now: Instant) -> list[str]:
+    """Each envelope's account against a plain sum over all leases."""
+    used: dict[str, int] = {}
+    spent: dict[str, int] = {}
+    for lease in world.leases.values():
+        since = world.accounts.of(lease.payer).since
+        end = now if lease.end is None else lease.end
+        amount = lease.gpus * max(0, end - max(lease.start, since))
+        spent[lease.payer] = spent.get(lease.payer, 0) + amount
+        if lease.is_open:
+            used[lease.payer] = used.get(lease.payer, 0) + lease.gpus
+    found = []
+    for payer in world.accounts.payers():
+        account = world.accounts.of(payer)
+        if account.gpus != used.get(payer, 0):
+            found.append(f"{payer} pays for {used.get(payer, 0)} GPUs, its account says "
+                         f"{account.gpus}")  # fmt: skip
+        if account.used_ms(now) != spent.get(payer, 0):
+            found.append(f"{payer} spent {spent.get(payer, 0)} GPU-ms, its account says "
+                         f"{account.used_ms(now)}")  # fmt: skip
+    return found

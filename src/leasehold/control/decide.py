@@ -1,0 +1,81 @@
+"""decide — one turn over the World: level-triggered, so it can be repeated after any crash.
+
+Tends the runs that something happened to, brings envelopes back within their caps, then starts and
+plans what is pending, then lets elastic runs grow. The shell calls it after every event and timer.
+"""
+
+from heapq import heappop
+
+from leasehold.control.elastic import grow_all, shrink_all
+from leasehold.control.overdrafts import handle_overdrafts
+from leasehold.control.queue import consider_all
+from leasehold.control.reservations import present
+from leasehold.control.tend import tend
+from leasehold.control.turn import Turn
+from leasehold.core.cuts import protected_until
+from leasehold.core.facts import State, Uid
+from leasehold.core.units import Instant
+from leasehold.core.world import World
+
+
+def decide(
+    world: World,
+    *,
+    now: Instant,
+    key: bytes,
+    time_trusted: bool = True,
+    quarantined: frozenset[Uid] = frozenset(),
+) -> Turn:
+    """Everything that is to be done now. The World is changed as if it were done already."""
+    turn = Turn(world, now=now, key=key, time_trusted=time_trusted)
+    turn.quarantined = quarantined
+    turn.state_changed_facts()
+    _raise_alarms(world, now)
+    tended = sorted(world.dirty)
+    world.dirty.clear()
+    for uid in tended:
+        turn.touched[uid] = None
+        tend(turn, uid)
+    handle_overdrafts(turn)
+    shrink_all(turn)
+    consider_all(turn)
+    grow_all(turn)
+    _note_holds(turn)
+    _wake_for_protected(turn)
+    if world.alarms:
+        turn.wake(world.alarms[0][0])
+    return turn
+
+
+def _raise_alarms(world: World, now: Instant) -> None:
+    while world.alarms and world.alarms[0][0] <= now:
+        world.dirty[heappop(world.alarms)[1]] = None
+
+
+def _note_holds(turn: Turn) -> None:
+    """What activations under way keep, for whoever asks how much of a node is free."""
+    world = turn.world
+    world.held.clear()
+    for uid, holds in turn.agenda.firm.items():
+        run = world.runs.get(uid)
+        reservation = present(world, run) if run is not None else None
+        if reservation is not None and reservation.state is State.ACTIVATING:
+            for hold in holds:
+                world.held[hold.node] = world.held.get(hold.node, 0) + hold.gpus
+
+
+def _wake_for_protected(turn: Turn) -> None:
+    """Whatever is blocked is thought over again when a protected tenure ends."""
+    world = turn.world
+    blocked = bool(world.overdrafts) or any(
+        (run := world.runs.get(uid)) is not None
+        and (reservation := present(world, run)) is not None
+        and reservation.state is State.BLOCKED
+        for uid in world.pending
+    )
+    if blocked:
+        for uid in world.open_by_run:
+            run = world.runs.get(uid)
+            until = protected_until(world, run) if run is not None else None
+            if until is not None:
+                turn.wake(until)

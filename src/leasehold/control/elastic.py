@@ -1,0 +1,117 @@
+"""Elastic runs on their way to the desired width: shrink when asked, grow when there is room.
+
+Growing comes after starting pending runs, in order of submission, and takes only capacity that no
+reservation holds. Forced shrinks are not decided here.
+"""
+
+from leasehold.control.open_leases import alarm, end_all, live_units
+from leasehold.control.turn import Turn
+from leasehold.core.admit import Wish, admit
+from leasehold.core.facts import Closed, Gang, Lease, Opened, Relation, Run, Uid
+from leasehold.core.resize import groups_to_give_up, grow_targets, may_resize
+from leasehold.core.units import Millis
+from leasehold.core.verdicts import Admitted
+from leasehold.core.width import (
+    desired_gpus,
+    free_indices,
+    group_count,
+    open_leases,
+    own_domains,
+    standing_groups,
+    wanted,
+)
+from leasehold.core.world import World
+
+
+def in_order(world: World, uids: dict[Uid, None]) -> list[Run]:
+    """Runs in order of submission, then name."""
+    runs = [world.runs[uid] for uid in uids if uid in world.runs]
+    return sorted(runs, key=lambda run: (run.created, run.namespace, run.name))
+
+
+def shrink_all(turn: Turn) -> None:
+    """Give up the groups that their users no longer want."""
+    for run in in_order(turn.world, turn.world.elastic):
+        groups = standing_groups(turn.world, run.uid)
+        width = _width(groups)
+        if not groups or width <= desired_gpus(run.spec):
+            continue
+        at = may_resize(turn.world, run.uid, turn.now)
+        if at > turn.now or not turn.time_trusted:
+            alarm(turn.world, run.uid, at)
+            turn.wake(at)
+            continue
+        given_up = groups_to_give_up(groups, run.spec, width)
+        leases = [
+            lease
+            for lease in open_leases(turn.world, run.uid)
+            if lease.group in given_up and lease.ending is None
+        ]
+        end_all(turn, leases, Closed.SHRINK)
+        turn.tell("Run", run.key, "Shrink", f"gives up groups {sorted(given_up)} as asked")
+
+
+def grow_all(turn: Turn) -> None:
+    """Widen elastic runs in whole steps, as far as money and GPUs go."""
+    world = turn.world
+    if not world.policy.binder_enabled:
+        return
+    for run in in_order(world, world.elastic):
+        if run.spec.gang is Gang.GROUP or run.uid in turn.quarantined:
+            continue
+        groups = standing_groups(world, run.uid)
+        width = _width(groups)
+        if groups and width < desired_gpus(run.spec) and not _is_ending(world, run.uid):
+            at = may_resize(world, run.uid, turn.now)
+            if at > turn.now or not turn.time_trusted:
+                alarm(world, run.uid, at)
+                turn.wake(at)
+                continue
+            _grow(turn, run, groups, width)
+
+
+def _width(groups: dict[int, list[Lease]]) -> int:
+    return sum(lease.gpus for leases in groups.values() for lease in leases)
+
+
+def _is_ending(world: World, uid: Uid) -> bool:
+    """A run does not grow while part of it is still being given up."""
+    return any(lease.ending is not None for lease in open_leases(world, uid))
+
+
+def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> None:
+    world = turn.world
+    taken = {lease.group for lease in open_leases(world, run.uid)}
+    for target in grow_targets(run.spec, width):
+        fresh = free_indices(taken, group_count(run.spec, target - width))
+        wish = Wish(
+            run=run,
+            want=wanted(world, run, fresh, own_domains=own_domains(world, run.uid)),
+            span=_span_left(turn, run),
+            borrowed_already=borrowed_gpus(world, run.uid),
+        )
+        plan = admit(world, wish, turn.agenda, start=turn.now, now=turn.now)
+        if isinstance(plan, Admitted):
+            attempt = next(iter(groups.values()))[0].attempt
+            opened = turn.start(
+                run, plan, attempts=dict.fromkeys(fresh, attempt), reason=Opened.GROW
+            )
+            if isinstance(opened, list):
+                world.traces[run.uid] = plan.covered[0][1].trace
+                turn.tell("Run", run.key, "Grow", f"grows from {width} to {target} GPUs")
+                turn.again = True
+                return
+
+
+def _span_left(turn: Turn, run: Run) -> Millis | None:
+    if run.spec.max_duration is None:
+        return None
+    started = live_units(turn.world, run.uid)[0][1].started
+    return max(1, started + run.spec.max_duration - turn.now)
+
+
+def borrowed_gpus(world: World, uid: Uid) -> int:
+    """GPUs whose payer is a sponsor, spares too: what counts against maxBorrowGPUs."""
+    return sum(
+        lease.gpus for lease in open_leases(world, uid) if lease.relation is Relation.BORROWED
+    )

@@ -1,0 +1,181 @@
+"""A node failed, or somebody deleted a pod: spares take over, or the group or gang is given up.
+
+Only positive evidence counts: the Node object is gone, it is fenced, or (if configured) it has been
+silent for the configured time. A failure is never a licence to evict another's paid work, except
+the filler that sits on the very spare that is needed.
+"""
+
+from leasehold.control.open_leases import alarm, end_all, end_unit, gone_at, live_units, standing
+from leasehold.control.turn import Turn
+from leasehold.core.book import WHOLE, base_reason
+from leasehold.core.cuts import fillers_on
+from leasehold.core.facts import Cause, Closed, Gang, Lease, Role, Run, Uid
+from leasehold.core.fleet import NodeState
+from leasehold.core.swap import Takeover, swap
+from leasehold.core.units import Instant
+from leasehold.core.width import minimum_gpus, open_leases
+from leasehold.core.world import World
+
+
+def handle_losses(turn: Turn, uid: Uid) -> None:
+    """Close what was lost; replace it from spares, or give up what cannot live without it."""
+    world = turn.world
+    lost = [lease for lease in open_leases(world, uid) if _is_lost(turn, lease)]
+    for lease in lost:
+        _close_lost(turn, lease)
+    run = world.runs.get(uid)
+    if run is None:
+        return
+    if lost:
+        turn.tell("Run", run.key, "NodeFailure", f"{len(lost)} leases were lost with their node")
+    for unit, _ in live_units(world, uid):
+        if standing(world, uid, unit):
+            _mend(turn, run, unit)
+
+
+def node_has_failed(world: World, name: str, now: Instant) -> bool:
+    state = world.fleet.nodes.get(name)
+    if state is None or state.node.fenced:
+        return True
+    deadline = silence_deadline(world, state)
+    return deadline is not None and now >= deadline
+
+
+def silence_deadline(world: World, state: NodeState) -> Instant | None:
+    """When silence counts as death, in fleets that fence themselves; usually never."""
+    spans = dict(world.policy.node_failure_after)
+    after = spans.get(state.node.flavor, spans.get("*"))
+    if after is None or state.node.ready or state.node.not_ready_since is None:
+        return None
+    return state.node.not_ready_since + after
+
+
+def _is_lost(turn: Turn, lease: Lease) -> bool:
+    world = turn.world
+    if f"{lease.namespace}/{lease.pod}" in world.lost_pods:
+        return True
+    state = world.fleet.nodes.get(lease.node)
+    if state is not None and not state.node.ready:
+        deadline = silence_deadline(world, state)
+        if deadline is not None:
+            alarm(world, lease.uid, deadline)
+            if not turn.time_trusted:
+                return state.node.fenced
+    return node_has_failed(world, lease.node, turn.now)
+
+
+def _close_lost(turn: Turn, lease: Lease) -> None:
+    if lease.ending is not None:
+        turn.close(lease.name, end=gone_at(turn, lease), reason=lease.ending.reason)
+    elif node_has_failed(turn.world, lease.node, turn.now):
+        turn.close(lease.name, end=gone_at(turn, lease), reason=Closed.NODE_FAILURE)
+    else:
+        turn.close(lease.name, end=gone_at(turn, lease), reason=Closed.FAIL, cause=Cause.DELETED)
+
+
+def vacancies(world: World, uid: Uid, unit: int) -> dict[int, list[list[Lease]]]:
+    """Pods of a live unit that were lost and not replaced, by group, each by its last leases."""
+    book = world.books[uid]
+    attempt = book.units[unit].last
+    assert attempt is not None
+    last: dict[tuple[int, int], str] = {}
+    by_pod: dict[str, list[Lease]] = {}
+    for name in book.names:
+        lease = world.leases[name]
+        if (
+            lease.attempt == attempt.number
+            and lease.role is not Role.SPARE
+            and world.unit_of(uid, lease.group) == unit
+        ):
+            last[(lease.group, lease.index)] = lease.pod
+            by_pod.setdefault(lease.pod, []).append(lease)
+    found: dict[int, list[list[Lease]]] = {}
+    for (group, _), pod in sorted(last.items()):
+        lost = [lease for lease in by_pod[pod] if _was_lost(lease)]
+        if lost and not any(lease.is_open for lease in by_pod[pod]):
+            found.setdefault(group, []).append(lost)
+    return found
+
+
+def _was_lost(lease: Lease) -> bool:
+    """Lost while it should have gone on; one that was ending anyway leaves no vacancy."""
+    if lease.is_open or lease.ending is not None:
+        return False
+    return base_reason(lease.closure) is Closed.NODE_FAILURE or lease.cause is Cause.DELETED
+
+
+def _mend(turn: Turn, run: Run, unit: int) -> None:
+    world = turn.world
+    for group, lost in vacancies(world, run.uid, unit).items():
+        left = [lease for lease in standing(world, run.uid) if lease.group == group]
+        takeovers = swap(world, lost) if left else None
+        if takeovers is not None:
+            for takeover in takeovers:
+                _take_over(turn, run, takeover)
+        elif left or not _lives_without(world, run):
+            _give_up(turn, run, unit, group, lost)
+            if unit == WHOLE and not standing(world, run.uid):
+                return
+
+
+def _take_over(turn: Turn, run: Run, takeover: Takeover) -> None:
+    """Fillers go first and get little time; the active lease opens when they are gone."""
+    world = turn.world
+    in_the_way = [each for spare in takeover.spares for each in _fillers(world, spare)]
+    if in_the_way:
+        fresh = {
+            lease.name: lease for spare in takeover.spares for lease in fillers_on(world, spare)
+        }
+        end_all(turn, list(fresh.values()), Closed.RECLAIMED,
+                grace=world.policy.filler_grace_max)  # fmt: skip
+        return
+    first = takeover.failed[0]
+    for spare in takeover.spares:
+        turn.close(spare.name, end=turn.now, reason=Closed.SWAP)
+        turn.open_swap(first, spare, first.index)
+    turn.tell(
+        "Run",
+        run.key,
+        "Swap",
+        f"group {first.group} pod {first.index} moved from {first.node} to its spare on "
+        f"{takeover.node}",
+    )
+    turn.again = True
+
+
+def _fillers(world: World, spare: Lease) -> list[Lease]:
+    return [
+        lease
+        for name in sorted(world.open_by_node.get(spare.node, ()))
+        if (lease := world.leases[name]).role is Role.BORROWED
+        and set(lease.slots) & set(spare.slots)
+    ]
+
+
+def _lives_without(world: World, run: Run) -> bool:
+    """Whether the groups that stand are enough for an elastic run to go on."""
+    if run.spec.malleable is None:
+        return False
+    width = sum(lease.gpus for lease in _active(world, run.uid))
+    return width >= minimum_gpus(run.spec)
+
+
+def _active(world: World, uid: Uid) -> list[Lease]:
+    return [lease for lease in standing(world, uid) if lease.role is not Role.SPARE]
+
+
+def _give_up(turn: Turn, run: Run, unit: int, group: int, lost: list[list[Lease]]) -> None:
+    """The group, if the run can live without it; else everything, in one batch."""
+    world = turn.world
+    deleted = all(lease.cause is Cause.DELETED for pod in lost for lease in pod)
+    reason = Closed.FAIL if deleted else Closed.NODE_FAILURE
+    others = sum(lease.gpus for lease in _active(world, run.uid) if lease.group != group)
+    elastic = run.spec.malleable is not None and others >= minimum_gpus(run.spec)
+    if run.spec.gang is Gang.GROUP or elastic:
+        mates = [lease for lease in standing(world, run.uid) if lease.group == group]
+        end_all(turn, mates, reason)
+        turn.tell("Run", run.key, "GroupLost", f"group {group} is given up, no spare was left")
+        return
+    end_unit(turn, run.uid, unit, reason)
+    after = "it is requeued" if run.spec.checkpoint is not None else "the run fails"
+    turn.tell("Run", run.key, "NodeFailure", f"no spare for group {group}: {after}")

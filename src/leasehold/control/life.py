@@ -1,0 +1,143 @@
+"""Where a run stands, derived from its book alone: waiting, live, done or failed, and why.
+
+Nothing stores a phase that the ledger does not imply: after a crash the same answer comes out. The
+queue, the statuses and the tending of runs all ask here.
+"""
+
+from enum import StrEnum
+
+from leasehold.core.book import WHOLE, Attempt, Unit
+from leasehold.core.facts import Cause, Closed, Failed, Gang, Phase, Record, Run
+from leasehold.core.units import Instant, Millis
+from leasehold.core.width import desired_gpus, starting_gpus
+from leasehold.core.world import World
+
+
+class Standing(StrEnum):
+    WAITING = "waiting"
+    LIVE = "live"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Where(Record):
+    """A unit's standing; `why` explains a wait after a failure or the failure itself."""
+
+    standing: Standing
+    why: str = ""
+    retry_at: Instant = 0
+    rejected: int = 0  # binds rejected in a row
+
+
+LIVE = Where(standing=Standing.LIVE)
+DONE = Where(standing=Standing.DONE)
+BIND_FAILING = "BindFailing"
+
+
+def unit_keys(run: Run) -> list[int]:
+    """The units a run wants: itself, or its groups."""
+    if run.spec.gang is Gang.RUN:
+        return [WHOLE]
+    width = max(starting_gpus(run.spec), desired_gpus(run.spec))
+    return list(range(width // run.spec.group_gpus))
+
+
+def where_is(world: World, run: Run, key: int) -> Where:
+    """The standing of one unit."""
+    book = world.books.get(run.uid)
+    unit = book.units.get(key) if book else None
+    where = _standing(world, run, unit)
+    if where.standing is Standing.WAITING and (run.spec.stop or run.deleting):
+        return Where(standing=Standing.FAILED, why=Failed.CANCELED)
+    return where
+
+
+def units_of(world: World, run: Run) -> dict[int, Where]:
+    """Every unit that it wants or ever had."""
+    book = world.books.get(run.uid)
+    had = book.units if book else {}
+    return {key: where_is(world, run, key) for key in sorted({*unit_keys(run), *had})}
+
+
+def phase_of(world: World, run: Run) -> tuple[Phase, str]:
+    """Phase and the typed reason of a failure; a live run may still be binding."""
+    units = units_of(world, run)
+    standings = {where.standing for where in units.values()}
+    if Standing.LIVE in standings:
+        return Phase.RUNNING, ""
+    if Standing.WAITING in standings:
+        return Phase.PENDING, ""
+    failed = [where.why for where in units.values() if where.standing is Standing.FAILED]
+    return (Phase.FAILED, failed[0]) if failed else (Phase.COMPLETED, "")
+
+
+def is_over(world: World, run: Run) -> bool:
+    return phase_of(world, run)[0] in (Phase.COMPLETED, Phase.FAILED)
+
+
+def _standing(world: World, run: Run, unit: Unit | None) -> Where:
+    last = unit.last if unit is not None else None
+    if unit is None or last is None:
+        return Where(standing=Standing.WAITING)
+    if last.open:
+        return LIVE
+    match last.outcome:
+        case Closed.COMPLETED:
+            return DONE
+        case Closed.FAIL:
+            return _after_failure(world, run, unit, last)
+        case Closed.NODE_FAILURE:
+            return _requeued_or(run, Failed.NODE)
+        case Closed.RECLAIMED:
+            return _requeued_or(run, Failed.RECLAIMED)
+        case Closed.RANDOM_PREEMPT:
+            return _requeued_or(run, _drawn(world, last))
+        case Closed.TIME_LIMIT:
+            return Where(standing=Standing.FAILED, why=Failed.TIME_LIMIT)
+        case Closed.CANCELED:
+            return Where(standing=Standing.FAILED, why=Failed.CANCELED)
+        case _:
+            # Only passing closures: an elastic group that was given up may come again.
+            return Where(standing=Standing.WAITING)
+
+
+def _requeued_or(run: Run, failed: Failed) -> Where:
+    if run.spec.checkpoint is not None:
+        return Where(standing=Standing.WAITING)
+    return Where(standing=Standing.FAILED, why=failed)
+
+
+def _drawn(world: World, last: Attempt) -> Failed:
+    seed = last.closure.partition("(")[2].rstrip(")")
+    name = world.resolution_of_seed.get(seed)
+    if name is not None and world.resolutions[name].cause == "Overdraft":
+        return Failed.OVERDRAWN
+    return Failed.RANDOM_PREEMPT
+
+
+def _after_failure(world: World, run: Run, unit: Unit, last: Attempt) -> Where:
+    policy = world.policy
+    if last.cause is Cause.DELETED:
+        return _requeued_or(run, Failed.NODE)
+    if last.cause in (Cause.REJECTED, Cause.REFUSED):
+        count = unit.rejected_in_a_row()
+        wait = backoff(policy.bind_backoff, policy.bind_backoff_max, count)
+        if count >= policy.bind_attempts:
+            wait = policy.bind_blocked_for
+        return Where(
+            standing=Standing.WAITING,
+            why=BIND_FAILING,
+            retry_at=last.ended_at + wait,
+            rejected=count,
+        )
+    failures = unit.count(Closed.FAIL, Cause.EXIT)
+    if failures > run.spec.retries:
+        return Where(standing=Standing.FAILED, why=Failed.WORKLOAD)
+    wait = backoff(policy.retry_backoff, policy.retry_backoff_max, failures)
+    return Where(standing=Standing.WAITING, why=Failed.WORKLOAD, retry_at=last.ended_at + wait)
+
+
+def backoff(first: Millis, most: Millis, count: int) -> Millis:
+    """Doubling from the first failure on."""
+    assert count >= 1
+    return min(most, first << min(count - 1, 32))

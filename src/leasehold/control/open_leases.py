@@ -1,0 +1,77 @@
+"""Questions about a run's open leases and the pods under them, and the order to end them.
+
+Shared by everything in `control` that ends leases: whether the GPUs are really free, since when,
+and how a whole unit is told to stop.
+"""
+
+from heapq import heappush
+
+from leasehold.control.turn import Turn
+from leasehold.core.book import WHOLE, Attempt
+from leasehold.core.facts import Lease, Pod, Role, Uid
+from leasehold.core.units import Instant, Millis
+from leasehold.core.width import open_leases
+from leasehold.core.world import World
+
+
+def pod_of(world: World, lease: Lease) -> Pod | None:
+    return world.pods.get(f"{lease.namespace}/{lease.pod}") if lease.pod else None
+
+
+def is_gone(world: World, lease: Lease) -> bool:
+    """Whether nothing of its pod can still use the GPUs."""
+    if lease.role is Role.SPARE:
+        return True
+    pod = pod_of(world, lease)
+    return pod is None or pod.has_ended
+
+
+def gone_at(turn: Turn, lease: Lease) -> Instant:
+    """When the GPUs were released, as the node reported it."""
+    pod = pod_of(turn.world, lease)
+    if pod is not None and pod.finished_at is not None:
+        return pod.finished_at
+    return turn.world.finished_at.get(f"{lease.namespace}/{lease.pod}", turn.now)
+
+
+def is_bound(world: World, uid: Uid, unit: int, attempt: int) -> bool:
+    """Whether all pods of this attempt were taken by their nodes at some time."""
+    return world.bound.get((uid, unit), 0) >= attempt
+
+
+def live_units(world: World, uid: Uid) -> list[tuple[int, Attempt]]:
+    """Units with open leases, and their present attempts."""
+    book = world.books.get(uid)
+    if book is None:
+        return []
+    found = ((key, unit.last) for key, unit in sorted(book.units.items()))
+    return [(key, last) for key, last in found if last is not None and last.open]
+
+
+def standing(world: World, uid: Uid, unit: int = WHOLE) -> list[Lease]:
+    """Open leases of a unit that are not ending."""
+    return [
+        lease
+        for lease in open_leases(world, uid)
+        if lease.ending is None and (unit == WHOLE or world.unit_of(uid, lease.group) == unit)
+    ]
+
+
+def end_all(turn: Turn, leases: list[Lease], reason: str, *, grace: Millis | None = None) -> None:
+    """These leases must end; each run's own grace period applies unless a shorter one is given."""
+    for lease in leases:
+        assert lease.ending is None, lease.name
+        run = turn.world.runs.get(lease.uid)
+        allowed = run.spec.grace if run is not None else 0
+        turn.mark(lease, reason, grace=allowed if grace is None else min(grace, allowed))
+        turn.again = True
+
+
+def end_unit(turn: Turn, uid: Uid, unit: int, reason: str) -> None:
+    """Every open lease of a unit must end; those that must already keep their reason."""
+    end_all(turn, standing(turn.world, uid, unit), reason)
+
+
+def alarm(world: World, uid: Uid, at: Instant) -> None:
+    """Look at this run again then."""
+    heappush(world.alarms, (at, uid))

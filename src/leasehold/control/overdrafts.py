@@ -1,0 +1,157 @@
+"""Envelopes that pay for more than they may: refinance at once, announce, and cut after the grace.
+
+Looks only at Budgets that something happened to, and at those whose window or hours run out now.
+"""
+
+from heapq import heappop, heappush
+
+from leasehold.control.publish import Subject, publish_cuts
+from leasehold.control.turn import Turn
+from leasehold.core.cover import Ask, cover
+from leasehold.core.facts import EnvelopeKey, Lease, Relation
+from leasehold.core.overdraft import (
+    Excess,
+    cut_overdraft,
+    excesses,
+    next_money_event,
+    refinance_order,
+)
+from leasehold.core.units import FOREVER, format_instant
+from leasehold.core.verdicts import Covered
+from leasehold.core.width import open_leases
+from leasehold.core.world import World
+
+
+def handle_overdrafts(turn: Turn) -> None:
+    """Bring every envelope that may be overdrawn back within what it may pay for."""
+    world = turn.world
+    if not turn.time_trusted:
+        return
+    while world.money_alarms and world.money_alarms[0][0] <= turn.now:
+        world.dirty_budgets[heappop(world.money_alarms)[1]] = None
+    for subject in world.overdrafts:
+        world.dirty_budgets[subject.rpartition("/")[0]] = None
+    over: dict[str, None] = {}
+    strays = [key for key in world.open_by_payer if key not in world.envelopes]
+    for budget in sorted(world.dirty_budgets):
+        for payer in _payers(world, budget, strays):
+            for excess in _settle(turn, payer):
+                over[excess.subject] = None
+            at = next_money_event(world, payer, turn.now)
+            if at < FOREVER:
+                heappush(world.money_alarms, (at, budget))
+    for subject in sorted(world.overdrafts):
+        if subject not in over:
+            del world.overdrafts[subject]
+            turn.tell("Budget", subject.rpartition("/")[0], "Healthy", f"{subject} is within cap")
+    if world.money_alarms:
+        turn.wake(world.money_alarms[0][0])
+
+
+def _payers(world: World, budget: str, strays: list[EnvelopeKey]) -> list[EnvelopeKey]:
+    """A Budget's envelopes, and those it had that still pay for open leases."""
+    known = world.budgets.get(budget)
+    keys = {envelope.key for envelope in known.envelopes} if known is not None else set()
+    return sorted(keys | {key for key in strays if key.rpartition("/")[0] == budget})
+
+
+def _settle(turn: Turn, payer: EnvelopeKey) -> list[Excess]:
+    """Refinance what can be; what is left is announced, then cut. Returns what stays over."""
+    world = turn.world
+    for excess in excesses(world, payer, turn.now):
+        _refinance(turn, excess)
+    left = excesses(world, payer, turn.now)
+    for excess in left:
+        known = world.overdrafts.get(excess.subject)
+        if known is None:
+            known = turn.announce_overdraft(excess.subject)
+            due = format_instant(known.since + world.policy.overdraft_grace)
+            turn.tell(
+                "Budget",
+                payer.rpartition("/")[0],
+                "Overdrawn",
+                f"{excess.subject} pays for {excess.gpus} GPUs too many ({excess.why}) and no "
+                f"other payer was found; cuts begin at {due}",
+            )
+            _warn_runs(turn, excess, due)
+        due_at = known.since + world.policy.overdraft_grace
+        if turn.now < due_at:
+            turn.wake(due_at)
+        elif world.policy.binder_enabled and turn.in_first_batch:
+            _cut(turn, excess, known.batch, known.commitment)
+        else:
+            turn.again = turn.again or world.policy.binder_enabled
+    return left
+
+
+def _warn_runs(turn: Turn, excess: Excess, due: str) -> None:
+    for run in sorted({lease.run_key for lease in excess.leases}):
+        turn.tell(
+            "Run", run, "Overdrawn", f"its payer {excess.subject} is overdrawn; cuts at {due}"
+        )
+    for lease in excess.leases:
+        turn.touched[lease.uid] = None
+
+
+def _refinance(turn: Turn, excess: Excess) -> None:
+    """Whole leases, last-bound first, until the overdraft is gone or nobody else pays."""
+    gone = 0
+    for lease in refinance_order(excess.leases):
+        if gone >= excess.gpus:
+            return
+        if refinance_lease(turn, lease):
+            gone += lease.gpus
+
+
+def refinance_lease(turn: Turn, lease: Lease) -> bool:
+    """Find another payer for the same slots; nobody notices."""
+    world = turn.world
+    run = world.runs.get(lease.uid)
+    state = world.fleet.nodes.get(lease.node)
+    if run is None or state is None or lease.batch == turn.seq:
+        return False
+    term = world.terms[lease.name]
+    borrowed = sum(
+        each.gpus
+        for each in open_leases(world, run.uid)
+        if each.relation is Relation.BORROWED and each.name != lease.name
+    )
+    ask = Ask(
+        owner=lease.owner,
+        flavor=run.spec.flavor,
+        region=state.node.region,
+        cluster=state.node.cluster,
+        gpus=lease.gpus,
+        start=turn.now,
+        span=None if term.committed_to is None else max(1, term.committed_to - turn.now),
+        funding=run.spec.funding,
+        borrowed_already=borrowed,
+        except_for=lease.payer,
+    )
+    covered = cover(world, ask, now=turn.now)
+    if not isinstance(covered, Covered):
+        return False
+    turn.refinance(
+        lease,
+        [(each.envelope, each.owner, each.relation, each.gpus) for each in covered.segments],
+    )
+    payers = ", ".join(each.envelope for each in covered.segments)
+    turn.tell("Run", run.key, "Refinanced", f"{lease.gpus} GPUs of {lease.payer} now on {payers}")
+    turn.again = True
+    return True
+
+
+def _cut(turn: Turn, excess: Excess, batch: int, commitment: str) -> None:
+    subject = Subject(excess.subject, batch=batch, commitment=commitment)
+    cuts = cut_overdraft(turn.world, excess, seeder=lambda: subject.seed(turn), now=turn.now)
+    if cuts is None:
+        return  # runs whose tenure is protected are in the way; time clears that
+    publish_cuts(
+        turn, cuts, subject, cause="Overdraft", envelope=excess.subject, deficit=excess.gpus
+    )
+    turn.tell(
+        "Budget",
+        excess.subject.rpartition("/")[0],
+        "Resolved",
+        f"{excess.subject} was overdrawn by {excess.gpus} GPUs and is cut back",
+    )

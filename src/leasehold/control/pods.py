@@ -1,0 +1,171 @@
+"""Pods from open leases: which must be made, which must go. Level-triggered, addressed by name.
+
+A pod exists because a committed lease says so. What is missing is ordered again; what no lease
+asks for is removed (drift repair); nothing here waits for an answer.
+"""
+
+from leasehold.control.open_leases import pod_of
+from leasehold.control.tend import restarts
+from leasehold.control.turn import Turn
+from leasehold.core.facts import Gang, Lease, Pod, PodPhase, Record, Role, Run, Uid
+from leasehold.core.objects.lease import label_value
+from leasehold.core.objects.pod import pod_to_wire
+from leasehold.core.units import SECOND, Millis
+from leasehold.core.width import open_leases
+from leasehold.core.world import World
+
+Wire = dict[str, object]
+_GROUP = "rq.davidlangworthy.io"
+_PORT_FIRST = 29500
+_STRAY_GRACE: Millis = 30 * SECOND  # for a pod that no lease asks for
+
+
+class MakePod(Record):
+    pod: Pod  # as the World will remember it until it is seen
+    wire: Wire
+
+
+class RemovePod(Record):
+    namespace: str
+    name: str
+    uid: Uid | None
+    grace: Millis
+
+
+def pod_orders(turn: Turn, uid: Uid) -> tuple[list[MakePod], list[RemovePod]]:
+    """What one run's pods need so that they agree with its leases."""
+    return _missing(turn, uid), _superfluous(turn, uid)
+
+
+def _missing(turn: Turn, uid: Uid) -> list[MakePod]:
+    world = turn.world
+    run = world.runs.get(uid)
+    if run is None:
+        return []
+    by_pod: dict[str, list[Lease]] = {}
+    ranked = [lease for lease in open_leases(world, uid)
+              if lease.role is not Role.SPARE and lease.ending is None]  # fmt: skip
+    for lease in sorted(ranked, key=lambda each: (each.group, each.index, each.slots)):
+        by_pod.setdefault(lease.pod, []).append(lease)
+    orders = []
+    for name, leases in by_pod.items():
+        if f"{run.namespace}/{name}" not in world.pods:
+            orders.append(_order(world, run, leases, list(by_pod.values())))
+    return orders
+
+
+def _order(world: World, run: Run, leases: list[Lease], gang: list[list[Lease]]) -> MakePod:
+    first = leases[0]
+    gpus = sum(lease.gpus for lease in leases)
+    wire = pod_to_wire(
+        run.spec.template,
+        name=first.pod,
+        namespace=run.namespace,
+        node=first.node,
+        gpus=gpus,
+        labels={
+            f"{_GROUP}/run": label_value(run.name),
+            f"{_GROUP}/run-uid": run.uid,
+            f"{_GROUP}/group-index": str(first.group),
+            f"{_GROUP}/pod-index": str(first.index),
+            f"{_GROUP}/attempt": str(first.attempt),
+            f"{_GROUP}/opened": str(first.reason),
+        },
+        env=environment(run, leases, gang),
+        grace=run.spec.grace,
+        gpu_resource=world.policy.gpu_resource,
+    )
+    pod = Pod(
+        namespace=run.namespace,
+        name=first.pod,
+        node=first.node,
+        gpus=gpus,
+        run_uid=run.uid,
+        group=first.group,
+        index=first.index,
+        attempt=first.attempt,
+        cpu_milli=run.spec.cpu_milli,
+        memory_bytes=run.spec.memory_bytes,
+        phase=PodPhase.ORDERED,
+    )
+    return MakePod(pod=pod, wire=wire)
+
+
+def environment(run: Run, leases: list[Lease], gang: list[list[Lease]]) -> dict[str, str]:
+    """What a pod is told about its place; ranks are fixed only if nothing can change them."""
+    first = leases[0]
+    mates = gang
+    if run.spec.gang is Gang.GROUP:
+        mates = [pod for pod in gang if pod[0].group == first.group]
+    gpus = sum(lease.gpus for lease in leases)
+    place = next(i for i, pod in enumerate(mates) if pod[0].pod == first.pod)
+    before = sum(lease.gpus for pod in mates[:place] for lease in pod)
+    host, port = mates[0][0].node, _PORT_FIRST + min(mates[0][0].slots)
+    env = {
+        "LEASEHOLD_RUN": run.key,
+        "LEASEHOLD_GROUP": str(first.group),
+        "LEASEHOLD_LEASES": ",".join(lease.name for lease in leases),
+        "LEASEHOLD_ATTEMPT": str(first.attempt),
+        "NPROC_PER_NODE": str(gpus),
+        "PET_NPROC_PER_NODE": str(gpus),
+    }
+    if run.spec.malleable is not None or run.spec.spares_per_group:
+        size = run.spec.total_gpus if run.spec.malleable is None else run.spec.malleable.min_gpus
+        most = run.spec.total_gpus if run.spec.malleable is None else run.spec.malleable.max_gpus
+        env |= {
+            "PET_NNODES": f"{-(-size // gpus)}:{-(-most // gpus)}",
+            "PET_RDZV_BACKEND": "c10d",
+            # A name of the run's own, which stays when the first pod moves to another node.
+            "PET_RDZV_ENDPOINT": f"{label_value(run.name)}.{run.namespace}:{port}",
+            "PET_RDZV_ID": f"{run.uid}-{first.attempt}",
+        }
+        return env
+    return env | {
+        "MASTER_ADDR": host,
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(sum(lease.gpus for pod in mates for lease in pod)),
+        "RANK": str(before),
+        "NNODES": str(len(mates)),
+        "NODE_RANK": str(place),
+        "PET_MASTER_ADDR": host,
+        "PET_MASTER_PORT": str(port),
+        "PET_NNODES": str(len(mates)),
+        "PET_NODE_RANK": str(place),
+    }
+
+
+def _superfluous(turn: Turn, uid: Uid) -> list[RemovePod]:
+    world = turn.world
+    orders = []
+    again = {pod.key for pod in restarts(turn, uid)}
+    for key in sorted(world.pods_by_run.get(uid, ())):
+        pod = world.pods[key]
+        leases = [world.leases[name] for name in sorted(world.open_by_pod.get(key, ()))]
+        if not leases or key in again:
+            if pod.has_ended or _is_dead(world, pod):
+                orders.append(_remove(pod, grace=0))
+            elif not pod.deleting:
+                orders.append(_remove(pod, grace=_STRAY_GRACE))
+        elif all(lease.ending is not None for lease in leases) and not pod.deleting:
+            deadline = max(lease.ending.deadline for lease in leases if lease.ending is not None)
+            orders.append(_remove(pod, grace=max(0, deadline - turn.now)))
+    return orders
+
+
+def _is_dead(world: World, pod: Pod) -> bool:
+    """Nobody on a fenced or vanished node will ever report this pod's end."""
+    state = world.fleet.nodes.get(pod.node)
+    return state is None or state.node.fenced
+
+
+def _remove(pod: Pod, *, grace: Millis) -> RemovePod:
+    return RemovePod(namespace=pod.namespace, name=pod.name, uid=pod.uid or None, grace=grace)
+
+
+def lacks_pods(world: World, uid: Uid) -> bool:
+    """Leases without pods: drift that the next order repairs."""
+    return any(
+        pod_of(world, lease) is None
+        for lease in open_leases(world, uid)
+        if lease.role is not Role.SPARE and lease.ending is None
+    )

@@ -1,0 +1,110 @@
+"""Turning cuts into a committed Resolution and endings: the record first, then the marks.
+
+Used by activations and overdrafts alike, so that every cut that was ever made is told the same way.
+"""
+
+from leasehold.control.turn import Turn
+from leasehold.core import lottery
+from leasehold.core.cuts import Cuts, Kind
+from leasehold.core.facts import Closed, Lease, Lottery, Resolution, RunKey, Uid
+from leasehold.core.objects.resolution import resolution_name
+from leasehold.core.resolve import Site
+
+
+class Subject:
+    """What a Resolution is about: who announced it, and when."""
+
+    def __init__(self, name: str, *, batch: int, commitment: str) -> None:
+        self.name = name
+        self.batch = batch
+        self.commitment = commitment
+
+    def seed(self, turn: Turn) -> str:
+        """The seed that this moment gives; drawn only if it comes to a lottery."""
+        return lottery.seed(self.name, turn.now, turn.world.head.digest, self.nonce(turn))
+
+    def nonce(self, turn: Turn) -> str:
+        return lottery.nonce(turn.key, self.name, self.batch)
+
+
+def publish_cuts(
+    turn: Turn,
+    cuts: Cuts,
+    subject: Subject,
+    *,
+    cause: str,
+    beneficiary: tuple[RunKey, Uid] = ("", ""),
+    site: Site | None = None,
+    flavor: str = "",
+    envelope: str = "",
+    deficit: int = 0,
+) -> Resolution:
+    """Commit the Resolution and mark its victims; they close when their GPUs are free."""
+    assert turn.in_first_batch, "a Resolution names the digest before its batch"
+    victims = _victims(cuts)
+    resolution = Resolution(
+        name=resolution_name(subject.name, turn.seq),
+        batch=turn.seq,
+        cause=cause,
+        subject=subject.name,
+        beneficiary=beneficiary[0],
+        beneficiary_uid=beneficiary[1],
+        flavor=flavor,
+        domains=site.domains if site else (),
+        envelope=envelope,
+        instant=turn.now,
+        deficit=site.deficit if site else deficit,
+        spares=tuple((cut.name, cut.gpus) for cut in cuts.taken if cut.kind is Kind.SPARE),
+        shrunk=tuple(
+            (cut.run, cut.group or 0, cut.gpus) for cut in cuts.taken if cut.kind is Kind.SHRINK
+        ),
+        lottery=_lottery(turn, cuts, subject),
+        returned=tuple((_RETURNED[cut.kind], cut.name, cut.gpus) for cut in cuts.returned),
+        victims=tuple(sorted(victims)),
+        need=site.need if site else (),
+        free=site.free if site else (),
+        losses=site.losses if site else (),
+    )
+    turn.publish(resolution)
+    for name in sorted(victims):
+        lease, reason = victims[name]
+        run = turn.world.runs.get(lease.uid)
+        grace = run.spec.grace if run is not None else 0
+        turn.mark(lease, reason, grace=grace)
+    turn.again = True
+    return resolution
+
+
+_RETURNED = {Kind.SPARE: "lease", Kind.SHRINK: "group", Kind.DRAW: "bundle"}
+
+
+def _lottery(turn: Turn, cuts: Cuts, subject: Subject) -> Lottery | None:
+    if not cuts.seed:
+        return None
+    return Lottery(
+        seed=cuts.seed,
+        subject=subject.name,
+        instant=turn.now,
+        ledger_digest=turn.world.head.digest,
+        nonce=subject.nonce(turn),
+        commitment=subject.commitment,
+        announced_in=subject.batch,
+        conflict_set=cuts.conflict_set,
+        draws=cuts.draws,
+    )
+
+
+def _victims(cuts: Cuts) -> dict[str, tuple[Lease, str]]:
+    """Each lease once, with the reason of the gravest cut that ends it."""
+    reasons = {
+        Kind.SPARE: str(Closed.DROP_SPARE),
+        Kind.SHRINK: str(Closed.SHRINK),
+        Kind.DRAW: f"{Closed.RANDOM_PREEMPT}({cuts.seed})",
+    }
+    victims: dict[str, tuple[Lease, str]] = {}
+    for cut in cuts.kept:
+        for lease in cut.leases:
+            victims.setdefault(lease.name, (lease, reasons[cut.kind]))
+        for lease in cut.fillers:
+            victims.setdefault(lease.name, (lease, str(Closed.RECLAIMED)))
+    return victims

@@ -1,0 +1,217 @@
+"""The queue: pending runs in order of submission, each started, or planned behind those before it.
+
+For each run in turn: start it if it is funded and placed without delaying anybody ahead; else plan
+its reservation and put what that holds on the agenda, where the runs behind it will find it.
+"""
+
+from leasehold.control.activation import activate, hold_for_activations, is_drained
+from leasehold.control.elastic import in_order
+from leasehold.control.life import BIND_FAILING, Standing, Where, units_of
+from leasehold.control.reservations import (
+    Line,
+    block,
+    cancel_reservation,
+    hold_for_cuts,
+    plan_start,
+    present,
+    release,
+)
+from leasehold.control.turn import Turn
+from leasehold.control.wishes import (
+    groups_short_of_minimum,
+    next_attempts,
+    waiting_groups,
+    wish_for,
+)
+from leasehold.core.admit import Wish, admit, owner_allowed
+from leasehold.core.facts import Confidence, Gang, Opened, Reservation, Run, State
+from leasehold.core.fill import fill
+from leasehold.core.verdicts import Admitted, Refusal, Refused
+
+
+def consider_all(turn: Turn) -> None:
+    """Every pending run once, in order."""
+    hold_for_activations(turn)
+    hold_for_cuts(turn)
+    line = Line(turn.world.policy)
+    for run in in_order(turn.world, turn.world.pending):
+        _consider(turn, run, line)
+
+
+def _consider(turn: Turn, run: Run, line: Line) -> None:
+    world = turn.world
+    refused = _not_now(turn, run)
+    if refused is not None:
+        _refuse(turn, run, refused)
+        turn.agenda.forget(run.uid)
+        if refused.reason is not Refusal.BIND_FAILING:
+            cancel_reservation(turn, run, refused.says)
+        return
+    groups = waiting_groups(world, run, turn.now)
+    if not groups:
+        return
+    if run.spec.gang is Gang.GROUP:
+        groups = _start_some(turn, run, groups)
+        groups = groups_short_of_minimum(world, run, groups)
+        if not groups:
+            turn.agenda.forget(run.uid)
+            return
+    wish = wish_for(world, run, groups)
+    answer = _try(turn, wish)
+    if isinstance(answer, Admitted):
+        refused = _start(turn, run, answer, groups)
+    else:
+        refused = answer
+    if refused is not None:
+        _refuse(turn, run, refused)
+        _plan(turn, run, wish, refused, line)
+
+
+def _not_now(turn: Turn, run: Run) -> Refused | None:
+    """Reasons that have nothing to do with GPUs or money."""
+    if run.uid in turn.quarantined:
+        return Refused(
+            reason=Refusal.QUARANTINED,
+            remedy="a decision about this run broke an invariant; it is left alone until it is "
+            "edited or the controller is restarted. Please report it",
+        )
+    refused = owner_allowed(turn.world, run)
+    if refused is not None:
+        return refused
+    waiting = [
+        where for where in units_of(turn.world, run).values() if where.standing is Standing.WAITING
+    ]
+    for where in waiting:
+        turn.wake(where.retry_at)
+    if waiting and all(_backs_off(turn, run, where) for where in waiting):
+        return _back_off(turn, run, waiting[0])
+    return None
+
+
+def _backs_off(turn: Turn, run: Run, where: Where) -> bool:
+    if where.rejected >= turn.world.policy.bind_attempts:
+        # The failing binds may be a node's fault: any change of a node is worth another try.
+        since = turn.world.blocked_binds.setdefault(run.uid, turn.world.node_changes)
+        if since != turn.world.node_changes:
+            return False
+    return where.retry_at > turn.now or not turn.time_trusted
+
+
+def _back_off(turn: Turn, run: Run, where: Where) -> Refused:
+    if where.why != BIND_FAILING:
+        turn.world.blocked_binds.pop(run.uid, None)
+        return Refused(reason=Refusal.RETRYING, remedy=f"{where.why}: tried again after a pause")
+    refused = Refused(
+        reason=Refusal.BIND_FAILING,
+        remedy=f"{where.rejected} attempts to bind it were rejected; tried again after a pause",
+    )
+    if where.rejected >= turn.world.policy.bind_attempts:
+        block(turn, run, refused)
+    else:
+        cancel_reservation(turn, run, refused.says)
+    return refused
+
+
+def _refuse(turn: Turn, run: Run, refused: Refused) -> None:
+    world = turn.world
+    if world.refusals.get(run.uid) != refused:
+        world.refusals[run.uid] = refused
+        turn.touched[run.uid] = None
+        turn.tell("Run", run.key, str(refused.reason), refused.remedy)
+    if refused.trace:
+        world.traces[run.uid] = refused.trace
+
+
+def _try(turn: Turn, wish: Wish) -> Admitted | Refused:
+    if not turn.world.policy.binder_enabled:
+        return Refused(
+            reason=Refusal.BINDER_DISABLED,
+            remedy="binder.enabled is false: nothing new is started",
+        )
+    if turn.world.blocked_binds.get(wish.run.uid) is not None:
+        del turn.world.blocked_binds[wish.run.uid]
+    answer = admit(turn.world, wish, turn.agenda, start=turn.now, now=turn.now)
+    if isinstance(answer, Refused) and wish.run.spec.opportunistic:
+        filled = fill(turn.world, wish, now=turn.now)
+        if isinstance(filled, Admitted):
+            return filled
+    return answer
+
+
+def _start(turn: Turn, run: Run, plan: Admitted, groups: tuple[int, ...]) -> Refused | None:
+    """Open the leases; the reservation has done its work."""
+    world = turn.world
+    opened = turn.start(run, plan, attempts=next_attempts(world, run, groups), reason=Opened.START)
+    if isinstance(opened, int):
+        return Refused(
+            reason=Refusal.GANG_TOO_LARGE,
+            remedy=f"its leases need {opened} bytes in one ledger batch, which holds "
+            f"{world.policy.batch_bytes_max}; use larger pods or fewer of them",
+        )
+    world.traces[run.uid] = plan.covered[0][1].trace
+    world.refusals.pop(run.uid, None)
+    turn.agenda.forget(run.uid)
+    release(turn, run)
+    payers = ", ".join(
+        f"{segment.envelope} {segment.gpus}"
+        for _, covered in plan.covered
+        for segment in covered.segments
+    )
+    gpus = sum(lease.gpus for lease in opened)
+    turn.tell("Run", run.key, "Admitted", f"{gpus} GPUs, paid by {payers}")
+    _warn_of_window(turn, run, plan)
+    turn.again = True
+    return None
+
+
+def _warn_of_window(turn: Turn, run: Run, plan: Admitted) -> None:
+    if run.spec.max_duration is None:
+        return
+    end = turn.now + run.spec.max_duration
+    for _, covered in plan.covered:
+        for segment in covered.segments:
+            if turn.world.envelopes[segment.envelope].end < end:
+                turn.tell(
+                    "Run",
+                    run.key,
+                    "WindowEndsFirst",
+                    f"its limit passes the window of {segment.envelope}: it will be refinanced "
+                    "then, or become an overdraft",
+                )
+
+
+def _start_some(turn: Turn, run: Run, groups: tuple[int, ...]) -> tuple[int, ...]:
+    """Groups that live alone: as many as fit, lowest index first; returns those left."""
+    answer = _try(turn, wish_for(turn.world, run, groups))
+    if isinstance(answer, Admitted) and _start(turn, run, answer, groups) is None:
+        return ()
+    for place, group in enumerate(groups):
+        answer = _try(turn, wish_for(turn.world, run, (group,)))
+        if not isinstance(answer, Admitted) or _start(turn, run, answer, (group,)) is not None:
+            if isinstance(answer, Refused):
+                _refuse(turn, run, answer)
+            return groups[place:]
+    return ()
+
+
+def _plan(turn: Turn, run: Run, wish: Wish, refused: Refused, line: Line) -> None:
+    reservation = present(turn.world, run)
+    if reservation is not None and reservation.state is State.ACTIVATING:
+        if is_drained(turn.world, reservation):
+            block(turn, run, refused)
+        return
+    if not line.has_room(run, refused):
+        turn.agenda.forget(run.uid)
+        return
+    reservation = plan_start(turn, wish, refused, line)
+    if reservation is not None and _is_due(turn, reservation):
+        activate(turn, wish, reservation, refused)
+
+
+def _is_due(turn: Turn, reservation: Reservation) -> bool:
+    return (
+        turn.time_trusted
+        and reservation.state is State.PENDING
+        and reservation.starts <= turn.now
+        and reservation.confidence in (Confidence.CUTS, Confidence.MONEY)
+    )

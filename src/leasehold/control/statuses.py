@@ -1,0 +1,146 @@
+"""The status documents of Runs and Budgets, computed from the World when something touched them.
+
+Written by the shell after a commit and never read back for a decision, except which attempt was
+once fully bound.
+"""
+
+from leasehold.control.open_leases import live_units
+from leasehold.control.reservations import present
+from leasehold.control.views import envelope_view, run_view, spent_by
+from leasehold.core.book import WHOLE
+from leasehold.core.facts import Budget, Phase, Record, Relation, Run
+from leasehold.core.units import GpuMs, Instant, format_gpu_hours, format_instant
+from leasehold.core.width import desired_gpus, maximum_gpus, minimum_gpus, open_leases
+from leasehold.core.world import World
+
+Wire = dict[str, object]
+_NEAR = 90  # percent of a cap at which a Budget is NearLimit
+
+
+class StatusWrite(Record):
+    kind: str
+    namespace: str
+    name: str
+    status: Wire
+
+
+def run_status(world: World, run: Run, now: Instant) -> Wire:
+    view = run_view(world, run.uid, now)
+    reservation = present(world, run)
+    status: Wire = {
+        "phase": str(view.phase),
+        "message": view.message,
+        "attempt": view.attempt,
+        "boundAttempt": world.bound.get((run.uid, WHOLE), 0),
+        "width": {
+            "min": minimum_gpus(run.spec),
+            "max": maximum_gpus(run.spec),
+            "desired": desired_gpus(run.spec),
+            "allocated": view.gpus,
+            "spares": view.spares,
+            "pending": view.pending,
+        },
+        "funding": _funding(world, run, now),
+        "leases": [lease.name for lease in open_leases(world, run.uid)],
+        "conditions": _conditions(world, run, view.phase, view.because, view.message),
+    }
+    if reservation is not None:
+        status["reservation"] = {
+            "name": reservation.name,
+            "earliestStart": format_instant(reservation.starts),
+        }
+    return status
+
+
+def _funding(world: World, run: Run, now: Instant) -> Wire:
+    gpus = dict.fromkeys(Relation, 0)
+    by_payer: dict[tuple[str, str], int] = {}
+    for lease in open_leases(world, run.uid):
+        gpus[lease.relation] += lease.gpus
+        if lease.relation is Relation.BORROWED:
+            key = (lease.payer_owner, lease.payer)
+            by_payer[key] = by_payer.get(key, 0) + lease.gpus
+    spent = spent_by(world, run.uid, now)
+    hours: dict[Relation, GpuMs] = dict.fromkeys(Relation, 0)
+    for (_, relation), amount in spent.items():
+        hours[relation] += amount
+    return {
+        "ownedGPUs": gpus[Relation.OWNED],
+        "sharedGPUs": gpus[Relation.SHARED],
+        "borrowedGPUs": gpus[Relation.BORROWED],
+        "ownedGPUHours": format_gpu_hours(hours[Relation.OWNED]),
+        "sharedGPUHours": format_gpu_hours(hours[Relation.SHARED]),
+        "borrowedGPUHours": format_gpu_hours(hours[Relation.BORROWED]),
+        "sponsors": [
+            {
+                "owner": owner,
+                "envelope": payer,
+                "gpus": count,
+                "gpuHours": format_gpu_hours(spent.get((payer, Relation.BORROWED), 0)),
+            }
+            for (owner, payer), count in sorted(by_payer.items())
+        ],
+    }
+
+
+def _conditions(world: World, run: Run, phase: Phase, because: str, message: str) -> list[Wire]:
+    live = bool(live_units(world, run.uid))
+    bound = phase is Phase.RUNNING
+    blocked = not live and phase is Phase.PENDING
+
+    def condition(kind: str, holds: bool, reason: str = "", text: str = "") -> Wire:
+        status = "True" if holds else "False"
+        return {"type": kind, "status": status, "reason": reason or kind, "message": text}
+
+    conditions = [
+        condition("Admitted", live),
+        condition("Bound", bound),
+        condition("Running", phase is Phase.RUNNING),
+    ]
+    if phase is Phase.COMPLETED:
+        conditions.append(condition("Completed", True, because, message))
+    if phase is Phase.FAILED:
+        conditions.append(condition("Failed", True, because, message))
+    if because in ("RandomPreempt", "Overdrawn", "ReclaimedBySpare"):
+        conditions.append(condition("Preempted", True, because, message))
+    if blocked:
+        conditions.append(condition("Blocked", True, because, message))
+    return conditions
+
+
+def budget_status(world: World, budget: Budget, now: Instant) -> Wire:
+    envelopes: list[Wire] = []
+    overdrawn = near = False
+    for envelope in budget.envelopes:
+        view = envelope_view(world, envelope.key, now)
+        account = world.accounts.of(envelope.key)
+        spare = sum(
+            world.leases[name].gpus
+            for name in world.open_by_payer.get(envelope.key, ())
+            if world.leases[name].role == "Spare"
+        )
+        row: Wire = {
+            "name": envelope.key.rpartition("/")[2],
+            "used": view.used,
+            "spare": spare,
+            "lent": [
+                {"borrower": owner, "gpus": gpus}
+                for owner, gpus in sorted(account.borrowers.items())
+            ],
+            "headroom": max(0, view.free),
+            "gpuHoursUsed": format_gpu_hours(view.gpu_ms),
+            "gpuHoursCommitted": format_gpu_hours(view.committed_ms),
+        }
+        if view.left_ms is not None:
+            row["gpuHoursLeft"] = format_gpu_hours(max(0, view.left_ms))
+        known = world.overdrafts.get(envelope.key)
+        if known is not None:
+            row["overdrawnSince"] = format_instant(known.since)
+        overdrawn = overdrawn or view.overdrawn > 0
+        near = near or view.used * 100 >= envelope.concurrency * _NEAR
+        envelopes.append(row)
+    word = "Overdrawn" if overdrawn else "NearLimit" if near else "Healthy"
+    return {
+        "envelopes": envelopes,
+        "conditions": [{"type": word, "status": "True", "reason": word, "message": ""}],
+    }

@@ -1,0 +1,256 @@
+"""Tending one run: its pods' news becomes closures, its limits and cancellations become endings.
+
+Called for every run that something happened to or whose alarm is due. What a pod's end means is
+decided here; what a node's end means is decided in `failures`.
+"""
+
+from leasehold.control.failures import handle_losses, vacancies
+from leasehold.control.life import Standing, is_over, units_of
+from leasehold.control.open_leases import (
+    alarm,
+    end_all,
+    end_unit,
+    gone_at,
+    is_bound,
+    is_gone,
+    live_units,
+    pod_of,
+    standing,
+)
+from leasehold.control.reservations import cancel_reservation
+from leasehold.control.turn import Turn
+from leasehold.core.book import WHOLE, base_reason
+from leasehold.core.facts import Cause, Closed, Gang, Lease, Opened, Pod, PodPhase, Role, Run, Uid
+from leasehold.core.width import active_gpus, desired_gpus, open_leases
+from leasehold.core.world import World
+
+
+def tend(turn: Turn, uid: Uid) -> None:
+    """Bring a run's leases in line with what became of its pods, its node and its limits."""
+    world = turn.world
+    run = world.runs.get(uid)
+    _note_bound(turn, uid)
+    _close_refused(turn, uid)
+    _close_what_is_over(turn, uid)
+    handle_losses(turn, uid)
+    if run is None:
+        _end_orphans(turn, uid)
+        return
+    _bind_or_give_up(turn, run)
+    _stop_if_asked(turn, run)
+    _stop_at_limit(turn, run)
+    _release_spares(turn, run)
+    _sort(turn, run)
+
+
+def _note_bound(turn: Turn, uid: Uid) -> None:
+    """A unit whose pods were all taken by their nodes once is Running from then on."""
+    world = turn.world
+    book = world.books.get(uid)
+    if book is None or not world.open_by_run.get(uid):
+        return
+    units: dict[int, list[Lease]] = {}
+    for lease in open_leases(world, uid):
+        if lease.role is not Role.SPARE:
+            units.setdefault(world.unit_of(uid, lease.group), []).append(lease)
+    for unit, leases in units.items():
+        number = leases[0].attempt
+        if world.bound.get((uid, unit), 0) >= number:
+            continue
+        pods = [pod_of(world, lease) for lease in leases]
+        if all(pod is not None and pod.is_bound for pod in pods):
+            world.bound[(uid, unit)] = number
+            turn.touched[uid] = None
+            lease = leases[0]
+            gpus = sum(each.gpus for each in leases)
+            turn.tell("Run", lease.run_key, "Running", f"all pods bound, {gpus} GPUs")
+
+
+def _close_what_is_over(turn: Turn, uid: Uid) -> None:
+    world = turn.world
+    failed: dict[int, None] = {}
+    for lease in open_leases(world, uid):
+        if lease.ending is not None:
+            if is_gone(world, lease):
+                _close_ending(turn, lease)
+            continue
+        pod = pod_of(world, lease)
+        if pod is None or not pod.has_ended:
+            continue
+        if pod.phase is PodPhase.SUCCEEDED:
+            turn.close(lease.name, end=gone_at(turn, lease), reason=Closed.COMPLETED)
+        elif not pod.reason and not _may_restart(turn, lease):
+            turn.close(lease.name, end=gone_at(turn, lease), reason=Closed.FAIL, cause=Cause.EXIT)
+            failed[world.unit_of(uid, lease.group)] = None
+    for unit in failed:
+        end_unit(turn, uid, unit, Closed.FAIL)
+        turn.tell("Run", _key(world, uid), "WorkloadFailed", "a pod failed; its gang ends with it")
+
+
+def _close_refused(turn: Turn, uid: Uid) -> None:
+    """Leases whose objects the store refuses for good never stop the chain: they are closed."""
+    world = turn.world
+    for lease in standing(world, uid):
+        if lease.name in world.refused_leases:
+            end = turn.now
+            turn.close(lease.name, end=end, reason=Closed.FAIL, cause=Cause.REFUSED)
+            end_unit(turn, uid, world.unit_of(uid, lease.group), Closed.FAIL)
+            return
+
+
+def _close_ending(turn: Turn, lease: Lease) -> None:
+    """The reason is the one it was marked with, whatever its pod's exit code was."""
+    assert lease.ending is not None, lease.name
+    reason = lease.ending.reason
+    unit = turn.world.unit_of(lease.uid, lease.group)
+    unbound = not is_bound(turn.world, lease.uid, unit, lease.attempt)
+    cause = Cause.REJECTED if base_reason(reason) is Closed.FAIL and unbound else None
+    turn.close(lease.name, end=gone_at(turn, lease), reason=reason, cause=cause)
+
+
+def _key(world: World, uid: Uid) -> str:
+    run = world.runs.get(uid)
+    return run.key if run is not None else uid
+
+
+def _may_restart(turn: Turn, lease: Lease) -> bool:
+    """Shortly after a swap or resize an exit is the job re-forming, not a failure."""
+    swapped_at = turn.world.book(lease.uid).swapped_at
+    attempt = turn.world.attempt_of(lease)
+    return (
+        swapped_at is not None
+        and attempt is not None
+        and swapped_at >= attempt.started
+        and turn.now <= swapped_at + turn.world.policy.swap_settle
+    )
+
+
+def restarts(turn: Turn, uid: Uid) -> list[Pod]:
+    """Pods that failed within the settling time: to be removed and made again in place."""
+    found = {}
+    for lease in open_leases(turn.world, uid):
+        pod = pod_of(turn.world, lease)
+        if (
+            pod is not None
+            and lease.ending is None
+            and pod.phase is PodPhase.FAILED
+            and not pod.reason
+            and _may_restart(turn, lease)
+        ):
+            found[pod.key] = pod
+    return [found[key] for key in sorted(found)]
+
+
+def _end_orphans(turn: Turn, uid: Uid) -> None:
+    """Leases whose Run object vanished: nobody wants them any more."""
+    end_all(turn, standing(turn.world, uid), Closed.CANCELED, grace=0)
+
+
+def _bind_or_give_up(turn: Turn, run: Run) -> None:
+    """All pods of an attempt are bound within the bind timeout, or it is taken back."""
+    world = turn.world
+    failing: dict[int, str] = {}
+    for lease in standing(world, run.uid):
+        pod = pod_of(world, lease)
+        if lease.role is Role.SPARE or (pod is not None and pod.is_bound):
+            continue
+        if pod is not None and pod.phase is PodPhase.FAILED and pod.reason:
+            failing[lease.group] = f"{lease.node} rejected pod {lease.pod}: {pod.reason}"
+            end = gone_at(turn, lease)
+            turn.close(lease.name, end=end, reason=Closed.FAIL, cause=Cause.REJECTED)
+        elif _is_late(turn, lease):
+            failing.setdefault(lease.group, f"pod {lease.pod} was not bound in time")
+        else:
+            alarm(world, run.uid, lease.start + world.policy.bind_timeout)
+    for group, why in failing.items():
+        _take_back(turn, run, group)
+        turn.tell("Run", run.key, "BindFailing", f"{why}; taken back whole, tried again later")
+
+
+def _is_late(turn: Turn, lease: Lease) -> bool:
+    """A swapped pod is waited for: its gang is running and has nowhere else to go."""
+    return (
+        turn.time_trusted
+        and lease.reason in (Opened.START, Opened.GROW)
+        and turn.now >= lease.start + turn.world.policy.bind_timeout
+        and not _has_run(turn.world, lease)
+    )
+
+
+def _has_run(world: World, lease: Lease) -> bool:
+    """Restarted in place after a resize: it is not a bind any more."""
+    unit = world.unit_of(lease.uid, lease.group)
+    return lease.reason is Opened.START and is_bound(world, lease.uid, unit, lease.attempt)
+
+
+def _take_back(turn: Turn, run: Run, group: int) -> None:
+    """A gang that is not whole is nothing; a running gang only loses the group it grew by."""
+    mates = [lease for lease in standing(turn.world, run.uid) if lease.group == group]
+    if not any(lease.reason is Opened.GROW for lease in mates):
+        mates = standing(turn.world, run.uid, turn.world.unit_of(run.uid, group))
+    end_all(turn, mates, Closed.FAIL)
+    turn.again = True
+
+
+def _stop_if_asked(turn: Turn, run: Run) -> None:
+    if run.spec.stop or run.deleting:
+        if standing(turn.world, run.uid):
+            turn.tell("Run", run.key, "Canceled", "cancelled by its user")
+        end_unit(turn, run.uid, WHOLE, Closed.CANCELED)
+
+
+def _stop_at_limit(turn: Turn, run: Run) -> None:
+    if run.spec.max_duration is None:
+        return
+    for unit, attempt in live_units(turn.world, run.uid):
+        limit = attempt.started + run.spec.max_duration
+        if not turn.time_trusted or turn.now < limit:
+            alarm(turn.world, run.uid, limit)
+            continue
+        if standing(turn.world, run.uid, unit):
+            end_unit(turn, run.uid, unit, Closed.TIME_LIMIT)
+            turn.tell("Run", run.key, "TimeLimit", "runtime.maxDuration is reached")
+
+
+def _release_spares(turn: Turn, run: Run) -> None:
+    """Spares of a unit whose pods are all gone hold for nobody."""
+    world = turn.world
+    for unit, attempt in live_units(world, run.uid):
+        leases = [
+            lease
+            for lease in open_leases(world, run.uid)
+            if world.unit_of(run.uid, lease.group) == unit
+        ]
+        if all(lease.role is Role.SPARE for lease in leases):
+            if vacancies(world, run.uid, unit) and standing(world, run.uid, unit):
+                continue  # a lost pod comes back on a spare once its filler has gone
+            for lease in leases:
+                reason = lease.ending.reason if lease.ending else attempt.closure
+                turn.close(lease.name, end=turn.now, reason=reason or Closed.COMPLETED)
+
+
+def _sort(turn: Turn, run: Run) -> None:
+    """File the run under what remains to be done for it."""
+    world = turn.world
+    units = units_of(world, run)
+    waiting = any(where.standing is Standing.WAITING for where in units.values())
+    for table, belongs in ((world.pending, waiting), (world.elastic, _wishes(world, run))):
+        if belongs:
+            table[run.uid] = None
+        else:
+            table.pop(run.uid, None)
+    if is_over(world, run):
+        world.refusals.pop(run.uid, None)
+        cancel_reservation(turn, run, "the run is over")
+
+
+def _wishes(world: World, run: Run) -> bool:
+    """Elastic, running, and not as wide as desired."""
+    if run.spec.malleable is None or run.spec.gang is Gang.GROUP or run.spec.stop or run.deleting:
+        return False
+    live = live_units(world, run.uid)
+    return (
+        bool(live)
+        and not live[0][1].completed
+        and active_gpus(world, run.uid) != desired_gpus(run.spec)
+    )

@@ -1,0 +1,311 @@
+"""One turn: what is decided now, folded into the World at once and collected into batches.
+
+The controllers of this package speak through a Turn: open, mark ending, close, announce, publish.
+Each call changes the World immediately, so that the next decision of the same turn sees it; the
+shell checks the invariants, commits `batches`, and only then lets anything be seen. If the commit
+is impossible the shell throws this World away and rebuilds it.
+"""
+
+from msgspec.structs import replace
+
+from leasehold.core import lottery
+from leasehold.core.agenda import Agenda
+from leasehold.core.batch import Batch, Closing, NodeFact
+from leasehold.core.bind import bind, deal_slots, deal_spare_slots
+from leasehold.core.chain import canonical
+from leasehold.core.facts import (
+    Cause,
+    Closed,
+    Ending,
+    Lease,
+    Opened,
+    Record,
+    Reservation,
+    Resolution,
+    Role,
+    Run,
+    Uid,
+)
+from leasehold.core.objects.lease import lease_name, lease_spec, pod_name
+from leasehold.core.objects.resolution import resolution_digest
+from leasehold.core.units import FOREVER, Instant, Millis
+from leasehold.core.verdicts import Admitted
+from leasehold.core.world import Overdraft, World
+
+_ENTRY_BYTES = 220  # a generous size of an ending, closed or announced entry
+
+
+class Notice(Record):
+    """Something to tell people, on the object it is about."""
+
+    kind: str
+    subject: str  # namespace/name
+    reason: str
+    message: str
+    batch: int
+
+
+class _Draft:
+    """A batch being written."""
+
+    def __init__(self, seq: int) -> None:
+        self.seq = seq
+        self.size = 512
+        self.budgets: dict[str, bytes | None] = {}
+        self.nodes: dict[str, NodeFact] = {}
+        self.announced: list[tuple[str, str]] = []
+        self.opened: list[Lease] = []
+        self.ending: list[tuple[str, str, Instant]] = []
+        self.closed: list[Closing] = []
+        self.resolutions: list[tuple[str, str]] = []
+
+    def finished(self, epoch: int, instant: Instant) -> Batch:
+        return Batch(
+            seq=self.seq,
+            epoch=epoch,
+            instant=instant,
+            facts_budgets=tuple(sorted(self.budgets.items())),
+            facts_nodes=tuple(fact for _, fact in sorted(self.nodes.items())),
+            announced=tuple(self.announced),
+            opened=tuple(self.opened),
+            ending=tuple(self.ending),
+            closed=tuple(self.closed),
+            resolutions=tuple(self.resolutions),
+        )
+
+
+class Turn:
+    """The decision in the making."""
+
+    def __init__(self, world: World, *, now: Instant, key: bytes, time_trusted: bool) -> None:
+        assert now >= world.head.instant
+        self.world = world
+        self.now = now
+        self.key = key
+        self.time_trusted = time_trusted  # nothing time-driven is done while the clock is unclear
+        self.agenda = Agenda()
+        self.notices: list[Notice] = []
+        self.again = False  # something was decided that other decisions should see
+        self.wake_at: Instant = FOREVER
+        self.touched: dict[Uid, None] = {}
+        self.reservations: dict[str, Reservation] = {}  # written this turn
+        self.resolutions: list[Resolution] = []
+        self.quarantined: frozenset[Uid] = frozenset()
+        self._drafts = [_Draft(world.head.seq + 1)]
+
+    @property
+    def batches(self) -> list[Batch]:
+        drafts = (draft.finished(self.world.head.epoch, self.now) for draft in self._drafts)
+        return [batch for batch in drafts if not batch.is_empty]
+
+    @property
+    def in_first_batch(self) -> bool:
+        """A Resolution names the digest before its batch, which is only known of the first."""
+        return len(self._drafts) == 1
+
+    @property
+    def seq(self) -> int:
+        return self._drafts[-1].seq
+
+    def wake(self, at: Instant) -> None:
+        if at > self.now:
+            self.wake_at = min(self.wake_at, at)
+
+    def tell(self, kind: str, subject: str, reason: str, message: str) -> None:
+        self.notices.append(
+            Notice(kind=kind, subject=subject, reason=reason, message=message, batch=self.seq)
+        )
+
+    # Leases.
+
+    def start(
+        self, run: Run, plan: Admitted, *, attempts: dict[int, int], reason: Opened
+    ) -> list[Lease] | int:
+        """Open all leases of a plan in one batch; the size in bytes if one cannot hold them."""
+        fleet = self.world.fleet
+        deal = deal_spare_slots if plan.fills else deal_slots
+        slots = deal(fleet, plan.packed.places)
+        draft = self._drafts[-1]
+        leases = bind(
+            run,
+            plan,
+            slots,
+            fleet=fleet,
+            attempts=attempts,
+            reason=reason,
+            batch=draft.seq,
+            first_index=len(draft.opened),
+            now=self.now,
+        )
+        size = self._gang_bytes(leases)
+        limit = self.world.policy.batch_bytes_max
+        if size + 1024 > limit:
+            return size
+        if draft.size + size > limit:
+            self._next_draft()
+            return self.start(run, plan, attempts=attempts, reason=reason)
+        self._open(leases, size)
+        return leases
+
+    def _gang_bytes(self, leases: list[Lease]) -> int:
+        sample = len(canonical(lease_spec(leases[0]))) + 2 * len(leases[0].name)
+        facts = {lease.payer.rpartition("/")[0] for lease in leases}
+        budgets = self.world.budgets
+        known = sum(len(budgets[key].wire_spec) for key in facts if key in budgets)
+        return len(leases) * (sample + 96) + known
+
+    def _open(self, leases: list[Lease], size: int) -> None:
+        draft = self._drafts[-1]
+        draft.size += size
+        for lease in leases:
+            self._state_facts(draft, lease)
+            self.world.fold_open(lease)
+            draft.opened.append(lease)
+            self.touched[lease.uid] = None
+
+    def open_swap(self, lost: Lease, spare: Lease, index: int) -> Lease:
+        """An active lease on a spare's slots: the same payer, the lost pod's rank."""
+        self._room_for(1)
+        draft = self._drafts[-1]
+        lease = replace(
+            spare,
+            name=lease_name(spare.run, draft.seq, len(draft.opened)),
+            index=index,
+            role=Role.ACTIVE,
+            start=self.now,
+            reason=Opened.SWAP,
+            batch=draft.seq,
+            attempt=lost.attempt,
+            pod=pod_name(spare.run, draft.seq, lost.group, index),
+            ending=None,
+            end=None,
+            closure="",
+            close_batch=0,
+        )
+        self._open([lease], _ENTRY_BYTES * 4)
+        return lease
+
+    def refinance(self, old: Lease, parts: list[tuple[str, str, str, int]]) -> None:
+        """Replace the payer: close, and open one lease per (envelope, owner, relation, GPUs)."""
+        self._room_for(2 + 4 * len(parts))  # both halves belong into one batch
+        draft = self._drafts[-1]
+        self.close(old.name, end=self.now, reason=Closed.REFINANCED)
+        slots = list(old.slots)
+        for envelope, owner, relation, gpus in parts:
+            mine, slots = tuple(slots[:gpus]), slots[gpus:]
+            lease = replace(
+                old,
+                name=lease_name(old.run, draft.seq, len(draft.opened)),
+                slots=mine,
+                start=self.now,
+                payer=envelope,
+                payer_owner=owner,
+                relation=type(old.relation)(relation),
+                reason=Opened.REFINANCE,
+                batch=draft.seq,
+            )
+            self._open([lease], _ENTRY_BYTES * 4)
+        assert not slots, old.name
+
+    def mark(self, lease: Lease, reason: str, *, grace: Millis) -> None:
+        """A lease must end; its pod gets the signal and `grace` until the kill."""
+        self._room_for(1)
+        draft = self._drafts[-1]
+        deadline = self.now + (0 if lease.role is Role.SPARE else grace)
+        ending = Ending(reason=reason, deadline=deadline, batch=draft.seq, at=self.now)
+        self.world.fold_ending(lease.name, ending)
+        draft.ending.append((lease.name, reason, deadline))
+        draft.size += _ENTRY_BYTES
+        self.touched[lease.uid] = None
+
+    def close(self, name: str, *, end: Instant, reason: str, cause: Cause | None = None) -> Lease:
+        """A lease is over; `end` is clamped to what the ledger allows."""
+        self._room_for(1)
+        draft = self._drafts[-1]
+        lease = self.world.leases[name]
+        end = max(lease.start, min(end, self.now))
+        self.world.fold_close(name, end=end, closure=reason, cause=cause, batch=draft.seq)
+        draft.closed.append(Closing(lease=name, end=end, reason=reason, cause=cause))
+        draft.size += _ENTRY_BYTES
+        self.touched[lease.uid] = None
+        return lease
+
+    # Announcements, resolutions, facts.
+
+    def announce(self, subject: str) -> str:
+        """Publish the commitment to the nonce of a possible lottery; returns it."""
+        self._room_for(1)
+        draft = self._drafts[-1]
+        commitment = lottery.commitment(lottery.nonce(self.key, subject, draft.seq))
+        draft.announced.append((subject, commitment))
+        draft.size += _ENTRY_BYTES
+        return commitment
+
+    def announce_overdraft(self, subject: str) -> Overdraft:
+        commitment = self.announce(subject)
+        overdraft = Overdraft(
+            subject=subject, since=self.now, batch=self.seq, commitment=commitment
+        )
+        self.world.overdrafts[subject] = overdraft
+        return overdraft
+
+    def publish(self, resolution: Resolution) -> None:
+        """The record of a cut goes before the cut."""
+        draft = self._drafts[-1]
+        draft.resolutions.append((resolution.name, resolution_digest(resolution)))
+        draft.size += _ENTRY_BYTES
+        self.world.fold_resolution(resolution)
+        self.resolutions.append(resolution)
+
+    def reserve(self, reservation: Reservation) -> None:
+        """Write a reservation's present plan."""
+        self.world.fold_reservation(reservation)
+        self.reservations[reservation.subject] = reservation
+        self.touched[reservation.uid] = None
+
+    def state_changed_facts(self) -> None:
+        """Budgets and nodes that the ledger knows and that have changed or gone since."""
+        draft = self._drafts[-1]
+        world = self.world
+        for key, told in sorted(world.budget_facts.items()):
+            budget = world.budgets.get(key)
+            if budget is None:
+                draft.budgets[key] = None
+                del world.budget_facts[key]
+            elif budget.wire_spec != told:
+                self._state_budget(draft, key)
+        for name, fact in sorted(world.node_facts.items()):
+            state = world.fleet.nodes.get(name)
+            if state is None:
+                draft.nodes[name] = NodeFact(name=name, gone=True)
+                del world.node_facts[name]
+            elif (state.node.gpus, state.node.flavor, state.node.domain) != fact:
+                self._state_node(draft, name)
+
+    def _state_facts(self, draft: _Draft, lease: Lease) -> None:
+        key = lease.payer.rpartition("/")[0]
+        if key not in self.world.budget_facts:
+            self._state_budget(draft, key)
+        if lease.node not in self.world.node_facts:
+            self._state_node(draft, lease.node)
+
+    def _state_budget(self, draft: _Draft, key: str) -> None:
+        spec = self.world.budgets[key].wire_spec
+        draft.budgets[key] = self.world.budget_facts[key] = spec
+        draft.size += len(spec) + _ENTRY_BYTES
+
+    def _state_node(self, draft: _Draft, name: str) -> None:
+        node = self.world.fleet.nodes[name].node
+        draft.nodes[name] = NodeFact(
+            name=name, gpus=node.gpus, flavor=node.flavor, domain=node.domain
+        )
+        self.world.node_facts[name] = (node.gpus, node.flavor, node.domain)
+        draft.size += _ENTRY_BYTES
+
+    def _room_for(self, entries: int) -> None:
+        limit = self.world.policy.batch_bytes_max
+        if self._drafts[-1].size + entries * _ENTRY_BYTES > limit:
+            self._next_draft()
+
+    def _next_draft(self) -> None:
+        self._drafts.append(_Draft(self._drafts[-1].seq + 1))

@@ -1,0 +1,217 @@
+"""What people see of runs, envelopes and nodes: numbers computed from the World, nothing stored.
+
+Statuses, the answers of the command line and the expectations of scenarios all read these; there
+is no second place that computes "free" or "used".
+"""
+
+from leasehold.control.life import Standing, phase_of, units_of
+from leasehold.control.open_leases import is_bound, live_units
+from leasehold.control.reservations import present
+from leasehold.core.facts import (
+    Closed,
+    Confidence,
+    EnvelopeKey,
+    Phase,
+    Record,
+    Relation,
+    Run,
+    State,
+    Uid,
+)
+from leasehold.core.overdraft import overdrawn_gpus
+from leasehold.core.units import GpuMs, Instant, format_instant
+from leasehold.core.width import active_gpus, desired_gpus, open_leases, spare_gpus
+from leasehold.core.world import World
+
+
+class RunView(Record):
+    phase: Phase
+    because: str
+    message: str
+    gpus: int
+    spares: int
+    pending: int
+    owned: int
+    shared: int
+    borrowed: int
+    gpu_ms: GpuMs
+    attempt: int
+    started: Instant | None
+    ended: Instant | None
+
+
+class EnvelopeView(Record):
+    used: int
+    lent: int
+    free: int
+    gpu_ms: GpuMs
+    committed_ms: GpuMs
+    left_ms: GpuMs | None
+    overdrawn: int
+
+
+class NodeView(Record):
+    free: int
+    state: str
+
+
+def run_view(world: World, uid: Uid, now: Instant) -> RunView:
+    """A run as of `now`, also one that is long over."""
+    run = world.runs.get(uid)
+    phase, because, message = _explained(world, run, uid)
+    shares = dict.fromkeys(Relation, 0)
+    for lease in open_leases(world, uid):
+        shares[lease.relation] += lease.gpus
+    book = world.books.get(uid)
+    over = phase in (Phase.COMPLETED, Phase.FAILED)
+    gpus = active_gpus(world, uid)
+    return RunView(
+        phase=phase,
+        because=because,
+        message=message,
+        gpus=gpus,
+        spares=spare_gpus(world, uid),
+        pending=0 if over or run is None else max(0, desired_gpus(run.spec) - gpus),
+        owned=shares[Relation.OWNED],
+        shared=shares[Relation.SHARED],
+        borrowed=shares[Relation.BORROWED],
+        gpu_ms=sum(spent_by(world, uid, now).values()),
+        attempt=book.attempt if book else 0,
+        started=book.started if book else None,
+        ended=book.ended_at if book and over else None,
+    )
+
+
+def spent_by(world: World, uid: Uid, now: Instant) -> dict[tuple[EnvelopeKey, Relation], GpuMs]:
+    """GPU-time of a run to date by payer, all attempts, spares too."""
+    book = world.books.get(uid)
+    spent = dict(book.settled) if book else {}
+    for lease in open_leases(world, uid):
+        key = (lease.payer, lease.relation)
+        spent[key] = spent.get(key, 0) + lease.gpu_ms(now)
+    return spent
+
+
+def envelope_view(world: World, key: EnvelopeKey, now: Instant) -> EnvelopeView:
+    account = world.accounts.of(key)
+    envelope = world.envelopes.get(key)
+    used_ms = account.used_ms(now)
+    committed = 0
+    left = None
+    if envelope is not None:
+        horizon = world.policy.accounting_horizon
+        committed = account.committed_ms(now, until=envelope.end, horizon=horizon)[0]
+        if envelope.max_gpu_ms is not None:
+            left = envelope.max_gpu_ms - used_ms - committed
+    return EnvelopeView(
+        used=account.gpus,
+        lent=account.lent,
+        free=(envelope.concurrency if envelope else 0) - account.gpus,
+        gpu_ms=used_ms,
+        committed_ms=committed,
+        left_ms=left,
+        overdrawn=overdrawn_gpus(world, key, now),
+    )
+
+
+def node_view(world: World, name: str, now: Instant) -> NodeView:
+    state = world.fleet.nodes.get(name)
+    if state is None:
+        return NodeView(free=0, state="gone")
+    node = state.node
+    word = "ready"
+    if node.fenced:
+        word = "dead"
+    elif not node.ready:
+        word = "silent"
+    elif node.cordoned:
+        word = "cordoned"
+    return NodeView(free=max(0, state.free - world.held.get(name, 0)), state=word)
+
+
+def _explained(world: World, run: Run | None, uid: Uid) -> tuple[Phase, str, str]:
+    if run is None:
+        return _of_the_past(world, uid)
+    phase, why = phase_of(world, run)
+    if phase is Phase.COMPLETED:
+        return phase, "Completed", "all pods succeeded"
+    if phase is Phase.FAILED:
+        return phase, why, _failure_words(why)
+    if phase is Phase.RUNNING:
+        if _all_bound(world, run):
+            return phase, "Running", _running_words(world, run)
+        return Phase.PENDING, "Binding", "its leases are open; waiting for all pods to be bound"
+    return phase, *_waiting_words(world, run)
+
+
+def _of_the_past(world: World, uid: Uid) -> tuple[Phase, str, str]:
+    """Its object is gone; its leases tell how it ended."""
+    book = world.books.get(uid)
+    lasts = [unit.last for unit in book.units.values() if unit.last] if book else []
+    if lasts and all(not each.open and each.outcome is Closed.COMPLETED for each in lasts):
+        return Phase.COMPLETED, "Completed", "completed; its Run object is gone"
+    return Phase.FAILED, "Canceled", "its Run object is gone"
+
+
+def _all_bound(world: World, run: Run) -> bool:
+    """Groups that live alone count as running when any of them runs."""
+    bound = [is_bound(world, run.uid, unit, each.number)
+             for unit, each in live_units(world, run.uid)]  # fmt: skip
+    return any(bound)
+
+
+_FAILURES = {
+    "WorkloadFailed": "a pod failed and no retries are left",
+    "NodeFailure": "a node failed, no spare was left, and the run declared no checkpoint",
+    "RandomPreempt": "drawn in a lottery; `explain` shows the draw and whom it benefited",
+    "ReclaimedBySpare": "the spare it sat on was needed; it declared no checkpoint",
+    "Overdrawn": "its payer was overdrawn and no other payer was found",
+    "TimeLimit": "runtime.maxDuration was reached",
+    "Canceled": "cancelled by its user",
+}
+
+
+def _failure_words(why: str) -> str:
+    return _FAILURES.get(why, why)
+
+
+def _running_words(world: World, run: Run) -> str:
+    gpus = active_gpus(world, run.uid)
+    words = f"{gpus} GPUs bound"
+    if gpus < desired_gpus(run.spec) and _was_cut(world, run):
+        words += ", shrunk by resolver"
+    waiting = [key for key, where in units_of(world, run).items()
+               if where.standing is Standing.WAITING]  # fmt: skip
+    if waiting:
+        words += f", {len(waiting)} groups wait"
+    return words
+
+
+def _was_cut(world: World, run: Run) -> bool:
+    book = world.books.get(run.uid)
+    return book is not None and any(
+        name in world.victims
+        and world.leases[name].ending is not None
+        and world.leases[name].ending.reason == Closed.SHRINK  # type: ignore[union-attr]
+        and world.leases[name].attempt == book.attempt
+        for name in book.names
+    )
+
+
+def _waiting_words(world: World, run: Run) -> tuple[str, str]:
+    refused = world.refusals.get(run.uid)
+    if refused is None:
+        return "Submitted", "not considered yet"
+    words = refused.remedy
+    reservation = present(world, run)
+    if reservation is not None and reservation.state is State.PENDING:
+        sure = {
+            Confidence.EXACT: "",
+            Confidence.WINDOW: " when a budget window opens",
+            Confidence.CUTS: " by cutting others, if it must",
+            Confidence.MONEY: " if there is money then",
+        }[reservation.confidence]
+        words += f"; planned for {format_instant(reservation.starts)}{sure}"
+    elif reservation is not None:
+        words += f"; its reservation is {reservation.state}"
+    return str(refused.reason), words

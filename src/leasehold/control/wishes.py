@@ -1,0 +1,68 @@
+"""What a waiting run asks for now: which groups, under which attempt numbers."""
+
+from leasehold.control.elastic import borrowed_gpus
+from leasehold.control.life import Standing, units_of
+from leasehold.core.admit import Wish
+from leasehold.core.facts import Cause, Gang, Run
+from leasehold.core.units import Instant
+from leasehold.core.width import group_count, minimum_gpus, starting_gpus, wanted
+from leasehold.core.world import World
+
+
+def waiting_groups(world: World, run: Run, now: Instant) -> tuple[int, ...]:
+    """The groups that may start now: all of a gang, or the waiting ones of separate groups."""
+    units = units_of(world, run)
+    ready = [
+        key
+        for key, where in units.items()
+        if where.standing is Standing.WAITING and where.retry_at <= now
+    ]
+    if run.spec.gang is Gang.GROUP:
+        return tuple(ready)
+    return tuple(range(group_count(run.spec, starting_gpus(run.spec)))) if ready else ()
+
+
+def groups_short_of_minimum(world: World, run: Run, waiting: tuple[int, ...]) -> tuple[int, ...]:
+    """The groups without which it is below its minimum; only they are worth a reservation."""
+    if run.spec.gang is Gang.RUN:
+        return waiting
+    units = units_of(world, run)
+    alive = sum(1 for where in units.values() if where.standing in (Standing.LIVE, Standing.DONE))
+    needed = max(0, minimum_gpus(run.spec) // run.spec.group_gpus - alive)
+    return waiting[:needed]
+
+
+def wish_for(world: World, run: Run, groups: tuple[int, ...]) -> Wish:
+    return Wish(
+        run=run,
+        want=wanted(world, run, groups, last=rejecting_nodes(world, run)),
+        span=run.spec.max_duration,
+        borrowed_already=borrowed_gpus(world, run.uid),
+    )
+
+
+def next_attempts(world: World, run: Run, groups: tuple[int, ...]) -> dict[int, int]:
+    """Attempts count every new set of Start leases, by unit."""
+    book = world.books.get(run.uid)
+    numbers = {}
+    for group in groups:
+        unit = book.units.get(world.unit_of(run.uid, group)) if book else None
+        last = unit.last if unit else None
+        numbers[group] = last.number + 1 if last else 1
+    return numbers
+
+
+def rejecting_nodes(world: World, run: Run) -> tuple[str, ...]:
+    """Nodes that rejected a pod of its last attempts in a row: tried last."""
+    book = world.books.get(run.uid)
+    if book is None or not any(unit.rejected_in_a_row() for unit in book.units.values()):
+        return ()
+    last = book.attempt
+    found = {
+        world.leases[name].node
+        for name in book.names
+        if world.leases[name].cause is Cause.REJECTED
+        and world.leases[name].attempt == last
+        and world.leases[name].ending is None
+    }
+    return tuple(sorted(found))

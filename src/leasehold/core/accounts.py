@@ -1,0 +1,206 @@
+"""What each envelope pays for, now and as far as it is known: the fold of leases by payer.
+
+`cover` asks how many more GPUs an envelope can give. Usage is never a stored balance: an account
+is sums over leases, so used GPU-hours at any instant are one multiplication. Reservations put
+*claims* on accounts while plans are made; what-ifs change both under a journal.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from leasehold.core.facts import Envelope, EnvelopeKey, Lease, Relation
+from leasehold.core.journal import Journal
+from leasehold.core.units import FOREVER, GpuMs, Instant, Millis
+
+
+class Term(msgspec.Struct, frozen=True, gc=False):
+    """What is known of a lease's end: when its GPUs come free, and up to when it is committed.
+
+    `committed_to` None means no limit: the rolling horizon applies. A lease that is ending
+    commits nothing any more (the grace period is charged, not committed).
+    """
+
+    frees_at: Instant = FOREVER
+    committed_to: Instant | None = None
+
+
+UNLIMITED = Term()
+
+
+class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A reservation's money: GPUs within [start, end), and GPU-hours from now on."""
+
+    payer: EnvelopeKey
+    start: Instant
+    end: Instant
+    gpus: int
+    borrowed: bool
+    gpu_ms: GpuMs
+
+
+class Account:
+    """The open leases of one envelope, as sums."""
+
+    __slots__ = ("borrowers", "claims", "gpus", "lent", "lent_ms", "lent_starts", "settled_ms",
+                 "since", "starts", "terms")  # fmt: skip
+
+    def __init__(self) -> None:
+        self.since: Instant = 0  # use before the envelope's window does not count
+        self.gpus = 0
+        self.lent = 0
+        self.settled_ms: GpuMs = 0  # of closed leases
+        self.lent_ms: GpuMs = 0
+        self.starts = 0  # sum of gpus * start over open leases
+        self.lent_starts = 0
+        self.terms: dict[Term, list[int]] = {}  # -> [GPUs, of them lent]
+        self.borrowers: dict[str, int] = {}  # owner -> GPUs lent to it now
+        self.claims: list[Claim] = []
+
+    def used_ms(self, at: Instant) -> GpuMs:
+        return self.settled_ms + self.gpus * at - self.starts
+
+    def lent_used_ms(self, at: Instant) -> GpuMs:
+        return self.lent_ms + self.lent * at - self.lent_starts
+
+    def committed_ms(self, at: Instant, *, until: Instant, horizon: Millis) -> tuple[GpuMs, GpuMs]:
+        """What open leases may still use, and how much of that is lent."""
+        total = lent_total = 0
+        for term, (gpus, lent) in self.terms.items():
+            end = at + horizon if term.committed_to is None else term.committed_to
+            span = min(end, until) - at
+            if span > 0:
+                total += gpus * span
+                lent_total += lent * span
+        return total, lent_total
+
+    def limited_ms(self, at: Instant, *, until: Instant) -> tuple[GpuMs, GpuMs]:
+        """The same for leases with a limit only."""
+        return self.committed_ms(at, until=until, horizon=0)
+
+    def unlimited(self) -> tuple[int, int]:
+        """GPUs under leases without a limit that are not ending, and how many of them are lent."""
+        gpus, lent = self.terms.get(UNLIMITED, (0, 0))
+        return gpus, lent
+
+    def freed_by(self, at: Instant) -> tuple[int, int]:
+        """GPUs (and lent ones) whose leases are known to end by then."""
+        gpus = lent = 0
+        for term, amounts in self.terms.items():
+            if term.frees_at <= at:
+                gpus += amounts[0]
+                lent += amounts[1]
+        return gpus, lent
+
+
+class Accounts:
+    """One account per envelope that ever paid."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._accounts: dict[EnvelopeKey, Account] = {}
+
+    def of(self, payer: EnvelopeKey) -> Account:
+        account = self._accounts.get(payer)
+        if account is None:
+            account = self._accounts[payer] = Account()
+        return account
+
+    def reopen(self, payer: EnvelopeKey, since: Instant) -> None:
+        """Begin an account anew for another window; the caller adds its leases again."""
+        account = self._accounts[payer] = Account()
+        account.since = since
+
+    def payers(self) -> Iterable[EnvelopeKey]:
+        return sorted(self._accounts)
+
+    def add(self, lease: Lease, term: Term) -> None:
+        """An open lease begins to count."""
+        self._count(lease, term, 1)
+        if self._journal.active:
+            self._journal.note(lambda: self._count(lease, term, -1))
+
+    def remove(self, lease: Lease, term: Term) -> None:
+        """It stops counting; what it has used is settled separately."""
+        self._count(lease, term, -1)
+        if self._journal.active:
+            self._journal.note(lambda: self._count(lease, term, 1))
+
+    def settle(self, lease: Lease) -> None:
+        """A closed lease's use within the window is the payer's for ever."""
+        assert lease.end is not None, lease.name
+        account = self.of(lease.payer)
+        used = lease.gpus * max(0, lease.end - max(lease.start, account.since))
+        account.settled_ms += used
+        if lease.relation is Relation.BORROWED:
+            account.lent_ms += used
+
+    def claim(self, claim: Claim) -> None:
+        """Under a mark: a reservation's money is spoken for."""
+        account = self.of(claim.payer)
+        account.claims.append(claim)
+        if self._journal.active:
+            self._journal.note(lambda: self._unclaim(account))
+
+    def _unclaim(self, account: Account) -> None:
+        account.claims.pop()
+
+    def _count(self, lease: Lease, term: Term, sign: int) -> None:
+        account = self.of(lease.payer)
+        gpus = sign * len(lease.slots)
+        account.gpus += gpus
+        started = max(lease.start, account.since)
+        account.starts += gpus * started
+        amounts = account.terms.get(term)
+        if amounts is None:
+            amounts = account.terms[term] = [0, 0]
+        amounts[0] += gpus
+        if lease.relation is Relation.BORROWED:
+            account.lent += gpus
+            account.lent_starts += gpus * started
+            amounts[1] += gpus
+            lent_to = account.borrowers.get(lease.owner, 0) + gpus
+            if lent_to:
+                account.borrowers[lease.owner] = lent_to
+            else:
+                account.borrowers.pop(lease.owner, None)
+        if not amounts[0]:
+            del account.terms[term]
+
+    def room(self, envelope: Envelope, *, start: Instant, end: Instant, now: Instant) -> "Room":
+        """The most GPUs (and the most lent ones) in use at any instant of [start, end)."""
+        account = self.of(envelope.key)
+        gpus, lent = account.gpus, account.lent
+        if start > now:
+            freed = account.freed_by(start)
+            gpus, lent = gpus - freed[0], lent - freed[1]
+        if not account.claims:
+            return Room(gpus, lent, 0, 0)
+        peak, lent_peak = 0, 0
+        instants = [start, *(each.start for each in account.claims if start < each.start < end)]
+        for at in instants:
+            used = lent_used = 0
+            for each in account.claims:
+                if each.start <= at < each.end:
+                    used += each.gpus
+                    lent_used += each.gpus * each.borrowed
+            if at > start:
+                freed = account.freed_by(at)
+                used += account.gpus - freed[0]
+                lent_used += account.lent - freed[1]
+            else:
+                used += gpus
+                lent_used += lent
+            peak, lent_peak = max(peak, used), max(lent_peak, lent_used)
+        held = sum(each.gpu_ms for each in account.claims)
+        lent_held = sum(each.gpu_ms for each in account.claims if each.borrowed)
+        return Room(peak, lent_peak, held, lent_held)
+
+
+class Room(msgspec.Struct, frozen=True, gc=False):
+    """What limits an envelope over a span: peak GPUs, peak lent GPUs, GPU-time claimed."""
+
+    gpus: int
+    lent: int
+    claimed_ms: GpuMs
+    lent_claimed_ms: GpuMs

@@ -1,0 +1,282 @@
+"""admit — cover and pack together: the first plan that is both funded and placed.
+
+Tries one location for everything, in the order in which cover would pay; failing that, if groups
+may spread, group by group. Called for starts, grows and forecasts; it changes nothing.
+"""
+
+from leasehold.core.accounts import Claim
+from leasehold.core.agenda import Agenda
+from leasehold.core.cover import Ask, cover
+from leasehold.core.facts import Record, Relation, Run
+from leasehold.core.pack import Place, Want, fits, pack
+from leasehold.core.units import FOREVER, Instant, Millis
+from leasehold.core.verdicts import (
+    Admitted,
+    Covered,
+    Packed,
+    PodPlace,
+    Refusal,
+    Refused,
+    Segment,
+    Step,
+)
+from leasehold.core.width import places_for
+from leasehold.core.world import World
+
+
+class Wish(Record):
+    """Groups that a run wants now: its first ones, or more of them."""
+
+    run: Run
+    want: Want
+    span: Millis | None  # what is left of its limit
+    borrowed_already: int = 0
+
+    @property
+    def end_after(self) -> Millis:
+        return FOREVER if self.span is None else self.span
+
+
+def admit(
+    world: World, wish: Wish, agenda: Agenda, *, start: Instant, now: Instant
+) -> Admitted | Refused:
+    """Who pays for all of it and where it goes, leaving alone what the agenda keeps."""
+    places = places_for(world, wish.run.spec)
+    if not places:
+        return no_such_flavor(wish.want)
+    mark = world.journal.mark()
+    agenda.apply(
+        world, wish.run.uid, start=start, end=min(FOREVER, start + wish.end_after), now=now
+    )
+    if wish.run.spec.tolerations:
+        world.fleet.tolerate(wish.run.spec.tolerations)
+    answer = _admit(world, wish, places, start, now)
+    world.journal.undo(mark)
+    if isinstance(answer, Refused) and answer.reason in (Refusal.CAPACITY, Refusal.NO_DOMAIN_FITS):
+        return _held_or(world, wish, places, answer)
+    return answer
+
+
+def owner_allowed(world: World, run: Run) -> Refused | None:
+    """Nobody spends another team's money by typing its name."""
+    for budget in world.budgets.values():
+        if budget.owner == run.spec.owner and (
+            budget.namespace == run.namespace or run.namespace in budget.namespaces
+        ):
+            return None
+    return Refused(
+        reason=Refusal.OWNER_NOT_ALLOWED,
+        remedy=f"no Budget of {run.spec.owner} lies in namespace {run.namespace} or lists it under "
+        "spec.namespaces; create one, or correct spec.owner",
+        asked=run.spec.total_gpus,
+        subject=run.spec.owner,
+    )
+
+
+def no_such_flavor(want: Want) -> Refused:
+    return Refused(
+        reason=Refusal.NO_SUCH_FLAVOR,
+        remedy=f"no node has {want.flavor} where this run may go; "
+        "check resources.gpuType and locality.selector",
+        asked=want.gpus,
+        short_by=want.gpus,
+    )
+
+
+def _held_or(world: World, wish: Wish, places: list[Place], refused: Refused) -> Refused:
+    mark = world.journal.mark()
+    if wish.run.spec.tolerations:
+        world.fleet.tolerate(wish.run.spec.tolerations)
+    fits_unheld = fits(world, wish.want, places)
+    world.journal.undo(mark)
+    if not fits_unheld:
+        return refused
+    return Refused(
+        reason=Refusal.HELD,
+        remedy=f"{wish.want.gpus} GPUs are free but held for reservations ahead of it; a shorter "
+        "runtime.maxDuration may let it pass in front",
+        asked=wish.want.gpus,
+        trace=refused.trace,
+    )
+
+
+def ask_for(wish: Wish, place: Place, gpus: int, *, start: Instant, borrowed: int) -> Ask:
+    spec = wish.run.spec
+    return Ask(
+        owner=spec.owner,
+        flavor=spec.flavor,
+        region=place[0],
+        cluster=place[1],
+        gpus=gpus,
+        start=start,
+        span=wish.span,
+        funding=spec.funding,
+        borrowed_already=borrowed,
+    )
+
+
+def _admit(
+    world: World, wish: Wish, places: list[Place], start: Instant, now: Instant
+) -> Admitted | Refused:
+    funded: list[tuple[Place, Covered]] = []
+    refusals: list[Refused] = []
+    for place in places:
+        ask = ask_for(wish, place, wish.want.gpus, start=start, borrowed=wish.borrowed_already)
+        match cover(world, ask, now=now):
+            case Covered() as covered:
+                funded.append((place, covered))
+            case refused:
+                refusals.append(refused)
+    one = _one_place(world, wish, funded)
+    if one is not None:
+        return one
+    if len(places) > 1 and wish.want.spread and len(wish.want.groups) > 1:
+        spread = _group_by_group(world, wish, places, start, now)
+        if spread is not None:
+            return spread
+    if not funded:
+        return next((each for each in refusals if each.time_may_help), refusals[0])
+    answer = pack(world, wish.want, [place for place, _ in funded])
+    assert isinstance(answer, Refused)
+    trace = sorted(funded, key=_preference)[0][1].trace
+    return _with_trace(answer, trace)
+
+
+def _with_trace(refused: Refused, trace: tuple[Step, ...]) -> Refused:
+    return Refused(
+        reason=refused.reason,
+        remedy=refused.remedy,
+        asked=refused.asked,
+        short_by=refused.short_by,
+        subject=refused.subject,
+        limit=refused.limit,
+        used=refused.used,
+        trace=trace,
+        time_may_help=True,
+    )
+
+
+def _preference(funded: tuple[Place, Covered]) -> tuple[int, int, Place]:
+    """Owned before shared before borrowed."""
+    shares = dict.fromkeys(Relation, 0)
+    for segment in funded[1].segments:
+        shares[segment.relation] += segment.gpus
+    return shares[Relation.BORROWED], shares[Relation.SHARED], funded[0]
+
+
+def _one_place(world: World, wish: Wish, funded: list[tuple[Place, Covered]]) -> Admitted | None:
+    best: tuple[tuple[int, int, int, Place], Admitted] | None = None
+    for place, covered in sorted(funded, key=_preference):
+        borrowed, shared, _ = _preference((place, covered))
+        if best is not None and best[0][:2] < (borrowed, shared):
+            break  # cheaper places were found; the rest can only be dearer
+        packed = pack(world, wish.want, [place])
+        if isinstance(packed, Packed):
+            left = sum(free for _, free in packed.left_over)
+            key = (borrowed, shared, left, place)
+            if best is None or key < best[0]:
+                best = (key, Admitted(covered=((place, covered),), packed=packed))
+    return best[1] if best else None
+
+
+def _group_by_group(
+    world: World, wish: Wish, places: list[Place], start: Instant, now: Instant
+) -> Admitted | None:
+    """Each group where it is paid for best, on top of the groups before it."""
+    mark = world.journal.mark()
+    parts: dict[Place, list[Covered]] = {}
+    pods: list[PodPlace] = []
+    borrowed = wish.borrowed_already
+    admitted = True
+    for group in wish.want.groups:
+        part = _one_group(world, wish, group, places, start=start, now=now, borrowed=borrowed)
+        if part is None:
+            admitted = False
+            break
+        place, covered, packed = part
+        parts.setdefault(place, []).append(covered)
+        pods.extend(packed.places)
+        borrowed += sum(
+            each.gpus for each in covered.segments if each.relation is Relation.BORROWED
+        )
+        for claim in claims_of(world, wish, covered, start=start):
+            world.accounts.claim(claim)
+        for pod in packed.places:
+            world.fleet.plan(pod.node, pod.gpus)
+    world.journal.undo(mark)
+    if not admitted:
+        return None
+    merged = tuple((place, _merge(covers)) for place, covers in sorted(parts.items()))
+    return Admitted(covered=merged, packed=Packed(places=tuple(pods)))
+
+
+def _one_group(
+    world: World,
+    wish: Wish,
+    group: int,
+    places: list[Place],
+    *,
+    start: Instant,
+    now: Instant,
+    borrowed: int,
+) -> tuple[Place, Covered, Packed] | None:
+    want = wish.want
+    single = Want(
+        flavor=want.flavor,
+        groups=(group,),
+        pods=want.pods,
+        spares=want.spares,
+        pod_gpus=want.pod_gpus,
+        cpu_milli=want.cpu_milli,
+        memory_bytes=want.memory_bytes,
+        selector=want.selector,
+        own_domains=want.own_domains,
+        last=want.last,
+    )
+    alone = Wish(run=wish.run, want=single, span=wish.span)
+    funded = []
+    for place in places:
+        ask = ask_for(alone, place, single.gpus, start=start, borrowed=borrowed)
+        covered = cover(world, ask, now=now)
+        if isinstance(covered, Covered):
+            funded.append((place, covered))
+    found = _one_place(world, alone, funded)
+    if found is None:
+        return None
+    place, covered = found.covered[0]
+    return place, covered, found.packed
+
+
+def claims_of(world: World, wish: Wish, covered: Covered, *, start: Instant) -> list[Claim]:
+    """What a plan's payers have to keep for it."""
+    claims = []
+    for segment in covered.segments:
+        until = world.envelopes[segment.envelope].end
+        span = world.policy.accounting_horizon if wish.span is None else wish.span
+        committed = max(0, min(start + span, until) - start)
+        claims.append(
+            Claim(
+                payer=segment.envelope,
+                start=start,
+                end=min(FOREVER, start + wish.end_after),
+                gpus=segment.gpus,
+                borrowed=segment.relation is Relation.BORROWED,
+                gpu_ms=segment.gpus * committed,
+            )
+        )
+    return claims
+
+
+def _merge(covers: list[Covered]) -> Covered:
+    """The segments of several groups at one place, one per payer, in the order of the walk."""
+    merged: dict[str, Segment] = {}
+    for covered in covers:
+        for segment in covered.segments:
+            known = merged.get(segment.envelope)
+            merged[segment.envelope] = Segment(
+                envelope=segment.envelope,
+                owner=segment.owner,
+                gpus=segment.gpus + (known.gpus if known else 0),
+                relation=segment.relation,
+            )
+    return Covered(segments=tuple(merged.values()), trace=covers[0].trace)

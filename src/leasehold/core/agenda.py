@@ -1,0 +1,102 @@
+"""What is spoken for but not yet leased: places and money of planned starts.
+
+While runs are considered in order, each reservation's plan goes on the agenda, and those behind
+it see the fleet less what would delay it. A *firm* hold keeps GPUs from everybody at once (an
+activation under way, a reservation that needs cuts); a *timed* one counts from its start, so a run
+that ends before then may use the places in between (backfill).
+"""
+
+from collections.abc import Iterable
+
+from leasehold.core.accounts import Claim
+from leasehold.core.facts import Record, Uid
+from leasehold.core.fleet import mask_of
+from leasehold.core.units import FOREVER, Instant
+from leasehold.core.world import World
+
+
+class Hold(Record):
+    uid: Uid
+    node: str
+    gpus: int
+    start: Instant
+    end: Instant = FOREVER
+
+
+class Agenda:
+    """Holds and claims, by run and by node."""
+
+    def __init__(self) -> None:
+        self.firm: dict[Uid, tuple[Hold, ...]] = {}
+        self._timed: dict[str, list[Hold]] = {}
+        self.claims: dict[Uid, tuple[Claim, ...]] = {}
+
+    def hold_firmly(self, uid: Uid, holds: Iterable[Hold]) -> None:
+        self.firm[uid] = tuple(holds)
+
+    def hold_later(self, holds: Iterable[Hold]) -> None:
+        for hold in holds:
+            self._timed.setdefault(hold.node, []).append(hold)
+
+    def claim(self, uid: Uid, claims: Iterable[Claim]) -> None:
+        self.claims[uid] = tuple(claims)
+
+    def forget(self, uid: Uid) -> None:
+        """The run starts, or gives up its plan."""
+        self.firm.pop(uid, None)
+        self.claims.pop(uid, None)
+        for holds in self._timed.values():
+            holds[:] = [hold for hold in holds if hold.uid != uid]
+
+    def ends_after(self, at: Instant) -> list[Instant]:
+        """When planned runs are known to have ended, as far as that may let others start."""
+        ends = {
+            hold.end for holds in self._timed.values() for hold in holds if at < hold.end < FOREVER
+        }
+        return sorted(ends)
+
+    def apply(self, world: World, uid: Uid, *, start: Instant, end: Instant, now: Instant) -> None:
+        """Under a mark: take off what a run occupying [start, end) must leave alone."""
+        for owner, claims in self.claims.items():
+            if owner != uid:
+                for claim in claims:
+                    world.accounts.claim(claim)
+        nodes = world.fleet.nodes
+        for owner, holds in self.firm.items():
+            if owner != uid:
+                for hold in holds:
+                    state = nodes.get(hold.node)
+                    if state is not None and state.free:
+                        world.fleet.plan(hold.node, min(hold.gpus, state.free))
+        for name, timed in self._timed.items():
+            state = nodes.get(name)
+            if timed and state is not None and state.free:
+                keep = self._kept(world, name, timed, uid=uid, start=start, end=end)
+                if keep:
+                    world.fleet.plan(name, min(keep, state.free))
+
+    def _kept(
+        self, world: World, name: str, timed: list[Hold], *, uid: Uid, start: Instant, end: Instant
+    ) -> int:
+        """How many of a node's free GPUs would be missed at some hold's start."""
+        others = [hold for hold in timed if hold.uid != uid and start < hold.end]
+        instants = {max(start, hold.start) for hold in others if hold.start < end}
+        free = world.fleet.nodes[name].free
+        least = free
+        for at in sorted(instants):
+            held = sum(hold.gpus for hold in others if hold.start <= at < hold.end)
+            least = min(least, free + _freed(world, name, start, at) - held)
+        return free - max(0, least)
+
+
+def _freed(world: World, name: str, start: Instant, at: Instant) -> int:
+    """GPUs of a node whose leases are known to end in (start, at]."""
+    now_mask = later_mask = 0
+    for lease_name in world.open_by_node.get(name, ()):
+        frees_at = world.terms[lease_name].frees_at
+        if frees_at > start:
+            mask = mask_of(world.leases[lease_name].slots)
+            now_mask |= mask
+            if frees_at > at:
+                later_mask |= mask
+    return now_mask.bit_count() - later_mask.bit_count()

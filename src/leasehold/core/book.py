@@ -1,0 +1,170 @@
+"""What the ledger says of one run: its attempts, how each ended, what was spent.
+
+A *unit* is what starts and ends together: the whole run, or one group of a `gang: Group` run
+(its index is the unit's key; a whole run's key is -1). An attempt's outcome is a maximum over its
+closures, so that it does not depend on the order in which they are folded.
+"""
+
+from leasehold.core.facts import Cause, Closed, EnvelopeKey, Lease, Opened, Relation, Role
+from leasehold.core.units import GpuMs, Instant
+
+WHOLE = -1
+
+# Closures that end a lease while its attempt goes on say nothing about how the attempt ended.
+_PASSING = frozenset({Closed.SHRINK, Closed.DROP_SPARE, Closed.SWAP, Closed.REFINANCED})
+_GRAVITY = {
+    Closed.COMPLETED: 0,
+    Closed.FAIL: 1,
+    Closed.NODE_FAILURE: 2,
+    Closed.RECLAIMED: 3,
+    Closed.RANDOM_PREEMPT: 4,
+    Closed.TIME_LIMIT: 5,
+    Closed.CANCELED: 6,
+}
+_BLAME = {None: 0, Cause.REFUSED: 1, Cause.REJECTED: 2, Cause.DELETED: 3, Cause.EXIT: 4}
+
+
+def base_reason(closure: str) -> Closed:
+    """`RandomPreempt(<seed>)` is a `RandomPreempt`."""
+    return Closed(closure.partition("(")[0])
+
+
+class Attempt:
+    """One set of Start leases of a unit, and what became of it."""
+
+    __slots__ = ("batch", "cause", "closure", "completed", "ended_at", "number", "open",
+                 "protected", "started", "verdict")  # fmt: skip
+
+    def __init__(self, number: int, started: Instant, batch: int) -> None:
+        self.number = number
+        self.started = started
+        self.batch = batch
+        self.open = 0  # leases
+        self.verdict = (-1, -1, -1)  # (batch that decided, gravity, blame): the maximum wins
+        self.closure = ""
+        self.cause: Cause | None = None
+        self.ended_at: Instant = started
+        self.protected = False  # started by a Resolution
+        self.completed = 0  # leases of pods that succeeded
+
+    @property
+    def outcome(self) -> Closed:
+        """How it ended; asked only of an attempt without open leases."""
+        assert self.open == 0, self.number
+        return base_reason(self.closure) if self.closure else Closed.SHRINK
+
+
+class Unit:
+    __slots__ = ("attempts",)
+
+    def __init__(self) -> None:
+        self.attempts: list[Attempt] = []
+
+    @property
+    def last(self) -> Attempt | None:
+        return self.attempts[-1] if self.attempts else None
+
+    def count(self, closed: Closed, cause: Cause | None = None) -> int:
+        """How many attempts ended so."""
+        return sum(
+            1
+            for each in self.attempts
+            if not each.open and each.outcome is closed and (cause is None or each.cause is cause)
+        )
+
+    def rejected_in_a_row(self) -> int:
+        """Binds that could not be completed, since anything else happened."""
+        count = 0
+        for each in reversed(self.attempts):
+            if each.open or each.cause not in (Cause.REJECTED, Cause.REFUSED):
+                break
+            count += 1
+        return count
+
+
+class Book:
+    """All units of one run, by key, and the run's totals."""
+
+    __slots__ = ("cuts", "names", "resized_at", "resolved_in", "settled", "swapped_at",
+                 "units")  # fmt: skip
+
+    def __init__(self) -> None:
+        self.units: dict[int, Unit] = {}
+        self.names: list[str] = []  # every lease it ever had, in ledger order
+        self.settled: dict[tuple[EnvelopeKey, Relation], GpuMs] = {}
+        self.cuts: set[tuple[int, int]] = set()  # (unit, attempt) that was drawn
+        self.resolved_in: list[int] = []  # batches whose Resolution names it beneficiary
+        self.resized_at: Instant | None = None  # last voluntary grow or shrink
+        self.swapped_at: Instant | None = None  # last swap or resize of any kind
+
+    @property
+    def attempt(self) -> int:
+        """The largest attempt of any unit."""
+        return max((unit.last.number for unit in self.units.values() if unit.last), default=0)
+
+    @property
+    def started(self) -> Instant | None:
+        """When the newest attempt began."""
+        newest = [unit.last for unit in self.units.values() if unit.last]
+        return max((each.started for each in newest), default=None)
+
+    @property
+    def ended_at(self) -> Instant | None:
+        attempts = [unit.last for unit in self.units.values() if unit.last]
+        return max((each.ended_at for each in attempts), default=None)
+
+    def attempt_of(self, lease: Lease, unit: int) -> Attempt | None:
+        found = self.units.get(unit)
+        if found is None:
+            return None
+        for each in reversed(found.attempts):
+            if each.number == lease.attempt:
+                return each
+        return None
+
+    def open(self, lease: Lease, unit: int) -> Attempt:
+        """Fold a lease that was opened."""
+        self.names.append(lease.name)
+        attempt = self.attempt_of(lease, unit)
+        if attempt is None:
+            attempts = self.units.setdefault(unit, Unit()).attempts
+            before = attempts[-1].batch if attempts else -1
+            attempt = Attempt(lease.attempt, lease.start, lease.batch)
+            attempt.protected = any(before < batch <= lease.batch for batch in self.resolved_in)
+            attempts.append(attempt)
+        attempt.open += 1
+        if lease.reason is Opened.GROW:
+            self.resized_at = max(self.resized_at or 0, lease.start)
+        if lease.reason in (Opened.GROW, Opened.SWAP):
+            self.swapped_at = max(self.swapped_at or 0, lease.start)
+        return attempt
+
+    def mark(self, lease: Lease, *, voluntary: bool) -> None:
+        """Fold a lease that must end; giving up a group is a resize, whoever wanted it."""
+        assert lease.ending is not None, lease.name
+        if base_reason(lease.ending.reason) in (Closed.SHRINK, Closed.NODE_FAILURE):
+            self.swapped_at = max(self.swapped_at or 0, lease.ending.at)
+            if voluntary:
+                self.resized_at = max(self.resized_at or 0, lease.ending.at)
+
+    def close(self, lease: Lease, unit: int) -> None:
+        """Fold a lease that was closed."""
+        assert lease.end is not None, lease.name
+        key = (lease.payer, lease.relation)
+        self.settled[key] = self.settled.get(key, 0) + lease.gpu_ms(lease.end)
+        attempt = self.attempt_of(lease, unit)
+        assert attempt is not None, lease.name
+        attempt.open -= 1
+        attempt.ended_at = max(attempt.ended_at, lease.end)
+        reason = base_reason(lease.closure)
+        if reason is Closed.RANDOM_PREEMPT:
+            self.cuts.add((unit, lease.attempt))
+        if lease.role is Role.SPARE or reason in _PASSING:
+            return
+        # A lease marked ending was decided then, however long its pod took to go.
+        decided_in = lease.ending.batch if lease.ending else lease.close_batch
+        attempt.completed += reason is Closed.COMPLETED
+        verdict = (decided_in, _GRAVITY[reason], _BLAME[lease.cause])
+        if verdict > attempt.verdict:
+            attempt.verdict = verdict
+            attempt.closure, attempt.cause = lease.closure, lease.cause

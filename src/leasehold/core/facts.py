@@ -1,0 +1,459 @@
+"""The immutable records that decisions read: who may claim, what is wanted, what is there.
+
+Everything is a frozen struct of plain values. Codecs in `core.objects` make them from manifests;
+`core.world` folds them. Identities are strings: an envelope is `namespace/budget/envelope`, a
+run is known by its uid (its `namespace/name` may be used again by another run), a domain is
+`region/cluster/fabric`.
+"""
+
+from enum import StrEnum
+from typing import dataclass_transform
+
+import msgspec
+
+from leasehold.core.units import FOREVER, GpuMs, Instant, Millis
+
+EnvelopeKey = str
+RunKey = str
+Uid = str
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class Record(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The base of every fact; a change is a new record."""
+
+
+class Sharing(StrEnum):
+    FAMILY = "family"
+    NONE = "none"
+
+
+class Gang(StrEnum):
+    RUN = "Run"
+    GROUP = "Group"
+
+
+class Role(StrEnum):
+    """What a lease's slots do."""
+
+    ACTIVE = "Active"
+    SPARE = "Spare"
+    BORROWED = "Borrowed"
+
+
+class Relation(StrEnum):
+    """What the payer is to the owner of the run."""
+
+    OWNED = "Owned"
+    SHARED = "Shared"
+    BORROWED = "Borrowed"
+
+
+class Opened(StrEnum):
+    """Why a lease exists."""
+
+    START = "Start"
+    GROW = "Grow"
+    SWAP = "Swap"
+    REFINANCE = "Refinance"
+
+
+class Closed(StrEnum):
+    """Why a lease ended; `RandomPreempt` carries its seed in brackets."""
+
+    COMPLETED = "Completed"
+    FAIL = "Fail"
+    NODE_FAILURE = "NodeFailure"
+    SWAP = "Swap"
+    SHRINK = "Shrink"
+    DROP_SPARE = "DropSpare"
+    RECLAIMED = "ReclaimedBySpare"
+    RANDOM_PREEMPT = "RandomPreempt"
+    REFINANCED = "Refinanced"
+    TIME_LIMIT = "TimeLimit"
+    CANCELED = "Canceled"
+
+
+class Cause(StrEnum):
+    """What lies behind a closure `Fail`: only `EXIT` is the workload's own and uses up a retry."""
+
+    EXIT = "Exit"
+    REJECTED = "Rejected"
+    DELETED = "Deleted"
+    REFUSED = "Refused"
+
+
+class Phase(StrEnum):
+    PENDING = "Pending"
+    RUNNING = "Running"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+
+
+class Failed(StrEnum):
+    """The reason of the condition `Failed`."""
+
+    WORKLOAD = "WorkloadFailed"
+    NODE = "NodeFailure"
+    RANDOM_PREEMPT = "RandomPreempt"
+    RECLAIMED = "ReclaimedBySpare"
+    OVERDRAWN = "Overdrawn"
+    TIME_LIMIT = "TimeLimit"
+    CANCELED = "Canceled"
+
+
+class Lending(Record):
+    allow: bool = False
+    to: tuple[str, ...] = ()
+    max_concurrency: int | None = None
+    max_gpu_ms: GpuMs | None = None
+
+
+class Envelope(Record):
+    """One line of a Budget: so many GPUs of a flavor, at a place, in a window."""
+
+    key: EnvelopeKey
+    owner: str
+    flavor: str
+    concurrency: int
+    region: str | None = None
+    cluster: str | None = None
+    max_gpu_ms: GpuMs | None = None
+    start: Instant = 0
+    end: Instant = FOREVER
+    sharing: Sharing = Sharing.FAMILY
+    lending: Lending = Lending()
+
+    def covers(self, region: str, cluster: str) -> bool:
+        """Whether it pays for GPUs at this place."""
+        return self.region in (None, region) and self.cluster in (None, cluster)
+
+    def in_window(self, at: Instant) -> bool:
+        return self.start <= at < self.end
+
+
+class Aggregate(Record):
+    """A cap over several envelopes of one Budget; its key is `namespace/budget/aggregate`."""
+
+    key: str
+    flavor: str
+    members: tuple[EnvelopeKey, ...]
+    max_concurrency: int
+
+
+class Budget(Record):
+    namespace: str
+    name: str
+    owner: str
+    parents: tuple[str, ...]
+    namespaces: tuple[str, ...] = ()
+    envelopes: tuple[Envelope, ...] = ()
+    aggregates: tuple[Aggregate, ...] = ()
+    uid: Uid = ""
+    version: int = 0  # resourceVersion it was read at
+    wire_spec: bytes = b"{}"  # the canonical JSON of its spec as written, for the ledger's facts
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Selector(Record):
+    region: str | None = None
+    cluster: str | None = None
+    domain: str | None = None
+
+
+class Malleable(Record):
+    min_gpus: int
+    max_gpus: int
+    step_gpus: int
+    desired_gpus: int
+
+
+class Funding(Record):
+    allow_borrow: bool = False
+    max_borrow_gpus: int | None = None
+    sponsors: tuple[str, ...] = ()
+
+
+class Toleration(Record):
+    key: str = ""  # empty with Exists tolerates every taint
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class RunSpec(Record):
+    owner: str
+    flavor: str
+    total_gpus: int
+    group_gpus: int
+    gpus_per_pod: int | None = None  # None: the largest that divides the group and fits a node
+    spread: bool = True
+    selector: Selector = Selector()
+    gang: Gang = Gang.RUN
+    malleable: Malleable | None = None
+    spares_per_group: int = 0
+    opportunistic: bool = False
+    stop: bool = False
+    max_duration: Millis | None = None
+    checkpoint: Millis | None = None
+    retries: int = 0
+    grace: Millis = 30_000
+    funding: Funding = Funding()
+    cpu_milli: int = 0  # asked by one pod of the template, all containers
+    memory_bytes: int = 0
+    tolerations: tuple[Toleration, ...] = ()
+    template: bytes = b"{}"  # the user's pod template, as canonical JSON
+
+
+class Run(Record):
+    namespace: str
+    name: str
+    uid: Uid
+    created: Instant
+    spec: RunSpec
+    version: int = 0
+    deleting: bool = False  # the user deleted it; it goes when its leases are closed
+    finalized: bool = True  # our finalizer is on it
+    seen_running: int = 0  # the attempt whose pods were all bound once, from its status
+
+    @property
+    def key(self) -> RunKey:
+        return f"{self.namespace}/{self.name}"
+
+
+class Taint(Record):
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+class Node(Record):
+    name: str
+    flavor: str
+    region: str
+    cluster: str
+    fabric: str
+    gpus: int
+    cpu_milli: int = 1 << 50
+    memory_bytes: int = 1 << 60
+    pods_max: int = 110
+    ready: bool = True
+    not_ready_since: Instant | None = None
+    cordoned: bool = False
+    fenced: bool = False  # positive evidence that its processes are dead
+    taints: tuple[Taint, ...] = ()
+    lacks: str = ""  # why it cannot be used, e.g. a missing label; empty when it can
+    uid: Uid = ""
+    version: int = 0
+
+    @property
+    def domain(self) -> str:
+        return f"{self.region}/{self.cluster}/{self.fabric}"
+
+
+class PodPhase(StrEnum):
+    """Where a pod is in its life. `ORDERED` is ours alone: asked for, not yet seen."""
+
+    ORDERED = "Ordered"
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+class Pod(Record):
+    """A pod of ours or of somebody else; `run_uid` is empty for a foreign one."""
+
+    namespace: str
+    name: str
+    node: str
+    gpus: int
+    uid: Uid = ""
+    version: int = 0
+    run_uid: Uid = ""
+    group: int = 0
+    index: int = 0
+    attempt: int = 0
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    phase: PodPhase = PodPhase.PENDING
+    reason: str = ""  # why a node rejected it
+    exit_code: int | None = None
+    finished_at: Instant | None = None
+    deleting: bool = False
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def has_ended(self) -> bool:
+        return self.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+
+    @property
+    def is_bound(self) -> bool:
+        """Its node took it."""
+        return self.phase is PodPhase.RUNNING or (self.has_ended and not self.reason)
+
+
+class Ending(Record):
+    """That a lease must end: why, by when it is killed, and the batch and instant that said so."""
+
+    reason: str
+    deadline: Instant
+    batch: int = 0
+    at: Instant = 0
+
+
+class Lease(Record):
+    """These slots of one node, used by one pod (or held as its spare), paid by one envelope."""
+
+    name: str
+    owner: str
+    namespace: str
+    run: str
+    uid: Uid
+    attempt: int
+    group: int
+    index: int  # of the pod within its group, or of the spare
+    node: str
+    slots: tuple[int, ...]
+    role: Role
+    start: Instant
+    payer: EnvelopeKey
+    payer_owner: str
+    relation: Relation
+    reason: Opened
+    batch: int
+    pod: str = ""  # the pod's name; empty for a spare
+    ending: Ending | None = None
+    end: Instant | None = None
+    closure: str = ""
+    cause: Cause | None = None
+    close_batch: int = 0
+
+    @property
+    def gpus(self) -> int:
+        return len(self.slots)
+
+    @property
+    def is_open(self) -> bool:
+        return self.end is None
+
+    @property
+    def run_key(self) -> RunKey:
+        return f"{self.namespace}/{self.run}"
+
+    def gpu_ms(self, now: Instant) -> GpuMs:
+        """What its payer owes up to `now`; fixed once it is closed."""
+        return len(self.slots) * ((now if self.end is None else self.end) - self.start)
+
+
+class State(StrEnum):
+    """A Reservation's state."""
+
+    PENDING = "Pending"
+    ACTIVATING = "Activating"
+    RELEASED = "Released"
+    CANCELED = "Canceled"
+    BLOCKED = "Blocked"
+
+
+class Confidence(StrEnum):
+    EXACT = "exact"
+    WINDOW = "window-aligned"
+    CUTS = "needs-cuts"
+    MONEY = "needs-money"
+
+
+class Reservation(Record):
+    """A start that is planned. `batch` announced it; the plan changes, the subject does not."""
+
+    namespace: str
+    name: str
+    run: str
+    uid: Uid  # the run's
+    batch: int
+    announced: Instant
+    state: State
+    commitment: str
+    reason: str = ""
+    message: str = ""
+    starts: Instant = 0
+    confidence: Confidence = Confidence.EXACT
+    deficit: int = 0
+    domains: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    payers: tuple[EnvelopeKey, ...] = ()
+    releases: tuple[tuple[str, Instant], ...] = ()  # lease, when it ends
+    remedies: tuple[str, ...] = ()
+    odds: tuple[tuple[RunKey, int], ...] = ()  # run, percent
+    since: Instant = 0  # when it took its present state
+
+    @property
+    def subject(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def run_key(self) -> RunKey:
+        return f"{self.namespace}/{self.run}"
+
+
+class Bundle(Record):
+    """What dies together: a whole run, or one group of a `gang: Group` run."""
+
+    namespace: str
+    run: str
+    uid: Uid
+    group: int | None
+    gpus: int
+
+    @property
+    def name(self) -> str:
+        tail = "" if self.group is None else f"#{self.group}"
+        return f"{self.namespace}/{self.run}{tail}"
+
+
+class Draw(Record):
+    owner: str
+    bundle: str
+    gpus: int
+
+
+class Lottery(Record):
+    seed: str
+    subject: str
+    instant: Instant
+    ledger_digest: str
+    nonce: str
+    commitment: str
+    announced_in: int
+    conflict_set: tuple[tuple[str, tuple[Bundle, ...]], ...]  # owner, its bundles, in order
+    draws: tuple[Draw, ...]
+
+
+class Resolution(Record):
+    """What was cut, for whom, and everything needed to decide it again."""
+
+    name: str
+    batch: int
+    cause: str  # Reservation | Overdraft
+    subject: str
+    beneficiary: RunKey  # empty for an overdraft
+    beneficiary_uid: Uid
+    flavor: str  # with domains; both empty when the scope is an envelope
+    domains: tuple[str, ...]
+    envelope: str
+    instant: Instant
+    deficit: int
+    spares: tuple[tuple[str, int], ...] = ()  # lease, GPUs
+    shrunk: tuple[tuple[RunKey, int, int], ...] = ()  # run, group, GPUs, in the order taken
+    lottery: Lottery | None = None
+    returned: tuple[tuple[str, str, int], ...] = ()  # kind, name, GPUs
+    victims: tuple[str, ...] = ()
+    need: tuple[tuple[int, int], ...] = ()  # group, GPUs
+    free: tuple[tuple[str, int], ...] = ()  # node, GPUs
+    losses: tuple[tuple[str, int, int, int], ...] = ()  # domain, lottery, shrink, spares

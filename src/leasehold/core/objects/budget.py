@@ -1,0 +1,219 @@
+"""Budget manifests: every rule of a Budget's spec, and its record.
+
+Called by the store's admission check, `leasehold lint`, the scenario runner and the loop that
+folds objects. One reading serves both: `check_budget` keeps the problems and `budget_from_wire`
+the record, so no field can be decoded in a way it was not checked. It never sees other objects,
+except in `parent_cycles`.
+"""
+
+from collections.abc import Iterable
+
+from leasehold.core.facts import Aggregate, Budget, Envelope, Lending, Sharing
+from leasehold.core.objects import kinds
+from leasehold.core.objects.fields import Fields
+from leasehold.core.objects.owners import default_parents
+from leasehold.core.objects.problems import Problem, no_spec, shown
+from leasehold.core.objects.wire import canonical, part, stamps
+from leasehold.core.units import FOREVER, format_gpu_hours
+
+_SHARING = kinds.one_of(Sharing)
+
+
+def check_budget(raw: object) -> list[Problem]:
+    """Everything that is wrong with the spec, with paths; the metadata is `manifests`' business."""
+    return _read(raw)[1]
+
+
+def budget_from_wire(raw: object) -> Budget:
+    """The record of a Budget that has been checked."""
+    budget, problems = _read(raw)
+    if budget is None:
+        raise ValueError(f"a Budget that was not checked: {problems}")
+    return budget
+
+
+def budget_warnings(raw: object) -> list[Problem]:
+    """What is legal in a Budget that has been checked, and surely not meant."""
+    found = []
+    for index, envelope in enumerate(budget_from_wire(raw).envelopes):
+        if envelope.max_gpu_ms is None or envelope.end == FOREVER or envelope.start == 0:
+            continue
+        most = envelope.concurrency * (envelope.end - envelope.start)
+        if envelope.max_gpu_ms > most:
+            remedy = (
+                f"{envelope.concurrency} GPUs can use at most {format_gpu_hours(most)} GPU-hours "
+                "within the window; lower maxGPUHours or raise concurrency"
+            )
+            value = format_gpu_hours(envelope.max_gpu_ms)
+            path = f"spec.envelopes[{index}].maxGPUHours"
+            found.append(Problem(path=path, value=value, remedy=remedy))
+    return found
+
+
+def check_parent_cycles(budgets: Iterable[Budget]) -> list[Problem]:
+    """Parents that are their own descendants, over all these Budgets together."""
+    return [problem for _, problem in parent_cycles(budgets)]
+
+
+def parent_cycles(budgets: Iterable[Budget]) -> list[tuple[Budget, Problem]]:
+    """Each Budget on a cycle with its problem, so that a caller can keep those of one Budget."""
+    known = sorted(budgets, key=lambda budget: budget.key)
+    parents: dict[str, set[str]] = {}
+    for budget in known:
+        parents.setdefault(budget.owner, set()).update(budget.parents)
+    found = []
+    for budget in known:
+        for index, parent in enumerate(budget.parents):
+            way = _way_back(parents, start=parent, goal=budget.owner)
+            if way:
+                cycle = " -> ".join((budget.owner, *way))
+                remedy = "parents must not lead back to their child; leave one of these out"
+                path = f"spec.parents[{index}]"
+                found.append((budget, Problem(path=path, value=shown(cycle), remedy=remedy)))
+    return found
+
+
+def _way_back(parents: dict[str, set[str]], *, start: str, goal: str) -> list[str]:
+    """The owners from `start` up to `goal`, or none; an owner without a Budget has its path's."""
+    came_from: dict[str, str] = {start: ""}
+    todo = [start]
+    while todo:
+        owner = todo.pop(0)
+        if owner == goal:
+            way = [owner]
+            while came_from[way[0]]:
+                way.insert(0, came_from[way[0]])
+            return way
+        for parent in sorted(parents.get(owner, default_parents(owner))):
+            if parent not in came_from:
+                came_from[parent] = owner
+                todo.append(parent)
+    return []
+
+
+def _read(raw: object) -> tuple[Budget | None, list[Problem]]:
+    problems: list[Problem] = []
+    whole = Fields(raw, "", problems)
+    spec = whole.inside("spec", required=True)
+    stamped = stamps(raw)
+    key = f"{stamped.namespace}/{stamped.name}"
+    owner = spec.need("owner", kinds.owner)
+    parents = spec.set_of("parents", kinds.owner)
+    if owner is not None and owner in parents:
+        spec.note("parents", "an owner cannot be its own parent; leave it out")
+    namespaces = spec.set_of("namespaces", kinds.namespace)
+    envelopes = _read_envelopes(spec, key=key, owner=owner or "")
+    aggregates = _read_aggregates(spec, key=key, envelopes=envelopes)
+    spec.finish()
+    if problems or spec.is_void:
+        return None, problems or [no_spec(raw)]
+    assert owner is not None, "a missing owner is a problem"
+    budget = Budget(
+        namespace=stamped.namespace,
+        name=stamped.name,
+        owner=owner,
+        parents=parents if spec.has("parents") else default_parents(owner),
+        namespaces=namespaces,
+        envelopes=tuple(envelopes.values()),
+        aggregates=tuple(aggregates),
+        uid=stamped.uid,
+        version=stamped.version,
+        wire_spec=canonical(part(raw, "spec")),
+    )
+    return budget, []
+
+
+def _read_envelopes(spec: Fields, *, key: str, owner: str) -> dict[str, Envelope]:
+    """By name; one that has problems is there too, so that an aggregate may name it."""
+    found: dict[str, Envelope] = {}
+    for fields in spec.each("envelopes"):
+        name = fields.need("name", kinds.word)
+        envelope = _read_envelope(fields, key=f"{key}/{name}", owner=owner)
+        if name is None:
+            continue
+        if name in found:
+            fields.note("name", "another envelope of this Budget has this name; take another")
+        found[name] = envelope
+    return found
+
+
+def _read_envelope(fields: Fields, *, key: str, owner: str) -> Envelope:
+    flavor = fields.need("flavor", kinds.word)
+    concurrency = fields.need("concurrency", kinds.gpus)
+    selector = fields.inside("selector")
+    start = fields.take("start", kinds.instant, 0)
+    end = fields.take("end", kinds.instant, FOREVER)
+    if end <= start and not fields.is_wrong("start", "end"):
+        fields.note("end", "the window ends before it starts; write an end after its start")
+    lending = _read_lending(fields.inside("lending"))
+    envelope = Envelope(
+        key=key,
+        owner=owner,
+        flavor=flavor or "",
+        concurrency=concurrency or 0,
+        region=selector.take("region", kinds.word, None),
+        cluster=selector.take("cluster", kinds.word, None),
+        max_gpu_ms=fields.take("maxGPUHours", kinds.gpu_hours, None),
+        start=start,
+        end=end,
+        sharing=fields.take("sharing", _SHARING, Sharing.FAMILY),
+        lending=lending,
+    )
+    selector.finish()
+    fields.finish()
+    return envelope
+
+
+def _read_lending(fields: Fields) -> Lending:
+    lending = Lending(
+        allow=fields.take("allow", kinds.flag, False),
+        to=fields.set_of("to", kinds.owner_glob),
+        max_concurrency=fields.take("maxConcurrency", kinds.gpus, None),
+        max_gpu_ms=fields.take("maxGPUHours", kinds.gpu_hours, None),
+    )
+    fields.finish()
+    return lending
+
+
+def _read_aggregates(spec: Fields, *, key: str, envelopes: dict[str, Envelope]) -> list[Aggregate]:
+    found: list[Aggregate] = []
+    names: set[str] = set()
+    for fields in spec.each("aggregateCaps"):
+        name = fields.need("name", kinds.word)
+        if name is not None and name in names:
+            fields.note("name", "another aggregate of this Budget has this name; take another")
+        names.add(name or "")
+        flavor = fields.need("flavor", kinds.word)
+        members = fields.set_of("envelopes", kinds.word)
+        most = fields.need("maxConcurrency", kinds.gpus)
+        if not fields.is_void:
+            _check_members(fields, members, flavor=flavor, envelopes=envelopes)
+        fields.finish()
+        found.append(
+            Aggregate(
+                key=f"{key}/{name}",
+                flavor=flavor or "",
+                members=tuple(f"{key}/{member}" for member in members),
+                max_concurrency=most or 0,
+            )
+        )
+    return found
+
+
+def _check_members(
+    fields: Fields, members: tuple[str, ...], *, flavor: str | None, envelopes: dict[str, Envelope]
+) -> None:
+    if fields.is_wrong("envelopes"):
+        return
+    if not members:
+        fields.note("envelopes", "name at least one envelope of this Budget")
+    for index, member in enumerate(members):
+        envelope = envelopes.get(member)
+        if envelope is None:
+            remedy = "this Budget has no such envelope; name one of: " + ", ".join(envelopes)
+        elif flavor and envelope.flavor and envelope.flavor != flavor:
+            remedy = f"its flavor is {envelope.flavor}, not {flavor}; leave it out"
+        else:
+            continue
+        path = f"{fields.at('envelopes')}[{index}]"
+        fields.problems.append(Problem(path=path, value=shown(member), remedy=remedy))

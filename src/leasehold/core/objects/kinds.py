@@ -1,0 +1,178 @@
+"""What a single value in a manifest may be: counts, GPU-hours, instants, spans, names.
+
+Each function takes whatever stood in the file and returns the value the core works with, or raises
+`Wrong` with a remedy. Called through `fields.Fields`, which adds the path and catches it. No
+float takes part in any arithmetic: a decimal number goes through its own text.
+"""
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from enum import StrEnum
+from typing import TypeVar
+
+from leasehold.core.objects.owners import GLOB_REMEDY, OWNER_REMEDY, is_owner, is_owner_glob
+from leasehold.core.units import HOUR, GpuMs, Instant, Millis, parse_instant, parse_span
+
+GPUS_MAX = 1_000_000
+GPU_HOURS_MAX = 100_000_000_000
+RETRIES_MAX = 1_000
+TEXT_CHARS_MAX = 64  # longer than any instant or span that means something
+
+E = TypeVar("E", bound=StrEnum)
+
+_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+
+
+class Wrong(Exception):  # noqa: N818 - it says what the value is
+    """The value is not one of its kind; `Fields` turns it into a Problem."""
+
+    def __init__(self, remedy: str) -> None:
+        super().__init__(remedy)
+        self.remedy = remedy
+
+
+def flag(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise Wrong("write true or false")
+    return value
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise Wrong("write a text")
+    return value
+
+
+def text_or_none(value: object) -> str:
+    if not isinstance(value, str):
+        raise Wrong("write a text")
+    return value
+
+
+def whole(low: int, high: int) -> Callable[[object], int]:
+    """A whole number within bounds; true is not 1, and 8.0 is not 8."""
+    remedy = f"write a whole number from {low} to {high}"
+
+    def check(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+            raise Wrong(remedy)
+        return value
+
+    return check
+
+
+gpus = whole(1, GPUS_MAX)
+gpus_or_none = whole(0, GPUS_MAX)
+retries = whole(0, RETRIES_MAX)
+
+
+def gpu_hours(value: object) -> GpuMs:
+    """Hours as a whole or decimal number, exactly, in GPU-milliseconds."""
+    remedy = (
+        f"write GPU-hours as a number over 0 and up to {GPU_HOURS_MAX}, with at most five decimals"
+    )
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Wrong(remedy)
+    if not 0 < value <= GPU_HOURS_MAX:  # also false for a NaN
+        raise Wrong(remedy)
+    exact = Decimal(str(value)) * HOUR
+    amount = int(exact)
+    if amount != exact or amount == 0:
+        raise Wrong(remedy)
+    return amount
+
+
+def instant(value: object) -> Instant:
+    found = None
+    if isinstance(value, str) and len(value) <= TEXT_CHARS_MAX and value.isascii():
+        found = parse_instant(value)
+    if found is None:
+        raise Wrong('write an RFC 3339 instant with a zone, such as "2026-11-01T00:00:00Z"')
+    return found
+
+
+def span_or_none(value: object) -> Millis:
+    found = None
+    if isinstance(value, str) and len(value) <= TEXT_CHARS_MAX and value.isascii():
+        found = parse_span(value)
+    if found is None:
+        raise Wrong("write a span of at most 3650 days, such as 30s, 15m or 1h30m")
+    return found
+
+
+def span(value: object) -> Millis:
+    found = span_or_none(value)
+    if found == 0:
+        raise Wrong("write a span over zero, such as 30s, 15m or 1h30m")
+    return found
+
+
+def one_of(choices: type[E]) -> Callable[[object], E]:
+    """One member of an enumeration, by its exact text."""
+    members = {str(member): member for member in choices}
+    remedy = "write " + " or ".join(members)
+
+    def check(value: object) -> E:
+        member = members.get(value) if isinstance(value, str) else None
+        if member is None:
+            raise Wrong(remedy)
+        return member
+
+    return check
+
+
+def owner(value: object) -> str:
+    if not isinstance(value, str) or not is_owner(value):
+        raise Wrong(OWNER_REMEDY)
+    return value
+
+
+def owner_glob(value: object) -> str:
+    if not isinstance(value, str) or not is_owner_glob(value):
+        raise Wrong(GLOB_REMEDY)
+    return value
+
+
+def namespace(value: object) -> str:
+    """A DNS-1123 label, as Kubernetes wants for namespaces and container names."""
+    if not isinstance(value, str) or len(value) > 63 or not _DNS_LABEL.fullmatch(value):
+        raise Wrong(
+            "write 1 to 63 lower-case letters, digits and '-', "
+            "beginning and ending with a letter or digit"
+        )
+    return value
+
+
+def object_name(value: object) -> str:
+    """A DNS-1123 subdomain, as Kubernetes wants for objects."""
+    if not isinstance(value, str) or len(value) > 253 or not _DNS_SUBDOMAIN.fullmatch(value):
+        raise Wrong(
+            "write 1 to 253 lower-case letters, digits, '-' and '.', "
+            "each part beginning and ending with a letter or digit"
+        )
+    return value
+
+
+def word(value: object) -> str:
+    """What can stand as a label's value: flavors, places, envelope names."""
+    if not isinstance(value, str) or len(value) > 63 or not _LABEL_VALUE.fullmatch(value):
+        raise Wrong(
+            "write 1 to 63 letters, digits, '-', '_' and '.', "
+            "beginning and ending with a letter or digit"
+        )
+    return value
+
+
+def label_value(value: object) -> str:
+    return "" if value == "" else word(value)
+
+
+def is_label_key(key: str) -> bool:
+    """`name` or `prefix/name`: a name of at most 63, a prefix that is a DNS subdomain."""
+    prefix, slash, name = key.rpartition("/")
+    if len(name) > 63 or not _LABEL_VALUE.fullmatch(name):
+        return False
+    return not slash or (len(prefix) <= 253 and _DNS_SUBDOMAIN.fullmatch(prefix) is not None)

@@ -1,0 +1,36 @@
+"""Labels and annotations, of an object or of a pod template, by Kubernetes' rules.
+
+Called by `manifests` and `template`; sizes and characters only, no label means anything here.
+"""
+
+from leasehold.core.objects import kinds
+from leasehold.core.objects.fields import Fields
+from leasehold.core.objects.problems import Problem, joined, shown
+
+ANNOTATION_BYTES_MAX = 256 * 1024
+
+
+def check_labels(metadata: Fields) -> None:
+    """Both mappings under `metadata`."""
+    labels = metadata.inside("labels")
+    for key in labels.members:
+        if not isinstance(key, str) or not kinds.is_label_key(key):
+            _bad_key(labels, key)
+        else:
+            labels.take(key, kinds.label_value, "")
+    annotations = metadata.inside("annotations")
+    size = 0
+    for key, value in annotations.members.items():
+        if not isinstance(key, str) or not kinds.is_label_key(key):
+            _bad_key(annotations, key)
+        elif not isinstance(value, str):
+            annotations.note(key, "write a text, in quotes")
+        else:
+            size += len(key) + len(value.encode("utf-8", "replace"))
+    if size > ANNOTATION_BYTES_MAX:
+        metadata.note("annotations", f"write at most {ANNOTATION_BYTES_MAX} bytes of annotations")
+
+
+def _bad_key(fields: Fields, key: object) -> None:
+    remedy = "write a key of at most 63 letters, digits, '-', '_' and '.', or prefix/key"
+    fields.problems.append(Problem(path=joined(fields.path, key), value=shown(key), remedy=remedy))

@@ -1,0 +1,71 @@
+"""A whole manifest: group, kind and metadata, and then the rules of its kind.
+
+Called by `leasehold lint`, the scenario runner and the stores' admission check for everything a
+user writes. It looks at one object; rules between objects are with `budget.parent_cycles`.
+"""
+
+from leasehold.core.objects import kinds
+from leasehold.core.objects.budget import check_budget
+from leasehold.core.objects.fields import Fields
+from leasehold.core.objects.labels import check_labels
+from leasehold.core.objects.problems import Problem, shown
+from leasehold.core.objects.run import check_run
+from leasehold.core.objects.wire import API_VERSION
+
+USER_KINDS = ("Budget", "Run")
+OUR_KINDS = frozenset({"Lease", "Reservation", "Resolution", "LedgerHead", "LedgerBatch"})
+
+# What a server stamps; it may stand in a manifest that was read back, and is not the user's.
+_STAMPED = (
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "finalizers",
+    "generateName",
+    "generation",
+    "managedFields",
+    "ownerReferences",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+)
+
+
+def check_manifest(raw: object, *, require_template: bool = False) -> list[Problem]:
+    """Every mistake in what a user wrote; none means that its `…_from_wire` will read it."""
+    problems: list[Problem] = []
+    if not isinstance(raw, dict):
+        return [Problem(path="", value=shown(raw), remedy="write an object with kind and spec")]
+    manifest = Fields(raw, "", problems)
+    manifest.need("apiVersion", _api_version)
+    kind = manifest.need("kind", _kind)
+    _check_metadata(manifest.inside("metadata", required=True))
+    manifest.allow("spec", "status")
+    manifest.finish()
+    if kind == "Budget":
+        problems += check_budget(raw)
+    elif kind == "Run":
+        problems += check_run(raw, require_template=require_template)
+    return problems
+
+
+def _api_version(value: object) -> str:
+    if value != API_VERSION:
+        raise kinds.Wrong(f"write {API_VERSION}")
+    return API_VERSION
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, str) and value in USER_KINDS:
+        return value
+    if isinstance(value, str) and value in OUR_KINDS:
+        raise kinds.Wrong("users never write them; write a Budget or a Run")
+    raise kinds.Wrong("write Budget or Run")
+
+
+def _check_metadata(metadata: Fields) -> None:
+    metadata.need("name", kinds.object_name)
+    metadata.need("namespace", kinds.namespace)
+    metadata.allow(*_STAMPED)
+    check_labels(metadata)
+    metadata.finish()

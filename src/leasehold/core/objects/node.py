@@ -1,0 +1,129 @@
+"""Nodes: what of a Kubernetes Node object placement needs to know, and simulated Node objects.
+
+Called by the loop that folds objects, by the simulator and by the embedded server. A node that
+lacks a label is decoded all the same and says what it lacks: nobody may guess where it stands.
+"""
+
+from leasehold.core.facts import Node, Record, Taint
+from leasehold.core.objects.quantity import CPU, MEMORY, milli, quantity_or, units
+from leasehold.core.objects.wire import Wire, instant_at, list_at, part, stamps, text_at
+from leasehold.core.units import format_instant
+
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+REGION_WELL_KNOWN = "topology.kubernetes.io/region"
+FLAVOR_WELL_KNOWN = "nvidia.com/gpu.product"
+
+# Kubernetes repeats these facts as taints; we read them from where they are said first.
+_SAID_ELSEWHERE = frozenset(
+    {
+        "node.kubernetes.io/unschedulable",
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    }
+)
+
+
+class Labels(Record, frozen=True):
+    """The names under which a fleet's nodes say what they are."""
+
+    region: str = "region"
+    cluster: str = "cluster"
+    fabric: str = "fabric.domain"
+    flavor: str = "gpu.flavor"
+    rack: str = "rack"
+    gpu_resource: str = "nvidia.com/gpu"
+
+
+def node_from_wire(raw: object, *, labels: Labels) -> Node:
+    stamped = stamps(raw)
+    metadata, spec, status = part(raw, "metadata"), part(raw, "spec"), part(raw, "status")
+    written = part(metadata, "labels")
+    region = text_at(written, labels.region) or text_at(written, REGION_WELL_KNOWN)
+    cluster = text_at(written, labels.cluster)
+    fabric = text_at(written, labels.fabric)
+    flavor = text_at(written, labels.flavor) or text_at(written, FLAVOR_WELL_KNOWN)
+    allocatable = part(status, "allocatable")
+    gpus = quantity_or(allocatable.get(labels.gpu_resource), units, 0)
+    wanted = {
+        f"label {labels.region}": region,
+        f"label {labels.cluster}": cluster,
+        f"label {labels.fabric}": fabric,
+        f"label {labels.flavor}": flavor,
+        f"allocatable {labels.gpu_resource}": "some" if gpus else "",
+    }
+    taints = [each for each in list_at(spec, "taints") if isinstance(each, dict)]
+    condition = _ready_condition(status)
+    ready = text_at(condition, "status") == "True"
+    return Node(
+        name=stamped.name,
+        flavor=flavor,
+        region=region,
+        cluster=cluster,
+        fabric=fabric,
+        gpus=gpus,
+        cpu_milli=quantity_or(allocatable.get(CPU), milli, 1 << 50),
+        memory_bytes=quantity_or(allocatable.get(MEMORY), units, 1 << 60),
+        pods_max=quantity_or(allocatable.get("pods"), units, 110),
+        ready=ready,
+        not_ready_since=None if ready else instant_at(condition, "lastTransitionTime"),
+        cordoned=spec.get("unschedulable") is True,
+        fenced=any(text_at(taint, "key") == OUT_OF_SERVICE for taint in taints),
+        taints=tuple(
+            Taint(
+                key=text_at(taint, "key"),
+                value=text_at(taint, "value"),
+                effect=text_at(taint, "effect") or "NoSchedule",
+            )
+            for taint in taints
+            if text_at(taint, "key") not in _SAID_ELSEWHERE
+        ),
+        lacks=", ".join(name for name, value in wanted.items() if not value),
+        uid=stamped.uid,
+        version=stamped.version,
+    )
+
+
+def node_to_wire(node: Node, *, labels: Labels) -> Wire:
+    """A Node object that `node_from_wire` reads back; identity and version are the store's."""
+    condition: Wire = {"type": "Ready", "status": "True" if node.ready else "Unknown"}
+    if node.not_ready_since is not None:
+        condition["lastTransitionTime"] = format_instant(node.not_ready_since)
+    taints: list[Wire] = [
+        {"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in node.taints
+    ]
+    if node.fenced and all(taint.key != OUT_OF_SERVICE for taint in node.taints):
+        taints.append({"key": OUT_OF_SERVICE, "value": "", "effect": "NoExecute"})
+    spec: Wire = {"taints": taints} if taints else {}
+    if node.cordoned:
+        spec["unschedulable"] = True
+    written = {
+        labels.region: node.region,
+        labels.cluster: node.cluster,
+        labels.fabric: node.fabric,
+        labels.flavor: node.flavor,
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": node.name,
+            "labels": {name: value for name, value in written.items() if value},
+        },
+        "spec": spec,
+        "status": {
+            "allocatable": {
+                labels.gpu_resource: str(node.gpus),
+                CPU: f"{node.cpu_milli}m",
+                MEMORY: str(node.memory_bytes),
+                "pods": str(node.pods_max),
+            },
+            "conditions": [condition],
+        },
+    }
+
+
+def _ready_condition(status: Wire) -> Wire:
+    for condition in list_at(status, "conditions"):
+        if isinstance(condition, dict) and condition.get("type") == "Ready":
+            return condition
+    return {}

@@ -1,0 +1,127 @@
+"""Pods: what of a Kubernetes Pod object the loop needs to know, and the Pods we order.
+
+Called by the loop that folds objects (`pod_from_wire`) and by whoever materialises a committed
+lease (`pod_to_wire`). Somebody else's pod is decoded too, because it holds GPUs, CPU and memory.
+"""
+
+from collections.abc import Mapping
+
+from leasehold.core.facts import Pod, PodPhase
+from leasehold.core.objects.node import Labels
+from leasehold.core.objects.quantity import CPU, MEMORY, asked, milli, units
+from leasehold.core.objects.wire import (
+    GROUP,
+    Wire,
+    decoded,
+    instant_at,
+    list_at,
+    part,
+    stamps,
+    text_at,
+    whole_at,
+)
+from leasehold.core.units import SECOND, Millis
+
+RUN_UID = f"{GROUP}/run-uid"
+RUN = f"{GROUP}/run"
+GROUP_INDEX = f"{GROUP}/group-index"
+POD_INDEX = f"{GROUP}/pod-index"
+ATTEMPT = f"{GROUP}/attempt"
+
+_GPU_RESOURCE = Labels().gpu_resource
+_PHASES = {str(phase): phase for phase in PodPhase}
+
+
+def pod_from_wire(raw: object, *, gpu_resource: str = _GPU_RESOURCE) -> Pod:
+    stamped = stamps(raw)
+    labels = part(part(raw, "metadata"), "labels")
+    spec, status = part(raw, "spec"), part(raw, "status")
+    ended = _terminated(spec, status)
+    return Pod(
+        namespace=stamped.namespace,
+        name=stamped.name,
+        node=text_at(spec, "nodeName"),
+        gpus=asked(spec, gpu_resource, units),
+        uid=stamped.uid,
+        version=stamped.version,
+        run_uid=text_at(labels, RUN_UID),
+        group=_index(labels, GROUP_INDEX),
+        index=_index(labels, POD_INDEX),
+        attempt=_index(labels, ATTEMPT),
+        cpu_milli=asked(spec, CPU, milli),
+        memory_bytes=asked(spec, MEMORY, units),
+        phase=_PHASES.get(text_at(status, "phase"), PodPhase.PENDING),
+        reason=text_at(status, "reason"),
+        exit_code=whole_at(ended, "exitCode"),
+        finished_at=instant_at(ended, "finishedAt"),
+        deleting=stamped.is_deleting,
+    )
+
+
+def pod_to_wire(
+    template: bytes,
+    *,
+    name: str,
+    namespace: str,
+    node: str,
+    gpus: int,
+    labels: Mapping[str, str],
+    env: Mapping[str, str],
+    grace: Millis | None = None,
+    gpu_resource: str = _GPU_RESOURCE,
+) -> Wire:
+    """The user's template with its place: node, GPUs for the first container, variables for all."""
+    user = decoded(template)
+    spec = part(user, "spec")
+    containers = [each for each in list_at(spec, "containers") if isinstance(each, dict)]
+    if not containers:
+        containers = [{"name": "main", "image": "none"}]
+    for container in containers:
+        _add_env(container, env)
+    if gpus:
+        _add_gpus(containers[0], gpus, gpu_resource)
+    metadata = part(user, "metadata")
+    written: Wire = {"name": name, "namespace": namespace}
+    written["labels"] = {**part(metadata, "labels"), **labels}
+    if part(metadata, "annotations"):
+        written["annotations"] = part(metadata, "annotations")
+    placed: Wire = {"restartPolicy": "Never", **spec, "containers": containers, "nodeName": node}
+    if grace is not None:
+        # Kubernetes counts whole seconds; the promise to the user is at least this long.
+        placed["terminationGracePeriodSeconds"] = -(-grace // SECOND)
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": written, "spec": placed}
+
+
+def _add_env(container: Wire, env: Mapping[str, str]) -> None:
+    # Ours come first, so that the user's own variables may refer to them; a pod has one place,
+    # so a user's variable of the same name gives way.
+    kept = [each for each in list_at(container, "env") if _name_of(each) not in env]
+    ours: list[object] = [{"name": name, "value": value} for name, value in env.items()]
+    if ours or kept:
+        container["env"] = ours + kept
+
+
+def _add_gpus(container: Wire, gpus: int, resource: str) -> None:
+    resources = dict(part(container, "resources"))
+    for where in ("limits", "requests"):
+        resources[where] = {**part(resources, where), resource: str(gpus)}
+    container["resources"] = resources
+
+
+def _name_of(variable: object) -> str:
+    return text_at(variable, "name") if isinstance(variable, dict) else ""
+
+
+def _index(labels: Wire, key: str) -> int:
+    written = text_at(labels, key)
+    return int(written) if written.isascii() and written.isdigit() and len(written) < 20 else 0
+
+
+def _terminated(spec: Wire, status: Wire) -> Wire:
+    """How the first container ended; the kubelet lists statuses by name, not in order."""
+    statuses = [each for each in list_at(status, "containerStatuses") if isinstance(each, dict)]
+    first = [each for each in list_at(spec, "containers") if isinstance(each, dict)][:1]
+    named = [each for each in statuses if first and each.get("name") == first[0].get("name")]
+    for each in (named or statuses)[:1]:
+        return part(part(each, "state"), "terminated")
+    return {}

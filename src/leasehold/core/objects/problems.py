@@ -1,0 +1,64 @@
+"""A mistake in a manifest: where it is, what stands there, and what would be legal instead.
+
+Every checker under `core.objects` and the configuration reader return lists of these, all of them
+at once; the store's `Invalid`, `leasehold lint` and the scenario runner print them. Nothing here
+raises on any value, however odd.
+"""
+
+from leasehold.core.facts import Record
+
+VALUE_CHARS_MAX = 80
+MISSING = "(missing)"
+
+
+class Problem(Record, frozen=True):
+    path: str
+    value: str
+    remedy: str
+
+
+def show(problem: Problem) -> str:
+    """`spec.x: 12: write …`, on one line whatever the value was."""
+    return f"{problem.path}: {problem.value}: {problem.remedy}"
+
+
+def no_spec(raw: object) -> Problem:
+    """What was to be an object is none, so there is no field to name."""
+    return Problem(path="spec", value=shown(raw), remedy="write an object with a spec")
+
+
+def shown(value: object) -> str:
+    """A value as one short line; a structure is only counted, so this costs the same for any."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _cut(repr(value[: VALUE_CHARS_MAX + 1]))
+    if isinstance(value, int):
+        # Python refuses to print integers of thousands of digits, and nobody wants to read one.
+        return str(value) if value.bit_length() < 200 else f"a number of {value.bit_length()} bits"
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, dict):
+        return f"a mapping of {len(value)}"
+    if isinstance(value, list | tuple):
+        return f"a list of {len(value)}"
+    return f"a {type(value).__name__}"
+
+
+def joined(path: str, key: object) -> str:
+    """The path of a member; a key that is no plain word stands in brackets, as Kubernetes does."""
+    if isinstance(key, int) and not isinstance(key, bool):
+        return f"{path}[{key}]" if key.bit_length() < 64 else f"{path}[…]"
+    if not isinstance(key, str):
+        return f"{path}[{shown(key)}]"
+    if key.isascii() and key.replace("_", "a").replace("-", "a").isalnum():
+        name = key if len(key) <= VALUE_CHARS_MAX else key[:VALUE_CHARS_MAX] + "…"
+        return f"{path}.{name}" if path else name
+    printable = key if key.isprintable() else repr(key)[1:-1]
+    return f"{path}[{_cut(printable)}]"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= VALUE_CHARS_MAX else text[: VALUE_CHARS_MAX - 1] + "…"

@@ -1,0 +1,74 @@
+"""Kubernetes quantities (`500m`, `16Gi`, `1e3`) and what the containers of a pod ask for.
+
+Called by the template checker and by the node and pod decoders. Amounts are integers, rounded up:
+a pod that asks for half a byte needs a byte.
+"""
+
+import re
+from collections.abc import Callable
+from decimal import ROUND_CEILING, Decimal
+
+from leasehold.core.objects.kinds import Wrong
+from leasehold.core.objects.wire import Wire, list_at, part
+
+CPU = "cpu"
+MEMORY = "memory"
+MILLI_MAX = 10**21  # a million terabytes of memory, in thousandths of a byte
+
+_QUANTITY = re.compile(
+    r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,3})?"
+)
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+
+
+def milli(value: object) -> int:
+    """A quantity in thousandths, rounded up; raises `Wrong` when it is none."""
+    remedy = "write a Kubernetes quantity of zero or more, such as 500m, 8 or 16Gi"
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise Wrong(remedy)
+    if isinstance(value, int) and not 0 <= value <= MILLI_MAX:
+        raise Wrong(remedy)  # before it is printed: an integer can be too long to print
+    written = str(value)
+    match = _QUANTITY.fullmatch(written) if len(written) <= 64 else None
+    if match is None:
+        raise Wrong(remedy)
+    number, suffix = Decimal(match[1]), match[2] or ""
+    if suffix in _BINARY:
+        number *= 1 << _BINARY[suffix]
+    elif suffix:
+        number = number.scaleb(_DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:]))
+    thousandths = number * 1000
+    if not 0 <= thousandths <= MILLI_MAX:
+        raise Wrong(remedy)
+    return int(thousandths.to_integral_value(rounding=ROUND_CEILING))
+
+
+def units(value: object) -> int:
+    """A quantity in whole units (bytes, GPUs, pods), rounded up."""
+    return -(-milli(value) // 1000)
+
+
+def asked(spec: Wire, resource: str, amount: Callable[[object], int]) -> int:
+    """What a pod spec asks of a node: its containers together, or its hungriest initialiser."""
+    together = sum(_asked_by(each, resource, amount) for each in list_at(spec, "containers"))
+    first = [_asked_by(each, resource, amount) for each in list_at(spec, "initContainers")]
+    return max([together, *first])
+
+
+def _asked_by(container: object, resource: str, amount: Callable[[object], int]) -> int:
+    resources = part(container, "resources")
+    # A limit without a request is a request, as Kubernetes has it.
+    for where in ("requests", "limits"):
+        value = part(resources, where).get(resource)
+        if value is not None:
+            return quantity_or(value, amount, 0)
+    return 0
+
+
+def quantity_or(value: object, amount: Callable[[object], int], default: int) -> int:
+    """The amount, or the default for what is no quantity: only a server's own objects say so."""
+    try:
+        return amount(value)
+    except Wrong:
+        return default

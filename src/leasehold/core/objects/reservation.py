@@ -1,0 +1,160 @@
+"""Reservations between the record that forecasts produce and the wire object.
+
+Called by the shell when it publishes a plan and when it reads plans back after a restart. The spec
+holds only whose start is planned; the plan itself changes and is status.
+"""
+
+import msgspec
+
+from leasehold.core.facts import Confidence, Record, Reservation, State
+from leasehold.core.objects.lease import API_VERSION, GROUP, Wire, cut_run, label_value
+from leasehold.core.units import Instant, format_instant, parse_instant
+
+
+def reservation_name(run: str, batch: int) -> str:
+    return f"{cut_run(run)}-{batch}"
+
+
+def reservation_to_wire(reservation: Reservation) -> Wire:
+    ref: Wire = {
+        "namespace": reservation.namespace,
+        "name": reservation.run,
+        "uid": reservation.uid,
+    }
+    metadata: Wire = {
+        "name": reservation.name,
+        "namespace": reservation.namespace,
+        "labels": {f"{GROUP}/run": label_value(reservation.run)},
+    }
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Reservation",
+        "metadata": metadata,
+        "spec": {"runRef": ref},
+        "status": reservation_status(reservation),
+    }
+
+
+def reservation_status(reservation: Reservation) -> Wire:
+    """The plan; what it does not have is left out."""
+    status: Wire = {
+        "state": reservation.state.value,
+        "since": format_instant(reservation.since),
+        "announced": format_instant(reservation.announced),
+        "confidence": reservation.confidence.value,
+        "deficitGPUs": reservation.deficit,
+        "commitment": reservation.commitment,
+    }
+    if reservation.starts:
+        status["earliestStart"] = format_instant(reservation.starts)
+    intended = {"domains": list(reservation.domains), "nodes": list(reservation.nodes)}
+    optional: Wire = {
+        "reason": reservation.reason,
+        "message": reservation.message,
+        "intendedSlice": {name: listed for name, listed in intended.items() if listed},
+        "scope": {"domains": list(reservation.domains)} if reservation.domains else {},
+        "payingEnvelopes": list(reservation.payers),
+        "releases": [
+            {"lease": lease, "at": format_instant(at)} for lease, at in reservation.releases
+        ],
+        "remedies": list(reservation.remedies),
+        "odds": [{"run": run, "percent": percent} for run, percent in reservation.odds],
+    }
+    status.update({name: value for name, value in optional.items() if value})
+    return status
+
+
+class _Ref(Record):
+    name: str
+    uid: str
+
+
+class _Spec(Record, rename="camel"):
+    run_ref: _Ref
+
+
+class _Metadata(Record):
+    name: str
+    namespace: str
+
+
+class _Slice(Record):
+    domains: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+
+
+class _Release(Record):
+    lease: str
+    at: str
+
+
+class _Odds(Record):
+    run: str
+    percent: int
+
+
+class _Status(Record, rename="camel"):
+    """Every member has a default: a crash may come between the object and its status."""
+
+    state: State = State.PENDING
+    since: str = ""
+    announced: str = ""
+    confidence: Confidence = Confidence.EXACT
+    deficit: int = msgspec.field(default=0, name="deficitGPUs")
+    commitment: str = ""
+    earliest_start: str = ""
+    reason: str = ""
+    message: str = ""
+    intended_slice: _Slice = _Slice()
+    paying_envelopes: tuple[str, ...] = ()
+    releases: tuple[_Release, ...] = ()
+    remedies: tuple[str, ...] = ()
+    odds: tuple[_Odds, ...] = ()
+
+
+class _ReservationWire(Record):
+    metadata: _Metadata
+    spec: _Spec
+    status: _Status = _Status()
+
+
+def reservation_from_wire(wire: Wire) -> Reservation:
+    found = msgspec.convert(wire, _ReservationWire)
+    status = found.status
+    return Reservation(
+        namespace=found.metadata.namespace,
+        name=found.metadata.name,
+        run=found.spec.run_ref.name,
+        uid=found.spec.run_ref.uid,
+        batch=batch_in_name(found.metadata.name),
+        announced=_instant(status.announced),
+        state=status.state,
+        commitment=status.commitment,
+        reason=status.reason,
+        message=status.message,
+        starts=_instant(status.earliest_start),
+        confidence=status.confidence,
+        deficit=status.deficit,
+        domains=status.intended_slice.domains,
+        nodes=status.intended_slice.nodes,
+        payers=status.paying_envelopes,
+        releases=tuple((each.lease, _instant(each.at)) for each in status.releases),
+        remedies=status.remedies,
+        odds=tuple((each.run, each.percent) for each in status.odds),
+        since=_instant(status.since),
+    )
+
+
+def batch_in_name(name: str) -> int:
+    """`train-16-4702` was announced in batch 4702."""
+    _, _, tail = name.rpartition("-")
+    if not (tail.isascii() and tail.isdigit()):
+        raise msgspec.ValidationError(f"{name!r} does not end in the number of its batch")
+    return int(tail)
+
+
+def _instant(text: str) -> Instant:
+    at = parse_instant(text) if text else 0
+    if at is None:
+        raise msgspec.ValidationError(f"{text!r} is no RFC 3339 instant")
+    return at

@@ -1,0 +1,229 @@
+"""Run manifests: every rule of a Run's spec, its defaults, and its record.
+
+Called by the store's admission check, `leasehold lint`, the scenario runner and the loop that
+folds objects. One reading serves both the check and the decoding. A rule that relates several
+fields is applied only when each of them is right by itself, so one mistake is reported once.
+"""
+
+from leasehold.core.facts import Funding, Gang, Malleable, Run, RunSpec, Selector
+from leasehold.core.objects import kinds
+from leasehold.core.objects.fields import Fields
+from leasehold.core.objects.problems import Problem, no_spec
+from leasehold.core.objects.template import read_template
+from leasehold.core.objects.wire import LEASES_CLOSED, part, stamps, whole_at
+from leasehold.core.units import SECOND
+
+GRACE_DEFAULT = 30 * SECOND
+
+_GANG = kinds.one_of(Gang)
+
+
+def check_run(raw: object, *, require_template: bool = False) -> list[Problem]:
+    """Everything that is wrong with the spec, with paths; the metadata is `manifests`' business."""
+    return _read_spec(raw, require_template=require_template)[1]
+
+
+def run_from_wire(raw: object) -> Run:
+    """The record of a Run that has been checked."""
+    spec, problems = _read_spec(raw, require_template=False)
+    if spec is None:
+        raise ValueError(f"a Run that was not checked: {problems}")
+    stamped = stamps(raw)
+    return Run(
+        namespace=stamped.namespace,
+        name=stamped.name,
+        uid=stamped.uid,
+        created=stamped.created,
+        spec=spec,
+        version=stamped.version,
+        deleting=stamped.is_deleting,
+        finalized=LEASES_CLOSED in stamped.finalizers,
+        seen_running=whole_at(part(raw, "status"), "boundAttempt") or 0,
+    )
+
+
+class _Shape:
+    """The numbers that must divide each other; None for one that is missing or wrong."""
+
+    __slots__ = ("group", "malleable", "per_pod", "spares", "total", "width_max")
+
+    def __init__(self, total: int | None, group: int | None, per_pod: int | None) -> None:
+        self.total = total
+        self.group = group
+        self.per_pod = per_pod
+        self.width_max = total
+        self.spares: int | None = 0
+        self.malleable: Malleable | None = None
+
+    def widest(self) -> int | None:
+        """The most GPUs the run can hold: its widest width and all the spares beside it."""
+        if self.width_max is None or self.spares is None:
+            return None
+        if self.spares == 0:
+            return self.width_max
+        if self.group is None:
+            return None
+        return self.width_max + self.spares * (self.width_max // self.group)
+
+
+def _read_spec(raw: object, *, require_template: bool) -> tuple[RunSpec | None, list[Problem]]:
+    problems: list[Problem] = []
+    spec = Fields(raw, "", problems).inside("spec", required=True)
+    owner = spec.need("owner", kinds.owner)
+    resources = spec.inside("resources", required=True)
+    locality = spec.inside("locality")
+    flavor = resources.need("gpuType", kinds.word)
+    shape = _read_shape(resources, locality)
+    _read_malleable(spec.inside("malleable"), resources, shape)
+    _read_spares(spec, shape)
+    spread = locality.take("allowCrossGroupSpread", kinds.flag, True)
+    selector = _read_selector(locality.inside("selector"))
+    gang = spec.take("gang", _GANG, Gang.RUN)
+    opportunistic = spec.take("opportunistic", kinds.flag, False)
+    stop = spec.take("stop", kinds.flag, False)
+    runtime = spec.inside("runtime")
+    funding = _read_funding(spec.inside("funding"), shape)
+    template = read_template(spec, required=require_template)
+    max_duration = runtime.take("maxDuration", kinds.span, None)
+    checkpoint = runtime.take("checkpoint", kinds.span, None)
+    retries = runtime.take("retries", kinds.retries, 0)
+    grace = runtime.take("gracePeriod", kinds.span_or_none, GRACE_DEFAULT)
+    for fields in (spec, resources, locality, runtime):
+        fields.finish()
+    if problems or spec.is_void:
+        return None, problems or [no_spec(raw)]
+    assert owner is not None, "a missing owner is a problem"
+    assert flavor is not None, "a missing flavor is a problem"
+    assert shape.total is not None, "a missing total is a problem"
+    assert shape.group is not None, "the group defaults to the total"
+    assert shape.spares is not None, "spares default to none"
+    return (
+        RunSpec(
+            owner=owner,
+            flavor=flavor,
+            total_gpus=shape.total,
+            group_gpus=shape.group,
+            gpus_per_pod=shape.per_pod,
+            spread=spread,
+            selector=selector,
+            gang=gang,
+            malleable=shape.malleable,
+            spares_per_group=shape.spares,
+            opportunistic=opportunistic,
+            stop=stop,
+            max_duration=max_duration,
+            checkpoint=checkpoint,
+            retries=retries,
+            grace=grace,
+            funding=funding,
+            cpu_milli=template.cpu_milli,
+            memory_bytes=template.memory_bytes,
+            tolerations=template.tolerations,
+            template=template.raw,
+        ),
+        [],
+    )
+
+
+def _read_shape(resources: Fields, locality: Fields) -> _Shape:
+    """Total, group and pod size; a number that breaks a rule counts as wrong from then on."""
+    total = resources.need("totalGPUs", kinds.gpus)
+    group = locality.take("groupGPUs", kinds.gpus, None)
+    per_pod = resources.take("gpusPerPod", kinds.gpus, None)
+    if total is not None and group is not None and total % group:
+        locality.note("groupGPUs", f"groups must divide totalGPUs; write a divisor of {total}")
+        group = None
+    if not locality.has("groupGPUs"):
+        group = total
+    if group is not None and per_pod is not None and group % per_pod:
+        resources.note("gpusPerPod", f"pods must divide a group; write a divisor of {group}")
+        per_pod = None
+    return _Shape(total, group, per_pod)
+
+
+def _read_malleable(fields: Fields, resources: Fields, shape: _Shape) -> None:
+    if fields.is_void:
+        return
+    least = fields.need("minTotalGPUs", kinds.gpus)
+    most = fields.need("maxTotalGPUs", kinds.gpus)
+    step = fields.take("stepGPUs", kinds.gpus, None if fields.has("stepGPUs") else shape.group)
+    desired = fields.take("desiredTotalGPUs", kinds.gpus, None)
+    fields.finish()
+    group = shape.group
+    shape.width_max = None if shape.total is None or most is None else max(shape.total, most)
+    if group is None or least is None or most is None or step is None:
+        return
+    widths = {"minTotalGPUs": least, "maxTotalGPUs": most, "stepGPUs": step}
+    for key, width in widths.items():
+        if width % group:
+            fields.note(key, f"write a multiple of the group's {group} GPUs")
+    if least > most:
+        fields.note("minTotalGPUs", f"it is over maxTotalGPUs; write at most {most}")
+    if fields.is_wrong(*widths):
+        return
+    grid = Malleable(min_gpus=least, max_gpus=most, step_gpus=step, desired_gpus=most)
+    if (most - least) % step:
+        fields.note("maxTotalGPUs", _near(grid, most))
+    elif shape.total is not None and not _on(grid, shape.total):
+        resources.note("totalGPUs", _near(grid, shape.total))
+    if desired is not None and not _on(grid, desired):
+        fields.note("desiredTotalGPUs", _near(grid, desired))
+    shape.malleable = Malleable(
+        min_gpus=least,
+        max_gpus=most,
+        step_gpus=step,
+        desired_gpus=desired or shape.total or least,
+    )
+
+
+def _on(grid: Malleable, width: int) -> bool:
+    return grid.min_gpus <= width <= grid.max_gpus and not (width - grid.min_gpus) % grid.step_gpus
+
+
+def _near(grid: Malleable, width: int) -> str:
+    """A remedy that names the legal widths on both sides."""
+    inside = min(max(width, grid.min_gpus), grid.max_gpus)
+    below = inside - (inside - grid.min_gpus) % grid.step_gpus
+    above = below + grid.step_gpus
+    choice = f"{below}" if above > grid.max_gpus or below == inside else f"{below} or {above}"
+    return (
+        f"widths go from minTotalGPUs {grid.min_gpus} to maxTotalGPUs {grid.max_gpus} "
+        f"in steps of {grid.step_gpus}; write {choice}"
+    )
+
+
+def _read_spares(spec: Fields, shape: _Shape) -> None:
+    spares = spec.take("sparesPerGroup", kinds.gpus_or_none, 0)
+    per_pod = shape.per_pod
+    if per_pod is not None and spares % per_pod:
+        spec.note("sparesPerGroup", f"a spare replaces a pod; write a multiple of {per_pod}")
+    shape.spares = None if spec.is_wrong("sparesPerGroup") else spares
+
+
+def _read_selector(fields: Fields) -> Selector:
+    selector = Selector(
+        region=fields.take("region", kinds.word, None),
+        cluster=fields.take("cluster", kinds.word, None),
+        domain=fields.take("fabric.domain", kinds.word, None),
+    )
+    fields.finish()
+    return selector
+
+
+def _read_funding(fields: Fields, shape: _Shape) -> Funding:
+    allowed = fields.take("allowBorrow", kinds.flag, False)
+    most = fields.take("maxBorrowGPUs", kinds.gpus_or_none, None)
+    sponsors = fields.set_of("sponsors", kinds.owner)
+    fields.finish()
+    if not allowed and not fields.is_wrong("allowBorrow"):
+        if sponsors:
+            fields.note("sponsors", "sponsors need allowBorrow: true; set it or leave them out")
+        if most:
+            fields.note(
+                "maxBorrowGPUs", "borrowing needs allowBorrow: true; set it or leave this out"
+            )
+    elif most is not None:
+        widest = shape.widest()
+        if widest is not None and most > widest:
+            fields.note("maxBorrowGPUs", f"the run is never wider; write at most {widest}")
+    return Funding(allow_borrow=allowed, max_borrow_gpus=most, sponsors=sponsors)

@@ -1,0 +1,133 @@
+"""The pod template of a Run: what of it is the user's, and what leasehold must refuse.
+
+Called by `run`. A template stays the user's bytes; only what placement needs (CPU, memory,
+tolerations) is read out of it. What would fight with our placement, or ask twice for GPUs, is
+refused by path. It does not know all of Kubernetes' pod fields and does not try to.
+"""
+
+from collections.abc import Iterator
+
+from leasehold.core.facts import Record, Toleration
+from leasehold.core.objects import kinds
+from leasehold.core.objects.fields import Fields
+from leasehold.core.objects.labels import check_labels
+from leasehold.core.objects.problems import Problem, joined, shown
+from leasehold.core.objects.quantity import CPU, MEMORY, asked, milli, units
+from leasehold.core.objects.wire import Wire, canonical
+
+DEPTH_MAX = 32
+WHOLE_BITS_MAX = 63  # what every JSON reader on the way can hold
+
+_PLACEMENT = {
+    "affinity": "leasehold places the pods; use spec.locality.selector and leave this out",
+    "nodeName": "leasehold places the pods; use spec.locality.selector and leave this out",
+    "nodeSelector": "leasehold places the pods; use spec.locality.selector and leave this out",
+    "resourceClaims": "leasehold hands out the GPUs; leave this out",
+}
+
+
+class Template(Record, frozen=True):
+    raw: bytes = b"{}"
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    tolerations: tuple[Toleration, ...] = ()
+
+
+def read_template(spec: Fields, *, required: bool) -> Template:
+    """The template under a Run's spec; what it returns means nothing if problems were noted."""
+    template = spec.inside("template", required=required)
+    if template.is_void:
+        return Template()
+    before = len(spec.problems)
+    spec.problems.extend(_not_json(template.members, template.path, DEPTH_MAX))
+    check_labels(template.inside("metadata"))
+    pod = template.inside("spec")
+    template.finish()
+    if pod.is_void:
+        if not template.is_wrong("spec"):
+            template.note("spec", "write a pod spec with at least one container")
+        return Template()
+    tolerations = _check_pod(pod)
+    if len(spec.problems) > before:
+        return Template()
+    podspec: Wire = {str(key): value for key, value in pod.members.items()}
+    return Template(
+        raw=canonical(template.members),
+        cpu_milli=asked(podspec, CPU, milli),
+        memory_bytes=asked(podspec, MEMORY, units),
+        tolerations=tolerations,
+    )
+
+
+def _check_pod(pod: Fields) -> tuple[Toleration, ...]:
+    for key, remedy in _PLACEMENT.items():
+        if pod.has(key):
+            pod.note(key, remedy)
+    containers = pod.each("containers")
+    if not containers and not pod.is_wrong("containers"):
+        pod.note("containers", "write at least one container")
+    names: set[str] = set()
+    for container in [*containers, *pod.each("initContainers")]:
+        name = container.need("name", kinds.namespace)
+        if name is not None and name in names:
+            container.note("name", "another container has this name; take another")
+        names.add(name or "")
+        _check_container(container)
+    return tuple(_read_toleration(each) for each in pod.each("tolerations"))
+
+
+def _check_container(container: Fields) -> None:
+    container.take("image", kinds.text, None)
+    for variable in container.each("env"):
+        variable.need("name", kinds.text)
+    for port in container.each("ports"):
+        if port.has("hostPort"):
+            port.note("hostPort", "several pods may share a host; leave this out")
+    resources = container.inside("resources")
+    if resources.has("claims"):
+        resources.note("claims", "leasehold hands out the GPUs; leave this out")
+    for where in ("requests", "limits"):
+        amounts = resources.inside(where)
+        for resource in amounts.members:
+            if isinstance(resource, str) and resource.endswith("/gpu"):
+                amounts.note(resource, "leasehold adds the GPUs itself; leave this out")
+        amounts.take(CPU, milli, 0)
+        amounts.take(MEMORY, units, 0)
+
+
+def _read_toleration(fields: Fields) -> Toleration:
+    return Toleration(
+        key=fields.take("key", kinds.text_or_none, ""),
+        operator=fields.take("operator", kinds.text, "Equal"),
+        value=fields.take("value", kinds.text_or_none, ""),
+        effect=fields.take("effect", kinds.text_or_none, ""),
+    )
+
+
+def _not_json(value: object, path: str, depth: int) -> Iterator[Problem]:
+    """What could not be written as JSON and read back the same."""
+    remedy = ""
+    if isinstance(value, dict | list):
+        if depth == 0:
+            remedy = f"nest at most {DEPTH_MAX} deep"
+        else:
+            members = value.items() if isinstance(value, dict) else enumerate(value)
+            for key, member in members:
+                place = joined(path, key)
+                if isinstance(value, dict) and not (isinstance(key, str) and _is_sound(key)):
+                    yield Problem(path=place, value=shown(key), remedy="write keys as text")
+                yield from _not_json(member, place, depth - 1)
+    elif isinstance(value, str):
+        remedy = "" if _is_sound(value) else "write text without lone surrogates"
+    elif isinstance(value, float):
+        remedy = "" if abs(value) < float("inf") else "write a finite number"
+    elif isinstance(value, int):
+        remedy = "" if value.bit_length() <= WHOLE_BITS_MAX else "write a number of at most 64 bits"
+    elif value is not None:
+        remedy = "write text, a number, true, false, a list or a mapping"
+    if remedy:
+        yield Problem(path=path, value=shown(value), remedy=remedy)
+
+
+def _is_sound(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text)

@@ -1,0 +1,82 @@
+"""Lenient reads of objects that the API server has already taken in, and their one byte form.
+
+Called by the decoders. What a server stamps (uid, version, instants) is read with a default, since
+an object that was not stored yet lacks it; user-written fields are never read this way, they are
+checked. `canonical` is the only way a spec becomes bytes, so that equal specs are equal bytes.
+"""
+
+import msgspec
+
+from leasehold.core.facts import Record
+from leasehold.core.units import Instant, parse_instant
+
+GROUP = "rq.davidlangworthy.io"
+API_VERSION = f"{GROUP}/v1"
+LEASES_CLOSED = f"{GROUP}/leases-closed"  # the finalizer that keeps a Run until it owes nothing
+
+Wire = dict[str, object]
+
+
+class Stamps(Record, frozen=True):
+    """What identifies an object, and what the server has written on it."""
+
+    namespace: str
+    name: str
+    uid: str
+    version: int
+    created: Instant
+    is_deleting: bool
+    finalizers: tuple[str, ...]
+
+
+def stamps(raw: object) -> Stamps:
+    metadata = part(raw, "metadata")
+    version = text_at(metadata, "resourceVersion")
+    return Stamps(
+        namespace=text_at(metadata, "namespace"),
+        name=text_at(metadata, "name"),
+        uid=text_at(metadata, "uid"),
+        version=int(version)
+        if version.isascii() and version.isdigit() and len(version) < 20
+        else 0,
+        created=instant_at(metadata, "creationTimestamp") or 0,
+        is_deleting=metadata.get("deletionTimestamp") is not None,
+        finalizers=tuple(each for each in list_at(metadata, "finalizers") if isinstance(each, str)),
+    )
+
+
+def part(raw: object, key: str) -> Wire:
+    """The mapping under a key, or an empty one."""
+    found = raw.get(key) if isinstance(raw, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def list_at(raw: Wire, key: str) -> list[object]:
+    found = raw.get(key)
+    return found if isinstance(found, list) else []
+
+
+def text_at(raw: Wire, key: str) -> str:
+    found = raw.get(key)
+    return found if isinstance(found, str) else ""
+
+
+def whole_at(raw: Wire, key: str) -> int | None:
+    found = raw.get(key)
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+
+def instant_at(raw: Wire, key: str) -> Instant | None:
+    return parse_instant(text_at(raw, key)[:64])
+
+
+def canonical(value: object) -> bytes:
+    """JSON with sorted keys and no spaces."""
+    return msgspec.json.encode(value, order="sorted")
+
+
+def decoded(raw: bytes) -> Wire:
+    """The mapping that `canonical` wrote, as a fresh one that the caller may change."""
+    found = msgspec.json.decode(raw)
+    assert isinstance(found, dict), "only mappings are kept as bytes"
+    return found

@@ -1,0 +1,194 @@
+"""overdraft — an envelope pays for more than it may; what of it is too much, and what may be cut.
+
+Lowered, exhausted or closed: each way is an *excess*, a set of leases of which so many GPUs must
+find another payer or end. Nobody is chosen whom the envelope does not pay for.
+"""
+
+from collections.abc import Callable
+
+from leasehold.core.accounts import UNLIMITED
+from leasehold.core.cuts import Cuts, Scope, Seeder, cut_until_it_fits
+from leasehold.core.facts import Envelope, EnvelopeKey, Lease, Record, Relation, Role, Uid
+from leasehold.core.units import FOREVER, Instant
+from leasehold.core.world import World
+
+
+class Excess(Record):
+    """So many GPUs of these leases are too much. The subject is an envelope or an aggregate."""
+
+    subject: str
+    leases: tuple[Lease, ...]  # the scope: open, not ending
+    gpus: int
+    why: str
+
+
+def excesses(world: World, payer: EnvelopeKey, now: Instant) -> list[Excess]:
+    """Every way in which an envelope is overdrawn now."""
+    leases = _standing(world, payer)
+    if not leases:
+        return []
+    envelope = world.envelopes.get(payer)
+    if envelope is None:
+        return [_all(payer, leases, "its Budget no longer has it")]
+    if not envelope.in_window(now):
+        return [_all(payer, leases, "its window is closed")]
+    found = [
+        _over(payer, leases, envelope.concurrency, "concurrency"),
+        *_lending(envelope, leases),
+        *_aggregates(world, envelope),
+        *_hours(world, envelope, leases, now),
+    ]
+    return [each for each in found if each.gpus > 0]
+
+
+def overdrawn_gpus(world: World, payer: EnvelopeKey, now: Instant) -> int:
+    """The largest excess of an envelope itself, for people to see."""
+    found = [each.gpus for each in excesses(world, payer, now) if each.subject == payer]
+    return max(found, default=0)
+
+
+def next_money_event(world: World, payer: EnvelopeKey, now: Instant) -> Instant:
+    """When, by the mere passing of time, an envelope will be overdrawn."""
+    envelope = world.envelopes.get(payer)
+    if envelope is None or not _standing(world, payer):
+        return FOREVER
+    found = [envelope.end]
+    account = world.accounts.of(payer)
+    unlimited, lent = account.unlimited()
+    limited, lent_limited = account.limited_ms(now, until=envelope.end)
+    if envelope.max_gpu_ms is not None and unlimited:
+        left = envelope.max_gpu_ms - account.used_ms(now) - limited
+        found.append(now + -(-max(0, left) // unlimited))
+    if envelope.lending.max_gpu_ms is not None and lent:
+        left = envelope.lending.max_gpu_ms - account.lent_used_ms(now) - lent_limited
+        found.append(now + -(-max(0, left) // lent))
+    return min((at for at in found if at > now), default=FOREVER)
+
+
+def refinance_order(leases: tuple[Lease, ...]) -> list[Lease]:
+    """Last-bound first, then by run, group and pod descending, spares after pods."""
+    order = sorted(
+        leases,
+        key=lambda each: (each.start, each.role is not Role.SPARE, each.run_key, each.group,
+                          each.index),
+        reverse=True,
+    )  # fmt: skip
+    return order
+
+
+def cut_overdraft(world: World, excess: Excess, *, seeder: Seeder, now: Instant) -> Cuts | None:
+    """Spares, shrinking and lottery within what the envelope pays for."""
+    total = sum(lease.gpus for lease in excess.leases)
+    allowed = total - excess.gpus
+
+    def fits() -> bool:
+        left = sum(lease.gpus for lease in excess.leases if lease.name not in scope.gone)
+        return left <= allowed
+
+    scope = Scope(world, excess.leases, fits, free=_nothing, restore=_nothing)
+    return cut_until_it_fits(scope, seeder=seeder, now=now, but="")
+
+
+def cut_shared(
+    world: World,
+    leases: tuple[Lease, ...],
+    covered: Callable[[], bool],
+    *,
+    seeder: Seeder,
+    now: Instant,
+    but: Uid,
+) -> Cuts | None:
+    """An owner takes its own envelope back from its family: the same phases among those leases."""
+    accounts, terms = world.accounts, world.terms
+    mark = world.journal.mark()
+    scope = Scope(
+        world,
+        leases,
+        covered,
+        free=lambda lease: accounts.remove(lease, terms[lease.name]),
+        restore=lambda lease: accounts.add(lease, terms[lease.name]),
+    )
+    cuts = cut_until_it_fits(scope, seeder=seeder, now=now, but=but)
+    world.journal.undo(mark)
+    return cuts
+
+
+def _nothing(lease: Lease) -> None:
+    """Counting what is left of the scope needs no index."""
+
+
+def _standing(world: World, payer: EnvelopeKey) -> tuple[Lease, ...]:
+    leases = (world.leases[name] for name in sorted(world.open_by_payer.get(payer, ())))
+    return tuple(lease for lease in leases if lease.ending is None)
+
+
+def _all(payer: EnvelopeKey, leases: tuple[Lease, ...], why: str) -> Excess:
+    gpus = sum(lease.gpus for lease in leases)
+    return Excess(subject=payer, leases=leases, gpus=gpus, why=why)
+
+
+def _over(subject: str, leases: tuple[Lease, ...], cap: int, why: str) -> Excess:
+    gpus = sum(lease.gpus for lease in leases)
+    return Excess(subject=subject, leases=leases, gpus=gpus - cap, why=why)
+
+
+def _lending(envelope: Envelope, leases: tuple[Lease, ...]) -> list[Excess]:
+    cap = envelope.lending.max_concurrency
+    if cap is None:
+        return []
+    lent = tuple(lease for lease in leases if lease.relation is Relation.BORROWED)
+    return [_over(envelope.key, lent, cap, "lending.maxConcurrency")]
+
+
+def _aggregates(world: World, envelope: Envelope) -> list[Excess]:
+    return [
+        _over(
+            aggregate.key,
+            tuple(lease for key in aggregate.members for lease in _standing(world, key)),
+            aggregate.max_concurrency,
+            "an aggregate cap",
+        )
+        for aggregate in world.aggregates[envelope.key]
+    ]
+
+
+def _hours(
+    world: World, envelope: Envelope, leases: tuple[Lease, ...], now: Instant
+) -> list[Excess]:
+    account = world.accounts.of(envelope.key)
+    limited = account.limited_ms(now, until=envelope.end)
+    found = []
+    if envelope.max_gpu_ms is not None:
+        left = envelope.max_gpu_ms - account.used_ms(now) - limited[0]
+        found += _exhausted(world, envelope, leases, left, "GPU-hours", now)
+    if envelope.lending.max_gpu_ms is not None:
+        left = envelope.lending.max_gpu_ms - account.lent_used_ms(now) - limited[1]
+        lent = tuple(lease for lease in leases if lease.relation is Relation.BORROWED)
+        found += _exhausted(world, envelope, lent, left, "lending.maxGPUHours", now)
+    return found
+
+
+def _exhausted(
+    world: World,
+    envelope: Envelope,
+    leases: tuple[Lease, ...],
+    left: int,
+    why: str,
+    now: Instant,
+) -> list[Excess]:
+    """Unlimited leases when nothing is left; limited ones only if the cap was lowered below them."""
+    if left > 0:
+        return []
+    unlimited = tuple(each for each in leases if world.terms[each.name] == UNLIMITED)
+    if unlimited:
+        return [_all(envelope.key, unlimited, why)]
+    if left == 0:
+        return []
+    gpus = 0
+    for lease in refinance_order(leases):
+        if left >= 0:
+            break
+        committed_to = world.terms[lease.name].committed_to or now
+        left += lease.gpus * max(0, min(committed_to, envelope.end) - now)
+        gpus += lease.gpus
+    return [Excess(subject=envelope.key, leases=leases, gpus=gpus, why=why)]

@@ -1,0 +1,238 @@
+"""pack — where it runs. Places whole groups in domains and whole pods on nodes.
+
+Reads the fleet's free counts (holds and what-ifs are already taken off there) and changes nothing:
+it works under a mark of its own. Called by `admit`, `forecast`, `resolve` and `resize`.
+"""
+
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
+
+from leasehold.core.facts import Record, Selector
+from leasehold.core.fleet import Fleet, Pool, Shape
+from leasehold.core.verdicts import Packed, PodPlace, Refusal, Refused
+from leasehold.core.world import World
+
+
+class Want(Record):
+    """The groups to place: which, of how many pods and spares, of what shape, and where."""
+
+    flavor: str
+    groups: tuple[int, ...]
+    pods: int  # per group
+    spares: int  # per group, in pods' worth of slots
+    pod_gpus: int
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    spread: bool = True
+    selector: Selector = Selector()
+    own_domains: tuple[str, ...] = ()  # where the run is already; preferred
+    last: tuple[str, ...] = ()  # nodes that rejected it: tried last
+    within: tuple[str, ...] = ()  # only these domains, where a resolution chose them
+
+    @property
+    def gpus_per_group(self) -> int:
+        return (self.pods + self.spares) * self.pod_gpus
+
+    @property
+    def gpus(self) -> int:
+        return self.gpus_per_group * len(self.groups)
+
+
+Place = tuple[str, str]  # region, cluster
+
+
+def pack(world: World, want: Want, places: Sequence[Place]) -> Packed | Refused:
+    """All groups of `want`, placed within these locations, or why not; never a part of it."""
+    assert want.groups
+    fleet = world.fleet
+    mark = world.journal.mark()
+    try:
+        placed = _place_all(world, want, places)
+        if placed is None:
+            return _refusal(fleet, want, places)
+        used = sorted({fleet.nodes[each.node].node.domain for each in placed})
+        left = tuple((domain, fleet.pools[(want.flavor, domain)].free) for domain in used)
+    finally:
+        world.journal.undo(mark)
+    return _packed(placed, left)
+
+
+def fits(world: World, want: Want, places: Sequence[Place]) -> bool:
+    """The same question without the answer's details."""
+    mark = world.journal.mark()
+    placed = _place_all(world, want, places)
+    world.journal.undo(mark)
+    return placed is not None
+
+
+def _packed(placed: list[PodPlace], left: tuple[tuple[str, int], ...]) -> Packed:
+    text = "\n".join(f"{p.group} {p.index} {p.node} {p.spare:d} {p.gpus}" for p in placed)
+    return Packed(places=tuple(placed), left_over=left, plan_hash=sha256(text.encode()).hexdigest())
+
+
+def pods_room(fleet: Fleet, pool: Pool, shape: Shape) -> int:
+    """How many pods of a shape a pool can take, exactly."""
+    return sum(fleet.nodes[name].holds(shape) for name in pool.nodes)
+
+
+def shape_of(want: Want) -> Shape:
+    return Shape(want.pod_gpus, want.cpu_milli, want.memory_bytes)
+
+
+def candidate_pools(fleet: Fleet, want: Want, places: Iterable[Place]) -> list[Pool]:
+    """Every pool the run may use, those with the fewest free GPUs first, ties by name."""
+    found: list[tuple[int, str]] = []
+    for region, cluster in places:
+        found.extend(fleet.by_free(want.flavor, region, cluster))
+    found.sort()
+    pools = [fleet.pools[(want.flavor, domain)] for _, domain in found]
+    return [pool for pool in pools if _selected(pool, want)]
+
+
+def _selected(pool: Pool, want: Want) -> bool:
+    if want.within and pool.domain not in want.within:
+        return False
+    domain = want.selector.domain
+    return domain is None or pool.domain.rpartition("/")[2] == domain
+
+
+def _place_all(world: World, want: Want, places: Sequence[Place]) -> list[PodPlace] | None:
+    fleet = world.fleet
+    own = [
+        fleet.pools[(want.flavor, domain)]
+        for domain in sorted(want.own_domains)
+        if (want.flavor, domain) in fleet.pools
+    ]
+    own = [pool for pool in own if pool.place[1:] in places and _selected(pool, want)]
+    own.sort(key=lambda pool: (pool.free, pool.domain))
+    whole = _first_fit(world, want, want.groups, own)
+    if whole is None and not want.own_domains:
+        whole = _first_fit(world, want, want.groups, _roomy(fleet, want, places, len(want.groups)))
+    if whole is not None or not want.spread:
+        return whole
+    placed: list[PodPlace] = []
+    for group in want.groups:
+        own.sort(key=lambda pool: (pool.free, pool.domain))
+        one = _first_fit(world, want, (group,), own)
+        if one is None:
+            one = _first_fit(world, want, (group,), _roomy(fleet, want, places, 1))
+        if one is None:
+            return None
+        placed.extend(one)
+    return placed
+
+
+def _roomy(fleet: Fleet, want: Want, places: Sequence[Place], groups: int) -> Iterable[Pool]:
+    """Pools with enough free GPUs for so many groups, the tightest first, found by bisection."""
+    needed = want.gpus_per_group * groups
+    if len(places) == 1:
+        order = fleet.by_free(want.flavor, *places[0])
+        start = _first_with(order, needed)
+        # A copy: placing a pod re-files its pool while the caller is still iterating.
+        for _, domain in order[start:]:
+            pool = fleet.pools[(want.flavor, domain)]
+            if _selected(pool, want):
+                yield pool
+        return
+    for pool in candidate_pools(fleet, want, places):
+        if pool.free >= needed:
+            yield pool
+
+
+def _first_with(order: list[tuple[int, str]], needed: int) -> int:
+    low, high = 0, len(order)
+    while low < high:
+        middle = (low + high) // 2
+        if order[middle][0] < needed:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _first_fit(
+    world: World, want: Want, groups: tuple[int, ...], pools: Iterable[Pool]
+) -> list[PodPlace] | None:
+    per_group = want.pods + want.spares
+    for pool in pools:
+        if pool.room(want.pod_gpus) < per_group * len(groups):
+            continue
+        placed = _fill(world, want, groups, pool)
+        if placed is not None:
+            return placed
+    return None
+
+
+def _fill(world: World, want: Want, groups: tuple[int, ...], pool: Pool) -> list[PodPlace] | None:
+    """All groups in one pool. What it takes stays taken (the caller holds a mark)."""
+    fleet = world.fleet
+    shape = shape_of(want)
+    last = frozenset(want.last)
+    placed: list[PodPlace] = []
+    for group in groups:
+        mine: set[str] = set()
+        for order in range(want.pods + want.spares):
+            spare = order >= want.pods
+            name = _best_node(fleet, pool, shape, last | mine if spare else last)
+            if name is None:
+                for each in placed:  # CPU, memory or the pod count ran out before the GPUs did
+                    fleet.unplan(each.node, shape)
+                return None
+            if not spare:
+                mine.add(name)
+            fleet.plan_pod(name, shape)
+            index = order - want.pods if spare else order
+            placed.append(
+                PodPlace(group=group, index=index, node=name, gpus=shape.gpus, spare=spare)
+            )
+    return placed
+
+
+def _best_node(
+    fleet: Fleet, pool: Pool, shape: Shape, shun: frozenset[str] | set[str]
+) -> str | None:
+    """Best fit, nodes in use before empty ones; shunned nodes only if there is no other."""
+    shunned: str | None = None
+    gpus = shape.gpus
+    for bucket in sorted((each for each in pool.buckets if each >> 1 >= gpus), key=_use_first):
+        for name in pool.buckets[bucket]:
+            if fleet.nodes[name].holds(shape):
+                if name not in shun:
+                    return name
+                shunned = shunned or name
+    return shunned
+
+
+def _use_first(bucket: int) -> tuple[int, int]:
+    return bucket & 1, bucket >> 1
+
+
+def _refusal(fleet: Fleet, want: Want, places: Sequence[Place]) -> Refused:
+    pools = candidate_pools(fleet, want, places)
+    if not pools:
+        where = " or ".join(f"{region}/{cluster}" for region, cluster in places) or "the fleet"
+        return Refused(
+            reason=Refusal.NO_SUCH_FLAVOR,
+            remedy=f"no node with {want.flavor} in {where}; check gpuType and locality.selector",
+            asked=want.gpus,
+            short_by=want.gpus,
+        )
+    free = sum(pool.free for pool in pools)
+    if free >= want.gpus:
+        holes = ", ".join(f"{pool.domain} {pool.free}" for pool in pools[-8:])
+        return Refused(
+            reason=Refusal.NO_DOMAIN_FITS,
+            remedy=f"{free} GPUs are free, but no domain has room for a group of "
+            f"{want.gpus_per_group} in pods of {want.pod_gpus} (free: {holes}); "
+            "smaller groups or pods would fit sooner",
+            asked=want.gpus,
+            limit=free,
+            subject=pools[-1].domain,
+        )
+    return Refused(
+        reason=Refusal.CAPACITY,
+        remedy=f"{free} of the {want.gpus} GPUs asked are free; wait for leases to end",
+        asked=want.gpus,
+        short_by=want.gpus - free,
+        limit=free,
+    )

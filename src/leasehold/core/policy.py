@@ -1,0 +1,41 @@
+"""The settings that decisions depend on, as one record; `shell.config` reads it from a file."""
+
+import msgspec
+
+from leasehold.core.units import DAY, HOUR, MINUTE, SECOND, Millis
+
+
+class Policy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Every default is the documented one. Spans are milliseconds."""
+
+    activation_lead: Millis = 15 * MINUTE
+    activation_lead_max: Millis = 24 * HOUR
+    reservation_max_wait: Millis = 24 * HOUR
+    reservation_depth: int = 256
+    reservation_depth_per_owner: int = 8
+    overdraft_grace: Millis = 15 * MINUTE
+    accounting_horizon: Millis = 24 * HOUR
+    min_tenure: Millis = 2 * HOUR  # or twice the run's checkpoint, if that is more
+    bind_timeout: Millis = 2 * MINUTE
+    bind_attempts: int = 5
+    bind_backoff: Millis = 10 * SECOND
+    bind_backoff_max: Millis = 10 * MINUTE
+    bind_blocked_for: Millis = HOUR
+    retry_backoff: Millis = 30 * SECOND
+    retry_backoff_max: Millis = 30 * MINUTE
+    drain_timeout: Millis = 15 * MINUTE
+    filler_grace_max: Millis = 5 * SECOND
+    resize_interval: Millis = 10 * MINUTE
+    swap_settle: Millis = 10 * MINUTE
+    node_failure_after: tuple[tuple[str, Millis], ...] = ()  # flavor or *, span; empty: off
+    forbid_reciprocal_lending: bool = False
+    binder_enabled: bool = True
+    gpu_resource: str = "nvidia.com/gpu"
+    clock_jump_max: Millis = 5 * SECOND
+    batch_bytes_max: int = 512 * 1024
+    batches_waiting_max: int = 16
+    odds_exact_bundles_max: int = 6
+    odds_seeds: int = 1000
+    keep_closed: Millis = 7 * DAY
+    max_objects: int = 500_000
+    archive: str = ""

@@ -1,0 +1,65 @@
+"""swap — spares take over the pods of a failed node, capacity for capacity.
+
+Decides for all failed pods of one group at once: either every one of them finds a spare's worth of
+slots in its group's domain, or none is swapped and the caller gives the group or the gang up.
+"""
+
+from leasehold.core.facts import Lease, Node, Record, Role
+from leasehold.core.world import World
+
+
+class Takeover(Record):
+    """One failed pod and the spare leases whose slots it gets."""
+
+    failed: tuple[Lease, ...]  # the pod's leases, one per payer
+    spares: tuple[Lease, ...]
+    node: str
+    slots: tuple[int, ...]
+
+
+def swap(world: World, lost: list[list[Lease]]) -> list[Takeover] | None:
+    """A spare for every lost pod of one group (each given by its leases), or None."""
+    assert lost
+    first = lost[0][0]
+    spares = _spares(world, first.uid, first.group)
+    found: list[Takeover] = []
+    for pod in lost:
+        needed = sum(lease.gpus for lease in pod)
+        takeover = _match(pod, needed, spares)
+        if takeover is None:
+            return None
+        for spare in takeover.spares:
+            spares.remove(spare)
+        found.append(takeover)
+    return found
+
+
+def _spares(world: World, uid: str, group: int) -> list[Lease]:
+    """The group's spares on nodes that can be heard and are alive, by spare index."""
+    leases = (world.leases[name] for name in world.open_by_run.get(uid, ()))
+    usable = [
+        lease
+        for lease in leases
+        if lease.role is Role.SPARE
+        and lease.group == group
+        and lease.ending is None
+        and (state := world.fleet.nodes.get(lease.node)) is not None
+        and _can_take_over(state.node)
+    ]
+    return sorted(usable, key=lambda lease: (lease.index, lease.slots))
+
+
+def _can_take_over(node: Node) -> bool:
+    """A cordoned node may still be swapped to: its slots are the run's already."""
+    return node.ready and not node.fenced
+
+
+def _match(pod: list[Lease], needed: int, spares: list[Lease]) -> Takeover | None:
+    by_place: dict[tuple[int, str], list[Lease]] = {}
+    for spare in spares:
+        by_place.setdefault((spare.index, spare.node), []).append(spare)
+    for (_, node), leases in by_place.items():
+        slots = tuple(sorted(slot for lease in leases for slot in lease.slots))
+        if len(slots) == needed:
+            return Takeover(failed=tuple(pod), spares=tuple(leases), node=node, slots=slots)
+    return None

@@ -1,0 +1,100 @@
+"""Who is family to whom: the tree of owners that the Budgets' `parents` span.
+
+`cover` asks it for the owners of each step of its walk. It is made anew when a Budget changes
+and answers lazily, so an owner nobody runs as costs nothing.
+"""
+
+from collections.abc import Iterable
+
+from leasehold.core.facts import Budget, Envelope
+
+
+class Tree:
+    """The owners that have Budgets, and all their ancestors."""
+
+    def __init__(self, budgets: Iterable[Budget]) -> None:
+        self._parents: dict[str, tuple[str, ...]] = {}
+        self._envelopes: dict[str, list[Envelope]] = {}
+        for budget in sorted(budgets, key=lambda each: each.key):
+            known = self._parents.get(budget.owner, ())
+            added = tuple(parent for parent in budget.parents if parent not in known)
+            self._parents[budget.owner] = known + added
+            self._envelopes.setdefault(budget.owner, []).extend(budget.envelopes)
+        self._children: dict[str, list[str]] = {}
+        self._link_children()
+        self._ancestors: dict[str, tuple[tuple[str, ...], ...]] = {}
+        self._cousins: dict[str, tuple[str, ...]] = {}
+
+    def parents(self, owner: str) -> tuple[str, ...]:
+        """Its Budgets' parents; an owner without a Budget has its path less the last part."""
+        known = self._parents.get(owner)
+        if known is not None:
+            return known
+        head, colon, _ = owner.rpartition(":")
+        return (head,) if colon else ()
+
+    def siblings(self, owner: str) -> tuple[str, ...]:
+        """Other owners with a parent in common; an ancestor is not a sibling."""
+        above = {name for level in self.ancestors(owner) for name in level}
+        found = {
+            child for parent in self.parents(owner) for child in self._children.get(parent, ())
+        }
+        return tuple(sorted(found - above - {owner}))
+
+    def ancestors(self, owner: str) -> tuple[tuple[str, ...], ...]:
+        """Levels of ancestors, the nearest first; one that is reached twice counts as nearest."""
+        known = self._ancestors.get(owner)
+        if known is None:
+            known = self._ancestors[owner] = self._climb(owner)
+        return known
+
+    def relatives(self, owner: str) -> tuple[str, ...]:
+        """Every owner that shares an ancestor with this one (or is one, or descends from it)."""
+        known = self._cousins.get(owner)
+        if known is None:
+            seen = {owner, *(name for level in self.ancestors(owner) for name in level)}
+            frontier = sorted(seen)
+            while frontier:
+                below = {child for name in frontier for child in self._children.get(name, ())}
+                frontier = sorted(below - seen)
+                seen |= below
+            known = self._cousins[owner] = tuple(sorted(seen - {owner}))
+        return known
+
+    def envelopes(self, owners: Iterable[str], flavor: str) -> list[Envelope]:
+        """Their envelopes of a flavor, those that expire first in front."""
+        found = [
+            envelope
+            for owner in owners
+            for envelope in self._envelopes.get(owner, ())
+            if envelope.flavor == flavor
+        ]
+        if len(found) > 1:
+            found.sort(key=lambda envelope: (envelope.end, envelope.key.split("/")))
+        return found
+
+    def _climb(self, owner: str) -> tuple[tuple[str, ...], ...]:
+        seen = {owner}
+        levels: list[tuple[str, ...]] = []
+        level = self.parents(owner)
+        while level:
+            fresh = tuple(sorted(set(level) - seen))
+            if not fresh:
+                break
+            levels.append(fresh)
+            seen.update(fresh)
+            level = tuple(parent for name in fresh for parent in self.parents(name))
+        return tuple(levels)
+
+    def _link_children(self) -> None:
+        # Intermediate owners without a Budget join the tree too: two teams may be related only
+        # through a division that holds no money of its own.
+        todo = sorted(self._parents)
+        seen = set(todo)
+        while todo:
+            owner = todo.pop()
+            for parent in self.parents(owner):
+                self._children.setdefault(parent, []).append(owner)
+                if parent not in seen:
+                    seen.add(parent)
+                    todo.append(parent)

@@ -1,0 +1,78 @@
+"""Instants, spans and GPU-time as integers, and their text forms at the edge.
+
+Inside, an instant is milliseconds UTC and GPU-time is GPU-milliseconds; nothing here or above
+it uses a float, because a bill that depends on rounding cannot be re-computed by anybody else.
+Called by the wire codecs and by whatever prints; never reads a clock.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+Instant = int  # aliases that document intent: all three are plain integers
+Millis = int
+GpuMs = int
+
+SECOND: Millis = 1_000
+MINUTE: Millis = 60 * SECOND
+HOUR: Millis = 60 * MINUTE
+DAY: Millis = 24 * HOUR
+
+FOREVER: Instant = 1 << 62  # later than any window's end; compares, never printed
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_INSTANT = re.compile(
+    r"(\d{4}-\d{2}-\d{2})[Tt](\d{2}:\d{2}:\d{2})(?:\.(\d{1,9}))?([Zz]|[+-]\d{2}:\d{2})"
+)
+_SPAN = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+)s)?(?:(\d+)ms)?")
+_SPAN_UNITS = (DAY, HOUR, MINUTE, SECOND, 1)
+SPAN_MAX: Millis = 3650 * DAY
+
+
+def parse_instant(text: str) -> Instant | None:
+    """The instant an RFC 3339 text names, or None when it names none (also: no time zone)."""
+    match = _INSTANT.fullmatch(text)
+    if match is None:
+        return None
+    day, clock, fraction, zone = match.groups()
+    try:
+        moment = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if zone in 'Zz' else zone}")
+    except ValueError:
+        return None
+    whole = (moment - _EPOCH) // timedelta(milliseconds=1)
+    return whole + int((fraction or "0").ljust(3, "0")[:3])
+
+
+def format_instant(at: Instant) -> str:
+    """RFC 3339 in UTC, always with milliseconds, so that equal instants are equal texts."""
+    moment = _EPOCH + timedelta(milliseconds=at)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at % 1000:03d}Z"
+
+
+def parse_span(text: str) -> Millis | None:
+    """`1h50m`, `30s`, `250ms`, `2d`: a span in milliseconds, or None when it is not one."""
+    match = _SPAN.fullmatch(text)
+    if match is None or not text:
+        return None
+    total = sum(int(part) * unit for part, unit in zip(match.groups(), _SPAN_UNITS) if part)
+    return total if total <= SPAN_MAX else None
+
+
+def format_span(span: Millis) -> str:
+    """The shortest text that `parse_span` reads back: `1h50m`, `0s`."""
+    if span < 0:
+        return "-" + format_span(-span)
+    parts = []
+    for suffix, unit in zip(("d", "h", "m", "s", "ms"), _SPAN_UNITS):
+        count, span = divmod(span, unit)
+        if count:
+            parts.append(f"{count}{suffix}")
+    return "".join(parts) or "0s"
+
+
+def format_gpu_hours(amount: GpuMs) -> str:
+    """GPU-hours with at most three decimals, computed without floats; `276`, `0.5`, `-4.125`."""
+    sign, amount = ("-", -amount) if amount < 0 else ("", amount)
+    thousandths = (amount * 1000 + HOUR // 2) // HOUR
+    whole, rest = divmod(thousandths, 1000)
+    tail = f".{rest:03d}".rstrip("0").rstrip(".") if rest else ""
+    return f"{sign}{whole}{tail}"

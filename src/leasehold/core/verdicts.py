@@ -1,0 +1,176 @@
+"""The answers decisions give: a plan, or a refusal with its reason, numbers and remedy.
+
+A refusal is a value, never an exception: waiting is normal in a scheduler. Every reason says
+whether waiting alone can clear it.
+"""
+
+from enum import StrEnum
+from typing import assert_never
+
+from leasehold.core.facts import EnvelopeKey, Record, Relation
+
+
+class Refusal(StrEnum):
+    """Why something cannot be had now."""
+
+    OWNER_NOT_ALLOWED = "OwnerNotAllowed"
+    NO_ENVELOPE = "NoEnvelope"
+    WINDOW_NOT_OPEN = "WindowNotOpen"
+    WINDOW_CLOSED = "WindowClosed"
+    CONCURRENCY = "ConcurrencyExhausted"
+    GPU_HOURS = "GPUHoursExhausted"
+    AGGREGATE = "AggregateCap"
+    LENDING_DISABLED = "LendingDisabled"
+    ACL_DENIED = "ACLDenied"
+    LENDING_CAP = "LendingCapExhausted"
+    LENDING_HOURS = "LendingHoursExhausted"
+    BORROW_LIMIT = "BorrowLimit"
+    RECIPROCAL_LOAN = "ReciprocalLoan"
+    OTHER_LOCATION = "OtherLocation"
+    NO_SUCH_FLAVOR = "NoSuchFlavor"
+    NO_DOMAIN_FITS = "NoDomainFits"
+    CAPACITY = "InsufficientCapacity"
+    HELD = "HeldForReservation"
+    GANG_TOO_LARGE = "GangTooLarge"
+    BIND_FAILING = "BindFailing"
+    RETRYING = "WorkloadFailed"
+    BINDER_DISABLED = "BinderDisabled"
+    QUARANTINED = "Quarantined"
+    IN_LINE = "InLine"
+
+    @property
+    def clears_with_time(self) -> bool:
+        """Whether nobody needs to do anything for it to clear, given time."""
+        match self:
+            case (
+                Refusal.WINDOW_NOT_OPEN
+                | Refusal.CONCURRENCY
+                | Refusal.GPU_HOURS
+                | Refusal.AGGREGATE
+                | Refusal.LENDING_CAP
+                | Refusal.LENDING_HOURS
+                | Refusal.RECIPROCAL_LOAN
+                | Refusal.CAPACITY
+                | Refusal.HELD
+                | Refusal.BIND_FAILING
+                | Refusal.RETRYING
+                | Refusal.IN_LINE
+            ):
+                return True
+            case (
+                Refusal.OWNER_NOT_ALLOWED
+                | Refusal.NO_ENVELOPE
+                | Refusal.WINDOW_CLOSED
+                | Refusal.LENDING_DISABLED
+                | Refusal.ACL_DENIED
+                | Refusal.BORROW_LIMIT
+                | Refusal.OTHER_LOCATION
+                | Refusal.NO_SUCH_FLAVOR
+                | Refusal.NO_DOMAIN_FITS
+                | Refusal.GANG_TOO_LARGE
+                | Refusal.BINDER_DISABLED
+                | Refusal.QUARANTINED
+            ):
+                return False
+            case _:
+                assert_never(self)
+
+    @property
+    def is_about_money(self) -> bool:
+        return self in _MONEY
+
+
+_MONEY = frozenset(
+    {
+        Refusal.OWNER_NOT_ALLOWED,
+        Refusal.NO_ENVELOPE,
+        Refusal.WINDOW_NOT_OPEN,
+        Refusal.WINDOW_CLOSED,
+        Refusal.CONCURRENCY,
+        Refusal.GPU_HOURS,
+        Refusal.AGGREGATE,
+        Refusal.LENDING_DISABLED,
+        Refusal.ACL_DENIED,
+        Refusal.LENDING_CAP,
+        Refusal.LENDING_HOURS,
+        Refusal.BORROW_LIMIT,
+        Refusal.RECIPROCAL_LOAN,
+        Refusal.OTHER_LOCATION,
+    }
+)
+
+
+class Step(Record):
+    """One envelope of a walk: what it gave, and what kept it from giving more."""
+
+    envelope: EnvelopeKey
+    relation: Relation
+    taken: int
+    held_back: Refusal | None = None  # None: it gave all that was asked
+    limit: int = 0  # the cap that held it back, in GPUs or GPU-ms
+    used: int = 0
+
+    @property
+    def verdict(self) -> int | str:
+        """What the trace shows: GPUs taken, or the reason for none."""
+        if self.taken or self.held_back is None:
+            return self.taken
+        return str(self.held_back)
+
+
+class Segment(Record):
+    """So many GPUs paid by one envelope."""
+
+    envelope: EnvelopeKey
+    owner: str
+    gpus: int
+    relation: Relation
+
+
+class Covered(Record):
+    segments: tuple[Segment, ...]
+    trace: tuple[Step, ...]
+
+
+class Refused(Record):
+    """Not now. `short_by` is in GPUs; `remedy` is a sentence for a person."""
+
+    reason: Refusal
+    remedy: str
+    asked: int = 0
+    short_by: int = 0
+    subject: str = ""  # the envelope, domain or other thing that refused
+    limit: int = 0
+    used: int = 0
+    trace: tuple[Step, ...] = ()
+    time_may_help: bool = False
+
+    @property
+    def says(self) -> str:
+        where = f" ({self.subject})" if self.subject else ""
+        return f"{self.reason}{where}: {self.remedy}"
+
+
+class PodPlace(Record):
+    """One pod, or one spare's worth of slots, on one node."""
+
+    group: int
+    index: int
+    node: str
+    spare: bool = False
+    gpus: int = 0
+
+
+class Packed(Record):
+    places: tuple[PodPlace, ...]  # in group order, a group's active pods before its spares
+    left_over: tuple[tuple[str, int], ...] = ()  # domain, GPUs free afterwards
+    plan_hash: str = ""
+
+
+class Admitted(Record):
+    """Funded and placed: one or several (location, segments) and the places."""
+
+    covered: tuple[tuple[tuple[str, str], Covered], ...]  # (region, cluster) -> cover of its part
+    packed: Packed
+    fills: bool = False  # it sits on other runs' spares
+    late_limit: bool = False  # its limit passes a payer's window

@@ -1,0 +1,450 @@
+"""The World: the fold of all stored objects, with the indices that decisions need.
+
+It is changed one fact at a time, each at the cost of what that fact touches, and can be rebuilt
+from its facts at any time with the same result (`rebuilt`). `control` reads it and, through a
+turn, folds what it decides; what-ifs run on `fleet` and `accounts` under `journal`. It has no
+clock: whoever asks brings `now`.
+"""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from leasehold.core.accounts import UNLIMITED, Accounts, Term
+from leasehold.core.book import WHOLE, Attempt, Book, base_reason
+from leasehold.core.facts import (
+    Aggregate,
+    Budget,
+    Cause,
+    Closed,
+    Ending,
+    Envelope,
+    EnvelopeKey,
+    Gang,
+    Lease,
+    Node,
+    Opened,
+    Pod,
+    PodPhase,
+    Record,
+    Reservation,
+    Resolution,
+    Run,
+    RunKey,
+    Uid,
+)
+from leasehold.core.fleet import Fleet
+from leasehold.core.journal import Journal
+from leasehold.core.policy import Policy
+from leasehold.core.tree import Tree
+from leasehold.core.units import Instant
+from leasehold.core.verdicts import Refused, Step
+
+
+class Head(Record):
+    """Where the ledger stands."""
+
+    seq: int = 0
+    digest: str = "0" * 64
+    epoch: int = 1
+    instant: Instant = 0
+
+
+class Overdraft(Record):
+    """An announced overdraft of an envelope, an aggregate, or a deleted Budget's envelope."""
+
+    subject: str
+    since: Instant
+    batch: int
+    commitment: str
+
+
+class World:
+    """Mutable, owned by one loop. Fields are read freely; they are changed by `put_`/`fold_`."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.journal = Journal()
+        self.fleet = Fleet(self.journal)
+        self.accounts = Accounts(self.journal)
+        self.head = Head()
+        self.budgets: dict[str, Budget] = {}
+        self.envelopes: dict[EnvelopeKey, Envelope] = {}
+        self.aggregates: dict[EnvelopeKey, tuple[Aggregate, ...]] = {}
+        self._tree: Tree | None = None
+        self.runs: dict[Uid, Run] = {}
+        self.uid_of: dict[RunKey, Uid] = {}
+        self.books: dict[Uid, Book] = {}
+        self.leases: dict[str, Lease] = {}
+        self.terms: dict[str, Term] = {}  # of open leases
+        self.open_by_run: dict[Uid, dict[str, None]] = {}
+        self.open_by_node: dict[str, dict[str, None]] = {}
+        self.open_by_payer: dict[EnvelopeKey, dict[str, None]] = {}
+        self.open_by_pod: dict[str, dict[str, None]] = {}  # namespace/pod
+        self.ending: dict[str, None] = {}
+        self.pods: dict[str, Pod] = {}
+        self.pods_by_run: dict[Uid, dict[str, None]] = {}
+        self.pods_by_node: dict[str, dict[str, None]] = {}
+        self._loads: dict[str, tuple[str, int, int, int]] = {}  # foreign load by pod
+        self.reservations: dict[str, Reservation] = {}
+        self.reservation_of: dict[Uid, str] = {}  # the newest
+        self.resolutions: dict[str, Resolution] = {}
+        self.resolution_of_seed: dict[str, str] = {}
+        self.victims: dict[str, str] = {}  # lease -> the Resolution that cut it
+        self.overdrafts: dict[str, Overdraft] = {}
+        self.budget_facts: dict[str, bytes] = {}  # what the ledger was told
+        self.node_facts: dict[str, tuple[int, str, str]] = {}
+        self.dirty: dict[Uid, None] = {}  # runs to look at in the next turn
+        self.dirty_budgets: dict[str, None] = {}
+        self.node_changes = 0  # counts changes that may let a failing bind succeed
+        self.lost_pods: dict[str, None] = {}  # gone without our asking, their lease still open
+        self.finished_at: dict[str, Instant] = {}  # when the process of a gone pod really ended
+        self.bound: dict[tuple[Uid, int], int] = {}  # unit -> attempt whose pods were all bound
+        self.alarms: list[tuple[Instant, Uid]] = []  # a heap; an early or doubled one is harmless
+        self.money_alarms: list[tuple[Instant, str]] = []  # a heap of (when, budget)
+        self.pending: dict[Uid, None] = {}  # runs with units that wait
+        self.elastic: dict[Uid, None] = {}  # runs that are not as wide as they wish
+        self.blocked_binds: dict[Uid, int] = {}  # -> node_changes when its binds kept failing
+        self.refusals: dict[Uid, Refused] = {}  # why a pending run waits
+        self.traces: dict[Uid, tuple[Step, ...]] = {}  # the newest walk of cover
+        self.held: dict[str, int] = {}  # GPUs by node that activations under way keep
+        self.refused_leases: dict[str, None] = {}  # the store will never take their objects
+
+    @property
+    def tree(self) -> Tree:
+        if self._tree is None:
+            self._tree = Tree(self.budgets.values())
+        return self._tree
+
+    # Objects that users and nodes write.
+
+    def put_budget(self, budget: Budget) -> None:
+        self._forget_envelopes(budget.key)
+        self.budgets[budget.key] = budget
+        for envelope in budget.envelopes:
+            self.envelopes[envelope.key] = envelope
+            self.aggregates[envelope.key] = tuple(
+                each for each in budget.aggregates if envelope.key in each.members
+            )
+            if self.accounts.of(envelope.key).since != envelope.start:
+                self._recount(envelope)
+        self._tree = None
+        self.dirty_budgets[budget.key] = None
+
+    def drop_budget(self, key: str) -> None:
+        self._forget_envelopes(key)
+        self.budgets.pop(key, None)
+        self._tree = None
+        self.dirty_budgets[key] = None
+
+    def _forget_envelopes(self, key: str) -> None:
+        old = self.budgets.get(key)
+        for envelope in old.envelopes if old else ():
+            del self.envelopes[envelope.key]
+            del self.aggregates[envelope.key]
+
+    def _recount(self, envelope: Envelope) -> None:
+        """The window moved: what counts as used is asked of the leases again."""
+        payer = envelope.key
+        self.accounts.reopen(payer, envelope.start)
+        for name in sorted(self.open_by_payer.get(payer, ())):
+            self.accounts.add(self.leases[name], self.terms[name])
+        for lease in self.leases.values():
+            if lease.payer == payer and not lease.is_open:
+                self.accounts.settle(lease)
+
+    def put_node(self, node: Node) -> None:
+        known = self.fleet.nodes.get(node.name)
+        self.fleet.put_node(node)
+        if known is None:
+            for name in sorted(self.open_by_node.get(node.name, ())):
+                self.fleet.take(self.leases[name])
+            for key in sorted(self.pods_by_node.get(node.name, ())):
+                self._reload(key)
+        if known is None or known.node != node:
+            self.node_changes += 1
+            self._touch_node(node.name)
+
+    def drop_node(self, name: str) -> None:
+        if name in self.fleet.nodes:
+            for key in sorted(self.pods_by_node.get(name, ())):
+                self._loads.pop(key, None)
+            self.fleet.drop_node(name)
+            self.node_changes += 1
+            self._touch_node(name)
+
+    def _touch_node(self, name: str) -> None:
+        for lease in self.open_by_node.get(name, ()):
+            self.dirty[self.leases[lease].uid] = None
+
+    def put_run(self, run: Run) -> None:
+        old = self.runs.get(run.uid)
+        self.runs[run.uid] = run
+        self.uid_of[run.key] = run.uid
+        if run.seen_running and run.spec.gang is Gang.RUN:
+            known = self.bound.get((run.uid, WHOLE), 0)
+            self.bound[(run.uid, WHOLE)] = max(known, run.seen_running)
+        self.fleet.requests.setdefault(run.uid, (run.spec.cpu_milli, run.spec.memory_bytes))
+        self.dirty[run.uid] = None
+        if old is not None and old.spec.max_duration != run.spec.max_duration:
+            for name in sorted(self.open_by_run.get(run.uid, ())):
+                self._reterm(self.leases[name])
+
+    def drop_run(self, uid: Uid) -> None:
+        """The object is gone. Its leases are not, until they are closed."""
+        run = self.runs.get(uid)
+        if run is None:
+            return
+        self.dirty[uid] = None
+        if self.open_by_run.get(uid):
+            self.runs[uid] = replace(run, deleting=True)
+            return
+        del self.runs[uid]
+        if self.uid_of.get(run.key) == uid:
+            del self.uid_of[run.key]
+
+    def put_pod(self, pod: Pod) -> None:
+        key = pod.key
+        old = self.pods.get(key)
+        if old is not None and pod.version and pod.version < old.version:
+            return  # a lagging watch tells old news
+        if old is not None and old.node != pod.node:
+            self._shed(key)
+            _discard(self.pods_by_node, old.node, key)
+        self.pods[key] = pod
+        self.pods_by_node.setdefault(pod.node, {})[key] = None
+        if pod.run_uid:
+            self.pods_by_run.setdefault(pod.run_uid, {})[key] = None
+            self.dirty[pod.run_uid] = None
+        self._reload(key)
+
+    def drop_pod(self, key: str) -> None:
+        pod = self.pods.pop(key, None)
+        if pod is None:
+            return
+        self._shed(key)
+        _discard(self.pods_by_node, pod.node, key)
+        if pod.run_uid:
+            _discard(self.pods_by_run, pod.run_uid, key)
+            self.dirty[pod.run_uid] = None
+            if key in self.open_by_pod and pod.phase is not PodPhase.ORDERED:
+                self._note_loss(key, pod)
+
+    def _note_loss(self, key: str, pod: Pod) -> None:
+        if pod.finished_at is not None:
+            self.finished_at[key] = pod.finished_at
+        if not pod.has_ended and all(
+            self.leases[name].ending is None for name in self.open_by_pod[key]
+        ):
+            self.lost_pods[key] = None
+
+    def _reload(self, key: str) -> None:
+        """A pod that lives without an open lease of ours takes its GPUs as a foreign one does."""
+        pod = self.pods.get(key)
+        self._shed(key)
+        if pod is None or pod.has_ended or pod.phase is PodPhase.ORDERED:
+            return
+        leased = self.open_by_pod.get(key)
+        if leased and any(self.leases[name].node == pod.node for name in leased):
+            return
+        load = (pod.node, pod.gpus, pod.cpu_milli, pod.memory_bytes)
+        self._loads[key] = load
+        self.fleet.load(load[0], gpus=load[1], cpu_milli=load[2], memory_bytes=load[3], pods=1)
+
+    def _shed(self, key: str) -> None:
+        load = self._loads.pop(key, None)
+        if load is not None:
+            self.fleet.load(
+                load[0], gpus=-load[1], cpu_milli=-load[2], memory_bytes=-load[3], pods=-1
+            )
+
+    # What the ledger says.
+
+    def unit_of(self, uid: Uid, group: int) -> int:
+        run = self.runs.get(uid)
+        return group if run is not None and run.spec.gang is Gang.GROUP else WHOLE
+
+    def attempt_of(self, lease: Lease) -> Attempt | None:
+        book = self.books.get(lease.uid)
+        return book.attempt_of(lease, self.unit_of(lease.uid, lease.group)) if book else None
+
+    def book(self, uid: Uid) -> Book:
+        known = self.books.get(uid)
+        if known is None:
+            known = self.books[uid] = Book()
+        return known
+
+    def term_of(self, lease: Lease) -> Term:
+        """When its GPUs come free as far as is known, and what it may still cost."""
+        if lease.ending is not None:
+            return Term(lease.ending.deadline, 0)
+        run = self.runs.get(lease.uid)
+        attempt = self.attempt_of(lease)
+        if run is None or run.spec.max_duration is None or attempt is None:
+            return UNLIMITED
+        limit = attempt.started + run.spec.max_duration
+        return Term(limit, limit)
+
+    def _reterm(self, lease: Lease) -> None:
+        self.accounts.remove(lease, self.terms[lease.name])
+        self.terms[lease.name] = term = self.term_of(lease)
+        self.accounts.add(lease, term)
+
+    def fold_open(self, lease: Lease) -> None:
+        """A lease begins; slots and money are taken."""
+        assert lease.name not in self.leases, lease.name
+        name = lease.name
+        self.leases[name] = lease
+        self.book(lease.uid).open(lease, self.unit_of(lease.uid, lease.group))
+        self._index(lease)
+        self.terms[name] = term = self.term_of(lease)
+        self.fleet.take(lease)
+        self.accounts.add(lease, term)
+        if lease.ending is not None:
+            self._note_ending(lease)
+        self.dirty[lease.uid] = None
+        self.dirty_budgets[lease.payer.rpartition("/")[0]] = None
+
+    def _index(self, lease: Lease) -> None:
+        name = lease.name
+        self.open_by_run.setdefault(lease.uid, {})[name] = None
+        self.open_by_node.setdefault(lease.node, {})[name] = None
+        self.open_by_payer.setdefault(lease.payer, {})[name] = None
+        if lease.pod:
+            key = f"{lease.namespace}/{lease.pod}"
+            self.open_by_pod.setdefault(key, {})[name] = None
+            if key in self.pods:
+                self._reload(key)
+
+    def fold_ending(self, name: str, ending: Ending) -> Lease:
+        """A lease must end; said once."""
+        lease = self.leases[name]
+        assert lease.is_open and lease.ending is None, name
+        lease = self.leases[name] = replace(lease, ending=ending)
+        self._reterm(lease)
+        self._note_ending(lease)
+        self.dirty[lease.uid] = None
+        return lease
+
+    def _note_ending(self, lease: Lease) -> None:
+        self.ending[lease.name] = None
+        self.book(lease.uid).mark(lease, voluntary=lease.name not in self.victims)
+
+    def fold_close(
+        self, name: str, *, end: Instant, closure: str, cause: Cause | None, batch: int
+    ) -> Lease:
+        """A lease ends; slots and money are free."""
+        lease = self.leases[name]
+        assert lease.is_open, name
+        assert end >= lease.start, name
+        self.fleet.give(lease)
+        self.accounts.remove(lease, self.terms.pop(name))
+        lease = replace(lease, end=end, closure=closure, cause=cause, close_batch=batch)
+        self.leases[name] = lease
+        self.accounts.settle(lease)
+        self.book(lease.uid).close(lease, self.unit_of(lease.uid, lease.group))
+        self._unindex(lease)
+        self.dirty[lease.uid] = None
+        self.dirty_budgets[lease.payer.rpartition("/")[0]] = None
+        return lease
+
+    def _unindex(self, lease: Lease) -> None:
+        name = lease.name
+        _discard(self.open_by_run, lease.uid, name)
+        _discard(self.open_by_node, lease.node, name)
+        _discard(self.open_by_payer, lease.payer, name)
+        self.ending.pop(name, None)
+        if lease.pod:
+            key = f"{lease.namespace}/{lease.pod}"
+            _discard(self.open_by_pod, key, name)
+            if key not in self.open_by_pod:
+                self.lost_pods.pop(key, None)
+                self.finished_at.pop(key, None)
+            if key in self.pods:
+                self._reload(key)
+
+    def fold_closed_lease(self, lease: Lease) -> None:
+        """A lease of the past, read back whole."""
+        assert lease.end is not None and lease.name not in self.leases, lease.name
+        self.leases[lease.name] = lease
+        book = self.book(lease.uid)
+        unit = self.unit_of(lease.uid, lease.group)
+        book.open(lease, unit)
+        if lease.ending is not None:
+            book.mark(lease, voluntary=lease.name not in self.victims)
+        book.close(lease, unit)
+        self.accounts.settle(lease)
+
+    def fold_reservation(self, reservation: Reservation) -> None:
+        subject = reservation.subject
+        self.reservations[subject] = reservation
+        newest = self.reservation_of.get(reservation.uid)
+        if newest is None or self.reservations[newest].batch <= reservation.batch:
+            self.reservation_of[reservation.uid] = subject
+        self.dirty[reservation.uid] = None
+
+    def fold_resolution(self, resolution: Resolution) -> None:
+        if resolution.name in self.resolutions:
+            return
+        self.resolutions[resolution.name] = resolution
+        for name in resolution.victims:
+            self.victims[name] = resolution.name
+        if resolution.lottery is not None:
+            self.resolution_of_seed[resolution.lottery.seed] = resolution.name
+        if resolution.beneficiary_uid:
+            self.book(resolution.beneficiary_uid).resolved_in.append(resolution.batch)
+
+    def predecessor(self, lease: Lease, candidates: Iterable[Lease]) -> Lease:
+        """The lease that a Refinance lease replaces: same pod place, same slots."""
+        assert lease.reason is Opened.REFINANCE, lease.name
+        for old in candidates:
+            if (
+                old.uid == lease.uid
+                and (old.group, old.index, old.role) == (lease.group, lease.index, lease.role)
+                and old.node == lease.node
+                and set(lease.slots) <= set(old.slots)
+                and base_reason(old.closure) is Closed.REFINANCED
+                and old.close_batch == lease.batch
+            ):
+                return old
+        raise AssertionError(f"{lease.name} replaces no lease")
+
+    # Rebuilding.
+
+    def rebuilt(self) -> "World":
+        """A new World from the same facts, every index made from nothing."""
+        new = World(self.policy)
+        new.head = self.head
+        for budget in self.budgets.values():
+            new.put_budget(budget)
+        for state in self.fleet.nodes.values():
+            new.put_node(state.node)
+        for run in self.runs.values():
+            new.put_run(run)
+        new.uid_of = dict(self.uid_of)
+        for resolution in self.resolutions.values():
+            new.fold_resolution(resolution)
+        for lease in sorted(self.leases.values(), key=ledger_order):
+            (new.fold_open if lease.is_open else new.fold_closed_lease)(lease)
+        for reservation in sorted(self.reservations.values(), key=lambda each: each.batch):
+            new.fold_reservation(reservation)
+        for pod in self.pods.values():
+            new.put_pod(pod)
+        new.overdrafts = dict(self.overdrafts)
+        new.budget_facts = dict(self.budget_facts)
+        new.node_facts = dict(self.node_facts)
+        new.node_changes = self.node_changes
+        return new
+
+
+def ledger_order(lease: Lease) -> tuple[int, int]:
+    """Leases in the order in which they were opened: batch, then index within it."""
+    return lease.batch, int(lease.name.rpartition("-")[2])
+
+
+def _discard(index: dict[str, dict[str, None]], key: str, name: str) -> None:
+    names = index.get(key)
+    if names is not None:
+        names.pop(name, None)
+        if not names:
+            del index[key]

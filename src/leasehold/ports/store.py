@@ -1,0 +1,155 @@
+"""What a store of objects promises, and the closed set of errors it may raise.
+
+Called by `shell` and implemented under `adapters`; `control` cannot see it. An object is a
+Kubernetes-style mapping (`apiVersion`, `kind`, `metadata`, `spec`, `status`); cluster-scoped kinds
+have the namespace "".
+
+**Atomicity.** Every call reads or writes exactly one object, and that one wholly or not at all.
+There is no transaction over several: whoever needs one commits through a single object (the
+`LedgerHead`) and repeats the rest. Writes to one object are totally ordered by its version; a
+version is never used twice in a store. A watch may lag, repeat and break; it never invents, and
+the events of one object never go back.
+
+    StoreError
+      Conflict         the object is not the one you read      re-read and decide again
+      NotFound         there is none of that name              (for a delete: it is done)
+      AlreadyExists    the name is taken                       read it: it may be yours
+      Invalid          the object breaks a rule, by path       never retry the same bytes
+      Unavailable      nothing happened                        retry with back-off
+      OutcomeUnknown   it may have happened                    re-read before anything else
+      Expired          the watch cannot go on from there       list again
+      Forbidden        you may not                             never retry; tell somebody
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+Wire = dict[str, object]
+EventType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+
+class StoreError(Exception):
+    """The outside world did not do as asked; the subclass says what is known about it.
+
+    Their names are the closed set of the design, and say an outcome rather than "error".
+    """
+
+    def __init__(self, kind: str = "", namespace: str = "", name: str = "") -> None:
+        super().__init__(kind, namespace, name)
+        self.kind = kind
+        self.namespace = namespace
+        self.name = name
+
+    def __str__(self) -> str:
+        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{type(self).__name__}: {self.kind} {place}".rstrip()
+
+
+class Conflict(StoreError):  # noqa: N818
+    """Its version or uid is not the one the caller named; nothing happened."""
+
+
+class NotFound(StoreError):  # noqa: N818
+    """There is no such object; nothing happened."""
+
+
+class AlreadyExists(StoreError):  # noqa: N818
+    """An object of this name exists; nothing happened."""
+
+
+class Invalid(StoreError):  # noqa: N818
+    """The object breaks rules; `problems` has all of them, `path` and `why` are the first's."""
+
+    def __init__(
+        self,
+        problems: Sequence[tuple[str, str]],
+        kind: str = "",
+        namespace: str = "",
+        name: str = "",
+    ) -> None:
+        assert problems, "an object is invalid for a reason"
+        super().__init__(kind, namespace, name)
+        self.problems = tuple(problems)
+        self.path, self.why = self.problems[0]
+
+    def __str__(self) -> str:
+        listed = "; ".join(f"{path}: {why}" if path else why for path, why in self.problems)
+        return f"{super().__str__()}: {listed}"
+
+
+class Unavailable(StoreError):  # noqa: N818
+    """The store could not be reached, or refused for now; nothing happened."""
+
+
+class OutcomeUnknown(StoreError):  # noqa: N818
+    """No answer came: the write may or may not have happened. A time-out is not a no."""
+
+
+class Expired(StoreError):  # noqa: N818
+    """The watch lost its place (or was closed); its caller lists again and starts a new one."""
+
+
+class Forbidden(StoreError):  # noqa: N818
+    """The store knows us and says no."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """All objects of a kind, by namespace and name, and the version to watch from."""
+
+    items: list[Wire]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One change; a DELETED event carries the object's last state under the deletion's version."""
+
+    type: EventType
+    object: Wire
+
+
+class Watch(Protocol):
+    async def next(self) -> WatchEvent:
+        """The next change; waits for one. Raises `Expired` when the caller must list again."""
+        ...
+
+    def close(self) -> None:
+        """Ends it. Closing twice is harmless."""
+        ...
+
+
+class Store(Protocol):
+    """Reads and conditional writes of single objects; see the module for what is atomic."""
+
+    async def get(self, kind: str, namespace: str, name: str) -> Wire: ...
+
+    async def list(self, kind: str) -> Listing:
+        """A consistent snapshot of one kind, never from a cache."""
+        ...
+
+    def watch(self, kind: str, version: int) -> Watch:
+        """Every change after `version`, in order of version."""
+        ...
+
+    async def create(self, obj: Wire) -> Wire:
+        """The object as stored: with uid, version and instant of creation."""
+        ...
+
+    async def update(self, obj: Wire) -> Wire:
+        """Replaces all but the status, if `metadata.resourceVersion` is still the stored one."""
+        ...
+
+    async def patch_status(
+        self, kind: str, namespace: str, name: str, status: Wire, *, version: int | None
+    ) -> Wire:
+        """Replaces the status and nothing else; with a version, only if it is still that one."""
+        ...
+
+    async def delete(
+        self, kind: str, namespace: str, name: str, *, uid: str | None, grace_ms: int | None = None
+    ) -> None:
+        """Asks that it go; with a uid, only if it is still that object. Finalizers, and the grace
+        of a pod that runs on a node, delay it; `grace_ms=0` says that the pod is gone."""
+        ...

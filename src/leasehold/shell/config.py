@@ -1,0 +1,252 @@
+"""The one configuration file: every key, its default and its bounds.
+
+Called at start by every command that runs the control loop, and by the scenario runner for its
+`config:`. A key may stand nested (`reservation: {depth: 9}`) or dotted (`reservation.depth: 9`).
+All mistakes are reported together. It reads no file and no environment: the caller brings the text.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from leasehold.core.facts import Record
+from leasehold.core.objects import kinds
+from leasehold.core.objects.fields import Fields
+from leasehold.core.objects.node import Labels
+from leasehold.core.objects.problems import Problem, show, shown
+from leasehold.core.policy import Policy
+from leasehold.core.units import SECOND, Millis, format_span
+from leasehold.shell.yamlfile import parse_documents
+
+DRIFT_PERCENT = 20  # the most by which a machine's clock may run fast or slow
+COUNT_MAX = 1_000_000
+OBJECTS_MAX = 100_000_000
+
+
+class Tenure(Record, frozen=True):
+    """How long one process may decide before another takes over; see `docs` on tenure."""
+
+    take: Millis = 15 * SECOND
+    hold: Millis = 10 * SECOND
+    soft_stop: Millis = 7 * SECOND
+    renew: Millis = 3 * SECOND
+    timeout: Millis = 2 * SECOND
+
+
+class Fencing(Record, frozen=True):
+    """How the nodes of a fleet fence themselves; the sum bounds `nodeFailure.after` from below."""
+
+    self_fence: Millis = 10 * SECOND
+    poll: Millis = SECOND // 2
+    watchdog: Millis = 8 * SECOND
+    kill: Millis = 5 * SECOND
+
+    @property
+    def total(self) -> Millis:
+        return self.self_fence + self.poll + self.watchdog + self.kill
+
+    @property
+    def after_min(self) -> Millis:
+        return -(-self.total * (100 + DRIFT_PERCENT) // (100 - DRIFT_PERCENT))
+
+
+class Config(Record, frozen=True):
+    policy: Policy = Policy()
+    labels: Labels = Labels()
+    tenure: Tenure = Tenure()
+    fencing: Fencing = Fencing()
+
+
+class BadConfig(Exception):  # noqa: N818 - it says what the configuration is
+    """The configuration cannot be used; `problems` has every reason."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        assert problems, "a configuration is bad for a reason"
+        super().__init__(problems)
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return "\n".join(show(problem) for problem in self.problems)
+
+
+@dataclass(frozen=True)
+class Key:
+    """A setting: its name in the file, the record and field it fills, what it may be."""
+
+    name: str
+    record: str
+    field: str
+    kind: Callable[[object], object]
+
+
+def load_config(source: str | Mapping[str, object]) -> Config:
+    """The effective configuration; raises `BadConfig`, or `BadFile` for a text that is no YAML."""
+    raw: object = source
+    if isinstance(source, str):
+        raw = parse_documents(source, "configuration")[0].data if source.strip() else {}
+    problems: list[Problem] = []
+    flat = _flat(raw, problems)
+    fields = Fields(flat, "", problems)
+    values: dict[str, dict[str, object]] = {"policy": {}, "labels": {}, "tenure": {}, "fencing": {}}
+    for key in KEYS:
+        value = fields.take(key.name, key.kind, None)
+        if value is not None:
+            values[key.record][key.field] = value
+    fields.finish()
+    config = _assembled(values)
+    if not problems:
+        problems += _check_sums(config)
+    if problems:
+        raise BadConfig([_plain(problem) for problem in problems])
+    return config
+
+
+def effective(config: Config) -> dict[str, object]:
+    """Every key with the value in force, in the order of the documentation."""
+    shown_values: dict[str, object] = {}
+    for key in KEYS:
+        value = getattr(getattr(config, key.record), key.field)
+        if key.kind is _after:
+            value = {flavor: format_span(after) for flavor, after in value} or "off"
+        elif key.kind in (kinds.span, kinds.span_or_none):
+            value = format_span(value)
+        shown_values[key.name] = value
+    return shown_values
+
+
+def _after(value: object) -> tuple[tuple[str, Millis], ...]:
+    """`off`, a span for every flavor, or a mapping of flavors (`*`: all others) to spans."""
+    if value is False or value == "off":
+        return ()
+    if not isinstance(value, dict):
+        return (("*", kinds.span(value)),)
+    found = []
+    for flavor, after in sorted(value.items(), key=lambda pair: str(pair[0])):
+        name = "*" if flavor == "*" else kinds.word(flavor)
+        if not (after is False or after == "off"):
+            found.append((name, kinds.span(after)))
+    return tuple(found)
+
+
+def _label(value: object) -> str:
+    if not isinstance(value, str) or not kinds.is_label_key(value):
+        raise kinds.Wrong("write the name of a label or resource, such as example.com/region")
+    return value
+
+
+_count = kinds.whole(1, COUNT_MAX)
+
+KEYS = (
+    Key("activationLead", "policy", "activation_lead", kinds.span_or_none),
+    Key("reservation.maxWait", "policy", "reservation_max_wait", kinds.span_or_none),
+    Key("reservation.depth", "policy", "reservation_depth", _count),
+    Key("reservation.depthPerOwner", "policy", "reservation_depth_per_owner", _count),
+    Key("overdraft.grace", "policy", "overdraft_grace", kinds.span_or_none),
+    Key("accounting.horizon", "policy", "accounting_horizon", kinds.span),
+    Key("resolver.minTenure", "policy", "min_tenure", kinds.span_or_none),
+    Key("bind.timeout", "policy", "bind_timeout", kinds.span),
+    Key("bind.attempts", "policy", "bind_attempts", kinds.whole(1, kinds.RETRIES_MAX)),
+    Key("bind.backoff", "policy", "bind_backoff", kinds.span),
+    Key("retry.backoff", "policy", "retry_backoff", kinds.span),
+    Key("drain.timeout", "policy", "drain_timeout", kinds.span),
+    Key("resize.interval", "policy", "resize_interval", kinds.span_or_none),
+    Key("swap.settle", "policy", "swap_settle", kinds.span_or_none),
+    Key("nodeFailure.after", "policy", "node_failure_after", _after),
+    Key("nodeFailure.selfFence", "fencing", "self_fence", kinds.span),
+    Key("nodeFailure.poll", "fencing", "poll", kinds.span),
+    Key("nodeFailure.watchdog", "fencing", "watchdog", kinds.span),
+    Key("nodeFailure.kill", "fencing", "kill", kinds.span),
+    Key("forbidReciprocalLending", "policy", "forbid_reciprocal_lending", kinds.flag),
+    Key("binder.enabled", "policy", "binder_enabled", kinds.flag),
+    Key("gpuResource", "policy", "gpu_resource", _label),
+    Key("labels.region", "labels", "region", _label),
+    Key("labels.cluster", "labels", "cluster", _label),
+    Key("labels.fabric", "labels", "fabric", _label),
+    Key("labels.flavor", "labels", "flavor", _label),
+    Key("labels.rack", "labels", "rack", _label),
+    Key("ledger.keepClosed", "policy", "keep_closed", kinds.span_or_none),
+    Key("ledger.maxObjects", "policy", "max_objects", kinds.whole(1, OBJECTS_MAX)),
+    Key("ledger.archive", "policy", "archive", kinds.text_or_none),
+    Key("tenure.take", "tenure", "take", kinds.span),
+    Key("tenure.hold", "tenure", "hold", kinds.span),
+    Key("tenure.softStop", "tenure", "soft_stop", kinds.span),
+    Key("tenure.renew", "tenure", "renew", kinds.span),
+    Key("tenure.timeout", "tenure", "timeout", kinds.span),
+)
+_LEAVES = frozenset(key.name for key in KEYS)
+
+
+def _flat(raw: object, problems: list[Problem]) -> dict[str, object]:
+    """Nested mappings as dotted keys; a key given both ways is a mistake."""
+    if not isinstance(raw, Mapping):
+        problems.append(
+            Problem(path="configuration", value=shown(raw), remedy="write a mapping of keys")
+        )
+        return {}
+    flat: dict[str, object] = {}
+    todo: list[tuple[str, object]] = [(str(key), value) for key, value in raw.items()]
+    while todo:
+        name, value = todo.pop(0)
+        inner = isinstance(value, Mapping) and name not in _LEAVES
+        if inner and any(leaf.startswith(f"{name}.") for leaf in _LEAVES):
+            assert isinstance(value, Mapping), "it was looked at above"
+            todo[:0] = [(f"{name}.{key}", member) for key, member in value.items()]
+        elif name in flat:
+            problems.append(
+                Problem(path=name, value=shown(value), remedy="it is given twice; keep one")
+            )
+        else:
+            flat[name] = value
+    return flat
+
+
+def _assembled(values: dict[str, dict[str, object]]) -> Config:
+    labels = dict(values["labels"])
+    if "gpu_resource" in values["policy"]:
+        labels["gpu_resource"] = values["policy"]["gpu_resource"]
+    # The kinds have made the values what the fields want; the table says which is which.
+    return Config(
+        policy=Policy(**values["policy"]),  # type: ignore[arg-type]
+        labels=Labels(**labels),  # type: ignore[arg-type]
+        tenure=Tenure(**values["tenure"]),  # type: ignore[arg-type]
+        fencing=Fencing(**values["fencing"]),  # type: ignore[arg-type]
+    )
+
+
+def _check_sums(config: Config) -> list[Problem]:
+    found = []
+    fencing, tenure = config.fencing, config.tenure
+    for flavor, after in config.policy.node_failure_after:
+        if after < fencing.after_min:
+            parts = " + ".join(
+                format_span(each)
+                for each in (fencing.self_fence, fencing.poll, fencing.watchdog, fencing.kill)
+            )
+            remedy = (
+                f"{flavor}: a node may still run its processes for (selfFence + poll + watchdog + "
+                f"kill) * (1 + drift) / (1 - drift) = ({parts}) * 1.{DRIFT_PERCENT} / "
+                f"0.{100 - DRIFT_PERCENT} = {format_span(fencing.after_min)}; write at least that"
+            )
+            value = format_span(after)
+            found.append(Problem(path="nodeFailure.after", value=value, remedy=remedy))
+    hold_max = tenure.take * (100 - DRIFT_PERCENT) // (100 + DRIFT_PERCENT)
+    if tenure.hold > hold_max:
+        remedy = (
+            f"hold must be at most take * (1 - drift) / (1 + drift) = {format_span(tenure.take)} * "
+            f"0.{100 - DRIFT_PERCENT} / 1.{DRIFT_PERCENT} = {format_span(hold_max)}; "
+            "write at most that"
+        )
+        found.append(Problem(path="tenure.hold", value=format_span(tenure.hold), remedy=remedy))
+    order = (("renew", tenure.renew, "softStop", tenure.soft_stop),)
+    for low, below, high, above in (*order, ("softStop", tenure.soft_stop, "hold", tenure.hold)):
+        if below >= above:
+            remedy = f"write less than tenure.{high}, {format_span(above)}"
+            found.append(Problem(path=f"tenure.{low}", value=format_span(below), remedy=remedy))
+    return found
+
+
+def _plain(problem: Problem) -> Problem:
+    """Dotted keys are this file's own paths: `[reservation.depth]` reads `reservation.depth`."""
+    path = problem.path
+    if path.startswith("[") and path.endswith("]"):
+        path = path[1:-1]
+    return Problem(path=path, value=problem.value, remedy=problem.remedy)

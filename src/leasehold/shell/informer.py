@@ -1,0 +1,79 @@
+"""News of the kinds we watch, in the order in which the store tells it.
+
+One task per kind lists, watches, and puts events into the inbox; a watch that breaks is begun
+again from a fresh list, and what vanished meanwhile is reported as deleted. It decides nothing:
+events only wake the loop.
+"""
+
+from leasehold.core.facts import Record
+from leasehold.ports.runtime import Clock, Signal
+from leasehold.ports.store import Expired, Store, StoreError, Wire
+from leasehold.shell.retry import FIRST_MS, until_answered
+
+
+class News(Record):
+    """One object as it is now, or that it is gone (then `obj` is its last known state)."""
+
+    kind: str
+    gone: bool
+    obj: Wire
+
+
+class Informer:
+    """Watches one kind for ever."""
+
+    def __init__(
+        self, kind: str, *, store: Store, clock: Clock, inbox: list[News], wake: Signal
+    ) -> None:
+        self._kind = kind
+        self._store = store
+        self._clock = clock
+        self._inbox = inbox
+        self._wake = wake
+        self._there: dict[str, Wire] = {}
+
+    async def run(self, version: int, there: list[Wire]) -> None:
+        for obj in there:
+            self._there[_key(obj)] = obj
+        while True:
+            try:
+                await self._follow(version)
+            except Expired:
+                version = await self._relist()
+            except StoreError:
+                await self._clock.sleep(FIRST_MS)
+                version = await self._relist()
+
+    async def _follow(self, version: int) -> None:
+        watch = self._store.watch(self._kind, version)
+        try:
+            while True:
+                event = await watch.next()
+                gone = event.type == "DELETED"
+                if gone:
+                    self._there.pop(_key(event.object), None)
+                else:
+                    self._there[_key(event.object)] = event.object
+                self._tell(event.object, gone=gone)
+        finally:
+            watch.close()
+
+    async def _relist(self) -> int:
+        listing = await until_answered(self._clock, lambda: self._store.list(self._kind))
+        now_there = {_key(obj): obj for obj in listing.items}
+        for key in sorted(set(self._there) - set(now_there)):
+            self._tell(self._there[key], gone=True)
+        for obj in now_there.values():
+            self._tell(obj, gone=False)
+        self._there = now_there
+        return listing.version
+
+    def _tell(self, obj: Wire, *, gone: bool) -> None:
+        self._inbox.append(News(kind=self._kind, gone=gone, obj=obj))
+        self._wake.set()
+
+
+def _key(obj: Wire) -> str:
+    metadata = obj["metadata"]
+    assert isinstance(metadata, dict)
+    return f"{metadata.get('namespace', '')}/{metadata['name']}"

@@ -1,0 +1,204 @@
+"""The commit protocol: one compare-and-swap on the LedgerHead makes a batch true.
+
+Before the swap nothing has happened; after it, it has, whoever crashes. What follows (the Lease
+objects) is idempotent and repeated by the next owner. Called by the loop only.
+"""
+
+from collections.abc import Sequence
+
+from leasehold.core.batch import Batch, line
+from leasehold.core.chain import GENESIS
+from leasehold.core.facts import Record, Resolution
+from leasehold.core.objects.resolution import resolution_to_wire
+from leasehold.core.world import Head
+from leasehold.ports.runtime import Clock
+from leasehold.ports.store import (
+    AlreadyExists,
+    Conflict,
+    NotFound,
+    OutcomeUnknown,
+    Store,
+    Unavailable,
+    Wire,
+)
+from leasehold.shell.retry import FIRST_MS, MOST_MS, until_answered
+
+API = "rq.davidlangworthy.io/v1"
+SHARD = "main"
+
+
+class Deposed(Exception):  # noqa: N818 - it says what happened to us
+    """Somebody else moved the head: drop everything known and start over."""
+
+
+class HeadObject(Record):
+    """The head as stored: where the ledger stands, and how far Lease objects follow it."""
+
+    head: Head
+    materialised: int
+    version: int
+
+
+class Ledger:
+    """Reads and moves the head. It holds the last head it knows, and no other state."""
+
+    def __init__(self, store: Store, clock: Clock, *, epoch: int) -> None:
+        self._store = store
+        self._clock = clock
+        self._epoch = epoch
+        self._known: HeadObject | None = None
+
+    @property
+    def known(self) -> HeadObject:
+        assert self._known is not None, "the ledger is not sealed yet"
+        return self._known
+
+    async def seal(self) -> HeadObject:
+        """Put our epoch into the head; from then on an older owner's commit fails."""
+        while True:
+            try:
+                found = await self._read()
+            except NotFound:
+                await self._create_first()
+                continue
+            if found.head.epoch > self._epoch:
+                raise Deposed
+            sealed = HeadObject(
+                head=Head(
+                    seq=found.head.seq,
+                    digest=found.head.digest,
+                    epoch=self._epoch,
+                    instant=found.head.instant,
+                ),
+                materialised=found.materialised,
+                version=found.version,
+            )
+            try:
+                await self._swap(sealed)
+            except (Conflict, OutcomeUnknown, Unavailable):
+                await self._clock.sleep(FIRST_MS)
+                continue
+            return self.known
+
+    async def commit(self, batch: Batch, resolutions: Sequence[Resolution]) -> None:
+        """Make one batch true, or raise Deposed."""
+        before = self.known
+        assert batch.seq == before.head.seq + 1, (batch.seq, before.head.seq)
+        exported = line(batch, before.head.digest)
+        digest = str(exported["digest"])
+        for resolution in resolutions:
+            await self._publish(resolution)
+        await self._create_batch(batch.seq, digest, exported)
+        head = Head(seq=batch.seq, digest=digest, epoch=batch.epoch, instant=batch.instant)
+        wanted = HeadObject(head=head, materialised=before.materialised, version=before.version)
+        await self._swap_for_sure(wanted, before)
+
+    def note_materialised(self, seq: int) -> None:
+        """Lease objects are up to date to here; the next swap writes it down."""
+        known = self.known
+        self._known = HeadObject(head=known.head, materialised=seq, version=known.version)
+
+    async def _swap_for_sure(self, wanted: HeadObject, before: HeadObject) -> None:
+        pause = FIRST_MS
+        while True:
+            try:
+                await self._swap(wanted)
+                return
+            except Unavailable:
+                await self._clock.sleep(pause)
+                pause = min(MOST_MS, pause * 2)
+            except (Conflict, OutcomeUnknown):
+                # A time-out is not a no, and a conflict may be our own earlier try: look.
+                found = await until_answered(self._clock, self._read)
+                if found.head.digest == wanted.head.digest:
+                    self._known = found
+                    return
+                if (found.head.seq, found.head.epoch) != (before.head.seq, before.head.epoch):
+                    raise Deposed from None
+                wanted = HeadObject(
+                    head=wanted.head, materialised=wanted.materialised, version=found.version
+                )
+
+    async def _read(self) -> HeadObject:
+        wire = await until_answered(self._clock, lambda: self._store.get("LedgerHead", "", SHARD))
+        return _from_wire(wire)
+
+    async def _swap(self, wanted: HeadObject) -> None:
+        written = await self._store.update(_to_wire(wanted, version=wanted.version))
+        self._known = _from_wire(written)
+
+    async def _create_first(self) -> None:
+        first = HeadObject(
+            head=Head(seq=0, digest=GENESIS, epoch=self._epoch, instant=0),
+            materialised=0,
+            version=0,
+        )
+        try:
+            await self._store.create(_to_wire(first, version=None))
+        except (AlreadyExists, OutcomeUnknown, Unavailable):
+            await self._clock.sleep(FIRST_MS)
+
+    async def _create_batch(self, seq: int, digest: str, exported: Wire) -> None:
+        """An orphan that no head names is harmless: its name carries its digest."""
+        obj: Wire = {
+            "apiVersion": API,
+            "kind": "LedgerBatch",
+            "metadata": {"name": f"{seq}-{digest[:8]}"},
+            "spec": exported,
+        }
+        try:
+            await until_answered(self._clock, lambda: self._store.create(obj))
+        except AlreadyExists:
+            return
+
+    async def _publish(self, resolution: Resolution) -> None:
+        """The proof of a cut is stored before the cut is true: the batch holds only its digest."""
+        wire = resolution_to_wire(resolution)
+        while True:
+            try:
+                await until_answered(self._clock, lambda: self._store.create(wire))
+                return
+            except AlreadyExists:
+                there = await until_answered(
+                    self._clock, lambda: self._store.get("Resolution", "", resolution.name)
+                )
+                if there["spec"] == wire["spec"]:
+                    return
+                # Left by an owner that died before its swap: no committed batch names it.
+                await until_answered(
+                    self._clock,
+                    lambda: self._store.delete("Resolution", "", resolution.name, uid=None),
+                )
+
+
+def _to_wire(head: HeadObject, *, version: int | None) -> Wire:
+    metadata: Wire = {"name": SHARD}
+    if version is not None:
+        metadata["resourceVersion"] = str(version)
+    return {
+        "apiVersion": API,
+        "kind": "LedgerHead",
+        "metadata": metadata,
+        "spec": {
+            "seq": head.head.seq,
+            "digest": head.head.digest,
+            "epoch": head.head.epoch,
+            "instant": head.head.instant,
+            "materialised": head.materialised,
+        },
+    }
+
+
+def _from_wire(wire: Wire) -> HeadObject:
+    spec, metadata = wire["spec"], wire["metadata"]
+    assert isinstance(spec, dict) and isinstance(metadata, dict)
+    return HeadObject(
+        head=Head(
+            seq=int(spec["seq"]),
+            digest=str(spec["digest"]),
+            epoch=int(spec["epoch"]),
+            instant=int(spec["instant"]),
+        ),
+        materialised=int(spec["materialised"]),
+        version=int(metadata["resourceVersion"]),
+    )

@@ -1,0 +1,229 @@
+"""The loop: read, decide, commit, materialise. The one place that performs what is decided.
+
+It runs on any store, clock and task port: asyncio in production, the simulator's kernel on virtual
+time. Events and timers only wake it; every decision is taken from the World as a whole.
+"""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from leasehold.control.decide import decide
+from leasehold.control.turn import Turn
+from leasehold.core.batch import Batch
+from leasehold.core.facts import Uid
+from leasehold.core.invariants import Touched, Violation, check_delta
+from leasehold.core.objects.budget import budget_from_wire
+from leasehold.core.objects.node import Labels, node_from_wire
+from leasehold.core.objects.pod import pod_from_wire
+from leasehold.core.objects.run import run_from_wire
+from leasehold.core.policy import Policy
+from leasehold.core.units import FOREVER, Instant
+from leasehold.core.world import World
+from leasehold.ports.runtime import Clock, Task, Tasks
+from leasehold.ports.store import Store
+from leasehold.shell.effects import RETRY_MS, Effects
+from leasehold.shell.informer import Informer, News
+from leasehold.shell.ledger import Deposed, Ledger
+from leasehold.shell.materialise import materialise
+from leasehold.shell.recover import WATCHED, recover
+from leasehold.shell.timekeeping import Timekeeper
+
+Observer = Callable[[Instant, str], None]
+OnCommit = Callable[[World, Instant], None]
+
+# News of an instant travels over a few tasks before it is in the inbox. Whoever acts on the clock
+# lets it arrive first: a pod that ends exactly at its run's limit has completed.
+_HOPS = 8
+
+
+class InvariantBroken(Exception):  # noqa: N818 - it says what happened
+    """A decision would break an invariant: a defect of ours."""
+
+    def __init__(self, violations: list[Violation]) -> None:
+        super().__init__("; ".join(map(str, violations)))
+        self.violations = violations
+
+
+class Controller:
+    """One control plane process. `world` is None until it has recovered."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        tasks: Tasks,
+        *,
+        policy: Policy,
+        lottery_key: bytes,
+        labels: Labels | None = None,
+        epoch: int = 1,
+        strict: bool = False,
+        observer: Observer | None = None,
+        on_commit: OnCommit | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._tasks = tasks
+        self._policy = policy
+        self._labels = labels or Labels()
+        self._key = lottery_key
+        self._epoch = epoch
+        self._strict = strict  # simulation and tests stop at a defect; production goes on
+        self._observer = observer
+        self._on_commit = on_commit
+        self._wake = tasks.signal()
+        self._inbox: list[News] = []
+        self._informers: list[Task] = []
+        self._quarantined: frozenset[Uid] = frozenset()
+        self.world: World | None = None
+
+    async def run(self) -> None:
+        """For ever: recover, then turn after turn; start over when deposed or in doubt."""
+        while True:
+            try:
+                await self._recover()
+                while True:
+                    await self._live()
+            except Deposed:
+                self._tell(self._clock.now(), "deposed: somebody else moved the ledger's head")
+                self._stop_watching()
+                await self._clock.sleep(RETRY_MS)
+            except InvariantBroken as broken:
+                if self._strict:
+                    raise
+                self._stop_watching()
+                self._contain(broken)
+
+    async def _recover(self) -> None:
+        self._ledger = Ledger(self._store, self._clock, epoch=self._epoch)
+        found = await recover(
+            self._store, self._clock, self._ledger, policy=self._policy, labels=self._labels
+        )
+        world = found.world
+        for batch in found.unmaterialised:
+            await self._materialise(world, batch)
+        self._effects = Effects(self._store, self._clock)
+        self._effects.owe_everything(world)
+        self._time = Timekeeper(self._clock, jump_max=self._policy.clock_jump_max)
+        self._inbox.clear()
+        for kind in WATCHED:
+            informer = Informer(
+                kind, store=self._store, clock=self._clock, inbox=self._inbox, wake=self._wake
+            )
+            task = informer.run(found.versions[kind], found.listed[kind])
+            self._informers.append(self._tasks.spawn(f"informer {kind}", task))
+        self.world = world
+
+    def _stop_watching(self) -> None:
+        for task in self._informers:
+            task.cancel()
+        self._informers.clear()
+        self.world = None
+
+    async def _live(self) -> None:
+        """One turn, and the wait for the next reason to have one."""
+        for _ in range(_HOPS):
+            await self._clock.sleep(0)
+        world = self.world
+        assert world is not None
+        self._fold_news(world)
+        turn, complete = await self._turn(world)
+        if turn.batches or turn.again or self._inbox:
+            return
+        wait = turn.wake_at - turn.now if turn.wake_at < FOREVER else None
+        if not complete:
+            wait = RETRY_MS if wait is None else min(wait, RETRY_MS)
+        await self._wake.wait(wait)
+
+    def _fold_news(self, world: World) -> None:
+        news, self._inbox[:] = list(self._inbox), []
+        for each in news:
+            match each.kind:
+                case "Budget":
+                    budget = budget_from_wire(each.obj)
+                    if each.gone:
+                        world.drop_budget(budget.key)
+                    else:
+                        world.put_budget(budget)
+                case "Node":
+                    node = node_from_wire(each.obj, labels=self._labels)
+                    if each.gone:
+                        world.drop_node(node.name)
+                    else:
+                        world.put_node(node)
+                case "Run":
+                    run = run_from_wire(each.obj)
+                    if each.gone:
+                        world.drop_run(run.uid)
+                    else:
+                        world.put_run(run)
+                case _:
+                    pod = pod_from_wire(each.obj, gpu_resource=self._policy.gpu_resource)
+                    world.put_pod(pod)
+                    if each.gone:
+                        world.drop_pod(pod.key)
+
+    async def _turn(self, world: World) -> tuple[Turn, bool]:
+        trusted_before = self._time.trusted
+        now = self._time.read(world.head.instant)
+        if trusted_before and not self._time.trusted:
+            self._tell(now, f"alert: the clock jumped by {self._time.jump} ms; nothing time-driven "
+                       "is done until it agrees again")  # fmt: skip
+        turn = decide(
+            world,
+            now=now,
+            key=self._key,
+            time_trusted=self._time.trusted,
+            quarantined=self._quarantined,
+        )
+        self._check(turn)
+        for batch in turn.batches:
+            mine = [each for each in turn.resolutions if each.batch == batch.seq]
+            await self._ledger.commit(batch, mine)
+            world.head = self._ledger.known.head
+            await self._materialise(world, batch)
+        self._effects.owe(turn)
+        complete = await self._effects.perform(turn) if self._effects.are_owed else True
+        for notice in turn.notices:
+            self._tell(now, f"{notice.kind} {notice.subject} {notice.reason}: {notice.message}")
+        if self._on_commit is not None and turn.batches:
+            self._on_commit(world, now)
+        return turn, complete
+
+    def _check(self, turn: Turn) -> None:
+        world = turn.world
+        opened = [lease.name for batch in turn.batches for lease in batch.opened]
+        changed = dict.fromkeys(
+            name
+            for batch in turn.batches
+            for name in ([e[0] for e in batch.ending] + [c.lease for c in batch.closed])
+        )
+        touched = Touched(
+            opened=tuple(world.leases[name] for name in opened),
+            changed=tuple(world.leases[name] for name in changed),
+        )
+        violations = check_delta(world, touched, turn.now)
+        if violations:
+            raise InvariantBroken(violations)
+
+    async def _materialise(self, world: World, batch: Batch) -> None:
+        refused = await materialise(self._store, self._clock, world, batch)
+        for name in refused:
+            world.refused_leases[name] = None
+            world.dirty[world.leases[name].uid] = None
+        self._ledger.note_materialised(batch.seq)
+
+    def _contain(self, broken: InvariantBroken) -> None:
+        """Leave the named runs alone; if that is not enough, stop binding and cutting."""
+        named = frozenset(uid for each in broken.violations for uid in each.runs)
+        for each in broken.violations:
+            self._tell(self._clock.now(), f"alert: defect: {each}")
+        if not named or named <= self._quarantined or self._quarantined:
+            self._policy = replace(self._policy, binder_enabled=False)
+            self._tell(self._clock.now(), "alert: binding and cutting are stopped")
+        self._quarantined |= named
+
+    def _tell(self, now: Instant, words: str) -> None:
+        if self._observer is not None:
+            self._observer(now, words)

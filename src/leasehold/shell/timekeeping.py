@@ -1,0 +1,30 @@
+"""What time it is, and whether to believe it.
+
+Instants in the ledger never go back. If the wall clock jumps against the monotonic one, or lies
+behind the head, nothing time-driven is done until the clock agrees again, and time goes on by the
+monotonic clock meanwhile.
+"""
+
+from leasehold.core.units import Instant, Millis
+from leasehold.ports.runtime import Clock
+
+
+class Timekeeper:
+    def __init__(self, clock: Clock, *, jump_max: Millis) -> None:
+        self._clock = clock
+        self._jump_max = jump_max
+        self._wall = clock.now()
+        self._monotonic = clock.monotonic()
+        self.trusted = True
+        self.jump: Millis = 0
+
+    def read(self, head: Instant) -> Instant:
+        """The instant of the next turn, at or after the ledger's last one."""
+        wall, monotonic = self._clock.now(), self._clock.monotonic()
+        expected = self._wall + (monotonic - self._monotonic)
+        self.jump = wall - expected
+        self.trusted = abs(self.jump) <= self._jump_max and wall >= head
+        if self.trusted:
+            self._wall, self._monotonic = wall, monotonic
+            return wall
+        return max(head, expected)

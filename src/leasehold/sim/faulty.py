@@ -1,0 +1,209 @@
+"""A store as one simulated process sees it: over a network that fails, with a process that dies.
+
+The simulator wraps the shared store once per start of a process. Every fault does what the world
+can do and nothing else: a conflict is caused by really touching the object, a lost answer by really
+writing. Effects are counted where they happen, not where they are drawn; each kind of fault of each
+process draws from its own stream, so that taking one away does not shift the others.
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from random import Random
+from typing import TypeVar
+
+from leasehold.ports.store import (
+    Conflict,
+    Expired,
+    Listing,
+    NotFound,
+    OutcomeUnknown,
+    Store,
+    Unavailable,
+    Watch,
+    WatchEvent,
+    Wire,
+)
+from leasehold.sim.kernel import Crashed, Process
+
+T = TypeVar("T")
+
+TOUCHED = "sim.leasehold/touched"  # the annotation by which a conflict is caused
+WATCH_LAG_MS_MAX = 5_000
+LATENCY_MS_MAX = 200
+
+KINDS = (
+    "refuse",  # a write is refused: Unavailable, nothing happened
+    "lose-request",  # OutcomeUnknown, nothing happened
+    "lose-answer",  # OutcomeUnknown, it happened
+    "conflict",  # somebody touched the object just before
+    "kill-before",  # the process dies before its write
+    "kill-after",  # the process dies after its write
+    "read-refuse",  # a get or list is refused
+    "slow",  # a call takes up to LATENCY_MS_MAX
+    "watch-lag",  # an event comes up to WATCH_LAG_MS_MAX late
+    "watch-repeat",  # an event comes again
+    "watch-break",  # a watch must start over
+)
+
+
+class Faults:
+    """How often each kind happens, what happened, and the streams that decide it."""
+
+    def __init__(self, seed: int, rates: Mapping[str, float]) -> None:
+        unknown = sorted(set(rates) - set(KINDS))
+        assert not unknown, f"no such fault: {unknown}"
+        self.effects: Counter[str] = Counter()
+        self._seed = seed
+        self._rates = dict(rates)
+        self._streams: dict[str, Random] = {}
+
+    def stop(self) -> None:
+        """From here on the world behaves."""
+        self._rates = {}
+
+    def strikes(self, kind: str, process: str) -> bool:
+        """Whether this fault happens now to this process."""
+        rate = self._rates.get(kind, 0.0)
+        return rate > 0 and self.stream(kind, process).random() < rate
+
+    def stream(self, kind: str, process: str) -> Random:
+        name = f"{self._seed}/{process}/{kind}"
+        if name not in self._streams:
+            self._streams[name] = Random(name)
+        return self._streams[name]
+
+
+class FaultyStore:
+    """Good for one incarnation of its process: the dead write nothing."""
+
+    def __init__(self, store: Store, process: Process, faults: Faults) -> None:
+        self._store = store
+        self._process = process
+        self._incarnation = process.incarnation
+        self._faults = faults
+
+    async def get(self, kind: str, namespace: str, name: str) -> Wire:
+        await self._before_read(kind)
+        return await self._store.get(kind, namespace, name)
+
+    async def list(self, kind: str) -> Listing:
+        await self._before_read(kind)
+        return await self._store.list(kind)
+
+    def watch(self, kind: str, version: int) -> "FaultyWatch":
+        self._assert_alive()
+        return FaultyWatch(self._store.watch(kind, version), self._process, self._faults)
+
+    async def create(self, obj: Wire) -> Wire:
+        return await self._write(lambda: self._store.create(obj))
+
+    async def update(self, obj: Wire) -> Wire:
+        metadata = obj["metadata"]
+        assert isinstance(metadata, dict), obj
+        kind, namespace = str(obj["kind"]), str(metadata.get("namespace", ""))
+        return await self._write(
+            lambda: self._store.update(obj), touch=(kind, namespace, str(metadata["name"]))
+        )
+
+    async def patch_status(
+        self, kind: str, namespace: str, name: str, status: Wire, *, version: int | None
+    ) -> Wire:
+        return await self._write(
+            lambda: self._store.patch_status(kind, namespace, name, status, version=version),
+            touch=None if version is None else (kind, namespace, name),
+        )
+
+    async def delete(
+        self, kind: str, namespace: str, name: str, *, uid: str | None, grace_ms: int | None = None
+    ) -> None:
+        await self._write(
+            lambda: self._store.delete(kind, namespace, name, uid=uid, grace_ms=grace_ms)
+        )
+
+    async def _before_read(self, kind: str) -> None:
+        await self._travel()
+        if self._strikes("read-refuse"):
+            raise Unavailable(kind)
+
+    async def _write(
+        self, write: Callable[[], Awaitable[T]], *, touch: tuple[str, str, str] | None = None
+    ) -> T:
+        await self._travel()
+        if self._strikes("kill-before"):
+            self._process.crash()
+        if self._strikes("refuse"):
+            raise Unavailable
+        if self._strikes("lose-request"):
+            raise OutcomeUnknown
+        if touch is not None and self._faults.strikes("conflict", self._process.name):
+            await self._touch(*touch)
+        result = await write()
+        if self._strikes("kill-after"):
+            self._process.crash()
+        await self._travel()
+        if self._strikes("lose-answer"):
+            raise OutcomeUnknown
+        return result
+
+    async def _travel(self) -> None:
+        self._assert_alive()
+        if self._strikes("slow"):
+            stream = self._faults.stream("slow", self._process.name)
+            await self._process.clock.sleep(stream.randrange(LATENCY_MS_MAX + 1))
+
+    async def _touch(self, kind: str, namespace: str, name: str) -> None:
+        """What `kubectl annotate` by a bystander does to somebody's compare-and-swap."""
+        try:
+            obj = await self._store.get(kind, namespace, name)
+            metadata = obj["metadata"]
+            assert isinstance(metadata, dict), name
+            annotations = dict(metadata.get("annotations", {}))
+            annotations[TOUCHED] = str(int(annotations.get(TOUCHED, "0")) + 1)
+            metadata["annotations"] = annotations
+            await self._store.update(obj)
+        except (NotFound, Conflict):
+            return
+        self._faults.effects["conflict"] += 1
+
+    def _strikes(self, kind: str) -> bool:
+        """For the faults whose effect is certain once they are drawn."""
+        struck = self._faults.strikes(kind, self._process.name)
+        if struck:
+            self._faults.effects[kind] += 1
+        return struck
+
+    def _assert_alive(self) -> None:
+        if self._process.incarnation != self._incarnation:
+            raise Crashed
+
+
+class FaultyWatch:
+    """Lags, repeats and breaks; keeps the order and invents nothing."""
+
+    def __init__(self, watch: Watch, process: Process, faults: Faults) -> None:
+        self._watch = watch
+        self._process = process
+        self._faults = faults
+        self._last: WatchEvent | None = None
+
+    async def next(self) -> WatchEvent:
+        if self._last is not None and self._strikes("watch-repeat"):
+            return self._last
+        if self._strikes("watch-break"):
+            self._watch.close()
+            raise Expired
+        event = await self._watch.next()
+        if self._strikes("watch-lag"):
+            stream = self._faults.stream("watch-lag", self._process.name)
+            await self._process.clock.sleep(stream.randrange(WATCH_LAG_MS_MAX + 1))
+        self._last = event
+        return event
+
+    def close(self) -> None:
+        self._watch.close()
+
+    def _strikes(self, kind: str) -> bool:
+        struck = self._faults.strikes(kind, self._process.name)
+        if struck:
+            self._faults.effects[kind] += 1
+        return struck

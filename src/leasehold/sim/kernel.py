@@ -1,0 +1,395 @@
+"""Runs coroutines in virtual time: no threads, no sleeping, one seed decides every interleaving.
+
+The simulator builds one Kernel, gives each simulated process its clock and tasks, and moves time
+with `advance_to`. Nothing here knows what the processes do. It never reads a real clock, and never
+iterates over anything whose order depends on a hash.
+
+A task that awaits is *parked*; parking gives it a new token, and whoever wakes it (a timer, a
+signal, a cancellation) names the token, so that the second of two wakers finds nothing to do.
+"""
+
+import heapq
+from collections import Counter
+from collections.abc import Coroutine, Generator
+from contextlib import suppress
+from random import Random
+from typing import TypeVar
+
+T = TypeVar("T")
+
+MILLION = 1_000_000
+_STALE_TIMERS_MIN = 1024  # below this the heap is not worth cleaning
+_SPIN_SAMPLE = 1000  # the last steps before a Livelock, whose tasks it names
+
+
+class Livelock(Exception):  # noqa: N818
+    """Tasks kept waking each other without time passing; `names` are those that spun."""
+
+    def __init__(self, at: int, names: tuple[str, ...]) -> None:
+        super().__init__(f"nothing settles at {at}: {', '.join(names)}")
+        self.names = names
+
+
+class Deadlock(Exception):  # noqa: N818
+    """The awaited coroutine did not end, and no timer is left that could end it."""
+
+
+class Crashed(BaseException):
+    """The process of this task is gone. Not an Exception: no code of the dead may handle it."""
+
+
+class _Cancelled(BaseException):
+    """Thrown into a task by `cancel`."""
+
+
+class KernelTask:
+    """One coroutine of one incarnation of a process."""
+
+    __slots__ = (
+        "_kernel", "_over", "cancelling", "coroutine", "incarnation", "name", "process", "sequence",
+        "token",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        kernel: "Kernel",
+        process: "Process",
+        name: str,
+        coroutine: Coroutine[object, object, object],
+    ) -> None:
+        self._kernel = kernel
+        self._over = False
+        self.cancelling = False  # it cancelled itself, and ends where it next awaits
+        self.process = process
+        self.incarnation = process.incarnation
+        self.name = name
+        self.coroutine = coroutine
+        self.sequence = kernel._next_sequence()
+        self.token = 0
+
+    @property
+    def alive(self) -> bool:
+        return not self._over and self.incarnation == self.process.incarnation
+
+    def cancel(self) -> None:
+        if self._kernel._running is self:
+            self.cancelling = True
+        elif self.alive:
+            self.token += 1
+            self._kernel._make_ready(self, _CANCEL)
+
+    def finish(self) -> None:
+        self._over = True
+        self.process._living.pop(self.sequence, None)
+
+
+_CANCEL = object()  # the value that makes a step throw instead of send
+
+
+class _Park:
+    """The one awaitable of the kernel: gives control back until the task is woken."""
+
+    __slots__ = ("_kernel",)
+
+    def __init__(self, kernel: "Kernel") -> None:
+        self._kernel = kernel
+
+    def __await__(self) -> Generator[None, object, object]:
+        running = self._kernel._running
+        if running is None or not running.alive:
+            raise Crashed
+        return (yield)
+
+
+class KernelClock:
+    """A process's own view of time: its wall may be shifted, its rate may drift."""
+
+    def __init__(self, kernel: "Kernel", drift_ppm: int) -> None:
+        self._kernel = kernel
+        self._rate = MILLION + drift_ppm
+        self._offset = 0
+
+    def now(self) -> int:
+        return self._kernel.start + self.monotonic() + self._offset
+
+    def monotonic(self) -> int:
+        return (self._kernel.now - self._kernel.start) * self._rate // MILLION
+
+    def jump(self, ms: int) -> None:
+        """Shifts the wall clock, and only that."""
+        self._offset += ms
+
+    async def sleep(self, ms: int) -> None:
+        task = self._kernel._park_running()
+        self._kernel._wake_at(task, self._kernel.now + self.span(max(ms, 0)), value=None)
+        await _Park(self._kernel)
+
+    def span(self, ms: int) -> int:
+        """What the kernel's time must advance for this clock to advance by at least `ms`."""
+        return -(-ms * MILLION // self._rate)
+
+
+class KernelSignal:
+    def __init__(self, kernel: "Kernel") -> None:
+        self._kernel = kernel
+        self._is_set = False
+        self._waiting: tuple[KernelTask, int] | None = None
+
+    def set(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is None or not self._kernel._wake(*waiting, value=True):
+            self._is_set = True
+
+    async def wait(self, timeout_ms: int | None) -> bool:
+        if self._is_set:
+            self._is_set = False
+            return True
+        assert not self._has_waiter(), "a signal has one waiter at a time"
+        task = self._kernel._park_running()
+        self._waiting = (task, task.token)
+        if timeout_ms is not None:
+            at = self._kernel.now + task.process.clock.span(max(timeout_ms, 0))
+            self._kernel._wake_at(task, at, value=False)
+        return bool(await _Park(self._kernel))
+
+    def _has_waiter(self) -> bool:
+        if self._waiting is None:
+            return False
+        task, token = self._waiting
+        return task.alive and task.token == token
+
+
+class KernelTasks:
+    def __init__(self, kernel: "Kernel", process: "Process") -> None:
+        self._kernel = kernel
+        self._process = process
+
+    def spawn(self, name: str, coroutine: Coroutine[object, object, object]) -> KernelTask:
+        running = self._kernel._running
+        if running is not None and not running.alive:
+            coroutine.close()
+            raise Crashed
+        task = KernelTask(self._kernel, self._process, name, coroutine)
+        self._process._living[task.sequence] = task
+        self._kernel._make_ready(task, None)
+        return task
+
+    def signal(self) -> KernelSignal:
+        return KernelSignal(self._kernel)
+
+
+class Process:
+    """A simulated process; after a crash the same one may be started again by spawning anew."""
+
+    def __init__(self, kernel: "Kernel", name: str, drift_ppm: int) -> None:
+        self._kernel = kernel
+        self._living: dict[int, KernelTask] = {}
+        self._backlog: list[tuple[KernelTask, object, int]] = []
+        self.name = name
+        self.incarnation = 0
+        self.paused = False
+        self.clock = KernelClock(kernel, drift_ppm)
+        self.tasks = KernelTasks(kernel, self)
+
+    def crash(self) -> None:
+        """Its memory is gone and none of its tasks runs again. Raises `Crashed` when called by one
+        of its own, so that the caller gets no further than this."""
+        running = self._kernel._running
+        suicide = running is not None and running.process is self and running.alive
+        dead, self._living, self._backlog = list(self._living.values()), {}, []
+        self.incarnation += 1
+        self.paused = False
+        for task in dead:
+            if task is not running:
+                self._kernel._bury(task)
+        if suicide:
+            raise Crashed
+
+    def pause(self) -> None:
+        """Nothing of it runs until `resume`; its clocks go on and its timers queue up."""
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        backlog, self._backlog = self._backlog, []
+        for task, value, token in backlog:
+            if task.token == token:
+                self._kernel._make_ready(task, value)
+
+
+class Kernel:
+    """Ready tasks run in order of readiness, or in an order drawn from `seed`."""
+
+    def __init__(self, start: int, seed: int | None = None) -> None:
+        self.start = start
+        self.now = start
+        self.steps = 0
+        self.failure: BaseException | None = None
+        self._random = None if seed is None else Random(f"{seed}/sched")
+        self._ready: list[tuple[KernelTask, object, int]] = []
+        self._head = 0  # of the ready list when it is a queue
+        self._timers: list[tuple[int, int, KernelTask, int, object]] = []
+        self._timers_max = _STALE_TIMERS_MIN
+        self._sequence = 0
+        self._running: KernelTask | None = None
+        self._processes: dict[str, Process] = {}
+
+    def process(self, name: str, *, drift_ppm: int = 0) -> Process:
+        """The process of this name, made on first use."""
+        if name not in self._processes:
+            self._processes[name] = Process(self, name, drift_ppm)
+        return self._processes[name]
+
+    def settle(self, max_steps: int = MILLION) -> None:
+        """Runs until nothing is ready at this instant."""
+        self._raise_failure()
+        steps_left = max_steps
+        spinning: Counter[str] = Counter()
+        while self._head < len(self._ready):
+            task, value, token = self._pop()
+            if task.token != token or not task.alive:
+                continue
+            if task.process.paused:
+                task.process._backlog.append((task, value, token))
+                continue
+            self._step(task, value)
+            self._raise_failure()
+            steps_left -= 1
+            if steps_left < _SPIN_SAMPLE:
+                spinning[f"{task.process.name}:{task.name}"] += 1
+                if steps_left < 0:
+                    raise Livelock(self.now, tuple(sorted(spinning)))
+
+    def next_timer(self) -> int | None:
+        """The instant of the next timer that still has somebody to wake."""
+        while self._timers:
+            at, _, task, token, _ = self._timers[0]
+            if task.token == token and task.alive:
+                return at
+            heapq.heappop(self._timers)
+        return None
+
+    def advance_to(self, at: int, max_steps: int = MILLION) -> None:
+        """Moves time to `at`, firing timers instant by instant and settling at each."""
+        assert at >= self.now, "time does not go back"
+        self.settle(max_steps)
+        while (due := self.next_timer()) is not None and due <= at:
+            self.now = due
+            while self._timers and self._timers[0][0] == due:
+                _, _, task, token, value = heapq.heappop(self._timers)
+                self._wake(task, token, value=value)
+            self.settle(max_steps)
+        self.now = at
+
+    def complete(self, coroutine: Coroutine[object, object, T], *, process: Process) -> T:
+        """Its result or its exception, with time moved on as far as it needs."""
+        results: list[T] = []
+        errors: list[Exception] = []
+
+        async def keep() -> None:
+            try:
+                results.append(await coroutine)
+            except Exception as error:
+                errors.append(error)
+
+        process.tasks.spawn("complete", keep())
+        self.settle()
+        while not results and not errors:
+            due = self.next_timer()
+            if due is None:
+                raise Deadlock(f"at {self.now}")
+            self.advance_to(due)
+        if errors:
+            raise errors[0]
+        return results[0]
+
+    def close(self) -> None:
+        """Ends every process, so that no half-run coroutine outlives the simulation."""
+        for process in self._processes.values():
+            process.crash()
+
+    def _next_sequence(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+    def _raise_failure(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    def _make_ready(self, task: KernelTask, value: object) -> None:
+        self._ready.append((task, value, task.token))
+
+    def _pop(self) -> tuple[KernelTask, object, int]:
+        ready = self._ready
+        if self._random is not None:
+            index = int(self._random.random() * len(ready))
+            ready[index], ready[-1] = ready[-1], ready[index]
+            return ready.pop()
+        entry = ready[self._head]
+        self._head += 1
+        if self._head == len(ready) or self._head > 1024:
+            del ready[: self._head]  # rarely, so that taking from the front stays cheap
+            self._head = 0
+        return entry
+
+    def _park_running(self) -> KernelTask:
+        """Gives the running task a new token; what wakes it must quote that."""
+        task = self._running
+        if task is None or not task.alive:
+            raise Crashed
+        if task.cancelling:
+            task.cancelling = False
+            raise _Cancelled
+        task.token += 1
+        return task
+
+    def _wake(self, task: KernelTask, token: int, *, value: object) -> bool:
+        if task.token != token or not task.alive:
+            return False
+        task.token += 1
+        self._make_ready(task, value)
+        return True
+
+    def _wake_at(self, task: KernelTask, at: int, *, value: object) -> None:
+        if at <= self.now:
+            self._wake(task, task.token, value=value)
+            return
+        entry = (at, self._next_sequence(), task, task.token, value)
+        heapq.heappush(self._timers, entry)
+        if len(self._timers) > self._timers_max:
+            self._timers = [t for t in self._timers if t[2].token == t[3] and t[2].alive]
+            heapq.heapify(self._timers)
+            self._timers_max = max(_STALE_TIMERS_MIN, 2 * len(self._timers))
+
+    def _step(self, task: KernelTask, value: object) -> None:
+        self.steps += 1
+        self._running = task
+        try:
+            if value is _CANCEL:
+                task.coroutine.throw(_Cancelled())
+            else:
+                task.coroutine.send(value)
+        except StopIteration:
+            task.finish()
+        except (_Cancelled, Crashed) as stop:
+            expected = isinstance(stop, _Cancelled) or not task.alive
+            task.finish()
+            if not expected:
+                self._fail(task, stop)
+        except BaseException as error:
+            if task.alive:
+                self._fail(task, error)
+            task.finish()
+        finally:
+            self._running = None
+
+    def _fail(self, task: KernelTask, error: BaseException) -> None:
+        error.add_note(f"in task {task.process.name}:{task.name} at {self.now}")
+        self.failure = error
+
+    def _bury(self, task: KernelTask) -> None:
+        """Ends a dead task's coroutine quietly: should its `finally` await, that is `Crashed`."""
+        outer, self._running = self._running, task
+        with suppress(BaseException):  # the dead may say what they like
+            task.coroutine.close()
+        self._running = outer

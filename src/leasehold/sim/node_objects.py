@@ -1,0 +1,92 @@
+"""The objects that simulated machines write: Nodes, other schedulers' Pods, and Pods' statuses.
+
+Called by `sim.nodes`, which repeats a call that failed. Each reads what is there and writes what
+differs, so that doing it twice is doing it once.
+"""
+
+from msgspec.structs import replace
+
+from leasehold.core.facts import Pod, PodPhase
+from leasehold.core.objects.node import Labels, node_to_wire
+from leasehold.core.objects.pod import pod_to_wire
+from leasehold.core.objects.wire import part, text_at
+from leasehold.core.units import Instant, format_instant
+from leasehold.ports.store import NotFound, Store, Wire
+from leasehold.sim.machines import Machine, Process
+
+ELSEWHERE = "elsewhere"  # the namespace of other schedulers' pods
+REJECTED = "Rejected"
+
+
+async def write_node(store: Store, machine: Machine, labels: Labels) -> None:
+    """The Node object says what is so: taint and cordon first, then readiness."""
+    name = machine.node.name
+    is_ready = machine.alive and machine.heard
+    node = replace(
+        machine.node,
+        ready=is_ready,
+        not_ready_since=None if is_ready else machine.silent_since,
+        cordoned=machine.cordoned,
+        fenced=not machine.alive,
+    )
+    wanted = node_to_wire(node, labels=labels)
+    try:
+        stored = await store.get("Node", "", name)
+    except NotFound:
+        if machine.exists:
+            await store.create(wanted)
+        return
+    if not machine.exists:
+        uid = text_at(part(stored, "metadata"), "uid")
+        await store.delete("Node", "", name, uid=uid)
+        return
+    if stored.get("spec") != wanted["spec"]:
+        stored = await store.update({**stored, "spec": wanted["spec"]})
+    if stored.get("status") != wanted["status"]:
+        await store.patch_status("Node", "", name, part(wanted, "status"), version=None)
+
+
+async def write_foreign(store: Store, machine: Machine, labels: Labels) -> None:
+    """One pod stands for all that another scheduler runs there."""
+    name = f"foreign-{machine.node.name}"
+    wanted = pod_to_wire(
+        b"{}",
+        name=name,
+        namespace=ELSEWHERE,
+        node=machine.node.name,
+        gpus=machine.foreign,
+        labels={},
+        env={},
+        gpu_resource=labels.gpu_resource,
+    )
+    try:
+        stored = await store.get("Pod", ELSEWHERE, name)
+        if not machine.foreign:
+            uid = text_at(part(stored, "metadata"), "uid")
+            await store.delete("Pod", ELSEWHERE, name, uid=uid, grace_ms=0)
+            return
+        if stored.get("spec") != wanted["spec"]:
+            await store.update({**stored, "spec": wanted["spec"]})
+    except NotFound:
+        if not machine.foreign:
+            return
+        await store.create(wanted)
+    running: Wire = {"phase": PodPhase.RUNNING.value}
+    await store.patch_status("Pod", ELSEWHERE, name, running, version=None)
+
+
+def rejection(pod: Pod) -> Wire:
+    return {
+        "phase": PodPhase.FAILED.value,
+        "reason": REJECTED,
+        "message": f"node {pod.node} does not take the pod",
+    }
+
+
+def ended(process: Process, at: Instant, container: str) -> Wire:
+    code = process.exit_code
+    terminated = {"exitCode": code, "finishedAt": format_instant(at)}
+    return {
+        "phase": PodPhase.FAILED.value if code else PodPhase.SUCCEEDED.value,
+        "containerStatuses": [{"name": container, "state": {"terminated": terminated}}],
+    }

@@ -1,0 +1,370 @@
+"""Simulated kubelets: they watch Pods as any client does, run them on machines, and report.
+
+The scenario runner and the simulator start one SimFleet in a process of its own and tell it what
+happens to nodes and pods. All physics is in `sim.machines`; this file is its traffic with the
+store. It takes no scheduling decision. Whatever must be written is kept in a list of things to
+look at again, so that a write that fails is repeated until the store says what is true.
+"""
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+
+from leasehold.core.facts import Node, Opened, Pod, PodPhase, Uid
+from leasehold.core.objects.node import Labels
+from leasehold.core.objects.pod import pod_from_wire
+from leasehold.core.objects.wire import GROUP, part, text_at, whole_at
+from leasehold.core.units import Instant, Millis
+from leasehold.ports.runtime import Clock, Tasks
+from leasehold.ports.store import (
+    AlreadyExists,
+    Conflict,
+    Expired,
+    NotFound,
+    OutcomeUnknown,
+    Store,
+    Unavailable,
+    WatchEvent,
+    Wire,
+)
+from leasehold.sim.machines import Hall, Machine, NodeIs, Process, Rank, Work
+from leasehold.sim.node_objects import ended, rejection, write_foreign, write_node
+
+OPENED = f"{GROUP}/opened"  # the label by which a pod says why its leases were opened
+RETRY_MS = 100
+
+_POD_NAME = re.compile(r".+-(\d+)-g\d+-p\d+")
+_RETRY = (AlreadyExists, Conflict, OutcomeUnknown, Unavailable)
+_Todo = tuple[str, str]  # what to write (pod, node, foreign), its name
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A Pod as it was last seen."""
+
+    pod: Pod
+    opened: str
+    grace: Millis
+    container: str
+
+
+class SimFleet:
+    """The kubelets of all simulated nodes."""
+
+    def __init__(
+        self, store: Store, clock: Clock, tasks: Tasks, *, labels: Labels | None = None
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._tasks = tasks
+        self._labels = labels or Labels()
+        self._hall = Hall()
+        self._pods: dict[str, _Seen] = {}  # by namespace/name
+        self._buried: set[Uid] = set()  # pods whose objects are gone; old news of them is ignored
+        self._rejected: set[Uid] = set()
+        self._starts: set[tuple[Uid, str]] = set()  # attempts to start that were met
+        self._rejections_left = 0
+        self._todo: dict[_Todo, None] = {}
+        self._changed = tasks.signal()
+
+    @property
+    def breaches(self) -> list[str]:
+        """What no real machine could have done."""
+        return self._hall.breaches
+
+    @property
+    def nodes(self) -> list[str]:
+        return list(self._hall.machines)
+
+    async def run(self) -> None:
+        """For ever: see pods, run them, say what became of them."""
+        self._tasks.spawn("watch-pods", self._watch_pods())
+        while True:
+            self._pass_time()
+            await self._report()
+            due = self._hall.next_end()
+            await self._changed.wait(None if due is None else due - self._clock.now())
+
+    # What the world does to it.
+
+    def add_node(self, node: Node) -> None:
+        """A machine comes, with its Node object."""
+        assert node.name not in self._hall.machines, node.name
+        self._hall.machines[node.name] = Machine(node)
+        self._note("node", node.name)
+
+    def assign(self, run: Uid, works: tuple[Work, ...], *, per_group: bool) -> None:
+        self._hall.assign(run, works, per_group=per_group)
+
+    def works_of(self, run: Uid) -> tuple[Work, ...]:
+        return self._hall.works_of(run)
+
+    def reject_starts(self, count: int) -> None:
+        """In so many attempts to start a run, its first pod is rejected."""
+        self._rejections_left = count
+
+    def set_node(self, name: str, state: NodeIs) -> None:
+        machine, now = self._hall.machines[name], self._clock.now()
+        self._pass_time()
+        match state:
+            case NodeIs.DEAD:
+                self._hall.lose(name, now)
+                machine.alive = machine.heard = False
+                machine.silent_since = now
+                self._note("node", name)
+                self._note_pods(name)
+            case NodeIs.SILENT:
+                machine.heard = False
+                machine.silent_since = now
+                self._note("node", name)
+            case NodeIs.READY:
+                self._come_back(machine, now)
+            case NodeIs.CORDONED | NodeIs.UNCORDONED:
+                machine.cordoned = state is NodeIs.CORDONED
+                self._note("node", name)
+
+    def delete_node(self, name: str) -> None:
+        """The Node object goes, and with it whatever ran there."""
+        machine = self._hall.machines[name]
+        self._pass_time()
+        self._hall.lose(name, self._clock.now())
+        machine.alive = machine.exists = False
+        machine.foreign = 0
+        self._note("node", name)
+        self._note("foreign", name)
+        self._note_pods(name)
+
+    def set_foreign(self, name: str, gpus: int) -> None:
+        self._hall.machines[name].foreign = gpus
+        self._note("foreign", name)
+
+    def exit_pod(self, rank: Rank, code: int) -> bool:
+        """One pod ends now; false when no such pod runs."""
+        self._pass_time()
+        process = self._hall.find(rank)
+        if process is not None:
+            self._hall.exit(process, code, self._clock.now())
+            self._note_process(process)
+        return process is not None
+
+    def stick_pod(self, rank: Rank, *, stuck: bool) -> bool:
+        """One pod ignores every signal from now on, or hears them again."""
+        self._pass_time()
+        process = self._hall.find(rank)
+        if process is None:
+            return False
+        if stuck:
+            process.is_stuck = True
+        else:
+            self._hall.unstick(process, self._clock.now())
+        self._note_process(process)
+        return True
+
+    def _come_back(self, machine: Machine, now: Instant) -> None:
+        if not machine.alive:
+            machine.foreign = 0
+            self._note("foreign", machine.node.name)
+        machine.alive = machine.heard = machine.exists = True
+        machine.silent_since = None
+        self._hall.hear(machine.node.name, now)
+        for seen in self._on_node(machine.node.name):
+            self._take(seen, now)
+        # What ended is told before the node says that it is ready for more.
+        self._note_pods(machine.node.name)
+        self._note("node", machine.node.name)
+
+    # What it sees.
+
+    async def _watch_pods(self) -> None:
+        while True:
+            try:
+                listing = await self._store.list("Pod")
+            except Unavailable:
+                await self._clock.sleep(RETRY_MS)
+                continue
+            self._relist(listing.items)
+            watch = self._store.watch("Pod", listing.version)
+            try:
+                while True:
+                    self._on_event(await watch.next())
+            except Expired:
+                await self._clock.sleep(0)
+
+    def _relist(self, wires: list[Wire]) -> None:
+        present = set()
+        for wire in wires:
+            self._see(wire)
+            present.add(text_at(part(wire, "metadata"), "uid"))
+        for seen in list(self._pods.values()):
+            if seen.pod.uid not in present:
+                self._forget(seen.pod)
+
+    def _on_event(self, event: WatchEvent) -> None:
+        if event.type == "DELETED":
+            self._forget(pod_from_wire(event.object, gpu_resource=self._labels.gpu_resource))
+        else:
+            self._see(event.object)
+
+    def _see(self, wire: Wire) -> None:
+        pod = pod_from_wire(wire, gpu_resource=self._labels.gpu_resource)
+        known = self._pods.get(pod.key)
+        if not pod.run_uid or not pod.node or pod.uid in self._buried:
+            return
+        if known is not None and pod.version <= known.pod.version:
+            return
+        if known is not None and known.pod.uid != pod.uid:
+            self._forget(known.pod)
+        metadata = part(wire, "metadata")
+        containers = part(wire, "spec").get("containers")
+        first = containers[0] if isinstance(containers, list) and containers else {}
+        seen = _Seen(
+            pod=pod,
+            opened=text_at(part(metadata, "labels"), OPENED),
+            grace=whole_at(metadata, "deletionGraceMs") or 0,
+            container=text_at(first, "name") if isinstance(first, dict) else "",
+        )
+        self._pods[pod.key] = seen
+        machine = self._hall.machines.get(pod.node)
+        if machine is not None and machine.is_up:
+            self._take(seen, self._clock.now())
+        self._note("pod", pod.key)
+
+    def _forget(self, pod: Pod) -> None:
+        self._buried.add(pod.uid)
+        self._hall.abandon(pod.uid, self._clock.now())
+        known = self._pods.get(pod.key)
+        if known is not None and known.pod.uid == pod.uid:
+            del self._pods[pod.key]
+
+    def _take(self, seen: _Seen, now: Instant) -> None:
+        """A kubelet that is up looks at a pod of its node: starts it, or passes a signal on."""
+        pod = seen.pod
+        process = self._hall.processes.get(pod.uid)
+        if process is not None:
+            if pod.deleting and process.is_running:
+                process.signal(seen.grace, now)
+        elif not pod.deleting and not pod.has_ended and pod.uid not in self._rejected:
+            if self._is_to_be_rejected(seen):
+                self._rejected.add(pod.uid)
+            else:
+                self._hall.start(pod, now)
+
+    def _is_to_be_rejected(self, seen: _Seen) -> bool:
+        """Pods are made in order, so the first one of a batch is pod 0 of its lowest group."""
+        name = _POD_NAME.fullmatch(seen.pod.name)
+        if name is None or seen.opened != Opened.START:
+            return False
+        attempt = (seen.pod.run_uid, name.group(1))
+        is_first = attempt not in self._starts
+        self._starts.add(attempt)
+        if not is_first or not self._rejections_left:
+            return False
+        self._rejections_left -= 1
+        return True
+
+    def _pass_time(self) -> None:
+        for process in self._hall.pass_time(self._clock.now()):
+            self._note_process(process)
+
+    # What it says.
+
+    def _note(self, kind: str, name: str) -> None:
+        self._todo[kind, name] = None
+        self._changed.set()
+
+    def _note_process(self, process: Process) -> None:
+        for seen in self._on_node(process.node):
+            if seen.pod.uid == process.uid:
+                self._note("pod", seen.pod.key)
+        self._changed.set()
+
+    def _note_pods(self, node: str) -> None:
+        for seen in self._on_node(node):
+            self._note("pod", seen.pod.key)
+
+    def _on_node(self, node: str) -> list[_Seen]:
+        return [seen for seen in self._pods.values() if seen.pod.node == node]
+
+    async def _report(self) -> None:
+        while self._todo:
+            failed: list[_Todo] = []
+            while self._todo:
+                todo = next(iter(self._todo))
+                del self._todo[todo]
+                try:
+                    await self._write(*todo)
+                except _RETRY:
+                    failed.append(todo)
+            if failed:
+                await self._clock.sleep(RETRY_MS)
+                self._pass_time()
+                await self._look_again([name for kind, name in failed if kind == "pod"])
+                self._todo.update(dict.fromkeys(failed))
+
+    async def _write(self, kind: str, name: str) -> None:
+        match kind:
+            case "pod":
+                await self._write_pod(name)
+            case "node":
+                await write_node(self._store, self._hall.machines[name], self._labels)
+            case _:
+                await write_foreign(self._store, self._hall.machines[name], self._labels)
+
+    async def _look_again(self, keys: list[str]) -> None:
+        """After a failed write: what is there now? If that cannot be read either, later."""
+        for key in keys:
+            namespace, _, name = key.partition("/")
+            try:
+                self._see(await self._store.get("Pod", namespace, name))
+            except NotFound:
+                if key in self._pods:
+                    self._forget(self._pods[key].pod)
+            except Unavailable:
+                continue
+
+    async def _write_pod(self, key: str) -> None:
+        seen = self._pods.get(key)
+        if seen is None:
+            return
+        machine = self._hall.machines.get(seen.pod.node)
+        process = self._hall.processes.get(seen.pod.uid)
+        if machine is None or not machine.exists:
+            await self._remove(seen)  # as pod garbage collection does when the node is gone
+        elif not machine.alive:
+            if seen.pod.deleting:
+                await self._remove(seen)  # as it does on a node that is out of service
+        elif machine.heard:
+            await self._write_heard(seen, process)
+
+    async def _write_heard(self, seen: _Seen, process: Process | None) -> None:
+        pod = seen.pod
+        if process is not None and process.is_lost:
+            await self._remove(seen)
+            return
+        if not pod.has_ended:
+            if pod.uid in self._rejected:
+                await self._patch(seen, rejection(pod))
+            elif process is not None and process.ended_at is not None:
+                await self._patch(seen, ended(process, process.ended_at, seen.container))
+            elif process is not None and pod.phase is PodPhase.PENDING:
+                await self._patch(seen, {"phase": PodPhase.RUNNING.value})
+        if pod.deleting and (process is None or not process.is_running):
+            await self._remove(seen)
+
+    async def _patch(self, seen: _Seen, status: Wire) -> None:
+        pod = seen.pod
+        try:
+            # By version, because the name may belong to another pod by now.
+            stored = await self._store.patch_status(
+                "Pod", pod.namespace, pod.name, status, version=pod.version
+            )
+        except NotFound:
+            self._forget(pod)
+        else:
+            self._see(stored)
+
+    async def _remove(self, seen: _Seen) -> None:
+        pod = seen.pod
+        with suppress(NotFound, Conflict):  # it is gone, and perhaps another has its name
+            await self._store.delete("Pod", pod.namespace, pod.name, uid=pod.uid, grace_ms=0)
+        self._forget(pod)

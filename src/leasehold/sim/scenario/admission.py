@@ -1,0 +1,54 @@
+"""What the server refuses of what users write, for the store that scenarios run on.
+
+Given to the memory store as its admission check. It applies the checks of `core.objects` and the
+one rule between objects, that parents do not go in a circle. It changes nothing.
+"""
+
+from leasehold.core.facts import Budget
+from leasehold.core.objects.budget import budget_from_wire, parent_cycles
+from leasehold.core.objects.edits import check_edit
+from leasehold.core.objects.manifests import USER_KINDS, check_manifest
+from leasehold.core.objects.problems import Problem
+from leasehold.core.objects.wire import part
+from leasehold.ports.store import Wire
+
+Problems = list[tuple[str, str]]
+
+# The memory store notes the grace of a deletion in milliseconds; no manifest may have this field.
+_STORE_FIELDS = ("deletionGraceMs",)
+
+
+class Admission:
+    """Called by the store with an object before and after; it knows the Budgets it let in."""
+
+    def __init__(self) -> None:
+        self._budgets: dict[str, Budget] = {}
+
+    def __call__(self, old: Wire | None, new: Wire) -> Problems:
+        if new.get("kind") not in USER_KINDS:
+            return []
+        found = self.problems(old, new)
+        if not found and new["kind"] == "Budget":
+            budget = budget_from_wire(new)
+            self._budgets[budget.key] = budget
+        return [(problem.path, f"{problem.value}: {problem.remedy}") for problem in found]
+
+    def problems(self, old: Wire | None, new: Wire) -> list[Problem]:
+        metadata = {
+            key: value for key, value in part(new, "metadata").items() if key not in _STORE_FIELDS
+        }
+        written = {**new, "metadata": metadata}
+        found = check_manifest(written)
+        if not found and old is not None:
+            found = check_edit(old, written)
+        if not found and new["kind"] == "Budget":
+            found = self._cycles(budget_from_wire(written))
+        return found
+
+    def forget_budget(self, key: str) -> None:
+        self._budgets.pop(key, None)
+
+    def _cycles(self, budget: Budget) -> list[Problem]:
+        others = [known for key, known in self._budgets.items() if key != budget.key]
+        cycles = parent_cycles([*others, budget])
+        return [problem for found, problem in cycles if found.key == budget.key]

@@ -1,0 +1,110 @@
+"""Reads a ledger and everything else out of a memory store, to verify it or to leave it in files.
+
+Called by the scenario runner. The chain is followed backwards from the head, because a store may
+also hold batches that were written and never committed. It writes no object.
+"""
+
+import hashlib
+from collections.abc import Coroutine, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from leasehold.core.chain import canonical, next_digest
+from leasehold.core.objects.wire import part, text_at, whole_at
+from leasehold.core.verify import verify_objects
+from leasehold.ports.store import NotFound, Store, Wire
+
+HEAD = "main"
+KINDS = (
+    "Budget", "ConfigMap", "Event", "Lease", "LedgerBatch", "LedgerHead", "Node", "Pod",
+    "Reservation", "Resolution", "Run", "Secret",
+)  # fmt: skip
+
+T = TypeVar("T")
+
+
+def at_once(coroutine: Coroutine[object, object, T]) -> T:
+    """The result of a call that never waits, such as a memory store's."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    raise AssertionError("a memory store does not wait")
+
+
+def objects_of(store: Store, kind: str) -> list[Wire]:
+    return at_once(store.list(kind)).items
+
+
+def ledger_lines(store: Store) -> list[Wire]:
+    """Every committed batch as its exported line, in order."""
+    head = _head(store)
+    by_seq: dict[int, list[Wire]] = {}
+    for stored in objects_of(store, "LedgerBatch"):
+        line = part(stored, "spec")
+        by_seq.setdefault(whole_at(line, "seq") or 0, []).append(line)
+    digest = text_at(head, "digest")
+    lines: list[Wire] = []
+    for seq in range(whole_at(head, "seq") or 0, 0, -1):
+        found = [line for line in by_seq.get(seq, []) if line.get("digest") == digest]
+        if not found:
+            break
+        lines.append(found[0])
+        digest = _digest_before(found[0], by_seq.get(seq - 1, []))
+    return lines[::-1]
+
+
+def ledger_problems(store: Store) -> list[str]:
+    """The first thing in the ledger that cannot be, if any: chain, fold, or objects."""
+    head = _head(store)
+    lines = ledger_lines(store)
+    seq = whole_at(head, "seq") or 0
+    if len(lines) != seq:
+        return [f"the head is at batch {seq}, and {len(lines)} batches lead to it"]
+    found = verify_objects(
+        lines,
+        objects_of(store, "Lease"),
+        objects_of(store, "Resolution"),
+        materialised=whole_at(head, "materialised"),
+    )
+    return [] if found is None else [str(found)]
+
+
+def every_object(store: Store) -> list[Wire]:
+    """Sorted by kind, namespace and name."""
+    return [wire for kind in KINDS for wire in objects_of(store, kind)]
+
+
+def digest_of_store(store: Store) -> str:
+    """Equal for equal histories: everything that is stored, to the byte."""
+    return hashlib.sha256(_lines(every_object(store))).hexdigest()
+
+
+def write_out(store: Store, folder: Path) -> None:
+    """`objects.jsonl` and `ledger.jsonl`, for whoever wants to check us."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "objects.jsonl").write_bytes(_lines(every_object(store)))
+    (folder / "ledger.jsonl").write_bytes(_lines(ledger_lines(store)))
+
+
+def _lines(wires: Iterable[Wire]) -> bytes:
+    return b"".join(msgspec.json.encode(wire, order="sorted") + b"\n" for wire in wires)
+
+
+def _head(store: Store) -> Wire:
+    try:
+        return part(at_once(store.get("LedgerHead", "", HEAD)), "spec")
+    except NotFound:
+        return {}
+
+
+def _digest_before(line: Wire, candidates: list[Wire]) -> str:
+    encoded = canonical(line.get("batch"))
+    for candidate in candidates:
+        digest = text_at(candidate, "digest")
+        if next_digest(digest, encoded) == line.get("digest"):
+            return digest
+    return ""

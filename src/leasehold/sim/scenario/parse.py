@@ -1,0 +1,169 @@
+"""A scenario file as a Story, or everything that is wrong with it, each with line and remedy.
+
+Called by the scenario runner, `leasehold sim scenario` and the tests. It reads one file and runs
+nothing; references to nodes and runs are checked against what the file itself introduces.
+"""
+
+from pathlib import Path
+
+from leasehold.core.objects import kinds
+from leasehold.core.objects.budget import budget_from_wire, parent_cycles
+from leasehold.core.objects.fields import Fields
+from leasehold.core.objects.kinds import Wrong
+from leasehold.core.objects.problems import Problem, shown
+from leasehold.core.units import Instant, format_span
+from leasehold.shell.config import BadConfig, Config, load_config
+from leasehold.shell.yamlfile import BadFile, Document, Mistake, load_documents, parse_documents
+from leasehold.sim.scenario.parse_actions import manifest, read_action, read_specs
+from leasehold.sim.scenario.parse_expectations import Named
+from leasehold.sim.scenario.story import FleetRow, Spec, Step, Story, node_rows
+
+START_DEFAULT: Instant = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+NODES_MAX = 100_000
+NODE_GPUS_MAX = 1_024
+
+
+def load_story(path: Path | str) -> Story:
+    """Raises `BadFile` with all mistakes."""
+    return _story(load_documents(path), str(path))
+
+
+def parse_story(text: str, place: str) -> Story:
+    """The story of a text that came from `place`."""
+    return _story(parse_documents(text, place), place)
+
+
+def _story(documents: list[Document], place: str) -> Story:
+    document = documents[0]
+    if len(documents) > 1:
+        problem = Problem(path="", value="a second document", remedy="write one story per file")
+        raise BadFile(place, [Mistake(line=documents[1].line, problem=problem)])
+    problems: list[Problem] = []
+    story = _read(document, place, problems)
+    if problems:
+        mistakes = [_mistake(document, problem) for problem in problems]
+        raise BadFile(place, sorted(mistakes, key=lambda mistake: mistake.line))
+    return story
+
+
+def _mistake(document: Document, problem: Problem) -> Mistake:
+    """`BadFile` prints value and remedy; the path says which of several on a line is meant."""
+    where = f"{problem.path}: " if problem.path else ""
+    said = Problem(path=problem.path, value=f"{where}{problem.value}", remedy=problem.remedy)
+    return Mistake(line=document.line_of(problem.path), problem=said)
+
+
+def _read(document: Document, place: str, problems: list[Problem]) -> Story:
+    if not isinstance(document.data, dict):
+        problems.append(
+            Problem(path="", value=shown(document.data), remedy="write title, fleet and steps")
+        )
+    fields = Fields(document.data, "", problems)
+    title = fields.need("title", kinds.text) or ""
+    start = fields.take("start", kinds.instant, START_DEFAULT)
+    config = _read_config(fields)
+    before = len(problems)
+    fleet = _read_fleet(fields, document)
+    nodes = [name for name, _ in node_rows(fleet)] if len(problems) == before else None
+    budgets = _read_budgets(fields)
+    named = Named(runs=_submitted(fields), nodes=nodes, line_of=document.line_of)
+    steps = _read_steps(fields, named)
+    fields.finish()
+    return Story(
+        file=place,
+        title=title,
+        start=start,
+        config=config,
+        fleet=fleet,
+        budgets=budgets,
+        steps=steps,
+    )
+
+
+def _read_config(fields: Fields) -> Config:
+    written = fields.inside("config")
+    try:
+        return load_config({str(key): value for key, value in written.members.items()})
+    except BadConfig as bad:
+        for problem in bad.problems:
+            path = f"config.{problem.path}"
+            fields.problems.append(Problem(path=path, value=problem.value, remedy=problem.remedy))
+        return Config()
+
+
+def _read_budgets(fields: Fields) -> tuple[tuple[str, Spec], ...]:
+    fields.allow("budgets")
+    if not fields.has("budgets"):
+        return ()
+    before = len(fields.problems)
+    budgets = read_specs(fields, "budgets", "Budget", check=True)
+    if len(fields.problems) == before:
+        read = [budget_from_wire(manifest("Budget", key, spec)) for key, spec in budgets]
+        for budget, problem in parent_cycles(read):
+            path = f"budgets[{budget.key}]{problem.path.removeprefix('spec')}"
+            fields.problems.append(Problem(path=path, value=problem.value, remedy=problem.remedy))
+    return budgets
+
+
+def _read_fleet(fields: Fields, document: Document) -> tuple[FleetRow, ...]:
+    rows: list[FleetRow] = []
+    if fields.raw("fleet") is None:
+        fields.need("fleet", kinds.text)
+    for row in fields.each("fleet"):
+        domain = row.need("domain", kinds.namespace)
+        nodes = row.need("nodes", kinds.whole(1, NODES_MAX))
+        gpus = row.need("gpus", kinds.whole(1, NODE_GPUS_MAX))
+        flavor = row.need("flavor", kinds.word)
+        region, cluster = row.need("region", kinds.word), row.need("cluster", kinds.word)
+        row.finish()
+        if None not in (domain, nodes, gpus, flavor, region, cluster):
+            rows.append(
+                FleetRow(
+                    domain=domain or "",
+                    nodes=nodes or 0,
+                    gpus=gpus or 0,
+                    flavor=flavor or "",
+                    region=region or "",
+                    cluster=cluster or "",
+                    line=document.line_of(row.path),
+                )
+            )
+    if sum(row.nodes for row in rows) > NODES_MAX:
+        fields.note("fleet", f"write at most {NODES_MAX} nodes in all")
+        return ()
+    return tuple(rows)
+
+
+def _submitted(fields: Fields) -> list[str]:
+    """Every run that some step submits, whether or not the step is right."""
+    steps = fields.raw("steps")
+    names: dict[str, None] = {}
+    for step in steps if isinstance(steps, list) else []:
+        submit = step.get("submit") if isinstance(step, dict) else None
+        if isinstance(submit, dict):
+            names.update(dict.fromkeys(str(name) for name in submit))
+    return list(names)
+
+
+def _read_steps(fields: Fields, named: Named) -> tuple[Step, ...]:
+    if fields.raw("steps") is None:
+        fields.need("steps", kinds.text)
+    steps: list[Step] = []
+    latest = 0
+    for each in fields.each("steps"):
+        at = each.need("at", _at)
+        action = read_action(each, named)
+        each.finish()
+        if at is not None and at < latest:
+            each.note("at", f"steps go in order of time; write at least {format_span(latest)}")
+        latest = max(latest, at or 0)
+        if at is not None and action is not None:
+            steps.append(Step(at=at, line=named.line_of(each.path), action=action))
+    return tuple(steps)
+
+
+def _at(value: object) -> int:
+    try:
+        return kinds.span_or_none(value)
+    except Wrong:
+        raise Wrong("write a span since the start, such as 0s, 30s or 1h15m") from None

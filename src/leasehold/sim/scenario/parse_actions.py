@@ -1,0 +1,230 @@
+"""Reads the one action of a step into its record.
+
+Called by `parse` for every step. It notes mistakes; it performs nothing.
+"""
+
+from leasehold.core.objects import kinds
+from leasehold.core.objects.fields import Fields
+from leasehold.core.objects.kinds import Wrong
+from leasehold.core.objects.manifests import check_manifest
+from leasehold.core.objects.problems import Problem, joined
+from leasehold.core.objects.wire import API_VERSION
+from leasehold.sim.machines import NodeIs, Work
+from leasehold.sim.scenario import values
+from leasehold.sim.scenario.parse_expectations import Named, read_expectation
+from leasehold.sim.scenario.story import (
+    Action,
+    Cancel,
+    Delete,
+    EditEnvelope,
+    EditRun,
+    Expect,
+    FailBinds,
+    PodDoes,
+    PutBudgets,
+    RestartController,
+    SetForeign,
+    SetNode,
+    Spec,
+    Submit,
+)
+
+ACTIONS = (
+    "submit", "budget", "edit", "cancel", "delete", "node", "foreign", "pod", "binds", "restart",
+    "expect",
+)  # fmt: skip
+BINDS_MAX = 1_000
+
+_NODE_IS = kinds.one_of(NodeIs)
+
+
+def read_action(fields: Fields, named: Named) -> Action | None:
+    """The action of a step; None when there is not exactly one, or when it is wrong."""
+    present = [name for name in ACTIONS if name in fields.members]
+    if len(present) != 1:
+        if not fields.is_void:
+            found = ", ".join(present) or "no action"
+            remedy = "write exactly one of " + ", ".join(ACTIONS)
+            fields.problems.append(Problem(path=fields.path, value=found, remedy=remedy))
+        fields.allow(*ACTIONS, "work", "refused")
+        return None
+    match present[0]:
+        case "submit":
+            return _read_submit(fields)
+        case "budget":
+            budgets = read_specs(fields, "budget", "Budget", check=not fields.has("refused"))
+            return PutBudgets(budgets=budgets, refused=_read_refused(fields))
+        case "edit":
+            return _read_edit(fields, named)
+        case "expect":
+            read = [read_expectation(each, named) for each in fields.each("expect")]
+            return Expect(expectations=tuple(each for each in read if each is not None))
+        case "restart":
+            fields.need("restart", _controller)
+            return RestartController()
+        case "cancel":
+            run = fields.need("cancel", named.run)
+            return None if run is None else Cancel(run=run)
+        case name:
+            return _read_physical(fields.inside(name, required=True), name, named)
+
+
+def read_specs(fields: Fields, key: str, kind: str, *, check: bool) -> tuple[tuple[str, Spec], ...]:
+    """`{namespace/name: spec, …}`; with `check`, by the rules that the server will apply."""
+    listed = fields.inside(key, required=True)
+    found = []
+    for name, raw in listed.members.items():
+        assert isinstance(name, str), "the file reader makes texts of keys"
+        path = joined(listed.path, name)
+        spec = listed.inside(name)
+        if spec.is_void:
+            if raw is None:
+                listed.note(name, "write its spec")
+            continue
+        try:
+            values.run_key(name)
+        except Wrong as wrong:
+            listed.problems.append(Problem(path=path, value=repr(name), remedy=wrong.remedy))
+            continue
+        members = {str(member): value for member, value in spec.members.items()}
+        found.append((name, members))
+        if check:
+            for problem in check_manifest(manifest(kind, name, members)):
+                place = _under(path, problem.path)
+                listed.problems.append(
+                    Problem(path=place, value=problem.value, remedy=problem.remedy)
+                )
+    if not listed.is_void and not listed.members:
+        fields.note(key, f"name at least one {kind}")
+    return tuple(found)
+
+
+def manifest(kind: str, key: str, spec: Spec) -> Spec:
+    namespace, _, name = key.partition("/")
+    return {
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        "metadata": {"namespace": namespace, "name": name},
+        "spec": spec,
+    }
+
+
+def _under(path: str, problem: str) -> str:
+    """A path of the object as a path of the file, where the spec alone is written."""
+    inner = problem.removeprefix("spec")
+    return f"{path}{inner}" if inner != problem else path
+
+
+def _read_submit(fields: Fields) -> Submit:
+    return Submit(
+        runs=read_specs(fields, "submit", "Run", check=not fields.has("refused")),
+        works=_read_works(fields),
+        refused=_read_refused(fields),
+    )
+
+
+def _read_works(fields: Fields) -> tuple[Work, ...]:
+    raw = fields.raw("work")
+    if raw is None:
+        fields.allow("work")
+        return ()
+    listed = fields.each("work") if isinstance(raw, list) else [fields.inside("work")]
+    works = []
+    for each in listed:
+        works.append(
+            Work(
+                lasts=each.take("lasts", kinds.span_or_none, None),
+                exit_code=each.take("exit", kinds.whole(0, 255), 0),
+                stops=each.take("stops", kinds.span_or_none, 0),
+            )
+        )
+        each.finish()
+    if not listed:
+        fields.note("work", "say what the pods do, or leave it out")
+    return tuple(works)
+
+
+def _read_refused(fields: Fields) -> tuple[str, ...] | None:
+    if not fields.has("refused"):
+        fields.allow("refused")
+        return None
+    paths = fields.set_of("refused", kinds.text)
+    if not paths and not fields.is_wrong("refused"):
+        fields.note("refused", "name the JSON paths that the refusal names")
+    return paths
+
+
+def _read_edit(fields: Fields, named: Named) -> Action | None:
+    edit = fields.inside("edit", required=True)
+    refused = _read_refused(fields)
+    if edit.is_void:
+        return None
+    if edit.has("run") == edit.has("envelope"):
+        fields.note("edit", "write {run: namespace/name, spec: {…}} or {envelope: …, fields}")
+        return None
+    if edit.has("run"):
+        run = edit.need("run", named.run)
+        patch = edit.inside("spec", required=True)
+        edit.finish()
+        members = {str(key): value for key, value in patch.members.items()}
+        return None if run is None else EditRun(run=run, patch=members, refused=refused)
+    envelope = edit.need("envelope", values.envelope_key)
+    members = {str(key): value for key, value in edit.members.items() if key != "envelope"}
+    if not members:
+        fields.note("edit", "say which fields of the envelope change")
+    if envelope is None:
+        return None
+    return EditEnvelope(envelope=envelope, patch=members, refused=refused)
+
+
+def _read_physical(fields: Fields, name: str, named: Named) -> Action | None:
+    """What happens to nodes and pods, and deletions."""
+    match name:
+        case "delete":
+            action = _read_delete(fields, named)
+        case "node":
+            node, state = fields.need("name", named.node), fields.need("is", _NODE_IS)
+            action = None if node is None or state is None else SetNode(name=node, state=state)
+        case "foreign":
+            node = fields.need("node", named.node)
+            gpus = fields.need("gpus", kinds.gpus_or_none)
+            action = None if node is None or gpus is None else SetForeign(node=node, gpus=gpus)
+        case "pod":
+            action = _read_pod(fields, named)
+        case _:
+            assert name == "binds", name
+            count = fields.need("fail", kinds.whole(0, BINDS_MAX))
+            action = None if count is None else FailBinds(count=count)
+    fields.finish()
+    return action
+
+
+def _read_delete(fields: Fields, named: Named) -> Action | None:
+    present = [kind for kind in ("budget", "node", "run") if fields.has(kind)]
+    if len(present) != 1:
+        if not fields.is_void:
+            remedy = "write one of {budget: namespace/name}, {node: name}, {run: namespace/name}"
+            found = ", ".join(present) or "nothing"
+            fields.problems.append(Problem(path=fields.path, value=found, remedy=remedy))
+        fields.allow("budget", "node", "run")
+        return None
+    (kind,) = present
+    reader = {"budget": values.run_key, "node": named.node, "run": named.run}[kind]
+    name = fields.need(kind, reader)
+    return None if name is None else Delete(kind=kind, name=name)
+
+
+def _read_pod(fields: Fields, named: Named) -> Action | None:
+    run = fields.need("run", named.run)
+    group = fields.take("group", values.index, 0)
+    pod = fields.take("pod", values.index, 0)
+    does = fields.need("does", values.does)
+    if run is None or does is None:
+        return None
+    return PodDoes(run=run, group=group, pod=pod, exit_code=does[0], stuck=does[1])
+
+
+def _controller(value: object) -> str:
+    if value != "controller":
+        raise Wrong("write controller")
+    return "controller"

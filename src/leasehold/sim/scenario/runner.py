@@ -1,0 +1,188 @@
+"""Plays a scenario file on the shipped control loop and virtual time, and says whether it held.
+
+Called by `leasehold sim scenario` and by the tests. Without faults every expectation is judged when
+everything is at rest. With faults things take longer, so only what must always hold is: invariants
+at every commit, and ledger, audit and invariants in the end, after the faults have stopped.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from leasehold.control import answers
+from leasehold.core.units import MINUTE, Instant, Millis, format_span
+from leasehold.core.world import World
+from leasehold.shell.yamlfile import BadFile
+from leasehold.sim.scenario.act import Actor
+from leasehold.sim.scenario.expect import Judge
+from leasehold.sim.scenario.ledger import digest_of_store, write_out
+from leasehold.sim.scenario.parse import load_story
+from leasehold.sim.scenario.stage import Stage, Violated, draw_rates
+from leasehold.sim.scenario.story import Expect, RestartController, Step, Story
+
+Echo = Callable[[str], object]
+
+HELD, MISSED, BAD_FILE = 0, 1, 2
+QUIET: Millis = 10 * MINUTE  # after the faults, before everything must agree
+SHOWS = ("explain", "who-pays", "leases", "budgets", "cover")
+
+
+@dataclass
+class Outcome:
+    """`code` is the exit status; `problems` has one line for each thing that did not hold."""
+
+    file: str
+    code: int
+    problems: list[str] = field(default_factory=list)
+    effects: Counter[str] = field(default_factory=Counter)  # faults that happened
+    digest: str = ""  # of everything stored at the end
+
+
+def run_scenario(
+    path: Path | str,
+    *,
+    seed: int | None = None,
+    faults: Mapping[str, float] | None = None,
+    out: Path | None = None,
+    show: Sequence[str] = (),
+    echo: Echo = print,
+) -> Outcome:
+    """Plays one file. With a seed tasks run in its order, under its own faults unless given."""
+    try:
+        story = load_story(path)
+    except BadFile as bad:
+        lines = str(bad).splitlines()
+        for line in lines:
+            echo(line)
+        return Outcome(file=str(path), code=BAD_FILE, problems=lines)
+    rates = faults if faults is not None else draw_rates(seed) if seed is not None else {}
+    play = _Play(story, seed=seed, rates=rates, echo=echo)
+    play.run()
+    for line in _shown(show, play.stage):
+        echo(line)
+    if out is not None:
+        write_out(play.stage.store, out)
+    return play.outcome()
+
+
+class _Play:
+    """One run of one story."""
+
+    def __init__(
+        self, story: Story, *, seed: int | None, rates: Mapping[str, float], echo: Echo
+    ) -> None:
+        self._story = story
+        self._is_faulty = bool(rates)
+        self._echo = echo
+        self._problems: list[str] = []
+        echo(f"{story.file}: {story.title}")
+        self.stage = Stage(story, seed=seed, rates=rates, observe=self._observe)
+        self._actor = Actor(
+            self.stage.store,
+            self.stage.fleet,
+            admission=self.stage.admission,
+            world=lambda: self.stage.world,
+            now=lambda: self.stage.now,
+        )
+
+    def run(self) -> None:
+        line = 1
+        try:
+            self.stage.settle()
+            for step in self._story.steps:
+                line = step.line
+                self._take(step)
+            if self._is_faulty:
+                self.stage.stop_faults()
+                self.stage.advance_to(self.stage.now + QUIET)
+            self._judge_the_end(line)
+        except Violated as violated:
+            self._miss(line, [f"expected every invariant got {each}" for each in violated.problems])
+
+    def outcome(self) -> Outcome:
+        faults = self.stage.faults
+        return Outcome(
+            file=self._story.file,
+            code=MISSED if self._problems else HELD,
+            problems=self._problems,
+            effects=Counter() if faults is None else faults.effects,
+            digest=digest_of_store(self.stage.store),
+        )
+
+    def _take(self, step: Step) -> None:
+        self.stage.advance_to(self._story.start + step.at)
+        match step.action:
+            case Expect() as expect:
+                if not self._is_faulty:
+                    self._judge(step, expect)
+                return
+            case RestartController():
+                self._say(str(step.action))
+                self.stage.start_controller()
+            case _:
+                self._say(str(step.action))
+                performed = self._actor.perform(step)
+                missed = self.stage.kernel.complete(performed, process=self.stage.user)
+                if not self._is_faulty:
+                    self._miss(step.line, missed)
+        self.stage.settle()
+
+    def _judge(self, step: Step, expect: Expect) -> None:
+        world = self.stage.world
+        if world is None:
+            self._miss(step.line, ["expected a control loop at rest got one that has not begun"])
+            return
+        judge = Judge(
+            world,
+            start=self._story.start,
+            now=self.stage.now,
+            ledger=self.stage.ledger,
+            audit=self.stage.audit,
+        )
+        missed = [each for wanted in expect.expectations for each in judge.mismatches(wanted)]
+        verdict = f"{len(missed)} do not hold" if missed else "all hold"
+        self._say(f"{step.action}: {verdict}")
+        for line, text in missed:
+            self._miss(line, [text])
+
+    def _judge_the_end(self, line: int) -> None:
+        """What every scenario ends with, unasked."""
+        self._miss(line, [f"expected ledger ok got {each}" for each in self.stage.ledger()])
+        self._miss(line, [f"expected audit ok got {each}" for each in self.stage.audit()])
+        self._miss(line, [f"expected every invariant got {each}" for each in self.stage.broken()])
+
+    def _miss(self, line: int, texts: list[str]) -> None:
+        for text in texts:
+            problem = f"{self._story.file}:{line}: {text}"
+            self._problems.append(problem)
+            self._echo(problem)
+
+    def _observe(self, at: Instant, text: str) -> None:
+        self._echo(f"{format_span(at - self._story.start):>12}    {text}")
+
+    def _say(self, text: str) -> None:
+        self._echo(f"{format_span(self.stage.now - self._story.start):>12}  {text}")
+
+
+def _shown(names: Sequence[str], stage: Stage) -> list[str]:
+    world = stage.world
+    if world is None:
+        return []
+    return [line for name in names for line in _answer(name, world, stage.now)]
+
+
+def _answer(name: str, world: World, now: Instant) -> list[str]:
+    uids = sorted(world.runs, key=lambda uid: (world.runs[uid].created, world.runs[uid].key))
+    match name:
+        case "explain":
+            return [line for uid in uids for line in answers.explain(world, uid, now)]
+        case "who-pays":
+            return [line for uid in uids for line in answers.who_pays(world, uid, now)]
+        case "cover":
+            return [line for uid in uids for line in answers.cover_lines(world, uid)]
+        case "leases":
+            return list(answers.leases(world, now))
+        case _:
+            assert name == "budgets", name
+            return list(answers.budgets(world, now))

@@ -1,0 +1,176 @@
+"""Where a story plays: virtual time, a store, a fleet, and the control loop we ship.
+
+Built by the runner for one run of one story. It starts and restarts the controller, moves time and
+keeps watch over what must hold at every commit. It knows nothing of steps and expectations.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from random import Random
+
+from leasehold.adapters.memory.store import MemoryStore
+from leasehold.control.audit import audit
+from leasehold.core.facts import Node
+from leasehold.core.invariants import check_all
+from leasehold.core.objects.pod import pod_from_wire
+from leasehold.core.units import Instant
+from leasehold.core.world import World
+from leasehold.ports.store import Store
+from leasehold.shell.loop import Controller
+from leasehold.sim.faulty import KINDS, Faults, FaultyStore
+from leasehold.sim.kernel import Kernel, Process
+from leasehold.sim.nodes import SimFleet
+from leasehold.sim.scenario.admission import Admission
+from leasehold.sim.scenario.ledger import at_once, ledger_problems, objects_of
+from leasehold.sim.scenario.parse_actions import manifest
+from leasehold.sim.scenario.story import Story
+
+Observer = Callable[[Instant, str], None]
+
+KILLS = ("kill-before", "kill-after")
+RESTARTS_MAX = 1_000  # in one instant
+
+
+class Violated(Exception):  # noqa: N818 - it says what became of the rules
+    """Something that must hold at every commit did not."""
+
+    def __init__(self, at: Instant, problems: list[str]) -> None:
+        super().__init__(at, problems)
+        self.at = at
+        self.problems = problems
+
+
+def draw_rates(seed: int) -> dict[str, float]:
+    """This seed's own mix of faults: most kinds happen, none so often that nothing gets through."""
+    random = Random(f"{seed}/rates")
+    rates = {}
+    for kind in KINDS:
+        if random.random() < 0.7:
+            rates[kind] = random.choice((0.02, 0.05, 0.1))
+    for kind in KILLS:
+        if kind in rates:
+            rates[kind] = random.choice((0.002, 0.01))
+    return rates
+
+
+class Stage:
+    def __init__(
+        self,
+        story: Story,
+        *,
+        seed: int | None,
+        rates: Mapping[str, float],
+        observe: Observer,
+    ) -> None:
+        self._story = story
+        self._seed = seed
+        self._observe = observe
+        self.kernel = Kernel(story.start, seed)
+        self.user = self.kernel.process("user")
+        self._control = self.kernel.process("controller")
+        nodes = self.kernel.process("nodes")
+        self.admission = Admission()
+        self.store = MemoryStore(self.user.tasks, self.user.clock, self.admission)
+        self.faults = Faults(seed or 0, rates) if rates else None
+        # Machines do not lose their memory: a kubelet that forgets its pods would be another story.
+        kept = {kind: rate for kind, rate in rates.items() if kind not in KILLS}
+        self._node_faults = Faults(seed or 0, kept) if kept else None
+        seen = self._seen_by(nodes, self._node_faults)
+        self.fleet = SimFleet(seen, nodes.clock, nodes.tasks, labels=story.config.labels)
+        nodes.tasks.spawn("fleet", self.fleet.run())
+        self._populate()
+        self._incarnation = -1
+        self._controller: Controller | None = None
+        self.start_controller()
+
+    @property
+    def now(self) -> Instant:
+        return self.kernel.now
+
+    @property
+    def world(self) -> World | None:
+        return None if self._controller is None else self._controller.world
+
+    def start_controller(self) -> None:
+        """A new one without memory; the old one, if any, is dead at once."""
+        if self._incarnation == self._control.incarnation:
+            self._control.crash()
+        self._incarnation = self._control.incarnation
+        config = self._story.config
+        self._controller = Controller(
+            self._seen_by(self._control, self.faults),
+            self._control.clock,
+            self._control.tasks,
+            policy=config.policy,
+            labels=config.labels,
+            lottery_key=hashlib.sha256(f"leasehold/sim/{self._seed}".encode()).digest(),
+            observer=self._observe,
+            on_commit=self._on_commit,
+        )
+        self._control.tasks.spawn("controller", self._controller.run())
+
+    def advance_to(self, at: Instant) -> None:
+        """Moves time, and brings the controller back wherever a fault killed it."""
+        at = max(at, self.now)
+        self.settle()
+        while (due := self.kernel.next_timer()) is not None and due <= at:
+            self.kernel.advance_to(due)
+            self.settle()
+        self.kernel.advance_to(at)
+        self.settle()
+
+    def settle(self) -> None:
+        for _ in range(RESTARTS_MAX):
+            self.kernel.settle()
+            if self._incarnation == self._control.incarnation:
+                return
+            self.start_controller()
+        raise AssertionError("the controller dies as often as it is started")
+
+    def stop_faults(self) -> None:
+        for faults in (self.faults, self._node_faults):
+            if faults is not None:
+                faults.stop()
+
+    def ledger(self) -> list[str]:
+        return ledger_problems(self.store)
+
+    def audit(self) -> list[str]:
+        if self.world is None:
+            return ["the control loop has not recovered"]
+        resource = self._story.config.labels.gpu_resource
+        pods = [
+            pod_from_wire(wire, gpu_resource=resource) for wire in objects_of(self.store, "Pod")
+        ]
+        return list(audit(self.world, pods, self.now))
+
+    def broken(self) -> list[str]:
+        """Every full invariant that does not hold, and what no machine could have done."""
+        if self.world is None:
+            return ["the control loop has not recovered"]
+        return [*map(str, check_all(self.world, self.now)), *self.fleet.breaches]
+
+    def _populate(self) -> None:
+        for name, row in self._story.node_rows():
+            self.fleet.add_node(
+                Node(
+                    name=name,
+                    flavor=row.flavor,
+                    region=row.region,
+                    cluster=row.cluster,
+                    fabric=row.domain,
+                    gpus=row.gpus,
+                )
+            )
+        for key, spec in self._story.budgets:
+            at_once(self.store.create(manifest("Budget", key, spec)))
+        self.kernel.settle()
+
+    def _seen_by(self, process: Process, faults: Faults | None) -> Store:
+        return self.store if faults is None else FaultyStore(self.store, process, faults)
+
+    def _on_commit(self, world: World, now: Instant) -> None:
+        """An exception might be handled in there; a failed kernel stops whatever they do."""
+        problems = [*map(str, check_all(world, now)), *self.fleet.breaches]
+        if problems:
+            self.kernel.failure = Violated(now, problems)

@@ -1,0 +1,399 @@
+"""A scenario as typed records: what is there, what happens when, and what must then be true.
+
+Made by `parse`, walked by `runner`, performed by `act` and judged by `expect`. Every record that
+can be at fault later knows the line it was written on. Nothing here does anything.
+"""
+
+from enum import StrEnum
+from fractions import Fraction
+
+from leasehold.core.facts import Record
+from leasehold.core.units import HOUR, Instant, Millis, format_span
+from leasehold.shell.config import Config
+from leasehold.sim.machines import NodeIs, Work
+
+Spec = dict[str, object]
+
+
+class Unit(StrEnum):
+    COUNT = "count"
+    HOURS = "hours"  # GPU-hours
+    SPAN = "span"  # milliseconds since the start
+
+    def show(self, number: Fraction) -> str:
+        if self is Unit.SPAN and number.denominator == 1:
+            return format_span(int(number))
+        if number.denominator == 1:
+            return str(number.numerator)
+        return f"{float(number):.6g} ({number})"
+
+
+# What an expectation wants of one thing.
+
+
+class Number(Record):
+    """A number, or one between bounds that belong to it."""
+
+    low: Fraction | None
+    high: Fraction | None
+    unit: Unit
+
+    def holds(self, got: Fraction) -> bool:
+        return (self.low is None or self.low <= got) and (self.high is None or got <= self.high)
+
+    def __str__(self) -> str:
+        if self.low is not None and self.low == self.high:
+            return self.unit.show(self.low)
+        bounds = (("at least", self.low), ("at most", self.high))
+        return " and ".join(f"{say} {self.unit.show(at)}" for say, at in bounds if at is not None)
+
+
+class Word(Record):
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Words(Record):
+    """Texts that must all occur in what is said."""
+
+    texts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " and ".join(repr(text) for text in self.texts)
+
+
+class Truth(Record):
+    value: bool
+
+    def __str__(self) -> str:
+        return "true" if self.value else "false"
+
+
+class Names(Record):
+    """A list of names; `Groups` is one of numbers."""
+
+    names: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"[{', '.join(self.names)}]"
+
+
+class Groups(Record):
+    numbers: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return str(list(self.numbers))
+
+
+class Walk(Record):
+    """Envelopes in the order walked, with the GPUs taken or the reason for none."""
+
+    steps: tuple[tuple[str, int | str], ...]
+
+    def __str__(self) -> str:
+        return "[" + ", ".join(f"[{name}, {verdict}]" for name, verdict in self.steps) + "]"
+
+
+class Odds(Record):
+    """Percent by run."""
+
+    by_run: tuple[tuple[str, Number], ...]
+
+    def __str__(self) -> str:
+        return "{" + ", ".join(f"{run}: {percent}" for run, percent in self.by_run) + "}"
+
+
+class ShrunkFrom(Record):
+    """Group numbers by run, in the order taken."""
+
+    by_run: tuple[tuple[str, Groups], ...]
+
+    def __str__(self) -> str:
+        return "{" + ", ".join(f"{run}: {groups}" for run, groups in self.by_run) + "}"
+
+
+Want = Number | Word | Words | Truth | Names | Groups | Walk | Odds | ShrunkFrom
+
+
+class Claim(Record):
+    name: str
+    want: Want
+    line: int
+
+
+# What is expected, one record per subject.
+
+
+class Expectation(Record, kw_only=True):
+    line: int
+    claims: tuple[Claim, ...] = ()
+
+    @property
+    def subject(self) -> str:
+        raise NotImplementedError
+
+
+class RunIs(Expectation):
+    run: str
+
+    @property
+    def subject(self) -> str:
+        return f"run {self.run}"
+
+
+class RunsAre(Expectation):
+    """So many of these runs are as `phase` and `because` say."""
+
+    runs: tuple[str, ...]
+
+    @property
+    def subject(self) -> str:
+        return f"runs [{', '.join(self.runs)}]"
+
+
+class LeaseFilter(Record):
+    run: str | None = None
+    group: int | None = None
+    pod: int | None = None
+    node: str | None = None
+    owner: str | None = None
+    payer: str | None = None
+    role: str | None = None
+    attempt: int | None = None
+    open: bool | None = None
+    opened: str | None = None
+    closed: str | None = None
+
+    def __str__(self) -> str:
+        said = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return ", ".join(
+            f"{name} {str(value).lower() if isinstance(value, bool) else value}"
+            for name, value in said
+            if value is not None
+        )
+
+
+class LeasesAre(Expectation):
+    which: LeaseFilter
+
+    @property
+    def subject(self) -> str:
+        return f"leases {{{self.which}}}"
+
+
+class EnvelopeIs(Expectation):
+    envelope: str
+
+    @property
+    def subject(self) -> str:
+        return f"envelope {self.envelope}"
+
+
+class ReservationIs(Expectation):
+    run: str
+
+    @property
+    def subject(self) -> str:
+        return f"reservation {self.run}"
+
+
+class ResolutionIs(Expectation):
+    made_for: str  # a run, or an envelope or aggregate
+
+    @property
+    def subject(self) -> str:
+        return f"resolution {self.made_for}"
+
+
+class NodeShows(Expectation):
+    node: str
+
+    @property
+    def subject(self) -> str:
+        return f"node {self.node}"
+
+
+class CoverIs(Expectation):
+    run: str
+
+    @property
+    def subject(self) -> str:
+        return f"cover {self.run}"
+
+
+class LedgerIsOk(Expectation):
+    @property
+    def subject(self) -> str:
+        return "ledger"
+
+
+class AuditIsOk(Expectation):
+    @property
+    def subject(self) -> str:
+        return "audit"
+
+
+# What happens, one record per action.
+
+
+class Submit(Record):
+    runs: tuple[tuple[str, Spec], ...]
+    works: tuple[Work, ...] = ()
+    refused: tuple[str, ...] | None = None
+
+    def __str__(self) -> str:
+        return f"submit {', '.join(name for name, _ in self.runs)}"
+
+
+class PutBudgets(Record):
+    budgets: tuple[tuple[str, Spec], ...]
+    refused: tuple[str, ...] | None = None
+
+    def __str__(self) -> str:
+        return f"budget {', '.join(name for name, _ in self.budgets)}"
+
+
+class EditRun(Record):
+    run: str
+    patch: Spec
+    refused: tuple[str, ...] | None = None
+
+    def __str__(self) -> str:
+        return f"edit run {self.run}"
+
+
+class EditEnvelope(Record):
+    envelope: str
+    patch: Spec
+    refused: tuple[str, ...] | None = None
+
+    def __str__(self) -> str:
+        return f"edit envelope {self.envelope}: {', '.join(self.patch)}"
+
+
+class Cancel(Record):
+    run: str
+
+    def __str__(self) -> str:
+        return f"cancel {self.run}"
+
+
+class Delete(Record):
+    kind: str  # budget | run | node
+    name: str
+
+    def __str__(self) -> str:
+        return f"delete {self.kind} {self.name}"
+
+
+class SetNode(Record):
+    name: str
+    state: NodeIs
+
+    def __str__(self) -> str:
+        return f"node {self.name} is {self.state}"
+
+
+class SetForeign(Record):
+    node: str
+    gpus: int
+
+    def __str__(self) -> str:
+        return f"foreign pods hold {self.gpus} GPUs of {self.node}"
+
+
+class PodDoes(Record):
+    """`exit_code` when it ends; otherwise it sticks, or no longer."""
+
+    run: str
+    group: int
+    pod: int
+    exit_code: int | None
+    stuck: bool = False
+
+    def __str__(self) -> str:
+        does = "sticks" if self.stuck else "no longer sticks"
+        if self.exit_code is not None:
+            does = f"exits with {self.exit_code}"
+        return f"pod {self.pod} of group {self.group} of {self.run} {does}"
+
+
+class FailBinds(Record):
+    count: int
+
+    def __str__(self) -> str:
+        return f"the next {self.count} starts will be rejected"
+
+
+class RestartController(Record):
+    def __str__(self) -> str:
+        return "restart the controller"
+
+
+class Expect(Record):
+    expectations: tuple[Expectation, ...]
+
+    def __str__(self) -> str:
+        return f"expect {len(self.expectations)}"
+
+
+Action = (
+    Submit
+    | PutBudgets
+    | EditRun
+    | EditEnvelope
+    | Cancel
+    | Delete
+    | SetNode
+    | SetForeign
+    | PodDoes
+    | FailBinds
+    | RestartController
+    | Expect
+)
+
+
+class Step(Record):
+    at: Millis  # since the start
+    line: int
+    action: Action
+
+
+class FleetRow(Record):
+    domain: str
+    nodes: int
+    gpus: int
+    flavor: str
+    region: str
+    cluster: str
+    line: int
+
+
+class Story(Record):
+    file: str
+    title: str
+    start: Instant
+    config: Config
+    fleet: tuple[FleetRow, ...]
+    budgets: tuple[tuple[str, Spec], ...]
+    steps: tuple[Step, ...]
+
+    def node_rows(self) -> list[tuple[str, FleetRow]]:
+        """Every node's name with its row; a second row of a domain goes on counting."""
+        return node_rows(self.fleet)
+
+
+def node_rows(fleet: tuple[FleetRow, ...]) -> list[tuple[str, FleetRow]]:
+    counted: dict[str, int] = {}
+    named = []
+    for row in fleet:
+        first = counted.get(row.domain, 0)
+        counted[row.domain] = first + row.nodes
+        named += [(f"{row.domain}-{first + i:02d}", row) for i in range(row.nodes)]
+    return named
+
+
+def gpu_hours(gpu_ms: int) -> Fraction:
+    return Fraction(gpu_ms, HOUR)

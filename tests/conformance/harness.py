@@ -1,0 +1,68 @@
+"""What a conformance suite needs of an implementation: a fresh one, and a way to run coroutines.
+
+To let another store join, write a class like `MemoryHarness` and add it to `STORES`; another
+runtime joins by a function like `on_kernel` in `RUNTIMES`.
+"""
+
+from collections.abc import Callable, Coroutine
+from typing import TypeVar
+
+from leasehold.adapters import asyncio_runtime
+from leasehold.adapters.memory.store import Admit, MemoryStore
+from leasehold.ports.runtime import Clock, Tasks
+from leasehold.ports.store import Store
+from leasehold.sim.faulty import Faults, FaultyStore
+from leasehold.sim.kernel import Kernel
+
+T = TypeVar("T")
+Main = Callable[[Clock, Tasks], Coroutine[object, object, T]]
+
+START = 1_763_164_810_000
+
+
+class MemoryHarness:
+    def __init__(self) -> None:
+        self.kernel = Kernel(START)
+        self.process = self.kernel.process("client")
+
+    @property
+    def tasks(self) -> Tasks:
+        return self.process.tasks
+
+    def store(self, admit: Admit | None = None, *, history_max: int = 1000) -> Store:
+        server = self.kernel.process("server")
+        return MemoryStore(server.tasks, server.clock, admit, history_max=history_max)
+
+    def run(self, coroutine: Coroutine[object, object, T]) -> T:
+        return self.kernel.complete(coroutine, process=self.process)
+
+
+class QuietFaultyHarness(MemoryHarness):
+    """The simulator's wrapper, with no fault switched on, is a store like any other."""
+
+    def store(self, admit: Admit | None = None, *, history_max: int = 1000) -> Store:
+        return FaultyStore(
+            super().store(admit, history_max=history_max), self.process, Faults(1, {})
+        )
+
+
+STORES = {"memory": MemoryHarness, "memory behind quiet faults": QuietFaultyHarness}
+
+
+def on_kernel(main: Main[T]) -> T:
+    kernel = Kernel(START)
+    process = kernel.process("test")
+    return kernel.complete(main(process.clock, process.tasks), process=process)
+
+
+def on_shuffled_kernel(main: Main[T]) -> T:
+    kernel = Kernel(START, seed=7)
+    process = kernel.process("test")
+    return kernel.complete(main(process.clock, process.tasks), process=process)
+
+
+def on_asyncio(main: Main[T]) -> T:
+    return asyncio_runtime.run(main)
+
+
+RUNTIMES = {"kernel": on_kernel, "shuffled kernel": on_shuffled_kernel, "asyncio": on_asyncio}

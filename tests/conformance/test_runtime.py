@@ -1,0 +1,140 @@
+"""What every runtime promises (`ports.runtime`): the simulation's kernel and asyncio alike."""
+
+from collections.abc import Callable, Coroutine
+
+import pytest
+from tests.conformance.harness import RUNTIMES
+
+from leasehold.ports.runtime import Clock, Tasks
+
+Main = Callable[[Clock, Tasks], Coroutine[object, object, object]]
+Run = Callable[[Main], object]
+
+
+@pytest.fixture(params=sorted(RUNTIMES))
+def run(request: pytest.FixtureRequest) -> Run:
+    return RUNTIMES[request.param]
+
+
+def test_sleeping_takes_at_least_that_long(run: Run) -> None:
+    async def main(clock: Clock, tasks: Tasks) -> int:
+        before = clock.monotonic()
+        await clock.sleep(5)
+        await clock.sleep(0)
+        await clock.sleep(-5)
+        return clock.monotonic() - before
+
+    slept = run(main)
+    assert isinstance(slept, int)
+    assert 5 <= slept < 2000
+
+
+def test_a_signal_set_before_is_not_lost(run: Run) -> None:
+    async def main(clock: Clock, tasks: Tasks) -> list[bool]:
+        signal = tasks.signal()
+        signal.set()
+        signal.set()
+        return [await signal.wait(None), await signal.wait(1), await signal.wait(0)]
+
+    assert run(main) == [True, False, False]
+
+
+def test_a_signal_wakes_its_waiter_before_the_time_out(run: Run) -> None:
+    async def main(clock: Clock, tasks: Tasks) -> list[bool]:
+        signal = tasks.signal()
+
+        async def later() -> None:
+            await clock.sleep(2)
+            signal.set()
+
+        tasks.spawn("later", later())
+        return [await signal.wait(60_000), await signal.wait(1)]
+
+    assert run(main) == [True, False]
+
+
+def test_a_spawned_task_runs_when_its_parent_waits(run: Run) -> None:
+    async def main(clock: Clock, tasks: Tasks) -> list[str]:
+        trace: list[str] = []
+
+        async def child() -> None:
+            trace.append("child")
+
+        tasks.spawn("child", child())
+        trace.append("parent")
+        await clock.sleep(1)
+        return trace
+
+    assert run(main) == ["parent", "child"]
+
+
+def test_a_cancelled_task_ends_at_its_await_and_tidies_up(run: Run) -> None:
+    async def main(clock: Clock, tasks: Tasks) -> list[str]:
+        trace: list[str] = []
+
+        async def child() -> None:
+            try:
+                await clock.sleep(60_000)
+                trace.append("never")
+            finally:
+                await clock.sleep(1)
+                trace.append("tidied")
+
+        task = tasks.spawn("child", child())
+        await clock.sleep(1)
+        task.cancel()
+        await clock.sleep(20)
+        task.cancel()
+        return trace
+
+    assert run(main) == ["tidied"]
+
+
+def test_a_task_may_cancel_itself(run: Run) -> None:
+    async def main(clock: Clock, tasks: Tasks) -> list[str]:
+        trace: list[str] = []
+        go = tasks.signal()
+
+        async def child() -> None:
+            await go.wait(None)
+            task.cancel()
+            trace.append("goes on to its next await")
+            await clock.sleep(0)
+            trace.append("never")
+
+        task = tasks.spawn("child", child())
+        go.set()
+        await clock.sleep(5)
+        return trace
+
+    assert run(main) == ["goes on to its next await"]
+
+
+def test_a_signal_is_free_again_after_its_waiter_was_cancelled(run: Run) -> None:
+    async def main(clock: Clock, tasks: Tasks) -> bool:
+        signal = tasks.signal()
+
+        async def child() -> None:
+            await signal.wait(None)
+
+        task = tasks.spawn("child", child())
+        await clock.sleep(1)
+        task.cancel()
+        await clock.sleep(1)
+        signal.set()
+        return await signal.wait(1000)
+
+    assert run(main) is True
+
+
+def test_an_exception_out_of_a_task_ends_everything(run: Run) -> None:
+    async def main(clock: Clock, tasks: Tasks) -> None:
+        async def child() -> None:
+            raise LookupError("lost")
+
+        tasks.spawn("child", child())
+        await clock.sleep(60_000)
+
+    with pytest.raises(LookupError) as failure:
+        run(main)
+    assert "child" in failure.value.__notes__[0]

@@ -1,0 +1,62 @@
+"""A verifier of chain and lottery written from `docs/ledger-format.md` alone.
+
+It imports nothing of leasehold, on purpose: if it and the core agree, the document says enough.
+"""
+
+import hashlib
+import json
+from typing import Any
+
+
+def canonical(value: Any) -> bytes:
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8")
+
+
+def sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def check_chain(lines: Any, digest: str = "0" * 64) -> Any:
+    """The digest after the last line, or the first seq that does not follow."""
+    for line in lines:
+        digest = sha(digest.encode() + b"\n" + canonical(line["batch"]))
+        if digest != line["digest"]:
+            return line["seq"]
+    return digest
+
+
+def draw_number(seed: str, k: int, n: int) -> int:
+    i = 0
+    while True:
+        block = hashlib.sha256(f"{seed}\n{k}\n{i}".encode()).digest()
+        value = int.from_bytes(block[:8], "big")
+        if value < (2**64 // n) * n:
+            return value % n
+        i += 1
+
+
+def bundle_key(entry: Any) -> tuple[str, str, int]:
+    run, _, group = entry["bundle"].partition("#")
+    namespace, _, name = run.partition("/")
+    return (namespace, name, int(group or -1))
+
+
+def check_lottery(spec: Any) -> bool:
+    """True when seed, commitment and every draw follow from a Resolution's spec."""
+    lottery = spec["lottery"]
+    source = lottery["derivedFrom"]
+    parts = (source["subject"], source["instant"], source["ledgerDigest"], source["nonce"])
+    seed = sha("\n".join(("leasehold/lottery/v1", *parts)).encode())
+    if seed != lottery["seed"] or sha(bytes.fromhex(source["nonce"])) != lottery["commitment"]:
+        return False
+    left = {o: sorted(b, key=bundle_key) for o, b in lottery["conflictSet"].items()}
+    k = 0
+    for draw in lottery["draws"]:
+        owners = sorted(owner for owner in left if left[owner])
+        owner = owners[draw_number(seed, k, len(owners))]
+        entry = left[owner].pop(draw_number(seed, k + 1, len(left[owner])))
+        k += 2
+        if draw != {"owner": owner, "bundle": entry["bundle"], "gpus": entry["gpus"]}:
+            return False
+    return True

@@ -1,0 +1,349 @@
+"""The house rules that a program can check, over every Python file of the repository.
+
+Each rule is a function from a parsed file to findings `path:line: X; do Y instead`. A rule that
+could never fail would be worse than none, so each is fed a bad snippet as well. `RATCHET` lists
+known offenders with their size: an entry may shrink or go, never grow, and none may be added
+for a rule that is clean.
+"""
+
+import ast
+import io
+import tokenize
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ("src", "tests", "bench")
+MODULE_LINES_MAX = 500
+TEST_MODULE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+PARAMETERS_MAX = 5
+
+# "path" or "path:function" -> the size it had when it was listed.
+RATCHET: dict[str, int] = {}
+
+IMPURE_MODULES = frozenset(
+    {
+        "asyncio",
+        "concurrent",
+        "contextvars",
+        "datetime",
+        "http",
+        "io",
+        "logging",
+        "multiprocessing",
+        "os",
+        "pathlib",
+        "random",
+        "secrets",
+        "shutil",
+        "signal",
+        "socket",
+        "sqlite3",
+        "ssl",
+        "subprocess",
+        "sys",
+        "tempfile",
+        "threading",
+        "time",
+        "urllib",
+        "uuid",
+        "warnings",
+        "zoneinfo",
+    }
+)
+MAY_IMPORT = {("src/leasehold/core/units.py", "datetime")}
+IMPURE_CALLS = frozenset({"open", "print", "input", "exec", "eval", "hash", "id", "float"})
+# float("inf") compares; it takes part in no sum.
+MAY_CALL = {("src/leasehold/core/objects/template.py", "float")}
+BANNED_NAMES = frozenset({"utils", "util", "helpers", "helper", "common", "manager", "misc"})
+REMINDERS = ("TO" + "DO", "FIX" + "ME", "X" + "XX")
+
+
+@dataclass(frozen=True)
+class Source:
+    path: str
+    text: str
+    tree: ast.Module
+
+    @property
+    def is_pure(self) -> bool:
+        return self.path.startswith(("src/leasehold/core/", "src/leasehold/control/"))
+
+    @property
+    def is_test(self) -> bool:
+        return self.path.startswith("tests/")
+
+    def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield node
+
+    def imports(self) -> Iterator[tuple[int, str]]:
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                for name in node.names:
+                    yield node.lineno, name.name
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                yield node.lineno, node.module
+                for name in node.names:
+                    yield node.lineno, f"{node.module}.{name.name}"
+
+
+@dataclass(frozen=True)
+class Finding:
+    path: str
+    line: int
+    said: str
+    key: str = ""  # of the ratchet, for rules about size
+    size: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}: {self.said}"
+
+
+Rule = Callable[[Source], Iterator[Finding]]
+
+
+def module_ceiling(source: Source) -> Iterator[Finding]:
+    ceiling = TEST_MODULE_LINES_MAX if source.is_test else MODULE_LINES_MAX
+    lines = source.text.count("\n")
+    if lines > ceiling:
+        said = f"{lines} lines, over {ceiling}; split it by a noun or a verb instead"
+        yield Finding(source.path, 1, said, key=source.path, size=lines)
+
+
+def function_ceiling(source: Source) -> Iterator[Finding]:
+    for function in source.functions():
+        lines = (function.end_lineno or function.lineno) - function.lineno + 1
+        if ast.get_docstring(function) is not None:
+            lines -= (function.body[0].end_lineno or 0) - function.body[0].lineno + 1
+        if lines > FUNCTION_LINES_MAX:
+            said = (
+                f"{function.name} has {lines} lines, over {FUNCTION_LINES_MAX}; "
+                "keep the branching and move straight-line work to pure leaves instead"
+            )
+            key = f"{source.path}:{function.name}"
+            yield Finding(source.path, function.lineno, said, key=key, size=lines)
+
+
+def parameter_ceiling(source: Source) -> Iterator[Finding]:
+    if not source.is_pure:
+        return
+    for function in source.functions():
+        named = [*function.args.posonlyargs, *function.args.args]
+        names = [each.arg for each in named if each.arg not in ("self", "cls")]
+        if len(names) > PARAMETERS_MAX:
+            said = f"{function.name} has {len(names)} parameters; make them keyword-only instead"
+            key = f"{source.path}:{function.name}()"
+            yield Finding(source.path, function.lineno, said, key=key, size=len(names))
+
+
+def purity(source: Source) -> Iterator[Finding]:
+    if not source.is_pure:
+        return
+    for line, module in source.imports():
+        top = module.split(".")[0]
+        if top in IMPURE_MODULES and (source.path, top) not in MAY_IMPORT:
+            yield Finding(
+                source.path, line, f"imports {top}; take the value as an argument instead"
+            )
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.AsyncFunctionDef | ast.Await):
+            yield Finding(source.path, node.lineno, "is async; return an effect instead")
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            name = node.func.id
+            if name in IMPURE_CALLS and (source.path, name) not in MAY_CALL:
+                said = f"calls {name}(); take or return a plain value instead"
+                yield Finding(source.path, node.lineno, said)
+
+
+def reminders(source: Source) -> Iterator[Finding]:
+    for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
+        if token.type in (tokenize.COMMENT, tokenize.STRING):
+            for word in REMINDERS:
+                if word in token.string:
+                    said = f"{word} left behind; do it or open an issue instead"
+                    yield Finding(source.path, token.start[0], said)
+
+
+def module_names(source: Source) -> Iterator[Finding]:
+    if Path(source.path).stem in BANNED_NAMES:
+        yield Finding(source.path, 1, "a name that says nothing; name what it knows instead")
+
+
+def module_docstring(source: Source) -> Iterator[Finding]:
+    if source.tree.body and ast.get_docstring(source.tree) is None:
+        yield Finding(source.path, 1, "no docstring; say what it is for and who calls it instead")
+
+
+def error_text(source: Source) -> Iterator[Finding]:
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.Compare):
+            continue
+        for side in (node.left, *node.comparators):
+            if (
+                isinstance(side, ast.Call)
+                and isinstance(side.func, ast.Name)
+                and side.func.id == "str"
+                and any(isinstance(each, ast.Name) and _is_error(each.id) for each in side.args)
+            ):
+                said = "compares an error's text; compare its type or its fields instead"
+                yield Finding(source.path, node.lineno, said)
+
+
+def _is_error(name: str) -> bool:
+    return name in ("e", "err", "error", "exc", "exception") or name.endswith("_error")
+
+
+def swallowed(source: Source) -> Iterator[Finding]:
+    for node in ast.walk(source.tree):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        broad = node.type is None or (
+            isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException")
+        )
+        if broad and all(isinstance(each, ast.Pass | ast.Continue) for each in node.body):
+            said = "swallows every error; catch the ones you can answer instead"
+            yield Finding(source.path, node.lineno, said)
+
+
+def skipped_tests(source: Source) -> Iterator[Finding]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
+            owner = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
+            name = node.attr
+            if owner in ("mark", "pytest") and name in (
+                "skip", "skipif", "xfail", "importorskip",
+            ):  # fmt: skip
+                said = f"{owner}.{name}; make the test run or delete it instead"
+                yield Finding(source.path, node.lineno, said)
+
+
+def mocks(source: Source) -> Iterator[Finding]:
+    for line, module in source.imports():
+        if module.startswith("unittest.mock") or module.split(".")[0] == "mock":
+            said = "imports a mock; write a small fake that keeps the promise instead"
+            yield Finding(source.path, line, said)
+            return
+
+
+RULES: tuple[Rule, ...] = (
+    module_ceiling,
+    function_ceiling,
+    parameter_ceiling,
+    purity,
+    reminders,
+    module_names,
+    module_docstring,
+    error_text,
+    swallowed,
+    skipped_tests,
+    mocks,
+)
+
+
+def sources() -> list[Source]:
+    found = []
+    for folder in FOLDERS:
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            text = file.read_text(encoding="utf-8")
+            path = file.relative_to(ROOT).as_posix()
+            found.append(Source(path, text, ast.parse(text, path)))
+    return found
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_house_is_tidy(rule: Rule) -> None:
+    findings = [finding for source in sources() for finding in rule(source)]
+    broken = [
+        str(each) for each in findings if each.size > RATCHET.get(each.key, 0) or not each.key
+    ]
+
+    assert not broken, "\n" + "\n".join(broken)
+
+
+def test_the_ratchet_lists_no_more_than_it_must() -> None:
+    sizes = {each.key: each.size for src in sources() for rule in RULES for each in rule(src)}
+    loose = [
+        f"{key}: listed with {listed}, has {sizes.get(key, 0)}; lower or remove the entry instead"
+        for key, listed in sorted(RATCHET.items())
+        if sizes.get(key, 0) < listed
+    ]
+
+    assert not loose, "\n" + "\n".join(loose)
+
+
+PURE = "src/leasehold/core/example.py"
+SHELL = "src/leasehold/shell/example.py"
+TEST = "tests/unit/test_example.py"
+LONG_BODY = "".join(f"    x = {number}\n" for number in range(FUNCTION_LINES_MAX))
+
+BAD: tuple[tuple[Rule, str, str], ...] = (
+    (module_ceiling, SHELL, "x = 1\n" * (MODULE_LINES_MAX + 1)),
+    (module_ceiling, TEST, "x = 1\n" * (TEST_MODULE_LINES_MAX + 1)),
+    (function_ceiling, SHELL, f"def long() -> None:\n{LONG_BODY}"),
+    (parameter_ceiling, PURE, "def wide(a, b, c, d, e, f): ..."),
+    (purity, PURE, "import time"),
+    (purity, PURE, "from os import environ"),
+    (purity, PURE, "def late():\n    import random"),
+    (purity, PURE, "async def decide(): ..."),
+    (purity, "src/leasehold/control/example.py", "print(1)"),
+    (purity, PURE, "x = hash('a')"),
+    (reminders, SHELL, f"x = 1  # {REMINDERS[0]} later"),
+    (reminders, SHELL, f'"""{REMINDERS[1]}"""'),
+    (module_names, "src/leasehold/core/utils.py", ""),
+    (module_docstring, SHELL, "x = 1"),
+    (error_text, SHELL, "if 'gone' in str(error): ..."),
+    (error_text, SHELL, "ok = str(err) == 'gone'"),
+    (swallowed, SHELL, "try: x()\nexcept Exception: pass"),
+    (swallowed, SHELL, "try: x()\nexcept: pass"),
+    (skipped_tests, TEST, "@pytest.mark.skip\ndef test(): ..."),
+    (skipped_tests, TEST, "pytest.skip('no')"),
+    (mocks, TEST, "from unittest.mock import Mock"),
+    (mocks, TEST, "from unittest import mock\nimport unittest.mock"),
+)
+
+GOOD: tuple[tuple[Rule, str, str], ...] = (
+    (module_ceiling, TEST, "x = 1\n" * TEST_MODULE_LINES_MAX),
+    (function_ceiling, SHELL, f'def long() -> None:\n    """Two\n    lines."""\n{LONG_BODY[10:]}'),
+    (parameter_ceiling, PURE, "def wide(self, a, b, c, d, e, *, f, g): ..."),
+    (parameter_ceiling, SHELL, "def wide(a, b, c, d, e, f): ..."),
+    (purity, SHELL, "import time"),
+    (purity, "src/leasehold/core/units.py", "from datetime import UTC"),
+    (reminders, SHELL, "x = 1  # done"),
+    (module_docstring, SHELL, '"""Says what it is."""\nx = 1'),
+    (error_text, SHELL, "if str(number) == '4': ..."),
+    (swallowed, SHELL, "try: x()\nexcept KeyError: pass"),
+    (skipped_tests, TEST, "@pytest.mark.parametrize('a', [1])\ndef test(a): ..."),
+    (mocks, TEST, "from unittest import TestCase"),
+)
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), BAD)
+def test_every_rule_can_fail(rule: Rule, path: str, text: str) -> None:
+    findings = list(rule(Source(path, text, ast.parse(text))))
+
+    assert findings
+    assert all("; " in str(each) and str(each).endswith("instead") for each in findings)
+
+
+@pytest.mark.parametrize(("rule", "path", "text"), GOOD)
+def test_no_rule_fails_what_is_legal(rule: Rule, path: str, text: str) -> None:
+    assert list(rule(Source(path, text, ast.parse(text)))) == []
+
+
+def test_every_rule_is_shown_to_fail() -> None:
+    assert {rule for rule, _, _ in BAD} == set(RULES)
+
+
+def test_requirement_files_name_no_machine() -> None:
+    for name in ("requirements.txt", "requirements-dev.txt"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        lines = [line for line in text.splitlines() if not line.strip().startswith("#")]
+
+        assert "--hash=sha256:" in text
+        assert not [line for line in lines if "://" in line or "--index" in line or " /" in line]

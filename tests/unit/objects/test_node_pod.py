@@ -1,0 +1,213 @@
+"""Nodes, pods and quantities: reading what Kubernetes writes, writing what it reads."""
+
+import pytest
+
+from leasehold.core.facts import Node, Pod, PodPhase, Taint
+from leasehold.core.objects.kinds import Wrong
+from leasehold.core.objects.node import Labels, node_from_wire, node_to_wire
+from leasehold.core.objects.pod import pod_from_wire, pod_to_wire
+from leasehold.core.objects.quantity import milli, units
+from leasehold.core.objects.wire import canonical, part, stamps
+
+LABELS = Labels()
+NODE = Node(name="n", flavor="H100", region="w", cluster="a", fabric="d", gpus=8)
+
+
+@pytest.mark.parametrize(
+    ("value", "thousandths"),
+    [
+        ("500m", 500),
+        ("1", 1000),
+        (2, 2000),
+        (0.5, 500),
+        ("1.5", 1500),
+        (".5", 500),
+        ("1n", 1),
+        ("1u", 1),
+        ("0", 0),
+        ("2k", 2_000_000),
+        ("1Ki", 1_024_000),
+        ("1Gi", 2**30 * 1000),
+        ("1e3", 1_000_000),
+        ("1E", 10**21),
+    ],
+)
+def test_quantities(value: object, thousandths: int) -> None:
+    assert milli(value) == thousandths
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "x", "-1", "1 Gi", "1gi", "1e999", "9" * 100, -1, True, None, [], 10**30, float("nan")],
+    ids=repr,
+)
+def test_what_is_no_quantity(value: object) -> None:
+    with pytest.raises(Wrong):
+        milli(value)
+
+
+def test_units_are_rounded_up() -> None:
+    assert units("100m") == 1
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        NODE,
+        Node(
+            name="n", flavor="H100", region="w", cluster="a", fabric="d", gpus=4,
+            cpu_milli=1500, memory_bytes=2**30, pods_max=20, ready=False, not_ready_since=1500,
+            cordoned=True, taints=(Taint(key="k", value="v", effect="NoExecute"),),
+        ),
+    ],
+)  # fmt: skip
+def test_a_simulated_node_reads_back(node: Node) -> None:
+    assert node_from_wire(node_to_wire(node, labels=LABELS), labels=LABELS) == node
+
+
+def test_a_fenced_node_says_so_by_its_taint() -> None:
+    fenced = Node(name="n", flavor="H", region="w", cluster="a", fabric="d", gpus=1, fenced=True)
+    once = node_from_wire(node_to_wire(fenced, labels=LABELS), labels=LABELS)
+
+    assert once.fenced
+    assert node_from_wire(node_to_wire(once, labels=LABELS), labels=LABELS) == once
+
+
+def test_a_bare_node_says_what_it_lacks() -> None:
+    got = node_from_wire({"metadata": {"name": "n"}}, labels=LABELS)
+
+    assert got.lacks == (
+        "label region, label cluster, label fabric.domain, label gpu.flavor, "
+        "allocatable nvidia.com/gpu"
+    )
+    assert not got.ready
+    assert got.not_ready_since is None
+
+
+def test_well_known_labels_are_understood() -> None:
+    written = {
+        "topology.kubernetes.io/region": "w",
+        "nvidia.com/gpu.product": "H100",
+        "cluster": "a",
+        "pod-of-racks": "d",
+    }
+    wire = {
+        "metadata": {"name": "n", "uid": "u", "resourceVersion": "5", "labels": written},
+        "spec": {
+            "taints": [
+                {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
+                {"key": "k"},
+                "nonsense",
+            ]
+        },
+        "status": {
+            "allocatable": {"amd.com/gpu": "8"},
+            "conditions": [{"type": "Disk"}, {"type": "Ready", "status": "True"}],
+        },
+    }
+    labels = Labels(fabric="pod-of-racks", gpu_resource="amd.com/gpu")
+
+    got = node_from_wire(wire, labels=labels)
+
+    assert got == Node(
+        name="n", flavor="H100", region="w", cluster="a", fabric="d", gpus=8, uid="u", version=5,
+        taints=(Taint(key="k"),),
+    )  # fmt: skip
+
+
+def test_a_pod_of_ours_reads_back() -> None:
+    template = {
+        "metadata": {"labels": {"app": "x"}, "annotations": {"note": "y"}},
+        "spec": {
+            "containers": [
+                {
+                    "name": "main",
+                    "env": [{"name": "RANK", "value": "9"}, {"name": "MINE", "value": "1"}],
+                    "resources": {"requests": {"cpu": "2"}},
+                },
+                {"name": "side"},
+            ]
+        },
+    }
+    group = "rq.davidlangworthy.io"
+    labels = {
+        f"{group}/run-uid": "u",
+        f"{group}/group-index": "1",
+        f"{group}/pod-index": "3",
+        f"{group}/attempt": "2",
+    }
+
+    wire = pod_to_wire(
+        canonical(template), name="p", namespace="t", node="n", gpus=4, labels=labels,
+        env={"RANK": "0"}, grace=1500,
+    )  # fmt: skip
+
+    assert pod_from_wire(wire) == Pod(
+        namespace="t", name="p", node="n", gpus=4, run_uid="u", group=1, index=3, attempt=2,
+        cpu_milli=2000,
+    )  # fmt: skip
+    assert wire["metadata"] == {
+        "name": "p",
+        "namespace": "t",
+        "labels": {"app": "x", **labels},
+        "annotations": {"note": "y"},
+    }
+    gpu = {"nvidia.com/gpu": "4"}
+    assert wire["spec"] == {
+        "nodeName": "n",
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 2,
+        "containers": [
+            {
+                "name": "main",
+                "env": [{"name": "RANK", "value": "0"}, {"name": "MINE", "value": "1"}],
+                "resources": {"requests": {"cpu": "2", **gpu}, "limits": gpu},
+            },
+            {"name": "side", "env": [{"name": "RANK", "value": "0"}]},
+        ],
+    }
+
+
+def test_an_empty_template_gets_a_container() -> None:
+    wire = pod_to_wire(b"{}", name="p", namespace="t", node="n", gpus=0, labels={}, env={})
+
+    assert part(wire, "spec")["containers"] == [{"name": "main", "image": "none"}]
+
+
+def test_how_a_pod_ended() -> None:
+    ended = {"terminated": {"exitCode": 3, "finishedAt": "1970-01-01T00:00:02Z"}}
+    wire = {
+        "metadata": {"namespace": "t", "name": "p", "deletionTimestamp": "1970-01-01T00:00:03Z"},
+        "spec": {"containers": [{"name": "main"}, {"name": "a-side"}]},
+        "status": {
+            "phase": "Failed",
+            "reason": "Evicted",
+            "containerStatuses": [
+                {"name": "a-side", "state": {}},
+                {"name": "main", "state": ended},
+            ],
+        },
+    }
+
+    assert pod_from_wire(wire) == Pod(
+        namespace="t", name="p", node="", gpus=0, phase=PodPhase.FAILED, reason="Evicted",
+        exit_code=3, finished_at=2000, deleting=True,
+    )  # fmt: skip
+
+
+def test_the_only_status_is_taken_when_no_name_fits() -> None:
+    status = {"containerStatuses": [{"state": {"terminated": {"exitCode": 0}}}]}
+
+    assert pod_from_wire({"spec": {"containers": [{"name": "m"}]}, "status": status}).exit_code == 0
+
+
+def test_a_foreign_pod_holds_what_it_asks_for() -> None:
+    limits = {"limits": {"nvidia.com/gpu": "2", "memory": "1Ki", "cpu": "what"}}
+    wire = {"spec": {"nodeName": "n", "containers": [{"resources": limits}, "nonsense"]}}
+
+    assert pod_from_wire(wire) == Pod(namespace="", name="", node="n", gpus=2, memory_bytes=1024)
+
+
+@pytest.mark.parametrize("version", ["", "abc", "٣", "9" * 30, "-1"])
+def test_a_version_that_is_no_number_reads_as_none(version: str) -> None:
+    assert stamps({"metadata": {"resourceVersion": version}}).version == 0

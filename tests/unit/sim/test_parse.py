@@ -1,0 +1,252 @@
+"""Scenario files: what they may say, and that every mistake is named with its line and remedy."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from leasehold.core.units import HOUR, MINUTE, SECOND
+from leasehold.shell.yamlfile import BadFile
+from leasehold.sim.machines import NodeIs, Work
+from leasehold.sim.scenario.parse import START_DEFAULT, load_story, parse_story
+from leasehold.sim.scenario.story import (
+    Cancel,
+    Claim,
+    Delete,
+    EditEnvelope,
+    EditRun,
+    Expect,
+    FailBinds,
+    Number,
+    PodDoes,
+    RestartController,
+    RunIs,
+    SetForeign,
+    SetNode,
+    Story,
+    Submit,
+    Unit,
+)
+
+HEAD = """\
+title: A story
+fleet:
+  - {domain: a, nodes: 2, gpus: 8, flavor: H, region: r, cluster: c}
+budgets:
+  t/t: {owner: "t:one", envelopes: [{name: e, flavor: H, concurrency: 8}]}
+steps:
+  - at: 0s
+    submit: {t/x: {owner: "t:one", resources: {gpuType: H, totalGPUs: 8}}}
+"""
+FIRST = HEAD.count("\n") + 1  # the line after it
+
+
+def story(*steps: str) -> Story:
+    return parse_story(HEAD + "".join(f"  - {{at: 1h, {step}}}\n" for step in steps), "f.yaml")
+
+
+def mistakes(text: str) -> list[tuple[int, str]]:
+    with pytest.raises(BadFile) as caught:
+        parse_story(text, "f.yaml")
+    return [(each.line, f"{each.problem.value}: {each.problem.remedy}")
+            for each in caught.value.mistakes]  # fmt: skip
+
+
+def test_every_scenario_of_the_suite_is_read() -> None:
+    files = sorted((Path(__file__).parents[2] / "scenarios").glob("*.yaml"))
+    for file in files:
+        assert load_story(file).steps, file
+
+
+def test_a_second_row_of_a_domain_goes_on_counting() -> None:
+    rows = "\n".join(
+        f"  - {{domain: {domain}, nodes: 2, gpus: 8, flavor: H, region: r, cluster: c}}"
+        for domain in "aba"
+    )
+    read = parse_story(f"title: t\nfleet:\n{rows}\nsteps: []\n", "f.yaml")
+    assert [name for name, _ in read.node_rows()] == [
+        "a-00", "a-01", "b-00", "b-01", "a-02", "a-03",
+    ]  # fmt: skip
+    assert read.start == START_DEFAULT
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("cancel: t/x", Cancel(run="t/x")),
+        ("delete: {budget: t/t}", Delete(kind="budget", name="t/t")),
+        ("delete: {node: a-01}", Delete(kind="node", name="a-01")),
+        ("delete: {run: t/x}", Delete(kind="run", name="t/x")),
+        ("node: {name: a-00, is: dead}", SetNode(name="a-00", state=NodeIs.DEAD)),
+        ("foreign: {node: a-00, gpus: 0}", SetForeign(node="a-00", gpus=0)),
+        ("binds: {fail: 3}", FailBinds(count=3)),
+        ("restart: controller", RestartController()),
+        ("pod: {run: t/x, group: 1, pod: 3, does: exit 3}",
+         PodDoes(run="t/x", group=1, pod=3, exit_code=3)),
+        ("pod: {run: t/x, group: 0, pod: 0, does: stick}",
+         PodDoes(run="t/x", group=0, pod=0, exit_code=None, stuck=True)),
+        ("pod: {run: t/x, group: 0, pod: 0, does: unstick}",
+         PodDoes(run="t/x", group=0, pod=0, exit_code=None)),
+        ("edit: {run: t/x, spec: {runtime: {maxDuration: 2h}}}",
+         EditRun(run="t/x", patch={"runtime": {"maxDuration": "2h"}})),
+        ("edit: {run: t/x, spec: {stop: 1}}, refused: [spec.stop]",
+         EditRun(run="t/x", patch={"stop": 1}, refused=("spec.stop",))),
+        ("edit: {envelope: t/t/e, concurrency: 4}",
+         EditEnvelope(envelope="t/t/e", patch={"concurrency": 4})),
+    ],
+)  # fmt: skip
+def test_actions(text: str, action: object) -> None:
+    step = story(text).steps[-1]
+    assert (step.at, step.line, step.action) == (HOUR, FIRST, action)
+
+
+@pytest.mark.parametrize(
+    ("work", "works"),
+    [
+        ("{lasts: 3h}", (Work(lasts=3 * HOUR),)),
+        ("{exit: 2, stops: 5s}", (Work(exit_code=2, stops=5 * SECOND),)),
+        ("[{lasts: 1m, exit: 1}, {}]", (Work(lasts=MINUTE, exit_code=1), Work())),
+    ],
+)
+def test_work(work: str, works: tuple[Work, ...]) -> None:
+    spec = '{owner: "t:one", resources: {gpuType: H, totalGPUs: 8}}'
+    action = story(f"submit: {{t/y: {spec}}}, work: {work}").steps[-1].action
+    assert isinstance(action, Submit)
+    assert action.works == works
+
+
+@pytest.mark.parametrize(
+    ("claim", "low", "high", "unit"),
+    [
+        ("gpus: 8", 8, 8, Unit.COUNT),
+        ("gpus: {min: 1}", 1, None, Unit.COUNT),
+        ("gpuHours: {min: 0.1, max: 3}", Fraction(1, 10), 3, Unit.HOURS),
+        ("started: 1h10m", 70 * MINUTE, 70 * MINUTE, Unit.SPAN),
+        ("ended: {max: 2s}", None, 2000, Unit.SPAN),
+    ],
+)
+def test_numbers_are_exact_and_may_have_bounds(
+    claim: str, low: int | Fraction | None, high: int | Fraction | None, unit: Unit
+) -> None:
+    action = story(f"expect: [{{run: t/x, {claim}}}]").steps[-1].action
+    assert isinstance(action, Expect)
+    want = Number(
+        low=None if low is None else Fraction(low),
+        high=None if high is None else Fraction(high),
+        unit=unit,
+    )
+    name = claim.partition(":")[0]
+    claims = (Claim(name=name, want=want, line=FIRST),)
+    assert action.expectations == (RunIs(line=FIRST, claims=claims, run="t/x"),)
+
+
+# One wrong step each; the mistake is on its line.
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ("cancel: t/x, work: {}", "there is no such field; legal here: at, cancel"),
+        ("cancel: t/x, node: {name: a-00, is: dead}", "cancel, node: write exactly one of"),
+        ("", "no action: write exactly one of"),
+        ("cancel: x", "write namespace/name"),
+        ("cancel: t/y", "there is no such run in this file; it has: t/x"),
+        ("node: {name: b-00, is: dead}", "there is no such node in this file; it has: a-00, a-01"),
+        ("node: {name: a-00, is: ded}", "write dead or silent or ready or cordoned or uncordoned"),
+        ("node: {name: a-00}", "(missing): write this field"),
+        ("foreign: {node: a-00, gpus: -1}", "write a whole number from 0"),
+        ("pod: {run: t/x, does: exit 256}", "write exit with a code from 0 to 255"),
+        ("pod: {run: t/x, does: die}", "write exit with a code from 0 to 255"),
+        ("binds: {fail: yes}", "write a whole number"),
+        ("binds: 3", "write a mapping of fields"),
+        ("restart: nodes", "write controller"),
+        ("delete: {}", "write one of {budget: namespace/name}"),
+        ("delete: {lease: x}", "write one of {budget: namespace/name}"),
+        ("edit: {spec: {}}", "write {run: namespace/name, spec: {…}} or {envelope: …, fields}"),
+        ("edit: {envelope: t/t/e}", "say which fields of the envelope change"),
+        ("edit: {envelope: t/e, concurrency: 3}", "write namespace/budget/envelope"),
+        ("submit: {t/z: {owner: t, resources: {gpuType: H, totalGPU: 8}}}", "mean totalGPUs?"),
+        ("submit: {t/z: null}", "write its spec"),
+        ("submit: {z: {}}, refused: [spec]", "write namespace/name"),
+        ("submit: {t/z: {}}, refused: []", "name the JSON paths that the refusal names"),
+        ("submit: {t/z: {}}, refused: [a], work: {lasts: 1}", "write a span of at most"),
+        ("submit: {t/z: {}}, refused: [a], work: [{last: 1s}]", "did you mean lasts?"),
+        ("budget: {t/z: {owner: t, envelopes: [{name: e}]}}", "(missing): write this field"),
+        ("expect: {run: t/x}", "write a list"),
+        ("expect: [{}]", "no subject: name exactly one of run, runs"),
+        ("expect: [{run: t/x}]", "nothing is said of it: say one of phase"),
+        ("expect: [{run: t/x, fase: Running}]", "there is no such field; did you mean phase?"),
+        ("expect: [{run: t/x, phase: Runing}]", "write Pending or Running or Completed or Failed"),
+        ("expect: [{run: t/x, gpus: 8.5}]", "write a whole number, or bounds"),
+        ("expect: [{run: t/x, gpus: {min: 3, max: 2}}]", "min is over max"),
+        ("expect: [{run: t/x, gpus: {least: 3}}]", "or bounds such as {min: …, max: …}"),
+        ("expect: [{run: t/x, started: 5}]", "write a span since the start"),
+        ("expect: [{run: t/x, says: []}]", "write a list of texts"),
+        ("expect: [{runs: [t/x], phase: Running}]", "say count, and phase or because or both"),
+        ("expect: [{leases: {closed: Gone}, count: 1}]", "write Completed or Fail or NodeFailure"),
+        ("expect: [{leases: {rn: t/x}, count: 1}]", "did you mean run?"),
+        ("expect: [{envelope: t/t, used: 1}]", "write namespace/budget/envelope"),
+        ("expect: [{reservation: t/x, none: true, state: Pending}]", "nothing more can be said"),
+        ("expect: [{reservation: t/x, none: false}]", "write true, or leave it out"),
+        ("expect: [{resolution: t, spares: 1}]", "write namespace/run or namespace/budget/env"),
+        ("expect: [{cover: t/x, walk: [t/t/e]}]", "write a list of pairs"),
+        ("expect: [{ledger: fine}]", "write ok"),
+        ("expect: [{reservation: t/x, odds: {t/x: high}}]", "write a whole number"),
+    ],
+)
+def test_a_wrong_step_is_named_with_line_and_remedy(step: str, said: str) -> None:
+    found = mistakes(HEAD + f"  - {{at: 1h, {step}}}\n")
+    assert [line for line, _ in found] == [FIRST] * len(found)
+    assert said in " | ".join(text for _, text in found)
+
+
+def test_all_mistakes_of_a_file_come_at_once_in_order_of_their_lines() -> None:
+    found = mistakes(
+        """\
+titel: x
+start: yesterday
+config: {activationLead: 15, nonsense: 1}
+fleet: [{domain: A, nodes: 0, gpus: 8, flavor: H, region: r, cluster: c}]
+budgets: {t/t: {owner: "t:one", envelopes: [{name: e, flavor: H, concurrency: 0}]}}
+steps:
+  - {at: 1h, expect: [{run: t/x, gpus: x}]}
+  - {at: 5m, cancel: t/x}
+  - hello
+"""
+    )
+    assert [line for line, _ in found] == [1, 1, 2, 3, 3, 4, 4, 5, 7, 7, 8, 8, 9]
+
+
+# Broken as a whole -> line and what is said.
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("", 1, "an empty file"),
+        ("- a\n- b\n", 1, "write title, fleet and steps"),
+        ("title: x\nsteps: []\n", 1, "fleet: (missing)"),
+        ("title: x\nfleet: []\n", 1, "steps: (missing)"),
+        ("title: x\nfleet: []\nsteps: []\n---\ntitle: y\n", 5, "write one story per file"),
+        ("title: x\ntitle: y\n", 2, "it is written twice"),
+        ("title: [x\n", 2, "write correct YAML"),
+        ("title: x\nfleet: []\nsteps:\n  - at: 1:30\n", 4, "put it in quotes"),
+    ],
+)
+def test_a_file_that_is_no_story(text: str, line: int, said: str) -> None:
+    found = mistakes(text)
+    assert any(at == line and said in what for at, what in found), found
+
+
+def test_budgets_whose_parents_go_in_a_circle_are_a_mistake() -> None:
+    both = "".join(
+        f"  t/{name}: {{owner: {name}, parents: [{parent}], envelopes: []}}\n"
+        for name, parent in ("pq", "qp")
+    )
+    found = mistakes(f"title: x\nfleet: []\nsteps: []\nbudgets:\n{both}")
+    assert [line for line, _ in found] == [5, 6]
+
+
+def test_owners_with_colons_and_instants_stay_texts() -> None:
+    text = HEAD.replace('"t:one"', "t:one").replace(
+        "steps:", 'start: "2026-11-02T00:00:00Z"\nsteps:'
+    )
+    read = parse_story(text, "f.yaml")
+    assert read.budgets[0][1]["owner"] == "t:one"
+    assert read.start == 1_793_577_600_000

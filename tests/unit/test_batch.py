@@ -1,0 +1,259 @@
+"""The codecs of the ledger and its objects: what goes out comes back."""
+
+import json
+
+import msgspec
+import pytest
+from tests.unit.records import BUDGET, FACTS, T0, a_lease, lines_of
+
+from leasehold.core.batch import (
+    Batch,
+    Closing,
+    NodeFact,
+    batch_from_json,
+    batch_from_wire,
+    batch_to_wire,
+)
+from leasehold.core.chain import canonical
+from leasehold.core.facts import (
+    Bundle,
+    Cause,
+    Confidence,
+    Draw,
+    Ending,
+    Lottery,
+    Opened,
+    Reservation,
+    Resolution,
+    Role,
+    State,
+)
+from leasehold.core.objects.lease import (
+    cut_run,
+    label_value,
+    lease_from_wire,
+    lease_to_wire,
+    leases_from_json,
+    pod_name,
+)
+from leasehold.core.objects.reservation import (
+    reservation_from_wire,
+    reservation_name,
+    reservation_to_wire,
+)
+from leasehold.core.objects.resolution import (
+    resolution_digest,
+    resolution_from_wire,
+    resolution_name,
+    resolution_spec,
+    resolution_to_wire,
+)
+
+FULL = Batch(
+    seq=2,
+    epoch=3,
+    instant=T0 + 5,
+    facts_budgets=(("team/money", BUDGET), ("gone/money", None)),
+    facts_nodes=(
+        NodeFact(name="n1", gpus=8, flavor="H100", domain="r/c/a"),
+        NodeFact(name="n9", gone=True),
+    ),
+    announced=(("team/train-2", "77" * 32),),
+    opened=(a_lease(2, 0), a_lease(2, 1, role=Role.SPARE, slots=(4, 5))),
+    ending=(("train-1-0", "Shrink", T0 + 30_000),),
+    closed=(
+        Closing(lease="train-1-1", end=T0 + 1, reason="Completed"),
+        Closing(lease="train-1-2", end=T0 + 1, reason="Fail", cause=Cause.EXIT),
+    ),
+    resolutions=(("big-2", "c0" * 32),),
+)
+
+RESOLUTION = Resolution(
+    name="big-1-7",
+    batch=7,
+    cause="Reservation",
+    subject="team/big-1",
+    beneficiary="team/big",
+    beneficiary_uid="u1",
+    flavor="H100",
+    domains=("r/c/a",),
+    envelope="",
+    instant=T0,
+    deficit=16,
+    spares=(("train-1-1", 2),),
+    shrunk=(("team/train", 3, 8),),
+    lottery=Lottery(
+        seed="ab" * 32,
+        subject="team/big-1",
+        instant=T0,
+        ledger_digest="cd" * 32,
+        nonce="ef" * 32,
+        commitment="01" * 32,
+        announced_in=1,
+        conflict_set=(
+            ("x:one", (Bundle(namespace="x", run="train", uid="", group=None, gpus=16),)),
+            ("y:two", (Bundle(namespace="y", run="sweep", uid="", group=3, gpus=8),)),
+        ),
+        draws=(Draw(owner="y:two", bundle="y/sweep#3", gpus=8),),
+    ),
+    returned=(("bundle", "x/train", 16), ("group", "team/train#3", 8), ("lease", "train-1-1", 2)),
+    victims=("sweep-1-0",),
+    need=((0, 16),),
+    free=(("n1", 2),),
+    losses=(("r/c/a", 8, 0, 0),),
+)
+
+
+def test_a_batch_comes_back() -> None:
+    assert batch_from_wire(batch_to_wire(FULL)) == FULL
+    assert batch_from_json(canonical(batch_to_wire(FULL))) == FULL
+    assert not FULL.is_empty
+
+
+def test_an_empty_batch_says_its_numbers_alone() -> None:
+    empty = Batch(seq=1, epoch=1, instant=T0)
+    assert batch_to_wire(empty) == {"seq": 1, "epoch": 1, "instant": T0}
+    assert batch_from_wire(batch_to_wire(empty)) == empty
+    assert empty.is_empty
+
+
+def test_a_line_looks_as_the_design_shows_it() -> None:
+    line = lines_of(FACTS, FULL)[1]
+    assert list(line) == ["seq", "epoch", "digest", "batch"]
+    batch = json.loads(canonical(line["batch"]))
+    assert batch["facts"]["budgets"][1] == {"name": "gone/money"}
+    assert batch["facts"]["nodes"][1] == {"name": "n9"}
+    assert batch["ending"][0] == {"lease": "train-1-0", "reason": "Shrink", "deadline": T0 + 30_000}
+    assert batch["closed"][1] == {
+        "lease": "train-1-2", "end": T0 + 1, "reason": "Fail", "cause": "Exit",
+    }  # fmt: skip
+    assert batch["opened"][0]["name"] == "train-2-0"
+    assert batch["opened"][0]["spec"]["interval"] == {"start": "2025-11-15T00:00:10.000Z"}
+    assert batch["opened"][1]["spec"]["compPath"] == ["SHARD[0]", "SPARE[0]"]
+
+
+@pytest.mark.parametrize("extra", [{"more": 1}, {"closed": [{"lease": "a", "end": 1.5}]}])
+def test_a_batch_that_says_more_than_we_know_is_refused(extra: dict[str, object]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        batch_from_wire({**batch_to_wire(FULL), **extra})
+
+
+def test_a_refinanced_leases_pod_is_not_the_codecs_to_know() -> None:
+    lease = a_lease(2, 0, reason=Opened.REFINANCE, pod="train-1-g0-p0")
+    batch = Batch(seq=2, epoch=1, instant=T0, opened=(lease,))
+    assert batch_from_wire(batch_to_wire(batch)).opened[0].pod == ""
+    assert lease_from_wire(lease_to_wire(lease)).pod == "train-1-g0-p0"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"ending": Ending(reason="Shrink", deadline=T0 + 9)},
+        {"end": T0 + 9, "closure": "Fail", "cause": Cause.DELETED, "close_batch": 4},
+        {"role": Role.SPARE, "pod": ""},
+    ],
+)
+def test_a_lease_object_comes_back(changes: dict[str, object]) -> None:
+    lease = msgspec.structs.replace(a_lease(2, 0), **changes)
+    wire = lease_to_wire(lease)
+    assert lease_from_wire(wire) == lease
+    assert leases_from_json(msgspec.json.encode(wire)) == lease
+
+
+def test_a_lease_says_its_time_or_nothing() -> None:
+    wire = lease_to_wire(a_lease(2, 0))
+    wire["status"] = {"closed": True, "endTime": "yesterday"}
+    with pytest.raises(msgspec.ValidationError, match="yesterday"):
+        lease_from_wire(wire)
+
+
+def test_long_names_are_cut_and_told_apart() -> None:
+    one, two = "a" * 60 + "-one", "a" * 60 + "-two"
+    assert cut_run(one) == "a" * 40
+    assert cut_run("a" * 39 + ".b") == "a" * 39
+    assert pod_name(one, 7, 0, 1) != pod_name(two, 7, 0, 1)
+    assert len(pod_name(one, 7, 0, 1)) == len("-7-g0-p1") + 40
+    assert label_value("b" * 63) == "b" * 63
+    assert len(label_value("b" * 64)) == 63
+    assert label_value("b" * 64) != label_value("b" * 65)
+
+
+def test_a_reservation_comes_back() -> None:
+    reservation = Reservation(
+        namespace="team",
+        name=reservation_name("big", 12),
+        run="big",
+        uid="u1",
+        batch=12,
+        announced=T0,
+        state=State.BLOCKED,
+        commitment="77" * 32,
+        reason="BindFailing",
+        message="five binds were rejected",
+        starts=T0 + 60_000,
+        confidence=Confidence.CUTS,
+        deficit=16,
+        domains=("r/c/a",),
+        nodes=("n1",),
+        payers=("team/money/west",),
+        releases=(("train-1-0", T0 + 5),),
+        remedies=("drop 2 spares",),
+        odds=(("team/train", 50),),
+        since=T0,
+    )
+    assert reservation_from_wire(reservation_to_wire(reservation)) == reservation
+    unplanned = msgspec.structs.replace(reservation, starts=0, domains=(), nodes=())
+    assert reservation_from_wire(reservation_to_wire(unplanned)) == unplanned
+    bare = {**reservation_to_wire(reservation)}
+    del bare["status"]
+    assert reservation_from_wire(bare).state is State.PENDING
+
+
+@pytest.mark.parametrize("name", ["big", "big-x"])
+def test_a_reservation_is_named_by_its_batch(name: str) -> None:
+    metadata = {"name": name, "namespace": "team"}
+    with pytest.raises(msgspec.ValidationError):
+        reservation_from_wire({"metadata": metadata, "spec": {"runRef": {"name": "b", "uid": "u"}}})
+
+
+def test_a_reservation_says_its_time_or_nothing() -> None:
+    wire = {
+        "metadata": {"name": "big-1", "namespace": "team"},
+        "spec": {"runRef": {"name": "big", "uid": "u"}},
+        "status": {"earliestStart": "soon"},
+    }
+    with pytest.raises(msgspec.ValidationError, match="soon"):
+        reservation_from_wire(wire)
+
+
+def test_a_resolution_comes_back() -> None:
+    assert resolution_from_wire(resolution_to_wire(RESOLUTION)) == RESOLUTION
+    assert resolution_name("team/big-1", 7) == RESOLUTION.name
+
+
+def test_an_overdrafts_resolution_leaves_out_what_it_has_not() -> None:
+    overdraft = Resolution(
+        name="west-9",
+        batch=9,
+        cause="Overdraft",
+        subject="team/money/west",
+        beneficiary="",
+        beneficiary_uid="",
+        flavor="",
+        domains=(),
+        envelope="team/money/west",
+        instant=T0,
+        deficit=2,
+    )
+    spec = resolution_spec(overdraft)
+    assert sorted(spec) == ["cause", "deficitGPUs", "instant", "scope", "subject"]
+    assert resolution_from_wire(resolution_to_wire(overdraft)) == overdraft
+    assert resolution_digest(overdraft) != resolution_digest(RESOLUTION)
+
+
+def test_a_resolution_says_its_time_or_nothing() -> None:
+    wire = resolution_to_wire(RESOLUTION)
+    spec = dict(resolution_spec(RESOLUTION), instant="now")
+    with pytest.raises(msgspec.ValidationError, match="now"):
+        resolution_from_wire({**wire, "spec": spec})

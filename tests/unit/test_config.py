@@ -1,0 +1,162 @@
+"""The configuration: every key both ways, every mistake by its path, and the two sums."""
+
+import pytest
+
+from leasehold.core.policy import Policy
+from leasehold.core.units import HOUR, MINUTE, SECOND
+from leasehold.shell.config import KEYS, BadConfig, Config, effective, load_config
+from leasehold.shell.yamlfile import BadFile
+
+SET: tuple[tuple[str, object, object], ...] = (
+    ("activationLead", "5m", 5 * MINUTE),
+    ("reservation.maxWait", "1h", HOUR),
+    ("reservation.depth", 9, 9),
+    ("reservation.depthPerOwner", 2, 2),
+    ("overdraft.grace", "0s", 0),
+    ("accounting.horizon", "2h", 2 * HOUR),
+    ("resolver.minTenure", "3h", 3 * HOUR),
+    ("bind.timeout", "1m", MINUTE),
+    ("bind.attempts", 7, 7),
+    ("bind.backoff", "1s", SECOND),
+    ("retry.backoff", "2s", 2 * SECOND),
+    ("drain.timeout", "1m", MINUTE),
+    ("resize.interval", "1m", MINUTE),
+    ("swap.settle", "1m", MINUTE),
+    ("nodeFailure.after", "1m", (("*", MINUTE),)),
+    ("nodeFailure.selfFence", "1s", SECOND),
+    ("nodeFailure.poll", "1s", SECOND),
+    ("nodeFailure.watchdog", "1s", SECOND),
+    ("nodeFailure.kill", "1s", SECOND),
+    ("forbidReciprocalLending", True, True),
+    ("binder.enabled", False, False),
+    ("gpuResource", "amd.com/gpu", "amd.com/gpu"),
+    ("labels.region", "x.io/region", "x.io/region"),
+    ("labels.cluster", "c", "c"),
+    ("labels.fabric", "f", "f"),
+    ("labels.flavor", "g", "g"),
+    ("labels.rack", "r", "r"),
+    ("ledger.keepClosed", "1d", 24 * HOUR),
+    ("ledger.maxObjects", 10, 10),
+    ("ledger.archive", "out", "out"),
+    ("tenure.take", "30s", 30 * SECOND),
+    ("tenure.hold", "9s", 9 * SECOND),
+    ("tenure.softStop", "8s", 8 * SECOND),
+    ("tenure.renew", "1s", SECOND),
+    ("tenure.timeout", "1s", SECOND),
+)
+
+
+def value_of(config: Config, name: str) -> object:
+    [key] = [key for key in KEYS if key.name == name]
+    return getattr(getattr(config, key.record), key.field)
+
+
+@pytest.mark.parametrize(("name", "written", "expected"), SET)
+def test_a_key_may_be_dotted_or_nested(name: str, written: object, expected: object) -> None:
+    nested: object = written
+    for part in reversed(name.split(".")):
+        nested = {part: nested}
+    assert isinstance(nested, dict)
+
+    assert value_of(load_config({name: written}), name) == expected
+    assert load_config(nested) == load_config({name: written})
+    assert value_of(Config(), name) != expected
+
+
+def test_every_key_is_in_the_table_above() -> None:
+    assert [name for name, _, _ in SET] == [key.name for key in KEYS]
+
+
+def test_nothing_written_is_every_default() -> None:
+    assert load_config("") == load_config({}) == Config()
+    assert load_config("").policy == Policy()
+
+
+def test_a_text_is_read() -> None:
+    config = load_config(
+        "reservation: {depth: 9}\nreservation.maxWait: 1h\nnodeFailure: {after: off}"
+    )
+
+    assert config.policy.reservation_depth == 9
+    assert config.policy.reservation_max_wait == HOUR
+    assert config.policy.node_failure_after == ()
+
+
+def test_the_gpu_resource_reaches_the_nodes() -> None:
+    assert load_config({"gpuResource": "amd.com/gpu"}).labels.gpu_resource == "amd.com/gpu"
+
+
+BAD: tuple[tuple[str, dict[str, object], list[str]], ...] = (
+    ("unknown", {"activationlead": "5m"}, ["activationlead"]),
+    ("unknown inside", {"reservation": {"deep": 9}}, ["reservation.deep"]),
+    ("unknown and nested", {"tenants": {"a": {"b": 1}}}, ["tenants"]),
+    ("a group that is no mapping", {"reservation": 5}, ["reservation"]),
+    ("a bad span", {"activationLead": 5}, ["activationLead"]),
+    ("a zero count", {"reservation.depth": 0}, ["reservation.depth"]),
+    ("a bad flag", {"binder.enabled": "no"}, ["binder.enabled"]),
+    ("a bad label", {"labels.region": "a b"}, ["labels.region"]),
+    ("given twice", {"bind": {"attempts": 3}, "bind.attempts": 3}, ["bind.attempts"]),
+    ("two at once", {"bind.attempts": 0, "swap.settle": "x"}, ["bind.attempts", "swap.settle"]),
+    ("a bad after", {"nodeFailure.after": "soon"}, ["nodeFailure.after"]),
+    ("a bad flavor", {"nodeFailure.after": {"-": "1h"}}, ["nodeFailure.after"]),
+    ("after too soon", {"nodeFailure.after": "22s"}, ["nodeFailure.after"]),
+    (
+        "one flavor too soon",
+        {"nodeFailure.after": {"H100": "1s", "*": "1h"}},
+        ["nodeFailure.after"],
+    ),
+    ("held too long", {"tenure.hold": "11s"}, ["tenure.hold"]),
+    ("stopped too late", {"tenure.softStop": "10s"}, ["tenure.softStop"]),
+    ("renewed too late", {"tenure.renew": "7s"}, ["tenure.renew"]),
+)
+
+
+@pytest.mark.parametrize(("written", "expected"), [row[1:] for row in BAD], ids=[r[0] for r in BAD])
+def test_every_mistake_names_its_path(written: dict[str, object], expected: list[str]) -> None:
+    with pytest.raises(BadConfig) as caught:
+        load_config(written)
+
+    assert [problem.path for problem in caught.value.problems] == expected
+    assert str(caught.value).startswith(f"{expected[0]}: ")
+
+
+@pytest.mark.parametrize("text", ["[1]", "5"])
+def test_what_is_no_mapping_is_refused(text: str) -> None:
+    with pytest.raises(BadConfig, match="write a mapping of keys"):
+        load_config(text)
+
+
+def test_what_is_no_yaml_is_refused() -> None:
+    with pytest.raises(BadFile):
+        load_config("a: [")
+
+
+def test_the_bound_of_a_timed_failure_is_a_sum_and_is_shown() -> None:
+    # (10s + 500ms + 8s + 5s) * 1.2 / 0.8
+    with pytest.raises(BadConfig) as caught:
+        load_config({"nodeFailure.after": "35249ms"})
+
+    assert "(10s + 500ms + 8s + 5s) * 1.20 / 0.80 = 35s250ms" in caught.value.problems[0].remedy
+    assert load_config({"nodeFailure.after": "35250ms"}).policy.node_failure_after == (
+        ("*", 35_250),
+    )
+
+
+def test_flavors_may_differ() -> None:
+    after = {"H100": "1m", "A100": "off", "*": "2m", "B200": False}
+
+    assert load_config({"nodeFailure": {"after": after}}).policy.node_failure_after == (
+        ("*", 2 * MINUTE),
+        ("H100", MINUTE),
+    )
+
+
+def test_the_effective_configuration_reads_back() -> None:
+    config = load_config({"nodeFailure.after": {"H100": "1m"}, "ledger.archive": "out"})
+
+    shown = effective(config)
+
+    assert list(shown) == [key.name for key in KEYS]
+    assert load_config(shown) == config
+    assert load_config(effective(Config())) == Config()
+    assert effective(Config())["nodeFailure.after"] == "off"

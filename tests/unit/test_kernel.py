@@ -1,0 +1,240 @@
+"""The simulation kernel: virtual time, seeded order, crashes."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from leasehold.sim.kernel import Deadlock, Kernel, Livelock, Process
+
+
+def trace_of(seed: int | None) -> list[str]:
+    """Five tasks that signal, sleep and yield; the order in which they got on."""
+    kernel = Kernel(1000, seed)
+    process = kernel.process("p")
+    trace: list[str] = []
+
+    async def work(name: str, span: int) -> None:
+        for turn in range(3):
+            await process.clock.sleep(span)
+            trace.append(f"{name}{turn}@{kernel.now}")
+            await process.clock.sleep(0)
+            trace.append(f"{name}{turn}+")
+
+    for name in ("alpha", "beta", "gamma", "delta", "epsilon"):
+        process.tasks.spawn(name, work(name, 10))
+    kernel.advance_to(2000)
+    return trace
+
+
+def sleeper(process: Process, trace: list[str], name: str, ms: int) -> None:
+    async def work() -> None:
+        await process.clock.sleep(ms)
+        trace.append(name)
+
+    process.tasks.spawn(name, work())
+
+
+def test_without_a_seed_tasks_run_in_order_of_readiness() -> None:
+    assert trace_of(None)[:3] == ["alpha0@1010", "beta0@1010", "gamma0@1010"]
+
+
+def test_a_seed_decides_the_order_and_another_decides_another() -> None:
+    assert trace_of(3) == trace_of(3)
+    assert len({tuple(trace_of(seed)) for seed in range(10)}) == 10
+
+
+def test_the_order_does_not_depend_on_the_hash_seed() -> None:
+    code = "from tests.unit.test_kernel import trace_of; print(trace_of(5))"
+    outputs = set()
+    for hash_seed in ("0", "1", "77", "random"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": "src:."}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, check=True
+        )
+        outputs.add(done.stdout)
+    assert len(outputs) == 1
+
+
+def test_timers_fire_in_order_of_time_then_of_their_making() -> None:
+    kernel = Kernel(0)
+    process = kernel.process("p")
+    trace: list[str] = []
+    for name, ms in (("late", 30), ("first", 10), ("second", 10), ("now", 0)):
+        sleeper(process, trace, name, ms)
+    kernel.settle()
+    assert trace == ["now"]
+    assert kernel.next_timer() == 10
+    kernel.advance_to(29)
+    assert trace == ["now", "first", "second"]
+    assert kernel.now == 29
+    kernel.advance_to(30)
+    assert trace[-1] == "late"
+    assert kernel.next_timer() is None
+
+
+def test_a_thousand_abandoned_timers_are_forgotten() -> None:
+    kernel = Kernel(0)
+    process = kernel.process("p")
+    signal = process.tasks.signal()
+
+    async def wait() -> None:
+        for _ in range(5000):
+            signal.set()
+            await signal.wait(1_000_000)
+            await process.clock.sleep(0)
+            process.tasks.spawn("set", set_it())
+            await signal.wait(1_000_000)
+
+    async def set_it() -> None:
+        signal.set()
+
+    kernel.complete(wait(), process=process)
+    assert kernel.now == 0
+    assert kernel.next_timer() is None
+
+
+def test_the_dead_never_run_again_and_write_nothing() -> None:
+    kernel = Kernel(0)
+    process = kernel.process("p")
+    trace: list[str] = []
+
+    async def work() -> None:
+        try:
+            await process.clock.sleep(10)
+            trace.append("never")
+        finally:
+            await process.clock.sleep(10)
+            trace.append("never, either")
+
+    process.tasks.spawn("work", work())
+    kernel.settle()
+    process.crash()
+    kernel.advance_to(100)
+    assert trace == []
+    assert kernel.failure is None
+    sleeper(process, trace, "reborn", 1)
+    kernel.advance_to(200)
+    assert trace == ["reborn"]
+
+
+def test_a_task_that_crashes_its_own_process_gets_no_further() -> None:
+    kernel = Kernel(0)
+    process = kernel.process("p")
+    trace: list[str] = []
+
+    async def stubborn() -> None:
+        await process.clock.sleep(1)
+        try:
+            process.crash()
+        finally:
+            process.tasks.spawn("ghost", ghost())
+        trace.append("never")
+
+    async def ghost() -> None:
+        trace.append("never")
+
+    process.tasks.spawn("stubborn", stubborn())
+    sleeper(process, trace, "beside it", 5)
+    sleeper(kernel.process("other"), trace, "other", 5)
+    kernel.advance_to(10)
+    assert trace == ["other"]
+
+
+def test_a_paused_process_catches_up() -> None:
+    kernel = Kernel(0)
+    process = kernel.process("p")
+    trace: list[str] = []
+    sleeper(process, trace, "work", 5)
+    kernel.settle()
+    process.pause()
+    kernel.advance_to(50)
+    assert trace == []
+    process.resume()
+    kernel.settle()
+    assert trace == ["work"]
+
+
+def test_a_clock_jumps_for_its_process_alone() -> None:
+    kernel = Kernel(1_000_000)
+    one, other = kernel.process("one"), kernel.process("other")
+    one.clock.jump(-5000)
+    kernel.advance_to(1_000_100)
+    assert (one.clock.now(), one.clock.monotonic()) == (995_100, 100)
+    assert (other.clock.now(), other.clock.monotonic()) == (1_000_100, 100)
+
+
+def test_a_drifting_clock_sleeps_by_its_own_measure() -> None:
+    kernel = Kernel(0)
+    slow = kernel.process("slow", drift_ppm=-100_000)
+
+    async def nap() -> int:
+        await slow.clock.sleep(900)
+        return slow.clock.monotonic()
+
+    assert kernel.complete(nap(), process=slow) == 900
+    assert kernel.now == 1000
+
+
+def test_spinning_tasks_are_named() -> None:
+    kernel = Kernel(0)
+    process = kernel.process("p")
+
+    async def spin() -> None:
+        while True:
+            await process.clock.sleep(0)
+
+    process.tasks.spawn("spin", spin())
+    with pytest.raises(Livelock) as livelock:
+        kernel.settle(max_steps=5000)
+    assert livelock.value.names == ("p:spin",)
+    kernel.close()
+
+
+def test_a_failure_stops_the_kernel_for_good() -> None:
+    kernel = Kernel(0)
+    process = kernel.process("p")
+    trace: list[str] = []
+
+    async def fail() -> None:
+        raise ValueError("broken")
+
+    process.tasks.spawn("fail", fail())
+    sleeper(process, trace, "after", 0)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="broken"):
+            kernel.advance_to(10)
+    assert isinstance(kernel.failure, ValueError)
+    kernel.close()
+    assert trace == []
+
+
+def test_waiting_for_nothing_is_a_deadlock() -> None:
+    kernel = Kernel(0)
+    process = kernel.process("p")
+    with pytest.raises(Deadlock):
+        kernel.complete(process.tasks.signal().wait(None), process=process)
+    kernel.close()
+
+
+def test_a_signal_may_be_waited_for_by_one_task_only() -> None:
+    kernel = Kernel(0)
+    process = kernel.process("p")
+    signal = process.tasks.signal()
+    process.tasks.spawn("one", signal.wait(None))
+    process.tasks.spawn("two", signal.wait(None))
+    with pytest.raises(AssertionError):
+        kernel.settle()
+    kernel.close()
+
+
+def test_a_crashed_waiter_leaves_the_signal_to_the_next() -> None:
+    kernel = Kernel(0)
+    one, two = kernel.process("one"), kernel.process("two")
+    signal = one.tasks.signal()
+    one.tasks.spawn("wait", signal.wait(None))
+    kernel.settle()
+    one.crash()
+    signal.set()
+    assert kernel.complete(signal.wait(5), process=two) is True

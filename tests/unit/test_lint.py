@@ -1,0 +1,146 @@
+"""`leasehold lint`: every mistake on a line of its own, and never a traceback."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from leasehold import __version__
+from leasehold.cli.main import COMMANDS, Lazy, main
+
+HEAD = "apiVersion: rq.davidlangworthy.io/v1\n"
+BUDGET = HEAD + "kind: Budget\nmetadata: {name: b, namespace: t}\nspec: {owner: t}\n"
+RUN = HEAD + (
+    "kind: Run\nmetadata: {name: r, namespace: t}\n"
+    "spec: {owner: t, resources: {gpuType: H100, totalGPUs: 8}}\n"
+)
+
+
+def leasehold(*arguments: str) -> Result:
+    return CliRunner().invoke(main, list(arguments))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def lint(here: Path, *texts: str) -> tuple[int, list[str]]:
+    names = []
+    for index, text in enumerate(texts):
+        names.append(f"{index}.yaml")
+        (here / names[-1]).write_text(text, encoding="utf-8")
+    result = leasehold("lint", *names)
+    return result.exit_code, result.output.splitlines()
+
+
+def test_correct_files_are_counted(here: Path) -> None:
+    assert lint(here, f"{BUDGET}---\n{RUN}---\n") == (0, ["2 objects ok"])
+    assert lint(here, BUDGET) == (0, ["1 object ok"])
+
+
+def test_every_mistake_of_every_file_has_its_line(here: Path) -> None:
+    bad_run = RUN.replace("totalGPUs", "totalGPU").replace("kind: Run", "kind: Run\nspecs: 1")
+    bad_budget = BUDGET.replace(
+        "spec: {owner: t}", "spec:\n  owner: t\n  envelopes:\n  - {name: e}"
+    )
+
+    assert lint(here, bad_run, bad_budget) == (
+        1,
+        [
+            "0.yaml:3: Run t/r: specs: 1: there is no such field; did you mean spec?",
+            "0.yaml:5: Run t/r: spec.resources.totalGPUs: (missing): write this field",
+            "0.yaml:5: Run t/r: spec.resources.totalGPU: 8: "
+            "there is no such field; did you mean totalGPUs?",
+            "1.yaml:7: Budget t/b: spec.envelopes[0].flavor: (missing): write this field",
+            "1.yaml:7: Budget t/b: spec.envelopes[0].concurrency: (missing): write this field",
+        ],
+    )
+
+
+def test_files_that_are_no_manifests(here: Path) -> None:
+    code, lines = lint(here, "", "a: 1\na: 2\n", "[1]\n", "text\n", "kind: [1]\n")
+
+    assert code == 1
+    assert lines[:4] == [
+        "0.yaml:1: an empty file: write at least one document",
+        "1.yaml:2: a: 'a': it is written twice, first on line 1; keep one",
+        "2.yaml:1: a list of 1: write an object with kind and spec",
+        "3.yaml:1: 'text': write an object with kind and spec",
+    ]
+    assert "4.yaml:1: a list of 1: kind: a list of 1: write Budget or Run" in lines
+
+
+def test_files_that_are_not_there(here: Path) -> None:
+    result = leasehold("lint", "none.yaml", ".")
+
+    assert result.exit_code == 1
+    assert result.output.splitlines() == [
+        "none.yaml:1: no such file: name a file that exists",
+        ".:1: a directory: name files",
+    ]
+
+
+def test_one_object_in_two_places(here: Path) -> None:
+    assert lint(here, RUN, f"{BUDGET}---\n{RUN}") == (
+        1,
+        [
+            "1.yaml:8: Run t/r: metadata.name: 'r': "
+            "the same object stands at 0.yaml:1; keep one or rename it"
+        ],
+    )
+
+
+def test_parents_that_go_in_a_circle_over_two_files(here: Path) -> None:
+    one = BUDGET.replace("{owner: t}", "{owner: a, parents: [b]}")
+    two = BUDGET.replace("name: b", "name: c").replace("{owner: t}", "{owner: b, parents: [a]}")
+
+    code, lines = lint(here, one, two)
+
+    assert code == 1
+    assert [line.split(": parents")[0] for line in lines] == [
+        "0.yaml:4: Budget t/b: spec.parents[0]: 'a -> b -> a'",
+        "1.yaml:4: Budget t/c: spec.parents[0]: 'b -> a -> b'",
+    ]
+
+
+def test_a_warning_is_no_failure(here: Path) -> None:
+    envelope = (
+        "{name: e, flavor: H, concurrency: 1, maxGPUHours: 9, "
+        'start: "2026-01-01T00:00:00Z", end: "2026-01-01T01:00:00Z"}'
+    )
+    code, lines = lint(here, BUDGET.replace("{owner: t}", f"{{owner: t, envelopes: [{envelope}]}}"))
+
+    assert code == 0
+    assert lines[0].startswith("warning: 0.yaml:4: Budget t/b: spec.envelopes[0].maxGPUHours: 9: ")
+    assert lines[1] == "1 object ok"
+
+
+def test_a_name_that_cannot_be_printed_stays_on_one_line(here: Path) -> None:
+    _, lines = lint(here, RUN.replace("name: r,", 'name: "a\\nb",'))
+
+    assert len(lines) == 1
+    assert lines[0].startswith("0.yaml:3: Run t/'a\\nb': metadata.name: ")
+
+
+def test_without_a_file_it_says_how() -> None:
+    result = leasehold("lint")
+
+    assert result.exit_code == 2
+    assert "Missing argument" in result.output
+
+
+def test_the_command_lists_and_loads_its_subcommands() -> None:
+    listed = leasehold("--help").output
+
+    assert all(name in listed for name in COMMANDS)
+    assert leasehold("--version").output == f"leasehold, version {__version__}\n"
+    assert leasehold("nonsense").exit_code == 2
+
+
+def test_completion_knows_the_subcommands() -> None:
+    context = main.make_context("leasehold", [], resilient_parsing=True)
+
+    assert isinstance(main, Lazy)
+    assert main.list_commands(context) == sorted(COMMANDS)
