@@ -13,6 +13,7 @@ from leasehold import __version__
 # name -> (module, what it does, for the list in --help)
 COMMANDS = {
     "lint": ("leasehold.cli.lint", "Validate manifests without a server."),
+    "sim": ("leasehold.cli.sim", "Run the control plane on virtual time."),
 }
 
 

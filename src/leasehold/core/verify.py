@@ -166,7 +166,7 @@ class Fold:
         lease = self._find_open(record, name)
         if lease.ending is not None:
             raise _Wrong(record, f"was marked ending before, with {lease.ending.reason}")
-        ending = Ending(reason=reason, deadline=deadline)
+        ending = Ending(reason=reason, deadline=deadline, batch=self.seq, at=self.instant)
         self._put(msgspec.structs.replace(lease, ending=ending))
 
     def _close(self, place: int, closing: Closing) -> Lease:

@@ -154,14 +154,15 @@ class World:
                 self.accounts.settle(lease)
 
     def put_node(self, node: Node) -> None:
-        known = self.fleet.nodes.get(node.name)
+        state = self.fleet.nodes.get(node.name)
+        known = state.node if state is not None else None
         self.fleet.put_node(node)
         if known is None:
             for name in sorted(self.open_by_node.get(node.name, ())):
                 self.fleet.take(self.leases[name])
             for key in sorted(self.pods_by_node.get(node.name, ())):
                 self._reload(key)
-        if known is None or known.node != node:
+        if known != node:
             self.node_changes += 1
             self._touch_node(node.name)
 
@@ -319,7 +320,8 @@ class World:
     def fold_ending(self, name: str, ending: Ending) -> Lease:
         """A lease must end; said once."""
         lease = self.leases[name]
-        assert lease.is_open and lease.ending is None, name
+        assert lease.is_open, name
+        assert lease.ending is None, name
         lease = self.leases[name] = replace(lease, ending=ending)
         self._reterm(lease)
         self._note_ending(lease)
@@ -365,7 +367,8 @@ class World:
 
     def fold_closed_lease(self, lease: Lease) -> None:
         """A lease of the past, read back whole."""
-        assert lease.end is not None and lease.name not in self.leases, lease.name
+        assert lease.end is not None, lease.name
+        assert lease.name not in self.leases, lease.name
         self.leases[lease.name] = lease
         book = self.book(lease.uid)
         unit = self.unit_of(lease.uid, lease.group)

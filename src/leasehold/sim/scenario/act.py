@@ -204,7 +204,7 @@ class Actor:
         if self._admission.problems(old, new):
             return []  # the store will say so
         uid = text_at(part(old, "metadata"), "uid")
-        return list(uncovered_edit(world, uid, run_from_wire(new).spec, self._now()))
+        return list(uncovered_edit(world, uid, new, self._now()))
 
     async def _get(self, kind: str, key: str) -> Wire:
         namespace, _, name = key.partition("/")

@@ -104,6 +104,7 @@ class Stage:
             policy=config.policy,
             labels=config.labels,
             lottery_key=hashlib.sha256(f"leasehold/sim/{self._seed}".encode()).digest(),
+            strict=True,
             observer=self._observe,
             on_commit=self._on_commit,
         )
