@@ -29,6 +29,7 @@ from leasehold.core.facts import (
     Record,
     Reservation,
     Resolution,
+    Role,
     Run,
     RunKey,
     Uid,
@@ -348,6 +349,8 @@ class World:
         self._unindex(lease)
         self.dirty[lease.uid] = None
         self.dirty_budgets[lease.payer.rpartition("/")[0]] = None
+        if lease.role is Role.BORROWED:
+            self._touch_node(lease.node)  # a swap may be waiting for this filler to go
         return lease
 
     def _unindex(self, lease: Lease) -> None:
