@@ -8,7 +8,7 @@ from leasehold.core.accounts import Claim
 from leasehold.core.agenda import Agenda
 from leasehold.core.cover import Ask, cover
 from leasehold.core.facts import Record, Relation, Run
-from leasehold.core.pack import Place, Want, fits, pack
+from leasehold.core.pack import Place, Want, fits, pack, pack_in_one_domain
 from leasehold.core.units import FOREVER, Instant, Millis
 from leasehold.core.verdicts import (
     Admitted,
@@ -120,13 +120,11 @@ def _admit(
 ) -> Admitted | Refused:
     funded: list[tuple[Place, Covered]] = []
     refusals: list[Refused] = []
-    for place in places:
-        ask = ask_for(wish, place, wish.want.gpus, start=start, borrowed=wish.borrowed_already)
-        match cover(world, ask, now=now):
-            case Covered() as covered:
-                funded.append((place, covered))
-            case refused:
-                refusals.append(refused)
+    for place, answer in _covers(world, wish, places, start, now):
+        if isinstance(answer, Covered):
+            funded.append((place, answer))
+        else:
+            refusals.append(answer)
     one = _one_place(world, wish, funded)
     if one is not None:
         return one
@@ -136,10 +134,34 @@ def _admit(
             return spread
     if not funded:
         return next((each for each in refusals if each.time_may_help), refusals[0])
-    answer = pack(world, wish.want, [place for place, _ in funded])
-    assert isinstance(answer, Refused)
+    short = pack(world, wish.want, [place for place, _ in funded])
+    assert isinstance(short, Refused)
     trace = sorted(funded, key=_preference)[0][1].trace
-    return _with_trace(answer, trace)
+    return _with_trace(short, trace)
+
+
+def _covers(
+    world: World, wish: Wish, places: list[Place], start: Instant, now: Instant
+) -> list[tuple[Place, Covered | Refused]]:
+    """Cover at each location; one walk serves all that the same envelopes cover."""
+    found: list[tuple[Place, Covered | Refused]] = []
+    for place in places:
+        known = next((each for at, each in found if _covers_alike(world, each, at, place)), None)
+        if known is None:
+            ask = ask_for(wish, place, wish.want.gpus, start=start, borrowed=wish.borrowed_already)
+            known = cover(world, ask, now=now)
+        found.append((place, known))
+    return found
+
+
+def _covers_alike(
+    world: World, answer: Covered | Refused, known: Place, place: Place
+) -> bool:
+    """Whether every envelope of a walk pays at one location exactly if it pays at the other."""
+    envelopes = (world.envelopes[step.envelope] for step in answer.trace)
+    return bool(answer.trace) and all(
+        envelope.covers(*known) == envelope.covers(*place) for envelope in envelopes
+    )
 
 
 def _with_trace(refused: Refused, trace: tuple[Step, ...]) -> Refused:
@@ -165,18 +187,39 @@ def _preference(funded: tuple[Place, Covered]) -> tuple[int, int, Place]:
 
 
 def _one_place(world: World, wish: Wish, funded: list[tuple[Place, Covered]]) -> Admitted | None:
-    best: tuple[tuple[int, int, int, Place], Admitted] | None = None
-    for place, covered in sorted(funded, key=_preference):
-        borrowed, shared, _ = _preference((place, covered))
-        if best is not None and best[0][:2] < (borrowed, shared):
-            break  # cheaper places were found; the rest can only be dearer
-        packed = pack(world, wish.want, [place])
-        if isinstance(packed, Packed):
-            left = sum(free for _, free in packed.left_over)
-            key = (borrowed, shared, left, place)
-            if best is None or key < best[0]:
-                best = (key, Admitted(covered=((place, covered),), packed=packed))
-    return best[1] if best else None
+    """Everything at the location that is paid for best; among equals, where less is left over."""
+    ranked = sorted(funded, key=_preference)
+    while ranked:
+        rank = _preference(ranked[0])[:2]
+        equals = [each for each in ranked if _preference(each)[:2] == rank]
+        found = _among_equals(world, wish, equals)
+        if found is not None:
+            return found
+        ranked = ranked[len(equals) :]
+    return None
+
+
+def _among_equals(
+    world: World, wish: Wish, equals: list[tuple[Place, Covered]]
+) -> Admitted | None:
+    covers = dict(equals)
+    if not wish.want.own_domains:
+        # One domain that holds it all leaves less over than any spread; this is the usual case.
+        packed = pack_in_one_domain(world, wish.want, [place for place, _ in equals])
+        if packed is not None:
+            node = world.fleet.nodes[packed.places[0].node].node
+            place = (node.region, node.cluster)
+            return Admitted(covered=((place, covers[place]),), packed=packed)
+    best: tuple[int, Place, Packed] | None = None
+    for place, _ in equals:
+        answer = pack(world, wish.want, [place])
+        if isinstance(answer, Packed):
+            left = sum(free for _, free in answer.left_over)
+            if best is None or (left, place) < best[:2]:
+                best = (left, place, answer)
+    if best is None:
+        return None
+    return Admitted(covered=((best[1], covers[best[1]]),), packed=best[2])
 
 
 def _group_by_group(

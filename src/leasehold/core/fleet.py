@@ -18,7 +18,7 @@ class NodeState:
 
     __slots__ = (
         "bucket", "cpu_used", "filler", "foreign", "free", "memory_used", "node", "planned",
-        "pods_used", "solid", "spare", "tolerated",
+        "pods_used", "solid", "spare", "takes_work", "tolerated",
     )  # fmt: skip
 
     def __init__(self, node: Node) -> None:
@@ -34,9 +34,15 @@ class NodeState:
         self.tolerated = False
         self.free = 0
         self.bucket = -1
+        self.takes_work = self._takes_work()
 
-    @property
-    def takes_work(self) -> bool:
+    def change(self, *, node: Node | None = None, tolerated: bool = False) -> None:
+        """Another state of the node; whether it takes work is asked for every slot it gives."""
+        self.node = node or self.node
+        self.tolerated = tolerated
+        self.takes_work = self._takes_work()
+
+    def _takes_work(self) -> bool:
         node = self.node
         return (
             node.ready
@@ -57,8 +63,9 @@ class NodeState:
     def count_free(self) -> int:
         if not self.takes_work:
             return 0
-        taken = self.occupied.bit_count() + self.foreign + self.planned
-        return max(0, self.node.gpus - taken)
+        taken = (self.solid | self.filler).bit_count() + self.foreign + self.planned
+        free = self.node.gpus - taken
+        return free if free > 0 else 0
 
     def lowest_free(self, count: int) -> tuple[int, ...]:
         """The lowest ordinals that carry no lease."""
@@ -159,10 +166,10 @@ class Fleet:
             self._file(state)
         elif (state.node.flavor, state.node.domain) != (node.flavor, node.domain):
             self._unfile(state)
-            state.node = node
+            state.change(node=node)
             self._file(state)
         else:
-            state.node = node
+            state.change(node=node)
             self.refile(state)
 
     def drop_node(self, name: str) -> None:
@@ -327,7 +334,7 @@ class Fleet:
             self._journal.note(lambda: self._tolerate(state, False))
 
     def _tolerate(self, state: NodeState, tolerated: bool) -> None:
-        state.tolerated = tolerated
+        state.change(tolerated=tolerated)
         self.refile(state)
 
 

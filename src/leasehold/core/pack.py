@@ -6,6 +6,7 @@ it works under a mark of its own. Called by `admit`, `forecast`, `resolve` and `
 
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
+from heapq import merge
 
 from leasehold.core.facts import Record, Selector
 from leasehold.core.fleet import Fleet, Pool, Shape
@@ -55,6 +56,18 @@ def pack(world: World, want: Want, places: Sequence[Place]) -> Packed | Refused:
     finally:
         world.journal.undo(mark)
     return _packed(placed, left)
+
+
+def pack_in_one_domain(world: World, want: Want, places: Sequence[Place]) -> Packed | None:
+    """All groups in the tightest domain of any of these locations, if one can hold them."""
+    mark = world.journal.mark()
+    pools = _roomy(world.fleet, want, places, len(want.groups))
+    placed = _first_fit(world, want, want.groups, pools)
+    if placed is not None:
+        domain = world.fleet.nodes[placed[0].node].node.domain
+        left = ((domain, world.fleet.pools[(want.flavor, domain)].free),)
+    world.journal.undo(mark)
+    return None if placed is None else _packed(placed, left)
 
 
 def fits(world: World, want: Want, places: Sequence[Place]) -> bool:
@@ -125,17 +138,14 @@ def _place_all(world: World, want: Want, places: Sequence[Place]) -> list[PodPla
 def _roomy(fleet: Fleet, want: Want, places: Sequence[Place], groups: int) -> Iterable[Pool]:
     """Pools with enough free GPUs for so many groups, the tightest first, found by bisection."""
     needed = want.gpus_per_group * groups
-    if len(places) == 1:
-        order = fleet.by_free(want.flavor, *places[0])
-        start = _first_with(order, needed)
+    tails = []
+    for place in places:
+        order = fleet.by_free(want.flavor, *place)
         # A copy: placing a pod re-files its pool while the caller is still iterating.
-        for _, domain in order[start:]:
-            pool = fleet.pools[(want.flavor, domain)]
-            if _selected(pool, want):
-                yield pool
-        return
-    for pool in candidate_pools(fleet, want, places):
-        if pool.free >= needed:
+        tails.append(order[_first_with(order, needed) :])
+    for _, domain in merge(*tails) if len(tails) > 1 else tails[0] if tails else ():
+        pool = fleet.pools[(want.flavor, domain)]
+        if _selected(pool, want):
             yield pool
 
 

@@ -57,6 +57,16 @@ def ledger_lines(store: Store) -> list[Wire]:
     return lines[::-1]
 
 
+def lines_after(store: Store, seq: int, digest: str) -> list[Wire]:
+    """The lines since batch `seq`; mostly it is one, which the head names."""
+    head = _head(store)
+    newest, after = whole_at(head, "seq") or 0, text_at(head, "digest")
+    if newest == seq + 1:
+        return [part(at_once(store.get("LedgerBatch", "", f"{newest}-{after[:8]}")), "spec")]
+    assert newest > seq or after == digest, "the head went back"
+    return ledger_lines(store)[seq:]
+
+
 def ledger_problems(store: Store) -> list[str]:
     """The first thing in the ledger that cannot be, if any: chain, fold, or objects."""
     head = _head(store)

@@ -14,6 +14,7 @@ from leasehold.core.facts import Node
 from leasehold.core.invariants import check_all
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.units import Instant
+from leasehold.core.verify import Fold
 from leasehold.core.world import World
 from leasehold.ports.store import Store
 from leasehold.shell.loop import Controller
@@ -21,7 +22,7 @@ from leasehold.sim.faulty import KINDS, Faults, FaultyStore
 from leasehold.sim.kernel import Kernel, Process
 from leasehold.sim.nodes import SimFleet
 from leasehold.sim.scenario.admission import Admission
-from leasehold.sim.scenario.ledger import at_once, ledger_problems, objects_of
+from leasehold.sim.scenario.ledger import at_once, ledger_problems, lines_after, objects_of
 from leasehold.sim.scenario.parse_actions import manifest
 from leasehold.sim.scenario.story import Story
 
@@ -79,6 +80,7 @@ class Stage:
         self.fleet = SimFleet(seen, nodes.clock, nodes.tasks, labels=story.config.labels)
         nodes.tasks.spawn("fleet", self.fleet.run())
         self._populate()
+        self._fold = Fold()  # of every batch so far, by itself and across restarts
         self._incarnation = -1
         self._controller: Controller | None = None
         self.start_controller()
@@ -173,5 +175,8 @@ class Stage:
     def _on_commit(self, world: World, now: Instant) -> None:
         """An exception might be handled in there; a failed kernel stops whatever they do."""
         problems = [*map(str, check_all(world, now)), *self.fleet.breaches]
+        for line in lines_after(self.store, self._fold.seq, self._fold.digest):
+            problem = self._fold.step(line)
+            problems += [] if problem is None else [str(problem)]
         if problems:
             self.kernel.failure = Violated(now, problems)

@@ -1,0 +1,68 @@
+"""admit + bind + fold + delta invariants, for mixed gangs on a fleet that is two thirds full."""
+
+from time import perf_counter
+
+from bench.worlds import NOW, empty_world, fill, mixed_runs
+from leasehold.control.turn import Turn
+from leasehold.control.wishes import next_attempts, wish_for
+from leasehold.core.admit import admit
+from leasehold.core.facts import Closed, Opened, Run
+from leasehold.core.invariants import Touched, check_delta
+from leasehold.core.units import SECOND
+from leasehold.core.verdicts import Admitted
+from leasehold.core.world import World
+
+_BUSY_MAX = 12_000  # GPUs under measured runs before the oldest are ended again
+
+
+def measure(nodes: int, leases: int, count: int) -> tuple[float, int, int]:
+    """Runs per second, GPUs admitted, and how many were refused."""
+    world = empty_world(nodes)
+    fill(world, leases=leases, of_each_ten=7)
+    spent, gpus, refused = 0.0, 0, 0
+    alive: list[tuple[Run, list[str]]] = []
+    busy = 0
+    runs = mixed_runs(count)
+    for step, run in enumerate(runs):
+        world.put_run(run)
+        turn = Turn(world, now=NOW + step * SECOND, key=b"k", time_trusted=True)
+        began = perf_counter()
+        opened = _start(world, turn, run)
+        spent += perf_counter() - began
+        if opened is None:
+            refused += 1
+            continue
+        gpus += run.spec.total_gpus
+        busy += run.spec.total_gpus
+        alive.append((run, opened))
+        _advance(world)
+        while busy > _BUSY_MAX:
+            ended, names = alive.pop(0)
+            busy -= ended.spec.total_gpus
+            turn = Turn(world, now=NOW + step * SECOND, key=b"k", time_trusted=True)
+            for name in names:
+                turn.close(name, end=turn.now, reason=Closed.COMPLETED)
+            _advance(world)
+    return (count - refused) / spent, gpus, refused
+
+
+def _start(world: World, turn: Turn, run: Run) -> list[str] | None:
+    groups = tuple(range(run.spec.total_gpus // run.spec.group_gpus))
+    wish = wish_for(world, run, groups)
+    plan = admit(world, wish, turn.agenda, start=turn.now, now=turn.now)
+    if not isinstance(plan, Admitted):
+        return None
+    attempts = next_attempts(world, run, groups)
+    opened = turn.start(run, plan, attempts=attempts, reason=Opened.START)
+    assert isinstance(opened, list)
+    broken = check_delta(world, Touched(opened=tuple(opened)), turn.now)
+    assert not broken, broken
+    return [lease.name for lease in opened]
+
+
+def _advance(world: World) -> None:
+    from msgspec.structs import replace
+
+    world.head = replace(world.head, seq=world.head.seq + 1)
+    world.dirty.clear()
+    world.dirty_budgets.clear()

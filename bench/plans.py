@@ -1,0 +1,74 @@
+"""resolve and forecast on a full fleet."""
+
+from time import perf_counter
+
+from bench.worlds import NOW, empty_world, fill, make_run, mixed_runs, owners
+from leasehold.control.reservations import Line, plan_start
+from leasehold.control.turn import Turn
+from leasehold.control.wishes import wish_for
+from leasehold.core.admit import admit
+from leasehold.core.agenda import Agenda
+from leasehold.core.facts import Lease, Opened, Relation, Role
+from leasehold.core.resolve import Resolved, resolve
+from leasehold.core.units import HOUR
+from leasehold.core.verdicts import Refused
+from leasehold.core.world import World
+
+
+def full_world(nodes: int, *, limit: int | None) -> World:
+    """50,000 leases on 10,000 nodes: 5 of 8 GPUs under small runs, the rest under one large each."""
+    world = empty_world(nodes)
+    fill(world, leases=nodes * 8 * 6 // 10, of_each_ten=6, limit=limit)
+    teams = [owner for owner in owners() if owner.count(":") == 3]
+    names = [name for index, name in enumerate(sorted(world.fleet.nodes)) if index % 10 >= 6]
+    for index, node in enumerate(names):
+        owner = teams[index % len(teams)]
+        run = make_run(3_000_000 + index, owner, 8, max_duration=limit, elastic=False)
+        world.put_run(run)
+        name = owner.replace(":", "-")
+        world.fold_open(
+            Lease(
+                name=f"{run.name}-3-{index}", owner=owner, namespace=name, run=run.name,
+                uid=run.uid, attempt=1, group=0, index=0, node=node,
+                slots=tuple(range(8)), role=Role.ACTIVE, start=NOW - 1,
+                payer=f"{name}/{name}/open", payer_owner=owner, relation=Relation.OWNED,
+                reason=Opened.START, batch=3, pod=f"{run.name}-p",
+            )
+        )  # fmt: skip
+    world.dirty.clear()
+    world.dirty_budgets.clear()
+    return world
+
+
+def resolve_512(nodes: int) -> float:
+    """Milliseconds to resolve a 512-GPU reservation in a full fleet."""
+    world = full_world(nodes, limit=None)
+    run = make_run(9_000_001, "org", 512)
+    world.put_run(run)
+    for envelope in world.tree.envelopes(("org",), "H100-80GB"):
+        assert envelope.concurrency
+    wish = wish_for(world, run, tuple(range(16)))
+    began = perf_counter()
+    answer = resolve(world, wish, Agenda(), now=NOW, seeder=lambda: "5" * 64)
+    spent = perf_counter() - began
+    assert isinstance(answer, Resolved), answer
+    return spent * 1000
+
+
+def forecast_many(nodes: int, count: int) -> tuple[float, int]:
+    """Seconds to plan so many pending runs one on top of the other, and how many were planned."""
+    world = full_world(nodes, limit=48 * HOUR)
+    turn = Turn(world, now=NOW, key=b"k", time_trusted=True)
+    line = Line(world.policy)
+    planned = 0
+    spent = 0.0
+    for run in mixed_runs(count, seed=11):
+        world.put_run(run)
+        wish = wish_for(world, run, tuple(range(run.spec.total_gpus // run.spec.group_gpus)))
+        began = perf_counter()
+        refused = admit(world, wish, turn.agenda, start=NOW, now=NOW)
+        assert isinstance(refused, Refused), refused
+        if line.has_room(run, refused):
+            planned += plan_start(turn, wish, refused, line) is not None
+        spent += perf_counter() - began
+    return spent, planned
