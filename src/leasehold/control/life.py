@@ -119,7 +119,7 @@ def _after_failure(world: World, run: Run, unit: Unit, last: Attempt) -> Where:
     policy = world.policy
     if last.cause is Cause.DELETED:
         return _requeued_or(run, Failed.NODE)
-    if last.cause in (Cause.REJECTED, Cause.REFUSED):
+    if last.cause is not Cause.EXIT:
         count = unit.rejected_in_a_row()
         wait = backoff(policy.bind_backoff, policy.bind_backoff_max, count)
         if count >= policy.bind_attempts:

@@ -55,7 +55,7 @@ def _note_bound(turn: Turn, uid: Uid) -> None:
             units.setdefault(world.unit_of(uid, lease.group), []).append(lease)
     for unit, leases in units.items():
         number = leases[0].attempt
-        if world.bound.get((uid, unit), 0) >= number:
+        if is_bound(world, uid, unit, number) or any(lease.ending for lease in leases):
             continue
         pods = [pod_of(world, lease) for lease in leases]
         if all(pod is not None and pod.is_bound for pod in pods):
@@ -68,7 +68,7 @@ def _note_bound(turn: Turn, uid: Uid) -> None:
 
 def _close_what_is_over(turn: Turn, uid: Uid) -> None:
     world = turn.world
-    failed: dict[int, None] = {}
+    failed: dict[int, list[Lease]] = {}
     for lease in open_leases(world, uid):
         if lease.ending is not None:
             if is_gone(world, lease):
@@ -80,9 +80,10 @@ def _close_what_is_over(turn: Turn, uid: Uid) -> None:
         if pod.phase is PodPhase.SUCCEEDED:
             turn.close(lease.name, end=gone_at(turn, lease), reason=Closed.COMPLETED)
         elif not pod.reason and not _may_restart(turn, lease):
+            failed.setdefault(world.unit_of(uid, lease.group), []).append(lease)
+    for unit, culprits in failed.items():
+        for lease in culprits:
             turn.close(lease.name, end=gone_at(turn, lease), reason=Closed.FAIL, cause=Cause.EXIT)
-            failed[world.unit_of(uid, lease.group)] = None
-    for unit in failed:
         end_unit(turn, uid, unit, Closed.FAIL)
         turn.tell("Run", _key(world, uid), "WorkloadFailed", "a pod failed; its gang ends with it")
 

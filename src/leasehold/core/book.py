@@ -76,7 +76,9 @@ class Unit:
         """Binds that could not be completed, since anything else happened."""
         count = 0
         for each in reversed(self.attempts):
-            if each.open or each.cause not in (Cause.REJECTED, Cause.REFUSED):
+            if each.open or each.outcome is not Closed.FAIL:
+                break
+            if each.cause in (Cause.EXIT, Cause.DELETED):
                 break
             count += 1
         return count

@@ -4,6 +4,8 @@ Reconciled level-triggered: what could not be written now stays on the list and 
 nothing waits for it, and repeating it is harmless.
 """
 
+from contextlib import suppress
+
 import msgspec
 
 from leasehold.control.pods import MakePod, RemovePod, pod_orders
@@ -125,10 +127,8 @@ class Effects:
     async def _write_reservation(self, world: World, subject: str) -> None:
         reservation = world.reservations[subject]
         if subject not in self._created:
-            try:
+            with suppress(AlreadyExists):
                 await self._store.create(reservation_to_wire(reservation))
-            except AlreadyExists:
-                pass
             self._created[subject] = None
         await self._write_status(
             "Reservation",

@@ -5,6 +5,7 @@ objects) is idempotent and repeated by the next owner. Called by the loop only.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from leasehold.core.batch import Batch, line
 from leasehold.core.chain import GENESIS
@@ -159,16 +160,23 @@ class Ledger:
                 await until_answered(self._clock, lambda: self._store.create(wire))
                 return
             except AlreadyExists:
-                there = await until_answered(
-                    self._clock, lambda: self._store.get("Resolution", "", resolution.name)
-                )
-                if there["spec"] == wire["spec"]:
+                if await self._is_published(resolution, wire):
                     return
-                # Left by an owner that died before its swap: no committed batch names it.
-                await until_answered(
-                    self._clock,
-                    lambda: self._store.delete("Resolution", "", resolution.name, uid=None),
-                )
+
+    async def _is_published(self, resolution: Resolution, wire: Wire) -> bool:
+        """Whether the object of that name is ours; one that is not is removed."""
+        with suppress(NotFound):
+            there = await until_answered(
+                self._clock, lambda: self._store.get("Resolution", "", resolution.name)
+            )
+            if there["spec"] == wire["spec"]:
+                return True
+            # Left by an owner that died before its swap: no committed batch names it.
+            await until_answered(
+                self._clock,
+                lambda: self._store.delete("Resolution", "", resolution.name, uid=None),
+            )
+        return False
 
 
 def _to_wire(head: HeadObject, *, version: int | None) -> Wire:
@@ -191,7 +199,8 @@ def _to_wire(head: HeadObject, *, version: int | None) -> Wire:
 
 def _from_wire(wire: Wire) -> HeadObject:
     spec, metadata = wire["spec"], wire["metadata"]
-    assert isinstance(spec, dict) and isinstance(metadata, dict)
+    assert isinstance(spec, dict)
+    assert isinstance(metadata, dict)
     return HeadObject(
         head=Head(
             seq=int(spec["seq"]),

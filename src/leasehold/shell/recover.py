@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from leasehold.core.batch import Batch, batch_from_wire
 from leasehold.core.chain import GENESIS, canonical, next_digest
-from leasehold.core.facts import Ending, Lease, Opened, Role
+from leasehold.core.facts import Ending, Lease, Opened, Reservation, Role
 from leasehold.core.objects.budget import budget_from_wire
 from leasehold.core.objects.lease import lease_from_wire, pod_name
 from leasehold.core.objects.node import Labels, node_from_wire
@@ -65,8 +65,12 @@ async def recover(
     leases = _leases(listings["Lease"].items, chain, sealed.materialised)
     for lease in sorted(leases.values(), key=ledger_order):
         (world.fold_open if lease.is_open else world.fold_closed_lease)(lease)
+    announced = {subject: (batch, commitment) for batch in chain
+                 for subject, commitment in batch.announced}  # fmt: skip
     for wire in listings["Reservation"].items:
-        world.fold_reservation(reservation_from_wire(wire))
+        reservation = reservation_from_wire(wire)
+        if reservation.subject in announced:
+            world.fold_reservation(_announced(reservation, *announced[reservation.subject]))
     for wire in listings["Pod"].items:
         world.put_pod(pod_from_wire(wire, gpu_resource=policy.gpu_resource))
     _restore_facts(world, chain)
@@ -75,6 +79,13 @@ async def recover(
     found.versions = {kind: listings[kind].version for kind in WATCHED}
     found.listed = {kind: listings[kind].items for kind in WATCHED}
     return found
+
+
+def _announced(reservation: Reservation, batch: Batch, commitment: str) -> Reservation:
+    """Its first status may not have been written: what the ledger says of it comes from there."""
+    return replace(
+        reservation, batch=batch.seq, announced=batch.instant, commitment=commitment
+    )
 
 
 async def _list(store: Store, clock: Clock, kind: str) -> Listing:

@@ -13,7 +13,7 @@ from leasehold.core.objects import kinds
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.owners import default_parents
 from leasehold.core.objects.problems import Problem, no_spec, shown
-from leasehold.core.objects.wire import canonical, part, stamps
+from leasehold.core.objects.wire import canonical, exact, part, stamps
 from leasehold.core.units import FOREVER, format_gpu_hours
 
 _SHARING = kinds.one_of(Sharing)
@@ -118,7 +118,7 @@ def _read(raw: object) -> tuple[Budget | None, list[Problem]]:
         aggregates=tuple(aggregates),
         uid=stamped.uid,
         version=stamped.version,
-        wire_spec=canonical(part(raw, "spec")),
+        wire_spec=canonical(exact(part(raw, "spec"))),
     )
     return budget, []
 

@@ -75,6 +75,15 @@ def canonical(value: object) -> bytes:
     return msgspec.json.encode(value, order="sorted")
 
 
+def exact(value: object) -> object:
+    """The same without fractions: `0.5` becomes the text "0.5", because the ledger has no floats."""
+    if isinstance(value, dict):
+        return {key: exact(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [exact(each) for each in value]
+    return str(value) if isinstance(value, float) else value
+
+
 def decoded(raw: bytes) -> Wire:
     """The mapping that `canonical` wrote, as a fresh one that the caller may change."""
     found = msgspec.json.decode(raw)
