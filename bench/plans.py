@@ -57,7 +57,7 @@ def resolve_512(nodes: int) -> float:
 
 def forecast_many(nodes: int, count: int) -> tuple[float, int]:
     """Seconds to plan so many pending runs one on top of the other, and how many were planned."""
-    world = full_world(nodes, limit=48 * HOUR)
+    world = full_world(nodes, limit=12 * HOUR)
     turn = Turn(world, now=NOW, key=b"k", time_trusted=True)
     line = Line(world.policy)
     planned = 0

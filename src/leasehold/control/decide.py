@@ -53,8 +53,9 @@ def _raise_alarms(world: World, now: Instant) -> None:
 
 
 def _note_holds(turn: Turn) -> None:
-    """What activations under way keep, for whoever asks how much of a node is free."""
+    """What activations keep of nodes and plans of money, for whoever asks how much is free."""
     world = turn.world
+    world.claims = tuple(claim for claims in turn.agenda.claims.values() for claim in claims)
     world.held.clear()
     for uid, holds in turn.agenda.firm.items():
         run = world.runs.get(uid)

@@ -1,13 +1,14 @@
 """Edits that only the World can judge: a longer limit must be covered by those who pay."""
 
 from leasehold.control.open_leases import live_units
-from leasehold.core.facts import Uid
+from leasehold.core.facts import Envelope, EnvelopeKey, Relation, Uid
 from leasehold.core.objects.run import run_from_wire
-from leasehold.core.units import FOREVER, Instant, format_gpu_hours
+from leasehold.core.units import GpuMs, Instant, Millis, format_gpu_hours
 from leasehold.core.width import open_leases
 from leasehold.core.world import World
 
 Problems = list[tuple[str, str]]
+Amounts = tuple[GpuMs, GpuMs]  # all of it, and what of it is lent
 _PATH = "spec.runtime.maxDuration"
 
 
@@ -18,33 +19,54 @@ def uncovered_edit(world: World, uid: Uid, new: object, now: Instant) -> Problem
     if run is None or not live:
         return []
     old_span, new_span = run.spec.max_duration, run_from_wire(new).spec.max_duration
-    if old_span is None or old_span == new_span or (new_span or FOREVER) < old_span:
+    if old_span == new_span:
         return []
-    horizon = world.policy.accounting_horizon
-    more: dict[str, int] = {}
+    for payer, more in sorted(_more(world, uid, old_span, new_span, now).items()):
+        left = _left(world, world.envelopes[payer], now)
+        for needs, has in zip(more, left, strict=True):
+            if has is not None and needs > max(0, has):
+                said = (
+                    f"{payer} has {format_gpu_hours(max(0, has))} GPU-hours left, the longer "
+                    f"limit needs {format_gpu_hours(needs)} more"
+                )
+                return [(_PATH, said)]
+    return []
+
+
+def _more(
+    world: World, uid: Uid, old_span: Millis | None, new_span: Millis | None, now: Instant
+) -> dict[EnvelopeKey, Amounts]:
+    """What each payer would have to commit beyond what it has committed."""
+    more: dict[EnvelopeKey, Amounts] = {}
     for lease in open_leases(world, uid):
         attempt = world.attempt_of(lease)
         envelope = world.envelopes.get(lease.payer)
         if attempt is None or envelope is None or lease.ending is not None:
             continue
-        old_end = max(now, attempt.started + old_span)
-        new_end = now + horizon if new_span is None else attempt.started + new_span
-        extra = min(new_end, envelope.end) - min(old_end, envelope.end)
-        more[lease.payer] = more.get(lease.payer, 0) + lease.gpus * max(0, extra)
-    problems = []
-    for payer, extra in sorted(more.items()):
-        envelope = world.envelopes[payer]
-        if envelope.max_gpu_ms is None:
-            continue
-        account = world.accounts.of(payer)
-        committed = account.committed_ms(now, until=envelope.end, horizon=horizon)[0]
-        left = envelope.max_gpu_ms - account.used_ms(now) - committed
-        if extra > left:
-            problems.append(
-                (
-                    _PATH,
-                    f"{payer} has {format_gpu_hours(left)} GPU-hours left, the longer limit needs "
-                    f"{format_gpu_hours(extra)} more",
-                )
-            )
-    return problems[:1]
+        old_end, new_end = (
+            now + world.policy.accounting_horizon if span is None else attempt.started + span
+            for span in (old_span, new_span)
+        )
+        extra = lease.gpus * (min(new_end, envelope.end) - max(now, min(old_end, envelope.end)))
+        if extra > 0:
+            lent = extra if lease.relation is Relation.BORROWED else 0
+            total = more.get(lease.payer, (0, 0))
+            more[lease.payer] = (total[0] + extra, total[1] + lent)
+    return more
+
+
+def _left(world: World, envelope: Envelope, now: Instant) -> tuple[GpuMs | None, GpuMs | None]:
+    """GPU-hours neither used nor committed nor held by reservations; None where there is no cap."""
+    account = world.accounts.of(envelope.key)
+    committed = account.committed_ms(
+        now, until=envelope.end, horizon=world.policy.accounting_horizon
+    )
+    held = sum(each.gpu_ms for each in world.claims if each.payer == envelope.key)
+    lent_held = sum(
+        each.gpu_ms for each in world.claims if each.payer == envelope.key and each.borrowed
+    )
+    cap, lent_cap = envelope.max_gpu_ms, envelope.lending.max_gpu_ms
+    return (
+        None if cap is None else cap - account.used_ms(now) - committed[0] - held,
+        None if lent_cap is None else lent_cap - account.lent_used_ms(now) - committed[1] - lent_held,
+    )

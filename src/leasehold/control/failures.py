@@ -7,11 +7,11 @@ the filler that sits on the very spare that is needed.
 
 from leasehold.control.open_leases import alarm, end_all, end_unit, gone_at, live_units, standing
 from leasehold.control.turn import Turn
-from leasehold.core.book import WHOLE, base_reason
+from leasehold.core.book import WHOLE
 from leasehold.core.cuts import fillers_on
 from leasehold.core.facts import Cause, Closed, Gang, Lease, Role, Run, Uid
 from leasehold.core.fleet import NodeState
-from leasehold.core.swap import Takeover, swap
+from leasehold.core.swap import Takeover, swap, vacancies
 from leasehold.core.units import Instant
 from leasehold.core.width import minimum_gpus, open_leases
 from leasehold.core.world import World
@@ -71,37 +71,6 @@ def _close_lost(turn: Turn, lease: Lease) -> None:
         turn.close(lease.name, end=gone_at(turn, lease), reason=Closed.NODE_FAILURE)
     else:
         turn.close(lease.name, end=gone_at(turn, lease), reason=Closed.FAIL, cause=Cause.DELETED)
-
-
-def vacancies(world: World, uid: Uid, unit: int) -> dict[int, list[list[Lease]]]:
-    """Pods of a live unit that were lost and not replaced, by group, each by its last leases."""
-    book = world.books[uid]
-    attempt = book.units[unit].last
-    assert attempt is not None
-    last: dict[tuple[int, int], str] = {}
-    by_pod: dict[str, list[Lease]] = {}
-    for name in book.names:
-        lease = world.leases[name]
-        if (
-            lease.attempt == attempt.number
-            and lease.role is not Role.SPARE
-            and world.unit_of(uid, lease.group) == unit
-        ):
-            last[(lease.group, lease.index)] = lease.pod
-            by_pod.setdefault(lease.pod, []).append(lease)
-    found: dict[int, list[list[Lease]]] = {}
-    for (group, _), pod in sorted(last.items()):
-        lost = [lease for lease in by_pod[pod] if _was_lost(lease)]
-        if lost and not any(lease.is_open for lease in by_pod[pod]):
-            found.setdefault(group, []).append(lost)
-    return found
-
-
-def _was_lost(lease: Lease) -> bool:
-    """Lost while it should have gone on; one that was ending anyway leaves no vacancy."""
-    if lease.is_open or lease.ending is not None:
-        return False
-    return base_reason(lease.closure) is Closed.NODE_FAILURE or lease.cause is Cause.DELETED
 
 
 def _mend(turn: Turn, run: Run, unit: int) -> None:

@@ -1,7 +1,7 @@
 """Reservations: announced when a run cannot start, planned anew at every event, kept for audit.
 
-A plan says when (`forecast`), at what confidence, and what it holds meanwhile. Needs-cuts starts only
-ever move earlier; exact ones follow the forecast.
+A plan says when (`forecast`), at what confidence, and what it holds meanwhile. Starts that need cuts
+only ever move earlier; exact ones follow the forecast.
 """
 
 from msgspec.structs import replace
@@ -13,16 +13,19 @@ from leasehold.core.admit import Wish, ask_for, claims_of
 from leasehold.core.agenda import Hold
 from leasehold.core.cover import cover
 from leasehold.core.facts import Confidence, Record, Reservation, Run, State
-from leasehold.core.forecast import Known, forecast, releases_of
+from leasehold.core.forecast import Known, forecast
 from leasehold.core.objects.reservation import reservation_name
 from leasehold.core.odds import Preview, preview
-from leasehold.core.pack import candidate_pools, fits, pods_room, shape_of
+from leasehold.core.outlook import Outlook
+from leasehold.core.pack import candidate_pools, fits
 from leasehold.core.policy import Policy
-from leasehold.core.units import FOREVER, Instant, format_instant
+from leasehold.core.units import FOREVER, SECOND, Instant, format_instant
 from leasehold.core.verdicts import Covered, Refused
 from leasehold.core.width import places_for
 from leasehold.core.world import World
 
+_PREVIEWS_PER_TURN = 32
+_SAMPLES_PER_TURN = 4
 _OPEN = (State.PENDING, State.ACTIVATING, State.BLOCKED)
 
 
@@ -33,8 +36,10 @@ class Line:
         self._policy = policy
         self._total = 0
         self._by_owner: dict[str, int] = {}
-        self.releases: dict[str, list[tuple[Instant, str]]] = {}  # by flavor, for this pass
-        self.seq = -1
+        self._outlooks: dict[tuple[str, int], Outlook] = {}
+        self._seen = -1  # leases that the outlooks know of
+        self._previews = 0
+        self._samples = 0
 
     def has_room(self, run: Run, refused: Refused) -> bool:
         if refused.reason.is_about_money:
@@ -47,14 +52,44 @@ class Line:
             and self._total <= self._policy.reservation_depth
         )
 
-    def known_ends(self, turn: Turn, flavor: str) -> list[tuple[Instant, str]]:
-        opened = len(turn.world.leases)
-        if self.seq != opened:
-            self.releases.clear()
-            self.seq = opened
-        if flavor not in self.releases:
-            self.releases[flavor] = releases_of(turn.world, flavor, turn.now)
-        return self.releases[flavor]
+    def may_preview(self, turn: Turn) -> bool:
+        """Running resolve to see what it would do is dear: so many a turn, the others later."""
+        self._previews += 1
+        return self._within(turn, self._previews, _PREVIEWS_PER_TURN)
+
+    def may_sample(self, turn: Turn) -> bool:
+        """Drawing a thousand seeds is dearer still."""
+        self._samples += 1
+        return self._within(turn, self._samples, _SAMPLES_PER_TURN)
+
+    def _within(self, turn: Turn, count: int, most: int) -> bool:
+        if count > most:
+            turn.wake(turn.now + SECOND)
+        return count <= most
+
+    def forget_outlooks(self) -> None:
+        """What one run tolerates is not there for the next."""
+        self._outlooks.clear()
+
+    def outlook(self, turn: Turn, wish: Wish) -> Outlook:
+        """Made once per pass and pod size; corrected for what plans have been put in front."""
+        world, agenda = turn.world, turn.agenda
+        if self._seen != len(world.leases) or wish.run.spec.tolerations:
+            self.forget_outlooks()
+            self._seen = len(world.leases)
+        for node in agenda.changed:
+            for known in self._outlooks.values():
+                known.correct(node)
+        agenda.changed.clear()
+        key = (wish.want.flavor, wish.want.pod_gpus)
+        if key not in self._outlooks:
+            mark = world.journal.mark()
+            world.fleet.tolerate(wish.run.spec.tolerations)
+            self._outlooks[key] = Outlook(
+                world, agenda, flavor=key[0], gpus=key[1], now=turn.now
+            )
+            world.journal.undo(mark)
+        return self._outlooks[key]
 
 
 class Plan(Record):
@@ -64,6 +99,7 @@ class Plan(Record):
     confidence: Confidence
     known: Known | None = None
     preview: Preview | None = None
+    unchanged: bool = False  # too many others were thought over in this turn already
 
 
 def present(world: World, run: Run) -> Reservation | None:
@@ -163,23 +199,29 @@ def _plan(
 ) -> Plan | None:
     """The newest plan; None for a blocked run that nothing has changed for."""
     world, now = turn.world, turn.now
-    ends = line.known_ends(turn, wish.want.flavor)
-    known = forecast(world, wish, turn.agenda, releases=ends, now=now)
+    outlook = line.outlook(turn, wish)
+    known = forecast(world, wish, turn.agenda, outlook=outlook, refused=refused, now=now)
+    if wish.run.spec.tolerations:
+        line.forget_outlooks()
     soonest = now + lead(world, wish.run)
     kept = _kept_start(old)
     if known is not None:
         patience = max(wish.run.created + world.policy.reservation_max_wait, soonest)
-        if refused.reason.is_about_money or known.at <= patience:
-            if kept is None or known.at <= kept:
-                aligned = Confidence.WINDOW if known.window_aligned else Confidence.EXACT
-                return Plan(starts=known.at, confidence=aligned, known=known)
+        patient = refused.reason.is_about_money or known.at <= patience
+        if patient and (kept is None or known.at <= kept):
+            aligned = Confidence.WINDOW if known.window_aligned else Confidence.EXACT
+            return Plan(starts=known.at, confidence=aligned, known=known)
         soonest = max(soonest, patience)
     starts = soonest if kept is None else min(kept, soonest)
     if refused.reason.is_about_money and _has_gpus(turn, wish):
         if old is not None and old.state is State.BLOCKED and not _may_reclaim(turn, wish):
             return None
         return Plan(starts=starts, confidence=Confidence.MONEY)
-    seen = preview(world, wish, turn.agenda, now=now, sample=kept is None)
+    if kept is not None and starts > now and not line.may_preview(turn):
+        return Plan(starts=starts, confidence=Confidence.CUTS, unchanged=True)
+    seen = preview(
+        world, wish, turn.agenda, now=now, sample=kept is None and line.may_sample(turn)
+    )
     if isinstance(seen, Refused):
         if old is not None and old.state is State.BLOCKED:
             return None
@@ -215,6 +257,8 @@ def _has_gpus(turn: Turn, wish: Wish) -> bool:
 
 def _written(turn: Turn, wish: Wish, refused: Refused, plan: Plan, old: Reservation) -> Reservation:
     """The plan as an object says it."""
+    if plan.unchanged:
+        return replace(old, starts=plan.starts, confidence=plan.confidence)
     known, seen = plan.known, plan.preview
     nodes = sorted({each.node for each in known.plan.packed.places}) if known else []
     fleet = turn.world.fleet
@@ -249,7 +293,7 @@ def _deficit(turn: Turn, wish: Wish) -> int:
     want = wish.want
     fleet = turn.world.fleet
     pools = candidate_pools(fleet, want, places_for(turn.world, wish.run.spec))
-    room = sum(pods_room(fleet, pool, shape_of(want)) for pool in pools)
+    room = sum(pool.room(want.pod_gpus) for pool in pools)
     return max(0, want.gpus // want.pod_gpus - room) * want.pod_gpus
 
 
@@ -285,6 +329,11 @@ def _hold(turn: Turn, wish: Wish, plan: Plan) -> None:
             for claim in claims_of(turn.world, wish, covered, start=plan.starts)
         ]
         turn.agenda.claim(uid, claims)
+    elif plan.unchanged:
+        old = present(turn.world, wish.run)
+        assert old is not None, wish.run.key
+        keep_free_gpus(turn, wish, old.domains)
+        claim_money(turn, wish, old.domains, start=max(turn.now, plan.starts))
     elif plan.preview is not None:
         keep_free_gpus(turn, wish, plan.preview.site.domains)
         claim_money(turn, wish, plan.preview.site.domains, start=max(turn.now, plan.starts))
@@ -320,18 +369,22 @@ def claim_money(turn: Turn, wish: Wish, domains: tuple[str, ...], *, start: Inst
 
 
 def hold_for_cuts(turn: Turn) -> None:
-    """Before anybody is considered: what announced needs-cuts starts keep from everybody."""
+    """Before anybody is considered: what announced needs-cuts starts keep from everybody.
+
+    Who announced first keeps first: a run ahead in line that is announced later is somebody, too.
+    """
     world = turn.world
-    for run in in_order(world, world.pending):
-        reservation = present(world, run)
-        if (
-            reservation is not None
-            and reservation.state is State.PENDING
-            and reservation.confidence is Confidence.CUTS
-            and reservation.domains
-            and run.uid not in turn.quarantined
-        ):
-            waiting = waiting_groups(world, run, turn.now)
-            groups = groups_short_of_minimum(world, run, waiting)
-            if groups:
-                keep_free_gpus(turn, wish_for(world, run, groups), reservation.domains)
+    announced = [
+        (reservation, run)
+        for run in in_order(world, world.pending)
+        if (reservation := present(world, run)) is not None
+        and reservation.state is State.PENDING
+        and reservation.confidence is Confidence.CUTS
+        and reservation.domains
+        and run.uid not in turn.quarantined
+    ]
+    for reservation, run in sorted(announced, key=lambda pair: pair[0].batch):
+        waiting = waiting_groups(world, run, turn.now)
+        groups = groups_short_of_minimum(world, run, waiting)
+        if groups:
+            keep_free_gpus(turn, wish_for(world, run, groups), reservation.domains)

@@ -4,7 +4,7 @@ Called for every run that something happened to or whose alarm is due. What a po
 decided here; what a node's end means is decided in `failures`.
 """
 
-from leasehold.control.failures import handle_losses, vacancies
+from leasehold.control.failures import handle_losses
 from leasehold.control.life import Standing, is_over, units_of
 from leasehold.control.open_leases import (
     alarm,
@@ -21,6 +21,7 @@ from leasehold.control.reservations import cancel_reservation
 from leasehold.control.turn import Turn
 from leasehold.core.book import WHOLE, base_reason
 from leasehold.core.facts import Cause, Closed, Gang, Lease, Opened, Pod, PodPhase, Role, Run, Uid
+from leasehold.core.swap import vacancies
 from leasehold.core.width import active_gpus, desired_gpus, open_leases
 from leasehold.core.world import World
 

@@ -170,31 +170,30 @@ class Accounts:
     def room(self, envelope: Envelope, *, start: Instant, end: Instant, now: Instant) -> "Room":
         """The most GPUs (and the most lent ones) in use at any instant of [start, end)."""
         account = self.of(envelope.key)
-        gpus, lent = account.gpus, account.lent
-        if start > now:
-            freed = account.freed_by(start)
-            gpus, lent = gpus - freed[0], lent - freed[1]
-        if not account.claims:
-            return Room(gpus, lent, 0, 0)
-        peak, lent_peak = 0, 0
-        instants = [start, *(each.start for each in account.claims if start < each.start < end)]
-        for at in instants:
-            used = lent_used = 0
-            for each in account.claims:
-                if each.start <= at < each.end:
-                    used += each.gpus
-                    lent_used += each.gpus * each.borrowed
-            if at > start:
-                freed = account.freed_by(at)
-                used += account.gpus - freed[0]
-                lent_used += account.lent - freed[1]
-            else:
-                used += gpus
-                lent_used += lent
-            peak, lent_peak = max(peak, used), max(lent_peak, lent_used)
+        gpus, lent = self.peak((envelope.key,), start=start, end=end, now=now)
         held = sum(each.gpu_ms for each in account.claims)
         lent_held = sum(each.gpu_ms for each in account.claims if each.borrowed)
-        return Room(peak, lent_peak, held, lent_held)
+        return Room(gpus, lent, held, lent_held)
+
+    def peak(
+        self, payers: Iterable[EnvelopeKey], *, start: Instant, end: Instant, now: Instant
+    ) -> tuple[int, int]:
+        """The most GPUs several envelopes pay for together at any instant of [start, end)."""
+        accounts = [self.of(payer) for payer in payers]
+        claims = [each for account in accounts for each in account.claims]
+        peak = lent_peak = 0
+        for at in {start, *(each.start for each in claims if start < each.start < end)}:
+            used = lent = 0
+            for account in accounts:
+                freed = account.freed_by(at) if at > now else (0, 0)
+                used += account.gpus - freed[0]
+                lent += account.lent - freed[1]
+            for each in claims:
+                if each.start <= at < each.end:
+                    used += each.gpus
+                    lent += each.gpus * each.borrowed
+            peak, lent_peak = max(peak, used), max(lent_peak, lent)
+        return peak, lent_peak
 
 
 class Room(msgspec.Struct, frozen=True, gc=False):

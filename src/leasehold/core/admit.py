@@ -8,7 +8,7 @@ from leasehold.core.accounts import Claim
 from leasehold.core.agenda import Agenda
 from leasehold.core.cover import Ask, cover
 from leasehold.core.facts import Record, Relation, Run
-from leasehold.core.pack import Place, Want, fits, pack, pack_in_one_domain
+from leasehold.core.pack import Place, Want, fits, pack, pack_in_one_domain, try_pack
 from leasehold.core.units import FOREVER, Instant, Millis
 from leasehold.core.verdicts import (
     Admitted,
@@ -145,22 +145,24 @@ def _covers(
 ) -> list[tuple[Place, Covered | Refused]]:
     """Cover at each location; one walk serves all that the same envelopes cover."""
     found: list[tuple[Place, Covered | Refused]] = []
+    by_payers: dict[tuple[bool, ...], Covered | Refused] = {}
     for place in places:
-        known = next((each for at, each in found if _covers_alike(world, each, at, place)), None)
+        payers = _paid_here(world, wish.want.flavor, place)
+        known = by_payers.get(payers)
         if known is None:
             ask = ask_for(wish, place, wish.want.gpus, start=start, borrowed=wish.borrowed_already)
-            known = cover(world, ask, now=now)
+            known = by_payers[payers] = cover(world, ask, now=now)
         found.append((place, known))
     return found
 
 
-def _covers_alike(
-    world: World, answer: Covered | Refused, known: Place, place: Place
-) -> bool:
-    """Whether every envelope of a walk pays at one location exactly if it pays at the other."""
-    envelopes = (world.envelopes[step.envelope] for step in answer.trace)
-    return bool(answer.trace) and all(
-        envelope.covers(*known) == envelope.covers(*place) for envelope in envelopes
+def _paid_here(world: World, flavor: str, place: Place) -> tuple[bool, ...]:
+    """Which selectors cover a location. A walk that ended early has not met them all: an envelope
+    of the owner that pays elsewhere only comes after the family here, so a trace cannot tell."""
+    region, cluster = place
+    return tuple(
+        selector[0] in (None, region) and selector[1] in (None, cluster)
+        for selector in world.tree.selectors(flavor)
     )
 
 
@@ -212,8 +214,8 @@ def _among_equals(
             return Admitted(covered=((place, covers[place]),), packed=packed)
     best: tuple[int, Place, Packed] | None = None
     for place, _ in equals:
-        answer = pack(world, wish.want, [place])
-        if isinstance(answer, Packed):
+        answer = try_pack(world, wish.want, [place])
+        if answer is not None:
             left = sum(free for _, free in answer.left_over)
             if best is None or (left, place) < best[:2]:
                 best = (left, place, answer)

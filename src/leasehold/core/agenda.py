@@ -28,32 +28,53 @@ class Agenda:
 
     def __init__(self) -> None:
         self.firm: dict[Uid, tuple[Hold, ...]] = {}
-        self._timed: dict[str, list[Hold]] = {}
+        self._firm_by_node: dict[str, list[Hold]] = {}
+        self._timed: dict[str, list[Hold]] = {}  # by node
+        self._timed_of: dict[Uid, list[Hold]] = {}
+        self.changed: dict[str, None] = {}  # nodes, since somebody last looked
         self.claims: dict[Uid, tuple[Claim, ...]] = {}
 
     def hold_firmly(self, uid: Uid, holds: Iterable[Hold]) -> None:
+        self.forget_places(uid)
         self.firm[uid] = tuple(holds)
+        for hold in self.firm[uid]:
+            self._firm_by_node.setdefault(hold.node, []).append(hold)
+            self.changed[hold.node] = None
 
     def hold_later(self, holds: Iterable[Hold]) -> None:
         for hold in holds:
             self._timed.setdefault(hold.node, []).append(hold)
+            self._timed_of.setdefault(hold.uid, []).append(hold)
+            self.changed[hold.node] = None
 
     def claim(self, uid: Uid, claims: Iterable[Claim]) -> None:
         self.claims[uid] = tuple(claims)
 
     def forget(self, uid: Uid) -> None:
         """The run starts, or gives up its plan."""
-        self.firm.pop(uid, None)
         self.claims.pop(uid, None)
-        for holds in self._timed.values():
-            holds[:] = [hold for hold in holds if hold.uid != uid]
+        self.forget_places(uid)
 
-    def ends_after(self, at: Instant) -> list[Instant]:
-        """When planned runs are known to have ended, as far as that may let others start."""
-        ends = {
-            hold.end for holds in self._timed.values() for hold in holds if at < hold.end < FOREVER
-        }
-        return sorted(ends)
+    def forget_places(self, uid: Uid) -> None:
+        for hold in self.firm.pop(uid, ()):
+            self._firm_by_node[hold.node].remove(hold)
+            self.changed[hold.node] = None
+        for hold in self._timed_of.pop(uid, ()):
+            self._timed[hold.node].remove(hold)
+            self.changed[hold.node] = None
+
+    def firm_on(self, node: str, but: Uid) -> int:
+        return sum(hold.gpus for hold in self._firm_by_node.get(node, ()) if hold.uid != but)
+
+    def timed_on(self, node: str, but: Uid) -> list[Hold]:
+        return [hold for hold in self._timed.get(node, ()) if hold.uid != but]
+
+    def nodes_held(self, uid: Uid | None) -> list[str]:
+        """Nodes this run holds something on; those anybody holds later, if none is named."""
+        if uid is None:
+            return sorted({*self._timed, *self._firm_by_node})
+        held = (*self.firm.get(uid, ()), *self._timed_of.get(uid, ()))
+        return sorted({hold.node for hold in held})
 
     def apply(self, world: World, uid: Uid, *, start: Instant, end: Instant, now: Instant) -> None:
         """Under a mark: take off what a run occupying [start, end) must leave alone."""

@@ -45,7 +45,7 @@ def cover(world: World, ask: Ask, *, now: Instant) -> Covered | Refused:
     segments: list[Segment] = []
     trace: list[Step] = []
     for envelope, relation in _walk(world, ask):
-        step = _step(world, ask, envelope, relation, left, borrow_left, now)
+        step = _step(world, ask, envelope, relation, left, borrow_left, now, segments)
         trace.append(step)
         if step.taken:
             segments.append(
@@ -133,12 +133,13 @@ def _step(
     wanted: int,
     borrow_left: int,
     now: Instant,
+    taken: list[Segment],
 ) -> Step:
     shut = _shut(world, ask, envelope, relation)
     if shut is not None:
         return Step(envelope=envelope.key, relation=relation, taken=0, held_back=shut)
     least: _Limit | None = None
-    for each in _limits(world, ask, envelope, relation, borrow_left, now):
+    for each in _limits(world, ask, envelope, relation, borrow_left, now, taken):
         if least is None or each.gpus < least.gpus:
             least = each
     assert least is not None
@@ -188,6 +189,7 @@ def _limits(
     relation: Relation,
     borrow_left: int,
     now: Instant,
+    taken: list[Segment],
 ) -> Iterator[_Limit]:
     """Everything that caps it, in the order in which ties are named."""
     end = FOREVER if ask.span is None else ask.start + ask.span
@@ -211,10 +213,9 @@ def _limits(
             spent = account.lent_used_ms(now) + committed[1] + room.lent_claimed_ms
             yield _hours(world, ask, envelope, lending.max_gpu_ms, spent, Refusal.LENDING_HOURS)
     for aggregate in world.aggregates[envelope.key]:
-        used = sum(
-            world.accounts.room(world.envelopes[key], start=ask.start, end=end, now=now).gpus
-            for key in aggregate.members
-        )
+        used, _ = world.accounts.peak(aggregate.members, start=ask.start, end=end, now=now)
+        # What this very walk has taken from the other members counts against the cap they share.
+        used += sum(each.gpus for each in taken if each.envelope in aggregate.members)
         cap = aggregate.max_concurrency
         yield _Limit(gpus=cap - used, reason=Refusal.AGGREGATE, limit=cap, used=used)
     if borrowed:

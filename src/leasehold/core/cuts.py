@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from leasehold.core.facts import Bundle, Draw, Gang, Lease, Record, Role, Run, RunKey, Uid
 from leasehold.core.lottery import bundle_order, draw_order
+from leasehold.core.swap import awaits_takeover
 from leasehold.core.units import Instant
 from leasehold.core.width import minimum_gpus
 from leasehold.core.world import World
@@ -86,8 +87,12 @@ class Scope:
     # What may be taken.
 
     def spares(self) -> Iterator[Cut]:
-        """Spares, the newest first."""
-        held = [lease for lease in self.leases if lease.role is Role.SPARE]
+        """Spares, the newest first; one that a lost pod is about to take over is in use."""
+        held = [
+            lease
+            for lease in self.leases
+            if lease.role is Role.SPARE and not awaits_takeover(self.world, lease)
+        ]
         held.sort(key=lambda each: (each.start, each.run_key, each.group, each.index), reverse=True)
         for lease in held:
             yield Cut(

@@ -6,8 +6,10 @@ filler's pod does not mix free and spare slots. Called when an opportunistic run
 
 from leasehold.core.admit import Wish, ask_for
 from leasehold.core.cover import cover
+from leasehold.core.facts import Role
 from leasehold.core.fleet import Shape
 from leasehold.core.pack import Place, shape_of
+from leasehold.core.swap import awaits_takeover
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Admitted, Covered, Packed, PodPlace, Refusal, Refused
 from leasehold.core.width import places_for
@@ -51,7 +53,7 @@ def _place(world: World, wish: Wish, place: Place) -> list[PodPlace] | None:
             and want.selector.domain in (None, node.fabric)
         ):
             free = (state.spare & ~state.filler).bit_count() // want.pod_gpus
-            if free and _has_room(world, name, shape_of(want)):
+            if free and _has_room(world, name, shape_of(want)) and not _is_needed(world, name):
                 by_domain.setdefault(node.domain, {})[name] = free
     whole = want.pods * len(want.groups)
     for domain in sorted(by_domain, key=lambda each: (sum(by_domain[each].values()), each)):
@@ -67,6 +69,12 @@ def _place(world: World, wish: Wish, place: Place) -> list[PodPlace] | None:
         tightest = min(domains, key=lambda each: (sum(by_domain[each].values()), each))
         pods.extend(_deal(wish, (group,), by_domain[tightest]))
     return pods
+
+
+def _is_needed(world: World, name: str) -> bool:
+    """A filler that came now would be in the way of the pod that the last one made room for."""
+    leases = (world.leases[each] for each in sorted(world.open_by_node.get(name, ())))
+    return any(lease.role is Role.SPARE and awaits_takeover(world, lease) for lease in leases)
 
 
 def _has_room(world: World, name: str, shape: Shape) -> bool:

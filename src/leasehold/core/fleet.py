@@ -128,6 +128,7 @@ class Fleet:
         self._orders: dict[tuple[str, str, str], list[tuple[int, str]]] = {}
         self._stale: dict[tuple[str, str], None] = {}
         self.fillable: dict[str, None] = {}  # nodes with a spare slot that carries no filler
+        self.crowded: dict[str, None] = {}  # nodes whose pod count may limit them before the GPUs
         self.requests: dict[str, tuple[int, int]] = {}  # run uid -> CPU, memory of one pod
         self._sharers: dict[tuple[str, str, int, str], int] = {}  # leases of one pod there
 
@@ -176,6 +177,7 @@ class Fleet:
         state = self.nodes.pop(name)
         self._unfile(state)
         self.fillable.pop(name, None)
+        self.crowded.pop(name, None)
         for key in [key for key in self._sharers if key[0] == name]:
             del self._sharers[key]
 
@@ -216,6 +218,10 @@ class Fleet:
     def refile(self, state: NodeState) -> None:
         """Bring the indices in line with what the node's fields now say."""
         free = state.count_free()
+        if state.node.pods_max - state.pods_used < free:
+            self.crowded[state.node.name] = None
+        elif self.crowded:
+            self.crowded.pop(state.node.name, None)
         bucket = free * 2 + state.is_empty
         if bucket == state.bucket:
             return

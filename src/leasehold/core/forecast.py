@@ -1,23 +1,23 @@
 """forecast — when a run will start: the first known instant at which it is funded and placed.
 
-Walks the known future (windows that open, leases whose end is known, planned runs ahead) on the
-World's indices under a mark. Called for every planned run at every event, so it looks closely only
-at instants at which some domain has just got room.
+Walks the known future (windows that open, leases whose end is known, planned runs ahead). An
+`Outlook` names the instants at which all groups may have room, so that the dear question, cover and
+pack on the fleet as it will be then, is asked only there, under a mark.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
 
 from leasehold.core.admit import Wish, admit
 from leasehold.core.agenda import Agenda
 from leasehold.core.facts import Record
-from leasehold.core.fleet import Fleet, Pool
+from leasehold.core.outlook import Outlook, leases_ended_by
 from leasehold.core.pack import candidate_pools
 from leasehold.core.units import FOREVER, Instant
-from leasehold.core.verdicts import Admitted
+from leasehold.core.verdicts import Admitted, Refused
 from leasehold.core.width import places_for
 from leasehold.core.world import World
-
-Release = tuple[Instant, str]  # when, which lease
 
 
 class Known(Record):
@@ -26,117 +26,124 @@ class Known(Record):
     at: Instant
     plan: Admitted
     window_aligned: bool
-    releases: tuple[Release, ...]  # leases of its nodes that end before it
-
-
-def releases_of(world: World, flavor: str, now: Instant) -> list[Release]:
-    """Every open lease of a flavor whose end is known, in order of time."""
-    nodes = world.fleet.nodes
-    found = []
-    for name, term in world.terms.items():
-        if now < term.frees_at < FOREVER:
-            state = nodes.get(world.leases[name].node)
-            if state is not None and state.node.flavor == flavor:
-                found.append((term.frees_at, name))
-    found.sort()
-    return found
+    releases: tuple[tuple[Instant, str], ...]  # leases of its nodes that end before it
 
 
 def forecast(
-    world: World, wish: Wish, agenda: Agenda, *, releases: Sequence[Release], now: Instant
+    world: World,
+    wish: Wish,
+    agenda: Agenda,
+    *,
+    outlook: Outlook,
+    refused: Refused,
+    now: Instant,
 ) -> Known | None:
     """The first instant after `now` at which cover and pack both succeed, if one is known."""
-    watcher = _Watcher(world, wish)
-    if not watcher.ever:
-        return None
+    pods = outlook.pods_for(wish.run.uid, wish.end_after)
     openings = _openings(world, wish.want.flavor, now)
-    extra = sorted({*openings, *agenda.ends_after(now), *_claim_ends(agenda, now)})
-    mark = world.journal.mark()
-    try:
-        for at in _instants(releases, extra, watcher):
-            if watcher.roomy:
-                plan = admit(world, wish, agenda, start=at, now=now)
-                if isinstance(plan, Admitted):
-                    return _known(world, at, plan, releases, openings)
-    finally:
+    money = sorted({*openings, *_money_instants(world, agenda, refused, now)})
+    for at in _instants(world, wish, pods, money, now):
+        mark = world.journal.mark()
+        for name in _ended(world, wish, pods, at, now):
+            world.fleet.give(world.leases[name])
+        plan = admit(world, wish, agenda, start=at, now=now)
         world.journal.undo(mark)
+        if isinstance(plan, Admitted):
+            return _known(world, at, plan, openings, now)
     return None
 
 
-def _known(
+def _domains(world: World, wish: Wish) -> list[str]:
+    pools = candidate_pools(world.fleet, wish.want, places_for(world, wish.run.spec))
+    return [pool.domain for pool in pools]
+
+
+def _instants(
     world: World,
-    at: Instant,
-    plan: Admitted,
-    releases: Sequence[Release],
-    openings: set[Instant],
+    wish: Wish,
+    pods: dict[str, list[Instant]],
+    money: list[Instant],
+    now: Instant,
+) -> Iterator[Instant]:
+    """Instants at which the run may have room and something has just changed, in order."""
+    want = wish.want
+    per_group = want.pods + want.spares
+    groups = len(want.groups)
+    domains = _domains(world, wish)
+    room: Iterator[Instant]
+    if want.spread:
+        # The first instant with room for n groups is the n-th of all groups' instants. They are
+        # merged lazily: there may be tens of thousands, and the first few decide.
+        room = islice(
+            merge(*(pods[domain][per_group - 1 :: per_group] for domain in domains)),
+            groups - 1,
+            None,
+        )
+    else:
+        room = merge(*(pods[domain][per_group * groups - 1 :] for domain in domains))
+    first = next(room, None)
+    if first is None:
+        return
+    last = now
+    for at in merge([first], room, [each for each in money if each >= first]):
+        if last < at < FOREVER:
+            last = at
+            yield at
+
+
+def _ended(
+    world: World, wish: Wish, pods: dict[str, list[Instant]], at: Instant, now: Instant
+) -> list[str]:
+    """Leases that have ended by then, in those domains that then have room for a group.
+
+    Domains without room are of no interest to pack, and there may be hundreds of them.
+    """
+    per_group = wish.want.pods + wish.want.spares
+    nodes = [
+        name
+        for domain in _domains(world, wish)
+        if len(pods[domain]) >= per_group and pods[domain][per_group - 1] <= at
+        for name in world.fleet.pools[(wish.want.flavor, domain)].nodes
+    ]
+    return leases_ended_by(world, nodes, at, now)
+
+
+def _known(
+    world: World, at: Instant, plan: Admitted, openings: set[Instant], now: Instant
 ) -> Known:
-    nodes = {each.node for each in plan.packed.places}
-    freed = tuple(
-        (when, name) for when, name in releases if when <= at and world.leases[name].node in nodes
+    nodes = sorted({each.node for each in plan.packed.places})
+    freed = sorted(
+        (world.terms[name].frees_at, name) for name in leases_ended_by(world, nodes, at, now)
     )
-    return Known(at=at, plan=plan, window_aligned=at in openings, releases=freed)
+    return Known(at=at, plan=plan, window_aligned=at in openings, releases=tuple(freed))
 
 
 def _openings(world: World, flavor: str, now: Instant) -> set[Instant]:
     return {
         envelope.start
         for envelope in world.envelopes.values()
-        if envelope.flavor == flavor and now < envelope.start
+        if now < envelope.start and envelope.flavor == flavor
     }
 
 
-def _claim_ends(agenda: Agenda, now: Instant) -> set[Instant]:
-    return {
+def _money_instants(
+    world: World, agenda: Agenda, refused: Refused, now: Instant
+) -> set[Instant]:
+    """When those who were asked to pay may have money again."""
+    payers = {step.envelope for step in refused.trace}
+    for key in list(payers):
+        for aggregate in world.aggregates.get(key, ()):
+            payers.update(aggregate.members)
+    found = {
+        term.frees_at
+        for payer in sorted(payers)
+        for term in world.accounts.of(payer).terms
+        if now < term.frees_at < FOREVER
+    }
+    found.update(
         claim.end
         for claims in agenda.claims.values()
         for claim in claims
-        if now < claim.end < FOREVER
-    }
-
-
-def _instants(
-    releases: Sequence[Release], extra: list[Instant], watcher: "_Watcher"
-) -> Iterator[Instant]:
-    """Every instant at which something may change, leases given back up to it."""
-    place, later = 0, 0
-    while place < len(releases) or later < len(extra):
-        at = min(
-            releases[place][0] if place < len(releases) else FOREVER,
-            extra[later] if later < len(extra) else FOREVER,
-        )
-        while place < len(releases) and releases[place][0] == at:
-            watcher.give(releases[place][1])
-            place += 1
-        while later < len(extra) and extra[later] == at:
-            later += 1
-        yield at
-
-
-class _Watcher:
-    """Gives leases back and notices when a pool the run may use gets room for a group."""
-
-    def __init__(self, world: World, wish: Wish) -> None:
-        self._world = world
-        want = wish.want
-        self._gpus = want.pod_gpus
-        self._pods = want.pods + want.spares
-        if not want.spread:
-            self._pods *= len(want.groups)
-        fleet: Fleet = world.fleet
-        pools = candidate_pools(fleet, want, places_for(world, wish.run.spec))
-        self._pools = {pool.domain: pool for pool in pools}
-        self._flavor = want.flavor
-        self.ever = bool(pools)
-        self.roomy = any(self._has_room(pool) for pool in pools)
-
-    def _has_room(self, pool: Pool) -> bool:
-        return pool.room(self._gpus) >= self._pods
-
-    def give(self, name: str) -> None:
-        world = self._world
-        lease = world.leases[name]
-        world.fleet.give(lease)
-        if not self.roomy:
-            state = world.fleet.nodes.get(lease.node)
-            pool = self._pools.get(state.node.domain) if state is not None else None
-            self.roomy = pool is not None and self._has_room(pool)
+        if claim.payer in payers and now < claim.end < FOREVER
+    )
+    return found

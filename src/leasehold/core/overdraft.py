@@ -160,11 +160,11 @@ def _hours(
     found = []
     if envelope.max_gpu_ms is not None:
         left = envelope.max_gpu_ms - account.used_ms(now) - limited[0]
-        found += _exhausted(world, envelope, leases, left, "GPU-hours", now)
+        found += _exhausted(world, envelope, leases, left, now, lent=False)
     if envelope.lending.max_gpu_ms is not None:
         left = envelope.lending.max_gpu_ms - account.lent_used_ms(now) - limited[1]
         lent = tuple(lease for lease in leases if lease.relation is Relation.BORROWED)
-        found += _exhausted(world, envelope, lent, left, "lending.maxGPUHours", now)
+        found += _exhausted(world, envelope, lent, left, now, lent=True)
     return found
 
 
@@ -173,22 +173,23 @@ def _exhausted(
     envelope: Envelope,
     leases: tuple[Lease, ...],
     left: int,
-    why: str,
     now: Instant,
+    *,
+    lent: bool,
 ) -> list[Excess]:
-    """Unlimited leases when nothing is left; limited ones only if the cap was lowered below them."""
+    """Unlimited leases when nothing is left; limited ones only if the cap was lowered under them."""
     if left > 0:
         return []
+    why = "lending.maxGPUHours" if lent else "GPU-hours"
     unlimited = tuple(each for each in leases if world.terms[each.name] == UNLIMITED)
     if unlimited:
         return [_all(envelope.key, unlimited, why)]
-    if left == 0:
-        return []
+    scope = tuple(each for each in leases if world.lowered.was_lowered_under(each, lent=lent))
     gpus = 0
-    for lease in refinance_order(leases):
+    for lease in refinance_order(scope):
         if left >= 0:
             break
         committed_to = world.terms[lease.name].committed_to or now
         left += lease.gpus * max(0, min(committed_to, envelope.end) - now)
         gpus += lease.gpus
-    return [Excess(subject=envelope.key, leases=leases, gpus=gpus, why=why)]
+    return [Excess(subject=envelope.key, leases=scope, gpus=gpus, why=why)]

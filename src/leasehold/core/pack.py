@@ -44,18 +44,20 @@ Place = tuple[str, str]  # region, cluster
 
 def pack(world: World, want: Want, places: Sequence[Place]) -> Packed | Refused:
     """All groups of `want`, placed within these locations, or why not; never a part of it."""
+    return try_pack(world, want, places) or _refusal(world.fleet, want, places)
+
+
+def try_pack(world: World, want: Want, places: Sequence[Place]) -> Packed | None:
+    """The same for callers that do not ask why."""
     assert want.groups
     fleet = world.fleet
     mark = world.journal.mark()
-    try:
-        placed = _place_all(world, want, places)
-        if placed is None:
-            return _refusal(fleet, want, places)
+    placed = _place_all(world, want, places)
+    if placed is not None:
         used = sorted({fleet.nodes[each.node].node.domain for each in placed})
         left = tuple((domain, fleet.pools[(want.flavor, domain)].free) for domain in used)
-    finally:
-        world.journal.undo(mark)
-    return _packed(placed, left)
+    world.journal.undo(mark)
+    return None if placed is None else _packed(placed, left)
 
 
 def pack_in_one_domain(world: World, want: Want, places: Sequence[Place]) -> Packed | None:
@@ -85,6 +87,8 @@ def _packed(placed: list[PodPlace], left: tuple[tuple[str, int], ...]) -> Packed
 
 def pods_room(fleet: Fleet, pool: Pool, shape: Shape) -> int:
     """How many pods of a shape a pool can take, exactly."""
+    if not shape.cpu_milli and not shape.memory_bytes and not fleet.crowded:
+        return pool.room(shape.gpus)
     return sum(fleet.nodes[name].holds(shape) for name in pool.nodes)
 
 

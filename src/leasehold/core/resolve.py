@@ -162,11 +162,10 @@ def _loss(world: World, want: Want, pool: Pool, groups: int, uid: Uid) -> Loss:
     room = pods_room(world.fleet, pool, shape_of(want))
     if room >= needed:
         return 0, 0, 0
-    leases = _leases_in(world, pool, uid)
-    if not any(lease.role is Role.SPARE or _is_malleable(world, lease) for lease in leases):
+    if not any(name in world.yielding for name in pool.nodes):
         return (needed - room) * want.pod_gpus, 0, 0
     mark = world.journal.mark()
-    scope = _scope(world, leases, want, [pool], needed)
+    scope = _scope(world, _leases_in(world, pool, uid), want, [pool], needed)
     taken = structural(scope)
     room = pods_room(world.fleet, pool, shape_of(want))
     world.journal.undo(mark)
@@ -175,11 +174,6 @@ def _loss(world: World, want: Want, pool: Pool, groups: int, uid: Uid) -> Loss:
         sum(cut.gpus for cut in taken if cut.kind is Kind.SHRINK),
         sum(cut.gpus for cut in taken if cut.kind is Kind.SPARE),
     )
-
-
-def _is_malleable(world: World, lease: Lease) -> bool:
-    run = world.runs.get(lease.uid)
-    return run is not None and run.spec.malleable is not None
 
 
 def _can_hold(world: World, want: Want, pool: Pool, groups: int, uid: Uid, now: Instant) -> bool:

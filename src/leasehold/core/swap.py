@@ -4,7 +4,8 @@ Decides for all failed pods of one group at once: either every one of them finds
 slots in its group's domain, or none is swapped and the caller gives the group or the gang up.
 """
 
-from leasehold.core.facts import Lease, Node, Record, Role
+from leasehold.core.book import base_reason
+from leasehold.core.facts import Cause, Closed, Lease, Node, Record, Role, Uid
 from leasehold.core.world import World
 
 
@@ -32,6 +33,47 @@ def swap(world: World, lost: list[list[Lease]]) -> list[Takeover] | None:
             spares.remove(spare)
         found.append(takeover)
     return found
+
+
+def vacancies(world: World, uid: Uid, unit: int) -> dict[int, list[list[Lease]]]:
+    """Pods of a live unit that were lost and not replaced, by group, each by its last leases."""
+    book = world.books[uid]
+    attempt = book.units[unit].last
+    assert attempt is not None
+    last: dict[tuple[int, int], str] = {}
+    by_pod: dict[str, list[Lease]] = {}
+    for name in book.names:
+        lease = world.leases[name]
+        if (
+            lease.attempt == attempt.number
+            and lease.role is not Role.SPARE
+            and world.unit_of(uid, lease.group) == unit
+        ):
+            last[(lease.group, lease.index)] = lease.pod
+            by_pod.setdefault(lease.pod, []).append(lease)
+    found: dict[int, list[list[Lease]]] = {}
+    for (group, _), pod in sorted(last.items()):
+        lost = [lease for lease in by_pod[pod] if _was_lost(lease)]
+        if lost and not any(lease.is_open for lease in by_pod[pod]):
+            found.setdefault(group, []).append(lost)
+    return found
+
+
+def _was_lost(lease: Lease) -> bool:
+    """Lost while it should have gone on; one that was ending anyway leaves no vacancy."""
+    if lease.is_open or lease.ending is not None:
+        return False
+    return base_reason(lease.closure) is Closed.NODE_FAILURE or lease.cause is Cause.DELETED
+
+
+def awaits_takeover(world: World, spare: Lease) -> bool:
+    """Whether a lost pod of its group will move here as soon as the filler has gone."""
+    assert spare.role is Role.SPARE, spare.name
+    unit = world.unit_of(spare.uid, spare.group)
+    attempt = world.books[spare.uid].units[unit].last
+    if attempt is None or not attempt.closure:
+        return False  # nothing of this attempt has ended yet
+    return spare.group in vacancies(world, spare.uid, unit)
 
 
 def _spares(world: World, uid: str, group: int) -> list[Lease]:

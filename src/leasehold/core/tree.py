@@ -8,6 +8,8 @@ from collections.abc import Iterable
 
 from leasehold.core.facts import Budget, Envelope
 
+Selector = tuple[str | None, str | None]  # region and cluster, None for any
+
 
 class Tree:
     """The owners that have Budgets, and all their ancestors."""
@@ -24,6 +26,7 @@ class Tree:
         self._link_children()
         self._ancestors: dict[str, tuple[tuple[str, ...], ...]] = {}
         self._cousins: dict[str, tuple[str, ...]] = {}
+        self._selectors: dict[str, dict[Selector, None]] = {}
 
     def parents(self, owner: str) -> tuple[str, ...]:
         """Its Budgets' parents; an owner without a Budget has its path less the last part."""
@@ -72,6 +75,18 @@ class Tree:
         if len(found) > 1:
             found.sort(key=lambda envelope: (envelope.end, envelope.key.split("/")))
         return found
+
+    def selectors(self, flavor: str) -> Iterable[Selector]:
+        """Every selector that some envelope of a flavor has, each once."""
+        known = self._selectors.get(flavor)
+        if known is None:
+            known = self._selectors[flavor] = {
+                (envelope.region, envelope.cluster): None
+                for envelopes in self._envelopes.values()
+                for envelope in envelopes
+                if envelope.flavor == flavor
+            }
+        return known
 
     def _climb(self, owner: str) -> tuple[tuple[str, ...], ...]:
         seen = {owner}

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from leasehold.core.accounts import UNLIMITED, Accounts, Term
+from leasehold.core.accounts import UNLIMITED, Accounts, Claim, Term
 from leasehold.core.book import WHOLE, Attempt, Book, base_reason
 from leasehold.core.facts import (
     Aggregate,
@@ -36,6 +36,7 @@ from leasehold.core.facts import (
 )
 from leasehold.core.fleet import Fleet
 from leasehold.core.journal import Journal
+from leasehold.core.lowered import LoweredCaps
 from leasehold.core.policy import Policy
 from leasehold.core.tree import Tree
 from leasehold.core.units import Instant
@@ -83,6 +84,7 @@ class World:
         self.open_by_payer: dict[EnvelopeKey, dict[str, None]] = {}
         self.open_by_pod: dict[str, dict[str, None]] = {}  # namespace/pod
         self.ending: dict[str, None] = {}
+        self.yielding: dict[str, int] = {}  # by node: spares, and leases of elastic runs
         self.pods: dict[str, Pod] = {}
         self.pods_by_run: dict[Uid, dict[str, None]] = {}
         self.pods_by_node: dict[str, dict[str, None]] = {}
@@ -93,6 +95,7 @@ class World:
         self.resolution_of_seed: dict[str, str] = {}
         self.victims: dict[str, str] = {}  # lease -> the Resolution that cut it
         self.overdrafts: dict[str, Overdraft] = {}
+        self.lowered = LoweredCaps()
         self.budget_facts: dict[str, bytes] = {}  # what the ledger was told
         self.node_facts: dict[str, tuple[int, str, str]] = {}
         self.dirty: dict[Uid, None] = {}  # runs to look at in the next turn
@@ -109,6 +112,7 @@ class World:
         self.refusals: dict[Uid, Refused] = {}  # why a pending run waits
         self.traces: dict[Uid, tuple[Step, ...]] = {}  # the newest walk of cover
         self.held: dict[str, int] = {}  # GPUs by node that activations under way keep
+        self.claims: tuple[Claim, ...] = ()  # money that planned starts keep
         self.refused_leases: dict[str, None] = {}  # the store will never take their objects
 
     @property
@@ -122,6 +126,7 @@ class World:
     def put_budget(self, budget: Budget) -> None:
         self._forget_envelopes(budget.key)
         self.budgets[budget.key] = budget
+        self.lowered.note(budget, batch=self.head.seq)
         for envelope in budget.envelopes:
             self.envelopes[envelope.key] = envelope
             self.aggregates[envelope.key] = tuple(
@@ -307,8 +312,20 @@ class World:
         self.dirty[lease.uid] = None
         self.dirty_budgets[lease.payer.rpartition("/")[0]] = None
 
+    def _count_yielding(self, lease: Lease, sign: int) -> None:
+        """Where nothing gives way short of a lottery, resolve need not look closer."""
+        run = self.runs.get(lease.uid)
+        elastic = run is not None and run.spec.malleable is not None
+        if lease.role is Role.SPARE or elastic:
+            count = self.yielding.get(lease.node, 0) + sign
+            if count:
+                self.yielding[lease.node] = count
+            else:
+                self.yielding.pop(lease.node, None)
+
     def _index(self, lease: Lease) -> None:
         name = lease.name
+        self._count_yielding(lease, 1)
         self.open_by_run.setdefault(lease.uid, {})[name] = None
         self.open_by_node.setdefault(lease.node, {})[name] = None
         self.open_by_payer.setdefault(lease.payer, {})[name] = None
@@ -355,6 +372,7 @@ class World:
 
     def _unindex(self, lease: Lease) -> None:
         name = lease.name
+        self._count_yielding(lease, -1)
         _discard(self.open_by_run, lease.uid, name)
         _discard(self.open_by_node, lease.node, name)
         _discard(self.open_by_payer, lease.payer, name)
@@ -437,6 +455,7 @@ class World:
         for pod in self.pods.values():
             new.put_pod(pod)
         new.overdrafts = dict(self.overdrafts)
+        new.lowered = self.lowered.copied()
         new.budget_facts = dict(self.budget_facts)
         new.node_facts = dict(self.node_facts)
         new.node_changes = self.node_changes

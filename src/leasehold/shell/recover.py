@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from leasehold.core.batch import Batch, batch_from_wire
 from leasehold.core.chain import GENESIS, canonical, next_digest
 from leasehold.core.facts import Ending, Lease, Opened, Reservation, Role
+from leasehold.core.lowered import LoweredCaps
 from leasehold.core.objects.budget import budget_from_wire
 from leasehold.core.objects.lease import lease_from_wire, pod_name
 from leasehold.core.objects.node import Labels, node_from_wire
@@ -74,6 +75,7 @@ async def recover(
     for wire in listings["Pod"].items:
         world.put_pod(pod_from_wire(wire, gpu_resource=policy.gpu_resource))
     _restore_facts(world, chain)
+    _restore_lowered(world, chain)
     _restore_overdrafts(world, chain)
     found.unmaterialised = [batch for batch in chain if batch.seq > sealed.materialised]
     found.versions = {kind: listings[kind].version for kind in WATCHED}
@@ -184,6 +186,23 @@ def _restore_facts(world: World, chain: list[Batch]) -> None:
                 world.node_facts.pop(fact.name, None)
             else:
                 world.node_facts[fact.name] = (fact.gpus, fact.flavor, fact.domain)
+
+
+def _restore_lowered(world: World, chain: list[Batch]) -> None:
+    """Caps of GPU-hours as the ledger tells them, one after another, and as they are now."""
+    world.lowered = LoweredCaps()
+    for batch in chain:
+        for key, spec in batch.facts_budgets:
+            if spec is not None:
+                namespace, _, name = key.partition("/")
+                wire = {
+                    "metadata": {"namespace": namespace, "name": name},
+                    "spec": msgspec.json.decode(spec),
+                }
+                # What the same batch opens was opened under these caps already.
+                world.lowered.note(budget_from_wire(wire), batch=batch.seq - 1)
+    for budget in world.budgets.values():
+        world.lowered.note(budget, batch=world.head.seq)
 
 
 def _restore_overdrafts(world: World, chain: list[Batch]) -> None:

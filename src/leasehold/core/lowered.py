@@ -1,0 +1,51 @@
+"""Which caps of GPU-hours were lowered, and which leases were opened before that.
+
+Work with a limit was paid for ahead: it is cut for hours only if the cap was lowered under it, not
+because others spent on during their grace. The World notes every Budget it is given; after a
+restart the ledger's facts tell the same.
+"""
+
+from leasehold.core.facts import Budget, EnvelopeKey, Lease, Record
+from leasehold.core.units import FOREVER, GpuMs
+
+CapKey = tuple[EnvelopeKey, bool]  # an envelope's hours, or those of them that it lends
+
+
+class _Lowered(Record):
+    before: GpuMs  # the cap that would make it good again
+    batch: int  # the last batch under a higher cap
+
+
+class LoweredCaps:
+    """Caps of GPU-hours as they were last seen; an envelope that goes away is remembered."""
+
+    def __init__(self) -> None:
+        self._caps: dict[CapKey, GpuMs] = {}
+        self._lowered: dict[CapKey, _Lowered] = {}
+
+    def note(self, budget: Budget, *, batch: int) -> None:
+        """The ledger stood at `batch` when this Budget was read."""
+        for envelope in budget.envelopes:
+            self._note((envelope.key, False), envelope.max_gpu_ms, batch)
+            self._note((envelope.key, True), envelope.lending.max_gpu_ms, batch)
+
+    def was_lowered_under(self, lease: Lease, *, lent: bool) -> bool:
+        lowered = self._lowered.get((lease.payer, lent))
+        return lowered is not None and lease.batch <= lowered.batch
+
+    def copied(self) -> "LoweredCaps":
+        new = LoweredCaps()
+        new._caps = dict(self._caps)
+        new._lowered = dict(self._lowered)
+        return new
+
+    def _note(self, key: CapKey, cap: GpuMs | None, batch: int) -> None:
+        now = FOREVER if cap is None else cap
+        last = self._caps.get(key, now)
+        self._caps[key] = now
+        known = self._lowered.get(key)
+        if now < last:
+            before = last if known is None else max(last, known.before)
+            self._lowered[key] = _Lowered(before=before, batch=batch)
+        elif known is not None and now >= known.before:
+            del self._lowered[key]

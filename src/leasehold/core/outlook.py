@@ -1,0 +1,137 @@
+"""When pods of a size will have room, domain by domain, as far as ends of leases are known.
+
+Planning many runs asks the same question over and over: from which instant on can a node take one
+more pod? An outlook answers it for every node of a flavor once, and is corrected node by node as
+plans are put on the agenda. `forecast` reads it; it changes nothing.
+"""
+
+from bisect import bisect_left, insort
+
+from leasehold.core.agenda import Agenda, Hold
+from leasehold.core.facts import Uid
+from leasehold.core.units import FOREVER, Instant
+from leasehold.core.world import World
+
+
+class Outlook:
+    """For each pool the sorted instants from which one more pod of this size has room."""
+
+    def __init__(
+        self, world: World, agenda: Agenda, *, flavor: str, gpus: int, now: Instant
+    ) -> None:
+        self._world = world
+        self._agenda = agenda
+        self._gpus = gpus
+        self._now = now
+        self.flavor = flavor
+        self.pods: dict[str, list[Instant]] = {}  # by domain
+        self._by_node: dict[str, list[Instant]] = {}
+        for (each, domain), pool in world.fleet.pools.items():
+            if each == flavor:
+                times: list[Instant] = []
+                for name in pool.nodes:
+                    self._by_node[name] = found = self.node_times(name, FOREVER, "")
+                    times.extend(found)
+                times.sort()
+                self.pods[domain] = times
+
+    def correct(self, name: str) -> None:
+        """What is held on a node has changed."""
+        if name not in self._by_node:
+            return
+        times = self.pods[self._world.fleet.nodes[name].node.domain]
+        for at in self._by_node[name]:
+            del times[bisect_left(times, at)]
+        self._by_node[name] = found = self.node_times(name, FOREVER, "")
+        for at in found:
+            insort(times, at)
+
+    def pods_for(self, uid: Uid, span: int) -> dict[str, list[Instant]]:
+        """The same as one run sees it: what it holds itself, and what starts after it has ended,
+        is not in its way."""
+        own = self._agenda.nodes_held(uid if span >= FOREVER else None)
+        domains: dict[str, list[str]] = {}
+        for name in own:
+            if name in self._by_node:
+                domains.setdefault(self._world.fleet.nodes[name].node.domain, []).append(name)
+        if not domains:
+            return self.pods
+        found = dict(self.pods)
+        for domain, names in domains.items():
+            times = list(found[domain])
+            for name in names:
+                for at in self._by_node[name]:
+                    del times[bisect_left(times, at)]
+                times.extend(self.node_times(name, span, uid))
+                times.sort()
+            found[domain] = times
+        return found
+
+    def node_times(self, name: str, span: int, but: Uid) -> list[Instant]:
+        """From when on a run of this span could have one, two, … pods on the node."""
+        state = self._world.fleet.nodes[name]
+        if not state.takes_work:
+            return []
+        free = state.free - self._agenda.firm_on(name, but)
+        ends = self._ends(name)
+        holds = self._agenda.timed_on(name, but)
+        if not holds:
+            return self._plain(free, ends)
+        instants = {self._now, *(at for at, _ in ends)}
+        instants.update(hold.end for hold in holds if hold.end < FOREVER)
+        times: list[Instant] = []
+        for at in sorted(instants):
+            room = self._least(at, free, ends, holds, span) // self._gpus
+            times.extend([at] * (room - len(times)))
+        return times
+
+    def _plain(self, free: int, ends: list[tuple[Instant, int]]) -> list[Instant]:
+        times = [self._now] * (max(0, free) // self._gpus)
+        for at, gpus in ends:
+            free += gpus
+            times.extend([at] * (max(0, free) // self._gpus - len(times)))
+        return times
+
+    def _ends(self, name: str) -> list[tuple[Instant, int]]:
+        """(when, GPUs that come free then), in order; a slot under two leases counts once."""
+        world = self._world
+        found: dict[int, Instant] = {}
+        for lease_name in world.open_by_node.get(name, ()):
+            frees_at = world.terms[lease_name].frees_at
+            known = frees_at if self._now < frees_at < FOREVER else FOREVER
+            for slot in world.leases[lease_name].slots:
+                found[slot] = max(known, found.get(slot, 0))
+        counts: dict[Instant, int] = {}
+        for at in found.values():
+            if at < FOREVER:
+                counts[at] = counts.get(at, 0) + 1
+        return sorted(counts.items())
+
+    def _least(
+        self,
+        start: Instant,
+        free: int,
+        ends: list[tuple[Instant, int]],
+        holds: list[Hold],
+        span: int,
+    ) -> int:
+        """The fewest GPUs left at any instant of a run that starts then."""
+        stop = min(FOREVER, start + span)
+        instants = [start, *(hold.start for hold in holds if start < hold.start < stop)]
+        least = FOREVER
+        for at in instants:
+            given = sum(gpus for when, gpus in ends if when <= at)
+            held = sum(hold.gpus for hold in holds if hold.start <= at < hold.end)
+            least = min(least, free + given - held)
+        return max(0, least)
+
+
+def leases_ended_by(world: World, names: list[str], at: Instant, now: Instant) -> list[str]:
+    """Open leases on these nodes that are known to end by then."""
+    return [
+        lease
+        for node in names
+        for lease in sorted(world.open_by_node.get(node, ()))
+        if now < world.terms[lease].frees_at <= at
+    ]
+
