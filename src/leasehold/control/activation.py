@@ -17,7 +17,7 @@ from leasehold.core.agenda import Hold
 from leasehold.core.facts import Reservation, Resolution, Run, State
 from leasehold.core.pack import fits, pack
 from leasehold.core.resolve import Resolved, resolve
-from leasehold.core.units import Instant
+from leasehold.core.units import FOREVER, Instant
 from leasehold.core.verdicts import Packed, Refused
 from leasehold.core.width import places_for
 from leasehold.core.world import World
@@ -147,10 +147,11 @@ def _hold_places(turn: Turn, wish: Wish, packed: Packed) -> None:
     by_node: dict[str, int] = {}
     for each in packed.places:
         by_node[each.node] = by_node.get(each.node, 0) + each.gpus
+    end = min(FOREVER, turn.now + wish.end_after)
     turn.agenda.hold_firmly(
         wish.run.uid,
         (
-            Hold(uid=wish.run.uid, node=node, gpus=gpus, start=turn.now)
+            Hold(uid=wish.run.uid, node=node, gpus=gpus, start=turn.now, end=end)
             for node, gpus in sorted(by_node.items())
         ),
     )

@@ -66,7 +66,9 @@ def _left(world: World, envelope: Envelope, now: Instant) -> tuple[GpuMs | None,
         each.gpu_ms for each in world.claims if each.payer == envelope.key and each.borrowed
     )
     cap, lent_cap = envelope.max_gpu_ms, envelope.lending.max_gpu_ms
+    spoken_for = account.used_ms(now) + committed[0] + held
+    lent = account.lent_used_ms(now) + committed[1] + lent_held
     return (
-        None if cap is None else cap - account.used_ms(now) - committed[0] - held,
-        None if lent_cap is None else lent_cap - account.lent_used_ms(now) - committed[1] - lent_held,
+        None if cap is None else cap - spoken_for,
+        None if lent_cap is None else lent_cap - lent,
     )

@@ -4,6 +4,8 @@ For each run in turn: start it if it is funded and placed without delaying anybo
 its reservation and put what that holds on the agenda, where the runs behind it will find it.
 """
 
+from msgspec.structs import replace
+
 from leasehold.control.activation import activate, hold_for_activations, is_drained
 from leasehold.control.elastic import in_order
 from leasehold.control.life import BIND_FAILING, Standing, Where, units_of
@@ -63,7 +65,6 @@ def _consider(turn: Turn, run: Run, line: Line) -> None:
     else:
         refused = answer
     if refused is not None:
-        _refuse(turn, run, refused)
         _plan(turn, run, wish, refused, line)
 
 
@@ -197,12 +198,17 @@ def _start_some(turn: Turn, run: Run, groups: tuple[int, ...]) -> tuple[int, ...
 def _plan(turn: Turn, run: Run, wish: Wish, refused: Refused, line: Line) -> None:
     reservation = present(turn.world, run)
     if reservation is not None and reservation.state is State.ACTIVATING:
+        _refuse(turn, run, refused)
         if is_drained(turn.world, reservation):
             block(turn, run, refused)
         return
     if not line.has_room(run, refused):
+        told = replace(refused, remedy=f"{refused.remedy}; {line.place_of(run)}")
+        _refuse(turn, run, told)
         turn.agenda.forget(run.uid)
+        cancel_reservation(turn, run, told.remedy)
         return
+    _refuse(turn, run, refused)
     reservation = plan_start(turn, wish, refused, line)
     if reservation is not None and _is_due(turn, reservation):
         activate(turn, wish, reservation, refused)

@@ -52,6 +52,15 @@ class Line:
             and self._total <= self._policy.reservation_depth
         )
 
+    def place_of(self, run: Run) -> str:
+        """Where the run that was asked about last stands, for a person."""
+        owner, policy = run.spec.owner, self._policy
+        return (
+            f"number {self._by_owner[owner]} of {owner} and {self._total} of all in line, of "
+            f"which the first {policy.reservation_depth_per_owner} of an owner and "
+            f"{policy.reservation_depth} of all are planned"
+        )
+
     def may_preview(self, turn: Turn) -> bool:
         """Running resolve to see what it would do is dear: so many a turn, the others later."""
         self._previews += 1
@@ -332,26 +341,29 @@ def _hold(turn: Turn, wish: Wish, plan: Plan) -> None:
     elif plan.unchanged:
         old = present(turn.world, wish.run)
         assert old is not None, wish.run.key
-        keep_free_gpus(turn, wish, old.domains)
+        keep_free_gpus(turn, wish, old.domains, start=plan.starts)
         claim_money(turn, wish, old.domains, start=max(turn.now, plan.starts))
     elif plan.preview is not None:
-        keep_free_gpus(turn, wish, plan.preview.site.domains)
+        keep_free_gpus(turn, wish, plan.preview.site.domains, start=plan.starts)
         claim_money(turn, wish, plan.preview.site.domains, start=max(turn.now, plan.starts))
 
 
-def keep_free_gpus(turn: Turn, wish: Wish, domains: tuple[str, ...]) -> None:
+def keep_free_gpus(
+    turn: Turn, wish: Wish, domains: tuple[str, ...], *, start: Instant
+) -> None:
     """Hold the free GPUs of these domains from everybody, but no more than the run needs."""
     world = turn.world
     mark = world.journal.mark()
     turn.agenda.apply(world, wish.run.uid, start=turn.now, end=FOREVER, now=turn.now)
     left = wish.want.gpus
+    end = min(FOREVER, max(turn.now, start) + wish.end_after)
     holds = []
     pools = [world.fleet.pools.get((wish.want.flavor, domain)) for domain in domains]
     free = [(-world.fleet.nodes[name].free, name) for pool in pools if pool for name in pool.nodes]
     for gpus, name in sorted(free):
         take = min(left, -gpus)
         if take:
-            holds.append(Hold(uid=wish.run.uid, node=name, gpus=take, start=turn.now))
+            holds.append(Hold(uid=wish.run.uid, node=name, gpus=take, start=turn.now, end=end))
             left -= take
     world.journal.undo(mark)
     turn.agenda.hold_firmly(wish.run.uid, holds)
@@ -387,4 +399,5 @@ def hold_for_cuts(turn: Turn) -> None:
         waiting = waiting_groups(world, run, turn.now)
         groups = groups_short_of_minimum(world, run, waiting)
         if groups:
-            keep_free_gpus(turn, wish_for(world, run, groups), reservation.domains)
+            wish = wish_for(world, run, groups)
+            keep_free_gpus(turn, wish, reservation.domains, start=reservation.starts)

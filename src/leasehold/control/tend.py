@@ -123,7 +123,7 @@ def _may_restart(turn: Turn, lease: Lease) -> bool:
         swapped_at is not None
         and attempt is not None
         and swapped_at >= attempt.started
-        and turn.now <= swapped_at + turn.world.policy.swap_settle
+        and gone_at(turn, lease) <= swapped_at + turn.world.policy.swap_settle
     )
 
 

@@ -5,11 +5,11 @@ is sums over leases, so used GPU-hours at any instant are one multiplication. Re
 *claims* on accounts while plans are made; what-ifs change both under a journal.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from leasehold.core.facts import Envelope, EnvelopeKey, Lease, Relation
+from leasehold.core.facts import Envelope, EnvelopeKey, Lease, Relation, Uid
 from leasehold.core.journal import Journal
 from leasehold.core.units import FOREVER, GpuMs, Instant, Millis
 
@@ -31,6 +31,7 @@ UNLIMITED = Term()
 class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """A reservation's money: GPUs within [start, end), and GPU-hours from now on."""
 
+    uid: Uid
     payer: EnvelopeKey
     start: Instant
     end: Instant
@@ -99,6 +100,8 @@ class Accounts:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._accounts: dict[EnvelopeKey, Account] = {}
+        self._planned: Mapping[EnvelopeKey, Sequence[Claim]] = {}
+        self._planner: Uid = ""
 
     def of(self, payer: EnvelopeKey) -> Account:
         account = self._accounts.get(payer)
@@ -142,6 +145,21 @@ class Accounts:
         if self._journal.active:
             self._journal.note(lambda: self._unclaim(account))
 
+    def respect(self, planned: Mapping[EnvelopeKey, Sequence[Claim]], *, but: Uid) -> None:
+        """Under a mark: count the money of planned starts, except this run's own."""
+        before, whose = self._planned, self._planner
+        self._planned, self._planner = planned, but
+        if self._journal.active:
+            self._journal.note(lambda: self._respect(before, whose))
+
+    def _respect(self, planned: Mapping[EnvelopeKey, Sequence[Claim]], but: Uid) -> None:
+        self._planned, self._planner = planned, but
+
+    def claims_on(self, payer: EnvelopeKey) -> list[Claim]:
+        """Money of this envelope that is spoken for."""
+        planned = [each for each in self._planned.get(payer, ()) if each.uid != self._planner]
+        return planned + self.of(payer).claims
+
     def _unclaim(self, account: Account) -> None:
         account.claims.pop()
 
@@ -169,18 +187,19 @@ class Accounts:
 
     def room(self, envelope: Envelope, *, start: Instant, end: Instant, now: Instant) -> "Room":
         """The most GPUs (and the most lent ones) in use at any instant of [start, end)."""
-        account = self.of(envelope.key)
         gpus, lent = self.peak((envelope.key,), start=start, end=end, now=now)
-        held = sum(each.gpu_ms for each in account.claims)
-        lent_held = sum(each.gpu_ms for each in account.claims if each.borrowed)
+        claims = self.claims_on(envelope.key)
+        held = sum(each.gpu_ms for each in claims)
+        lent_held = sum(each.gpu_ms for each in claims if each.borrowed)
         return Room(gpus, lent, held, lent_held)
 
     def peak(
         self, payers: Iterable[EnvelopeKey], *, start: Instant, end: Instant, now: Instant
     ) -> tuple[int, int]:
         """The most GPUs several envelopes pay for together at any instant of [start, end)."""
+        payers = tuple(payers)
         accounts = [self.of(payer) for payer in payers]
-        claims = [each for account in accounts for each in account.claims]
+        claims = [each for payer in payers for each in self.claims_on(payer)]
         peak = lent_peak = 0
         for at in {start, *(each.start for each in claims if start < each.start < end)}:
             used = lent = 0

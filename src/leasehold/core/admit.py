@@ -301,6 +301,7 @@ def claims_of(world: World, wish: Wish, covered: Covered, *, start: Instant) -> 
         committed = max(0, min(start + span, until) - start)
         claims.append(
             Claim(
+                uid=wish.run.uid,
                 payer=segment.envelope,
                 start=start,
                 end=min(FOREVER, start + wish.end_after),

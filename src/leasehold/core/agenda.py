@@ -2,14 +2,14 @@
 
 While runs are considered in order, each reservation's plan goes on the agenda, and those behind
 it see the fleet less what would delay it. A *firm* hold keeps GPUs from everybody at once (an
-activation under way, a reservation that needs cuts); a *timed* one counts from its start, so a run
-that ends before then may use the places in between (backfill).
+activation under way, a reservation that needs cuts), until its run will have ended; a *timed* one
+counts from its start, so a run that ends before then may use the places in between (backfill).
 """
 
 from collections.abc import Iterable
 
 from leasehold.core.accounts import Claim
-from leasehold.core.facts import Record, Uid
+from leasehold.core.facts import EnvelopeKey, Record, Uid
 from leasehold.core.fleet import mask_of
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.world import World
@@ -33,6 +33,7 @@ class Agenda:
         self._timed_of: dict[Uid, list[Hold]] = {}
         self.changed: dict[str, None] = {}  # nodes, since somebody last looked
         self.claims: dict[Uid, tuple[Claim, ...]] = {}
+        self._claims_by_payer: dict[EnvelopeKey, list[Claim]] = {}
 
     def hold_firmly(self, uid: Uid, holds: Iterable[Hold]) -> None:
         self.forget_places(uid)
@@ -48,11 +49,18 @@ class Agenda:
             self.changed[hold.node] = None
 
     def claim(self, uid: Uid, claims: Iterable[Claim]) -> None:
+        self._drop_claims(uid)
         self.claims[uid] = tuple(claims)
+        for claim in self.claims[uid]:
+            self._claims_by_payer.setdefault(claim.payer, []).append(claim)
+
+    def _drop_claims(self, uid: Uid) -> None:
+        for claim in self.claims.pop(uid, ()):
+            self._claims_by_payer[claim.payer].remove(claim)
 
     def forget(self, uid: Uid) -> None:
         """The run starts, or gives up its plan."""
-        self.claims.pop(uid, None)
+        self._drop_claims(uid)
         self.forget_places(uid)
 
     def forget_places(self, uid: Uid) -> None:
@@ -64,10 +72,14 @@ class Agenda:
             self.changed[hold.node] = None
 
     def firm_on(self, node: str, but: Uid) -> int:
-        return sum(hold.gpus for hold in self._firm_by_node.get(node, ()) if hold.uid != but)
+        """GPUs that are kept for good, as far as is known."""
+        firm = self._firm_by_node.get(node, ())
+        return sum(hold.gpus for hold in firm if hold.uid != but and hold.end == FOREVER)
 
     def timed_on(self, node: str, but: Uid) -> list[Hold]:
-        return [hold for hold in self._timed.get(node, ()) if hold.uid != but]
+        """Holds with a start to come or an end that is known."""
+        found = [hold for hold in self._firm_by_node.get(node, ()) if hold.end < FOREVER]
+        return [hold for hold in (*found, *self._timed.get(node, ())) if hold.uid != but]
 
     def nodes_held(self, uid: Uid | None) -> list[str]:
         """Nodes this run holds something on; those anybody holds later, if none is named."""
@@ -78,16 +90,13 @@ class Agenda:
 
     def apply(self, world: World, uid: Uid, *, start: Instant, end: Instant, now: Instant) -> None:
         """Under a mark: take off what a run occupying [start, end) must leave alone."""
-        for owner, claims in self.claims.items():
-            if owner != uid:
-                for claim in claims:
-                    world.accounts.claim(claim)
+        world.accounts.respect(self._claims_by_payer, but=uid)
         nodes = world.fleet.nodes
         for owner, holds in self.firm.items():
             if owner != uid:
                 for hold in holds:
                     state = nodes.get(hold.node)
-                    if state is not None and state.free:
+                    if start < hold.end and state is not None and state.free:
                         world.fleet.plan(hold.node, min(hold.gpus, state.free))
         for name, timed in self._timed.items():
             state = nodes.get(name)

@@ -12,6 +12,9 @@ WHOLE = -1
 
 # Closures that end a lease while its attempt goes on say nothing about how the attempt ended.
 _PASSING = frozenset({Closed.SHRINK, Closed.DROP_SPARE, Closed.SWAP, Closed.REFINANCED})
+# A spare may end alone (dropped, consumed, lost with its node), but not by these: they end the gang,
+# of which a spare may be all that is left while a lost pod waits to take it over.
+_OF_THE_GANG = frozenset({Closed.RANDOM_PREEMPT, Closed.TIME_LIMIT, Closed.CANCELED})
 _GRAVITY = {
     Closed.COMPLETED: 0,
     Closed.FAIL: 1,
@@ -97,7 +100,7 @@ class Book:
         self.cuts: set[tuple[int, int]] = set()  # (unit, attempt) that was drawn
         self.resolved_in: list[int] = []  # batches whose Resolution names it beneficiary
         self.resized_at: Instant | None = None  # last voluntary grow or shrink
-        self.swapped_at: Instant | None = None  # last swap or resize of any kind
+        self.swapped_at: Instant | None = None  # last swap, resize of any kind or loss in a gang
 
     @property
     def attempt(self) -> int:
@@ -144,7 +147,7 @@ class Book:
     def mark(self, lease: Lease, *, voluntary: bool) -> None:
         """Fold a lease that must end; giving up a group is a resize, whoever wanted it."""
         assert lease.ending is not None, lease.name
-        if base_reason(lease.ending.reason) in (Closed.SHRINK, Closed.NODE_FAILURE):
+        if base_reason(lease.ending.reason) is Closed.SHRINK:
             self.swapped_at = max(self.swapped_at or 0, lease.ending.at)
             if voluntary:
                 self.resized_at = max(self.resized_at or 0, lease.ending.at)
@@ -161,8 +164,11 @@ class Book:
         reason = base_reason(lease.closure)
         if reason is Closed.RANDOM_PREEMPT:
             self.cuts.add((unit, lease.attempt))
-        if lease.role is Role.SPARE or reason in _PASSING:
+        if reason in _PASSING or (lease.role is Role.SPARE and reason not in _OF_THE_GANG):
             return
+        if unit == WHOLE and (reason is Closed.NODE_FAILURE or lease.cause is Cause.DELETED):
+            # The others feel the loss from now on, before a spare or a smaller width heals it.
+            self.swapped_at = max(self.swapped_at or 0, lease.end)
         # A lease marked ending was decided then, however long its pod took to go.
         decided_in = lease.ending.batch if lease.ending else lease.close_batch
         attempt.completed += reason is Closed.COMPLETED

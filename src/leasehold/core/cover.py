@@ -280,7 +280,7 @@ def _time_may_help(world: World, step: Step) -> bool:
     keys = [step.envelope]
     if step.held_back is Refusal.AGGREGATE:
         keys = [key for each in world.aggregates[step.envelope] for key in each.members]
-    return any(world.accounts.of(key).gpus or world.accounts.of(key).claims for key in keys)
+    return any(world.accounts.of(key).gpus or world.accounts.claims_on(key) for key in keys)
 
 
 def _remedy(world: World, ask: Ask, step: Step, short_by: int) -> str:

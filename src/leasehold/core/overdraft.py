@@ -177,7 +177,7 @@ def _exhausted(
     *,
     lent: bool,
 ) -> list[Excess]:
-    """Unlimited leases when nothing is left; limited ones only if the cap was lowered under them."""
+    """Unlimited leases when nothing is left; limited ones if the cap was lowered under them."""
     if left > 0:
         return []
     why = "lending.maxGPUHours" if lent else "GPU-hours"
