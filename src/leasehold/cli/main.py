@@ -12,7 +12,9 @@ from leasehold import __version__
 
 # name -> (module, what it does, for the list in --help)
 COMMANDS = {
+    "ledger": ("leasehold.cli.ledger", "Verify and replay an exported ledger."),
     "lint": ("leasehold.cli.lint", "Validate manifests without a server."),
+    "lottery": ("leasehold.cli.lottery", "Re-run the draws of a lottery and compare."),
     "sim": ("leasehold.cli.sim", "Run the control plane on virtual time."),
 }
 

@@ -13,6 +13,7 @@ from leasehold.core.overdraft import (
     Excess,
     cut_overdraft,
     excesses,
+    forgive_lowering,
     next_money_event,
     refinance_order,
 )
@@ -58,6 +59,7 @@ def _payers(world: World, budget: str, strays: list[EnvelopeKey]) -> list[Envelo
 def _settle(turn: Turn, payer: EnvelopeKey) -> list[Excess]:
     """Refinance what can be; what is left is announced, then cut. Returns what stays over."""
     world = turn.world
+    forgive_lowering(world, payer, turn.now)
     for excess in excesses(world, payer, turn.now):
         _refinance(turn, excess)
     left = excesses(world, payer, turn.now)

@@ -12,7 +12,7 @@ WHOLE = -1
 
 # Closures that end a lease while its attempt goes on say nothing about how the attempt ended.
 _PASSING = frozenset({Closed.SHRINK, Closed.DROP_SPARE, Closed.SWAP, Closed.REFINANCED})
-# A spare may end alone (dropped, consumed, lost with its node), but not by these: they end the gang,
+# A spare may end alone (dropped, consumed, lost with its node), but not by these: they end a gang,
 # of which a spare may be all that is left while a lost pod waits to take it over.
 _OF_THE_GANG = frozenset({Closed.RANDOM_PREEMPT, Closed.TIME_LIMIT, Closed.CANCELED})
 _GRAVITY = {

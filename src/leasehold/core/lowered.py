@@ -33,6 +33,10 @@ class LoweredCaps:
         lowered = self._lowered.get((lease.payer, lent))
         return lowered is not None and lease.batch <= lowered.batch
 
+    def forgive(self, payer: EnvelopeKey, *, lent: bool) -> None:
+        """The lowered cap is enough for all that was opened before."""
+        self._lowered.pop((payer, lent), None)
+
     def copied(self) -> "LoweredCaps":
         new = LoweredCaps()
         new._caps = dict(self._caps)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from leasehold.core.accounts import UNLIMITED
 from leasehold.core.cuts import Cuts, Scope, Seeder, cut_until_it_fits
 from leasehold.core.facts import Envelope, EnvelopeKey, Lease, Record, Relation, Role, Uid
-from leasehold.core.units import FOREVER, Instant
+from leasehold.core.units import FOREVER, GpuMs, Instant
 from leasehold.core.world import World
 
 
@@ -155,17 +155,39 @@ def _aggregates(world: World, envelope: Envelope) -> list[Excess]:
 def _hours(
     world: World, envelope: Envelope, leases: tuple[Lease, ...], now: Instant
 ) -> list[Excess]:
+    lent = tuple(lease for lease in leases if lease.relation is Relation.BORROWED)
+    return [
+        excess
+        for is_lent, left in _hours_left(world, envelope, now)
+        for excess in _exhausted(
+            world, envelope, lent if is_lent else leases, left, now, lent=is_lent
+        )
+    ]
+
+
+def _hours_left(world: World, envelope: Envelope, now: Instant) -> list[tuple[bool, GpuMs]]:
+    """What unlimited leases may still use, of all hours and of those that are lent."""
     account = world.accounts.of(envelope.key)
-    limited = account.limited_ms(now, until=envelope.end)
+    limited, lent_limited = account.limited_ms(now, until=envelope.end)
     found = []
     if envelope.max_gpu_ms is not None:
-        left = envelope.max_gpu_ms - account.used_ms(now) - limited[0]
-        found += _exhausted(world, envelope, leases, left, now, lent=False)
+        found.append((False, envelope.max_gpu_ms - account.used_ms(now) - limited))
     if envelope.lending.max_gpu_ms is not None:
-        left = envelope.lending.max_gpu_ms - account.lent_used_ms(now) - limited[1]
-        lent = tuple(lease for lease in leases if lease.relation is Relation.BORROWED)
-        found += _exhausted(world, envelope, lent, left, now, lent=True)
+        left = envelope.lending.max_gpu_ms - account.lent_used_ms(now) - lent_limited
+        found.append((True, left))
     return found
+
+
+def forgive_lowering(world: World, payer: EnvelopeKey, now: Instant) -> None:
+    """A cap that still holds all that was paid for ahead was lowered under nobody.
+
+    Asked at once when a Budget changes: what is spent later, in the grace of others, is not their
+    fault who declared a limit.
+    """
+    envelope = world.envelopes.get(payer)
+    for lent, left in _hours_left(world, envelope, now) if envelope is not None else []:
+        if left >= 0:
+            world.lowered.forgive(payer, lent=lent)
 
 
 def _exhausted(

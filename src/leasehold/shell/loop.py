@@ -5,6 +5,7 @@ time. Events and timers only wake it; every decision is taken from the World as 
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -31,6 +32,21 @@ from leasehold.shell.timekeeping import Timekeeper
 
 Observer = Callable[[Instant, str], None]
 OnCommit = Callable[[World, Instant], None]
+
+
+class Decider(Protocol):
+    """What `control.decide` is to the loop."""
+
+    def __call__(
+        self,
+        world: World,
+        *,
+        now: Instant,
+        key: bytes,
+        time_trusted: bool,
+        quarantined: frozenset[Uid],
+    ) -> Turn: ...
+
 
 # News of an instant travels over a few tasks before it is in the inbox. Whoever acts on the clock
 # lets it arrive first: a pod that ends exactly at its run's limit has completed.
@@ -59,6 +75,7 @@ class Controller:
         labels: Labels | None = None,
         epoch: int = 1,
         strict: bool = False,
+        decider: Decider = decide,
         observer: Observer | None = None,
         on_commit: OnCommit | None = None,
     ) -> None:
@@ -70,6 +87,7 @@ class Controller:
         self._key = lottery_key
         self._epoch = epoch
         self._strict = strict  # simulation and tests stop at a defect; production goes on
+        self._decide = decider
         self._observer = observer
         self._on_commit = on_commit
         self._wake = tasks.signal()
@@ -170,7 +188,7 @@ class Controller:
         if trusted_before and not self._time.trusted:
             self._tell(now, f"alert: the clock jumped by {self._time.jump} ms; nothing time-driven "
                        "is done until it agrees again")  # fmt: skip
-        turn = decide(
+        turn = self._decide(
             world,
             now=now,
             key=self._key,

@@ -85,9 +85,7 @@ async def recover(
 
 def _announced(reservation: Reservation, batch: Batch, commitment: str) -> Reservation:
     """Its first status may not have been written: what the ledger says of it comes from there."""
-    return replace(
-        reservation, batch=batch.seq, announced=batch.instant, commitment=commitment
-    )
+    return replace(reservation, batch=batch.seq, announced=batch.instant, commitment=commitment)
 
 
 async def _list(store: Store, clock: Clock, kind: str) -> Listing:
