@@ -49,7 +49,9 @@ def _missing(turn: Turn, uid: Uid) -> list[MakePod]:
         by_pod.setdefault(lease.pod, []).append(lease)
     orders = []
     for name, leases in by_pod.items():
-        if f"{run.namespace}/{name}" not in world.pods:
+        known = world.pods.get(f"{run.namespace}/{name}")
+        # One that is merely ordered was asked for and no answer came: asking again is harmless.
+        if known is None or known.phase is PodPhase.ORDERED:
             orders.append(_order(world, run, leases, list(by_pod.values())))
     return orders
 

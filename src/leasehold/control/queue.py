@@ -22,6 +22,7 @@ from leasehold.control.turn import Turn
 from leasehold.control.wishes import (
     groups_short_of_minimum,
     next_attempts,
+    node_changed_since_blocked,
     waiting_groups,
     wish_for,
 )
@@ -91,9 +92,8 @@ def _not_now(turn: Turn, run: Run) -> Refused | None:
 
 def _backs_off(turn: Turn, run: Run, where: Where) -> bool:
     if where.rejected >= turn.world.policy.bind_attempts:
-        # The failing binds may be a node's fault: any change of a node is worth another try.
-        since = turn.world.blocked_binds.setdefault(run.uid, turn.world.node_changes)
-        if since != turn.world.node_changes:
+        turn.world.blocked_binds.setdefault(run.uid, turn.world.node_changes)
+        if node_changed_since_blocked(turn.world, run, where):
             return False
     return where.retry_at > turn.now or not turn.time_trusted
 

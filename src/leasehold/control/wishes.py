@@ -1,7 +1,7 @@
 """What a waiting run asks for now: which groups, under which attempt numbers."""
 
 from leasehold.control.elastic import borrowed_gpus
-from leasehold.control.life import Standing, units_of
+from leasehold.control.life import Standing, Where, units_of
 from leasehold.core.admit import Wish
 from leasehold.core.facts import Cause, Gang, Run
 from leasehold.core.units import Instant
@@ -15,11 +15,19 @@ def waiting_groups(world: World, run: Run, now: Instant) -> tuple[int, ...]:
     ready = [
         key
         for key, where in units.items()
-        if where.standing is Standing.WAITING and where.retry_at <= now
+        if where.standing is Standing.WAITING
+        and (where.retry_at <= now or node_changed_since_blocked(world, run, where))
     ]
     if run.spec.gang is Gang.GROUP:
         return tuple(ready)
     return tuple(range(group_count(run.spec, starting_gpus(run.spec)))) if ready else ()
+
+
+def node_changed_since_blocked(world: World, run: Run, where: Where) -> bool:
+    """Failing binds may be a node's fault: any change of a node is worth another try."""
+    since = world.blocked_binds.get(run.uid)
+    blocked = where.rejected >= world.policy.bind_attempts and since is not None
+    return blocked and since != world.node_changes
 
 
 def groups_short_of_minimum(world: World, run: Run, waiting: tuple[int, ...]) -> tuple[int, ...]:

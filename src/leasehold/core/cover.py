@@ -45,7 +45,16 @@ def cover(world: World, ask: Ask, *, now: Instant) -> Covered | Refused:
     segments: list[Segment] = []
     trace: list[Step] = []
     for envelope, relation in _walk(world, ask):
-        step = _step(world, ask, envelope, relation, left, borrow_left, now, segments)
+        step = _step(
+            world,
+            ask,
+            envelope,
+            relation=relation,
+            wanted=left,
+            borrow_left=borrow_left,
+            taken=segments,
+            now=now,
+        )
         trace.append(step)
         if step.taken:
             segments.append(
@@ -61,7 +70,7 @@ def cover(world: World, ask: Ask, *, now: Instant) -> Covered | Refused:
                 borrow_left -= step.taken
             if not left:
                 return Covered(segments=tuple(segments), trace=tuple(trace))
-    return _refusal(world, ask, tuple(trace), left, now)
+    return _refusal(world, ask, tuple(trace), left)
 
 
 def _borrow_left(ask: Ask) -> int:
@@ -75,8 +84,7 @@ def _walk(world: World, ask: Ask) -> Iterator[tuple[Envelope, Relation]]:
     seen = {ask.except_for}
 
     def fresh(owners: tuple[str, ...]) -> list[Envelope]:
-        found = [each for each in tree.envelopes(owners, ask.flavor) if each.key not in seen]
-        return found
+        return [each for each in tree.envelopes(owners, ask.flavor) if each.key not in seen]
 
     elsewhere: list[tuple[Envelope, Relation]] = []
     for owners, relation in _kin(world, ask):
@@ -129,17 +137,21 @@ def _step(
     world: World,
     ask: Ask,
     envelope: Envelope,
+    *,
     relation: Relation,
     wanted: int,
     borrow_left: int,
-    now: Instant,
     taken: list[Segment],
+    now: Instant,
 ) -> Step:
     shut = _shut(world, ask, envelope, relation)
     if shut is not None:
         return Step(envelope=envelope.key, relation=relation, taken=0, held_back=shut)
     least: _Limit | None = None
-    for each in _limits(world, ask, envelope, relation, borrow_left, now, taken):
+    limits = _limits(
+        world, ask, envelope, relation=relation, borrow_left=borrow_left, taken=taken, now=now
+    )
+    for each in limits:
         if least is None or each.gpus < least.gpus:
             least = each
     assert least is not None
@@ -186,10 +198,11 @@ def _limits(
     world: World,
     ask: Ask,
     envelope: Envelope,
+    *,
     relation: Relation,
     borrow_left: int,
-    now: Instant,
     taken: list[Segment],
+    now: Instant,
 ) -> Iterator[_Limit]:
     """Everything that caps it, in the order in which ties are named."""
     end = FOREVER if ask.span is None else ask.start + ask.span
@@ -208,10 +221,12 @@ def _limits(
         committed = account.committed_ms(now, until=envelope.end, horizon=horizon)
         if envelope.max_gpu_ms is not None:
             spent = account.used_ms(now) + committed[0] + room.claimed_ms
-            yield _hours(world, ask, envelope, envelope.max_gpu_ms, spent, Refusal.GPU_HOURS)
+            cap = envelope.max_gpu_ms
+            yield _hours(world, ask, envelope, cap=cap, spent=spent, reason=Refusal.GPU_HOURS)
         if borrowed and lending.max_gpu_ms is not None:
             spent = account.lent_used_ms(now) + committed[1] + room.lent_claimed_ms
-            yield _hours(world, ask, envelope, lending.max_gpu_ms, spent, Refusal.LENDING_HOURS)
+            cap = lending.max_gpu_ms
+            yield _hours(world, ask, envelope, cap=cap, spent=spent, reason=Refusal.LENDING_HOURS)
     for aggregate in world.aggregates[envelope.key]:
         used, _ = world.accounts.peak(aggregate.members, start=ask.start, end=end, now=now)
         # What this very walk has taken from the other members counts against the cap they share.
@@ -232,7 +247,7 @@ def _limits(
 
 
 def _hours(
-    world: World, ask: Ask, envelope: Envelope, cap: GpuMs, spent: GpuMs, reason: Refusal
+    world: World, ask: Ask, envelope: Envelope, *, cap: GpuMs, spent: GpuMs, reason: Refusal
 ) -> _Limit:
     span = world.policy.accounting_horizon if ask.span is None else ask.span
     span = min(ask.start + span, envelope.end) - ask.start
@@ -240,9 +255,7 @@ def _hours(
     return _Limit(gpus=max(0, cap - spent) // span, reason=reason, limit=cap, used=spent)
 
 
-def _refusal(
-    world: World, ask: Ask, trace: tuple[Step, ...], short_by: int, now: Instant
-) -> Refused:
+def _refusal(world: World, ask: Ask, trace: tuple[Step, ...], short_by: int) -> Refused:
     """The reason is the first that time may clear, else the first of the walk."""
     held = [step for step in trace if step.held_back not in (None, Refusal.OTHER_LOCATION)]
     helped = [step for step in held if _time_may_help(world, step)]

@@ -331,7 +331,7 @@ class Fleet:
         """Under a mark: let nodes whose taints are tolerated take work."""
         for name in sorted(self.nodes):
             state = self.nodes[name]
-            if state.node.taints and not repels(state.node, tolerations):
+            if state.node.taints and not (state.tolerated or repels(state.node, tolerations)):
                 self._admit(state)
 
     def _admit(self, state: NodeState) -> None:

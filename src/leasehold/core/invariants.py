@@ -9,10 +9,12 @@ is not a weaker safety net, it stops healthy fleets.
 from collections.abc import Iterator
 
 from leasehold.core.accounts import Account
-from leasehold.core.book import base_reason
+from leasehold.core.book import WHOLE, base_reason
 from leasehold.core.facts import Closed, EnvelopeKey, Lease, Opened, Record, Relation, Role, Uid
 from leasehold.core.fleet import NodeState
+from leasehold.core.lottery import replay
 from leasehold.core.units import Instant
+from leasehold.core.width import minimum_gpus, starting_gpus
 from leasehold.core.world import World
 
 
@@ -52,6 +54,9 @@ def check_delta(world: World, touched: Touched, now: Instant) -> list[Violation]
         found.extend(_slots(world, name))
     for payer in sorted({lease.payer for lease in touched.opened}):
         found.extend(_caps(world, payer, touched.opened))
+        found.extend(_hours(world, payer, touched.opened, now))
+    found.extend(_gangs(world, touched.opened))
+    found.extend(_minimum(world, touched.changed))
     for uid in sorted({lease.uid for lease in (*touched.opened, *touched.changed)}):
         found.extend(_run(world, uid))
     for lease in (*touched.opened, *touched.changed):
@@ -69,6 +74,7 @@ def check_all(world: World, now: Instant) -> list[Violation]:
     for lease in world.leases.values():
         found.extend(_lease(lease, now))
     found.extend(_swaps(world))
+    found.extend(_resolutions(world))
     found.extend(_rebuild(world, now))
     return found
 
@@ -130,6 +136,81 @@ def _caps(world: World, payer: EnvelopeKey, opened: tuple[Lease, ...]) -> Iterat
             )
 
 
+def _hours(
+    world: World, payer: EnvelopeKey, opened: tuple[Lease, ...], now: Instant
+) -> Iterator[Violation]:
+    """INV-HOURS-COMMITTED. A run that its payer's GPU-hours cannot finish dies half-way."""
+    envelope = world.envelopes.get(payer)
+    new = [each for each in opened if each.payer == payer and each.reason is not Opened.SWAP]
+    if envelope is None or not new:
+        return
+    account = world.accounts.of(payer)
+    horizon = world.policy.accounting_horizon
+    committed = account.committed_ms(now, until=envelope.end, horizon=horizon)
+    runs = tuple(sorted({lease.uid for lease in new}))
+    caps = [("maxGPUHours", account.used_ms(now) + committed[0], envelope.max_gpu_ms)]
+    if any(lease.relation is Relation.BORROWED for lease in new):
+        lent = account.lent_used_ms(now) + committed[1]
+        caps.append(("lending.maxGPUHours", lent, envelope.lending.max_gpu_ms))
+    for what, spent, cap in caps:
+        if cap is not None and spent > cap:
+            yield Violation(
+                rule="INV-HOURS-COMMITTED", subject=payer, why=f"{what}: {spent} > {cap}", runs=runs
+            )
+
+
+def _gangs(world: World, opened: tuple[Lease, ...]) -> Iterator[Violation]:
+    """INV-GANG-WHOLE. Half a gang holds GPUs, pays for them and does no work."""
+    width: dict[tuple[Uid, int], int] = {}
+    for lease in opened:
+        if lease.reason is Opened.START and lease.role is not Role.SPARE:
+            key = (lease.uid, world.unit_of(lease.uid, lease.group))
+            width[key] = width.get(key, 0) + lease.gpus
+    for (uid, unit), gpus in sorted(width.items()):
+        run = world.runs.get(uid)
+        if run is None:
+            continue
+        whole = starting_gpus(run.spec) if unit == WHOLE else run.spec.group_gpus
+        if gpus != whole:
+            yield Violation(
+                rule="INV-GANG-WHOLE", subject=run.key, why=f"{gpus} of {whole} GPUs", runs=(uid,)
+            )
+
+
+def _minimum(world: World, changed: tuple[Lease, ...]) -> Iterator[Violation]:
+    """INV-SHRINK-KEEPS-MINIMUM. A run below its minimum burns GPUs without making progress."""
+    shrunk = {
+        lease.uid
+        for lease in changed
+        if lease.is_open and lease.ending is not None and lease.ending.reason == Closed.SHRINK
+    }
+    for uid in sorted(shrunk):
+        run = world.runs.get(uid)
+        left = [world.leases[name] for name in world.open_by_run.get(uid, ())]
+        gpus = sum(
+            each.gpus for each in left if each.ending is None and each.role is not Role.SPARE
+        )
+        if run is not None and 0 < gpus < minimum_gpus(run.spec):
+            yield Violation(
+                rule="INV-SHRINK-KEEPS-MINIMUM", subject=run.key, why=f"{gpus} GPUs", runs=(uid,)
+            )
+
+
+def _resolutions(world: World) -> Iterator[Violation]:
+    """INV-LOTTERY-REPLAYS, INV-ONE-ACTIVATION. A cut nobody can check is an accusation."""
+    subjects: dict[str, str] = {}
+    for name in sorted(world.resolutions):
+        resolution = world.resolutions[name]
+        for problem in replay(resolution):
+            yield Violation(rule="INV-LOTTERY-REPLAYS", subject=name, why=problem)
+        if resolution.beneficiary:
+            known = subjects.setdefault(resolution.subject, name)
+            if known != name:
+                yield Violation(
+                    rule="INV-ONE-ACTIVATION", subject=resolution.subject, why=f"{known}, {name}"
+                )
+
+
 def _run(world: World, uid: Uid) -> Iterator[Violation]:
     run = world.runs.get(uid)
     leases = [world.leases[name] for name in sorted(world.open_by_run.get(uid, ()))]
@@ -169,7 +250,8 @@ def _one_attempt(world: World, uid: Uid, leases: list[Lease]) -> Iterator[Violat
     ranks: dict[tuple[int, int], str] = {}
     for lease in leases:
         unit = world.unit_of(uid, lease.group)
-        known = numbers.setdefault(unit, lease.attempt)
+        latest = world.books[uid].units[unit].last
+        known = numbers.setdefault(unit, latest.number if latest else 0)
         if known != lease.attempt:
             yield Violation(
                 rule="INV-ONE-ATTEMPT",

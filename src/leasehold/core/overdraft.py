@@ -67,13 +67,12 @@ def next_money_event(world: World, payer: EnvelopeKey, now: Instant) -> Instant:
 
 def refinance_order(leases: tuple[Lease, ...]) -> list[Lease]:
     """Last-bound first, then by run, group and pod descending, spares after pods."""
-    order = sorted(
+    return sorted(
         leases,
         key=lambda each: (each.start, each.role is not Role.SPARE, each.run_key, each.group,
                           each.index),
         reverse=True,
     )  # fmt: skip
-    return order
 
 
 def cut_overdraft(world: World, excess: Excess, *, seeder: Seeder, now: Instant) -> Cuts | None:

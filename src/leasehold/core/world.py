@@ -167,6 +167,7 @@ class World:
             for name in sorted(self.open_by_node.get(node.name, ())):
                 self.fleet.take(self.leases[name])
             for key in sorted(self.pods_by_node.get(node.name, ())):
+                self._loads.pop(key, None)  # it was counted on a node that was not there
                 self._reload(key)
         if known != node:
             self.node_changes += 1
@@ -254,6 +255,8 @@ class World:
         leased = self.open_by_pod.get(key)
         if leased and any(self.leases[name].node == pod.node for name in leased):
             return
+        if pod.node not in self.fleet.nodes:
+            return  # news of the pod came before news of its node, which will count it
         load = (pod.node, pod.gpus, pod.cpu_milli, pod.memory_bytes)
         self._loads[key] = load
         self.fleet.load(load[0], gpus=load[1], cpu_milli=load[2], memory_bytes=load[3], pods=1)

@@ -11,7 +11,7 @@ import msgspec
 from leasehold.control.pods import MakePod, RemovePod, pod_orders
 from leasehold.control.statuses import budget_status, run_status
 from leasehold.control.turn import Turn
-from leasehold.core.facts import PodPhase, Run
+from leasehold.core.facts import Run
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.reservation import reservation_status, reservation_to_wire
 from leasehold.core.objects.wire import LEASES_CLOSED
@@ -119,10 +119,7 @@ class Effects:
                 "Pod", order.namespace, order.name, uid=order.uid, grace_ms=order.grace
             )
         except NotFound:
-            key = f"{order.namespace}/{order.name}"
-            known = world.pods.get(key)
-            if known is not None and known.phase is PodPhase.ORDERED:
-                world.drop_pod(key)
+            world.drop_pod(f"{order.namespace}/{order.name}")
 
     async def _write_reservation(self, world: World, subject: str) -> None:
         reservation = world.reservations[subject]
