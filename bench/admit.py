@@ -2,6 +2,8 @@
 
 from time import perf_counter
 
+from msgspec.structs import replace
+
 from bench.worlds import NOW, empty_world, fill, mixed_runs
 from leasehold.control.turn import Turn
 from leasehold.control.wishes import next_attempts, wish_for
@@ -61,8 +63,6 @@ def _start(world: World, turn: Turn, run: Run) -> list[str] | None:
 
 
 def _advance(world: World) -> None:
-    from msgspec.structs import replace
-
     world.head = replace(world.head, seq=world.head.seq + 1)
     world.dirty.clear()
     world.dirty_budgets.clear()

@@ -5,12 +5,13 @@ These are baselines to compare with in the same run, not code anybody should use
 
 from time import perf_counter
 
+import msgspec
+
 from bench.plans import full_world
 from bench.rebuild import lease_objects
-from bench.worlds import NOW, empty_world, fill, make_run, mixed_runs
+from bench.worlds import empty_world, fill, mixed_runs
+from leasehold.core.units import HOUR
 from leasehold.core.world import World
-
-import msgspec
 
 
 def admit_runs_per_s(nodes: int, leases: int, count: int) -> float:
@@ -19,7 +20,7 @@ def admit_runs_per_s(nodes: int, leases: int, count: int) -> float:
     fill(world, leases=leases, of_each_ten=7)
     began = perf_counter()
     for run in mixed_runs(count):
-        _place(world, _snapshot(world), run.spec.total_gpus, run.spec.gpus_per_pod or 1)
+        _place(_snapshot(world), run.spec.total_gpus, run.spec.gpus_per_pod or 1)
     return count / (perf_counter() - began)
 
 
@@ -33,7 +34,7 @@ def _snapshot(world: World) -> dict[str, int]:
     return free
 
 
-def _place(world: World, free: dict[str, int], gpus: int, per_pod: int) -> int:
+def _place(free: dict[str, int], gpus: int, per_pod: int) -> int:
     placed = 0
     for name in sorted(free, key=lambda each: (free[each], each)):
         while free[name] >= per_pod and placed < gpus:
@@ -43,32 +44,30 @@ def _place(world: World, free: dict[str, int], gpus: int, per_pod: int) -> int:
 
 
 def resolve_ms(nodes: int) -> float:
-    """Try every domain by ending its leases one at a time, counting all nodes after each."""
+    """Weigh every domain by scanning all leases for it; measured on 20 domains and scaled up."""
     world = full_world(nodes, limit=None)
-    free = {name: state.free for name, state in world.fleet.nodes.items()}
+    domains = sorted({domain for _, domain in world.fleet.pools})
     began = perf_counter()
-    cut = 0
-    for lease in world.leases.values():
-        free[lease.node] += lease.gpus
-        cut += lease.gpus
-        if cut % 64 == 0 and sum(gpus // 8 for gpus in free.values()) * 8 >= 512:
-            break
-    return (perf_counter() - began) * 1000
+    for domain in domains[:20]:
+        held = 0
+        for lease in world.leases.values():
+            node = world.fleet.nodes[lease.node].node
+            if lease.is_open and f"{node.region}/{node.cluster}/{node.fabric}" == domain:
+                held += lease.gpus
+    return (perf_counter() - began) * 1000 / 20 * len(domains)
 
 
 def forecast_s(nodes: int, count: int) -> float:
     """Replay every known end for every run; measured on a few runs and scaled up."""
-    world = full_world(nodes, limit=12 * 3_600_000)
+    world = full_world(nodes, limit=12 * HOUR)
     ends = sorted((term.frees_at, name) for name, term in world.terms.items())
     sample = 3
     began = perf_counter()
-    for index in range(sample):
-        run = make_run(5_000_000 + index, "org", 64)
+    for _ in range(sample):
         free = {name: state.free for name, state in world.fleet.nodes.items()}
-        for _, name in ends[:20_000]:
+        for _, name in ends[: len(ends) // 2]:
             lease = world.leases[name]
             free[lease.node] += lease.gpus
-        assert run.created == NOW
     return (perf_counter() - began) / sample * min(count, 256)
 
 

@@ -3,15 +3,14 @@
 import resource
 from time import perf_counter
 
-from bench.worlds import FLAVOR, NOW, empty_world, owners
+import msgspec
+
+from bench.worlds import NOW, empty_world, owners
 from leasehold.core.facts import Lease, Opened, Relation, Role
 from leasehold.core.objects.lease import lease_to_wire, leases_from_json
 from leasehold.core.units import MINUTE
 from leasehold.core.world import World
-
-import msgspec
-
-assert FLAVOR
+from leasehold.shell.recover import fold_leases
 
 
 def lease_objects(count: int, open_count: int) -> list[bytes]:
@@ -40,9 +39,7 @@ def lease_objects(count: int, open_count: int) -> list[bytes]:
 def rebuild(objects: list[bytes], nodes: int) -> tuple[World, float]:
     world = empty_world(nodes)
     began = perf_counter()
-    for encoded in objects:
-        lease = leases_from_json(encoded)
-        (world.fold_open if lease.is_open else world.fold_closed_lease)(lease)
+    fold_leases(world, map(leases_from_json, objects))
     return world, perf_counter() - began
 
 

@@ -49,17 +49,17 @@ def empty_world(nodes: int) -> World:
         )
     for owner in owners():
         name = owner.replace(":", "-")
+        head, colon, _ = owner.rpartition(":")
         envelopes = tuple(
             Envelope(
                 key=f"{name}/{name}/{part}",
                 owner=owner,
                 flavor=FLAVOR,
-                concurrency=200,
+                concurrency=200 if colon else 2_000,
                 max_gpu_ms=None if part == "open" else 100_000 * HOUR,
             )
             for part in ("metered", "open")
         )
-        head, colon, _ = owner.rpartition(":")
         world.put_budget(
             Budget(
                 namespace=name,
@@ -148,5 +148,3 @@ def mixed_runs(count: int, seed: int = 7) -> list[Run]:
     teams = [owner for owner in owners() if owner.count(":") == 3]
     sizes = random.choices(SIZES, WEIGHTS, k=count)
     return [make_run(index, random.choice(teams), gpus) for index, gpus in enumerate(sizes)]
-
-

@@ -33,6 +33,10 @@ def activate(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused)
     )
     if reservation.batch == turn.seq:
         return  # announced this very turn: its commitment must be public first
+    if resolution_of(turn.world, reservation) is not None:
+        # Cut before a crash that lost the status: the ledger knows, and nobody is cut twice for it.
+        _activating(turn, wish.run, reservation)
+        return
     answer = resolve(turn.world, wish, turn.agenda, now=turn.now, seeder=lambda: subject.seed(turn))
     if isinstance(answer, Refused):
         if answer.reason.is_about_money and reclaim(turn, wish, reservation):

@@ -4,6 +4,9 @@ The order is: seal, replay, list, then decide. Called at start, after being depo
 decision that broke an invariant.
 """
 
+import gc
+from collections.abc import Iterable
+
 import msgspec
 from msgspec.structs import replace
 
@@ -64,8 +67,7 @@ async def recover(
         if resolution.name in committed:
             world.fold_resolution(resolution)
     leases = _leases(listings["Lease"].items, chain, sealed.materialised)
-    for lease in sorted(leases.values(), key=ledger_order):
-        (world.fold_open if lease.is_open else world.fold_closed_lease)(lease)
+    fold_leases(world, sorted(leases.values(), key=ledger_order))
     announced = {subject: (batch, commitment) for batch in chain
                  for subject, commitment in batch.announced}  # fmt: skip
     for wire in listings["Reservation"].items:
@@ -81,6 +83,20 @@ async def recover(
     found.versions = {kind: listings[kind].version for kind in WATCHED}
     found.listed = {kind: listings[kind].items for kind in WATCHED}
     return found
+
+
+def fold_leases(world: World, leases: Iterable[Lease]) -> None:
+    """All leases, in ledger order."""
+    # A million records that all stay: looking for garbage among them again and again is half the
+    # time of a restart.
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        for lease in leases:
+            (world.fold_open if lease.is_open else world.fold_closed_lease)(lease)
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _announced(reservation: Reservation, batch: Batch, commitment: str) -> Reservation:

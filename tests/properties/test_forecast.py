@@ -1,0 +1,212 @@
+"""Forecasts against the plain way: at every instant at which something ends, ask again."""
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.properties.worlds import (
+    FLAVOR,
+    NOW,
+    a_budget,
+    a_lease,
+    a_node,
+    a_run,
+    a_wish,
+    a_world,
+    an_envelope,
+)
+
+from leasehold.core.admit import Wish, admit
+from leasehold.core.agenda import Agenda, Hold
+from leasehold.core.facts import Budget, Closed, Ending
+from leasehold.core.forecast import forecast
+from leasehold.core.outlook import Outlook
+from leasehold.core.units import FOREVER, HOUR
+from leasehold.core.verdicts import Admitted, Refused
+from leasehold.core.world import World
+
+# fabric of a node, and the leases on it: GPUs, whole hours until the end (None: not known),
+# whether it is ending already
+node_rows = st.lists(
+    st.tuples(
+        st.sampled_from("ab"),
+        st.lists(
+            st.tuples(st.integers(1, 4), st.sampled_from((None, 1, 2, 3, 5, 8)), st.booleans()),
+            max_size=3,
+        ),
+    ),
+    min_size=1,
+    max_size=4,
+)
+# node, GPUs, hour from which on, hours that it lasts (None: for ever)
+hold_rows = st.lists(
+    st.tuples(
+        st.integers(0, 3), st.integers(1, 8), st.integers(0, 6), st.sampled_from((None, 1, 4))
+    ),
+    max_size=3,
+)
+caps = st.sampled_from(((1000, 0), (1000, 0), (12, 0), (6, 0), (20, 4), (8, 2)))
+Rows = list[tuple[str, list[tuple[int, int | None, bool]]]]
+Holds = list[tuple[int, int, int, int | None]]
+LEASES_PER_NODE = 3
+
+
+def a_fleet(rows: Rows, cap: tuple[int, int], *, ended_by: int = NOW) -> World:
+    """The world of these rows; leases that end by then are really over."""
+    world = a_world([a_node(f"n{i}", row[0]) for i, row in enumerate(rows)], [_purse(cap)])
+    for i, (_, leases) in enumerate(rows):
+        slot = 0
+        for place, (gpus, hours, marked) in enumerate(leases):
+            slots = range(slot, min(8, slot + gpus))
+            slot += gpus
+            index = i * LEASES_PER_NODE + place
+            over = hours is not None and NOW + hours * HOUR <= ended_by
+            if not slots or over:
+                continue
+            span = None if hours is None or marked else (hours + 1) * HOUR
+            run = a_run(f"r{index}", span=span)
+            world.put_run(run)
+            lease = a_lease(run, f"n{i}", slots, batch=1, index=index)
+            world.fold_open(lease)
+            if marked and hours is not None:
+                ending = Ending(
+                    reason=Closed.SHRINK, deadline=NOW + hours * HOUR, batch=2, at=NOW
+                )
+                world.fold_ending(lease.name, ending)
+    return world
+
+
+def _purse(cap: tuple[int, int]) -> Budget:
+    """One envelope of so many GPUs, and a second one whose window opens after so many hours."""
+    gpus, opens = cap
+    first = an_envelope("n/t/e", "t", gpus)
+    if not opens:
+        return a_budget("t", first)
+    return a_budget("t", first, replace(an_envelope("n/t/f", "t"), start=NOW + opens * HOUR))
+
+
+def an_agenda(holds: Holds, nodes: int) -> Agenda:
+    agenda = Agenda()
+    agenda.hold_later(
+        Hold(
+            uid=f"ahead{i}",
+            node=f"n{node % nodes}",
+            gpus=gpus,
+            start=NOW + begin * HOUR,
+            end=FOREVER if lasts is None else NOW + (begin + lasts) * HOUR,
+        )
+        for i, (node, gpus, begin, lasts) in enumerate(holds)
+    )
+    return agenda
+
+
+def by_asking_every_hour(
+    rows: Rows, cap: tuple[int, int], agenda: Agenda, wish: Wish
+) -> int | None:
+    """All ends and openings are at whole hours, and nothing happens after the tenth."""
+    for hour in range(1, 11):
+        at = NOW + hour * HOUR
+        world = a_fleet(rows, cap, ended_by=at)
+        world.put_run(wish.run)
+        if isinstance(admit(world, wish, agenda, start=at, now=at), Admitted):
+            return at
+    return None
+
+
+@given(
+    rows=node_rows,
+    holds=hold_rows,
+    cap=caps,
+    groups=st.integers(1, 3),
+    gpus=st.sampled_from((2, 4, 8)),
+    pods=st.integers(1, 2),
+    span=st.sampled_from((None, HOUR, 3 * HOUR)),
+    spread=st.booleans(),
+)
+@settings(max_examples=150)
+def test_the_first_instant_is_that_of_asking_every_hour(
+    rows: Rows,
+    holds: Holds,
+    cap: tuple[int, int],
+    groups: int,
+    gpus: int,
+    pods: int,
+    span: int | None,
+    spread: bool,
+) -> None:
+    holds = holds if span is None else []
+    world = a_fleet(rows, cap)
+    run = a_run("new", groups=groups, group_gpus=gpus * pods, pod_gpus=gpus, span=span,
+                spread=spread)  # fmt: skip
+    world.put_run(run)
+    wish, agenda = a_wish(world, run), an_agenda(holds, len(rows))
+    refused = admit(world, wish, agenda, start=NOW, now=NOW)
+    assume(isinstance(refused, Refused))
+    assert isinstance(refused, Refused)
+    outlook = Outlook(world, agenda, flavor=FLAVOR, gpus=gpus, now=NOW)
+    known = forecast(world, wish, agenda, outlook=outlook, refused=refused, now=NOW)
+    assert (known.at if known else None) == by_asking_every_hour(rows, cap, agenda, wish)
+    if known is not None:
+        names = {name for _, name in known.releases}
+        nodes = {each.node for each in known.plan.packed.places}
+        assert {world.leases[name].node for name in names} <= nodes
+        assert all(NOW < at <= known.at for at, _ in known.releases)
+
+
+@given(
+    rows=node_rows,
+    holds=hold_rows,
+    gpus=st.integers(1, 4),
+    span=st.sampled_from((1, 2, 5, None)),
+    firm=st.integers(0, 4),
+)
+@settings(max_examples=300)
+def test_node_times_are_those_of_counting_hour_by_hour(
+    rows: Rows, holds: Holds, gpus: int, span: int | None, firm: int
+) -> None:
+    world = a_fleet(rows, (1000, 0))
+    agenda = an_agenda(holds, len(rows))
+    if firm:
+        agenda.hold_firmly("firm", [Hold(uid="firm", node="n0", gpus=firm, start=NOW)])
+    outlook = Outlook(world, agenda, flavor=FLAVOR, gpus=gpus, now=NOW)
+    for i, (_, leases) in enumerate(rows):
+        free_at = []
+        for hour in range(24):
+            slot = taken = 0
+            for size, hours, _ in leases:
+                taken += min(8, slot + size) - min(8, slot) if (hours or 99) > hour else 0
+                slot += size
+            held = sum(
+                size
+                for node, size, begin, lasts in holds
+                if node % len(rows) == i and begin <= hour < begin + (lasts or 99)
+            )
+            free_at.append(8 - taken - held - (firm if i == 0 else 0))
+        most = [min(free_at[hour : hour + (span or 24)]) // gpus for hour in range(24)]
+        expected = []
+        for count in range(1, 9):
+            first = next((hour for hour in range(24) if most[hour] >= count), None)
+            expected += [] if first is None else [NOW + first * HOUR]
+        times = outlook.node_times(f"n{i}", FOREVER if span is None else span * HOUR, "")
+        assert times == expected
+
+
+@given(rows=node_rows, before=hold_rows, after=hold_rows, gpus=st.integers(1, 4))
+def test_an_outlook_that_was_corrected_is_one_made_anew(
+    rows: Rows, before: Holds, after: Holds, gpus: int
+) -> None:
+    world = a_fleet(rows, (1000, 0))
+    agenda = an_agenda(before, len(rows))
+    outlook = Outlook(world, agenda, flavor=FLAVOR, gpus=gpus, now=NOW)
+    agenda.changed.clear()
+    agenda.forget("ahead0")
+    agenda.hold_later(
+        Hold(uid="more", node=f"n{node % len(rows)}", gpus=size, start=NOW + begin * HOUR,
+             end=FOREVER if lasts is None else NOW + (begin + lasts) * HOUR)
+        for node, size, begin, lasts in after
+    )  # fmt: skip
+    for name in agenda.changed:
+        outlook.correct(name)
+    fresh = Outlook(world, agenda, flavor=FLAVOR, gpus=gpus, now=NOW)
+    assert outlook.pods == fresh.pods
+    for uid, span in (("more", FOREVER), ("nobody", HOUR), ("ahead1", 3 * HOUR)):
+        assert outlook.pods_for(uid, span) == fresh.pods_for(uid, span)

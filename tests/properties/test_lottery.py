@@ -1,0 +1,78 @@
+"""Draws are a fair shuffle that depends on nothing but the seed and the set; odds foretell them."""
+
+import hashlib
+from collections import Counter
+from random import Random
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from tests.properties.independent_verifier import draw_number
+from tests.properties.test_resolve import Rows, a_full_world, fleets, run_rows
+from tests.properties.worlds import NOW, a_run, a_wish
+
+from leasehold.core import lottery
+from leasehold.core.agenda import Agenda
+from leasehold.core.cuts import Kind
+from leasehold.core.facts import Bundle
+from leasehold.core.odds import Preview, preview
+from leasehold.core.resolve import Resolved, resolve
+
+SEEDS = 300
+PERCENT_OFF_MAX = 12  # four standard deviations of a frequency over so many seeds
+
+seeds = st.integers(0, 1 << 64).map(lambda number: f"{number:064x}")
+bundles = st.builds(
+    Bundle,
+    namespace=st.sampled_from("ab"),
+    run=st.sampled_from("xyz"),
+    uid=st.just(""),
+    group=st.none() | st.integers(0, 12),
+    gpus=st.integers(1, 16),
+)
+conflicts = st.dictionaries(
+    st.sampled_from(("o", "o:a", "p")),
+    st.lists(bundles, max_size=5, unique_by=lambda bundle: bundle.name),
+)
+
+
+@given(seed=seeds, k=st.integers(0, 50), n=st.integers(1, 1 << 64))
+def test_a_number_is_the_independent_one(seed: str, k: int, n: int) -> None:
+    number = lottery.number(seed, k, n)
+    assert number == draw_number(seed, k, n)
+    assert 0 <= number < n
+
+
+@given(seed=seeds, conflict=conflicts, shuffle=st.randoms(use_true_random=False))
+def test_everything_is_drawn_once_whatever_the_order_it_came_in(
+    seed: str, conflict: dict[str, list[Bundle]], shuffle: Random
+) -> None:
+    drawn = list(lottery.draw_order(seed, conflict))
+    everything = [(owner, each.name) for owner, mine in conflict.items() for each in mine]
+    assert sorted((owner, each.name) for owner, each in drawn) == sorted(everything)
+    owners = list(conflict)
+    shuffle.shuffle(owners)
+    turned = {owner: shuffle.sample(conflict[owner], len(conflict[owner])) for owner in owners}
+    assert list(lottery.draw_order(seed, turned)) == drawn
+
+
+@given(fabrics=fleets, rows=run_rows, gpus=st.sampled_from((4, 8)), groups=st.integers(1, 2))
+@settings(max_examples=25)
+def test_exact_odds_are_the_frequencies_of_real_draws(
+    fabrics: list[str], rows: Rows, gpus: int, groups: int
+) -> None:
+    world = a_full_world(fabrics, rows)
+    run = a_run("new", "z", groups=groups, group_gpus=gpus, pod_gpus=gpus)
+    world.put_run(run)
+    wish = a_wish(world, run)
+    seen = preview(world, wish, Agenda(), now=NOW, sample=False)
+    assume(isinstance(seen, Preview) and bool(seen.odds))
+    assert isinstance(seen, Preview)
+    assert seen.odds is not None
+    ended: Counter[str] = Counter()
+    for index in range(SEEDS):
+        seed = hashlib.sha256(f"{index}".encode()).hexdigest()
+        answer = resolve(world, wish, Agenda(), now=NOW, seeder=lambda seed=seed: seed)
+        if isinstance(answer, Resolved):
+            ended.update({cut.run for cut in answer.cuts.kept if cut.kind is Kind.DRAW})
+    for name, percent in seen.odds:
+        assert abs(percent - 100 * ended[name] / SEEDS) <= PERCENT_OFF_MAX, name
