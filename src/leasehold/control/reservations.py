@@ -16,7 +16,7 @@ from leasehold.core.facts import Confidence, Record, Reservation, Run, State
 from leasehold.core.forecast import Known, forecast
 from leasehold.core.objects.reservation import reservation_name
 from leasehold.core.odds import Preview, preview
-from leasehold.core.outlook import Outlook
+from leasehold.core.outlook import Ends, Outlook
 from leasehold.core.pack import candidate_pools, fits
 from leasehold.core.policy import Policy
 from leasehold.core.units import FOREVER, SECOND, Instant, format_instant
@@ -37,6 +37,7 @@ class Line:
         self._total = 0
         self._by_owner: dict[str, int] = {}
         self._outlooks: dict[tuple[str, int], Outlook] = {}
+        self._ends: Ends = {}
         self._seen = -1  # leases that the outlooks know of
         self._previews = 0
         self._samples = 0
@@ -79,6 +80,7 @@ class Line:
     def forget_outlooks(self) -> None:
         """What one run tolerates is not there for the next."""
         self._outlooks.clear()
+        self._ends.clear()
 
     def outlook(self, turn: Turn, wish: Wish) -> Outlook:
         """Made once per pass and pod size; corrected for what plans have been put in front."""
@@ -95,7 +97,7 @@ class Line:
             mark = world.journal.mark()
             world.fleet.tolerate(wish.run.spec.tolerations)
             self._outlooks[key] = Outlook(
-                world, agenda, flavor=key[0], gpus=key[1], now=turn.now
+                world, agenda, flavor=key[0], gpus=key[1], now=turn.now, ends=self._ends
             )
             world.journal.undo(mark)
         return self._outlooks[key]
@@ -228,9 +230,7 @@ def _plan(
         return Plan(starts=starts, confidence=Confidence.MONEY)
     if kept is not None and starts > now and not line.may_preview(turn):
         return Plan(starts=starts, confidence=Confidence.CUTS, unchanged=True)
-    seen = preview(
-        world, wish, turn.agenda, now=now, sample=kept is None and line.may_sample(turn)
-    )
+    seen = preview(world, wish, turn.agenda, now=now, sample=kept is None and line.may_sample(turn))
     if isinstance(seen, Refused):
         if old is not None and old.state is State.BLOCKED:
             return None
@@ -348,9 +348,7 @@ def _hold(turn: Turn, wish: Wish, plan: Plan) -> None:
         claim_money(turn, wish, plan.preview.site.domains, start=max(turn.now, plan.starts))
 
 
-def keep_free_gpus(
-    turn: Turn, wish: Wish, domains: tuple[str, ...], *, start: Instant
-) -> None:
+def keep_free_gpus(turn: Turn, wish: Wish, domains: tuple[str, ...], *, start: Instant) -> None:
     """Hold the free GPUs of these domains from everybody, but no more than the run needs."""
     world = turn.world
     mark = world.journal.mark()

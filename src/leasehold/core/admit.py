@@ -201,9 +201,7 @@ def _one_place(world: World, wish: Wish, funded: list[tuple[Place, Covered]]) ->
     return None
 
 
-def _among_equals(
-    world: World, wish: Wish, equals: list[tuple[Place, Covered]]
-) -> Admitted | None:
+def _among_equals(world: World, wish: Wish, equals: list[tuple[Place, Covered]]) -> Admitted | None:
     covers = dict(equals)
     if not wish.want.own_domains:
         # One domain that holds it all leaves less over than any spread; this is the usual case.

@@ -39,10 +39,11 @@ def forecast(
     now: Instant,
 ) -> Known | None:
     """The first instant after `now` at which cover and pack both succeed, if one is known."""
-    pods = outlook.pods_for(wish.run.uid, wish.end_after)
+    seen = outlook.pods_for(wish.run.uid, wish.end_after)
+    pods = {domain: seen[domain] for domain in _domains(world, wish) if seen[domain]}
     openings = _openings(world, wish.want.flavor, now)
     money = sorted({*openings, *_money_instants(world, agenda, refused, now)})
-    for at in _instants(world, wish, pods, money, now):
+    for at in _instants(wish, pods, money, now):
         mark = world.journal.mark()
         for name in _ended(world, wish, pods, at, now):
             world.fleet.give(world.leases[name])
@@ -59,7 +60,6 @@ def _domains(world: World, wish: Wish) -> list[str]:
 
 
 def _instants(
-    world: World,
     wish: Wish,
     pods: dict[str, list[Instant]],
     money: list[Instant],
@@ -69,18 +69,17 @@ def _instants(
     want = wish.want
     per_group = want.pods + want.spares
     groups = len(want.groups)
-    domains = _domains(world, wish)
     room: Iterator[Instant]
     if want.spread:
         # The first instant with room for n groups is the n-th of all groups' instants. They are
         # merged lazily: there may be tens of thousands, and the first few decide.
         room = islice(
-            merge(*(pods[domain][per_group - 1 :: per_group] for domain in domains)),
+            merge(*(pods[domain][per_group - 1 :: per_group] for domain in pods)),
             groups - 1,
             None,
         )
     else:
-        room = merge(*(pods[domain][per_group * groups - 1 :] for domain in domains))
+        room = merge(*(pods[domain][per_group * groups - 1 :] for domain in pods))
     first = next(room, None)
     if first is None:
         return
@@ -101,8 +100,8 @@ def _ended(
     per_group = wish.want.pods + wish.want.spares
     nodes = [
         name
-        for domain in _domains(world, wish)
-        if len(pods[domain]) >= per_group and pods[domain][per_group - 1] <= at
+        for domain, times in sorted(pods.items())
+        if len(times) >= per_group and times[per_group - 1] <= at
         for name in world.fleet.pools[(wish.want.flavor, domain)].nodes
     ]
     return leases_ended_by(world, nodes, at, now)
@@ -126,9 +125,7 @@ def _openings(world: World, flavor: str, now: Instant) -> set[Instant]:
     }
 
 
-def _money_instants(
-    world: World, agenda: Agenda, refused: Refused, now: Instant
-) -> set[Instant]:
+def _money_instants(world: World, agenda: Agenda, refused: Refused, now: Instant) -> set[Instant]:
     """When those who were asked to pay may have money again."""
     payers = {step.envelope for step in refused.trace}
     for key in list(payers):

@@ -13,12 +13,23 @@ from leasehold.core.units import FOREVER, Instant
 from leasehold.core.world import World
 
 
+Ends = dict[str, list[tuple[Instant, int]]]  # by node: when so many GPUs come free
+
+
 class Outlook:
     """For each pool the sorted instants from which one more pod of this size has room."""
 
     def __init__(
-        self, world: World, agenda: Agenda, *, flavor: str, gpus: int, now: Instant
+        self,
+        world: World,
+        agenda: Agenda,
+        *,
+        flavor: str,
+        gpus: int,
+        now: Instant,
+        ends: Ends | None = None,
     ) -> None:
+        self._ends_of: Ends = {} if ends is None else ends  # shared by outlooks of all sizes
         self._world = world
         self._agenda = agenda
         self._gpus = gpus
@@ -93,19 +104,10 @@ class Outlook:
         return times
 
     def _ends(self, name: str) -> list[tuple[Instant, int]]:
-        """(when, GPUs that come free then), in order; a slot under two leases counts once."""
-        world = self._world
-        found: dict[int, Instant] = {}
-        for lease_name in world.open_by_node.get(name, ()):
-            frees_at = world.terms[lease_name].frees_at
-            known = frees_at if self._now < frees_at < FOREVER else FOREVER
-            for slot in world.leases[lease_name].slots:
-                found[slot] = max(known, found.get(slot, 0))
-        counts: dict[Instant, int] = {}
-        for at in found.values():
-            if at < FOREVER:
-                counts[at] = counts.get(at, 0) + 1
-        return sorted(counts.items())
+        known = self._ends_of.get(name)
+        if known is None:
+            known = self._ends_of[name] = ends_on(self._world, name, self._now)
+        return known
 
     def _least(
         self,
@@ -126,6 +128,21 @@ class Outlook:
         return max(0, least)
 
 
+def ends_on(world: World, node: str, now: Instant) -> list[tuple[Instant, int]]:
+    """(when, GPUs that come free then), in order; a slot under two leases counts once."""
+    found: dict[int, Instant] = {}
+    for name in world.open_by_node.get(node, ()):
+        frees_at = world.terms[name].frees_at
+        known = frees_at if now < frees_at < FOREVER else FOREVER
+        for slot in world.leases[name].slots:
+            found[slot] = max(known, found.get(slot, 0))
+    counts: dict[Instant, int] = {}
+    for at in found.values():
+        if at < FOREVER:
+            counts[at] = counts.get(at, 0) + 1
+    return sorted(counts.items())
+
+
 def leases_ended_by(world: World, names: list[str], at: Instant, now: Instant) -> list[str]:
     """Open leases on these nodes that are known to end by then."""
     return [
@@ -134,4 +151,3 @@ def leases_ended_by(world: World, names: list[str], at: Instant, now: Instant) -
         for lease in sorted(world.open_by_node.get(node, ()))
         if now < world.terms[lease].frees_at <= at
     ]
-

@@ -13,7 +13,7 @@ from leasehold.core.admit import Wish, ask_for
 from leasehold.core.agenda import Agenda
 from leasehold.core.cover import cover
 from leasehold.core.cuts import Cuts, Kind, Scope, Seeder, cut_until_it_fits, enough, structural
-from leasehold.core.facts import Lease, Record, Role, Uid
+from leasehold.core.facts import Lease, Record, Uid
 from leasehold.core.fleet import Pool
 from leasehold.core.pack import Place, Want, candidate_pools, pack, pods_room, shape_of
 from leasehold.core.units import FOREVER, Instant
@@ -125,7 +125,7 @@ def _choose(
         while margins:
             domain = min(margins, key=lambda each: (margins[each], each))
             count = assigned.get(domain, 0) + step
-            if _can_hold(world, want, pools[domain], count, uid, now):
+            if _can_hold(world, want, pools[domain], count, uid=uid, now=now):
                 break
             del margins[domain]
         else:
@@ -176,7 +176,7 @@ def _loss(world: World, want: Want, pool: Pool, groups: int, uid: Uid) -> Loss:
     )
 
 
-def _can_hold(world: World, want: Want, pool: Pool, groups: int, uid: Uid, now: Instant) -> bool:
+def _can_hold(world: World, want: Want, pool: Pool, groups: int, *, uid: Uid, now: Instant) -> bool:
     """Whether so many groups would fit if all that may be cut there were cut."""
     needed = groups * (want.pods + want.spares)
     if pods_room(world.fleet, pool, shape_of(want)) >= needed:
