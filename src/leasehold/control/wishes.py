@@ -63,14 +63,20 @@ def next_attempts(world: World, run: Run, groups: tuple[int, ...]) -> dict[int, 
 def rejecting_nodes(world: World, run: Run) -> tuple[str, ...]:
     """Nodes that rejected a pod of its last attempts in a row: tried last."""
     book = world.books.get(run.uid)
-    if book is None or not any(unit.rejected_in_a_row() for unit in book.units.values()):
+    if book is None:
         return ()
-    last = book.attempt
+    rejected: set[tuple[int, int]] = set()  # (unit, attempt)
+    for key, unit in book.units.items():
+        tail = unit.attempts[len(unit.attempts) - unit.rejected_in_a_row() :]
+        rejected.update((key, attempt.number) for attempt in tail)
+    if not rejected:
+        return ()
+    leases = (world.leases[name] for name in book.names)
     found = {
-        world.leases[name].node
-        for name in book.names
-        if world.leases[name].cause is Cause.REJECTED
-        and world.leases[name].attempt == last
-        and world.leases[name].ending is None
+        lease.node
+        for lease in leases
+        if lease.cause is Cause.REJECTED
+        and lease.ending is None  # its mates were taken back with it, and rejected nothing
+        and (world.unit_of(run.uid, lease.group), lease.attempt) in rejected
     }
     return tuple(sorted(found))

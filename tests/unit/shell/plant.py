@@ -1,0 +1,189 @@
+"""A small plant for tests of the shell: virtual time, a store, machines, and the loop we ship.
+
+Like the simulator's stage, but the test decides what stands between the loop and the store, what
+decides, and whether a defect stops everything.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from leasehold.adapters.memory.store import MemoryStore
+from leasehold.control.audit import audit
+from leasehold.control.decide import decide
+from leasehold.control.views import RunView, run_view
+from leasehold.core.facts import Lease, Node
+from leasehold.core.invariants import check_all
+from leasehold.core.objects.lease import lease_from_wire
+from leasehold.core.objects.node import Labels
+from leasehold.core.objects.pod import pod_from_wire
+from leasehold.core.policy import Policy
+from leasehold.core.units import HOUR, Instant, Millis
+from leasehold.core.world import World
+from leasehold.ports.store import Listing, Store, Watch, Wire
+from leasehold.shell.loop import Controller, Decider
+from leasehold.sim.kernel import Kernel, Process
+from leasehold.sim.machines import Work
+from leasehold.sim.nodes import SimFleet
+from leasehold.sim.scenario.admission import Admission
+from leasehold.sim.scenario.ledger import at_once, ledger_problems, objects_of
+from leasehold.sim.scenario.parse_actions import manifest
+
+T = TypeVar("T")
+START: Instant = 500_000 * HOUR
+KEY = b"k" * 32
+
+
+class Doomed:
+    """A store whose user dies at its call number `fatal`, just before it or just after."""
+
+    def __init__(self, store: Store, process: Process, fatal: int, *, after: bool) -> None:
+        self._store = store
+        self._process = process
+        self._fatal = fatal
+        self._after = after
+        self.calls = 0
+
+    async def _call(self, call: Callable[[], Awaitable[T]]) -> T:
+        self.calls += 1
+        is_fatal = self.calls == self._fatal
+        if is_fatal and not self._after:
+            self._process.crash()
+        try:
+            return await call()
+        finally:
+            if is_fatal:
+                self._process.crash()
+
+    async def get(self, kind: str, namespace: str, name: str) -> Wire:
+        return await self._call(lambda: self._store.get(kind, namespace, name))
+
+    async def list(self, kind: str) -> Listing:
+        return await self._call(lambda: self._store.list(kind))
+
+    def watch(self, kind: str, version: int) -> Watch:
+        return self._store.watch(kind, version)
+
+    async def create(self, obj: Wire) -> Wire:
+        return await self._call(lambda: self._store.create(obj))
+
+    async def update(self, obj: Wire) -> Wire:
+        return await self._call(lambda: self._store.update(obj))
+
+    async def patch_status(
+        self, kind: str, namespace: str, name: str, status: Wire, *, version: int | None
+    ) -> Wire:
+        return await self._call(
+            lambda: self._store.patch_status(kind, namespace, name, status, version=version)
+        )
+
+    async def delete(
+        self, kind: str, namespace: str, name: str, *, uid: str | None, grace_ms: int | None = None
+    ) -> None:
+        await self._call(
+            lambda: self._store.delete(kind, namespace, name, uid=uid, grace_ms=grace_ms)
+        )
+
+
+class Plant:
+    """Nodes of eight GPUs in one domain, and one Budget per owner `t:x`, in namespace `x`."""
+
+    def __init__(
+        self,
+        *,
+        nodes: int = 2,
+        owners: str = "ab",
+        concurrency: int = 64,
+        fatal: int = 0,
+        after: bool = False,
+        strict: bool = True,
+        decider: Decider = decide,
+        policy: Policy | None = None,
+    ) -> None:
+        self.told: list[str] = []
+        self.kernel = Kernel(START)
+        self.user = self.kernel.process("user")
+        self.control = self.kernel.process("controller")
+        self.store = MemoryStore(self.user.tasks, self.user.clock, Admission())
+        machines = self.kernel.process("nodes")
+        self.fleet = SimFleet(self.store, machines.clock, machines.tasks, labels=Labels())
+        machines.tasks.spawn("fleet", self.fleet.run())
+        for index in range(nodes):
+            name = f"n{index}"
+            self.fleet.add_node(
+                Node(name=name, flavor="H", region="r", cluster="c", fabric="a", gpus=8)
+            )
+        for owner in owners:
+            envelope: Wire = {"name": "e", "flavor": "H", "concurrency": concurrency}
+            spec: Wire = {"owner": f"t:{owner}", "envelopes": [envelope]}
+            at_once(self.store.create(manifest("Budget", f"{owner}/{owner}", spec)))
+        self.kernel.settle()
+        self._policy = policy or Policy()
+        self._decider = decider
+        self._strict = strict
+        self._incarnation = -1
+        self.doomed = Doomed(self.store, self.control, fatal, after=after)
+        self._start()
+
+    def _start(self) -> None:
+        self._incarnation = self.control.incarnation
+        self.controller = Controller(
+            self.doomed,
+            self.control.clock,
+            self.control.tasks,
+            policy=self._policy,
+            lottery_key=KEY,
+            strict=self._strict,
+            decider=self._decider,
+            observer=lambda _, words: self.told.append(words),
+        )
+        self.control.tasks.spawn("controller", self.controller.run())
+
+    def submit(self, key: str, *, lasts: Millis | None = None, **spec: object) -> None:
+        """A run of 8 GPUs in one pod of an owner named after its namespace, unless said."""
+        resources = {"gpuType": "H", "totalGPUs": 8, "gpusPerPod": 8}
+        full: Wire = {"owner": f"t:{key[0]}", "resources": resources, **spec}
+        stored = at_once(self.store.create(manifest("Run", key, full)))
+        metadata = stored["metadata"]
+        assert isinstance(metadata, dict)
+        self.fleet.assign(str(metadata["uid"]), (Work(lasts=lasts),), per_group=False)
+
+    def wait(self, span: Millis) -> None:
+        """Moves time, and starts the controller again wherever it died."""
+        at = self.kernel.now + span
+        self._settle()
+        while (due := self.kernel.next_timer()) is not None and due <= at:
+            self.kernel.advance_to(due)
+            self._settle()
+        self.kernel.advance_to(at)
+        self._settle()
+
+    def _settle(self) -> None:
+        self.kernel.settle()
+        while self._incarnation != self.control.incarnation:
+            self._start()
+            self.kernel.settle()
+
+    @property
+    def world(self) -> World:
+        assert self.controller.world is not None
+        return self.controller.world
+
+    def view(self, key: str) -> RunView:
+        return run_view(self.world, self.world.uid_of[key], self.kernel.now)
+
+    def views(self) -> dict[str, tuple[str, str, int]]:
+        found = {key: self.view(key) for key in sorted(self.world.uid_of)}
+        return {key: (view.phase, view.because, view.gpus) for key, view in found.items()}
+
+    def leases(self) -> list[Lease]:
+        """As the store has them, by name."""
+        found = [lease_from_wire(wire) for wire in objects_of(self.store, "Lease")]
+        return sorted(found, key=lambda each: each.name)
+
+    def problems(self) -> list[str]:
+        """Of the ledger, of leases against pods and balances, of invariants, of machines."""
+        now = self.kernel.now
+        pods = [pod_from_wire(wire, gpu_resource="nvidia.com/gpu")
+                for wire in objects_of(self.store, "Pod")]  # fmt: skip
+        return [*ledger_problems(self.store), *audit(self.world, pods, now),
+                *map(str, check_all(self.world, now)), *self.fleet.breaches]  # fmt: skip

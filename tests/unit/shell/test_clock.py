@@ -1,0 +1,74 @@
+"""A clock that jumps: nothing time-driven happens until it agrees again, and instants go on."""
+
+import pytest
+from tests.unit.shell.plant import START, Plant
+
+from leasehold.core.units import HOUR, MINUTE, SECOND, Millis
+from leasehold.sim.scenario.ledger import ledger_lines
+
+LIMIT = {"maxDuration": "30m"}
+
+
+def instants(plant: Plant) -> list[int]:
+    batches = [line["batch"] for line in ledger_lines(plant.store)]
+    return [int(each["instant"]) for each in batches if isinstance(each, dict)]
+
+
+def jumped(by: Millis) -> Plant:
+    """A run with a limit of half an hour; after ten minutes the controller's clock jumps."""
+    plant = Plant()
+    plant.submit("a/limited", runtime=LIMIT)
+    plant.wait(10 * MINUTE)
+    plant.control.clock.jump(by)
+    plant.submit("b/other", lasts=MINUTE)  # events are heard all the same
+    plant.wait(5 * MINUTE)
+    return plant
+
+
+@pytest.mark.parametrize("by", [HOUR, -HOUR], ids=["forward", "back"])
+def test_a_jump_is_told_and_ends_nobodys_time(by: Millis) -> None:
+    plant = jumped(by)
+    assert [each for each in plant.told if each.startswith("alert: the clock jumped")] == [
+        f"alert: the clock jumped by {by} ms; nothing time-driven is done until it agrees again"
+    ]
+    assert plant.view("a/limited").phase == "Running"
+    assert plant.view("b/other").phase == "Completed"
+    plant.wait(HOUR)
+    assert plant.view("a/limited").phase == "Running", "its limit passed while nobody knew when"
+    told = instants(plant)
+    assert told == sorted(told)
+    assert START <= told[0]
+    assert told[-1] <= plant.kernel.now
+    assert plant.problems() == []
+
+
+@pytest.mark.parametrize("by", [HOUR, -HOUR], ids=["forward", "back"])
+def test_when_the_clock_agrees_again_time_is_kept_again(by: Millis) -> None:
+    plant = jumped(by)
+    plant.wait(HOUR)
+    plant.control.clock.jump(-by)
+    plant.submit("b/wakes")
+    plant.wait(MINUTE)
+    assert plant.view("a/limited").because == "TimeLimit"
+    assert plant.view("b/wakes").phase == "Running"
+    told = instants(plant)
+    assert told == sorted(told)
+    assert plant.problems() == []
+
+
+@pytest.mark.parametrize("by", [HOUR, -HOUR], ids=["forward", "back"])
+def test_it_needs_no_event_to_notice_that_the_clock_agrees_again(by: Millis) -> None:
+    plant = jumped(by)
+    plant.wait(HOUR)
+    plant.control.clock.jump(-by)
+    plant.wait(10 * MINUTE)
+    assert plant.view("a/limited").because == "TimeLimit"
+
+
+@pytest.mark.parametrize("by", [4 * SECOND, -4 * SECOND])
+def test_a_small_correction_is_no_jump(by: Millis) -> None:
+    plant = jumped(by)
+    assert not [each for each in plant.told if "jumped" in each]
+    plant.wait(HOUR)
+    assert plant.view("a/limited").because == "TimeLimit"
+    assert plant.problems() == []

@@ -1,0 +1,69 @@
+"""The controller dies at every call it makes; whoever comes after it ends up in the same place."""
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+from tests.unit.shell.plant import Plant
+
+from leasehold.core.units import MINUTE
+
+Story = Callable[[Plant], None]
+ELASTIC = {"minTotalGPUs": 4, "maxTotalGPUs": 8, "stepGPUs": 4, "desiredTotalGPUs": 8}
+
+
+def a_gang_binds_and_another_ends(plant: Plant) -> None:
+    plant.submit("a/gang", resources={"gpuType": "H", "totalGPUs": 12, "gpusPerPod": 4})
+    plant.submit("b/short", lasts=MINUTE, resources={"gpuType": "H", "totalGPUs": 4})
+    plant.wait(2 * MINUTE)
+
+
+def room_is_made_by_a_resolution(plant: Plant) -> None:
+    """One run gives up a group, another is drawn, and the beneficiary binds on their nodes."""
+    plant.submit("a/fixed")
+    plant.submit("a/wide", resources={"gpuType": "H", "totalGPUs": 8, "gpusPerPod": 4},
+                 locality={"groupGPUs": 4}, malleable=ELASTIC)  # fmt: skip
+    plant.wait(MINUTE)
+    plant.submit("b/big", resources={"gpuType": "H", "totalGPUs": 16, "gpusPerPod": 4},
+                 locality={"groupGPUs": 4})  # fmt: skip
+    plant.wait(20 * MINUTE)
+
+
+def outcome(plant: Plant) -> object:
+    """How everybody fares and what everything cost: names and seeds may differ."""
+    leases = [
+        (each.run, each.attempt, each.group, each.index, each.node, each.slots, each.payer,
+         each.start, each.end, each.closure.partition("(")[0])
+        for each in plant.leases()
+    ]  # fmt: skip
+    return plant.views(), sorted(leases, key=str)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("story", "nodes"), [(a_gang_binds_and_another_ends, 2), (room_is_made_by_a_resolution, 2)]
+)
+def test_death_at_any_call_changes_nothing(story: Story, nodes: int, after: bool) -> None:
+    undisturbed = Plant(nodes=nodes)
+    story(undisturbed)
+    expected, calls = outcome(undisturbed), undisturbed.doomed.calls
+    assert undisturbed.problems() == []
+    assert calls > 30
+    for fatal in count(1):
+        plant = Plant(nodes=nodes, fatal=fatal, after=after)
+        story(plant)
+        if plant.control.incarnation == 0:
+            break
+        assert plant.problems() == [], fatal
+        assert outcome(plant) == expected, fatal
+    assert fatal == calls + 1
+
+
+def test_the_stories_are_what_they_say() -> None:
+    plant = Plant()
+    room_is_made_by_a_resolution(plant)
+    assert plant.views() == {
+        "a/fixed": ("Failed", "RandomPreempt", 0),
+        "a/wide": ("Failed", "RandomPreempt", 0),
+        "b/big": ("Running", "Running", 16),
+    }
