@@ -95,7 +95,7 @@ def _backs_off(turn: Turn, run: Run, where: Where) -> bool:
         turn.world.blocked_binds.setdefault(run.uid, turn.world.node_changes)
         if node_changed_since_blocked(turn.world, run, where):
             return False
-    return where.retry_at > turn.now or not turn.time_trusted
+    return where.retry_at > (turn.now if turn.time_trusted else 0)
 
 
 def _back_off(turn: Turn, run: Run, where: Where) -> Refused:

@@ -150,7 +150,7 @@ class Controller:
         if turn.batches or turn.again or self._inbox:
             return
         wait = turn.wake_at - turn.now if turn.wake_at < FOREVER else None
-        if not complete:
+        if not complete or not self._time.trusted:
             wait = RETRY_MS if wait is None else min(wait, RETRY_MS)
         await self._wake.wait(wait)
 

@@ -1,0 +1,93 @@
+"""A defect of ours is contained: the run it names is left alone, a second one stops binding."""
+
+import pytest
+from msgspec.structs import replace
+from tests.unit.shell.plant import Plant
+
+from leasehold.control.decide import decide
+from leasehold.control.turn import Turn
+from leasehold.core.facts import Uid
+from leasehold.core.units import MINUTE, Instant
+from leasehold.core.world import World
+from leasehold.shell.loop import Decider, InvariantBroken
+from leasehold.sim.scenario.ledger import objects_of
+
+
+def spoiling(*runs: str) -> Decider:
+    """Decides well, except that these runs' leases name one GPU twice."""
+
+    def flawed(
+        world: World,
+        *,
+        now: Instant,
+        key: bytes,
+        time_trusted: bool,
+        quarantined: frozenset[Uid],
+    ) -> Turn:
+        turn = decide(
+            world, now=now, key=key, time_trusted=time_trusted, quarantined=quarantined
+        )
+        for lease in [each for batch in turn.batches for each in batch.opened]:
+            if lease.run_key in runs:
+                world.leases[lease.name] = replace(lease, slots=(0, 0))
+        return turn
+
+    return flawed
+
+
+def status_of(plant: Plant, name: str) -> str:
+    found = [each for each in objects_of(plant.store, "Run")
+             if isinstance(each["metadata"], dict) and each["metadata"]["name"] == name]  # fmt: skip
+    return str(found[0].get("status"))
+
+
+def test_the_run_that_a_defect_names_is_left_alone_and_others_go_on() -> None:
+    plant = Plant(nodes=3, strict=False, decider=spoiling("a/bad"))
+    plant.submit("b/first")
+    plant.wait(MINUTE)
+    plant.submit("a/bad")
+    plant.submit("b/second", lasts=5 * MINUTE)
+    plant.wait(MINUTE)
+    assert plant.views() == {
+        "a/bad": ("Pending", "Quarantined", 0),
+        "b/first": ("Running", "Running", 8),
+        "b/second": ("Running", "Running", 8),
+    }
+    assert "Quarantined" in status_of(plant, "bad")
+    assert [each for each in plant.told if each.startswith("alert: defect: INV-LEASE-SOUND")]
+    plant.submit("b/third")
+    plant.wait(10 * MINUTE)
+    assert plant.views()["b/second"] == ("Completed", "Completed", 0)
+    assert plant.views()["b/third"] == ("Running", "Running", 8)
+    assert not [each for each in plant.told if "stopped" in each]
+    assert not [each for each in plant.leases() if each.run == "bad"], "nothing was committed"
+    assert plant.problems() == []
+
+
+def test_a_second_defect_stops_binding_and_running_work_goes_on() -> None:
+    plant = Plant(nodes=4, strict=False, decider=spoiling("a/bad", "b/worse"))
+    plant.submit("b/first", lasts=20 * MINUTE)
+    plant.submit("a/bad")
+    plant.wait(MINUTE)
+    plant.submit("b/worse")
+    plant.wait(MINUTE)
+    plant.submit("b/late")
+    plant.wait(MINUTE)
+    assert "alert: binding and cutting are stopped" in plant.told
+    assert plant.views() == {
+        "a/bad": ("Pending", "Quarantined", 0),
+        "b/first": ("Running", "Running", 8),
+        "b/late": ("Pending", "BinderDisabled", 0),
+        "b/worse": ("Pending", "Quarantined", 0),
+    }
+    plant.wait(20 * MINUTE)
+    assert plant.views()["b/first"] == ("Completed", "Completed", 0)
+    assert plant.problems() == []
+
+
+def test_where_we_look_for_defects_the_first_one_stops_everything() -> None:
+    plant = Plant(decider=spoiling("a/bad"))
+    plant.submit("a/bad")
+    with pytest.raises(InvariantBroken) as caught:
+        plant.wait(MINUTE)
+    assert "INV-LEASE-SOUND" in {each.rule for each in caught.value.violations}
