@@ -22,7 +22,8 @@ $(STAMP): requirements.txt requirements-dev.txt pyproject.toml
 	@touch $@
 
 demo: $(STAMP)
-	$(BIN)/leasehold sim scenario demo/first-day.yaml
+	$(BIN)/leasehold sim scenario demo/first-day.yaml --show who-pays --show budgets --out build/demo
+	$(BIN)/leasehold ledger verify build/demo/ledger.jsonl --objects build/demo/objects.jsonl
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS)

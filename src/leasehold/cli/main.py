@@ -41,3 +41,5 @@ class Lazy(click.Group):
 @click.version_option(__version__, prog_name="leasehold")
 def main() -> None:
     """leasehold gives every GPU-second on a shared fleet a payer and a reason."""
+    if not __debug__:
+        raise click.ClickException("assertions guard the ledger: do not run it with python -O")

@@ -97,7 +97,7 @@ def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> N
                 run, plan, attempts=dict.fromkeys(fresh, attempt), reason=Opened.GROW
             )
             if isinstance(opened, list):
-                world.traces[run.uid] = plan.covered[0][1].trace
+                world.traces[run.uid] = plan.trace
                 turn.tell("Run", run.key, "Grow", f"grows from {width} to {target} GPUs")
                 turn.again = True
                 return

@@ -149,7 +149,7 @@ def _start(turn: Turn, run: Run, plan: Admitted, groups: tuple[int, ...]) -> Ref
             remedy=f"its leases need {opened} bytes in one ledger batch, which holds "
             f"{world.policy.batch_bytes_max}; use larger pods or fewer of them",
         )
-    world.traces[run.uid] = plan.covered[0][1].trace
+    world.traces[run.uid] = plan.trace
     world.refusals.pop(run.uid, None)
     turn.agenda.forget(run.uid)
     release(turn, run)

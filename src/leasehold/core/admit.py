@@ -4,6 +4,8 @@ Tries one location for everything, in the order in which cover would pay; failin
 may spread, group by group. Called for starts, grows and forecasts; it changes nothing.
 """
 
+from msgspec.structs import replace
+
 from leasehold.core.accounts import Claim
 from leasehold.core.agenda import Agenda
 from leasehold.core.cover import Ask, cover
@@ -191,12 +193,13 @@ def _preference(funded: tuple[Place, Covered]) -> tuple[int, int, Place]:
 def _one_place(world: World, wish: Wish, funded: list[tuple[Place, Covered]]) -> Admitted | None:
     """Everything at the location that is paid for best; among equals, where less is left over."""
     ranked = sorted(funded, key=_preference)
+    first = ranked[0][1].trace if ranked else ()
     while ranked:
         rank = _preference(ranked[0])[:2]
         equals = [each for each in ranked if _preference(each)[:2] == rank]
         found = _among_equals(world, wish, equals)
         if found is not None:
-            return found
+            return found if len(ranked) == len(funded) else replace(found, first_trace=first)
         ranked = ranked[len(equals) :]
     return None
 

@@ -173,4 +173,9 @@ class Admitted(Record):
     covered: tuple[tuple[tuple[str, str], Covered], ...]  # (region, cluster) -> cover of its part
     packed: Packed
     fills: bool = False  # it sits on other runs' spares
-    late_limit: bool = False  # its limit passes a payer's window
+    first_trace: tuple[Step, ...] = ()  # of the location tried first, if it went elsewhere
+
+    @property
+    def trace(self) -> tuple[Step, ...]:
+        """The walk of cover at the location that was tried first."""
+        return self.first_trace or self.covered[0][1].trace

@@ -1,0 +1,378 @@
+"""The planted bugs: each a change of exact text, and the few tests that must notice it.
+
+A bug is here because somebody made it, here or in a scheduler like ours. A text that is no longer
+found exactly once fails the run, so that the list moves with the source.
+"""
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    name: str
+    file: str  # below src/leasehold
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+def story(name: str) -> tuple[str, ...]:
+    """The scenarios whose names begin so, told once."""
+    return ("tests/scenarios/test_scenarios.py", "-k", f"test_the_story_holds and {name}")
+
+
+def prop(name: str) -> tuple[str, ...]:
+    return (f"tests/properties/test_{name}.py",)
+
+
+def unit(name: str) -> tuple[str, ...]:
+    return (f"tests/unit/{name}.py",)
+
+
+MONEY = (
+    Mutant(
+        "borrowed not counted on grow",
+        "control/elastic.py",
+        "            borrowed_already=borrowed_gpus(world, run.uid),\n",
+        "            borrowed_already=0,\n",
+        story("money-04"),
+    ),
+    Mutant(
+        "cut for a budget shortfall",
+        "core/resolve.py",
+        "    if isinstance(places, Refused):\n        return places\n",
+        "    if isinstance(places, Refused):\n"
+        "        places = places_for(world, wish.run.spec)\n",
+        story("money-23"),
+    ),
+    Mutant(
+        "float GPU-hours",
+        "core/accounts.py",
+        "        used = lease.gpus * max(0, lease.end - max(lease.start, account.since))\n",
+        "        used = int(\n"
+        "            lease.gpus * (max(0, lease.end - max(lease.start, account.since)) / 3.6e6) * 3.6e6\n"
+        "        )\n",
+        prop("ledger_fold"),
+    ),
+    Mutant(
+        "window end inclusive",
+        "core/cover.py",
+        "    if ask.start >= envelope.end:\n",
+        "    if ask.start > envelope.end:\n",
+        prop("cover"),
+    ),
+    Mutant(
+        "GPU-hours not committed",
+        "core/cover.py",
+        "account.used_ms(now) + committed[0] + room.claimed_ms",
+        "account.used_ms(now) + room.claimed_ms",
+        prop("cover"),
+    ),
+    Mutant(
+        "ACL ignored",
+        "core/cover.py",
+        "    if not admits(envelope, ask.owner):\n",
+        "    if not envelope.lending.allow:\n",
+        prop("cover"),
+    ),
+    Mutant(
+        "lending cap ignored",
+        "core/cover.py",
+        "        if lending.max_concurrency is not None:\n",
+        "        if lending.max_concurrency is not None and not borrowed:\n",
+        prop("cover"),
+    ),
+    Mutant(
+        "aggregate cap forgets what this walk took",
+        "core/cover.py",
+        "sum(each.gpus for each in taken if each.envelope in aggregate.members)",
+        "0",
+        prop("cover"),
+    ),
+    Mutant(
+        "aggregate cap ignored",
+        "core/cover.py",
+        "    for aggregate in world.aggregates[envelope.key]:\n        used, _ =",
+        "    for aggregate in ():\n        used, _ =",
+        prop("cover"),
+    ),
+    Mutant(
+        "family order swapped",
+        "core/cover.py",
+        "    yield tree.siblings(ask.owner), Relation.SHARED\n"
+        "    for level in tree.ancestors(ask.owner):\n"
+        "        yield level, Relation.SHARED\n",
+        "    for level in tree.ancestors(ask.owner):\n"
+        "        yield level, Relation.SHARED\n"
+        "    yield tree.siblings(ask.owner), Relation.SHARED\n",
+        prop("cover"),
+    ),
+    Mutant(
+        "refinance back to the same envelope",
+        "control/overdrafts.py",
+        "        except_for=lease.payer,\n",
+        '        except_for="",\n',
+        story("money-15"),
+    ),
+    Mutant(
+        "swap with a new payer",
+        "control/turn.py",
+        "            attempt=lost.attempt,\n",
+        "            attempt=lost.attempt,\n            payer=lost.payer,\n",
+        story("failure-04"),
+    ),
+)
+
+PLACES = (
+    Mutant(
+        "lease across two nodes",
+        "core/bind.py",
+        "                    node=pod.node,\n",
+        "                    node=plan.packed.places[0].node,\n",
+        prop("bind"),
+    ),
+    Mutant(
+        "payers dealt anew to every pod",
+        "core/bind.py",
+        "                self._left[0] = (segment, left - take)\n",
+        "                self._left[0] = (segment, left)\n",
+        prop("bind"),
+    ),
+    Mutant(
+        "lease index does not advance",
+        "core/bind.py",
+        "first_index + len(leases)",
+        "len(leases)",
+        prop("bind"),
+    ),
+    Mutant(
+        "worst fit",
+        "core/pack.py",
+        "    return bucket & 1, bucket >> 1\n",
+        "    return bucket & 1, -(bucket >> 1)\n",
+        prop("pack"),
+    ),
+    Mutant(
+        "empty nodes are opened first",
+        "core/pack.py",
+        "    return bucket & 1, bucket >> 1\n",
+        "    return ~bucket & 1, bucket >> 1\n",
+        prop("pack"),
+    ),
+    Mutant(
+        "spares beside their group",
+        "core/pack.py",
+        "last | mine if spare else last",
+        "last",
+        story("spare-01"),
+    ),
+    Mutant(
+        "a what-if is undone in the wrong order",
+        "core/journal.py",
+        "            self._inverses.pop()()\n",
+        "            self._inverses.pop(mark)()\n",
+        (*prop("resolve"), *prop("world")),
+    ),
+    Mutant(
+        "slot exclusivity check off",
+        "core/invariants.py",
+        "            if slot in table:\n",
+        "            if slot in ():\n",
+        unit("core/test_invariants"),
+    ),
+)
+
+CUTS = (
+    Mutant(
+        "string-sorted groups",
+        "core/lottery.py",
+        "-1 if bundle.group is None else bundle.group)",
+        '"" if bundle.group is None else str(bundle.group))',
+        unit("test_lottery"),
+    ),
+    Mutant(
+        "seed without nonce",
+        "core/lottery.py",
+        "ledger_digest, nonce_hex)\n",
+        "ledger_digest)\n",
+        unit("test_lottery"),
+    ),
+    Mutant(
+        "draw with modulo bias",
+        "core/lottery.py",
+        "    limit = _RANGE - _RANGE % n\n",
+        "    limit = _RANGE\n",
+        unit("test_lottery"),
+    ),
+    Mutant(
+        "double-counted spares in shrink accounting",
+        "core/cuts.py",
+        "        return sum(lease.gpus for lease in self._own(run.uid) if lease.role is not Role.SPARE)\n",
+        "        return sum(lease.gpus for lease in self._own(run.uid))\n",
+        prop("resolve"),
+    ),
+    Mutant(
+        "pruning skipped",
+        "core/cuts.py",
+        "        if _ends_with_another(cut, kept):\n",
+        "        if kept:\n",
+        prop("resolve"),
+    ),
+    Mutant(
+        "spares dropped oldest first",
+        "core/cuts.py",
+        "(each.start, each.run_key, each.group, each.index), reverse=True)",
+        "(each.start, each.run_key, each.group, each.index))",
+        prop("resolve"),
+    ),
+    Mutant(
+        "shrink below the minimum",
+        "core/cuts.py",
+        "                if above >= run.spec.group_gpus:\n",
+        "                if above >= 0:\n",
+        prop("resolve"),
+    ),
+    Mutant(
+        "protected run drawn",
+        "core/cuts.py",
+        "            if run is None or is_protected(self.world, run, now):\n",
+        "            if run is None:\n",
+        prop("resolve"),
+    ),
+    Mutant(
+        "needs-cuts start moving later",
+        "control/reservations.py",
+        "    starts = soonest if kept is None else min(kept, soonest)\n",
+        "    starts = soonest\n",
+        story("cuts-01"),
+    ),
+    Mutant(
+        "reservation holds ignored by backfill",
+        "core/agenda.py",
+        "            if timed and state is not None and state.free:\n",
+        "            if not timed and state is not None and state.free:\n",
+        story("queue-02"),
+    ),
+    Mutant(
+        "what is cut is not held for whom it is cut",
+        "control/queue.py",
+        "    hold_for_activations(turn)\n",
+        "",
+        story("drain-01"),
+    ),
+)
+
+LIFE = (
+    Mutant(
+        "last writer wins the outcome",
+        "core/book.py",
+        "        if verdict > attempt.verdict:\n",
+        "        if verdict:\n",
+        unit("core/test_book"),
+    ),
+    Mutant(
+        "close before the pod is gone",
+        "control/open_leases.py",
+        "    return pod is None or pod.has_ended\n",
+        "    return pod is None or pod.has_ended or pod.deleting\n",
+        story("stuck-01"),
+    ),
+    Mutant(
+        "filler not ended on swap",
+        "control/failures.py",
+        "    if in_the_way:\n",
+        "    if in_the_way and not takeover.spares:\n",
+        story("failure-01"),
+    ),
+    Mutant(
+        "silence taken for death",
+        "control/failures.py",
+        "    if state is None or state.node.fenced:\n        return True\n",
+        "    if state is None or state.node.fenced or not state.node.ready:\n        return True\n",
+        story("failure-12"),
+    ),
+    Mutant(
+        "retry counted for a rejected bind",
+        "control/life.py",
+        "    failures = unit.count(Closed.FAIL, Cause.EXIT)\n",
+        "    failures = unit.count(Closed.FAIL)\n",
+        unit("control/test_life"),
+    ),
+    Mutant(
+        "resize.interval ignored",
+        "core/resize.py",
+        "    return max(now, book.resized_at + world.policy.resize_interval)\n",
+        "    return now\n",
+        story("resize-03"),
+    ),
+    Mutant(
+        "the end is when we heard of it",
+        "control/turn.py",
+        "        end = max(lease.start, min(end, self.now))\n",
+        "        end = self.now\n",
+        story("failure-09"),
+    ),
+)
+
+SHELL = (
+    Mutant(
+        "naive wall clock",
+        "shell/timekeeping.py",
+        "        self.trusted = abs(self.jump) <= self._jump_max and wall >= head\n",
+        "        self.trusted = wall >= head\n",
+        unit("shell/test_clock"),
+    ),
+    Mutant(
+        "nobody is started while the clock is in doubt",
+        "control/queue.py",
+        "    return where.retry_at > (turn.now if turn.time_trusted else 0)\n",
+        "    return where.retry_at > turn.now or not turn.time_trusted\n",
+        unit("shell/test_clock"),
+    ),
+    Mutant(
+        "OutcomeUnknown taken for a no",
+        "shell/ledger.py",
+        "                if found.head.digest == wanted.head.digest:\n",
+        "                if not found.head.digest:\n",
+        unit("shell/test_ledger"),
+    ),
+    Mutant(
+        "head CAS with whatever version is there",
+        "shell/ledger.py",
+        "                if (found.head.seq, found.head.epoch) != (before.head.seq, before.head.epoch):\n",
+        "                if found.head.seq < before.head.seq:\n",
+        unit("shell/test_ledger"),
+    ),
+    Mutant(
+        "head CAS without version",
+        "shell/ledger.py",
+        "        written = await self._store.update(_to_wire(wanted, version=wanted.version))\n",
+        '        there = await self._store.get("LedgerHead", "", SHARD)\n'
+        "        written = await self._store.update(\n"
+        "            _to_wire(wanted, version=_from_wire(there).version)\n"
+        "        )\n",
+        unit("shell/test_ledger"),
+    ),
+    Mutant(
+        "materialise not replayed",
+        "shell/loop.py",
+        "        for batch in found.unmaterialised:\n",
+        "        for batch in found.unmaterialised[:0]:\n",
+        unit("shell/test_death"),
+    ),
+    Mutant(
+        "a Resolution is published after its cut",
+        "shell/ledger.py",
+        "        for resolution in resolutions:\n            await self._publish(resolution)\n",
+        "        del resolutions\n",
+        unit("shell/test_death"),
+    ),
+    Mutant(
+        "a defect stops nobody",
+        "shell/loop.py",
+        "        self._quarantined |= named\n",
+        "        self._quarantined |= named - named\n",
+        unit("shell/test_quarantine"),
+    ),
+)
+
+MUTANTS = (*MONEY, *PLACES, *CUTS, *LIFE, *SHELL)

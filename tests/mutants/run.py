@@ -1,0 +1,93 @@
+"""Plants each bug of `list.py` in a copy of the source and sees whether its tests notice.
+
+`make test-mutants` runs it; names on the command line select bugs. The copy lies before the
+installed package on PYTHONPATH, so nothing in the checkout is ever changed.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.mutants.list import MUTANTS, Mutant  # noqa: E402 - the path above comes first
+
+WORKERS = 2
+PASSED, FAILED = 0, 1  # pytest's statuses; any other says that it could not even ask
+
+
+def main(names: list[str]) -> int:
+    """Exit status: 0 when every planted bug was caught."""
+    unknown = sorted(set(names) - {mutant.name for mutant in MUTANTS})
+    if unknown:
+        print(f"no such planted bug: {', '.join(unknown)}")
+        return 2
+    chosen = [mutant for mutant in MUTANTS if not names or mutant.name in names]
+    problems = [each for mutant in chosen for each in misplaced(mutant)]
+    if problems:
+        print("\n".join(problems))
+        return 2
+    with tempfile.TemporaryDirectory(prefix="leasehold-mutants-") as folder:
+        if not tests_pass_without(chosen, Path(folder)):
+            print("the tests fail without any planted bug")
+            return 2
+        with ThreadPoolExecutor(WORKERS) as pool:
+            answers = list(pool.map(lambda mutant: is_caught(mutant, Path(folder)), chosen))
+    caught = sum(answers)
+    print(f"{caught} of {len(chosen)} planted bugs caught")
+    return 0 if caught == len(chosen) else 1
+
+
+def misplaced(mutant: Mutant) -> list[str]:
+    """Why it cannot be planted: the source has moved on."""
+    text = (ROOT / "src" / "leasehold" / mutant.file).read_text(encoding="utf-8")
+    count = text.count(mutant.old)
+    return [] if count == 1 else [f"{mutant.name}: {mutant.file} has its text {count} times"]
+
+
+def tests_pass_without(mutants: Iterable[Mutant], folder: Path) -> bool:
+    """A test that fails anyway catches nothing."""
+    copy = copied(folder, "sound")
+    selections = sorted({mutant.tests for mutant in mutants})
+    with ThreadPoolExecutor(WORKERS) as pool:
+        answers = list(pool.map(lambda tests: run_tests(tests, copy), selections))
+    for tests, (status, said) in zip(selections, answers):
+        if status != PASSED:
+            print(f"{' '.join(tests)}:\n{said}")
+    return all(status == PASSED for status, _ in answers)
+
+
+def is_caught(mutant: Mutant, folder: Path) -> bool:
+    copy = copied(folder, mutant.name.replace(" ", "-"))
+    file = copy / "leasehold" / mutant.file
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    status, said = run_tests(mutant.tests, copy)
+    shutil.rmtree(copy)
+    if status not in (PASSED, FAILED):
+        print(f"{mutant.name}: pytest ended with {status}\n{said}")
+        return False
+    print(f"{'caught  ' if status == FAILED else 'SURVIVED'} {mutant.name}", flush=True)
+    return status == FAILED
+
+
+def copied(folder: Path, name: str) -> Path:
+    """A fresh copy of the source; compiled files come along, being valid for all but one."""
+    return Path(shutil.copytree(ROOT / "src", folder / name))
+
+
+def run_tests(tests: tuple[str, ...], source: Path) -> tuple[int, str]:
+    env = {**os.environ, "PYTHONPATH": str(source), "PYTHONHASHSEED": "0"}
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

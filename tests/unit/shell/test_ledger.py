@@ -1,0 +1,120 @@
+"""The commit protocol against a store that loses answers, and against another owner."""
+
+from collections.abc import Coroutine
+from typing import TypeVar
+
+import pytest
+from tests.unit.records import FACTS, T0
+
+from leasehold.adapters.memory.store import MemoryStore
+from leasehold.core.batch import Batch
+from leasehold.ports.store import OutcomeUnknown, Store, Unavailable, Wire
+from leasehold.shell.ledger import Deposed, Ledger
+from leasehold.sim.faulty import TOUCHED
+from leasehold.sim.kernel import Kernel
+
+T = TypeVar("T")
+
+
+class Flaky(MemoryStore):
+    """Loses requests and answers of `update` as it is told, one word a call."""
+
+    script: list[str]
+    updates = 0
+
+    async def update(self, obj: Wire) -> Wire:
+        word = self.script.pop(0) if self.script else "good"
+        if word == "refuse":
+            raise Unavailable
+        if word == "lose request":
+            raise OutcomeUnknown
+        if word == "touch":
+            there = await self.get("LedgerHead", "", "main")
+            metadata = there["metadata"]
+            assert isinstance(metadata, dict)
+            metadata["annotations"] = {TOUCHED: "1"}
+            await super().update(there)
+        self.updates += 1
+        answer = await super().update(obj)
+        if word == "lose answer":
+            raise OutcomeUnknown
+        return answer
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.kernel = Kernel(T0)
+        self.process = self.kernel.process("us")
+        self.store = Flaky(self.process.tasks, self.process.clock)
+        self.store.script = []
+
+    def do(self, work: Coroutine[object, object, T]) -> T:
+        return self.kernel.complete(work, process=self.process)
+
+    def ledger(self, *, epoch: int = 1, store: Store | None = None) -> Ledger:
+        ledger = Ledger(store or self.store, self.process.clock, epoch=epoch)
+        self.do(ledger.seal())
+        return ledger
+
+    def head(self) -> tuple[int, str]:
+        spec = self.do(self.store.get("LedgerHead", "", "main"))["spec"]
+        assert isinstance(spec, dict)
+        return int(spec["seq"]), str(spec["digest"])
+
+
+SECOND = Batch(seq=2, epoch=1, instant=T0 + 1, announced=(("t/x-2", "77" * 32),))
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        [],
+        ["refuse", "refuse"],
+        ["lose request"],
+        ["lose answer"],
+        ["lose request", "lose answer"],
+        ["touch"],
+        ["touch", "lose answer"],
+    ],
+    ids=lambda script: " then ".join(script) or "all well",
+)
+def test_a_batch_is_committed_once_whatever_the_network_does(script: list[str]) -> None:
+    desk = Desk()
+    ledger = desk.ledger()
+    desk.store.script = list(script)
+    desk.do(ledger.commit(FACTS, []))
+    assert desk.head() == (1, ledger.known.head.digest)
+    desk.do(ledger.commit(SECOND, []))
+    assert desk.head() == (2, ledger.known.head.digest)
+    assert not desk.store.script
+
+
+@pytest.mark.parametrize("script", [[], ["lose request"], ["lose answer"], ["touch"]])
+def test_a_deposed_owner_cannot_write(script: list[str]) -> None:
+    """Whoever was paused between deciding and writing finds that the head has moved on."""
+    desk = Desk()
+    old, new = desk.ledger(), desk.ledger(epoch=2)
+    desk.do(new.commit(FACTS, []))
+    told = desk.head()
+    desk.store.script = list(script)
+    other = Batch(seq=1, epoch=1, instant=T0 + 5)
+    with pytest.raises(Deposed):
+        desk.do(old.commit(other, []))
+    assert desk.head() == told
+    desk.do(new.commit(SECOND, []))
+
+
+def test_an_older_epoch_cannot_seal() -> None:
+    desk = Desk()
+    desk.ledger(epoch=2)
+    with pytest.raises(Deposed):
+        desk.ledger(epoch=1)
+
+
+def test_sealing_alone_deposes_the_owner_before() -> None:
+    desk = Desk()
+    old = desk.ledger()
+    desk.ledger(epoch=2)
+    with pytest.raises(Deposed):
+        desk.do(old.commit(FACTS, []))
+    assert desk.head()[0] == 0
