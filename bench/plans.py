@@ -3,7 +3,8 @@
 from time import process_time
 
 from bench.worlds import NOW, empty_world, fill, make_run, mixed_runs, owners
-from leasehold.control.reservations import Line, plan_start
+from leasehold.control.line import Line
+from leasehold.control.planning import plan_start
 from leasehold.control.turn import Turn
 from leasehold.control.wishes import wish_for
 from leasehold.core.admit import admit

@@ -240,7 +240,7 @@ CUTS = (
     ),
     Mutant(
         "needs-cuts start moving later",
-        "control/reservations.py",
+        "control/planning.py",
         "    starts = soonest if kept is None else min(kept, soonest)\n",
         "    starts = soonest\n",
         story("cuts-01"),

@@ -1,5 +1,6 @@
 """Reading exported ledgers and objects (JSON lines) from files, with errors that name the line."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -7,21 +8,34 @@ import msgspec
 
 Wire = dict[str, object]
 
+_DECODER = msgspec.json.Decoder(dict[str, object])
 
-def read_lines(path: Path) -> list[Wire]:
-    """Every line of a file as an object; a clear sentence and exit 2 if one is not."""
+
+def read_lines(path: Path) -> Iterator[Wire]:
+    """Each line of a file as an object; a clear sentence and exit 1 if one is not.
+
+    One at a time: a year of batches need not be in memory together, and what stands after the
+    first line that is wrong is never looked at.
+    """
+    found = False
     try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise click.ClickException(f"{path}: {error.strerror or error}") from None
-    found: list[Wire] = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            found.append(msgspec.json.decode(line, type=dict[str, object]))
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
-            raise click.ClickException(f"{path}:{number}: not a JSON object: {error}") from None
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    found = True
+                    yield _decoded(line, f"{path}:{number}")
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or error
+        raise click.ClickException(f"{path}: {said}; name a file that can be read") from None
     if not found:
         raise click.ClickException(f"{path}: it is empty; export a ledger with `--out DIR` first")
-    return found
+
+
+def _decoded(line: bytes, place: str) -> Wire:
+    remedy = "export it again with `--out DIR`"
+    try:
+        return _DECODER.decode(line)
+    except RecursionError:
+        raise click.ClickException(f"{place}: nested too deep; {remedy}") from None
+    except msgspec.DecodeError as error:  # a ValidationError is one, too
+        raise click.ClickException(f"{place}: not a JSON object: {error}; {remedy}") from None

@@ -36,7 +36,7 @@ def verify(file: Path, name: str | None) -> None:
         problems = replay(resolution)
         failed += bool(problems)
         draws = len(resolution.lottery.draws) if resolution.lottery else 0
-        click.echo(f"{resolution.name}: {'; '.join(problems) or f'ok ({draws} draws)'}")
+        click.echo(f"{resolution.name}: {'; '.join(problems) or f'ok, draws: {draws}'}")
     if not found:
         raise click.ClickException(f"{file}: no Resolution {name or ''} in it".replace("  ", " "))
     raise SystemExit(1 if failed else 0)

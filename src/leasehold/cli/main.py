@@ -4,6 +4,7 @@ The console script and `python -m leasehold` call `main`. Each subcommand is a f
 `cli` and is imported when it is named, so that `--help` and completion stay quick.
 """
 
+import sys
 from importlib import import_module
 
 import click
@@ -30,6 +31,16 @@ class Lazy(click.Group):
             return None
         found = import_module(COMMANDS[cmd_name][0]).command
         assert isinstance(found, click.Command), f"{COMMANDS[cmd_name][0]} has no command"
+        return found
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            found: object = super().invoke(ctx)
+            sys.stdout.flush()  # here, where a full disk can still be told
+        except BrokenPipeError:
+            raise  # the reader has seen enough; click ends quietly
+        except OSError as error:
+            raise click.ClickException(f"cannot write the answer: {error.strerror}") from None
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

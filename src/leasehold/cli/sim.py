@@ -51,6 +51,8 @@ def _play(file: str, *, out: Path | None, show: tuple[str, ...], quiet: bool) ->
         outcome = run_scenario(
             file, out=out, show=show, echo=(lambda _: None) if quiet else click.echo
         )
+    except BrokenPipeError:
+        raise  # the reader has seen enough; click ends quietly
     except OSError as error:
         click.echo(f"{out}: cannot write there: {error.strerror}", err=True)
         return 2

@@ -7,17 +7,17 @@ to the others after the drain timeout.
 
 from msgspec.structs import replace
 
+from leasehold.control.holding import claim_money, hold_places
 from leasehold.control.publish import Subject, publish_cuts
 from leasehold.control.reclaim import reclaim
-from leasehold.control.reservations import block, claim_money, present
+from leasehold.control.reservations import block, present
 from leasehold.control.turn import Turn
 from leasehold.control.wishes import groups_short_of_minimum, waiting_groups, wish_for
 from leasehold.core.admit import Wish
-from leasehold.core.agenda import Hold
 from leasehold.core.facts import Reservation, Resolution, Run, State
 from leasehold.core.pack import fits, pack
 from leasehold.core.resolve import Resolved, resolve
-from leasehold.core.units import FOREVER, Instant
+from leasehold.core.units import Instant
 from leasehold.core.verdicts import Packed, Refused
 from leasehold.core.width import places_for
 from leasehold.core.world import World
@@ -58,7 +58,7 @@ def activate(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused)
         flavor=wish.want.flavor,
     )
     _activating(turn, wish.run, reservation)
-    _hold_places(turn, wish, answer.packed)
+    hold_places(turn, wish, answer.packed)
     claim_money(turn, wish, answer.site.domains, start=turn.now)
 
 
@@ -141,21 +141,7 @@ def _hold_while_draining(turn: Turn, wish: Wish, resolution: Resolution, since: 
     packed = pack(world, wish.want, places_for(world, wish.run.spec))
     world.journal.undo(mark)
     if isinstance(packed, Packed):
-        _hold_places(turn, wish, packed)
+        hold_places(turn, wish, packed)
         nodes = world.fleet.nodes
         domains = tuple(sorted({nodes[each.node].node.domain for each in packed.places}))
         claim_money(turn, wish, domains, start=turn.now)
-
-
-def _hold_places(turn: Turn, wish: Wish, packed: Packed) -> None:
-    by_node: dict[str, int] = {}
-    for each in packed.places:
-        by_node[each.node] = by_node.get(each.node, 0) + each.gpus
-    end = min(FOREVER, turn.now + wish.end_after)
-    turn.agenda.hold_firmly(
-        wish.run.uid,
-        (
-            Hold(uid=wish.run.uid, node=node, gpus=gpus, start=turn.now, end=end)
-            for node, gpus in sorted(by_node.items())
-        ),
-    )

@@ -1,6 +1,6 @@
 """audit — leases, pods and balances agree, or every record that does not is named.
 
-Run by the simulator after every story and by `leasehold audit`. It repairs nothing.
+Run by the simulator after every story. It repairs nothing.
 """
 
 from leasehold.core.facts import Pod, PodPhase, Role

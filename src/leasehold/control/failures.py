@@ -27,7 +27,7 @@ def handle_losses(turn: Turn, uid: Uid) -> None:
     if run is None:
         return
     if lost:
-        turn.tell("Run", run.key, "NodeFailure", f"{len(lost)} leases were lost with their node")
+        turn.tell("Run", run.key, "NodeFailure", f"lost with their node: {len(lost)} of its leases")
     for unit, _ in live_units(world, uid):
         if standing(world, uid, unit):
             _mend(turn, run, unit)

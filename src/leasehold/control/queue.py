@@ -8,16 +8,11 @@ from msgspec.structs import replace
 
 from leasehold.control.activation import activate, hold_for_activations, is_drained
 from leasehold.control.elastic import in_order
+from leasehold.control.holding import hold_for_cuts
 from leasehold.control.life import BIND_FAILING, Standing, Where, units_of
-from leasehold.control.reservations import (
-    Line,
-    block,
-    cancel_reservation,
-    hold_for_cuts,
-    plan_start,
-    present,
-    release,
-)
+from leasehold.control.line import Line
+from leasehold.control.planning import plan_start
+from leasehold.control.reservations import block, cancel_reservation, present, release
 from leasehold.control.turn import Turn
 from leasehold.control.wishes import (
     groups_short_of_minimum,
@@ -196,6 +191,9 @@ def _start_some(turn: Turn, run: Run, groups: tuple[int, ...]) -> tuple[int, ...
 
 
 def _plan(turn: Turn, run: Run, wish: Wish, refused: Refused, line: Line) -> None:
+    if not turn.world.policy.binder_enabled:
+        _refuse(turn, run, refused)
+        return  # no start is planned that nobody may make, and nothing is cut for one
     reservation = present(turn.world, run)
     if reservation is not None and reservation.state is State.ACTIVATING:
         _refuse(turn, run, refused)

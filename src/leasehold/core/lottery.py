@@ -7,6 +7,7 @@ generator, because another language must get the same numbers.
 
 import hashlib
 import hmac
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from leasehold.core.chain import Digest
@@ -14,6 +15,7 @@ from leasehold.core.facts import Bundle, Draw, Resolution
 from leasehold.core.units import Instant, format_instant
 
 VERSION = "leasehold/lottery/v1"
+_HEX = re.compile(r"(?:[0-9a-f]{2})+")
 _RANGE = 1 << 64  # of the first eight bytes of a hash
 
 
@@ -79,11 +81,15 @@ def replay(resolution: Resolution) -> list[str]:
         problems.append(f"derivedFrom.subject {lottery.subject!r} is not {resolution.subject!r}")
     if lottery.instant != resolution.instant:
         problems.append("derivedFrom.instant is not the resolution's instant")
-    if commitment(lottery.nonce) != lottery.commitment:
+    if not _HEX.fullmatch(lottery.nonce):
+        problems.append(f"derivedFrom.nonce {lottery.nonce[:80]!r} is not bytes in lower-case hex")
+    elif commitment(lottery.nonce) != lottery.commitment:
         problems.append("commitment is not the SHA-256 of the nonce")
     derived = seed(lottery.subject, lottery.instant, lottery.ledger_digest, lottery.nonce)
     if derived != lottery.seed:
         problems.append(f"seed {lottery.seed} is not the derived one, {derived}")
+    if not lottery.draws:
+        problems.append("draws: there is a lottery and nothing was drawn")
     again = draw_order(derived, dict(lottery.conflict_set))
     for place, recorded in enumerate(lottery.draws):
         owner, bundle = next(again, ("", None))

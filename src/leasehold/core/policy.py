@@ -33,7 +33,6 @@ class Policy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     gpu_resource: str = "nvidia.com/gpu"
     clock_jump_max: Millis = 5 * SECOND
     batch_bytes_max: int = 512 * 1024
-    batches_waiting_max: int = 16
     odds_exact_bundles_max: int = 6
     odds_seeds: int = 1000
     keep_closed: Millis = 7 * DAY

@@ -36,7 +36,6 @@ class Refusal(StrEnum):
     RETRYING = "WorkloadFailed"
     BINDER_DISABLED = "BinderDisabled"
     QUARANTINED = "Quarantined"
-    IN_LINE = "InLine"
 
     @property
     def clears_with_time(self) -> bool:
@@ -54,7 +53,6 @@ class Refusal(StrEnum):
                 | Refusal.HELD
                 | Refusal.BIND_FAILING
                 | Refusal.RETRYING
-                | Refusal.IN_LINE
             ):
                 return True
             case (

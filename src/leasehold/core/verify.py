@@ -1,7 +1,6 @@
 """Walks the ledger from its first line and names the first record that disagrees.
 
-Called by `leasehold ledger verify`, by the archiver before it lets anything be compacted, and by
-the simulator at the end of every run. It trusts nothing but the lines and folds them by itself: it
+Called by `leasehold ledger verify` and by the simulator at the end of every run. It trusts nothing but the lines and folds them by itself: it
 shares the codecs with the committer, not the World. It never repairs.
 
 Within a batch the order is: facts, announcements, ending, closed, opened.
@@ -25,11 +24,20 @@ from leasehold.core.facts import (
     Role,
 )
 from leasehold.core.lottery import replay
-from leasehold.core.objects.lease import Wire, cut_run, lease_from_wire
+from leasehold.core.objects.lease import (
+    Wire,
+    cut_run,
+    lease_from_wire,
+    lease_spec,
+    lease_to_wire,
+)
 from leasehold.core.objects.resolution import resolution_from_wire
+from leasehold.core.objects.wire import part
 from leasehold.core.units import Instant
 
 Slot = tuple[str, int]
+
+_LINE = frozenset({"seq", "epoch", "digest", "batch"})
 
 
 class Disagreement(Record):
@@ -110,14 +118,23 @@ class Fold:
         return None
 
     def _step(self, line: Wire) -> None:
+        for key in line:
+            if key not in _LINE:
+                raise _Wrong("line", f"has {key!r}, which is not in the chain")
         wire = line.get("batch")
         if not isinstance(wire, dict):
             raise _Wrong("line", "has no batch")
         try:
             digest = next_digest(self.digest, canonical(wire))
             batch = batch_from_wire(wire)
-        except (AssertionError, msgspec.ValidationError) as error:
+        except RecursionError as error:
+            raise _Wrong("batch", "is nested too deep") from error
+        except AssertionError as error:
+            raise _Wrong("batch", f"is not well-formed: {error}: integers only") from error
+        except msgspec.ValidationError as error:
             raise _Wrong("batch", f"is not well-formed: {error}") from error
+        if batch.seq != self.seq + 1:  # before the digest: it says more about a line that is gone
+            raise _Wrong("seq", f"{batch.seq} does not follow {self.seq}")
         if line.get("digest") != digest:
             raise _Wrong("digest", f"{line.get('digest')} is not {digest}")
         self._check_order(line, batch)
@@ -128,6 +145,7 @@ class Fold:
             digest,
         )
         self.digests.append(digest)
+        _check_repetitions(wire, batch)
         self._state_facts(batch)
         before = self._balances.snapshot(batch)
         for place, (name, reason, deadline) in enumerate(batch.ending):
@@ -140,8 +158,6 @@ class Fold:
     def _check_order(self, line: Wire, batch: Batch) -> None:
         if line.get("seq") != batch.seq or line.get("epoch") != batch.epoch:
             raise _Wrong("line", "names another seq or epoch than its batch")
-        if batch.seq != self.seq + 1:
-            raise _Wrong("seq", f"{batch.seq} does not follow {self.seq}")
         if batch.epoch < self.epoch:
             raise _Wrong("epoch", f"{batch.epoch} goes back from {self.epoch}")
         if batch.instant < self.instant:
@@ -220,6 +236,26 @@ class Fold:
     def _put(self, lease: Lease) -> None:
         self.leases[lease.name] = lease
         self.touched[lease.name] = self.seq
+
+
+def _check_repetitions(wire: Wire, batch: Batch) -> None:
+    """A spec says some things twice, for people; what is not decoded must be the same still."""
+    written = wire.get("opened")
+    assert isinstance(written, list) or not batch.opened, "it was decoded from this"
+    for place, lease in enumerate(batch.opened):
+        assert isinstance(written, list), "it was looked at above"
+        difference = _first_difference(written[place].get("spec"), lease_spec(lease), "spec")
+        if difference:
+            raise _Wrong(f"opened[{place}] {lease.name}", difference)
+
+
+def _first_difference(got: object, due: object, path: str) -> str:
+    if got == due:
+        return ""
+    if not isinstance(got, dict) or not isinstance(due, dict):
+        return f"{path} is {got!r}, the rest says {due!r}"
+    found = (_first_difference(got.get(key), due.get(key), f"{path}.{key}") for key in due | got)
+    return next((each for each in found if each), f"{path} has members that are null")
 
 
 def _inherit(record: str, lease: Lease, closed: list[Lease]) -> Lease:
@@ -354,16 +390,33 @@ def _compare_leases(
         except msgspec.ValidationError as error:
             raise _Wrong("Lease object", str(error)) from error
         expected = fold.leases.get(lease.name)
+        if lease.name in seen:
+            raise _Wrong(f"Lease {lease.name}", "has two objects")
         seen.add(lease.name)
         if expected is None:
             raise _Wrong(f"Lease {lease.name}", "is in no batch")
         if lease != expected and not _is_pending(fold.touched[lease.name], materialised):
             raise _Wrong(f"Lease {lease.name}", _difference(lease, expected))
+        if lease == expected:
+            _compare_repetitions(wire, lease)
     for name, lease in fold.leases.items():
         if name in seen or _is_pending(fold.touched[name], materialised):
             continue
         if lease.is_open or name not in archived:
             raise _Wrong(f"Lease {name}", "has no object")
+
+
+def _compare_repetitions(wire: Wire, lease: Lease) -> None:
+    due = lease_to_wire(lease)
+    for key in ("spec", "status"):
+        difference = _first_difference(wire.get(key) or {}, due.get(key, {}), key)
+        if difference:
+            raise _Wrong(f"Lease {lease.name}", difference)
+    labels, expected = (part(part(each, "metadata"), "labels") for each in (wire, due))
+    for key, value in expected.items():
+        if labels.get(key) != value:
+            why = f"its label {key} is {labels.get(key)!r}, the rest says {value!r}"
+            raise _Wrong(f"Lease {lease.name}", why)
 
 
 def _compare_resolutions(fold: Fold, objects: Iterable[Wire], materialised: int | None) -> None:
@@ -374,6 +427,8 @@ def _compare_resolutions(fold: Fold, objects: Iterable[Wire], materialised: int 
         except msgspec.ValidationError as error:
             raise _Wrong("Resolution object", str(error)) from error
         record = f"Resolution {resolution.name}"
+        if resolution.name in seen:
+            raise _Wrong(record, "has two objects")
         seen.add(resolution.name)
         if resolution.name not in fold.resolutions:
             raise _Wrong(record, "is in no batch")

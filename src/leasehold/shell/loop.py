@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
 from leasehold.core.batch import Batch
-from leasehold.core.facts import Uid
+from leasehold.core.facts import Run, Uid
 from leasehold.core.invariants import Touched, Violation, check_delta
 from leasehold.core.objects.budget import budget_from_wire
 from leasehold.core.objects.node import Labels, node_from_wire
@@ -175,12 +175,19 @@ class Controller:
                     if each.gone:
                         world.drop_run(run.uid)
                     else:
+                        self._lift_quarantine(world, run)
                         world.put_run(run)
                 case _:
                     pod = pod_from_wire(each.obj, gpu_resource=self._policy.gpu_resource)
                     world.put_pod(pod)
                     if each.gone:
                         world.drop_pod(pod.key)
+
+    def _lift_quarantine(self, world: World, run: Run) -> None:
+        """An edited run is another run: it may be tried again."""
+        known = world.runs.get(run.uid)
+        if known is not None and known.spec != run.spec:
+            self._quarantined -= {run.uid}
 
     async def _turn(self, world: World) -> tuple[Turn, bool]:
         trusted_before = self._time.trusted

@@ -24,6 +24,7 @@ DEPTH_MAX = 64
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 # YAML would read 0123 as octal and 1:30 as ninety; nobody who writes them here means that.
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,39})")
+_COLLECTIONS = frozenset({"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,9 @@ class _Builder:
             )
         self._count_node(node)
         self._lines.setdefault(path, _line(node))
+        if not isinstance(node, yaml.ScalarNode) and node.tag not in _COLLECTIONS:
+            self._mistake(node, path, shown(node.tag), "leave the tag out")
+            return None
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, depth)
         if isinstance(node, yaml.SequenceNode):

@@ -16,6 +16,8 @@ from leasehold.core.objects.problems import Problem, no_spec, shown
 from leasehold.core.objects.wire import canonical, exact, part, stamps
 from leasehold.core.units import FOREVER, format_gpu_hours
 
+NAMES_SHOWN_MAX = 8
+
 _SHARING = kinds.one_of(Sharing)
 
 
@@ -210,7 +212,8 @@ def _check_members(
     for index, member in enumerate(members):
         envelope = envelopes.get(member)
         if envelope is None:
-            remedy = "this Budget has no such envelope; name one of: " + ", ".join(envelopes)
+            remedy = "this Budget has no such envelope; name one of: "
+            remedy += ", ".join(list(envelopes)[:NAMES_SHOWN_MAX]) or "none"
         elif flavor and envelope.flavor and envelope.flavor != flavor:
             remedy = f"its flavor is {envelope.flavor}, not {flavor}; leave it out"
         else:

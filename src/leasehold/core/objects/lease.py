@@ -280,7 +280,10 @@ def _payer(namespace: str, budget: str, envelope: str) -> str:
 @lru_cache(maxsize=1 << 12)
 def _ordinal(part: str) -> int:
     """`POD[3]` is 3."""
-    return int(part[part.index("[") + 1 : -1])
+    number = part[part.find("[") + 1 : -1]
+    if not (part.endswith("]") and number.isascii() and number.isdigit()):
+        raise msgspec.ValidationError(f"{part!r} is no SHARD[n], POD[n] or SPARE[n]")
+    return int(number)
 
 
 @lru_cache(maxsize=1 << 12)

@@ -13,6 +13,8 @@ from leasehold.core.objects.lease import API_VERSION, Wire, cut_run
 from leasehold.core.objects.reservation import batch_in_name
 from leasehold.core.units import Instant, format_instant, parse_instant
 
+GROUP_DIGITS_MAX = 9
+
 
 def resolution_name(subject: str, batch: int) -> str:
     """Of the subject's last part, which names the reservation, the envelope or the aggregate."""
@@ -243,7 +245,12 @@ def _returned_from_struct(found: _Cut) -> tuple[str, str, int]:
 
 def _split_bundle(name: str) -> tuple[RunKey, int | None]:
     run, mark, group = name.partition("#")
-    return run, int(group) if mark else None
+    if not mark:
+        return run, None
+    # A record from outside may say anything; int() would also take signs, blanks and other digits.
+    if not (group.isascii() and group.isdigit() and len(group) <= GROUP_DIGITS_MAX):
+        raise msgspec.ValidationError(f"{name!r} is no namespace/run#group")
+    return run, int(group)
 
 
 def _instant(text: str) -> Instant:

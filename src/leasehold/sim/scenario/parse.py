@@ -19,6 +19,7 @@ from leasehold.sim.scenario.parse_expectations import Named
 from leasehold.sim.scenario.story import FleetRow, Spec, Step, Story, node_rows
 
 START_DEFAULT: Instant = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+START_MAX: Instant = 221_845_392_000_000  # 9000-01-01T00:00:00Z
 NODES_MAX = 100_000
 NODE_GPUS_MAX = 1_024
 
@@ -60,13 +61,18 @@ def _read(document: Document, place: str, problems: list[Problem]) -> Story:
         )
     fields = Fields(document.data, "", problems)
     title = fields.need("title", kinds.text) or ""
-    start = fields.take("start", kinds.instant, START_DEFAULT)
+    start = fields.take("start", _start, START_DEFAULT)
     config = _read_config(fields)
     before = len(problems)
     fleet = _read_fleet(fields, document)
     nodes = [name for name, _ in node_rows(fleet)] if len(problems) == before else None
     budgets = _read_budgets(fields)
-    named = Named(runs=_submitted(fields), nodes=nodes, line_of=document.line_of)
+    named = Named(
+        runs=_submitted(fields),
+        nodes=nodes,
+        envelopes=_funded(fields),
+        line_of=document.line_of,
+    )
     steps = _read_steps(fields, named)
     fields.finish()
     return Story(
@@ -145,6 +151,24 @@ def _submitted(fields: Fields) -> list[str]:
     return list(names)
 
 
+def _funded(fields: Fields) -> list[str]:
+    """Every envelope that the file has at some time, by any name it is given."""
+    steps = fields.raw("steps")
+    written = [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
+    names: dict[str, None] = {}
+    for budgets in (fields.raw("budgets"), *(step.get("budget") for step in written)):
+        for budget, spec in budgets.items() if isinstance(budgets, dict) else ():
+            envelopes = spec.get("envelopes") if isinstance(spec, dict) else None
+            for envelope in envelopes if isinstance(envelopes, list) else ():
+                if isinstance(envelope, dict):
+                    names[f"{budget}/{envelope.get('name')}"] = None
+    for step in written:
+        edit = step.get("edit")
+        if isinstance(edit, dict) and "envelope" in edit and "name" in edit:
+            names[f"{str(edit['envelope']).rpartition('/')[0]}/{edit['name']}"] = None
+    return list(names)
+
+
 def _read_steps(fields: Fields, named: Named) -> tuple[Step, ...]:
     if fields.raw("steps") is None:
         fields.need("steps", kinds.text)
@@ -162,8 +186,17 @@ def _read_steps(fields: Fields, named: Named) -> tuple[Step, ...]:
     return tuple(steps)
 
 
+def _start(value: object) -> Instant:
+    """Accounts count from 1970, and a story may go on for ten years within four-digit ones."""
+    start = kinds.instant(value)
+    if not 0 <= start <= START_MAX:
+        raise Wrong("write an instant from 1970 to 9000")
+    return start
+
+
 def _at(value: object) -> int:
     try:
         return kinds.span_or_none(value)
     except Wrong:
-        raise Wrong("write a span since the start, such as 0s, 30s or 1h15m") from None
+        remedy = "write a span since the start of at most 3650 days, such as 0s, 30s or 1h15m"
+        raise Wrong(remedy) from None

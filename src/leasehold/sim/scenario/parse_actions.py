@@ -7,7 +7,7 @@ from leasehold.core.objects import kinds
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.kinds import Wrong
 from leasehold.core.objects.manifests import check_manifest
-from leasehold.core.objects.problems import Problem, joined
+from leasehold.core.objects.problems import Problem, joined, shown
 from leasehold.core.objects.wire import API_VERSION
 from leasehold.sim.machines import NodeIs, Work
 from leasehold.sim.scenario import values
@@ -84,7 +84,7 @@ def read_specs(fields: Fields, key: str, kind: str, *, check: bool) -> tuple[tup
         try:
             values.run_key(name)
         except Wrong as wrong:
-            listed.problems.append(Problem(path=path, value=repr(name), remedy=wrong.remedy))
+            listed.problems.append(Problem(path=path, value=shown(name), remedy=wrong.remedy))
             continue
         members = {str(member): value for member, value in spec.members.items()}
         found.append((name, members))
@@ -168,7 +168,7 @@ def _read_edit(fields: Fields, named: Named) -> Action | None:
         edit.finish()
         members = {str(key): value for key, value in patch.members.items()}
         return None if run is None else EditRun(run=run, patch=members, refused=refused)
-    envelope = edit.need("envelope", values.envelope_key)
+    envelope = edit.need("envelope", named.envelope)
     members = {str(key): value for key, value in edit.members.items() if key != "envelope"}
     if not members:
         fields.note("edit", "say which fields of the envelope change")

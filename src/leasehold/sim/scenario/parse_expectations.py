@@ -97,6 +97,7 @@ class Named:
 
     runs: Collection[str]
     nodes: Collection[str] | None  # None: the fleet is wrong, and nobody can know
+    envelopes: Collection[str]
     line_of: Callable[[str], int]
 
     def run(self, value: object) -> str:
@@ -106,6 +107,14 @@ class Named:
         if self.nodes is None:
             return kinds.text(value)
         return values.known(kinds.text, self.nodes, "node")(value)
+
+    def envelope(self, value: object) -> str:
+        return values.known(values.envelope_key, self.envelopes, "envelope")(value)
+
+    def run_or_envelope(self, value: object) -> str:
+        """A Resolution's subject; three parts may also name an aggregate, which is not known."""
+        name = values.run_or_envelope(value)
+        return self.run(value) if name.count("/") == 1 else name
 
 
 def read_expectation(fields: Fields, named: Named) -> Expectation | None:
@@ -171,8 +180,8 @@ def _read_subject(fields: Fields, subject: str, named: Named) -> Made | None:
 
 def _read_name(fields: Fields, subject: str, named: Named) -> Made | None:
     reader = {
-        "envelope": values.envelope_key,
-        "resolution": values.run_or_envelope,
+        "envelope": named.envelope,
+        "resolution": named.run_or_envelope,
         "node": named.node,
     }.get(subject, named.run)
     name = fields.need(subject, reader)

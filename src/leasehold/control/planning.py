@@ -1,0 +1,191 @@
+"""When a run that cannot start will start: planned when it is announced, and anew at every event.
+
+A plan says when (`forecast`), at what confidence, and what it needs. Starts that need cuts only
+ever move earlier; exact ones follow the forecast.
+"""
+
+from msgspec.structs import replace
+
+from leasehold.control.holding import hold_known, hold_needs_cuts
+from leasehold.control.line import Line
+from leasehold.control.reclaim import can_reclaim
+from leasehold.control.reservations import announced, present
+from leasehold.control.turn import Turn
+from leasehold.core.admit import Wish
+from leasehold.core.facts import Confidence, Record, Reservation, Run, State
+from leasehold.core.forecast import Known, forecast
+from leasehold.core.odds import Preview, preview
+from leasehold.core.pack import candidate_pools, fits
+from leasehold.core.units import FOREVER, Instant, format_instant
+from leasehold.core.verdicts import Refused
+from leasehold.core.width import places_for
+from leasehold.core.world import World
+
+
+class Plan(Record):
+    """What a reservation says now."""
+
+    starts: Instant
+    confidence: Confidence
+    known: Known | None = None
+    preview: Preview | None = None
+    unchanged: bool = False  # too many others were thought over in this turn already
+
+
+def lead(world: World, run: Run) -> int:
+    """From "cannot start" to a start that may cut; doubles for every time it was cut itself."""
+    policy = world.policy
+    book = world.books.get(run.uid)
+    cuts = len(book.cuts) if book else 0
+    return min(policy.activation_lead << min(cuts, 32), policy.activation_lead_max)
+
+
+def plan_start(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Reservation | None:
+    """Plan it, write the plan if it changed, and put what it holds on the agenda."""
+    run = wish.run
+    old = present(turn.world, run)
+    turn.agenda.forget(run.uid)
+    plan = _plan(turn, wish, refused, line, old)
+    if plan is None:
+        assert old is not None
+        _still_blocked(turn, old, refused)
+        return None
+    if old is None or old.state is State.BLOCKED:
+        reservation = announced(turn, run)
+        word = f"starts at {format_instant(plan.starts)}, {plan.confidence}"
+        turn.tell("Run", run.key, "Reserved", word)
+    else:
+        reservation = old
+    reservation = _written(turn, wish, refused, plan, reservation)
+    if reservation != old:
+        turn.reserve(reservation)
+    _hold(turn, wish, plan)
+    turn.wake(plan.starts)
+    return reservation
+
+
+def _still_blocked(turn: Turn, old: Reservation, refused: Refused) -> None:
+    blocked = replace(old, reason=str(refused.reason), message=refused.remedy)
+    if blocked != old:
+        turn.reserve(blocked)
+
+
+def _plan(
+    turn: Turn, wish: Wish, refused: Refused, line: Line, old: Reservation | None
+) -> Plan | None:
+    """The newest plan; None for a blocked run that nothing has changed for."""
+    world, now = turn.world, turn.now
+    outlook = line.outlook(turn, wish)
+    known = forecast(world, wish, turn.agenda, outlook=outlook, refused=refused, now=now)
+    if wish.run.spec.tolerations:
+        line.forget_outlooks()
+    soonest = now + lead(world, wish.run)
+    kept = _kept_start(old)
+    if known is not None:
+        patience = max(wish.run.created + world.policy.reservation_max_wait, soonest)
+        patient = refused.reason.is_about_money or known.at <= patience
+        if patient and (kept is None or known.at <= kept):
+            aligned = Confidence.WINDOW if known.window_aligned else Confidence.EXACT
+            return Plan(starts=known.at, confidence=aligned, known=known)
+        soonest = max(soonest, patience)
+    starts = soonest if kept is None else min(kept, soonest)
+    if refused.reason.is_about_money and _has_gpus(turn, wish):
+        if old is not None and old.state is State.BLOCKED and not can_reclaim(turn, wish):
+            return None
+        return Plan(starts=starts, confidence=Confidence.MONEY)
+    if kept is not None and starts > now and not line.may_preview(turn):
+        return Plan(starts=starts, confidence=Confidence.CUTS, unchanged=True)
+    seen = preview(world, wish, turn.agenda, now=now, sample=kept is None and line.may_sample(turn))
+    if isinstance(seen, Refused):
+        if old is not None and old.state is State.BLOCKED:
+            return None
+        return Plan(starts=starts, confidence=Confidence.CUTS)
+    return Plan(starts=starts, confidence=Confidence.CUTS, preview=seen)
+
+
+def _kept_start(old: Reservation | None) -> Instant | None:
+    """A start that may cut, or needs money, only moves earlier."""
+    if old is None or old.state is not State.PENDING:
+        return None
+    return old.starts if old.confidence in (Confidence.CUTS, Confidence.MONEY) else None
+
+
+def _has_gpus(turn: Turn, wish: Wish) -> bool:
+    """Whether money is all it is short of."""
+    world = turn.world
+    mark = world.journal.mark()
+    end = min(FOREVER, turn.now + wish.end_after)
+    turn.agenda.apply(world, wish.run.uid, start=turn.now, end=end, now=turn.now)
+    if wish.run.spec.tolerations:
+        world.fleet.tolerate(wish.run.spec.tolerations)
+    answer = fits(world, wish.want, places_for(world, wish.run.spec))
+    world.journal.undo(mark)
+    return answer
+
+
+def _written(turn: Turn, wish: Wish, refused: Refused, plan: Plan, old: Reservation) -> Reservation:
+    """The plan as an object says it."""
+    if plan.unchanged:
+        return replace(old, starts=plan.starts, confidence=plan.confidence)
+    known, seen = plan.known, plan.preview
+    nodes = sorted({each.node for each in known.plan.packed.places}) if known else []
+    fleet = turn.world.fleet
+    domains = sorted({fleet.nodes[name].node.domain for name in nodes})
+    payers = (
+        [seg.envelope for _, covered in known.plan.covered for seg in covered.segments]
+        if (known)
+        else [step.envelope for step in refused.trace if step.taken]
+    )
+    if seen is not None and seen.odds is not None:
+        odds = seen.odds
+    else:
+        odds = old.odds if plan.confidence is Confidence.CUTS else ()
+    return replace(
+        old,
+        reason=str(refused.reason),
+        message=refused.remedy,
+        starts=plan.starts,
+        confidence=plan.confidence,
+        deficit=seen.site.deficit if seen else _deficit(turn, wish),
+        domains=seen.site.domains if seen else tuple(domains),
+        nodes=tuple(nodes),
+        payers=tuple(sorted(set(payers))),
+        releases=tuple((name, at) for at, name in known.releases) if known else (),
+        remedies=_remedies(seen, refused),
+        odds=odds,
+    )
+
+
+def _deficit(turn: Turn, wish: Wish) -> int:
+    """Pods without a place now, in GPUs."""
+    want = wish.want
+    fleet = turn.world.fleet
+    pools = candidate_pools(fleet, want, places_for(turn.world, wish.run.spec))
+    room = sum(pool.room(want.pod_gpus) for pool in pools)
+    return max(0, want.gpus // want.pod_gpus - room) * want.pod_gpus
+
+
+def _remedies(seen: Preview | None, refused: Refused) -> tuple[str, ...]:
+    if seen is None:
+        return (refused.remedy,)
+    lines = []
+    if seen.spares:
+        lines.append(f"dropping spares would free {seen.spares} GPUs")
+    for run in sorted({run for run, _ in seen.shrunk}):
+        groups = ", ".join(str(group) for each, group in seen.shrunk if each == run)
+        lines.append(f"{run} would give up groups {groups}")
+    if seen.left_to_lottery:
+        lines.append(f"{seen.left_to_lottery} GPUs are left to the lottery")
+    return tuple(lines)
+
+
+def _hold(turn: Turn, wish: Wish, plan: Plan) -> None:
+    """Places and money, from the start on; a start that needs cuts keeps what is free at once."""
+    if plan.known is not None:
+        hold_known(turn, wish, plan.known)
+    elif plan.unchanged:
+        old = present(turn.world, wish.run)
+        assert old is not None, wish.run.key
+        hold_needs_cuts(turn, wish, old.domains, start=plan.starts)
+    elif plan.preview is not None:
+        hold_needs_cuts(turn, wish, plan.preview.site.domains, start=plan.starts)
