@@ -111,7 +111,7 @@ MONEY = (
         "control/overdrafts.py",
         "        except_for=lease.payer,\n",
         '        except_for="",\n',
-        story("money-15"),
+        story("(money-26 or money-27 or money-28)"),
     ),
     Mutant(
         "swap with a new payer",
@@ -243,7 +243,7 @@ CUTS = (
         "control/planning.py",
         "    starts = soonest if kept is None else min(kept, soonest)\n",
         "    starts = soonest\n",
-        story("cuts-01"),
+        story("(cuts-12 or cuts-13 or cuts-02)"),
     ),
     Mutant(
         "reservation holds ignored by backfill",
@@ -288,7 +288,7 @@ LIFE = (
         "control/failures.py",
         "    if state is None or state.node.fenced:\n        return True\n",
         "    if state is None or state.node.fenced or not state.node.ready:\n        return True\n",
-        story("failure-12"),
+        story("(failure-09 or failure-10 or failure-12)"),
     ),
     Mutant(
         "retry counted for a rejected bind",

@@ -84,7 +84,8 @@ def copied(folder: Path, name: str) -> Path:
 
 def run_tests(tests: tuple[str, ...], source: Path) -> tuple[int, str]:
     env = {**os.environ, "PYTHONPATH": str(source), "PYTHONHASHSEED": "0"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    options = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=planted")
+    command = [sys.executable, "-m", "pytest", *options, *tests]
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout[-2000:] + done.stderr[-2000:]
 

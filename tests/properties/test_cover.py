@@ -14,22 +14,22 @@ from leasehold.core.world import World
 
 OWNERS = ("o", "o:a", "o:a:x", "o:a:y", "o:b", "p:q")
 HORIZON = 24 * HOUR
-GLOBS = ((), ("*",), ("o:a:*",), ("p:*",))
+GLOBS = ((), ("*",), ("*",), ("o:a:*",), ("p:*",))
 
-some_hours = st.none() | st.integers(0, 60).map(lambda hours: hours * HOUR)
+some_hours = st.sampled_from((None, None, None, 0, HOUR, 9 * HOUR, 30 * HOUR, 60 * HOUR))
 lendings = st.builds(
     Lending,
-    allow=st.booleans(),
+    allow=st.sampled_from((True, True, False)),
     to=st.sampled_from(GLOBS),
-    max_concurrency=st.none() | st.integers(0, 6),
+    max_concurrency=st.sampled_from((None, None, 1, 3)),
     max_gpu_ms=some_hours,
 )
 envelope_rows = st.tuples(
     st.sampled_from(OWNERS),
-    st.integers(0, 8),  # concurrency
-    st.sampled_from((None, None, "r", "s")),  # region
-    st.sampled_from((0, 0, 0, NOW, NOW + 1)),  # start
-    st.sampled_from((1 << 62, NOW, NOW + HOUR, NOW + 30 * HOUR)),  # end
+    st.integers(0, 5),  # concurrency
+    st.sampled_from((None, None, None, "r", "s")),  # region
+    st.sampled_from((0, 0, 0, 0, 0, NOW, NOW + 1)),  # start
+    st.sampled_from((1 << 62, 1 << 62, 1 << 62, NOW, NOW + HOUR, NOW + 30 * HOUR)),  # end
     some_hours,
     st.sampled_from(Sharing),
     lendings,
@@ -44,17 +44,17 @@ lease_rows = st.tuples(
 )
 fundings = st.builds(
     Funding,
-    allow_borrow=st.sampled_from((True, True, False)),
-    max_borrow_gpus=st.none() | st.integers(0, 6),
-    sponsors=st.lists(st.sampled_from(OWNERS), max_size=3, unique=True).map(tuple),
+    allow_borrow=st.sampled_from((True, True, True, True, False)),
+    max_borrow_gpus=st.sampled_from((None, None, 0, 2, 4, 6)),
+    sponsors=st.lists(st.sampled_from(OWNERS), min_size=1, max_size=3, unique=True).map(tuple),
 )
 asks = st.builds(
     Ask,
-    owner=st.sampled_from((*OWNERS, "o:c")),
+    owner=st.sampled_from((*OWNERS, "o:c", "q")),
     flavor=st.just(FLAVOR),
     region=st.sampled_from("rs"),
     cluster=st.just("c"),
-    gpus=st.integers(1, 12),
+    gpus=st.integers(1, 16),
     start=st.just(NOW),
     span=st.sampled_from((None, HOUR, 5 * HOUR)),
     funding=fundings,
@@ -237,8 +237,8 @@ def _admits(envelope: Envelope, owner: str) -> bool:
 
 
 @given(
-    rows=st.lists(envelope_rows, min_size=1, max_size=8),
-    leases=st.lists(lease_rows, max_size=8),
+    rows=st.lists(envelope_rows, min_size=4, max_size=12),
+    leases=st.lists(lease_rows, max_size=6),
     caps=st.lists(st.integers(0, 20), max_size=4),
     ask=asks,
 )
@@ -264,7 +264,7 @@ def test_cover_pays_as_the_lists_say(
 
 
 @given(
-    rows=st.lists(envelope_rows, min_size=1, max_size=8),
+    rows=st.lists(envelope_rows, min_size=4, max_size=12),
     leases=st.lists(lease_rows, max_size=6),
     caps=st.lists(st.integers(0, 20), max_size=4),
     ask=asks,

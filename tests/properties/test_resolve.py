@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wish, a_world
 
@@ -19,7 +19,7 @@ SEED = "5e" * 32
 # started it, whether it prefers domain b
 run_rows = st.lists(
     st.tuples(
-        st.sampled_from(("fixed", "elastic", "sweep", "filler")),
+        st.sampled_from(("fixed", "elastic", "stiff", "sweep", "filler")),
         st.integers(1, 3),
         st.sampled_from((2, 4)),
         st.booleans(),
@@ -54,7 +54,7 @@ def a_full_world(fabrics: list[str], rows: Rows) -> World:
             group_gpus=gpus,
             pod_gpus=gpus,
             spares=gpus if spares and not fills else 0,
-            minimum=gpus if kind == "elastic" else None,
+            minimum={"elastic": gpus, "stiff": gpus * min(2, groups)}.get(kind),
             gang=Gang.GROUP if kind == "sweep" else Gang.RUN,
         )
         roles = [Role.BORROWED if fills else Role.ACTIVE]
@@ -233,6 +233,10 @@ def test_one_group_goes_where_the_loss_is_least(
     spread=st.booleans(),
     spares=st.booleans(),
 )
+@example(
+    fabrics=["a", "b"], rows=[("stiff", 2, 4, True, 3, False, False)] * 2, gpus=8, groups=1,
+    spread=True, spares=False,
+)  # fmt: skip
 @settings(max_examples=400)
 def test_nobody_is_cut_without_need_or_out_of_reach(
     fabrics: list[str], rows: Rows, gpus: int, groups: int, spread: bool, spares: bool
