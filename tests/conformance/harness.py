@@ -8,7 +8,8 @@ from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
 from leasehold.adapters import asyncio_runtime
-from leasehold.adapters.memory.store import Admit, MemoryStore
+from leasehold.adapters.memory.store import MemoryStore
+from leasehold.adapters.objects.manners import Admit
 from leasehold.ports.runtime import Clock, Tasks
 from leasehold.ports.store import Store
 from leasehold.sim.faulty import Faults, FaultyStore

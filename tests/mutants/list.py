@@ -40,17 +40,15 @@ MONEY = (
         "cut for a budget shortfall",
         "core/resolve.py",
         "    if isinstance(places, Refused):\n        return places\n",
-        "    if isinstance(places, Refused):\n"
-        "        places = places_for(world, wish.run.spec)\n",
+        "    if isinstance(places, Refused):\n        places = places_for(world, wish.run.spec)\n",
         story("money-23"),
     ),
     Mutant(
         "float GPU-hours",
         "core/accounts.py",
         "        used = lease.gpus * max(0, lease.end - max(lease.start, account.since))\n",
-        "        used = int(\n"
-        "            lease.gpus * (max(0, lease.end - max(lease.start, account.since)) / 3.6e6) * 3.6e6\n"
-        "        )\n",
+        "        hours = max(0, lease.end - max(lease.start, account.since)) / 3.6e6\n"
+        "        used = int(lease.gpus * hours * 3.6e6)\n",
         prop("ledger_fold"),
     ),
     Mutant(
@@ -206,8 +204,8 @@ CUTS = (
     Mutant(
         "double-counted spares in shrink accounting",
         "core/cuts.py",
-        "        return sum(lease.gpus for lease in self._own(run.uid) if lease.role is not Role.SPARE)\n",
-        "        return sum(lease.gpus for lease in self._own(run.uid))\n",
+        "lease.gpus for lease in self._own(run.uid) if lease.role is not Role.SPARE)",
+        "lease.gpus for lease in self._own(run.uid))",
         prop("resolve"),
     ),
     Mutant(
@@ -338,8 +336,8 @@ SHELL = (
     Mutant(
         "head CAS with whatever version is there",
         "shell/ledger.py",
-        "                if (found.head.seq, found.head.epoch) != (before.head.seq, before.head.epoch):\n",
-        "                if found.head.seq < before.head.seq:\n",
+        "if (found.head.seq, found.head.epoch) != (before.head.seq, before.head.epoch):",
+        "if found.head.seq < before.head.seq:",
         unit("shell/test_ledger"),
     ),
     Mutant(

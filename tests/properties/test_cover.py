@@ -1,4 +1,4 @@
-"""cover against a model that keeps lists: who is asked, in what order, and how much each may give."""
+"""cover against a model that keeps lists: who is asked, in what order, and for how much."""
 
 from collections.abc import Iterator
 
@@ -130,10 +130,9 @@ class Model:
             )
             for each in found:
                 hidden = relation is Relation.SHARED and each.sharing is Sharing.NONE
-                if not hidden and (relation is not Relation.BORROWED or owners != {*OWNERS}):
-                    met.add(each.key)
-                    yield each, relation
-                elif not hidden and _is_kin(each.owner, ask.owner) and _admits(each, ask.owner):
+                cousin = owners == {*OWNERS}
+                admitted = _is_kin(each.owner, ask.owner) and _admits(each, ask.owner)
+                if not hidden and (not cousin or admitted):
                     met.add(each.key)
                     yield each, relation
 
@@ -155,8 +154,9 @@ class Model:
         walked = list(self.walk(ask))
         return sorted(
             walked,
-            key=lambda each: 2 * (each[1] is Relation.BORROWED)
-            or int(each[0].region not in (None, ask.region)),
+            key=lambda each: (
+                2 * (each[1] is Relation.BORROWED) or int(each[0].region not in (None, ask.region))
+            ),
         )
 
     def most(self, ask: Ask, envelope: Envelope, relation: Relation, taken: dict[str, int]) -> int:

@@ -68,9 +68,7 @@ def a_fleet(rows: Rows, cap: tuple[int, int], *, ended_by: int = NOW) -> World:
             lease = a_lease(run, f"n{i}", slots, batch=1, index=index)
             world.fold_open(lease)
             if marked and hours is not None:
-                ending = Ending(
-                    reason=Closed.SHRINK, deadline=NOW + hours * HOUR, batch=2, at=NOW
-                )
+                ending = Ending(reason=Closed.SHRINK, deadline=NOW + hours * HOUR, batch=2, at=NOW)
                 world.fold_ending(lease.name, ending)
     return world
 

@@ -66,7 +66,7 @@ class LedgerAgainstAList(RuleBasedStateMachine):
     def wait(self, hours: int) -> None:
         self.now += hours * HOUR
 
-    @precondition(lambda self: set(self.still_open()) - set(self.marked))
+    @precondition(lambda self: bool(set(self.still_open()) - set(self.marked)))
     @rule(pick=st.integers(0, 99), reason=reasons, grace=st.integers(0, 60_000))
     def mark(self, pick: int, reason: Closed, grace: int) -> None:
         names = sorted(set(self.still_open()) - set(self.marked))
@@ -76,7 +76,7 @@ class LedgerAgainstAList(RuleBasedStateMachine):
         self.world.fold_ending(name, ending)
         self.marked[name] = reason
 
-    @precondition(lambda self: self.still_open())
+    @precondition(lambda self: bool(self.still_open()))
     @rule(pick=st.integers(0, 99), reason=reasons, early=st.integers(0, HOUR))
     def close(self, pick: int, reason: Closed, early: int) -> None:
         names = sorted(self.still_open())

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections import Counter
+from functools import partial
 from random import Random
 
 from hypothesis import Phase, assume, given, settings
@@ -64,14 +65,14 @@ def test_exact_odds_are_the_frequencies_of_real_draws(
     run = a_run("new", "z", groups=groups, group_gpus=gpus, pod_gpus=gpus)
     world.put_run(run)
     wish = a_wish(world, run)
-    seen = preview(world, wish, Agenda(), now=NOW, sample=False)
+    seen = preview(world, wish, Agenda(), now=NOW, may_sample=lambda: False)
     assume(isinstance(seen, Preview) and bool(seen.odds))
     assert isinstance(seen, Preview)
     assert seen.odds is not None
     ended: Counter[str] = Counter()
     for index in range(SEEDS):
         seed = hashlib.sha256(f"{index}".encode()).hexdigest()
-        answer = resolve(world, wish, Agenda(), now=NOW, seeder=lambda seed=seed: seed)
+        answer = resolve(world, wish, Agenda(), now=NOW, seeder=partial(str, seed))
         assume(isinstance(answer, Resolved))
         if isinstance(answer, Resolved):
             ended.update({cut.run for cut in answer.cuts.kept if cut.kind is Kind.DRAW})

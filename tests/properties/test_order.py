@@ -81,7 +81,9 @@ def a_turn(world: World, now: int) -> Said:
     touched = Touched(opened=tuple(world.leases[each.name] for each in opened))
     assert check_delta(world, touched, now) == []
     said = [canonical(batch_to_wire(batch)) for batch in turn.batches]
-    told: list[object] = [[each.kind, each.subject, each.reason, each.message] for each in turn.notices]
+    told: list[object] = [
+        [each.kind, each.subject, each.reason, each.message] for each in turn.notices
+    ]
     for batch in turn.batches:
         digest = str(line(batch, world.head.digest)["digest"])
         world.head = Head(seq=batch.seq, digest=digest, instant=now)

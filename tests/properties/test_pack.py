@@ -84,9 +84,7 @@ class Model:
                 actives |= set() if spare else {name}
                 index = order - want.pods if spare else order
                 placed.append(
-                    PodPlace(
-                        group=group, index=index, node=name, gpus=want.pod_gpus, spare=spare
-                    )
+                    PodPlace(group=group, index=index, node=name, gpus=want.pod_gpus, spare=spare)
                 )
         return placed
 
@@ -164,8 +162,7 @@ def test_a_group_stays_in_a_domain_a_pod_on_a_node_and_nothing_is_left_out(
     used = set().union(*domains)
     assert want.spread or len(used) == 1
     assert dict(answer.left_over) == {
-        domain: sum(free[n] for n, s in nodes.items() if s.node.domain == domain)
-        for domain in used
+        domain: sum(free[n] for n, s in nodes.items() if s.node.domain == domain) for domain in used
     }
 
 
@@ -195,9 +192,7 @@ def test_growth_goes_where_the_run_is_before_it_goes_elsewhere(
 
 
 @given(rows=node_rows, want=wants, fabric=st.sampled_from("ab"))
-def test_a_selector_and_a_resolution_narrow_the_choice(
-    rows: Rows, want: Want, fabric: str
-) -> None:
+def test_a_selector_and_a_resolution_narrow_the_choice(rows: Rows, want: Want, fabric: str) -> None:
     """Asking for one domain is packing a fleet that has no other."""
     inside = [f"n{i}" for i, row in enumerate(rows) if row[0] == fabric and row[1] == "c"]
     model = Model(rows)

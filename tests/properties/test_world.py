@@ -110,7 +110,7 @@ class WorldAgainstItsRebuild(RuleBasedStateMachine):
             if each.is_open and (marked or each.ending is None)
         )
 
-    @precondition(lambda self: self.names(marked=False))
+    @precondition(lambda self: bool(self.names(marked=False)))
     @rule(pick=st.integers(0, 99))
     def mark(self, pick: int) -> None:
         names = self.names(marked=False)
@@ -120,16 +120,14 @@ class WorldAgainstItsRebuild(RuleBasedStateMachine):
         )
         self.world.fold_ending(names[pick % len(names)], ending)
 
-    @precondition(lambda self: self.names(marked=True))
+    @precondition(lambda self: bool(self.names(marked=True)))
     @rule(pick=st.integers(0, 99))
     def close(self, pick: int) -> None:
         names = self.names(marked=True)
         lease = self.world.leases[names[pick % len(names)]]
         self.batch += 1
         said = lease.ending.reason if lease.ending else Closed.COMPLETED
-        self.world.fold_close(
-            lease.name, end=self.now, closure=said, cause=None, batch=self.batch
-        )
+        self.world.fold_close(lease.name, end=self.now, closure=said, cause=None, batch=self.batch)
 
     @rule(pick=st.integers(0, 99), phase=phases, i=st.integers(0, 3), foreign=st.booleans())
     def put_pod(self, pick: int, phase: PodPhase, i: int, foreign: bool) -> None:
@@ -143,7 +141,7 @@ class WorldAgainstItsRebuild(RuleBasedStateMachine):
                       run_uid=lease.uid, phase=phase)  # fmt: skip
         self.world.put_pod(pod)
 
-    @precondition(lambda self: self.world.pods)
+    @precondition(lambda self: bool(self.world.pods))
     @rule(pick=st.integers(0, 99))
     def drop_pod(self, pick: int) -> None:
         names = sorted(self.world.pods)
@@ -257,5 +255,7 @@ def _change(
         world.accounts.add(lease, world.terms[name])
     elif what == "claim":
         world.accounts.claim(
-            Claim(uid="u", payer="n/t/e", start=NOW, end=NOW + HOUR, gpus=2, borrowed=False, gpu_ms=9)
+            Claim(
+                uid="u", payer="n/t/e", start=NOW, end=NOW + HOUR, gpus=2, borrowed=False, gpu_ms=9
+            )
         )

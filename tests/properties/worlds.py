@@ -34,6 +34,8 @@ from leasehold.core.world import World
 FLAVOR = "H"
 NOW = 100 * HOUR
 KEY = b"a key for properties"
+NO_LENDING = Lending()
+ANYWHERE = Selector()
 
 
 def a_node(name: str, fabric: str = "a", *, gpus: int = 8, cluster: str = "c") -> Node:
@@ -47,7 +49,7 @@ def an_envelope(
     *,
     end: int = 1 << 62,
     max_gpu_ms: int | None = None,
-    lending: Lending = Lending(),
+    lending: Lending = NO_LENDING,
 ) -> Envelope:
     return Envelope(
         key=key,
@@ -92,7 +94,7 @@ def a_run(
     span: Millis | None = None,
     spread: bool = True,
     created: int = 0,
-    selector: Selector = Selector(),
+    selector: Selector = ANYWHERE,
 ) -> Run:
     """`minimum` is in GPUs and makes it elastic; `spares` is in GPUs per group."""
     total = groups * group_gpus

@@ -8,7 +8,7 @@ to the others after the drain timeout.
 from msgspec.structs import replace
 
 from leasehold.control.holding import claim_money, hold_places
-from leasehold.control.publish import Subject, publish_cuts
+from leasehold.control.publish import Subject, can_publish, publish_cuts
 from leasehold.control.reclaim import reclaim
 from leasehold.control.reservations import block, present
 from leasehold.control.turn import Turn
@@ -25,14 +25,12 @@ from leasehold.core.world import World
 
 def activate(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused) -> None:
     """Cut what must be cut, or block the reservation with the reason."""
-    if not turn.in_first_batch:
-        turn.again = True  # a Resolution goes into the first batch of a turn
-        return
     subject = Subject(
         reservation.subject, batch=reservation.batch, commitment=reservation.commitment
     )
-    if reservation.batch == turn.seq:
-        return  # announced this very turn: its commitment must be public first
+    if not can_publish(turn, subject):
+        turn.again = True
+        return
     if resolution_of(turn.world, reservation) is not None:
         # Cut before a crash that lost the status: the ledger knows, and nobody is cut twice for it.
         _activating(turn, wish.run, reservation)

@@ -48,20 +48,21 @@ class Line:
             f"{policy.reservation_depth} of all are planned"
         )
 
-    def may_preview(self, turn: Turn) -> bool:
-        """Running resolve to see what it would do is dear: so many a turn, the others later."""
+    def may_preview(self) -> bool:
+        """Running resolve to see what it would do is dear: so many a turn, in order.
+
+        The plans of the others stand until an event finds fewer ahead of them; asking again
+        without one would find the same ones ahead, for ever.
+        """
         self._previews += 1
-        return self._within(turn, self._previews, _PREVIEWS_PER_TURN)
+        return self._previews <= _PREVIEWS_PER_TURN
 
     def may_sample(self, turn: Turn) -> bool:
-        """Drawing a thousand seeds is dearer still."""
+        """Drawing a thousand seeds is dearer still: once each, so many a turn, the others soon."""
         self._samples += 1
-        return self._within(turn, self._samples, _SAMPLES_PER_TURN)
-
-    def _within(self, turn: Turn, count: int, most: int) -> bool:
-        if count > most:
+        if self._samples > _SAMPLES_PER_TURN:
             turn.wake(turn.now + SECOND)
-        return count <= most
+        return self._samples <= _SAMPLES_PER_TURN
 
     def forget_outlooks(self) -> None:
         """What one run tolerates is not there for the next."""

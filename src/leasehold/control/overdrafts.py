@@ -5,7 +5,7 @@ Looks only at Budgets that something happened to, and at those whose window or h
 
 from heapq import heappop, heappush
 
-from leasehold.control.publish import Subject, publish_cuts
+from leasehold.control.publish import Subject, can_publish, publish_cuts
 from leasehold.control.turn import Turn
 from leasehold.core.cover import Ask, cover
 from leasehold.core.facts import EnvelopeKey, Lease, Relation
@@ -20,7 +20,7 @@ from leasehold.core.overdraft import (
 from leasehold.core.units import FOREVER, format_instant
 from leasehold.core.verdicts import Covered
 from leasehold.core.width import open_leases
-from leasehold.core.world import World
+from leasehold.core.world import Overdraft, World
 
 
 def handle_overdrafts(turn: Turn) -> None:
@@ -60,8 +60,7 @@ def _settle(turn: Turn, payer: EnvelopeKey) -> list[Excess]:
     """Refinance what can be; what is left is announced, then cut. Returns what stays over."""
     world = turn.world
     forgive_lowering(world, payer, turn.now)
-    for excess in excesses(world, payer, turn.now):
-        _refinance(turn, excess)
+    _refinance_all(turn, payer)
     left = excesses(world, payer, turn.now)
     for excess in left:
         known = world.overdrafts.get(excess.subject)
@@ -79,10 +78,8 @@ def _settle(turn: Turn, payer: EnvelopeKey) -> list[Excess]:
         due_at = known.since + world.policy.overdraft_grace
         if turn.now < due_at:
             turn.wake(due_at)
-        elif world.policy.binder_enabled and turn.in_first_batch:
-            _cut(turn, excess, known.batch, known.commitment)
-        else:
-            turn.again = turn.again or world.policy.binder_enabled
+        elif world.policy.binder_enabled and _cut(turn, excess, known):
+            return left  # what was cut may be part of the others too: they are counted anew
     return left
 
 
@@ -93,6 +90,18 @@ def _warn_runs(turn: Turn, excess: Excess, due: str) -> None:
         )
     for lease in excess.leases:
         turn.touched[lease.uid] = None
+
+
+def _refinance_all(turn: Turn, payer: EnvelopeKey) -> None:
+    """Each way of being overdrawn in turn; what one moves elsewhere is no longer another's."""
+    tried: set[tuple[str, str]] = set()
+    while True:
+        found = excesses(turn.world, payer, turn.now)
+        excess = next((each for each in found if (each.subject, each.why) not in tried), None)
+        if excess is None:
+            return
+        tried.add((excess.subject, excess.why))
+        _refinance(turn, excess)
 
 
 def _refinance(turn: Turn, excess: Excess) -> None:
@@ -143,11 +152,15 @@ def refinance_lease(turn: Turn, lease: Lease) -> bool:
     return True
 
 
-def _cut(turn: Turn, excess: Excess, batch: int, commitment: str) -> None:
-    subject = Subject(excess.subject, batch=batch, commitment=commitment)
+def _cut(turn: Turn, excess: Excess, known: Overdraft) -> bool:
+    """Whether something was cut."""
+    subject = Subject(excess.subject, batch=known.batch, commitment=known.commitment)
+    if not can_publish(turn, subject):
+        turn.again = True
+        return False
     cuts = cut_overdraft(turn.world, excess, seeder=lambda: subject.seed(turn), now=turn.now)
     if cuts is None:
-        return  # runs whose tenure is protected are in the way; time clears that
+        return False  # runs whose tenure is protected are in the way; time clears that
     publish_cuts(
         turn, cuts, subject, cause="Overdraft", envelope=excess.subject, deficit=excess.gpus
     )
@@ -157,3 +170,4 @@ def _cut(turn: Turn, excess: Excess, batch: int, commitment: str) -> None:
         "Resolved",
         f"{excess.subject} was overdrawn by {excess.gpus} GPUs and is cut back",
     )
+    return True

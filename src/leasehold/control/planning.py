@@ -93,9 +93,12 @@ def _plan(
         if old is not None and old.state is State.BLOCKED and not can_reclaim(turn, wish):
             return None
         return Plan(starts=starts, confidence=Confidence.MONEY)
-    if kept is not None and starts > now and not line.may_preview(turn):
+    if kept is not None and starts > now and not line.may_preview():
         return Plan(starts=starts, confidence=Confidence.CUTS, unchanged=True)
-    seen = preview(world, wish, turn.agenda, now=now, sample=kept is None and line.may_sample(turn))
+    unknown = kept is None or old is None or not old.odds
+    seen = preview(
+        world, wish, turn.agenda, now=now, may_sample=lambda: unknown and line.may_sample(turn)
+    )
     if isinstance(seen, Refused):
         if old is not None and old.state is State.BLOCKED:
             return None

@@ -4,6 +4,8 @@ A pod exists because a committed lease says so. What is missing is ordered again
 asks for is removed (drift repair); nothing here waits for an answer.
 """
 
+import hashlib
+
 from leasehold.control.open_leases import pod_of
 from leasehold.control.tend import restarts
 from leasehold.control.turn import Turn
@@ -17,6 +19,7 @@ from leasehold.core.world import World
 Wire = dict[str, object]
 _GROUP = "rq.davidlangworthy.io"
 _PORT_FIRST = 29500
+_MEETING_FIRST, _MEETING_PORTS = 20_000, 9_000  # below the ports that hosts give out themselves
 _STRAY_GRACE: Millis = 30 * SECOND  # for a pod that no lease asks for
 
 
@@ -118,7 +121,7 @@ def environment(run: Run, leases: list[Lease], gang: list[list[Lease]]) -> dict[
             "PET_NNODES": f"{-(-size // gpus)}:{-(-most // gpus)}",
             "PET_RDZV_BACKEND": "c10d",
             # A name of the run's own, which stays when the first pod moves to another node.
-            "PET_RDZV_ENDPOINT": f"{label_value(run.name)}.{run.namespace}:{port}",
+            "PET_RDZV_ENDPOINT": f"{label_value(run.name)}.{run.namespace}:{_meeting_port(run)}",
             "PET_RDZV_ID": f"{run.uid}-{first.attempt}",
         }
         return env
@@ -134,6 +137,13 @@ def environment(run: Run, leases: list[Lease], gang: list[list[Lease]]) -> dict[
         "PET_NNODES": str(len(mates)),
         "PET_NODE_RANK": str(place),
     }
+
+
+def _meeting_port(run: Run) -> int:
+    """The same for every pod of a run, also for one that comes when the first has moved: slots
+    change with a swap, the run's uid does not."""
+    digest = hashlib.sha256(run.uid.encode()).digest()
+    return _MEETING_FIRST + int.from_bytes(digest[:4], "big") % _MEETING_PORTS
 
 
 def _superfluous(turn: Turn, uid: Uid) -> list[RemovePod]:

@@ -27,6 +27,17 @@ class Subject:
         return lottery.nonce(turn.key, self.name, self.batch)
 
 
+def can_publish(turn: Turn, subject: Subject) -> bool:
+    """Whether a Resolution may go into the batch in the making, or must wait for the next turn.
+
+    It names the digest before its batch, its commitment must be public first, and two of a batch
+    may not have one name: envelopes of different Budgets may be called alike.
+    """
+    name = resolution_name(subject.name, turn.seq)
+    named = any(each.name == name for each in turn.resolutions)
+    return turn.in_first_batch and subject.batch < turn.seq and not named
+
+
 def publish_cuts(
     turn: Turn,
     cuts: Cuts,
@@ -40,7 +51,7 @@ def publish_cuts(
     deficit: int = 0,
 ) -> Resolution:
     """Commit the Resolution and mark its victims; they close when their GPUs are free."""
-    assert turn.in_first_batch, "a Resolution names the digest before its batch"
+    assert can_publish(turn, subject), subject.name
     victims = _victims(cuts)
     resolution = Resolution(
         name=resolution_name(subject.name, turn.seq),

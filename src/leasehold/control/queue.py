@@ -48,7 +48,7 @@ def _consider(turn: Turn, run: Run, line: Line) -> None:
     groups = waiting_groups(world, run, turn.now)
     if not groups:
         return
-    if run.spec.gang is Gang.GROUP:
+    if _is_sweep(run):
         groups = _start_some(turn, run, groups)
         groups = groups_short_of_minimum(world, run, groups)
         if not groups:
@@ -62,6 +62,10 @@ def _consider(turn: Turn, run: Run, line: Line) -> None:
         refused = answer
     if refused is not None:
         _plan(turn, run, wish, refused, line)
+
+
+def _is_sweep(run: Run) -> bool:
+    return run.spec.gang is Gang.GROUP
 
 
 def _not_now(turn: Turn, run: Run) -> Refused | None:
@@ -139,11 +143,7 @@ def _start(turn: Turn, run: Run, plan: Admitted, groups: tuple[int, ...]) -> Ref
     world = turn.world
     opened = turn.start(run, plan, attempts=next_attempts(world, run, groups), reason=Opened.START)
     if isinstance(opened, int):
-        return Refused(
-            reason=Refusal.GANG_TOO_LARGE,
-            remedy=f"its leases need {opened} bytes in one ledger batch, which holds "
-            f"{world.policy.batch_bytes_max}; use larger pods or fewer of them",
-        )
+        return _too_large(turn, opened)
     world.traces[run.uid] = plan.trace
     world.refusals.pop(run.uid, None)
     turn.agenda.forget(run.uid)
@@ -158,6 +158,14 @@ def _start(turn: Turn, run: Run, plan: Admitted, groups: tuple[int, ...]) -> Ref
     _warn_of_window(turn, run, plan)
     turn.again = True
     return None
+
+
+def _too_large(turn: Turn, size: int) -> Refused:
+    return Refused(
+        reason=Refusal.GANG_TOO_LARGE,
+        remedy=f"its leases need {size} bytes in one ledger batch, which holds "
+        f"{turn.world.policy.batch_bytes_max}; use larger pods or fewer of them",
+    )
 
 
 def _warn_of_window(turn: Turn, run: Run, plan: Admitted) -> None:
@@ -194,6 +202,12 @@ def _plan(turn: Turn, run: Run, wish: Wish, refused: Refused, line: Line) -> Non
     if not turn.world.policy.binder_enabled:
         _refuse(turn, run, refused)
         return  # no start is planned that nobody may make, and nothing is cut for one
+    want = replace(wish.want, groups=wish.want.groups[:1]) if _is_sweep(run) else wish.want
+    size = turn.gang_bytes_at_most(run, want)
+    if size > turn.world.policy.batch_bytes_max:
+        _refuse(turn, run, _too_large(turn, size))
+        block(turn, run, _too_large(turn, size))
+        return  # nobody is cut for a run that could not be written down
     reservation = present(turn.world, run)
     if reservation is not None and reservation.state is State.ACTIVATING:
         _refuse(turn, run, refused)

@@ -53,14 +53,19 @@ def block(turn: Turn, run: Run, refused: Refused) -> None:
 
 def announced(turn: Turn, run: Run) -> Reservation:
     """A new reservation: its subject and the commitment to its nonce go into the ledger."""
-    name = reservation_name(run.name, turn.seq)
+    # Long names may begin alike: two of a namespace are then announced in two batches.
+    taken = turn.world.reservations
+    batch = turn.announcing_batch(
+        lambda seq: f"{run.namespace}/{reservation_name(run.name, seq)}" in taken
+    )
+    name = reservation_name(run.name, batch)
     commitment = turn.announce(f"{run.namespace}/{name}")
     return Reservation(
         namespace=run.namespace,
         name=name,
         run=run.name,
         uid=run.uid,
-        batch=turn.seq,
+        batch=batch,
         announced=turn.now,
         state=State.PENDING,
         commitment=commitment,

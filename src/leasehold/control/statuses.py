@@ -45,10 +45,10 @@ def run_status(world: World, run: Run, now: Instant) -> Wire:
         "conditions": _conditions(world, run, view.phase, view.because, view.message),
     }
     if reservation is not None:
-        status["reservation"] = {
-            "name": reservation.name,
-            "earliestStart": format_instant(reservation.starts),
-        }
+        planned: Wire = {"name": reservation.name}
+        if reservation.starts:  # a blocked one may never have had a start
+            planned["earliestStart"] = format_instant(reservation.starts)
+        status["reservation"] = planned
     return status
 
 
@@ -139,8 +139,19 @@ def budget_status(world: World, budget: Budget, now: Instant) -> Wire:
         overdrawn = overdrawn or view.overdrawn > 0
         near = near or view.used * 100 >= envelope.concurrency * _NEAR
         envelopes.append(row)
-    word = "Overdrawn" if overdrawn else "NearLimit" if near else "Healthy"
+    announced = _announced_cuts(world, budget)
+    word = "Overdrawn" if overdrawn or announced else "NearLimit" if near else "Healthy"
     return {
         "envelopes": envelopes,
-        "conditions": [{"type": word, "status": "True", "reason": word, "message": ""}],
+        "conditions": [{"type": word, "status": "True", "reason": word, "message": announced}],
     }
+
+
+def _announced_cuts(world: World, budget: Budget) -> str:
+    """What is over and when it is cut; an aggregate's overdraft is told nowhere else."""
+    return "; ".join(
+        f"{subject} is overdrawn, cuts begin at "
+        f"{format_instant(overdraft.since + world.policy.overdraft_grace)}"
+        for subject, overdraft in sorted(world.overdrafts.items())
+        if subject.rpartition("/")[0] == budget.key
+    )

@@ -6,6 +6,8 @@ shell checks the invariants, commits `batches`, and only then lets anything be s
 is impossible the shell throws this World away and rebuilds it.
 """
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
 from leasehold.core import lottery
@@ -20,6 +22,7 @@ from leasehold.core.facts import (
     Lease,
     Opened,
     Record,
+    Relation,
     Reservation,
     Resolution,
     Role,
@@ -28,11 +31,18 @@ from leasehold.core.facts import (
 )
 from leasehold.core.objects.lease import lease_name, lease_spec, pod_name
 from leasehold.core.objects.resolution import resolution_digest
+from leasehold.core.pack import Want
 from leasehold.core.units import FOREVER, Instant, Millis
 from leasehold.core.verdicts import Admitted
 from leasehold.core.world import Overdraft, World
 
 _ENTRY_BYTES = 220  # a generous size of an ending, closed or announced entry
+_MARGIN_BYTES = 1024  # what a batch holds besides its entries
+
+
+def _lease_bytes(lease: Lease) -> int:
+    """What a lease takes in a batch, with room for a few more digits than this one has."""
+    return len(canonical(lease_spec(lease))) + 2 * len(lease.name) + 96
 
 
 class Notice(Record):
@@ -137,28 +147,63 @@ class Turn:
             first_index=len(draft.opened),
             now=self.now,
         )
-        size = self._gang_bytes(leases)
+        size = len(leases) * _lease_bytes(leases[0])
         limit = self.world.policy.batch_bytes_max
-        if size + 1024 > limit:
+        if size + _MARGIN_BYTES > limit:
             return size
-        if draft.size + size > limit:
+        facts = self._fact_bytes(leases)
+        if draft.size + size + facts > limit:
+            if facts:  # what a gang rests on may be stated in the batch before it
+                self._state_ahead(leases)
             self._next_draft()
             return self.start(run, plan, attempts=attempts, reason=reason)
         self._open(leases, size)
         return leases
 
-    def _gang_bytes(self, leases: list[Lease]) -> int:
-        sample = len(canonical(lease_spec(leases[0]))) + 2 * len(leases[0].name)
-        facts = {lease.payer.rpartition("/")[0] for lease in leases}
-        budgets = self.world.budgets
-        known = sum(len(budgets[key].wire_spec) for key in facts if key in budgets)
-        return len(leases) * (sample + 96) + known
+    def gang_bytes_at_most(self, run: Run, want: Want) -> int:
+        """What the leases of a gang may need, wherever they go and whoever pays for them."""
+        world = self.world
+        pods = (want.pods + want.spares) * len(want.groups)
+        payers = [key for key, each in world.envelopes.items() if each.flavor == want.flavor]
+        owners = (world.envelopes[key].owner for key in payers)
+        sample = Lease(
+            name=lease_name(run.name, self.seq, pods),
+            owner=run.spec.owner,
+            namespace=run.namespace,
+            run=run.name,
+            uid=run.uid,
+            attempt=1,
+            group=len(want.groups),
+            index=want.pods,
+            node=max(world.fleet.nodes, key=len, default=""),
+            slots=tuple(range(want.pod_gpus)),
+            role=Role.ACTIVE,
+            start=self.now,
+            payer=max(payers, key=len, default="//"),
+            payer_owner=max(owners, key=len, default=""),
+            relation=Relation.BORROWED,
+            reason=Opened.START,
+            batch=self.seq,
+        )
+        return pods * _lease_bytes(sample)
+
+    def _fact_bytes(self, leases: list[Lease]) -> int:
+        world = self.world
+        payers = {lease.payer.rpartition("/")[0] for lease in leases} - world.budget_facts.keys()
+        nodes = {lease.node for lease in leases} - world.node_facts.keys()
+        specs = sum(len(world.budgets[key].wire_spec) for key in payers if key in world.budgets)
+        return specs + (len(payers) + len(nodes)) * _ENTRY_BYTES
+
+    def _state_ahead(self, leases: list[Lease]) -> None:
+        for lease in leases:
+            self._state_facts(lease)
 
     def _open(self, leases: list[Lease], size: int) -> None:
         draft = self._drafts[-1]
         draft.size += size
         for lease in leases:
-            self._state_facts(draft, lease)
+            self._state_facts(lease)
+            assert self._drafts[-1] is draft, "a gang and what it rests on have room together"
             self.world.fold_open(lease)
             draft.opened.append(lease)
             self.touched[lease.uid] = None
@@ -187,6 +232,8 @@ class Turn:
 
     def refinance(self, old: Lease, parts: list[tuple[str, str, str, int]]) -> None:
         """Replace the payer: close, and open one lease per (envelope, owner, relation, GPUs)."""
+        for envelope, *_ in parts:
+            self._know_budget(envelope.rpartition("/")[0])
         self._room_for(2 + 4 * len(parts))  # both halves belong into one batch
         draft = self._drafts[-1]
         self.close(old.name, end=self.now, reason=Closed.REFINANCED)
@@ -232,6 +279,13 @@ class Turn:
 
     # Announcements, resolutions, facts.
 
+    def announcing_batch(self, is_taken: Callable[[int], bool]) -> int:
+        """The batch that the next announcement will be in; another if its name is taken there."""
+        self._room_for(1)
+        if is_taken(self.seq):
+            self._next_draft()
+        return self.seq
+
     def announce(self, subject: str) -> str:
         """Publish the commitment to the nonce of a possible lottery; returns it."""
         self._room_for(1)
@@ -265,36 +319,44 @@ class Turn:
 
     def state_changed_facts(self) -> None:
         """Budgets and nodes that the ledger knows and that have changed or gone since."""
-        draft = self._drafts[-1]
         world = self.world
         for key, told in sorted(world.budget_facts.items()):
             budget = world.budgets.get(key)
             if budget is None:
-                draft.budgets[key] = None
+                self._room_for(1)
+                self._drafts[-1].budgets[key] = None
                 del world.budget_facts[key]
             elif budget.wire_spec != told:
-                self._state_budget(draft, key)
+                self._state_budget(key)
         for name, fact in sorted(world.node_facts.items()):
             state = world.fleet.nodes.get(name)
             if state is None:
-                draft.nodes[name] = NodeFact(name=name, gone=True)
+                self._room_for(1)
+                self._drafts[-1].nodes[name] = NodeFact(name=name, gone=True)
                 del world.node_facts[name]
             elif (state.node.gpus, state.node.flavor, state.node.domain) != fact:
-                self._state_node(draft, name)
+                self._state_node(name)
 
-    def _state_facts(self, draft: _Draft, lease: Lease) -> None:
-        key = lease.payer.rpartition("/")[0]
-        if key not in self.world.budget_facts:
-            self._state_budget(draft, key)
+    def _state_facts(self, lease: Lease) -> None:
+        self._know_budget(lease.payer.rpartition("/")[0])
         if lease.node not in self.world.node_facts:
-            self._state_node(draft, lease.node)
+            self._state_node(lease.node)
 
-    def _state_budget(self, draft: _Draft, key: str) -> None:
+    def _know_budget(self, key: str) -> None:
+        # A spare may be swapped in after its Budget went: the ledger knows that it has gone.
+        if key not in self.world.budget_facts and key in self.world.budgets:
+            self._state_budget(key)
+
+    def _state_budget(self, key: str) -> None:
         spec = self.world.budgets[key].wire_spec
+        self._room_for(1, len(spec))
+        draft = self._drafts[-1]
         draft.budgets[key] = self.world.budget_facts[key] = spec
         draft.size += len(spec) + _ENTRY_BYTES
 
-    def _state_node(self, draft: _Draft, name: str) -> None:
+    def _state_node(self, name: str) -> None:
+        self._room_for(1)
+        draft = self._drafts[-1]
         node = self.world.fleet.nodes[name].node
         draft.nodes[name] = NodeFact(
             name=name, gpus=node.gpus, flavor=node.flavor, domain=node.domain
@@ -302,9 +364,9 @@ class Turn:
         self.world.node_facts[name] = (node.gpus, node.flavor, node.domain)
         draft.size += _ENTRY_BYTES
 
-    def _room_for(self, entries: int) -> None:
+    def _room_for(self, entries: int, more: int = 0) -> None:
         limit = self.world.policy.batch_bytes_max
-        if self._drafts[-1].size + entries * _ENTRY_BYTES > limit:
+        if self._drafts[-1].size + entries * _ENTRY_BYTES + more > limit:
             self._next_draft()
 
     def _next_draft(self) -> None:

@@ -6,7 +6,7 @@ GPUs per node instead of the World's indices, because a thousand draws are too m
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 
 from leasehold.core.admit import Wish
@@ -32,9 +32,9 @@ class Preview(Record):
 
 
 def preview(
-    world: World, wish: Wish, agenda: Agenda, *, now: Instant, sample: bool
+    world: World, wish: Wish, agenda: Agenda, *, now: Instant, may_sample: Callable[[], bool]
 ) -> Preview | Refused:
-    """Run resolve up to the draw; sampled odds only if `sample`, exact ones whenever they are."""
+    """Run resolve up to the draw; only where exact odds are too dear, ask whether to sample."""
     mark = world.journal.mark()
     try:
         chosen = prepare(world, wish, agenda, now=now)
@@ -46,7 +46,7 @@ def preview(
         arena = _Arena(world, want)
         conflicts = {} if scope.fits() else scope.conflict_set(now=now, but=wish.run.uid)
         left = 0 if scope.fits() else arena.deficit()
-        odds = _odds(world, arena, conflicts, site, sample) if conflicts else ()
+        odds = _odds(world, arena, conflicts, site, may_sample) if conflicts else ()
         return Preview(
             site=site,
             spares=sum(cut.gpus for cut in taken if cut.kind == "spare"),
@@ -114,12 +114,12 @@ def _odds(
     arena: _Arena,
     conflicts: dict[str, list[tuple[Bundle, Cut]]],
     site: Site,
-    sample: bool,
+    may_sample: Callable[[], bool],
 ) -> tuple[tuple[RunKey, int], ...] | None:
     count = sum(len(found) for found in conflicts.values())
     if count <= world.policy.odds_exact_bundles_max:
         weighted = _every_order(arena, conflicts)
-    elif sample:
+    elif may_sample():
         weighted = _sampled(arena, conflicts, site, world.policy.odds_seeds)
     else:
         return None

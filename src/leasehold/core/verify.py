@@ -433,12 +433,19 @@ def _compare_resolutions(fold: Fold, objects: Iterable[Wire], materialised: int 
         if resolution.name not in fold.resolutions:
             raise _Wrong(record, "is in no batch")
         seq, digest = fold.resolutions[resolution.name]
-        if digest_of(wire["spec"]) != digest:
+        if _digest_of_spec(record, wire) != digest:
             raise _Wrong(record, f"its digest is not {digest}, as batch {seq} says")
         _check_lottery(fold, record, resolution, seq)
     for name, (seq, _) in fold.resolutions.items():
         if name not in seen and not _is_pending(seq, materialised):
             raise _Wrong(f"Resolution {name}", "has no object")
+
+
+def _digest_of_spec(record: str, wire: Wire) -> Digest:
+    try:
+        return digest_of(wire["spec"])
+    except AssertionError as error:
+        raise _Wrong(record, f"is not well-formed: {error}: integers only") from error
 
 
 def _check_lottery(fold: Fold, record: str, resolution: Resolution, seq: int) -> None:

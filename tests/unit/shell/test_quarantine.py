@@ -10,7 +10,7 @@ from leasehold.core.facts import Uid
 from leasehold.core.units import MINUTE, Instant
 from leasehold.core.world import World
 from leasehold.shell.loop import Decider, InvariantBroken
-from leasehold.sim.scenario.ledger import objects_of
+from leasehold.sim.scenario.ledger import at_once
 
 
 def spoiling(*runs: str) -> Decider:
@@ -24,9 +24,7 @@ def spoiling(*runs: str) -> Decider:
         time_trusted: bool,
         quarantined: frozenset[Uid],
     ) -> Turn:
-        turn = decide(
-            world, now=now, key=key, time_trusted=time_trusted, quarantined=quarantined
-        )
+        turn = decide(world, now=now, key=key, time_trusted=time_trusted, quarantined=quarantined)
         for lease in [each for batch in turn.batches for each in batch.opened]:
             if lease.run_key in runs:
                 world.leases[lease.name] = replace(lease, slots=(0, 0))
@@ -36,9 +34,8 @@ def spoiling(*runs: str) -> Decider:
 
 
 def status_of(plant: Plant, name: str) -> str:
-    found = [each for each in objects_of(plant.store, "Run")
-             if isinstance(each["metadata"], dict) and each["metadata"]["name"] == name]  # fmt: skip
-    return str(found[0].get("status"))
+    stored = at_once(plant.store.get("Run", name[0], name[2:]))
+    return str(stored.get("status"))
 
 
 def test_the_run_that_a_defect_names_is_left_alone_and_others_go_on() -> None:
@@ -53,7 +50,7 @@ def test_the_run_that_a_defect_names_is_left_alone_and_others_go_on() -> None:
         "b/first": ("Running", "Running", 8),
         "b/second": ("Running", "Running", 8),
     }
-    assert "Quarantined" in status_of(plant, "bad")
+    assert "Quarantined" in status_of(plant, "a/bad")
     assert [each for each in plant.told if each.startswith("alert: defect: INV-LEASE-SOUND")]
     plant.submit("b/third")
     plant.wait(10 * MINUTE)

@@ -1,0 +1,134 @@
+"""The manners of a Kubernetes API server, over any shelf: what each write does to one object.
+
+Called by `store.ObjectStore`. The rules are the server's: names, labels and sizes, versions,
+finalizers, graceful deletion of pods, and the immutability that our resource definitions declare.
+Like the server, `create` drops a status (a Node keeps it, a Pod becomes Pending), and an update
+that changes nothing makes no new version. It decides nothing about scheduling and never suspends:
+whoever calls it sees to it that between its reading and its writing nobody else writes.
+"""
+
+from collections.abc import Callable
+
+from leasehold.adapters.objects import rules
+from leasehold.adapters.objects.shelf import Change, Key, Shelf, decode, encode
+from leasehold.core.units import format_instant
+from leasehold.ports.runtime import Clock
+from leasehold.ports.store import AlreadyExists, Conflict, EventType, Invalid, NotFound, Wire
+
+Admit = Callable[[Wire | None, Wire], list[tuple[str, str]]]
+
+GRACE_MS = 30_000  # of a pod that names none
+_SERVER_FIELDS = (
+    "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
+    "deletionGraceMs", "generation",
+)  # fmt: skip
+
+
+class Manners:
+    """Objects come in encoded, as the caller had them when it called."""
+
+    def __init__(self, shelf: Shelf, clock: Clock, admit: Admit | None, *, prefix: str) -> None:
+        self._shelf = shelf
+        self._clock = clock
+        self._admit = admit
+        self._prefix = prefix
+
+    def create(self, given: bytes) -> Wire:
+        obj = decode(given)
+        key = rules.key_of(obj)
+        self._check(key, rules.problems_of(obj), None, obj)
+        if self._shelf.read(key) is not None:
+            raise AlreadyExists(*key)
+        metadata = rules.part(obj, "metadata")
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "deletionGraceMs"):
+            metadata.pop(field, None)
+        metadata["uid"] = f"{self._prefix}-{self._shelf.created + 1:06d}"
+        metadata["creationTimestamp"] = format_instant(self._clock.now())
+        metadata["generation"] = 1
+        rules.reset_status(obj)
+        return self._put("ADDED", key, obj)
+
+    def update(self, given: bytes) -> Wire:
+        obj = decode(given)
+        key = rules.key_of(obj)
+        metadata = rules.part(obj, "metadata")
+        old = self.read(key)
+        before = rules.part(old, "metadata")
+        if "resourceVersion" not in metadata:
+            raise Invalid([("metadata.resourceVersion", "is required to update")], *key)
+        if metadata["resourceVersion"] != before["resourceVersion"]:
+            raise Conflict(*key)
+        if metadata.get("uid", before["uid"]) != before["uid"]:
+            raise Conflict(*key)
+        for field in _SERVER_FIELDS:
+            metadata.pop(field, None)
+            if field in before:
+                metadata[field] = before[field]
+        _set_or_drop(obj, "status", old.get("status"))
+        if rules.content(obj) != rules.content(old):
+            metadata["generation"] = rules.integer(before["generation"]) + 1
+        self._check(key, rules.problems_of(obj) + rules.problems_of_change(old, obj), old, obj)
+        if rules.is_gone(obj):
+            return self._put("DELETED", key, obj)
+        return old if obj == old else self._put("MODIFIED", key, obj)
+
+    def patch_status(self, key: Key, given: bytes, *, version: int | None) -> Wire:
+        obj = self.read(key)
+        if version is not None and rules.part(obj, "metadata")["resourceVersion"] != str(version):
+            raise Conflict(*key)
+        old = dict(obj)
+        _set_or_drop(obj, "status", decode(given))
+        problems = rules.problems_of_status(old, obj)
+        if problems:
+            raise Invalid(problems, *key)
+        return old if obj == old else self._put("MODIFIED", key, obj)
+
+    def delete(self, key: Key, *, uid: str | None, grace_ms: int | None) -> None:
+        obj = self.read(key)
+        metadata = rules.part(obj, "metadata")
+        if uid is not None and metadata["uid"] != uid:
+            raise Conflict(*key)
+        before = dict(metadata)
+        grace = rules.grace_of(obj, grace_ms, default=GRACE_MS)
+        if "deletionTimestamp" not in metadata or grace < rules.integer(
+            metadata["deletionGraceMs"]
+        ):
+            metadata["deletionTimestamp"] = format_instant(self._clock.now() + grace)
+            metadata["deletionGracePeriodSeconds"] = -(-grace // 1000)
+            metadata["deletionGraceMs"] = grace
+        if rules.is_gone(obj):
+            self._put("DELETED", key, obj)
+        elif metadata != before:
+            self._put("MODIFIED", key, obj)
+
+    def read(self, key: Key) -> Wire:
+        stored = self._shelf.read(key)
+        if stored is None:
+            raise NotFound(*key)
+        return decode(stored)
+
+    def _check(self, key: Key, problems: rules.Problems, old: Wire | None, new: Wire) -> None:
+        """The server's own rules first; what admission is asked about is at least well-formed."""
+        if not problems and self._admit is not None:
+            problems = self._admit(
+                None if old is None else decode(encode(old)), decode(encode(new))
+            )
+        if problems:
+            raise Invalid(problems, *key)
+
+    def _put(self, event: EventType, key: Key, obj: Wire) -> Wire:
+        version = self._shelf.version + 1
+        rules.part(obj, "metadata")["resourceVersion"] = str(version)
+        body = encode(obj)
+        # What is too large (a finalizer dropped, say, with much else added) may still go.
+        if event != "DELETED" and len(body) > rules.OBJECT_BYTES_MAX:
+            raise Invalid([("", f"{len(body)} bytes; at most {rules.OBJECT_BYTES_MAX}")], *key)
+        self._shelf.put(Change(version, event, key, body))
+        return decode(body)
+
+
+def _set_or_drop(obj: Wire, field: str, value: object) -> None:
+    if value is None:
+        obj.pop(field, None)
+    else:
+        obj[field] = value

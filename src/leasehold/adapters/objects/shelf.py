@@ -1,0 +1,70 @@
+"""What the manners of an API server need to be kept on: a shelf, in memory or in a file.
+
+`manners` reads and puts, `store` follows the changes; `adapters.memory` and `adapters.sqlite` each
+implement one. A shelf knows bytes and versions: it checks nothing and decides nothing.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from leasehold.ports.store import EventType
+
+Key = tuple[str, str, str]  # kind, namespace, name
+
+# Objects are kept as bytes, so that nobody changes what is stored by changing what was read.
+encode = msgspec.json.Encoder(order="deterministic").encode
+decode = msgspec.json.Decoder(dict[str, object]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One write: `body` is the object after it or, of a deletion, as it was last."""
+
+    version: int
+    event: EventType
+    key: Key
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """A change as a watch reads it back."""
+
+    version: int
+    event: EventType
+    body: bytes
+
+
+class Pages(Protocol):
+    """The side that is read; all of it as of the last change that was kept."""
+
+    @property
+    def version(self) -> int:
+        """Of the last change; 0 before the first one."""
+        ...
+
+    def read(self, key: Key) -> bytes | None: ...
+
+    def read_all(self, kind: str) -> tuple[list[bytes], int]:
+        """By namespace and name, and the version as of which this is all."""
+        ...
+
+    def next_change(self, kind: str, after: int) -> Past | None:
+        """The first one later than `after`; raises `Expired` if it may have been forgotten."""
+        ...
+
+
+class Shelf(Pages, Protocol):
+    """The side that is written, by one writer at a time."""
+
+    @property
+    def created(self) -> int:
+        """How many objects were ever added, those since deleted among them."""
+        ...
+
+    def put(self, change: Change) -> None:
+        """Keeps the object (or its absence), the change and the version together, or raises a
+        `StoreError` and keeps nothing. `change.version` is the one after the last."""
+        ...

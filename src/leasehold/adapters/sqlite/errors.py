@@ -1,0 +1,75 @@
+"""What can be wrong with a store's file, in sentences, and what SQLite's errors mean for a caller.
+
+Raised by this package only. `BadStore` is for whoever starts the program: the file cannot be used
+as it is. After that the file's troubles are the port's errors, with a sentence.
+
+    SQLite's error             at a read, a write         at the commit
+    FULL, READONLY, BUSY ...   Unavailable                Unavailable: it was rolled back
+    IOERR                      Unavailable                OutcomeUnknown: it may be on the disk
+    CORRUPT, NOTADB            Unavailable                Unavailable
+
+After an I/O error at a commit, or damage, the shelf writes no more: what the operating system holds
+of the file is then not known, and opening it again is what finds out.
+"""
+
+from pathlib import Path
+
+import apsw
+
+from leasehold.ports.store import OutcomeUnknown, Unavailable
+
+_SENTENCES: tuple[tuple[type[apsw.Error], str], ...] = (
+    (apsw.FullError, "the disk is full; make room, and the next write will pass"),
+    (apsw.ReadOnlyError, "cannot be written; check the rights of the file, its folder and mount"),
+    (apsw.BusyError, "another program holds the file; end it"),
+    (apsw.LockedError, "another program holds the file; end it"),
+    (apsw.CorruptError, "is damaged; stop, and restore the file from a backup"),
+    (apsw.NotADBError, "is no SQLite file any more; stop, and restore it from a backup"),
+    (apsw.IOError, "the disk failed; look at the system's log, then start again"),
+    (apsw.CantOpenError, "cannot be opened; check that its folder exists, and its rights"),
+)
+FATAL = (apsw.CorruptError, apsw.NotADBError)
+
+
+class BadStore(Exception):  # noqa: N818 - as `BadFile`, it says what somebody must see to
+    """The file cannot be opened as a store; `why` says what is wrong and `remedy` what to do."""
+
+    def __init__(self, path: Path, why: str, remedy: str) -> None:
+        super().__init__(path, why, remedy)
+        self.path = path
+        self.why = why
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}; {self.remedy}"
+
+
+class FileUnavailable(Unavailable):
+    """`Unavailable`, and why."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__()
+        self.path = path
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"Unavailable: {self.path}: {self.why}"
+
+
+class CommitUnknown(OutcomeUnknown):
+    """`OutcomeUnknown`, and why: the write may be found after the next start, or not."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__()
+        self.path = path
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"OutcomeUnknown: {self.path}: {self.why}"
+
+
+def sentence(error: apsw.Error) -> str:
+    for kind, text in _SENTENCES:
+        if isinstance(error, kind):
+            return text
+    return f"SQLite says {type(error).__name__}: {error}"

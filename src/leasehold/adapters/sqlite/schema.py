@@ -1,0 +1,114 @@
+"""Opens a store's file: the settings, whose file it is, its version, and whether it is sound.
+
+Called by `store`, under its lock. What the tables mean:
+
+    objects   every object as it is now
+    history   the last changes of each kind, for watches
+    meta      version (of the last change), created (how many ever), prefix (of the uids),
+              forgotten/KIND (the newest version that `history` of that kind has lost)
+"""
+
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from leasehold.adapters.sqlite.errors import BadStore, sentence
+
+APPLICATION = 0x6C656173  # "leas": SQLite's field for whose file it is
+BUSY_MS = 1_000
+PREFIX_BYTES = 4
+
+
+def _tables(connection: apsw.Connection) -> None:
+    connection.execute("""
+        CREATE TABLE objects(
+            kind TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
+            version INTEGER NOT NULL, body BLOB NOT NULL,
+            PRIMARY KEY(kind, namespace, name)
+        ) STRICT;
+        CREATE TABLE history(
+            version INTEGER PRIMARY KEY, kind TEXT NOT NULL, event TEXT NOT NULL,
+            body BLOB NOT NULL
+        ) STRICT;
+        CREATE INDEX history_of_kind ON history(kind, version);
+        CREATE TABLE meta(key TEXT PRIMARY KEY, value ANY NOT NULL) STRICT, WITHOUT ROWID;
+        INSERT INTO meta VALUES ('version', 0), ('created', 0);
+    """)
+
+
+# The function at index n brings a file from schema n to n + 1; old ones are never edited.
+MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (_tables,)
+
+
+def open_file(path: Path, *, prefix: str | None) -> apsw.Connection:
+    """A connection to a sound file of this schema, made if there was none; else `BadStore`.
+
+    `prefix` is for a file that is made now; without it, it is drawn.
+    """
+    try:
+        connection = apsw.Connection(str(path))
+    except apsw.Error as error:
+        raise BadStore(path, f"cannot be opened ({error})", "check its folder and rights") from error
+    try:
+        _check_owner(connection, path)
+        _check_soundness(connection, path)
+        _settle(connection, path)
+        _migrate(connection, prefix or secrets.token_hex(PREFIX_BYTES))
+    except apsw.Error as error:
+        connection.close()
+        raise BadStore(path, f"cannot be used ({error})", sentence(error)) from error
+    except BadStore:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: Path) -> apsw.Connection:
+    """A second connection to a file that `open_file` has found good."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    connection.set_busy_timeout(BUSY_MS)
+    return connection
+
+
+def _check_owner(connection: apsw.Connection, path: Path) -> None:
+    """Before anything is changed: it might be somebody else's file."""
+    connection.set_busy_timeout(BUSY_MS)
+    if connection.readonly("main"):
+        remedy = "check the rights of the file, its folder and mount"
+        raise BadStore(path, "cannot be written", remedy)
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
+    owner, schema = connection.pragma("application_id"), connection.pragma("user_version")
+    if owner != APPLICATION and (tables or owner):
+        raise BadStore(path, "is a database of another program", "name another file")
+    if schema > len(MIGRATIONS):
+        why = f"was written by a newer leasehold (schema {schema}; this one knows "
+        why += f"{len(MIGRATIONS)})"
+        raise BadStore(path, why, "start that newer one instead, or restore an older backup")
+
+
+def _check_soundness(connection: apsw.Connection, path: Path) -> None:
+    found = connection.execute("PRAGMA quick_check(1)").get
+    if found != "ok":
+        raise BadStore(path, f"is damaged ({found})", "restore it from a backup")
+
+
+def _settle(connection: apsw.Connection, path: Path) -> None:
+    mode = connection.pragma("journal_mode", "wal")
+    if mode != "wal":
+        why = f"cannot be kept with a write-ahead log (SQLite chose {mode})"
+        raise BadStore(path, why, "put it on a local disk")
+    connection.pragma("synchronous", 2)  # FULL: a commit is on the disk when it returns
+    connection.pragma("fullfsync", 1)  # where a plain fsync leaves it in the drive's memory
+
+
+def _migrate(connection: apsw.Connection, prefix: str) -> None:
+    """Each step whole or not at all, and known by its number from then on."""
+    schema = connection.pragma("user_version")
+    for number, step in enumerate(MIGRATIONS[schema:], start=schema + 1):
+        with connection:
+            step(connection)
+            connection.execute("INSERT OR IGNORE INTO meta VALUES ('prefix', ?)", (prefix,))
+            connection.pragma("application_id", APPLICATION)
+            connection.pragma("user_version", number)

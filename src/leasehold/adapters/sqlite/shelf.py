@@ -1,0 +1,201 @@
+"""Objects, changes and versions in a SQLite file: one transaction holds all three of a write.
+
+`FilePages` is the side that is read and `FileShelf` the one that is written; `store` makes them.
+SQL lives here and in `schema`, and nowhere else. Nothing here checks an object or its rights.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+from leasehold.adapters.objects.shelf import Change, Key, Past
+from leasehold.adapters.sqlite.errors import FATAL, CommitUnknown, FileUnavailable, sentence
+from leasehold.ports.store import Expired
+
+T = TypeVar("T")
+
+_READ = "SELECT body FROM objects WHERE kind = ? AND namespace = ? AND name = ?"
+_READ_ALL = "SELECT body FROM objects WHERE kind = ? ORDER BY namespace, name"
+_META = "SELECT value FROM meta WHERE key = ?"
+_NEXT = (
+    "SELECT version, event, body FROM history WHERE kind = ? AND version > ?"
+    " ORDER BY version LIMIT 1"
+)
+_PUT = (
+    "INSERT INTO objects VALUES (?, ?, ?, ?, ?) ON CONFLICT(kind, namespace, name)"
+    " DO UPDATE SET version = excluded.version, body = excluded.body"
+)
+_DELETE = "DELETE FROM objects WHERE kind = ? AND namespace = ? AND name = ?"
+_REMEMBER = "INSERT INTO history VALUES (?, ?, ?, ?)"
+_ADVANCE = "UPDATE meta SET value = ? WHERE key = 'version' AND value = ?"
+_COUNT_CREATED = "UPDATE meta SET value = value + 1 WHERE key = 'created'"
+_OLDEST_KEPT = "SELECT version FROM history WHERE kind = ? ORDER BY version DESC LIMIT 1 OFFSET ?"
+_FORGET = "DELETE FROM history WHERE kind = ? AND version <= ?"
+_FORGOTTEN = "INSERT INTO meta VALUES (?, ?) ON CONFLICT(key) DO UPDATE SET value = excluded.value"
+
+
+class FilePages:
+    """What is committed; on a connection of its own, or on the shelf's between its writes."""
+
+    def __init__(self, connection: apsw.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+
+    @property
+    def version(self) -> int:
+        with self._speaking():
+            return self._number("version")
+
+    def read(self, key: Key) -> bytes | None:
+        with self._speaking():
+            body: bytes | None = self._connection.execute(_READ, key).get
+            return body
+
+    def read_all(self, kind: str) -> tuple[list[bytes], int]:
+        with self._speaking(), self._connection:  # one snapshot for both
+            version = self._number("version")
+            return [body for (body,) in self._connection.execute(_READ_ALL, (kind,))], version
+
+    def next_change(self, kind: str, after: int) -> Past | None:
+        with self._speaking(), self._connection:
+            if after < self._number(f"forgotten/{kind}"):
+                raise Expired
+            for version, event, body in self._connection.execute(_NEXT, (kind, after)):
+                return Past(version, event, body)
+        return None
+
+    def _number(self, key: str) -> int:
+        number = self._connection.execute(_META, (key,)).get
+        return 0 if number is None else int(number)
+
+    @contextmanager
+    def _speaking(self) -> Iterator[None]:
+        try:
+            yield
+        except apsw.ConnectionClosedError as error:
+            raise FileUnavailable(self._path, "is closed") from error
+        except apsw.Error as error:
+            raise FileUnavailable(self._path, sentence(error)) from error
+
+
+class FileShelf(FilePages):
+    """The one writer. Counters and counts in memory are what the file says after each commit."""
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        path: Path,
+        *,
+        ring: Callable[[str], None],
+        history_max: int,
+    ) -> None:
+        super().__init__(connection, path)
+        self._ring = ring
+        self._history_max = history_max
+        self._changed: list[str] = []  # kinds, in the transaction that is open
+        self._broken: FileUnavailable | None = None
+        self._load()
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    @property
+    def created(self) -> int:
+        return self._created
+
+    def put(self, change: Change) -> None:
+        """By itself one transaction; inside `transact`, a part of that one."""
+        if self._connection.in_transaction:
+            self._put(change)
+        else:
+            self.transact(lambda: self._put(change))
+
+    def transact(self, work: Callable[[], T]) -> T:
+        """All that `work` puts, committed when this returns; or none of it."""
+        if self._broken is not None:
+            raise self._broken
+        with self._speaking():
+            self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            result = work()
+        except BaseException as error:
+            self._undo()
+            if isinstance(error, apsw.Error):
+                raise self._trouble(error) from error
+            raise
+        self._commit()
+        changed, self._changed = dict.fromkeys(self._changed), []
+        for kind in changed:
+            self._ring(kind)
+        return result
+
+    def _put(self, change: Change) -> None:
+        assert change.version == self._version + 1, change.version
+        execute, kind = self._connection.execute, change.key[0]
+        execute(_ADVANCE, (change.version, self._version))
+        if self._connection.changes() != 1:
+            raise self._break("somebody else wrote to the file; start again, and alone")
+        if change.event == "DELETED":
+            execute(_DELETE, change.key)
+        else:
+            execute(_PUT, (*change.key, change.version, change.body))
+        execute(_REMEMBER, (change.version, kind, change.event, change.body))
+        if change.event == "ADDED":
+            execute(_COUNT_CREATED)
+            self._created += 1
+        self._version = change.version
+        self._lengths[kind] = self._lengths.get(kind, 0) + 1
+        if self._lengths[kind] >= 2 * self._history_max:
+            self._compact(kind)
+        self._changed.append(kind)
+
+    def _compact(self, kind: str) -> None:
+        """Twice as many as are kept, so that not every write also deletes."""
+        forgotten = self._connection.execute(_OLDEST_KEPT, (kind, self._history_max)).get
+        self._connection.execute(_FORGET, (kind, forgotten))
+        self._connection.execute(_FORGOTTEN, (f"forgotten/{kind}", forgotten))
+        self._lengths[kind] = self._history_max
+
+    def _commit(self) -> None:
+        try:
+            self._connection.execute("COMMIT")
+        except apsw.Error as error:
+            self._undo()
+            if isinstance(error, apsw.IOError):
+                # The log may hold the commit although it could not be made sure of.
+                self._break(sentence(error))
+                raise CommitUnknown(self._path, sentence(error)) from error
+            raise self._trouble(error) from error
+
+    def _undo(self) -> None:
+        """SQLite has rolled back by itself after some errors; the counters are read again."""
+        self._changed = []
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            self._load()
+        except (apsw.Error, FileUnavailable) as error:
+            why = sentence(error) if isinstance(error, apsw.Error) else error.why
+            self._break(why)
+
+    def _load(self) -> None:
+        with self._speaking():
+            self._version = self._number("version")
+            self._created = self._number("created")
+            counted = self._connection.execute(
+                "SELECT kind, count(*) FROM history GROUP BY kind ORDER BY kind"
+            )
+            self._lengths: dict[str, int] = dict(counted)
+
+    def _trouble(self, error: apsw.Error) -> FileUnavailable:
+        if isinstance(error, FATAL):
+            return self._break(sentence(error))
+        return FileUnavailable(self._path, sentence(error))
+
+    def _break(self, why: str) -> FileUnavailable:
+        self._broken = FileUnavailable(self._path, why)
+        return self._broken

@@ -1,0 +1,202 @@
+"""`leasehold ledger` and `leasehold lottery` on files that are wrong: one sentence, never more."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from leasehold.cli.main import main
+from leasehold.core.chain import GENESIS, canonical, next_digest
+
+Wire = dict[str, object]
+
+STORY = """\
+title: One is drawn
+config: {activationLead: 15m}
+fleet:
+  - {domain: a, nodes: 2, gpus: 8, flavor: H, region: r, cluster: c}
+budgets:
+  x/x: {owner: "x:one", envelopes: [{name: e, flavor: H, concurrency: 8}]}
+  y/y: {owner: "y:two", envelopes: [{name: e, flavor: H, concurrency: 8}]}
+  z/z: {owner: "z:three", envelopes: [{name: e, flavor: H, concurrency: 8}]}
+steps:
+  - at: 0s
+    submit:
+      x/x: {owner: "x:one", resources: {gpuType: H, totalGPUs: 8, gpusPerPod: 8}}
+      y/y: {owner: "y:two", resources: {gpuType: H, totalGPUs: 8, gpusPerPod: 8}}
+  - at: 1m
+    submit: {z/z: {owner: "z:three", resources: {gpuType: H, totalGPUs: 8, gpusPerPod: 8}}}
+  - {at: 20m, expect: [{run: z/z, phase: Running}]}
+"""
+
+
+def leasehold(*arguments: str) -> Result:
+    result = CliRunner().invoke(main, list(arguments))
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exported")
+    (folder / "story.yaml").write_text(STORY, encoding="utf-8")
+    played = leasehold("sim", "scenario", str(folder / "story.yaml"), "--out", str(folder))
+    assert played.exit_code == 0, played.output
+    return folder
+
+
+def test_what_was_exported_verifies(exported: Path) -> None:
+    ledger, objects = str(exported / "ledger.jsonl"), str(exported / "objects.jsonl")
+    batches = len(Path(ledger).read_bytes().splitlines())
+    told = leasehold("ledger", "verify", ledger, "--objects", objects)
+    assert (told.exit_code, told.output) == (0, f"ledger verify: ok ({batches} batches)\n")
+    assert leasehold("lottery", "verify", objects).exit_code == 0
+    assert leasehold("ledger", "replay", ledger, "--at", "2027-01-01T00:00:00Z").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"", "it is empty"),
+        (b"\n\n", "it is empty"),
+        (bytes(range(256)), ":1: not a JSON object"),
+        (b"[1]\n", ":1: not a JSON object"),
+        (b"\n5\n", ":2: not a JSON object"),
+        (b'{"seq":NaN}', ":1: not a JSON object"),
+        (b'{"a":' * 100_000, ":1: nested too deep"),
+        (b"{}", "has no batch"),
+        (b'{"seq":1,"batch":5}', "has no batch"),
+        (b'{"seq":1,"batch":{"seq":1.5}}', "integers only"),
+        (b'{"seq":1,"batch":{"a":' + b'{"a":' * 900 + b"1" + b"}" * 902, "is"),
+        (b'{"seq":1,"epoch":1,"note":"x","batch":{}}', "'note', which is not in the chain"),
+    ],
+)
+def test_a_file_that_is_no_ledger_is_named(tmp_path: Path, text: bytes, said: str) -> None:
+    file = tmp_path / "ledger.jsonl"
+    file.write_bytes(text)
+    for arguments in (("verify", str(file)), ("replay", str(file), "--at", "2027-01-01T00:00:00Z")):
+        told = leasehold("ledger", *arguments)
+        assert told.exit_code == 1, told.output
+        assert said in told.output
+        assert told.output.count("\n") == 1, told.output
+
+
+def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+    for file in (tmp_path, tmp_path / "none"):
+        for command in (("ledger", "verify"), ("lottery", "verify")):
+            told = leasehold(*command, str(file))
+            assert told.exit_code == 1
+            assert str(file) in told.output
+
+
+def test_lines_out_of_order_are_named_by_their_number(exported: Path, tmp_path: Path) -> None:
+    lines = (exported / "ledger.jsonl").read_bytes().splitlines(keepends=True)
+    file = tmp_path / "ledger.jsonl"
+    for wrong, said in (
+        (lines[1:], "batch 2: seq: 2 does not follow 0"),
+        ([lines[0], *lines[2:]], "batch 3: seq: 3 does not follow 1"),
+        ([lines[0], *lines], "batch 1: seq: 1 does not follow 1"),
+        ([*lines[:-1], lines[-1][:40]], f":{len(lines)}: not a JSON object"),
+    ):
+        file.write_bytes(b"".join(wrong))
+        told = leasehold("ledger", "verify", str(file))
+        assert told.exit_code == 1
+        assert said in told.output
+
+
+def _lease(change: Callable[[Wire], object]) -> Callable[[list[Wire]], None]:
+    def apply(objects: list[Wire]) -> None:
+        change(next(each for each in objects if each["kind"] == "Lease" and "status" in each))
+
+    return apply
+
+
+def _resolution(change: Callable[[Wire], object]) -> Callable[[list[Wire]], None]:
+    return lambda objects: (
+        change(next(each for each in objects if each["kind"] == "Resolution")),
+        None,
+    )[1]
+
+
+def _part(wire: Wire, *keys: str) -> Wire:
+    for key in keys:
+        inner = wire[key]
+        assert isinstance(inner, dict)
+        wire = inner
+    return wire
+
+
+LABELS = ("metadata", "labels")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_lease(lambda w: _part(w, "spec").update(paidByEnvelope="q")), "spec.paidByEnvelope"),
+        (_lease(lambda w: _part(w, "spec", "slice").update(nodes=["q"])), "spec.slice.nodes"),
+        (_lease(lambda w: _part(w, "spec").update(note=1)), "spec.note"),
+        (_lease(lambda w: _part(w, "spec").update(compPath=["x", "y"])), "'x' is no SHARD[n]"),
+        (_lease(lambda w: _part(w, "status").update(closed=False)), "status.closed"),
+        (_lease(lambda w: _part(w, *LABELS).pop("rq.davidlangworthy.io/run")), "its label"),
+        (lambda objects: objects.append(next(e for e in objects if e["kind"] == "Lease")), "two"),
+        (_resolution(lambda w: _part(w, "spec").update(note=1.5)), "integers only"),
+        (_resolution(lambda w: _part(w, "spec").update(note=1)), "its digest"),
+        (
+            _resolution(
+                lambda w: _part(w, "spec", "lottery").update(
+                    conflictSet={"x:one": [{"bundle": "x/x#q", "gpus": 8}]}
+                )
+            ),
+            "'x/x#q' is no namespace/run#group",
+        ),
+    ],
+)
+def test_objects_that_say_otherwise_are_named(
+    exported: Path, tmp_path: Path, change: Callable[[list[Wire]], None], said: str
+) -> None:
+    text = (exported / "objects.jsonl").read_text(encoding="utf-8")
+    objects = [json.loads(line) for line in text.splitlines()]
+    change(objects)
+    file = tmp_path / "objects.jsonl"
+    file.write_text("".join(f"{json.dumps(each)}\n" for each in objects), encoding="utf-8")
+    told = leasehold("ledger", "verify", str(exported / "ledger.jsonl"), "--objects", str(file))
+    assert told.exit_code == 1
+    assert said in told.output
+    leasehold("lottery", "verify", str(file))  # whatever it says, it says it in words
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"nonce": "zz"}, "lower-case hex"),
+        ({"nonce": "00"}, "commitment"),
+        ({"subject": "q/q"}, "derivedFrom.subject"),
+    ],
+)
+def test_a_forged_lottery_is_named(exported: Path, tmp_path: Path, fields: Wire, said: str) -> None:
+    text = (exported / "objects.jsonl").read_text(encoding="utf-8")
+    drawn = next(w for w in map(json.loads, text.splitlines()) if w["kind"] == "Resolution")
+    _part(drawn, "spec", "lottery", "derivedFrom").update(fields)
+    file = tmp_path / "objects.jsonl"
+    file.write_text(json.dumps(drawn), encoding="utf-8")
+    told = leasehold("lottery", "verify", str(file))
+    assert told.exit_code == 1
+    assert said in told.output
+
+
+def test_a_whole_chain_forged_anew_must_still_agree_with_itself(
+    exported: Path, tmp_path: Path
+) -> None:
+    text = (exported / "ledger.jsonl").read_text(encoding="utf-8")
+    lines = [json.loads(line) for line in text.splitlines()]
+    lines[0]["batch"]["opened"][0]["spec"]["paidByEnvelope"] = "another"
+    digest = GENESIS
+    for line in lines:
+        digest = line["digest"] = next_digest(digest, canonical(line["batch"]))
+    file = tmp_path / "ledger.jsonl"
+    file.write_text("".join(f"{json.dumps(each)}\n" for each in lines), encoding="utf-8")
+    told = leasehold("ledger", "verify", str(file))
+    assert told.exit_code == 1
+    assert "spec.paidByEnvelope is 'another', the rest says 'e'" in told.output
