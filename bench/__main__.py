@@ -1,8 +1,8 @@
 """`make bench`: the decision core at fleet size, beside naive baselines, in one run on one core.
 
 Times are CPU seconds of that core, so that what else the machine does is not in them. Prints a
-table and writes `build/bench.json` as {name: value}. Each measurement runs in a process of its own, so
-that one does not count another's garbage.
+table and writes `build/bench.json` as {name: value}. Each measurement runs in a process of its own,
+so that one does not count another's garbage.
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
-from bench import admit, naive, plans, rebuild
+from bench import admit, limits, naive, plans, rebuild
 
 T = TypeVar("T")
 NODES, LEASES = 10_000, 50_000
@@ -52,6 +52,9 @@ def main() -> None:
     report("rebuild_1m_leases_s", spent, "< 15", f"{spent / plain:,.1f}x merely decoding them")
     report("rebuild_1m_leases_mib", mib, "< 2,048")
     _print_table(rows)
+    print("\nwhat an admission spends its time on (own time, under a profiler):")
+    for line in _alone(limits.profile, NODES, LEASES, 1_000):
+        print(f"  {line}")
     BUILD.mkdir(exist_ok=True)
     (BUILD / "bench.json").write_text(json.dumps(figures, indent=1) + "\n")
     print(f"\n{BUILD / 'bench.json'} written; {perf_counter() - began:,.0f} s in all")

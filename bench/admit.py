@@ -19,8 +19,17 @@ _BUSY_MAX = 12_000  # GPUs under measured runs before the oldest are ended again
 
 def measure(nodes: int, leases: int, count: int) -> tuple[float, int, int]:
     """Runs per second, GPUs admitted, and how many were refused."""
+    return admit_all(prepare(nodes, leases), count)
+
+
+def prepare(nodes: int, leases: int) -> World:
     world = empty_world(nodes)
     fill(world, leases=leases, of_each_ten=7)
+    return world
+
+
+def admit_all(world: World, count: int) -> tuple[float, int, int]:
+    """So many mixed gangs, the oldest ended again when too much is taken."""
     spent, gpus, refused = 0.0, 0, 0
     alive: list[tuple[Run, list[str]]] = []
     busy = 0

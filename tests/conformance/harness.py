@@ -4,12 +4,17 @@ To let another store join, write a class like `MemoryHarness` and add it to `STO
 runtime joins by a function like `on_kernel` in `RUNTIMES`.
 """
 
+import asyncio
+import tempfile
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import TypeVar
 
 from leasehold.adapters import asyncio_runtime
 from leasehold.adapters.memory.store import MemoryStore
 from leasehold.adapters.objects.manners import Admit
+from leasehold.adapters.sqlite.group import GroupStore
+from leasehold.adapters.sqlite.store import SqliteStore
 from leasehold.ports.runtime import Clock, Tasks
 from leasehold.ports.store import Store
 from leasehold.sim.faulty import Faults, FaultyStore
@@ -37,6 +42,9 @@ class MemoryHarness:
     def run(self, coroutine: Coroutine[object, object, T]) -> T:
         return self.kernel.complete(coroutine, process=self.process)
 
+    def close(self) -> None:
+        """Leaves nothing behind."""
+
 
 class QuietFaultyHarness(MemoryHarness):
     """The simulator's wrapper, with no fault switched on, is a store like any other."""
@@ -47,7 +55,72 @@ class QuietFaultyHarness(MemoryHarness):
         )
 
 
-STORES = {"memory": MemoryHarness, "memory behind quiet faults": QuietFaultyHarness}
+class SqliteHarness(MemoryHarness):
+    """A file, written to on the calling task."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = tempfile.TemporaryDirectory()
+        self._stores: list[SqliteStore] = []
+
+    def store(self, admit: Admit | None = None, *, history_max: int = 1000) -> Store:
+        server = self.kernel.process("server")
+        path = Path(self._folder.name) / f"{len(self._stores)}.sqlite"
+        store = SqliteStore(path, server.tasks, server.clock, admit, history_max=history_max)
+        self._stores.append(store)
+        return store
+
+    def close(self) -> None:
+        for store in self._stores:
+            store.close()
+        self._folder.cleanup()
+
+
+class AsyncioHarness(MemoryHarness):
+    """A file behind a writer's thread, on one loop that is run again for each story."""
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._folder = tempfile.TemporaryDirectory()
+        self._stores: list[GroupStore] = []
+        self._tasks = self.run(_make(asyncio_runtime.AsyncioTasks))
+
+    @property
+    def tasks(self) -> Tasks:
+        return self._tasks
+
+    def store(self, admit: Admit | None = None, *, history_max: int = 1000) -> Store:
+        path = Path(self._folder.name) / f"{len(self._stores)}.sqlite"
+        clock = asyncio_runtime.AsyncioClock()
+        store = self.run(
+            _make(lambda: GroupStore(path, self._tasks, clock, admit, history_max=history_max))
+        )
+        self._stores.append(store)
+        return store
+
+    def run(self, coroutine: Coroutine[object, object, T]) -> T:
+        async def story() -> T:
+            return await coroutine
+
+        return self._runner.run(story())
+
+    def close(self) -> None:
+        for store in self._stores:
+            self.run(_make(store.close))
+        self._runner.close()
+        self._folder.cleanup()
+
+
+async def _make(maker: Callable[[], T]) -> T:
+    return maker()
+
+
+STORES = {
+    "memory": MemoryHarness,
+    "memory behind quiet faults": QuietFaultyHarness,
+    "sqlite": SqliteHarness,
+    "sqlite behind a writer's thread": AsyncioHarness,
+}
 
 
 def on_kernel(main: Main[T]) -> T:

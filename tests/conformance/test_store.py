@@ -1,5 +1,7 @@
 """What every Store promises (`ports.store`); each implementation runs all of it."""
 
+from collections.abc import Iterator
+
 import pytest
 from tests.conformance.harness import STORES, MemoryHarness
 
@@ -18,8 +20,10 @@ OURS = "rq.davidlangworthy.io/v1"
 
 
 @pytest.fixture(params=sorted(STORES))
-def harness(request: pytest.FixtureRequest) -> MemoryHarness:
-    return STORES[request.param]()
+def harness(request: pytest.FixtureRequest) -> Iterator[MemoryHarness]:
+    harness = STORES[request.param]()
+    yield harness
+    harness.close()
 
 
 def thing(name: str = "a", *, kind: str = "Run", namespace: str = "team", **parts: object) -> Wire:

@@ -199,7 +199,7 @@ CUTS = (
         "core/lottery.py",
         "    limit = _RANGE - _RANGE % n\n",
         "    limit = _RANGE\n",
-        unit("test_lottery"),
+        prop("lottery"),
     ),
     Mutant(
         "double-counted spares in shrink accounting",

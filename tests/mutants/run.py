@@ -29,42 +29,43 @@ def main(names: list[str]) -> int:
         print(f"no such planted bug: {', '.join(unknown)}")
         return 2
     chosen = [mutant for mutant in MUTANTS if not names or mutant.name in names]
-    problems = [each for mutant in chosen for each in misplaced(mutant)]
-    if problems:
-        print("\n".join(problems))
-        return 2
     with tempfile.TemporaryDirectory(prefix="leasehold-mutants-") as folder:
-        if not tests_pass_without(chosen, Path(folder)):
-            print("the tests fail without any planted bug")
+        # One copy for all: somebody may be at work on the source meanwhile.
+        sound = Path(shutil.copytree(ROOT / "src", Path(folder) / "sound"))
+        problems = [each for mutant in chosen for each in misplaced(mutant, sound)]
+        problems = problems or failures_without(chosen, sound)
+        if problems:
+            print("\n".join(problems))
             return 2
         with ThreadPoolExecutor(WORKERS) as pool:
-            answers = list(pool.map(lambda mutant: is_caught(mutant, Path(folder)), chosen))
+            answers = list(pool.map(lambda mutant: is_caught(mutant, sound), chosen))
     caught = sum(answers)
     print(f"{caught} of {len(chosen)} planted bugs caught")
     return 0 if caught == len(chosen) else 1
 
 
-def misplaced(mutant: Mutant) -> list[str]:
+def misplaced(mutant: Mutant, sound: Path) -> list[str]:
     """Why it cannot be planted: the source has moved on."""
-    text = (ROOT / "src" / "leasehold" / mutant.file).read_text(encoding="utf-8")
+    text = (sound / "leasehold" / mutant.file).read_text(encoding="utf-8")
     count = text.count(mutant.old)
     return [] if count == 1 else [f"{mutant.name}: {mutant.file} has its text {count} times"]
 
 
-def tests_pass_without(mutants: Iterable[Mutant], folder: Path) -> bool:
+def failures_without(mutants: Iterable[Mutant], sound: Path) -> list[str]:
     """A test that fails anyway catches nothing."""
-    copy = copied(folder, "sound")
     selections = sorted({mutant.tests for mutant in mutants})
     with ThreadPoolExecutor(WORKERS) as pool:
-        answers = list(pool.map(lambda tests: run_tests(tests, copy), selections))
-    for tests, (status, said) in zip(selections, answers):
-        if status != PASSED:
-            print(f"{' '.join(tests)}:\n{said}")
-    return all(status == PASSED for status, _ in answers)
+        answers = list(pool.map(lambda tests: run_tests(tests, sound), selections))
+    return [
+        f"{' '.join(tests)} fails without any planted bug:\n{said}"
+        for tests, (status, said) in zip(selections, answers)
+        if status != PASSED
+    ]
 
 
-def is_caught(mutant: Mutant, folder: Path) -> bool:
-    copy = copied(folder, mutant.name.replace(" ", "-"))
+def is_caught(mutant: Mutant, sound: Path) -> bool:
+    """Compiled files come along with the copy, being valid for all but one."""
+    copy = Path(shutil.copytree(sound, sound.parent / mutant.name.replace(" ", "-")))
     file = copy / "leasehold" / mutant.file
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
@@ -75,11 +76,6 @@ def is_caught(mutant: Mutant, folder: Path) -> bool:
         return False
     print(f"{'caught  ' if status == FAILED else 'SURVIVED'} {mutant.name}", flush=True)
     return status == FAILED
-
-
-def copied(folder: Path, name: str) -> Path:
-    """A fresh copy of the source; compiled files come along, being valid for all but one."""
-    return Path(shutil.copytree(ROOT / "src", folder / name))
 
 
 def run_tests(tests: tuple[str, ...], source: Path) -> tuple[int, str]:

@@ -79,8 +79,6 @@ class _Teller:
         if self._chance(0.1):
             config["reservation.depthPerOwner"] = 1
         if self._chance(0.1):
-            config["nodeFailure.after"] = "10m"
-        if self._chance(0.1):
             config["forbidReciprocalLending"] = True
         return config
 

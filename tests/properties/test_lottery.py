@@ -36,7 +36,7 @@ conflicts = st.dictionaries(
 )
 
 
-@given(seed=seeds, k=st.integers(0, 50), n=st.integers(1, 1 << 64))
+@given(seed=seeds, k=st.integers(0, 50), n=st.integers(1, 1 << 64) | st.just((1 << 63) + 1))
 def test_a_number_is_the_independent_one(seed: str, k: int, n: int) -> None:
     number = lottery.number(seed, k, n)
     assert number == draw_number(seed, k, n)

@@ -147,8 +147,13 @@ def test_flavors_may_differ() -> None:
 
     assert load_config({"nodeFailure": {"after": after}}).policy.node_failure_after == (
         ("*", 2 * MINUTE),
+        ("A100", None),
+        ("B200", None),
         ("H100", MINUTE),
     )
+    assert effective(load_config({"nodeFailure": {"after": after}}))["nodeFailure.after"] == {
+        "*": "2m", "A100": "off", "B200": "off", "H100": "1m",
+    }  # fmt: skip
 
 
 def test_the_effective_configuration_reads_back() -> None:

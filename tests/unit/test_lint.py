@@ -1,5 +1,7 @@
 """`leasehold lint`: every mistake on a line of its own, and never a traceback."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -70,6 +72,33 @@ def test_files_that_are_no_manifests(here: Path) -> None:
         "3.yaml:1: 'text': write an object with kind and spec",
     ]
     assert "4.yaml:1: a list of 1: kind: a list of 1: write Budget or Run" in lines
+
+
+def test_tags_are_left_out_also_of_lists_and_mappings(here: Path) -> None:
+    code, lines = lint(here, RUN.replace("owner: t", "owner: !!python/tuple [a]"))
+
+    assert code == 1
+    assert lines == ["0.yaml:4: spec.owner: 'tag:yaml.org,2002:python/tuple': leave the tag out"]
+
+
+def test_a_remedy_names_a_few_of_many(here: Path) -> None:
+    names = [f"{{name: e{index}, flavor: H, concurrency: 1}}" for index in range(100)]
+    cap = "{name: a, flavor: H, envelopes: [q], maxConcurrency: 1}"
+    spec = f"{{owner: t, envelopes: [{', '.join(names)}], aggregateCaps: [{cap}]}}"
+    code, lines = lint(here, BUDGET.replace("{owner: t}", spec))
+
+    assert code == 1
+    assert lines[0].endswith("name one of: e0, e1, e2, e3, e4, e5, e6, e7")
+
+
+def test_an_answer_that_cannot_be_written_is_an_error(here: Path) -> None:
+    (here / "0.yaml").write_text(RUN, encoding="utf-8")
+    command = [sys.executable, "-m", "leasehold", "lint", "0.yaml"]
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+
+    assert done.returncode == 1
+    assert done.stderr == "Error: cannot write the answer: No space left on device\n"
 
 
 def test_files_that_are_not_there(here: Path) -> None:

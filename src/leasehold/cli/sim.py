@@ -8,7 +8,8 @@ from pathlib import Path
 
 import click
 
-from leasehold.sim.scenario.runner import SHOWS, run_scenario
+from leasehold.adapters.sqlite.errors import BadStore
+from leasehold.sim.scenario.runner import SHOWS, STORES, run_scenario
 
 DEFECT = 3
 
@@ -31,14 +32,24 @@ def command() -> None:
     multiple=True,
     help="What to print when the story is over.",
 )
+@click.option(
+    "--store",
+    type=click.Choice(STORES),
+    default=STORES[0],
+    show_default=True,
+    help="Where objects are kept; sqlite: in store.sqlite of --out, or of a temporary folder.",
+)
 @click.option("--quiet", is_flag=True, help="Print only what did not hold.")
-def scenario(files: tuple[str, ...], out: Path | None, show: tuple[str, ...], quiet: bool) -> None:
+def scenario(
+    files: tuple[str, ...], out: Path | None, show: tuple[str, ...], store: str, quiet: bool
+) -> None:
     """Play scenario files and check every expectation in them."""
     worst = max(
         _play(
             file,
             out=out if out is None or len(files) == 1 else out / Path(file).stem,
             show=show,
+            store=store,
             quiet=quiet,
         )
         for file in files
@@ -46,11 +57,18 @@ def scenario(files: tuple[str, ...], out: Path | None, show: tuple[str, ...], qu
     raise SystemExit(worst)
 
 
-def _play(file: str, *, out: Path | None, show: tuple[str, ...], quiet: bool) -> int:
+def _play(file: str, *, out: Path | None, show: tuple[str, ...], store: str, quiet: bool) -> int:
     try:
         outcome = run_scenario(
-            file, out=out, show=show, echo=(lambda _: None) if quiet else click.echo
+            file,
+            out=out,
+            show=show,
+            store=store,
+            echo=(lambda _: None) if quiet else click.echo,
         )
+    except BadStore as bad:
+        click.echo(str(bad), err=True)
+        return 2
     except BrokenPipeError:
         raise  # the reader has seen enough; click ends quietly
     except OSError as error:

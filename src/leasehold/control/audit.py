@@ -10,7 +10,7 @@ from leasehold.core.world import World
 
 def audit(world: World, pods: list[Pod], now: Instant) -> list[str]:
     """Every disagreement between open leases, the pods there are, and the accounts."""
-    return [*_pods_without_leases(world, pods), *_leases_without_pods(world, pods),
+    return [*_pods_without_leases(world, pods), *_leases_without_pods(world, pods, now),
             *_balances(world, now)]  # fmt: skip
 
 
@@ -30,7 +30,7 @@ def _pods_without_leases(world: World, pods: list[Pod]) -> list[str]:
     return found
 
 
-def _leases_without_pods(world: World, pods: list[Pod]) -> list[str]:
+def _leases_without_pods(world: World, pods: list[Pod], now: Instant) -> list[str]:
     there = {pod.key: pod for pod in pods if pod.phase is not PodPhase.ORDERED}
     found = []
     for name in sorted(name for names in world.open_by_run.values() for name in names):
@@ -40,9 +40,20 @@ def _leases_without_pods(world: World, pods: list[Pod]) -> list[str]:
         pod = there.get(f"{lease.namespace}/{lease.pod}")
         if pod is None:
             found.append(f"lease {name} is open, but there is no pod {lease.pod}")
-        elif pod.has_ended and (state := world.fleet.nodes.get(lease.node)) and state.node.ready:
+        elif (
+            pod.has_ended
+            and not _is_pausing(world, pod, now)
+            and (state := world.fleet.nodes.get(lease.node))
+            and state.node.ready
+        ):
             found.append(f"lease {name} is open, but pod {lease.pod} has ended")
     return found
+
+
+def _is_pausing(world: World, pod: Pod, now: Instant) -> bool:
+    """It failed while its job was re-forming, again, and will be made anew in a moment."""
+    uid, at = world.restarted.get(pod.key, (pod.uid, now))
+    return uid != pod.uid and now < at + world.policy.restart_pause
 
 
 def _balances(world: World, now: Instant) -> list[str]:

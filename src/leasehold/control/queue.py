@@ -24,6 +24,7 @@ from leasehold.control.wishes import (
 from leasehold.core.admit import Wish, admit, owner_allowed
 from leasehold.core.facts import Confidence, Gang, Opened, Reservation, Run, State
 from leasehold.core.fill import fill
+from leasehold.core.units import FOREVER
 from leasehold.core.verdicts import Admitted, Refusal, Refused
 
 
@@ -132,9 +133,20 @@ def _try(turn: Turn, wish: Wish) -> Admitted | Refused:
         del turn.world.blocked_binds[wish.run.uid]
     answer = admit(turn.world, wish, turn.agenda, start=turn.now, now=turn.now)
     if isinstance(answer, Refused) and wish.run.spec.opportunistic:
-        filled = fill(turn.world, wish, now=turn.now)
+        filled = _try_spares(turn, wish)
         if isinstance(filled, Admitted):
             return filled
+    return answer
+
+
+def _try_spares(turn: Turn, wish: Wish) -> Admitted | Refused:
+    """On top of spares no GPUs are missed by those ahead; their money still is."""
+    world = turn.world
+    mark = world.journal.mark()
+    end = min(FOREVER, turn.now + wish.end_after)
+    turn.agenda.apply(world, wish.run.uid, start=turn.now, end=end, now=turn.now)
+    answer = fill(world, wish, now=turn.now)
+    world.journal.undo(mark)
     return answer
 
 

@@ -138,9 +138,24 @@ def restarts(turn: Turn, uid: Uid) -> list[Pod]:
             and pod.phase is PodPhase.FAILED
             and not pod.reason
             and _may_restart(turn, lease)
+            and _has_paused(turn, pod)
         ):
             found[pod.key] = pod
     return [found[key] for key in sorted(found)]
+
+
+def _has_paused(turn: Turn, pod: Pod) -> bool:
+    """The first time at once; one that fails as soon as it starts must not keep us busy."""
+    world = turn.world
+    uid, at = world.restarted.get(pod.key, (pod.uid, turn.now))
+    again_at = at + world.policy.restart_pause
+    if uid != pod.uid and turn.now < again_at:
+        alarm(world, pod.run_uid, again_at)
+        turn.wake(again_at)
+        return False
+    if uid != pod.uid or pod.key not in world.restarted:
+        world.restarted[pod.key] = (pod.uid, turn.now)
+    return True
 
 
 def _end_orphans(turn: Turn, uid: Uid) -> None:

@@ -189,8 +189,10 @@ class Turn:
 
     def _fact_bytes(self, leases: list[Lease]) -> int:
         world = self.world
-        payers = {lease.payer.rpartition("/")[0] for lease in leases} - world.budget_facts.keys()
-        nodes = {lease.node for lease in leases} - world.node_facts.keys()
+        # Not by subtracting the tables' keys: that walks every fact the ledger was ever told.
+        budgets = {lease.payer.rpartition("/")[0] for lease in leases}
+        payers = [key for key in budgets if key not in world.budget_facts]
+        nodes = {lease.node for lease in leases if lease.node not in world.node_facts}
         specs = sum(len(world.budgets[key].wire_spec) for key in payers if key in world.budgets)
         return specs + (len(payers) + len(nodes)) * _ENTRY_BYTES
 
@@ -257,6 +259,7 @@ class Turn:
     def mark(self, lease: Lease, reason: str, *, grace: Millis) -> None:
         """A lease must end; its pod gets the signal and `grace` until the kill."""
         self._room_for(1)
+        self._after_its_opening(lease)
         draft = self._drafts[-1]
         deadline = self.now + (0 if lease.role is Role.SPARE else grace)
         ending = Ending(reason=reason, deadline=deadline, batch=draft.seq, at=self.now)
@@ -267,9 +270,10 @@ class Turn:
 
     def close(self, name: str, *, end: Instant, reason: str, cause: Cause | None = None) -> Lease:
         """A lease is over; `end` is clamped to what the ledger allows."""
-        self._room_for(1)
-        draft = self._drafts[-1]
         lease = self.world.leases[name]
+        self._room_for(1)
+        self._after_its_opening(lease)
+        draft = self._drafts[-1]
         end = max(lease.start, min(end, self.now))
         self.world.fold_close(name, end=end, closure=reason, cause=cause, batch=draft.seq)
         draft.closed.append(Closing(lease=name, end=end, reason=reason, cause=cause))
@@ -367,6 +371,11 @@ class Turn:
     def _room_for(self, entries: int, more: int = 0) -> None:
         limit = self.world.policy.batch_bytes_max
         if self._drafts[-1].size + entries * _ENTRY_BYTES + more > limit:
+            self._next_draft()
+
+    def _after_its_opening(self, lease: Lease) -> None:
+        """A batch's endings and closings are read before its openings."""
+        if lease.batch == self.seq:
             self._next_draft()
 
     def _next_draft(self) -> None:

@@ -59,10 +59,11 @@ class Account:
         self.claims: list[Claim] = []
 
     def used_ms(self, at: Instant) -> GpuMs:
-        return self.settled_ms + self.gpus * at - self.starts
+        """Before a window that was moved into the future under open leases, nothing."""
+        return self.settled_ms + max(0, self.gpus * at - self.starts)
 
     def lent_used_ms(self, at: Instant) -> GpuMs:
-        return self.lent_ms + self.lent * at - self.lent_starts
+        return self.lent_ms + max(0, self.lent * at - self.lent_starts)
 
     def committed_ms(self, at: Instant, *, until: Instant, horizon: Millis) -> tuple[GpuMs, GpuMs]:
         """What open leases may still use, and how much of that is lent."""

@@ -10,7 +10,15 @@ from leasehold.core.accounts import Claim
 from leasehold.core.agenda import Agenda
 from leasehold.core.cover import Ask, cover
 from leasehold.core.facts import Record, Relation, Run
-from leasehold.core.pack import Place, Want, fits, pack, pack_in_one_domain, try_pack
+from leasehold.core.pack import (
+    Place,
+    Want,
+    fits,
+    pack,
+    pack_in_one_domain,
+    shape_of,
+    try_pack,
+)
 from leasehold.core.units import FOREVER, Instant, Millis
 from leasehold.core.verdicts import (
     Admitted,
@@ -47,11 +55,11 @@ def admit(
     if not places:
         return no_such_flavor(wish.want)
     mark = world.journal.mark()
+    if wish.run.spec.tolerations:
+        world.fleet.tolerate(wish.run.spec.tolerations)  # first: what is held there is not free
     agenda.apply(
         world, wish.run.uid, start=start, end=min(FOREVER, start + wish.end_after), now=now
     )
-    if wish.run.spec.tolerations:
-        world.fleet.tolerate(wish.run.spec.tolerations)
     answer = _admit(world, wish, places, start, now)
     world.journal.undo(mark)
     if isinstance(answer, Refused) and answer.reason in (Refusal.CAPACITY, Refusal.NO_DOMAIN_FITS):
@@ -178,7 +186,7 @@ def _with_trace(refused: Refused, trace: tuple[Step, ...]) -> Refused:
         limit=refused.limit,
         used=refused.used,
         trace=trace,
-        time_may_help=True,
+        time_may_help=refused.reason is not Refusal.NO_SUCH_FLAVOR,
     )
 
 
@@ -248,7 +256,7 @@ def _group_by_group(
         for claim in claims_of(world, wish, covered, start=start):
             world.accounts.claim(claim)
         for pod in packed.places:
-            world.fleet.plan(pod.node, pod.gpus)
+            world.fleet.plan_pod(pod.node, shape_of(wish.want))
     world.journal.undo(mark)
     if not admitted:
         return None

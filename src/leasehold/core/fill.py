@@ -17,11 +17,11 @@ from leasehold.core.world import World
 
 
 def fill(world: World, wish: Wish, *, now: Instant) -> Admitted | Refused:
-    """The whole run on spare slots of one location, or why not."""
+    """The whole run on spare slots of one location, or why not; a filler has no spares itself."""
     places = places_for(world, wish.run.spec)
     best: Refused | None = None
     for place in places:
-        gpus = wish.want.gpus
+        gpus = wish.want.pods * wish.want.pod_gpus * len(wish.want.groups)
         ask = ask_for(wish, place, gpus, start=now, borrowed=wish.borrowed_already)
         covered = cover(world, ask, now=now)
         if isinstance(covered, Refused):

@@ -12,7 +12,6 @@ from leasehold.core.facts import Uid
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.world import World
 
-
 Ends = dict[str, list[tuple[Instant, int]]]  # by node: when so many GPUs come free
 
 

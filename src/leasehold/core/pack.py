@@ -233,7 +233,10 @@ def _refusal(fleet: Fleet, want: Want, places: Sequence[Place]) -> Refused:
         )
     free = sum(pool.free for pool in pools)
     if free >= want.gpus:
-        holes = ", ".join(f"{pool.domain} {pool.free}" for pool in pools[-8:])
+        holes = ", ".join(
+            f"{pool.domain} {pool.free}, at most {_largest_hole(pool)} on a node"
+            for pool in pools[-8:]
+        )
         return Refused(
             reason=Refusal.NO_DOMAIN_FITS,
             remedy=f"{free} GPUs are free, but no domain has room for a group of "
@@ -250,3 +253,7 @@ def _refusal(fleet: Fleet, want: Want, places: Sequence[Place]) -> Refused:
         short_by=want.gpus - free,
         limit=free,
     )
+
+
+def _largest_hole(pool: Pool) -> int:
+    return max((bucket >> 1 for bucket, names in pool.buckets.items() if names), default=0)

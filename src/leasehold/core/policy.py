@@ -27,7 +27,9 @@ class Policy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     filler_grace_max: Millis = 5 * SECOND
     resize_interval: Millis = 10 * MINUTE
     swap_settle: Millis = 10 * MINUTE
-    node_failure_after: tuple[tuple[str, Millis], ...] = ()  # flavor or *, span; empty: off
+    restart_pause: Millis = 10 * SECOND  # between two restarts of a pod in place
+    # flavor or *, and after how much silence it counts as dead; None, or no entry: never
+    node_failure_after: tuple[tuple[str, Millis | None], ...] = ()
     forbid_reciprocal_lending: bool = False
     binder_enabled: bool = True
     gpu_resource: str = "nvidia.com/gpu"

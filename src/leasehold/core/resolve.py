@@ -68,10 +68,10 @@ def prepare(
     """Under the caller's mark: the fleet as the run would find it, and the place chosen in it."""
     for name in sorted(world.ending):
         world.fleet.give(world.leases[name])
-    end = min(FOREVER, now + wish.end_after)
-    agenda.apply(world, wish.run.uid, start=now, end=end, now=now)
     if wish.run.spec.tolerations:
         world.fleet.tolerate(wish.run.spec.tolerations)
+    end = min(FOREVER, now + wish.end_after)
+    agenda.apply(world, wish.run.uid, start=now, end=end, now=now)
     places = _funded(world, wish, now)
     if isinstance(places, Refused):
         return places

@@ -103,6 +103,7 @@ class World:
         self.node_changes = 0  # counts changes that may let a failing bind succeed
         self.lost_pods: dict[str, None] = {}  # gone without our asking, their lease still open
         self.finished_at: dict[str, Instant] = {}  # when the process of a gone pod really ended
+        self.restarted: dict[str, tuple[Uid, Instant]] = {}  # pod -> the one made again, when
         self.bound: dict[tuple[Uid, int], int] = {}  # unit -> attempt whose pods were all bound
         self.alarms: list[tuple[Instant, Uid]] = []  # a heap; an early or doubled one is harmless
         self.money_alarms: list[tuple[Instant, str]] = []  # a heap of (when, budget)
@@ -124,7 +125,7 @@ class World:
     # Objects that users and nodes write.
 
     def put_budget(self, budget: Budget) -> None:
-        self._forget_envelopes(budget.key)
+        gone = self._forget_envelopes(budget.key)
         self.budgets[budget.key] = budget
         self.lowered.note(budget, batch=self.head.seq)
         for envelope in budget.envelopes:
@@ -132,27 +133,37 @@ class World:
             self.aggregates[envelope.key] = tuple(
                 each for each in budget.aggregates if envelope.key in each.members
             )
-            if self.accounts.of(envelope.key).since != envelope.start:
-                self._recount(envelope)
+            self._count_since(envelope.key, envelope.start)
+        self._close_windows(gone)
         self._tree = None
         self.dirty_budgets[budget.key] = None
 
     def drop_budget(self, key: str) -> None:
-        self._forget_envelopes(key)
+        gone = self._forget_envelopes(key)
         self.budgets.pop(key, None)
+        self._close_windows(gone)
         self._tree = None
         self.dirty_budgets[key] = None
 
-    def _forget_envelopes(self, key: str) -> None:
+    def _forget_envelopes(self, key: str) -> list[EnvelopeKey]:
         old = self.budgets.get(key)
-        for envelope in old.envelopes if old else ():
-            del self.envelopes[envelope.key]
-            del self.aggregates[envelope.key]
+        keys = [envelope.key for envelope in old.envelopes] if old else []
+        for each in keys:
+            del self.envelopes[each]
+            del self.aggregates[each]
+        return keys
 
-    def _recount(self, envelope: Envelope) -> None:
-        """The window moved: what counts as used is asked of the leases again."""
-        payer = envelope.key
-        self.accounts.reopen(payer, envelope.start)
+    def _close_windows(self, keys: list[EnvelopeKey]) -> None:
+        """Envelopes that are gone have no window: all that they ever paid for counts."""
+        for key in keys:
+            if key not in self.envelopes:
+                self._count_since(key, 0)
+
+    def _count_since(self, payer: EnvelopeKey, since: Instant) -> None:
+        """When the window moved, what counts as used is asked of the leases again."""
+        if self.accounts.of(payer).since == since:
+            return
+        self.accounts.reopen(payer, since)
         for name in sorted(self.open_by_payer.get(payer, ())):
             self.accounts.add(self.leases[name], self.terms[name])
         for lease in self.leases.values():
@@ -386,6 +397,7 @@ class World:
             if key not in self.open_by_pod:
                 self.lost_pods.pop(key, None)
                 self.finished_at.pop(key, None)
+                self.restarted.pop(key, None)
             if key in self.pods:
                 self._reload(key)
 

@@ -106,15 +106,16 @@ def effective(config: Config) -> dict[str, object]:
     for key in KEYS:
         value = getattr(getattr(config, key.record), key.field)
         if key.kind is _after:
-            value = {flavor: format_span(after) for flavor, after in value} or "off"
+            spans = {flavor: format_span(after) if after else "off" for flavor, after in value}
+            value = spans or "off"
         elif key.kind in (kinds.span, kinds.span_or_none):
             value = format_span(value)
         shown_values[key.name] = value
     return shown_values
 
 
-def _after(value: object) -> tuple[tuple[str, Millis], ...]:
-    """`off`, a span for every flavor, or a mapping of flavors (`*`: all others) to spans."""
+def _after(value: object) -> tuple[tuple[str, Millis | None], ...]:
+    """`off`, a span for every flavor, or a mapping of flavors (`*`: all others) to these."""
     if value is False or value == "off":
         return ()
     if not isinstance(value, dict):
@@ -122,8 +123,8 @@ def _after(value: object) -> tuple[tuple[str, Millis], ...]:
     found = []
     for flavor, after in sorted(value.items(), key=lambda pair: str(pair[0])):
         name = "*" if flavor == "*" else kinds.word(flavor)
-        if not (after is False or after == "off"):
-            found.append((name, kinds.span(after)))
+        # An off is kept: a flavor that is off by name is off whatever all others are.
+        found.append((name, None if after is False or after == "off" else kinds.span(after)))
     return tuple(found)
 
 
@@ -216,7 +217,7 @@ def _check_sums(config: Config) -> list[Problem]:
     found = []
     fencing, tenure = config.fencing, config.tenure
     for flavor, after in config.policy.node_failure_after:
-        if after < fencing.after_min:
+        if after is not None and after < fencing.after_min:
             parts = " + ".join(
                 format_span(each)
                 for each in (fencing.self_fence, fencing.poll, fencing.watchdog, fencing.kill)

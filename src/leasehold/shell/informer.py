@@ -11,6 +11,10 @@ from leasehold.ports.store import Expired, Store, StoreError, Wire
 from leasehold.shell.retry import FIRST_MS, until_answered
 
 
+_OURS_IS_STATUS = ("Budget", "Run")
+_WRITTEN_BY_STORES = ("resourceVersion", "managedFields")
+
+
 class News(Record):
     """One object as it is now, or that it is gone (then `obj` is its last known state)."""
 
@@ -50,11 +54,11 @@ class Informer:
             while True:
                 event = await watch.next()
                 gone = event.type == "DELETED"
-                if gone:
-                    self._there.pop(_key(event.object), None)
-                else:
+                before = self._there.pop(_key(event.object), None)
+                if not gone:
                     self._there[_key(event.object)] = event.object
-                self._tell(event.object, gone=gone)
+                if gone or not self._is_echo(before, event.object):
+                    self._tell(event.object, gone=gone)
         finally:
             watch.close()
 
@@ -68,9 +72,24 @@ class Informer:
         self._there = now_there
         return listing.version
 
+    def _is_echo(self, before: Wire | None, after: Wire) -> bool:
+        """Our own status written to an object of a user: no event, or plans would cause plans."""
+        return (
+            self._kind in _OURS_IS_STATUS
+            and before is not None
+            and _without_status(before) == _without_status(after)
+        )
+
     def _tell(self, obj: Wire, *, gone: bool) -> None:
         self._inbox.append(News(kind=self._kind, gone=gone, obj=obj))
         self._wake.set()
+
+
+def _without_status(obj: Wire) -> Wire:
+    metadata = obj["metadata"]
+    assert isinstance(metadata, dict)
+    kept = {key: value for key, value in metadata.items() if key not in _WRITTEN_BY_STORES}
+    return {**obj, "metadata": kept, "status": None}
 
 
 def _key(obj: Wire) -> str:

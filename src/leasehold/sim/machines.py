@@ -47,6 +47,7 @@ class Machine:
     exists: bool = True  # as a Node object
     cordoned: bool = False
     silent_since: Instant | None = None
+    fences_at: Instant | None = None  # when it stops its processes, because nobody hears it
     foreign: int = 0  # GPUs that another scheduler's pods hold
 
     @property
@@ -145,6 +146,10 @@ class Hall:
     def pass_time(self, now: Instant) -> list[Process]:
         """Ends what has come to its end, at the time it really did."""
         ended = []
+        for name, machine in self.machines.items():
+            if machine.fences_at is not None and machine.fences_at <= now:
+                ended += self._fence(name, machine.fences_at)
+                machine.fences_at = None
         for process in self.running():
             due = process.due
             if due is not None and due <= now:
@@ -154,6 +159,7 @@ class Hall:
 
     def next_end(self) -> Instant | None:
         dues = [process.due for process in self.running()]
+        dues += [machine.fences_at for machine in self.machines.values()]
         return min((due for due in dues if due is not None), default=None)
 
     def running(self) -> Iterator[Process]:
@@ -192,6 +198,15 @@ class Hall:
                 process.is_lost = True
                 if process.is_running:
                     process.end(now)
+
+    def _fence(self, name: str, at: Instant) -> list[Process]:
+        """The machine stops what still runs; what ended before will be told when it is heard."""
+        ended = [process for process in self.running() if process.node == name]
+        for process in ended:
+            due = process.due
+            process.is_lost = due is None or due > at
+            process.end(at if due is None else min(due, at))
+        return ended
 
     def hear(self, name: str, now: Instant) -> None:
         """The machine's kubelet catches up: what nobody wants any more ends."""

@@ -7,6 +7,7 @@ look at again, so that a write that fails is repeated until the store says what 
 """
 
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -52,12 +53,20 @@ class SimFleet:
     """The kubelets of all simulated nodes."""
 
     def __init__(
-        self, store: Store, clock: Clock, tasks: Tasks, *, labels: Labels | None = None
+        self,
+        store: Store,
+        clock: Clock,
+        tasks: Tasks,
+        *,
+        labels: Labels | None = None,
+        fences: Mapping[str, Millis | None] | None = None,
     ) -> None:
+        """`fences`: by flavor (`*`: all others), how long a node goes on that nobody hears."""
         self._store = store
         self._clock = clock
         self._tasks = tasks
         self._labels = labels or Labels()
+        self._fences = fences or {}
         self._hall = Hall()
         self._pods: dict[str, _Seen] = {}  # by namespace/name
         self._buried: set[Uid] = set()  # pods whose objects are gone; old news of them is ignored
@@ -110,12 +119,14 @@ class SimFleet:
             case NodeIs.DEAD:
                 self._hall.lose(name, now)
                 machine.alive = machine.heard = False
-                machine.silent_since = now
+                machine.silent_since, machine.fences_at = now, None
                 self._note("node", name)
                 self._note_pods(name)
             case NodeIs.SILENT:
                 machine.heard = False
                 machine.silent_since = now
+                fence = self._fences.get(machine.node.flavor, self._fences.get("*"))
+                machine.fences_at = None if fence is None else now + fence
                 self._note("node", name)
             case NodeIs.READY:
                 self._come_back(machine, now)
@@ -129,6 +140,7 @@ class SimFleet:
         self._pass_time()
         self._hall.lose(name, self._clock.now())
         machine.alive = machine.exists = False
+        machine.fences_at = None
         machine.foreign = 0
         self._note("node", name)
         self._note("foreign", name)
@@ -165,7 +177,7 @@ class SimFleet:
             machine.foreign = 0
             self._note("foreign", machine.node.name)
         machine.alive = machine.heard = machine.exists = True
-        machine.silent_since = None
+        machine.silent_since = machine.fences_at = None
         self._hall.hear(machine.node.name, now)
         for seen in self._on_node(machine.node.name):
             self._take(seen, now)

@@ -115,6 +115,14 @@ def test_work(work: str, works: tuple[Work, ...]) -> None:
     assert action.works == works
 
 
+def test_an_envelope_is_known_from_wherever_it_comes() -> None:
+    story(
+        "budget: {t/u: {owner: u, envelopes: [{name: f, flavor: H, concurrency: 8}]}}",
+        "edit: {envelope: t/u/f, name: g}",
+        "expect: [{envelope: t/u/f, used: 0}, {envelope: t/u/g, used: 0}]",
+    )
+
+
 @pytest.mark.parametrize(
     ("claim", "low", "high", "unit"),
     [
@@ -149,6 +157,10 @@ def test_numbers_are_exact_and_may_have_bounds(
         ("", "no action: write exactly one of"),
         ("cancel: x", "write namespace/name"),
         ("cancel: t/y", "there is no such run in this file; it has: t/x"),
+        ("edit: {envelope: t/t/q, concurrency: 1}", "no such envelope in this file; it has: t/t/e"),
+        ("expect: [{envelope: t/q/e, used: 0}]", "no such envelope in this file; it has: t/t/e"),
+        ("expect: [{resolution: t/y, none: true}]", "there is no such run in this file"),
+        (f"submit: {{t/{'x' * 254}: {{}}}}", "…: write 1 to 253 lower-case letters"),
         ("node: {name: b-00, is: dead}", "there is no such node in this file; it has: a-00, a-01"),
         ("node: {name: a-00, is: ded}", "write dead or silent or ready or cordoned or uncordoned"),
         ("node: {name: a-00}", "(missing): write this field"),
@@ -226,6 +238,10 @@ steps:
         ("title: x\nfleet: []\nsteps: []\n---\ntitle: y\n", 5, "write one story per file"),
         ("title: x\ntitle: y\n", 2, "it is written twice"),
         ("title: [x\n", 2, "write correct YAML"),
+        ("title: x\nfleet: []\nsteps: !!set {a}\n", 3, "leave the tag out"),
+        ("title: x\nstart: 1969-12-31T00:00:00Z\n", 2, "write an instant from 1970 to 9000"),
+        ("title: x\nstart: 9999-12-31T00:00:00Z\n", 2, "write an instant from 1970 to 9000"),
+        ("title: x\nfleet: []\nsteps:\n  - at: 3651d\n", 4, "of at most 3650 days"),
         ("title: x\nfleet: []\nsteps:\n  - at: 1:30\n", 4, "put it in quotes"),
     ],
 )

@@ -56,6 +56,10 @@ class FileUnavailable(Unavailable):
         return f"Unavailable: {self.path}: {self.why}"
 
 
+class FileClosed(FileUnavailable):
+    """By us, on purpose."""
+
+
 class CommitUnknown(OutcomeUnknown):
     """`OutcomeUnknown`, and why: the write may be found after the next start, or not."""
 

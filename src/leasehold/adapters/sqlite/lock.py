@@ -30,9 +30,14 @@ class FileLock:
             os.close(self._file)
             why = f"is in use by the process with pid {holder}"
             raise BadStore(store, why, "end that one, or name another file") from error
+        self._held = True
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"{os.getpid()}\n".encode("ascii"), 0)
 
     def release(self) -> None:
+        """Releasing twice is harmless."""
+        if not self._held:
+            return
+        self._held = False
         os.ftruncate(self._file, 0)
         os.close(self._file)

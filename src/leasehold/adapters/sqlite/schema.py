@@ -50,12 +50,15 @@ def open_file(path: Path, *, prefix: str | None) -> apsw.Connection:
     try:
         connection = apsw.Connection(str(path))
     except apsw.Error as error:
-        raise BadStore(path, f"cannot be opened ({error})", "check its folder and rights") from error
+        raise BadStore(
+            path, f"cannot be opened ({error})", "check its folder and rights"
+        ) from error
     try:
         _check_owner(connection, path)
         _check_soundness(connection, path)
         _settle(connection, path)
-        _migrate(connection, prefix or secrets.token_hex(PREFIX_BYTES))
+        _migrate(connection)
+        _name_uids(connection, prefix or secrets.token_hex(PREFIX_BYTES))
     except apsw.Error as error:
         connection.close()
         raise BadStore(path, f"cannot be used ({error})", sentence(error)) from error
@@ -103,12 +106,16 @@ def _settle(connection: apsw.Connection, path: Path) -> None:
     connection.pragma("fullfsync", 1)  # where a plain fsync leaves it in the drive's memory
 
 
-def _migrate(connection: apsw.Connection, prefix: str) -> None:
+def _migrate(connection: apsw.Connection) -> None:
     """Each step whole or not at all, and known by its number from then on."""
     schema = connection.pragma("user_version")
     for number, step in enumerate(MIGRATIONS[schema:], start=schema + 1):
         with connection:
             step(connection)
-            connection.execute("INSERT OR IGNORE INTO meta VALUES ('prefix', ?)", (prefix,))
             connection.pragma("application_id", APPLICATION)
             connection.pragma("user_version", number)
+
+
+def _name_uids(connection: apsw.Connection, prefix: str) -> None:
+    """Once for a file: a uid means the same object wherever it is read."""
+    connection.execute("INSERT INTO meta VALUES ('prefix', ?) ON CONFLICT DO NOTHING", (prefix,))

@@ -12,7 +12,13 @@ from typing import TypeVar
 import apsw
 
 from leasehold.adapters.objects.shelf import Change, Key, Past
-from leasehold.adapters.sqlite.errors import FATAL, CommitUnknown, FileUnavailable, sentence
+from leasehold.adapters.sqlite.errors import (
+    FATAL,
+    CommitUnknown,
+    FileClosed,
+    FileUnavailable,
+    sentence,
+)
 from leasehold.ports.store import Expired
 
 T = TypeVar("T")
@@ -42,7 +48,7 @@ class FilePages:
 
     def __init__(self, connection: apsw.Connection, path: Path) -> None:
         self._connection = connection
-        self._path = path
+        self.path = path
 
     @property
     def version(self) -> int:
@@ -57,15 +63,23 @@ class FilePages:
     def read_all(self, kind: str) -> tuple[list[bytes], int]:
         with self._speaking(), self._connection:  # one snapshot for both
             version = self._number("version")
-            return [body for (body,) in self._connection.execute(_READ_ALL, (kind,))], version
+            stored = [body for (body,) in self._connection.execute(_READ_ALL, (kind,))]
+        return stored, version
 
     def next_change(self, kind: str, after: int) -> Past | None:
-        with self._speaking(), self._connection:
-            if after < self._number(f"forgotten/{kind}"):
-                raise Expired
-            for version, event, body in self._connection.execute(_NEXT, (kind, after)):
-                return Past(version, event, body)
-        return None
+        try:
+            with self._speaking(), self._connection:
+                if after < self._number(f"forgotten/{kind}"):
+                    raise Expired
+                found = self._connection.execute(_NEXT, (kind, after)).get
+        except FileClosed as error:  # whoever follows it lists again, from the next opening
+            raise Expired from error
+        return None if found is None else Past(*found)
+
+    @property
+    def prefix(self) -> str:
+        with self._speaking():
+            return str(self._connection.execute(_META, ("prefix",)).get)
 
     def _number(self, key: str) -> int:
         number = self._connection.execute(_META, (key,)).get
@@ -76,9 +90,12 @@ class FilePages:
         try:
             yield
         except apsw.ConnectionClosedError as error:
-            raise FileUnavailable(self._path, "is closed") from error
+            raise FileClosed(self.path, "is closed") from error
         except apsw.Error as error:
-            raise FileUnavailable(self._path, sentence(error)) from error
+            raise self._trouble(error) from error
+
+    def _trouble(self, error: apsw.Error) -> FileUnavailable:
+        return FileUnavailable(self.path, sentence(error))
 
 
 class FileShelf(FilePages):
@@ -97,6 +114,8 @@ class FileShelf(FilePages):
         self._history_max = history_max
         self._changed: list[str] = []  # kinds, in the transaction that is open
         self._broken: FileUnavailable | None = None
+        self._version = self._created = 0
+        self._lengths: dict[str, int] = {}  # of each kind's history
         self._load()
 
     @property
@@ -168,7 +187,7 @@ class FileShelf(FilePages):
             if isinstance(error, apsw.IOError):
                 # The log may hold the commit although it could not be made sure of.
                 self._break(sentence(error))
-                raise CommitUnknown(self._path, sentence(error)) from error
+                raise CommitUnknown(self.path, sentence(error)) from error
             raise self._trouble(error) from error
 
     def _undo(self) -> None:
@@ -189,13 +208,12 @@ class FileShelf(FilePages):
             counted = self._connection.execute(
                 "SELECT kind, count(*) FROM history GROUP BY kind ORDER BY kind"
             )
-            self._lengths: dict[str, int] = dict(counted)
+            self._lengths = dict(counted)
 
     def _trouble(self, error: apsw.Error) -> FileUnavailable:
-        if isinstance(error, FATAL):
-            return self._break(sentence(error))
-        return FileUnavailable(self._path, sentence(error))
+        trouble = super()._trouble(error)
+        return self._break(trouble.why) if isinstance(error, FATAL) else trouble
 
     def _break(self, why: str) -> FileUnavailable:
-        self._broken = FileUnavailable(self._path, why)
+        self._broken = FileUnavailable(self.path, why)
         return self._broken

@@ -6,13 +6,14 @@ writes happen on the calling task and never suspend, as virtual time needs; `gro
 a thread for them. One process has the file at a time.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from leasehold.adapters.objects.manners import Admit, Manners
 from leasehold.adapters.objects.store import Bells, ObjectStore
 from leasehold.adapters.sqlite.lock import FileLock
 from leasehold.adapters.sqlite.schema import open_file
-from leasehold.adapters.sqlite.shelf import FileShelf
+from leasehold.adapters.sqlite.shelf import FilePages, FileShelf
 from leasehold.ports.runtime import Clock, Tasks
 
 
@@ -36,6 +37,39 @@ class SqliteStore(ObjectStore):
         self._prefix = prefix
         self._history_max = history_max
         bells = Bells()
-        self._open(bells)
-        super().__init__(tasks, bells, self._shelf, self._manners)
+        shelf = self._open(bells)
+        super().__init__(tasks, bells, self._pages_over(shelf), self._manners_over(shelf))
 
+    def close(self) -> None:
+        """Lets go of the file; watches end as `Expired`. Closing twice is harmless."""
+        self._let_go()
+        self._bells.ring_all()
+
+    def reopen(self) -> None:
+        """What a restart does to the file: lets go of it and takes it again."""
+        self.close()
+        shelf = self._open(self._bells)
+        self._pages, self._manners = self._pages_over(shelf), self._manners_over(shelf)
+
+    def _open(self, bells: Bells) -> FileShelf:
+        return self._open_shelf(bells.ring)
+
+    def _open_shelf(self, ring: Callable[[str], None]) -> FileShelf:
+        self._lock = FileLock(self.path)
+        try:
+            self._connection = open_file(self.path, prefix=self._prefix)
+            return FileShelf(self._connection, self.path, ring=ring, history_max=self._history_max)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _let_go(self) -> None:
+        self._connection.close()
+        self._lock.release()
+
+    def _pages_over(self, shelf: FileShelf) -> FilePages:
+        """Where to read: here the writer's own, since nobody reads while it writes."""
+        return shelf
+
+    def _manners_over(self, shelf: FileShelf) -> Manners:
+        return Manners(shelf, self._clock, self._admit, prefix=shelf.prefix)

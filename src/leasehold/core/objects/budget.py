@@ -64,7 +64,10 @@ def parent_cycles(budgets: Iterable[Budget]) -> list[tuple[Budget, Problem]]:
     for budget in known:
         parents.setdefault(budget.owner, set()).update(budget.parents)
     found = []
+    knotted = _knotted(parents)
     for budget in known:
+        if budget.owner not in knotted:
+            continue
         for index, parent in enumerate(budget.parents):
             way = _way_back(parents, start=parent, goal=budget.owner)
             if way:
@@ -73,6 +76,32 @@ def parent_cycles(budgets: Iterable[Budget]) -> list[tuple[Budget, Problem]]:
                 path = f"spec.parents[{index}]"
                 found.append((budget, Problem(path=path, value=shown(cycle), remedy=remedy)))
     return found
+
+
+def _knotted(parents: dict[str, set[str]]) -> set[str]:
+    """The owners that may be on a cycle: what is left when all loose ends are taken off, from
+    above and from below. Nearly always nobody, at the cost of one look at each."""
+    above: dict[str, set[str]] = {}
+    todo = list(parents)
+    while todo:
+        owner = todo.pop()
+        if owner not in above:
+            above[owner] = set(parents.get(owner, default_parents(owner)))
+            todo.extend(above[owner])
+    below: dict[str, set[str]] = {owner: set() for owner in above}
+    for owner, those in above.items():
+        for parent in those:
+            below[parent].add(owner)
+    for ends, others in ((above, below), (below, above)):
+        loose = [owner for owner, those in ends.items() if not those]
+        while loose:
+            owner = loose.pop()
+            for other in others.pop(owner):
+                ends[other].discard(owner)
+                if not ends[other]:
+                    loose.append(other)
+            del ends[owner]
+    return set(above)
 
 
 def _way_back(parents: dict[str, set[str]], *, start: str, goal: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Reads a ledger and everything else out of a memory store, to verify it or to leave it in files.
+"""Reads ledger and objects out of a simulated store, to verify them or to leave them in files.
 
 Called by the scenario runner. The chain is followed backwards from the head, because a store may
 also hold batches that were written and never committed. It writes no object.
@@ -26,13 +26,13 @@ T = TypeVar("T")
 
 
 def at_once(coroutine: Coroutine[object, object, T]) -> T:
-    """The result of a call that never waits, such as a memory store's."""
+    """The result of a call that never waits, as those of a simulated store."""
     try:
         coroutine.send(None)
     except StopIteration as done:
         result: T = done.value
         return result
-    raise AssertionError("a memory store does not wait")
+    raise AssertionError("a simulated store does not wait")
 
 
 def objects_of(store: Store, kind: str) -> list[Wire]:

@@ -5,11 +5,14 @@ everything is at rest. With faults things take longer, so only what must always 
 at every commit, and ledger, audit and invariants in the end, after the faults have stopped.
 """
 
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.control import answers
 from leasehold.core.units import MINUTE, Instant, Millis, format_span
 from leasehold.core.world import World
@@ -25,6 +28,8 @@ Echo = Callable[[str], object]
 
 HELD, MISSED, BAD_FILE = 0, 1, 2
 QUIET: Millis = 10 * MINUTE  # after the faults, before everything must agree
+STORES = ("memory", "sqlite")
+STORE_FILE = "store.sqlite"
 SHOWS = ("explain", "who-pays", "leases", "budgets", "cover")
 
 
@@ -47,8 +52,13 @@ def run_scenario(
     out: Path | None = None,
     show: Sequence[str] = (),
     echo: Echo = print,
+    store: str = "memory",
 ) -> Outcome:
-    """Plays one file. With a seed tasks run in its order, under its own faults unless given."""
+    """Plays one file. With a seed tasks run in its order, under its own faults unless given.
+
+    On "sqlite" everything is kept in `out`/store.sqlite (or in a temporary folder), which a restart
+    of the controller also closes and opens again; `BadStore` says that it cannot be.
+    """
     try:
         story = load_story(path)
     except BadFile as bad:
@@ -57,27 +67,51 @@ def run_scenario(
             echo(line)
         return Outcome(file=str(path), code=BAD_FILE, problems=lines)
     rates = faults if faults is not None else draw_rates(seed) if seed is not None else {}
-    play = _Play(story, seed=seed, rates=rates, echo=echo)
-    play.run()
-    for line in _shown(show, play.stage):
-        echo(line)
-    if out is not None:
-        write_out(play.stage.store, out)
-    return play.outcome()
+    with _file_for(store, out) as file:
+        play = _Play(story, seed=seed, rates=rates, echo=echo, file=file)
+        with closing(play.stage):
+            play.run()
+            for line in _shown(show, play.stage):
+                echo(line)
+            if out is not None:
+                write_out(play.stage.store, out)
+            return play.outcome()
+
+
+@contextmanager
+def _file_for(store: str, out: Path | None) -> Iterator[Path | None]:
+    assert store in STORES, store
+    if store == "memory":
+        yield None
+    elif out is None:
+        with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
+            yield Path(folder) / STORE_FILE
+    else:
+        out.mkdir(parents=True, exist_ok=True)
+        file = out / STORE_FILE
+        if file.exists():  # it might be a real one
+            raise BadStore(file, "is there already", "remove it, or name another folder")
+        yield file
 
 
 class _Play:
     """One run of one story."""
 
     def __init__(
-        self, story: Story, *, seed: int | None, rates: Mapping[str, float], echo: Echo
+        self,
+        story: Story,
+        *,
+        seed: int | None,
+        rates: Mapping[str, float],
+        echo: Echo,
+        file: Path | None,
     ) -> None:
         self._story = story
         self._is_faulty = bool(rates)
         self._echo = echo
         self._problems: list[str] = []
         echo(f"{story.file}: {story.title}")
-        self.stage = Stage(story, seed=seed, rates=rates, observe=self._observe)
+        self.stage = Stage(story, seed=seed, rates=rates, observe=self._observe, file=file)
         self._actor = Actor(
             self.stage.store,
             self.stage.fleet,

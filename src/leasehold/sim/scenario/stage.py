@@ -6,9 +6,11 @@ keeps watch over what must hold at every commit. It knows nothing of steps and e
 
 import hashlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from random import Random
 
 from leasehold.adapters.memory.store import MemoryStore
+from leasehold.adapters.sqlite.store import SqliteStore
 from leasehold.control.audit import audit
 from leasehold.core.facts import Node
 from leasehold.core.invariants import check_all
@@ -62,6 +64,7 @@ class Stage:
         seed: int | None,
         rates: Mapping[str, float],
         observe: Observer,
+        file: Path | None = None,
     ) -> None:
         self._story = story
         self._seed = seed
@@ -71,13 +74,19 @@ class Stage:
         self._control = self.kernel.process("controller")
         nodes = self.kernel.process("nodes")
         self.admission = Admission()
-        self.store = MemoryStore(self.user.tasks, self.user.clock, self.admission)
+        self.store = self._new_store(file)
         self.faults = Faults(seed or 0, rates) if rates else None
         # Machines do not lose their memory: a kubelet that forgets its pods would be another story.
         kept = {kind: rate for kind, rate in rates.items() if kind not in KILLS}
         self._node_faults = Faults(seed or 0, kept) if kept else None
         seen = self._seen_by(nodes, self._node_faults)
-        self.fleet = SimFleet(seen, nodes.clock, nodes.tasks, labels=story.config.labels)
+        # Where silence is held for death after a time, nodes are such as fence themselves before.
+        total = story.config.fencing.total
+        timed = story.config.policy.node_failure_after
+        fences = {flavor: None if after is None else total for flavor, after in timed}
+        self.fleet = SimFleet(
+            seen, nodes.clock, nodes.tasks, labels=story.config.labels, fences=fences
+        )
         nodes.tasks.spawn("fleet", self.fleet.run())
         self._populate()
         self._fold = Fold()  # of every batch so far, by itself and across restarts
@@ -97,6 +106,8 @@ class Stage:
         """A new one without memory; the old one, if any, is dead at once."""
         if self._incarnation == self._control.incarnation:
             self._control.crash()
+        if self._incarnation >= 0 and isinstance(self.store, SqliteStore):
+            self.store.reopen()  # nothing but the file may carry over
         self._incarnation = self._control.incarnation
         config = self._story.config
         self._controller = Controller(
@@ -111,6 +122,10 @@ class Stage:
             on_commit=self._on_commit,
         )
         self._control.tasks.spawn("controller", self._controller.run())
+
+    def close(self) -> None:
+        if isinstance(self.store, SqliteStore):
+            self.store.close()
 
     def advance_to(self, at: Instant) -> None:
         """Moves time, and brings the controller back wherever a fault killed it."""
@@ -152,6 +167,13 @@ class Stage:
         if self.world is None:
             return ["the control loop has not recovered"]
         return [*map(str, check_all(self.world, self.now)), *self.fleet.breaches]
+
+    def _new_store(self, file: Path | None) -> MemoryStore | SqliteStore:
+        tasks, clock = self.user.tasks, self.user.clock
+        if file is None:
+            return MemoryStore(tasks, clock, self.admission)
+        # The same uids as in memory: the same story is the same to the byte on either.
+        return SqliteStore(file, tasks, clock, self.admission, prefix="uid")
 
     def _populate(self) -> None:
         for name, row in self._story.node_rows():

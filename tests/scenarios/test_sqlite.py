@@ -1,0 +1,71 @@
+"""A dozen stories on the real file: they hold there too, and are the same to the byte as in memory.
+
+`restart: controller` also closes the file and opens it again. Not every story, for time: each write
+waits for the disk.
+"""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from leasehold.adapters.sqlite.errors import BadStore
+from leasehold.cli.main import main
+from leasehold.sim.scenario.runner import run_scenario
+
+FOLDER = Path(__file__).parent
+STORIES = (
+    "audit-01-three-questions-when-all-is-over",
+    "bind-02-a-node-changes",
+    "cuts-02-the-loser-that-checkpoints-comes-back",
+    "drain-05-the-node-dies-under-the-victim",
+    "failure-05-two-nodes-at-once-and-a-third",
+    "fill-02-it-goes-with-the-spare",
+    "life-05-cancelled-while-waiting-and-running",
+    "mission-01-a-fixed-and-an-elastic-run-make-room",
+    "money-02-a-gang-over-two-places-and-three-purses",
+    "queue-04-reservations-hold-money",
+    "resize-02-several-steps-at-once",
+    "sweep-03-a-shard-comes-back",
+)
+RESTARTS = sorted(path.stem for path in FOLDER.glob("restart-*.yaml"))
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_the_story_is_the_same_on_a_file(story: str) -> None:
+    told: list[str] = []
+    kept = run_scenario(FOLDER / f"{story}.yaml", store="sqlite", echo=told.append)
+
+    assert kept.code == 0, "\n".join(told)
+    assert kept.digest == run_scenario(FOLDER / f"{story}.yaml", echo=lambda _: None).digest
+
+
+@pytest.mark.parametrize("story", RESTARTS)
+def test_a_restart_finds_everything_in_the_file(story: str) -> None:
+    told: list[str] = []
+    outcome = run_scenario(FOLDER / f"{story}.yaml", store="sqlite", echo=told.append)
+
+    assert outcome.code == 0, "\n".join(told)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_what_must_always_hold_holds_on_a_file_under_faults(seed: int) -> None:
+    outcome = run_scenario(
+        FOLDER / f"{RESTARTS[0]}.yaml", seed=seed, store="sqlite", echo=lambda _: None
+    )
+
+    assert outcome.code == 0, outcome.problems
+
+
+def test_the_command_leaves_the_file_and_overwrites_none(tmp_path: Path) -> None:
+    story = str(FOLDER / f"{STORIES[0]}.yaml")
+    arguments = ["sim", "scenario", story, "--store", "sqlite", "--out", str(tmp_path), "--quiet"]
+    first, second = (CliRunner().invoke(main, arguments) for _ in range(2))
+
+    assert first.exit_code == 0, first.output
+    assert (tmp_path / "store.sqlite").stat().st_size > 0
+    assert not (tmp_path / "store.sqlite-wal").exists()
+    assert second.exit_code == 2
+    assert "is there already" in second.output
+    with pytest.raises(BadStore):
+        run_scenario(story, store="sqlite", out=tmp_path, echo=lambda _: None)

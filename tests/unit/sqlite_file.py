@@ -1,0 +1,37 @@
+"""What the tests of stores in files share: small objects, and a hand on the connections."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import apsw
+
+from leasehold.ports.store import Wire
+
+
+def thing(name: str = "a", *, text: str = "") -> Wire:
+    metadata: Wire = {"name": name, "namespace": "team"}
+    return {"apiVersion": "v1", "kind": "Run", "metadata": metadata, "spec": {"text": text}}
+
+
+def version(obj: Wire) -> int:
+    metadata = obj["metadata"]
+    assert isinstance(metadata, dict)
+    return int(metadata["resourceVersion"])
+
+
+def name_of(obj: Wire) -> str:
+    metadata = obj["metadata"]
+    assert isinstance(metadata, dict)
+    return str(metadata["name"])
+
+
+@contextmanager
+def hooked() -> Iterator[list[apsw.Connection]]:
+    """The connections made meanwhile, to do to them what a disk would."""
+    connections: list[apsw.Connection] = []
+    hook = connections.append
+    apsw.connection_hooks.append(hook)
+    try:
+        yield connections
+    finally:
+        apsw.connection_hooks.remove(hook)

@@ -1,0 +1,143 @@
+"""A writer's thread: callers share a commit, and nothing else."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.sqlite_file import hooked, name_of, thing, version
+
+from leasehold.adapters import asyncio_runtime
+from leasehold.adapters.sqlite.errors import BadStore, FileUnavailable
+from leasehold.adapters.sqlite.group import GroupStore
+from leasehold.ports.runtime import Clock, Tasks
+from leasehold.ports.store import AlreadyExists, Expired, Unavailable, Wire
+
+CALLERS = 100
+
+Story = Callable[[GroupStore], Awaitable[None]]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.sqlite"
+
+
+def play(path: Path, story: Story) -> None:
+    async def main(clock: Clock, tasks: Tasks) -> None:
+        store = GroupStore(path, tasks, clock)
+        try:
+            await story(store)
+        finally:
+            store.close()
+
+    asyncio_runtime.run(main)
+
+
+def test_whoever_waits_is_committed_together(path: Path) -> None:
+    commits: list[int] = []
+
+    def on_commit() -> bool:
+        commits.append(1)
+        return False
+
+    async def story(store: GroupStore) -> None:
+        connections[0].set_commit_hook(on_commit)
+        made = await asyncio.gather(*(store.create(thing(f"r{n:03d}")) for n in range(CALLERS)))
+        assert [version(each) for each in made] == list(range(1, CALLERS + 1))
+        assert (await store.list("Run")).items == made
+
+    with hooked() as connections:
+        play(path, story)
+    assert 1 <= len(commits) < CALLERS / 2
+
+
+def test_one_callers_mistake_is_its_own(path: Path) -> None:
+    async def story(store: GroupStore) -> None:
+        names = ["a", "b", "a", "c", "Not A Name", "d"]
+        answers = await asyncio.gather(
+            *(store.create(thing(name)) for name in names), return_exceptions=True
+        )
+        assert [isinstance(each, dict) for each in answers] == [1, 1, 0, 1, 0, 1]
+        assert isinstance(answers[2], AlreadyExists)
+        stored = [name_of(each) for each in (await store.list("Run")).items]
+        assert stored == ["a", "b", "c", "d"]
+
+    play(path, story)
+
+
+def test_a_full_disk_is_everybodys_and_none_of_it_happened(path: Path) -> None:
+    async def story(store: GroupStore) -> None:
+        connections[0].pragma("max_page_count", 40)
+        answers = await asyncio.gather(
+            *(store.create(thing(f"r{n:03d}", text="x" * 2000)) for n in range(CALLERS)),
+            return_exceptions=True,
+        )
+        made = [each for each in answers if isinstance(each, dict)]
+        refused = [each for each in answers if isinstance(each, FileUnavailable)]
+        assert refused
+        assert len(made) + len(refused) == CALLERS
+        assert (await store.list("Run")).items == made
+        connections[0].pragma("max_page_count", 10_000)
+        last = await store.create(thing("z"))
+        assert version(last) == len(made) + 1
+
+    with hooked() as connections:
+        play(path, story)
+
+
+def test_a_defect_in_admission_reaches_its_caller_and_the_thread_lives_on(path: Path) -> None:
+    def admit(_old: Wire | None, new: Wire) -> list[tuple[str, str]]:
+        if name_of(new) == "b":
+            raise LookupError("a defect")
+        return []
+
+    async def main(clock: Clock, tasks: Tasks) -> None:
+        store = GroupStore(path, tasks, clock, admit)
+        with pytest.raises(LookupError):
+            await store.create(thing("b"))
+        await store.create(thing("c"))
+        store.close()
+
+    asyncio_runtime.run(main)
+
+
+def test_a_cancelled_caller_disturbs_nobody(path: Path) -> None:
+    async def story(store: GroupStore) -> None:
+        impatient = asyncio.ensure_future(store.create(thing("a")))
+        await asyncio.sleep(0)
+        impatient.cancel()
+        made = await store.create(thing("b"))
+        assert version(made) in (1, 2)
+        with pytest.raises(asyncio.CancelledError):
+            await impatient
+
+    play(path, story)
+
+
+def test_closing_writes_what_was_called_and_refuses_the_rest(path: Path) -> None:
+    async def story(store: GroupStore) -> None:
+        watch = store.watch("Run", 0)
+        waiting = [asyncio.ensure_future(store.create(thing(f"r{n}"))) for n in range(5)]
+        await asyncio.sleep(0)
+        store.close()
+        assert len(await asyncio.gather(*waiting)) == 5
+        with pytest.raises(Unavailable):
+            await store.create(thing("late"))
+        with pytest.raises(Expired):
+            await watch.next()
+        store.reopen()
+        assert len((await store.list("Run")).items) == 5
+
+    play(path, story)
+
+
+def test_the_file_is_its_alone(path: Path) -> None:
+    async def story(store: GroupStore) -> None:
+        with pytest.raises(BadStore):
+            play_second()
+
+    def play_second() -> None:
+        GroupStore(path, asyncio_runtime.AsyncioTasks(), asyncio_runtime.AsyncioClock())
+
+    play(path, story)
