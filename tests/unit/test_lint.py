@@ -91,6 +91,17 @@ def test_a_remedy_names_a_few_of_many(here: Path) -> None:
     assert lines[0].endswith("name one of: e0, e1, e2, e3, e4, e5, e6, e7")
 
 
+def test_a_budget_that_no_batch_could_hold(here: Path) -> None:
+    names = [f"{{name: e{index}, flavor: H, concurrency: 1}}" for index in range(12_000)]
+    code, lines = lint(
+        here, BUDGET.replace("{owner: t}", f"{{owner: t, envelopes: [{', '.join(names)}]}}")
+    )
+
+    assert code == 1
+    assert len(lines) == 1
+    assert lines[0].endswith("bytes: write at most 491520; an owner may have several Budgets")
+
+
 def test_an_answer_that_cannot_be_written_is_an_error(here: Path) -> None:
     (here / "0.yaml").write_text(RUN, encoding="utf-8")
     command = [sys.executable, "-m", "leasehold", "lint", "0.yaml"]

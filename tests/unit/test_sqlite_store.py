@@ -21,7 +21,6 @@ from leasehold.sim.kernel import Kernel
 from leasehold.sim.scenario.ledger import at_once
 
 START = 1_763_164_810_000
-KILLS = 30
 SYSTEM = apsw.vfs_names()[0]
 
 Open = Callable[..., SqliteStore]
@@ -177,22 +176,49 @@ for number in range(1_000_000):
 """
 
 
-def write_until_killed(path: Path, *, round_name: str, after_s: float) -> dict[str, str]:
+GROUP_WRITER = """
+import asyncio, os, sys
+from pathlib import Path
+from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
+from leasehold.adapters.sqlite.group import GroupStore
+
+async def write(store, caller):
+    for number in range(1_000_000):
+        metadata = {"name": f"{sys.argv[2]}-{caller}-{number:06d}", "namespace": "team"}
+        made = await store.create(
+            {"apiVersion": "v1", "kind": "Run", "metadata": metadata, "spec": {"text": "x" * 300}}
+        )
+        os.write(1, f"{metadata['name']} {made['metadata']['resourceVersion']}\\n".encode())
+
+async def main():
+    path = Path(sys.argv[1])
+    store = GroupStore(path, AsyncioTasks(), AsyncioClock(), history_max=1_000_000)
+    await asyncio.gather(*(write(store, caller) for caller in range(8)))
+
+asyncio.run(main())
+"""
+
+
+def write_until_killed(path: Path, *, writer: str, name: str, after_s: float) -> dict[str, str]:
     """What a process said that it had written, with its version or `None`, before it was killed."""
-    command = [sys.executable, "-c", WRITER, str(path), round_name]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
-        assert writer.stdout is not None
-        first = writer.stdout.readline()
+    command = [sys.executable, "-c", writer, str(path), name]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline()
         time.sleep(after_s)
-        os.kill(writer.pid, signal.SIGKILL)
-        lines = (first + writer.stdout.read()).decode().splitlines()
+        os.kill(process.pid, signal.SIGKILL)
+        lines = (first + process.stdout.read()).decode().splitlines()
     return dict(line.split() for line in lines)
 
 
-def test_a_kill_loses_nothing_acknowledged_and_shows_nothing_half(path: Path, opened: Open) -> None:
+@pytest.mark.parametrize(("writer", "kills"), [(WRITER, 30), (GROUP_WRITER, 10)])
+def test_a_kill_loses_nothing_acknowledged_and_shows_nothing_half(
+    path: Path, opened: Open, writer: str, kills: int
+) -> None:
     moments = random.Random(7)
-    for number in range(KILLS):
-        said = write_until_killed(path, round_name=f"r{number}", after_s=moments.random() * 0.03)
+    for number in range(kills):
+        after_s = moments.random() * 0.03
+        said = write_until_killed(path, writer=writer, name=f"r{number}", after_s=after_s)
         store = opened(history_max=1_000_000)  # the dead one's lock is taken over
         listing = at_once(store.list("Run"))
         there = {name_of(each): str(version(each)) for each in listing.items}

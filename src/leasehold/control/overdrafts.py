@@ -29,12 +29,14 @@ def handle_overdrafts(turn: Turn) -> None:
     if not turn.time_trusted:
         return
     while world.money_alarms and world.money_alarms[0][0] <= turn.now:
-        world.dirty_budgets[heappop(world.money_alarms)[1]] = None
+        world.touch_budget(heappop(world.money_alarms)[1])
     for subject in world.overdrafts:
-        world.dirty_budgets[subject.rpartition("/")[0]] = None
+        world.touch_budget(subject.rpartition("/")[0])
     over: dict[str, None] = {}
     strays = [key for key in world.open_by_payer if key not in world.envelopes]
-    for budget in sorted(world.dirty_budgets):
+    unsettled = sorted(world.unsettled)
+    world.unsettled.clear()  # what this turn still opens and closes is looked at in the next
+    for budget in unsettled:
         for payer in _payers(world, budget, strays):
             for excess in _settle(turn, payer):
                 over[excess.subject] = None

@@ -37,6 +37,7 @@ from leasehold.core.verdicts import Admitted
 from leasehold.core.world import Overdraft, World
 
 _ENTRY_BYTES = 220  # a generous size of an ending, closed or announced entry
+_HEAD_BYTES = 512  # of a batch that says nothing
 _MARGIN_BYTES = 1024  # what a batch holds besides its entries
 
 
@@ -60,7 +61,7 @@ class _Draft:
 
     def __init__(self, seq: int) -> None:
         self.seq = seq
-        self.size = 512
+        self.size = _HEAD_BYTES
         self.budgets: dict[str, bytes | None] = {}
         self.nodes: dict[str, NodeFact] = {}
         self.announced: list[tuple[str, str]] = []
@@ -370,7 +371,9 @@ class Turn:
 
     def _room_for(self, entries: int, more: int = 0) -> None:
         limit = self.world.policy.batch_bytes_max
-        if self._drafts[-1].size + entries * _ENTRY_BYTES + more > limit:
+        used = self._drafts[-1].size
+        # An empty batch is never left behind: the chain would have a hole.
+        if used > _HEAD_BYTES and used + entries * _ENTRY_BYTES + more > limit:
             self._next_draft()
 
     def _after_its_opening(self, lease: Lease) -> None:

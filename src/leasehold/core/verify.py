@@ -1,7 +1,8 @@
 """Walks the ledger from its first line and names the first record that disagrees.
 
-Called by `leasehold ledger verify` and by the simulator at the end of every run. It trusts nothing but the lines and folds them by itself: it
-shares the codecs with the committer, not the World. It never repairs.
+Called by `leasehold ledger verify` and by the simulator at the end of every run. It trusts nothing
+but the lines and folds them by itself: it shares the codecs with the committer, not the World. It
+never repairs.
 
 Within a batch the order is: facts, announcements, ending, closed, opened.
 """

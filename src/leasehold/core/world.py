@@ -99,7 +99,8 @@ class World:
         self.budget_facts: dict[str, bytes] = {}  # what the ledger was told
         self.node_facts: dict[str, tuple[int, str, str]] = {}
         self.dirty: dict[Uid, None] = {}  # runs to look at in the next turn
-        self.dirty_budgets: dict[str, None] = {}
+        self.dirty_budgets: dict[str, None] = {}  # whose status is to be written
+        self.unsettled: dict[str, None] = {}  # budgets that may be overdrawn since they were seen
         self.node_changes = 0  # counts changes that may let a failing bind succeed
         self.lost_pods: dict[str, None] = {}  # gone without our asking, their lease still open
         self.finished_at: dict[str, Instant] = {}  # when the process of a gone pod really ended
@@ -136,14 +137,19 @@ class World:
             self._count_since(envelope.key, envelope.start)
         self._close_windows(gone)
         self._tree = None
-        self.dirty_budgets[budget.key] = None
+        self.touch_budget(budget.key)
 
     def drop_budget(self, key: str) -> None:
         gone = self._forget_envelopes(key)
         self.budgets.pop(key, None)
         self._close_windows(gone)
         self._tree = None
+        self.touch_budget(key)
+
+    def touch_budget(self, key: str) -> None:
+        """Something happened to what it may pay for, or to what it pays for."""
         self.dirty_budgets[key] = None
+        self.unsettled[key] = None
 
     def _forget_envelopes(self, key: str) -> list[EnvelopeKey]:
         old = self.budgets.get(key)
@@ -324,7 +330,7 @@ class World:
         if lease.ending is not None:
             self._note_ending(lease)
         self.dirty[lease.uid] = None
-        self.dirty_budgets[lease.payer.rpartition("/")[0]] = None
+        self.touch_budget(lease.payer.rpartition("/")[0])
 
     def _count_yielding(self, lease: Lease, sign: int) -> None:
         """Where nothing gives way short of a lottery, resolve need not look closer."""
@@ -379,7 +385,7 @@ class World:
         self.book(lease.uid).close(lease, self.unit_of(lease.uid, lease.group))
         self._unindex(lease)
         self.dirty[lease.uid] = None
-        self.dirty_budgets[lease.payer.rpartition("/")[0]] = None
+        self.touch_budget(lease.payer.rpartition("/")[0])
         if lease.role is Role.BORROWED:
             self._touch_node(lease.node)  # a swap may be waiting for this filler to go
         return lease

@@ -11,10 +11,11 @@ import msgspec
 from leasehold.control.pods import MakePod, RemovePod, pod_orders
 from leasehold.control.statuses import budget_status, run_status
 from leasehold.control.turn import Turn
-from leasehold.core.facts import Run
+from leasehold.core.facts import Confidence, Reservation, Run
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.reservation import reservation_status, reservation_to_wire
 from leasehold.core.objects.wire import LEASES_CLOSED
+from leasehold.core.units import MINUTE
 from leasehold.core.world import World
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import (
@@ -32,6 +33,17 @@ from leasehold.ports.store import (
 RETRY_MS = 1_000
 
 
+def _is_news(old: Reservation | None, new: Reservation) -> bool:
+    """A plan is written when it changes by more than a minute. Starts that only ever move earlier
+    are read back after a restart, so they are written as they are."""
+    if old is None or new.confidence not in (Confidence.EXACT, Confidence.WINDOW):
+        return True
+    if abs(new.starts - old.starts) > MINUTE:
+        return True
+    times = {"starts": 0, "releases": ()}
+    return msgspec.structs.replace(old, **times) != msgspec.structs.replace(new, **times)
+
+
 class Effects:
     """The writes that are owed, by what they are about."""
 
@@ -43,6 +55,7 @@ class Effects:
         self._budgets: dict[str, None] = {}
         self._written: dict[str, bytes] = {}
         self._created: dict[str, None] = {}  # reservations whose objects exist
+        self._plans: dict[str, Reservation] = {}  # as they were written
 
     def owe_everything(self, world: World) -> None:
         """After recovery nothing is known to be written."""
@@ -95,7 +108,7 @@ class Effects:
         for make in makes:
             await self._make_pod(world, make)
         if run is not None:
-            await self._write_status("Run", run.namespace, run.name,
+            await self._write_status("Run", run.namespace, run.name, run.uid,
                                      run_status(world, run, turn.now))  # fmt: skip
             if run.deleting and not world.open_by_run.get(uid):
                 await self._let_go(run)
@@ -123,6 +136,8 @@ class Effects:
 
     async def _write_reservation(self, world: World, subject: str) -> None:
         reservation = world.reservations[subject]
+        if not _is_news(self._plans.get(subject), reservation):
+            return
         if subject not in self._created:
             with suppress(AlreadyExists):
                 await self._store.create(reservation_to_wire(reservation))
@@ -131,17 +146,23 @@ class Effects:
             "Reservation",
             reservation.namespace,
             reservation.name,
+            "",
             reservation_status(reservation),
         )
+        self._plans[subject] = reservation
 
     async def _write_budget(self, turn: Turn, key: str) -> None:
         budget = turn.world.budgets.get(key)
         if budget is not None:
-            await self._write_status("Budget", budget.namespace, budget.name,
+            await self._write_status("Budget", budget.namespace, budget.name, budget.uid,
                                      budget_status(turn.world, budget, turn.now))  # fmt: skip
 
-    async def _write_status(self, kind: str, namespace: str, name: str, status: Wire) -> None:
-        key = f"{kind} {namespace}/{name}"
+    async def _write_status(
+        self, kind: str, namespace: str, name: str, uid: str, status: Wire
+    ) -> None:
+        """`uid` tells an object from an earlier one of its name, whose status may have been the
+        same; names of reservations are never used again."""
+        key = f"{kind} {namespace}/{name} {uid}"
         encoded = msgspec.json.encode(status, order="sorted")
         if self._written.get(key) == encoded:
             return

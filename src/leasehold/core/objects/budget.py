@@ -17,6 +17,7 @@ from leasehold.core.objects.wire import canonical, exact, part, stamps
 from leasehold.core.units import FOREVER, format_gpu_hours
 
 NAMES_SHOWN_MAX = 8
+SPEC_BYTES_MAX = 480 * 1024  # it is stated in one ledger batch, which holds 512 KiB
 
 _SHARING = kinds.one_of(Sharing)
 
@@ -139,6 +140,10 @@ def _read(raw: object) -> tuple[Budget | None, list[Problem]]:
     if problems or spec.is_void:
         return None, problems or [no_spec(raw)]
     assert owner is not None, "a missing owner is a problem"
+    wire_spec = canonical(exact(part(raw, "spec")))
+    if len(wire_spec) > SPEC_BYTES_MAX:
+        remedy = f"write at most {SPEC_BYTES_MAX}; an owner may have several Budgets"
+        return None, [Problem(path="spec", value=f"{len(wire_spec)} bytes", remedy=remedy)]
     budget = Budget(
         namespace=stamped.namespace,
         name=stamped.name,
@@ -149,7 +154,7 @@ def _read(raw: object) -> tuple[Budget | None, list[Problem]]:
         aggregates=tuple(aggregates),
         uid=stamped.uid,
         version=stamped.version,
-        wire_spec=canonical(exact(part(raw, "spec"))),
+        wire_spec=wire_spec,
     )
     return budget, []
 
