@@ -131,7 +131,6 @@ def test_the_first_instant_is_that_of_asking_every_hour(
     span: int | None,
     spread: bool,
 ) -> None:
-    holds = holds if span is None else []
     world = a_fleet(rows, cap)
     run = a_run("new", groups=groups, group_gpus=gpus * pods, pod_gpus=gpus, span=span,
                 spread=spread)  # fmt: skip

@@ -15,7 +15,7 @@ from leasehold.control.turn import Turn
 from leasehold.control.wishes import groups_short_of_minimum, waiting_groups, wish_for
 from leasehold.core.admit import Wish
 from leasehold.core.facts import Reservation, Resolution, Run, State
-from leasehold.core.pack import fits, pack
+from leasehold.core.pack import try_pack
 from leasehold.core.resolve import Resolved, resolve
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Packed, Refused
@@ -125,21 +125,27 @@ def _hold_while_draining(turn: Turn, wish: Wish, resolution: Resolution, since: 
     undrained = _undrained(world, resolution)
     timeout = since + world.policy.drain_timeout
     if undrained and turn.now >= timeout:
-        places = places_for(world, wish.run.spec)
-        if not fits(world, wish.want, places):
+        if _packed_without(world, wish, []) is None:
             turn.tell("Run", wish.run.key, "DrainTimeout",
                       f"{len(undrained)} victims have not gone; their places are open to "
                       "backfill meanwhile")  # fmt: skip
             return
         undrained = []
     turn.wake(timeout)
-    mark = world.journal.mark()
-    for name in undrained:
-        world.fleet.give(world.leases[name])
-    packed = pack(world, wish.want, places_for(world, wish.run.spec))
-    world.journal.undo(mark)
-    if isinstance(packed, Packed):
+    packed = _packed_without(world, wish, undrained)
+    if packed is not None:
         hold_places(turn, wish, packed)
         nodes = world.fleet.nodes
         domains = tuple(sorted({nodes[each.node].node.domain for each in packed.places}))
         claim_money(turn, wish, domains, start=turn.now)
+
+
+def _packed_without(world: World, wish: Wish, victims: list[str]) -> Packed | None:
+    """Where the beneficiary goes once these leases are gone."""
+    mark = world.journal.mark()
+    world.fleet.tolerate(wish.run.spec.tolerations)
+    for name in victims:
+        world.fleet.give(world.leases[name])
+    packed = try_pack(world, wish.want, places_for(world, wish.run.spec))
+    world.journal.undo(mark)
+    return packed

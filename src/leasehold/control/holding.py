@@ -56,7 +56,8 @@ def keep_free_gpus(turn: Turn, wish: Wish, domains: tuple[str, ...], *, start: I
     """Hold the free GPUs of these domains from everybody, but no more than the run needs."""
     world = turn.world
     mark = world.journal.mark()
-    turn.agenda.apply(world, wish.run.uid, start=turn.now, end=FOREVER, now=turn.now)
+    world.fleet.tolerate(wish.run.spec.tolerations)
+    turn.agenda.apply(world, wish.run.uid, start=turn.now, end=FOREVER)
     left = wish.want.gpus
     end = min(FOREVER, max(turn.now, start) + wish.end_after)
     holds = []

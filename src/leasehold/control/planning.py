@@ -11,12 +11,12 @@ from leasehold.control.line import Line
 from leasehold.control.reclaim import can_reclaim
 from leasehold.control.reservations import announced, present
 from leasehold.control.turn import Turn
-from leasehold.core.admit import Wish
+from leasehold.core.admit import Wish, as_found_by
 from leasehold.core.facts import Confidence, Record, Reservation, Run, State
 from leasehold.core.forecast import Known, forecast
 from leasehold.core.odds import Preview, preview
 from leasehold.core.pack import candidate_pools, fits
-from leasehold.core.units import FOREVER, Instant, format_instant
+from leasehold.core.units import Instant, format_instant
 from leasehold.core.verdicts import Refused
 from leasehold.core.width import places_for
 from leasehold.core.world import World
@@ -117,10 +117,7 @@ def _has_gpus(turn: Turn, wish: Wish) -> bool:
     """Whether money is all it is short of."""
     world = turn.world
     mark = world.journal.mark()
-    end = min(FOREVER, turn.now + wish.end_after)
-    turn.agenda.apply(world, wish.run.uid, start=turn.now, end=end, now=turn.now)
-    if wish.run.spec.tolerations:
-        world.fleet.tolerate(wish.run.spec.tolerations)
+    as_found_by(world, wish, turn.agenda, start=turn.now)
     answer = fits(world, wish.want, places_for(world, wish.run.spec))
     world.journal.undo(mark)
     return answer

@@ -6,7 +6,6 @@ asks for is removed (drift repair); nothing here waits for an answer.
 
 import hashlib
 
-from leasehold.control.open_leases import pod_of
 from leasehold.control.tend import restarts
 from leasehold.control.turn import Turn
 from leasehold.core.facts import Gang, Lease, Pod, PodPhase, Record, Role, Run, Uid
@@ -172,12 +171,3 @@ def _is_dead(world: World, pod: Pod) -> bool:
 
 def _remove(pod: Pod, *, grace: Millis) -> RemovePod:
     return RemovePod(namespace=pod.namespace, name=pod.name, uid=pod.uid or None, grace=grace)
-
-
-def lacks_pods(world: World, uid: Uid) -> bool:
-    """Leases without pods: drift that the next order repairs."""
-    return any(
-        pod_of(world, lease) is None
-        for lease in open_leases(world, uid)
-        if lease.role is not Role.SPARE and lease.ending is None
-    )

@@ -21,10 +21,9 @@ from leasehold.control.wishes import (
     waiting_groups,
     wish_for,
 )
-from leasehold.core.admit import Wish, admit, owner_allowed
+from leasehold.core.admit import Wish, admit, as_found_by, owner_allowed
 from leasehold.core.facts import Confidence, Gang, Opened, Reservation, Run, State
 from leasehold.core.fill import fill
-from leasehold.core.units import FOREVER
 from leasehold.core.verdicts import Admitted, Refusal, Refused
 
 
@@ -143,8 +142,7 @@ def _try_spares(turn: Turn, wish: Wish) -> Admitted | Refused:
     """On top of spares no GPUs are missed by those ahead; their money still is."""
     world = turn.world
     mark = world.journal.mark()
-    end = min(FOREVER, turn.now + wish.end_after)
-    turn.agenda.apply(world, wish.run.uid, start=turn.now, end=end, now=turn.now)
+    as_found_by(world, wish, turn.agenda, start=turn.now)
     answer = fill(world, wish, now=turn.now)
     world.journal.undo(mark)
     return answer

@@ -114,7 +114,7 @@ def envelope_view(world: World, key: EnvelopeKey, now: Instant) -> EnvelopeView:
     )
 
 
-def node_view(world: World, name: str, now: Instant) -> NodeView:
+def node_view(world: World, name: str) -> NodeView:
     state = world.fleet.nodes.get(name)
     if state is None:
         return NodeView(free=0, state="gone")

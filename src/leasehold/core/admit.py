@@ -55,16 +55,20 @@ def admit(
     if not places:
         return no_such_flavor(wish.want)
     mark = world.journal.mark()
-    if wish.run.spec.tolerations:
-        world.fleet.tolerate(wish.run.spec.tolerations)  # first: what is held there is not free
-    agenda.apply(
-        world, wish.run.uid, start=start, end=min(FOREVER, start + wish.end_after), now=now
-    )
-    answer = _admit(world, wish, places, start, now)
+    as_found_by(world, wish, agenda, start=start)
+    answer, funded = _admit(world, wish, places, start, now)
     world.journal.undo(mark)
     if isinstance(answer, Refused) and answer.reason in (Refusal.CAPACITY, Refusal.NO_DOMAIN_FITS):
-        return _held_or(world, wish, places, answer)
+        return _held_or(world, wish, funded, answer)
     return answer
+
+
+def as_found_by(world: World, wish: Wish, agenda: Agenda, *, start: Instant) -> None:
+    """Under a mark: the fleet and the accounts as a run that starts then would find them."""
+    # Tolerated nodes come first: what is held on them is not free either.
+    world.fleet.tolerate(wish.run.spec.tolerations)
+    end = min(FOREVER, start + wish.end_after)
+    agenda.apply(world, wish.run.uid, start=start, end=end)
 
 
 def owner_allowed(world: World, run: Run) -> Refused | None:
@@ -95,8 +99,7 @@ def no_such_flavor(want: Want) -> Refused:
 
 def _held_or(world: World, wish: Wish, places: list[Place], refused: Refused) -> Refused:
     mark = world.journal.mark()
-    if wish.run.spec.tolerations:
-        world.fleet.tolerate(wish.run.spec.tolerations)
+    world.fleet.tolerate(wish.run.spec.tolerations)
     fits_unheld = fits(world, wish.want, places)
     world.journal.undo(mark)
     if not fits_unheld:
@@ -127,7 +130,8 @@ def ask_for(wish: Wish, place: Place, gpus: int, *, start: Instant, borrowed: in
 
 def _admit(
     world: World, wish: Wish, places: list[Place], start: Instant, now: Instant
-) -> Admitted | Refused:
+) -> tuple[Admitted | Refused, list[Place]]:
+    """The answer, and the locations that would be paid for."""
     funded: list[tuple[Place, Covered]] = []
     refusals: list[Refused] = []
     for place, answer in _covers(world, wish, places, start, now):
@@ -135,19 +139,18 @@ def _admit(
             funded.append((place, answer))
         else:
             refusals.append(answer)
-    one = _one_place(world, wish, funded)
-    if one is not None:
-        return one
-    if len(places) > 1 and wish.want.spread and len(wish.want.groups) > 1:
-        spread = _group_by_group(world, wish, places, start, now)
-        if spread is not None:
-            return spread
+    paid = [place for place, _ in funded]
+    plan = _one_place(world, wish, funded)
+    if plan is None and len(places) > 1 and wish.want.spread and len(wish.want.groups) > 1:
+        plan = _group_by_group(world, wish, places, start, now)
+    if plan is not None:
+        return plan, paid
     if not funded:
-        return next((each for each in refusals if each.time_may_help), refusals[0])
-    short = pack(world, wish.want, [place for place, _ in funded])
+        return next((each for each in refusals if each.time_may_help), refusals[0]), paid
+    short = pack(world, wish.want, paid)
     assert isinstance(short, Refused)
     trace = sorted(funded, key=_preference)[0][1].trace
-    return _with_trace(short, trace)
+    return _with_trace(short, trace), paid
 
 
 def _covers(

@@ -71,6 +71,12 @@ class Agenda:
             self._timed[hold.node].remove(hold)
             self.changed[hold.node] = None
 
+    def ends_of_holds(self, now: Instant) -> set[Instant]:
+        """When planned runs are known to have ended."""
+        return {
+            hold.end for holds in self._timed.values() for hold in holds if now < hold.end < FOREVER
+        }
+
     def firm_on(self, node: str, but: Uid) -> int:
         """GPUs that are kept for good, as far as is known."""
         firm = self._firm_by_node.get(node, ())
@@ -88,7 +94,7 @@ class Agenda:
         held = (*self.firm.get(uid, ()), *self._timed_of.get(uid, ()))
         return sorted({hold.node for hold in held})
 
-    def apply(self, world: World, uid: Uid, *, start: Instant, end: Instant, now: Instant) -> None:
+    def apply(self, world: World, uid: Uid, *, start: Instant, end: Instant) -> None:
         """Under a mark: take off what a run occupying [start, end) must leave alone."""
         world.accounts.respect(self._claims_by_payer, but=uid)
         nodes = world.fleet.nodes

@@ -67,16 +67,6 @@ class NodeState:
         free = self.node.gpus - taken
         return free if free > 0 else 0
 
-    def lowest_free(self, count: int) -> tuple[int, ...]:
-        """The lowest ordinals that carry no lease."""
-        occupied, ordinal = self.occupied, 0
-        slots: list[int] = []
-        while len(slots) < count:
-            if not occupied >> ordinal & 1:
-                slots.append(ordinal)
-            ordinal += 1
-        return tuple(slots)
-
     def holds(self, shape: "Shape") -> int:
         """How many pods of this shape it can take besides what it has."""
         room = min(self.free // shape.gpus, self.node.pods_max - self.pods_used)
@@ -329,6 +319,8 @@ class Fleet:
 
     def tolerate(self, tolerations: tuple[Toleration, ...]) -> None:
         """Under a mark: let nodes whose taints are tolerated take work."""
+        if not tolerations:
+            return
         for name in sorted(self.nodes):
             state = self.nodes[name]
             if state.node.taints and not (state.tolerated or repels(state.node, tolerations)):

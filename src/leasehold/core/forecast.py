@@ -42,8 +42,11 @@ def forecast(
     seen = outlook.pods_for(wish.run.uid, wish.end_after)
     pods = {domain: seen[domain] for domain in _domains(world, wish) if seen[domain]}
     openings = _openings(world, wish.want.flavor, now)
-    money = sorted({*openings, *_money_instants(world, agenda, refused, now)})
-    for at in _instants(wish, pods, money, now):
+    others = {*openings, *_money_instants(world, agenda, refused, now)}
+    if wish.span is not None:
+        # Room for a run with a limit comes and goes: before a planned start, and after its end.
+        others |= agenda.ends_of_holds(now)
+    for at in _instants(wish, pods, sorted(others), now):
         mark = world.journal.mark()
         for name in _ended(world, wish, pods, at, now):
             world.fleet.give(world.leases[name])

@@ -11,11 +11,11 @@ from fractions import Fraction
 
 from leasehold.core.admit import Wish
 from leasehold.core.agenda import Agenda
-from leasehold.core.cuts import Cut, structural
+from leasehold.core.cuts import Cut, enough, structural
 from leasehold.core.facts import Bundle, Record, RunKey
 from leasehold.core.lottery import draw_order
 from leasehold.core.pack import Want
-from leasehold.core.resolve import Site, prepare, scope_of
+from leasehold.core.resolve import Site, not_enough, prepare, scope_of
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Refused
 from leasehold.core.world import World
@@ -45,6 +45,8 @@ def preview(
         taken = structural(scope)
         arena = _Arena(world, want)
         conflicts = {} if scope.fits() else scope.conflict_set(now=now, but=wish.run.uid)
+        if conflicts and not enough(scope, conflicts):
+            return not_enough(want, site.deficit)
         left = 0 if scope.fits() else arena.deficit()
         odds = _odds(world, arena, conflicts, site, may_sample) if conflicts else ()
         return Preview(

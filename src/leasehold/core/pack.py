@@ -234,7 +234,7 @@ def _refusal(fleet: Fleet, want: Want, places: Sequence[Place]) -> Refused:
     free = sum(pool.free for pool in pools)
     if free >= want.gpus:
         holes = ", ".join(
-            f"{pool.domain} {pool.free}, at most {_largest_hole(pool)} on a node"
+            f"{pool.domain} {pool.free} with at most {_largest_hole(pool)} on a node"
             for pool in pools[-8:]
         )
         return Refused(

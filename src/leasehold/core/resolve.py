@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from leasehold.core.admit import Wish, ask_for
+from leasehold.core.admit import Wish, as_found_by, ask_for
 from leasehold.core.agenda import Agenda
 from leasehold.core.cover import cover
 from leasehold.core.cuts import Cuts, Kind, Scope, Seeder, cut_until_it_fits, enough, structural
 from leasehold.core.facts import Lease, Record, Uid
 from leasehold.core.fleet import Pool
 from leasehold.core.pack import Place, Want, candidate_pools, pack, pods_room, shape_of
-from leasehold.core.units import FOREVER, Instant
+from leasehold.core.units import Instant
 from leasehold.core.verdicts import Covered, Packed, Refusal, Refused
 from leasehold.core.width import places_for
 from leasehold.core.world import World
@@ -68,10 +68,7 @@ def prepare(
     """Under the caller's mark: the fleet as the run would find it, and the place chosen in it."""
     for name in sorted(world.ending):
         world.fleet.give(world.leases[name])
-    if wish.run.spec.tolerations:
-        world.fleet.tolerate(wish.run.spec.tolerations)
-    end = min(FOREVER, now + wish.end_after)
-    agenda.apply(world, wish.run.uid, start=now, end=end, now=now)
+    as_found_by(world, wish, agenda, start=now)
     places = _funded(world, wish, now)
     if isinstance(places, Refused):
         return places

@@ -4,8 +4,7 @@ Pure arithmetic over a run's spec and its open leases; the one place that knows 
 pod and a step of a run are. Spares are beside the width, never in it.
 """
 
-from leasehold.core.book import WHOLE
-from leasehold.core.facts import Gang, Lease, Malleable, Role, Run, RunSpec
+from leasehold.core.facts import Gang, Lease, Role, Run, RunSpec
 from leasehold.core.pack import Want
 from leasehold.core.world import World
 
@@ -140,11 +139,3 @@ def free_indices(taken: set[int], count: int) -> tuple[int, ...]:
             found.append(index)
         index += 1
     return tuple(found)
-
-
-def on_grid(malleable: Malleable, gpus: int) -> bool:
-    return (gpus - malleable.min_gpus) % malleable.step_gpus == 0
-
-
-def is_whole(unit: int) -> bool:
-    return unit == WHOLE

@@ -6,24 +6,20 @@ turn, folds what it decides; what-ifs run on `fleet` and `accounts` under `journ
 clock: whoever asks brings `now`.
 """
 
-from collections.abc import Iterable
-
 from msgspec.structs import replace
 
 from leasehold.core.accounts import UNLIMITED, Accounts, Claim, Term
-from leasehold.core.book import WHOLE, Attempt, Book, base_reason
+from leasehold.core.book import WHOLE, Attempt, Book
 from leasehold.core.facts import (
     Aggregate,
     Budget,
     Cause,
-    Closed,
     Ending,
     Envelope,
     EnvelopeKey,
     Gang,
     Lease,
     Node,
-    Opened,
     Pod,
     PodPhase,
     Record,
@@ -316,6 +312,7 @@ class World:
         self.accounts.remove(lease, self.terms[lease.name])
         self.terms[lease.name] = term = self.term_of(lease)
         self.accounts.add(lease, term)
+        self.touch_budget(lease.payer.rpartition("/")[0])  # its hours run out at another time
 
     def fold_open(self, lease: Lease) -> None:
         """A lease begins; slots and money are taken."""
@@ -438,21 +435,6 @@ class World:
             self.resolution_of_seed[resolution.lottery.seed] = resolution.name
         if resolution.beneficiary_uid:
             self.book(resolution.beneficiary_uid).resolved_in.append(resolution.batch)
-
-    def predecessor(self, lease: Lease, candidates: Iterable[Lease]) -> Lease:
-        """The lease that a Refinance lease replaces: same pod place, same slots."""
-        assert lease.reason is Opened.REFINANCE, lease.name
-        for old in candidates:
-            if (
-                old.uid == lease.uid
-                and (old.group, old.index, old.role) == (lease.group, lease.index, lease.role)
-                and old.node == lease.node
-                and set(lease.slots) <= set(old.slots)
-                and base_reason(old.closure) is Closed.REFINANCED
-                and old.close_batch == lease.batch
-            ):
-                return old
-        raise AssertionError(f"{lease.name} replaces no lease")
 
     # Rebuilding.
 

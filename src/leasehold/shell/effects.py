@@ -107,11 +107,13 @@ class Effects:
             await self._remove_pod(world, order)
         for make in makes:
             await self._make_pod(world, make)
-        if run is not None:
+        if run is None:
+            return
+        if run.deleting and not world.open_by_run.get(uid):
+            await self._let_go(run)  # from now on its name may be another Run's
+        else:
             await self._write_status("Run", run.namespace, run.name, run.uid,
                                      run_status(world, run, turn.now))  # fmt: skip
-            if run.deleting and not world.open_by_run.get(uid):
-                await self._let_go(run)
 
     async def _make_pod(self, world: World, order: MakePod) -> None:
         # Remembered before it is asked for: until the outcome is known it may exist, and the

@@ -10,7 +10,6 @@ from leasehold.ports.runtime import Clock, Signal
 from leasehold.ports.store import Expired, Store, StoreError, Wire
 from leasehold.shell.retry import FIRST_MS, until_answered
 
-
 _OURS_IS_STATUS = ("Budget", "Run")
 _WRITTEN_BY_STORES = ("resourceVersion", "managedFields")
 

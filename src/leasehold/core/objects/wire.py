@@ -76,7 +76,7 @@ def canonical(value: object) -> bytes:
 
 
 def exact(value: object) -> object:
-    """The same without fractions: `0.5` becomes the text "0.5", because the ledger has no floats."""
+    """The same without fractions: `0.5` becomes the text "0.5", as the ledger has no floats."""
     if isinstance(value, dict):
         return {key: exact(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

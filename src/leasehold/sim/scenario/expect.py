@@ -91,7 +91,7 @@ class Judge:
             case ResolutionIs(made_for=made_for):
                 return self._resolution(expectation, made_for)
             case NodeShows(node=node):
-                view = node_view(self._world, node, self._now)
+                view = node_view(self._world, node)
                 return {"free": view.free, "state": str(view.state)}
             case CoverIs(run=run):
                 return self._cover(run)

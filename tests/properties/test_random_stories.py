@@ -1,0 +1,181 @@
+"""Random stories: nothing breaks while they are told, and in the end nobody is left behind.
+
+RANDOM_STORY=17 plays that seed alone; `python tests/properties/random_stories.py 17` prints it.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.properties.random_stories import story_of
+
+from leasehold.control.activation import is_drained
+from leasehold.control.elastic import in_order
+from leasehold.control.life import is_over
+from leasehold.control.reservations import present
+from leasehold.control.wishes import groups_short_of_minimum, waiting_groups, wish_for
+from leasehold.core.admit import admit, owner_allowed
+from leasehold.core.agenda import Agenda
+from leasehold.core.facts import Confidence, Lease, Run, State
+from leasehold.core.units import HOUR, MINUTE, Instant
+from leasehold.core.verdicts import Admitted
+from leasehold.core.world import World
+from leasehold.sim.scenario.act import Actor
+from leasehold.sim.scenario.parse import parse_story
+from leasehold.sim.scenario.runner import BAD_FILE, run_scenario
+from leasehold.sim.scenario.stage import Stage
+from leasehold.sim.scenario.story import RestartController
+
+SEEDS = [int(os.environ["RANDOM_STORY"])] if "RANDOM_STORY" in os.environ else range(60)
+FAULTY_SEEDS = SEEDS if "RANDOM_STORY" in os.environ else range(100, 115)
+REST = 30 * HOUR  # longer than any limit, grace or tenure in the stories
+NEVER_BROKEN = ("expected every invariant", "expected ledger ok", "expected audit ok")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nobody_is_left_behind(seed: int) -> None:
+    stage = _played(seed)
+    stage.advance_to(stage.now + REST)
+    world = stage.world
+    assert world is not None
+    found = [*stage.ledger(), *stage.audit(), *stage.broken(), *left_behind(world, stage.now)]
+    assert not found, "\n".join([f"RANDOM_STORY={seed}", *found])
+    before = _what_stands(world)
+    stage.start_controller()
+    stage.settle()
+    assert stage.world is not None
+    assert _what_stands(stage.world) == before, f"RANDOM_STORY={seed}: a restart changed something"
+
+
+@pytest.mark.parametrize("seed", FAULTY_SEEDS)
+def test_what_must_always_hold_holds_under_faults(seed: int, tmp_path: Path) -> None:
+    file = tmp_path / "story.yaml"
+    file.write_text(story_of(seed))
+    first, second = (run_scenario(file, seed=seed, echo=lambda _: None) for _ in range(2))
+    assert first.code != BAD_FILE
+    broken = [each for each in first.problems if any(word in each for word in NEVER_BROKEN)]
+    assert not broken, "\n".join([f"RANDOM_STORY={seed}", *broken])
+    assert first.digest == second.digest
+
+
+def test_the_order_of_hashes_decides_nothing(tmp_path: Path) -> None:
+    code = (
+        "import sys; from leasehold.sim.scenario.runner import run_scenario\n"
+        "for file in sys.argv[1:]: print(run_scenario(file, echo=lambda _: None).digest)"
+    )
+    files = [tmp_path / f"{seed}.yaml" for seed in range(4)]
+    for seed, file in enumerate(files):
+        file.write_text(story_of(seed))
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", code, *map(str, files)],
+            env={**os.environ, "PYTHONHASHSEED": hashes},
+            check=True,
+            capture_output=True,
+        ).stdout
+        for hashes in ("1", "2")
+    ]
+    assert said[0] == said[1]
+
+
+def _played(seed: int) -> Stage:
+    """The stage when the last step has been taken, whatever the server said to it."""
+    story = parse_story(story_of(seed), f"seed {seed}")
+    stage = Stage(story, seed=None, rates={}, observe=lambda at, text: None)
+    actor = Actor(
+        stage.store,
+        stage.fleet,
+        admission=stage.admission,
+        world=lambda: stage.world,
+        now=lambda: stage.now,
+    )
+    stage.settle()
+    for step in story.steps:
+        stage.advance_to(story.start + step.at)
+        if isinstance(step.action, RestartController):
+            stage.start_controller()
+        else:
+            stage.kernel.complete(actor.perform(step), process=stage.user)
+        stage.settle()
+    return stage
+
+
+def left_behind(world: World, now: Instant) -> Iterator[str]:
+    """Every promise about what happens in the end that was not kept."""
+    for uid in world.runs:
+        run = world.runs[uid]
+        if is_over(world, run):
+            yield from _holds_something(world, run)
+    for uid in world.pending:
+        yield from _waits_in_vain(world, world.runs[uid], now)
+    for name in world.ending:
+        yield from _will_not_end(world, world.leases[name], now)
+    for payer, names in world.open_by_payer.items():
+        envelope = world.envelopes.get(payer)
+        standing = [each for name in names if (each := world.leases[name]).ending is None]
+        gpus = sum(lease.gpus for lease in standing)
+        if envelope is None or not envelope.in_window(now) or gpus > envelope.concurrency:
+            if gpus:
+                yield f"{payer} still pays for {gpus} GPUs that it may not pay for"
+    yield from _first_could_start(world, now)
+
+
+def _holds_something(world: World, run: Run) -> Iterator[str]:
+    if world.open_by_run.get(run.uid):
+        yield f"{run.key} is over and has leases {sorted(world.open_by_run[run.uid])}"
+    if present(world, run) is not None:
+        yield f"{run.key} is over and has a reservation"
+
+
+def _waits_in_vain(world: World, run: Run, now: Instant) -> Iterator[str]:
+    reservation = present(world, run)
+    if run.uid not in world.refusals:
+        yield f"{run.key} waits and nobody says why"
+    if reservation is None:
+        return
+    if reservation.state is State.ACTIVATING and is_drained(world, reservation):
+        yield f"{run.key} does not start, and its victims are gone"
+    if reservation.state is State.PENDING and reservation.starts < now - MINUTE:
+        yield f"{run.key} was to start {(now - reservation.starts) // MINUTE} minutes ago"
+
+
+def _will_not_end(world: World, lease: Lease, now: Instant) -> Iterator[str]:
+    """Only a stuck pod or a silent node may keep a lease past its deadline."""
+    state = world.fleet.nodes.get(lease.node)
+    pod = world.pods.get(f"{lease.namespace}/{lease.pod}")
+    assert lease.ending is not None
+    stuck = state is not None and (not state.node.ready or (pod is not None and pod.deleting))
+    if lease.ending.deadline < now and not stuck:
+        yield f"{lease.name} was to end at {lease.ending.deadline}"
+
+
+def _first_could_start(world: World, now: Instant) -> Iterator[str]:
+    """The first in line starts if it fits and is paid for, unless somebody holds something."""
+    line = [run for run in in_order(world, world.pending) if owner_allowed(world, run) is None]
+    firm = [
+        each
+        for run in line
+        if (each := present(world, run)) is not None
+        and (each.state is State.ACTIVATING or each.confidence is Confidence.CUTS)
+    ]
+    for run in line:
+        groups = groups_short_of_minimum(world, run, waiting_groups(world, run, now))
+        if groups:
+            answer = admit(world, wish_for(world, run, groups), Agenda(), start=now, now=now)
+            if isinstance(answer, Admitted) and not firm:
+                yield f"{run.key} is first in line, funded and placed, and does not start"
+            return
+
+
+def _what_stands(world: World) -> tuple[object, ...]:
+    """What a controller that forgot everything must find again."""
+    leases = sorted((name, each.ending) for name, each in world.leases.items() if each.is_open)
+    plans = sorted(
+        (each.run_key, each.state, each.reason, each.confidence)
+        for run in world.runs.values()
+        if (each := present(world, run)) is not None
+    )
+    return leases, plans, sorted(world.pending), sorted(world.overdrafts)
