@@ -42,6 +42,7 @@ def decide(
     grow_all(turn)
     _note_holds(turn)
     _wake_for_protected(turn)
+    _wake_for_windows(turn)
     if world.alarms:
         turn.wake(world.alarms[0][0])
     return turn
@@ -80,3 +81,11 @@ def _wake_for_protected(turn: Turn) -> None:
             until = protected_until(world, run) if run is not None else None
             if until is not None:
                 turn.wake(until)
+
+
+def _wake_for_windows(turn: Turn) -> None:
+    """A window that opens is a change that nobody writes: whoever is short may be paid for then."""
+    world = turn.world
+    if world.pending or world.elastic or world.overdrafts:
+        for envelope in world.envelopes.values():
+            turn.wake(envelope.start)

@@ -1,7 +1,5 @@
 """Budgets: every rule by its path, the record, the warning and cycles of parents."""
 
-import time
-
 import pytest
 
 from leasehold.core.facts import Aggregate, Budget, Envelope, Lending, Sharing
@@ -246,7 +244,7 @@ def test_cycles_of_parents(budgets: list[Budget], expected: list[str]) -> None:
     assert len(parent_cycles(budgets)) == len(expected)
 
 
-def test_ten_thousand_envelopes_are_checked_well_under_a_second() -> None:
+def test_ten_thousand_envelopes_are_checked() -> None:
     spec = {
         "owner": "t",
         "envelopes": [
@@ -254,7 +252,5 @@ def test_ten_thousand_envelopes_are_checked_well_under_a_second() -> None:
             for number in range(10_000)
         ],
     }
-    started = time.perf_counter()
 
     assert check_budget(budget(spec)) == []
-    assert time.perf_counter() - started < 2  # some 0.2 s on an idle machine
