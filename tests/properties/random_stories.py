@@ -45,7 +45,7 @@ class _Teller:
     def story(self, seed: int) -> str:
         self._make_fleet()
         for owner in self._owners:
-            if self._chance(0.9):
+            if not self._budgets or self._chance(0.9):
                 self._budgets[self._key(owner)] = self._budget(owner)
         head = [
             f"title: Random story {seed}",

@@ -84,7 +84,7 @@ def test_the_order_of_hashes_decides_nothing(tmp_path: Path) -> None:
 def _played(seed: int) -> Stage:
     """The stage when the last step has been taken, whatever the server said to it."""
     story = parse_story(story_of(seed), f"seed {seed}")
-    stage = Stage(story, seed=None, rates={}, observe=lambda at, text: None)
+    stage = Stage(story, seed=None, rates={}, observe=lambda *_: None)
     actor = Actor(
         stage.store,
         stage.fleet,
@@ -117,9 +117,9 @@ def left_behind(world: World, now: Instant) -> Iterator[str]:
         envelope = world.envelopes.get(payer)
         standing = [each for name in names if (each := world.leases[name]).ending is None]
         gpus = sum(lease.gpus for lease in standing)
-        if envelope is None or not envelope.in_window(now) or gpus > envelope.concurrency:
-            if gpus:
-                yield f"{payer} still pays for {gpus} GPUs that it may not pay for"
+        within = envelope is not None and envelope.in_window(now) and gpus <= envelope.concurrency
+        if gpus and not within:
+            yield f"{payer} still pays for {gpus} GPUs that it may not pay for"
     yield from _first_could_start(world, now)
 
 
@@ -174,7 +174,7 @@ def _what_stands(world: World) -> tuple[object, ...]:
     """What a controller that forgot everything must find again."""
     leases = sorted((name, each.ending) for name, each in world.leases.items() if each.is_open)
     plans = sorted(
-        (each.run_key, each.state, each.reason, each.confidence)
+        (each.run_key, each.state)
         for run in world.runs.values()
         if (each := present(world, run)) is not None
     )

@@ -196,6 +196,8 @@ def _is_late(turn: Turn, lease: Lease) -> bool:
 
 def _has_run(world: World, lease: Lease) -> bool:
     """Restarted in place after a resize: it is not a bind any more."""
+    if f"{lease.namespace}/{lease.pod}" in world.restarted:
+        return True
     unit = world.unit_of(lease.uid, lease.group)
     return lease.reason is Opened.START and is_bound(world, lease.uid, unit, lease.attempt)
 

@@ -244,7 +244,7 @@ def test_cycles_of_parents(budgets: list[Budget], expected: list[str]) -> None:
     assert len(parent_cycles(budgets)) == len(expected)
 
 
-def test_ten_thousand_envelopes_are_checked() -> None:
+def test_ten_thousand_envelopes_are_one_problem_not_ten_thousand() -> None:
     spec = {
         "owner": "t",
         "envelopes": [
@@ -253,4 +253,5 @@ def test_ten_thousand_envelopes_are_checked() -> None:
         ],
     }
 
-    assert check_budget(budget(spec)) == []
+    # Each is sound; together they are more than one batch of the ledger can state.
+    assert [problem.path for problem in check_budget(budget(spec))] == ["spec"]
