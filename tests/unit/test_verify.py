@@ -392,3 +392,28 @@ def test_a_fold_keeps_the_pod_of_what_was_refinanced() -> None:
         fold.step(line)
     lease: Lease = fold.leases["fill-5-0"]
     assert lease.pod == FILLER.pod != ""
+
+
+def test_an_object_that_is_behind_is_not_a_disagreement_while_its_batch_is_materialised() -> None:
+    lines = lines_of(FACTS, OPEN, at(3, closed=(closing(SPARE.name, T0),)))
+    behind = [lease_to_wire(FIRST), lease_to_wire(SPARE)]
+    assert verify_objects(lines, behind, [], materialised=2) is None
+    problem = verify_objects(lines, behind, [], materialised=3)
+    assert problem is not None
+    assert problem.record == f"Lease {SPARE.name}"
+
+
+def test_a_batch_that_is_nested_too_deep_is_named() -> None:
+    nested: Wire = {}
+    for _ in range(100_000):
+        nested = {"batch": nested}
+    problem = Fold().step({"seq": 1, "batch": nested})
+    assert problem is not None
+    assert (problem.record, problem.why) == ("batch", "is nested too deep")
+
+
+def test_a_resolution_that_has_two_objects_is_named() -> None:
+    lines, objects = lottery_story()
+    problem = verify_objects(lines, [], [*objects, *objects])
+    assert problem is not None
+    assert problem.why == "has two objects"

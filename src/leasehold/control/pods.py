@@ -19,6 +19,8 @@ Wire = dict[str, object]
 _GROUP = "rq.davidlangworthy.io"
 _PORT_FIRST = 29500
 _MEETING_FIRST, _MEETING_PORTS = 20_000, 9_000  # below the ports that hosts give out themselves
+# The least grace there is: none at all would say that the pod is gone, and nobody has seen it go.
+AT_ONCE: Millis = 1
 _STRAY_GRACE: Millis = 30 * SECOND  # for a pod that no lease asks for
 
 
@@ -159,7 +161,7 @@ def _superfluous(turn: Turn, uid: Uid) -> list[RemovePod]:
                 orders.append(_remove(pod, grace=_STRAY_GRACE))
         elif all(lease.ending is not None for lease in leases) and not pod.deleting:
             deadline = max(lease.ending.deadline for lease in leases if lease.ending is not None)
-            orders.append(_remove(pod, grace=max(0, deadline - turn.now)))
+            orders.append(_remove(pod, grace=max(AT_ONCE, deadline - turn.now)))
     return orders
 
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from leasehold.core.admit import Wish, as_found_by, ask_for
+from leasehold.core.admit import Wish, as_found_by, ask_for, claims_of
 from leasehold.core.agenda import Agenda
 from leasehold.core.cover import cover
 from leasehold.core.cuts import Cuts, Kind, Scope, Seeder, cut_until_it_fits, enough, structural
-from leasehold.core.facts import Lease, Record, Uid
+from leasehold.core.facts import Lease, Record, Relation, Uid
 from leasehold.core.fleet import Pool
 from leasehold.core.pack import Place, Want, candidate_pools, pack, pods_room, shape_of
 from leasehold.core.units import Instant
@@ -91,8 +91,40 @@ def _funded(world: World, wish: Wish, now: Instant) -> list[Place] | Refused:
                   if isinstance(each, Covered)]  # fmt: skip
         if funded or not wish.want.spread or groups == 1 or len(places) == 1:
             break
-    if funded:
+    if funded and gpus == wish.want.gpus:
         return funded
+    if funded:
+        return _funded_together(world, wish, places, now) or funded
+    return _first_refusal(answers)
+
+
+def _funded_together(world: World, wish: Wish, places: list[Place], now: Instant) -> Refused | None:
+    """Why not every group finds a payer on top of those before it; what pays for one group once
+    must not cost anybody the GPUs of all."""
+    mark = world.journal.mark()
+    borrowed = wish.borrowed_already
+    refused = None
+    for _ in wish.want.groups:
+        answers = [
+            cover(world, ask_for(wish, place, wish.want.gpus_per_group, start=now,
+                                 borrowed=borrowed), now=now)
+            for place in places
+        ]  # fmt: skip
+        covered = next((each for each in answers if isinstance(each, Covered)), None)
+        if covered is None:
+            refused = _first_refusal(answers)
+            break
+        borrowed += sum(
+            each.gpus for each in covered.segments if each.relation is Relation.BORROWED
+        )
+        for claim in claims_of(world, wish, covered, start=now):
+            world.accounts.claim(claim)
+    world.journal.undo(mark)
+    return refused
+
+
+def _first_refusal(answers: Sequence[Covered | Refused]) -> Refused:
+    """The first that time may help, else the first."""
     refusals = [each for each in answers if isinstance(each, Refused)]
     if not refusals:
         return Refused(reason=Refusal.NO_SUCH_FLAVOR, remedy="no node has this flavor there")

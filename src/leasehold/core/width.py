@@ -80,10 +80,11 @@ def pod_size(world: World, run: Run) -> int:
             ]
             return sum(mates)
     largest = max(1, world.fleet.flavor_gpus_max(spec.flavor))
-    for size in range(min(largest, spec.group_gpus), 0, -1):
-        if spec.group_gpus % size == 0 and spec.spares_per_group % size == 0:
-            return size
-    return 1
+    return next(
+        size
+        for size in range(min(largest, spec.group_gpus), 0, -1)
+        if spec.group_gpus % size == 0 and spec.spares_per_group % size == 0
+    )
 
 
 def wanted(

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from leasehold.control.pods import AT_ONCE
 from leasehold.core.facts import Node, Opened, Pod, PodPhase, Uid
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.pod import pod_from_wire
@@ -254,7 +255,8 @@ class SimFleet:
         process = self._hall.processes.get(pod.uid)
         if process is not None:
             if pod.deleting and process.is_running:
-                process.signal(seen.grace, now)
+                # No time passes that the story does not speak of.
+                process.signal(0 if seen.grace <= AT_ONCE else seen.grace, now)
         elif not pod.deleting and not pod.has_ended and pod.uid not in self._rejected:
             if self._is_to_be_rejected(seen):
                 self._rejected.add(pod.uid)

@@ -172,3 +172,20 @@ def test_an_index_that_drifted_is_named() -> None:
     world.accounts.add(a_good_lease(world), world.terms["r-1-0"])
     found = [str(each) for each in check_all(world, NOW)]
     assert any(each.startswith("INV-WORLD-IS-ITS-FOLD account n/t/e") for each in found)
+
+
+def test_leases_of_a_run_that_is_gone_are_not_judged_by_its_spec() -> None:
+    world = a_plain_world()
+    lone = replace(a_good_lease(world), uid="uid-gone", run="gone", slots=(0,))
+    assert opened(world, lone) == []
+    assert check_all(world, NOW) == []
+
+
+def test_a_group_is_not_torn_apart_by_a_node_that_has_gone() -> None:
+    world = a_plain_world()
+    good = a_good_lease(world)
+    for lease in (good, replace(good, name="r-1-1", node="n1", slots=(0,), index=1, pod="p")):
+        world.fold_open(lease)
+    assert "INV-GROUP-ONE-DOMAIN" in {each.rule for each in check_all(world, NOW)}
+    world.drop_node("n1")
+    assert "INV-GROUP-ONE-DOMAIN" not in {each.rule for each in check_all(world, NOW)}

@@ -237,6 +237,13 @@ def record(name: str, owner: str, *parents: str) -> Budget:
         ([record("d", "d", "a", "b"), record("e", "e", "a")], []),
         # Two ways up to one ancestor are no cycle.
         ([record("d", "d", "a", "b"), record("a", "a", "z"), record("b", "b", "z", "a")], []),
+        # Two ways round are told as the shorter one.
+        (
+            [record("a", "a", "b"), record("b", "b", "c", "d"), record("c", "c", "e"),
+             record("d", "d", "e"), record("e", "e", "a")],
+            ["'a -> b -> c -> e -> a'", "'b -> c -> e -> a -> b'", "'b -> d -> e -> a -> b'",
+             "'c -> e -> a -> b -> c'", "'d -> e -> a -> b -> d'", "'e -> a -> b -> c -> e'"],
+        ),
     ],
 )
 def test_cycles_of_parents(budgets: list[Budget], expected: list[str]) -> None:

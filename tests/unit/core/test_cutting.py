@@ -1,0 +1,44 @@
+"""Where cutting is no answer, and which spare takes over from which pod."""
+
+from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wish, a_world
+
+from leasehold.core.agenda import Agenda
+from leasehold.core.facts import Role
+from leasehold.core.odds import Preview, preview
+from leasehold.core.policy import Policy
+from leasehold.core.swap import swap
+from leasehold.core.world import World
+
+
+def a_full_world(runs: int, *, policy: Policy | None = None) -> World:
+    """A node of eight GPUs, so many of them held by runs of one GPU, each of its own owner."""
+    owners = [f"t{index}" for index in range(runs)]
+    world = a_world([a_node("n0")], [a_budget(each) for each in (*owners, "z")], policy=policy)
+    for index, owner in enumerate(owners):
+        run = a_run(f"r{index}", owner, group_gpus=1, pod_gpus=1)
+        world.put_run(run)
+        world.fold_open(a_lease(run, "n0", [index], batch=1, index=index))
+    return world
+
+
+def test_when_everybody_must_go_everybody_is_drawn_for_certain() -> None:
+    world = a_full_world(8, policy=Policy(odds_seeds=10))
+    run = a_run("new", "z", group_gpus=8, pod_gpus=8)
+    world.put_run(run)
+    found = preview(world, a_wish(world, run), Agenda(), now=NOW, may_sample=lambda: True)
+    assert isinstance(found, Preview)
+    assert found.odds == tuple((f"n/r{index}", 100) for index in range(8))
+
+
+def test_a_lost_pod_goes_to_the_first_spare_of_its_size() -> None:
+    world = a_world([a_node("n0"), a_node("n1"), a_node("n2")], [a_budget("t")])
+    run = a_run("r", group_gpus=4, spares=6)
+    world.put_run(run)
+    lost = a_lease(run, "n0", range(4), batch=1, index=0)
+    small = a_lease(run, "n1", range(2), batch=1, index=1, pod=0, role=Role.SPARE)
+    large = a_lease(run, "n2", range(4), batch=1, index=2, pod=1, role=Role.SPARE)
+    for lease in (lost, small, large):
+        world.fold_open(lease)
+    found = swap(world, [[lost]])
+    assert found is not None
+    assert [(each.node, each.spares) for each in found] == [("n2", (large,))]

@@ -1,0 +1,126 @@
+"""Facts may come twice, late or in the wrong order: the World is the same."""
+
+from msgspec.structs import replace
+from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world
+from tests.unit.test_lottery import a_resolution
+
+from leasehold.core.accounts import Claim
+from leasehold.core.cuts import is_protected, protected_until
+from leasehold.core.facts import Pod, PodPhase, Role, Taint, Toleration
+from leasehold.core.fleet import Shape
+from leasehold.core.pack import pods_room
+from leasehold.core.units import HOUR, MINUTE, SECOND, format_span
+from leasehold.core.width import pod_size
+from leasehold.core.world import World
+
+
+def a_plain_world() -> World:
+    return a_world([a_node("n0")], [a_budget("t")])
+
+
+def test_a_foreign_pod_that_is_seen_before_its_node_is_counted_once() -> None:
+    world = a_plain_world()
+    world.put_pod(Pod(namespace="x", name="p", node="late", gpus=3, phase=PodPhase.RUNNING))
+    world.put_node(a_node("late"))
+    assert world.fleet.nodes["late"].count_free() == 5
+    world.drop_pod("x/p")
+    assert world.fleet.nodes["late"].count_free() == 8
+
+
+def test_load_on_a_node_that_is_not_there_changes_nothing() -> None:
+    world = a_plain_world()
+    world.fleet.load("none", gpus=3, cpu_milli=1, memory_bytes=1, pods=1)
+    assert list(world.fleet.nodes) == ["n0"]
+    assert world.fleet.nodes["n0"].count_free() == 8
+
+
+def test_a_run_that_nobody_knows_is_dropped_without_a_trace() -> None:
+    world = a_plain_world()
+    world.drop_run("uid-none")
+    assert not world.dirty
+    assert not world.runs
+
+
+def test_a_dropped_run_stays_until_its_leases_are_closed() -> None:
+    world = a_plain_world()
+    run = a_run("r")
+    world.put_run(run)
+    world.fold_open(a_lease(run, "n0", range(4), batch=1, index=0))
+    world.drop_run(run.uid)
+    assert world.runs[run.uid].deleting
+    assert world.uid_of == {"n/r": run.uid}
+
+
+def test_dropping_the_old_run_of_a_name_leaves_the_name_to_the_new_one() -> None:
+    world = a_plain_world()
+    world.put_run(a_run("r"))
+    world.put_run(replace(a_run("r"), uid="uid-new"))
+    world.drop_run("uid-r")
+    assert world.uid_of == {"n/r": "uid-new"}
+    world.drop_run("uid-new")
+    assert world.uid_of == {}
+
+
+def test_a_resolution_that_comes_twice_counts_once() -> None:
+    world = a_plain_world()
+    resolution = a_resolution()
+    world.fold_resolution(resolution)
+    world.fold_resolution(resolution)
+    assert world.book("u").resolved_in == [resolution.batch]
+
+
+def test_what_is_claimed_and_planned_outside_a_mark_stays() -> None:
+    world = a_plain_world()
+    claim = Claim(payer="n/t/e", uid="u", gpus=2, gpu_ms=2 * HOUR, start=NOW,
+                  end=NOW + HOUR, borrowed=False)  # fmt: skip
+    planned = replace(claim, uid="v")
+    world.accounts.claim(claim)
+    world.accounts.respect({"n/t/e": [planned]}, but="w")
+    world.fleet.plan("n0", 1)
+    world.fleet.plan_pod("n0", Shape(2))
+    world.fleet.plan_pod("n0", Shape(4))
+    world.fleet.unplan("n0", Shape(4))
+    mark = world.journal.mark()
+    world.fleet.plan("n0", 5)
+    world.journal.undo(mark)
+    assert world.accounts.claims_on("n/t/e") == [planned, claim]
+    assert world.fleet.nodes["n0"].count_free() == 5
+
+
+def test_a_tainted_node_that_is_tolerated_outside_a_mark_stays_open() -> None:
+    taint = Taint(key="soon", effect="NoSchedule")
+    world = a_world([replace(a_node("n0"), taints=(taint,))])
+    assert world.fleet.nodes["n0"].count_free() == 0
+    world.fleet.tolerate((Toleration(key="soon", operator="Exists"),))
+    assert world.fleet.nodes["n0"].count_free() == 8
+
+
+def test_a_run_that_never_started_is_not_protected() -> None:
+    world = a_plain_world()
+    run = a_run("r")
+    world.put_run(run)
+    assert protected_until(world, run) is None
+    assert not is_protected(world, run, NOW)
+
+
+def test_a_pool_has_room_for_as_many_pods_as_the_cpus_of_its_nodes_allow() -> None:
+    world = a_world([replace(a_node("n0"), cpu_milli=5000), replace(a_node("n1"), cpu_milli=2000)])
+    pool = world.fleet.pools[("H", a_node("n0").domain)]
+    assert pods_room(world.fleet, pool, Shape(2)) == 8
+    assert pods_room(world.fleet, pool, Shape(2, cpu_milli=2000)) == 3
+
+
+def test_pods_that_come_later_are_as_large_as_those_that_run_whatever_the_spares_are() -> None:
+    world = a_plain_world()
+    run = a_run("r", group_gpus=4, spares=2)
+    run = replace(run, spec=replace(run.spec, gpus_per_pod=None))
+    world.put_run(run)
+    assert pod_size(world, run) == 2
+    world.fold_open(a_lease(run, "n0", [0], batch=1, index=0, role=Role.SPARE))
+    assert pod_size(world, run) == 2
+    world.fold_open(a_lease(run, "n0", [1, 2, 3, 4], batch=1, index=1))
+    assert pod_size(world, run) == 4
+
+
+def test_a_span_before_has_a_sign() -> None:
+    assert format_span(-(MINUTE + 30 * SECOND)) == "-1m30s"
