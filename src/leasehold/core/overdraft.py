@@ -33,6 +33,7 @@ def excesses(world: World, payer: EnvelopeKey, now: Instant) -> list[Excess]:
     if not envelope.in_window(now):
         return [_all(payer, leases, "its window is closed")]
     found = [
+        _all(payer, _not_covered(world, envelope, leases), "it no longer covers their place"),
         _over(payer, leases, envelope.concurrency, "concurrency"),
         *_lending(envelope, leases),
         *_aggregates(world, envelope),
@@ -129,6 +130,20 @@ def _all(payer: EnvelopeKey, leases: tuple[Lease, ...], why: str) -> Excess:
 def _over(subject: str, leases: tuple[Lease, ...], cap: int, why: str) -> Excess:
     gpus = sum(lease.gpus for lease in leases)
     return Excess(subject=subject, leases=leases, gpus=gpus - cap, why=why)
+
+
+def _not_covered(world: World, envelope: Envelope, leases: tuple[Lease, ...]) -> tuple[Lease, ...]:
+    """Leases on GPUs that an edit of its flavor or selector took out of what it pays for."""
+    nodes = world.fleet.nodes
+    return tuple(
+        lease
+        for lease in leases
+        if (state := nodes.get(lease.node)) is not None
+        and not (
+            envelope.flavor == state.node.flavor
+            and envelope.covers(state.node.region, state.node.cluster)
+        )
+    )
 
 
 def _lending(envelope: Envelope, leases: tuple[Lease, ...]) -> list[Excess]:
