@@ -136,7 +136,7 @@ def _waits_in_vain(world: World, run: Run, now: Instant) -> Iterator[str]:
         yield f"{run.key} waits and nobody says why"
     if reservation is None:
         return
-    if reservation.state is State.ACTIVATING and is_drained(world, reservation):
+    if reservation.state is State.ACTIVATING and is_drained(world, reservation, now):
         yield f"{run.key} does not start, and its victims are gone"
     if reservation.state is State.PENDING and reservation.starts < now - MINUTE:
         yield f"{run.key} was to start {(now - reservation.starts) // MINUTE} minutes ago"

@@ -16,7 +16,7 @@ from leasehold.control.wishes import groups_short_of_minimum, waiting_groups, wi
 from leasehold.core.admit import Wish
 from leasehold.core.facts import Reservation, Resolution, Run, State
 from leasehold.core.pack import try_pack
-from leasehold.core.resolve import Resolved, resolve
+from leasehold.core.resolve import Resolved, is_going, resolve
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Packed, Refused
 from leasehold.core.width import places_for
@@ -92,14 +92,29 @@ def resolution_of(world: World, reservation: Reservation) -> Resolution | None:
     return max(found, key=lambda each: each.batch, default=None)
 
 
-def is_drained(world: World, reservation: Reservation) -> bool:
-    """Whether every victim's GPUs are free."""
+def is_drained(world: World, reservation: Reservation, now: Instant) -> bool:
+    """Whether all GPUs are free that its Resolution counted on."""
     resolution = resolution_of(world, reservation)
-    return resolution is None or not _undrained(world, resolution)
+    return resolution is None or not _undrained(world, resolution, now)
 
 
-def _undrained(world: World, resolution: Resolution) -> list[str]:
-    return [name for name in resolution.victims if world.leases[name].is_open]
+def _undrained(world: World, resolution: Resolution, now: Instant) -> list[str]:
+    """Its victims, and what was ending in its scope already and so was not cut."""
+    victims = [name for name in resolution.victims if world.leases[name].is_open]
+    known = set(victims)
+    for name in sorted(world.ending):
+        lease = world.leases[name]
+        state = world.fleet.nodes.get(lease.node)
+        if (
+            name not in known
+            and state is not None
+            and state.node.domain in resolution.domains
+            and lease.ending is not None
+            and lease.ending.batch <= resolution.batch
+            and is_going(world, lease, now)
+        ):
+            victims.append(name)
+    return victims
 
 
 def hold_for_activations(turn: Turn) -> None:
@@ -122,7 +137,11 @@ def hold_for_activations(turn: Turn) -> None:
 
 def _hold_while_draining(turn: Turn, wish: Wish, resolution: Resolution, since: Instant) -> None:
     world = turn.world
-    undrained = _undrained(world, resolution)
+    undrained = _undrained(world, resolution, turn.now)
+    for name in undrained:
+        ending = world.leases[name].ending
+        if ending is not None:
+            turn.wake(ending.deadline + world.policy.drain_timeout)
     timeout = since + world.policy.drain_timeout
     if undrained and turn.now >= timeout:
         if _packed_without(world, wish, []) is None:

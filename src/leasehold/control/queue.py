@@ -221,7 +221,7 @@ def _plan(turn: Turn, run: Run, wish: Wish, refused: Refused, line: Line) -> Non
     reservation = present(turn.world, run)
     if reservation is not None and reservation.state is State.ACTIVATING:
         _refuse(turn, run, refused)
-        if is_drained(turn.world, reservation):
+        if is_drained(turn.world, reservation, turn.now):
             block(turn, run, refused)
         return
     if not line.has_room(run, refused):

@@ -249,13 +249,18 @@ def structural(scope: Scope) -> list[Cut]:
     return taken
 
 
-def cut_until_it_fits(scope: Scope, *, seeder: Seeder, now: Instant, but: Uid) -> Cuts | None:
-    """All three phases and the pruning, or None when even everything would not be enough."""
+def cut_until_it_fits(
+    scope: Scope, *, seeder: Seeder, now: Instant, but: Uid, partly: bool = False
+) -> Cuts | None:
+    """All three phases and the pruning, or None when even everything would not be enough.
+
+    With `partly` everything is then drawn nevertheless: there will be another lottery.
+    """
     taken = structural(scope)
     if scope.fits():
         return pruned(scope, taken, seed="", conflicts={}, draws=[])
     conflicts = scope.conflict_set(now=now, but=but)
-    if not enough(scope, conflicts):
+    if not enough(scope, conflicts) and not (partly and conflicts):
         return None
     seed = seeder()
     draws: list[Draw] = []
@@ -267,7 +272,7 @@ def cut_until_it_fits(scope: Scope, *, seeder: Seeder, now: Instant, but: Uid) -
         scope.apply(by_name[bundle.name])
         taken.append(by_name[bundle.name])
         draws.append(Draw(owner=owner, bundle=bundle.name, gpus=bundle.gpus))
-    assert scope.fits(), "the whole conflict set was enough a moment ago"
+    assert partly or scope.fits(), "the whole conflict set was enough a moment ago"
     return pruned(scope, taken, seed=seed, conflicts=conflicts, draws=draws)
 
 

@@ -67,7 +67,8 @@ def prepare(
 ) -> tuple[Site, Want, list[Place]] | Refused:
     """Under the caller's mark: the fleet as the run would find it, and the place chosen in it."""
     for name in sorted(world.ending):
-        world.fleet.give(world.leases[name])
+        if is_going(world, world.leases[name], now):
+            world.fleet.give(world.leases[name])
     as_found_by(world, wish, agenda, start=now)
     places = _funded(world, wish, now)
     if isinstance(places, Refused):
@@ -76,6 +77,13 @@ def prepare(
     if isinstance(site, Refused):
         return site
     return site, replace(wish.want, within=site.domains), places
+
+
+def is_going(world: World, lease: Lease, now: Instant) -> bool:
+    """Whether a lease that must end can be counted on to end: one that did not go for so long may
+    never go, and whoever were cut to sit beside it would be cut in vain, again and again."""
+    ending = lease.ending
+    return ending is not None and now < ending.deadline + world.policy.drain_timeout
 
 
 def _funded(world: World, wish: Wish, now: Instant) -> list[Place] | Refused:

@@ -471,8 +471,7 @@ def ledger_order(lease: Lease) -> tuple[int, int]:
 
 
 def _discard(index: dict[str, dict[str, None]], key: str, name: str) -> None:
-    names = index.get(key)
-    if names is not None:
-        names.pop(name, None)
-        if not names:
-            del index[key]
+    names = index[key]
+    names.pop(name, None)
+    if not names:
+        del index[key]

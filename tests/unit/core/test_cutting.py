@@ -1,12 +1,25 @@
 """Where cutting is no answer, and which spare takes over from which pod."""
 
-from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wish, a_world
+from msgspec.structs import replace
+from tests.properties.worlds import (
+    NOW,
+    a_budget,
+    a_lease,
+    a_node,
+    a_run,
+    a_wish,
+    a_world,
+    occupy,
+)
+from tests.unit.test_lottery import a_resolution
 
 from leasehold.core.agenda import Agenda
 from leasehold.core.facts import Role
 from leasehold.core.odds import Preview, preview
 from leasehold.core.policy import Policy
+from leasehold.core.resolve import resolve
 from leasehold.core.swap import swap
+from leasehold.core.verdicts import Refusal, Refused
 from leasehold.core.world import World
 
 
@@ -42,3 +55,26 @@ def test_a_lost_pod_goes_to_the_first_spare_of_its_size() -> None:
     found = swap(world, [[lost]])
     assert found is not None
     assert [(each.node, each.spares) for each in found] == [("n2", (large,))]
+
+
+def test_what_a_protected_run_can_give_up_once_is_not_counted_in_two_domains() -> None:
+    """It may lose one group of two, and each domain alone would fit with its group gone."""
+    world = a_world([a_node("n0", "a"), a_node("n1", "b")], [a_budget(each) for each in "tuz"])
+    elastic = a_run("elastic", groups=2, minimum=4)
+    small = a_run("small", "u", group_gpus=2, pod_gpus=2)
+    wide = a_run("wide", "z", groups=2)
+    for run in (elastic, small, wide):
+        world.put_run(run)
+    world.fold_resolution(replace(a_resolution(), batch=1, beneficiary_uid=elastic.uid))
+    for group, node in enumerate(("n0", "n1")):
+        lease = a_lease(elastic, node, range(4), batch=1, index=group, group=group, start=NOW)
+        world.fold_open(lease)
+    world.fold_open(a_lease(small, "n0", (4, 5), batch=1, index=2))
+    occupy(world, "n0", 2)
+    occupy(world, "n1", 4)
+    seen = preview(world, a_wish(world, wide), Agenda(), now=NOW, may_sample=lambda: True)
+    cut = resolve(world, a_wish(world, wide), Agenda(), now=NOW, seeder=lambda: "00")
+    assert isinstance(seen, Refused)
+    assert seen.reason is Refusal.CAPACITY
+    assert seen.remedy.startswith("even if everything that may be cut were cut")
+    assert cut == seen

@@ -27,6 +27,15 @@ def test_a_foreign_pod_that_is_seen_before_its_node_is_counted_once() -> None:
     assert world.fleet.nodes["late"].count_free() == 8
 
 
+def test_a_lease_that_is_read_before_its_node_takes_its_slots_when_the_node_comes() -> None:
+    world = a_plain_world()
+    run = a_run("r")
+    world.put_run(run)
+    world.fold_open(a_lease(run, "late", range(4), batch=1, index=0))
+    world.put_node(a_node("late"))
+    assert world.fleet.nodes["late"].count_free() == 4
+
+
 def test_load_on_a_node_that_is_not_there_changes_nothing() -> None:
     world = a_plain_world()
     world.fleet.load("none", gpus=3, cpu_milli=1, memory_bytes=1, pods=1)

@@ -239,10 +239,21 @@ def record(name: str, owner: str, *parents: str) -> Budget:
         ([record("d", "d", "a", "b"), record("a", "a", "z"), record("b", "b", "z", "a")], []),
         # Two ways round are told as the shorter one.
         (
-            [record("a", "a", "b"), record("b", "b", "c", "d"), record("c", "c", "e"),
-             record("d", "d", "e"), record("e", "e", "a")],
-            ["'a -> b -> c -> e -> a'", "'b -> c -> e -> a -> b'", "'b -> d -> e -> a -> b'",
-             "'c -> e -> a -> b -> c'", "'d -> e -> a -> b -> d'", "'e -> a -> b -> c -> e'"],
+            [
+                record("a", "a", "b"),
+                record("b", "b", "c", "d"),
+                record("c", "c", "e"),
+                record("d", "d", "e"),
+                record("e", "e", "a"),
+            ],
+            [
+                "'a -> b -> c -> e -> a'",
+                "'b -> c -> e -> a -> b'",
+                "'b -> d -> e -> a -> b'",
+                "'c -> e -> a -> b -> c'",
+                "'d -> e -> a -> b -> d'",
+                "'e -> a -> b -> c -> e'",
+            ],
         ),
     ],
 )

@@ -1,0 +1,277 @@
+"""Corners of a turn, each on a world of its own: what is decided, and what is left alone."""
+
+from msgspec.structs import replace
+from tests.properties.worlds import (
+    KEY,
+    NOW,
+    a_budget,
+    a_lease,
+    a_node,
+    a_run,
+    a_world,
+    an_envelope,
+)
+
+from leasehold.control.decide import decide
+from leasehold.control.edits import uncovered_edit
+from leasehold.control.turn import Turn
+from leasehold.control.views import envelope_view, run_view
+from leasehold.core.facts import (
+    Cause,
+    Closed,
+    Confidence,
+    Ending,
+    Gang,
+    Lease,
+    Node,
+    Pod,
+    PodPhase,
+    Reservation,
+    State,
+    Toleration,
+)
+from leasehold.core.policy import Policy
+from leasehold.core.units import HOUR, MINUTE, SECOND
+from leasehold.core.world import World
+from leasehold.ports.store import Wire
+from leasehold.sim.scenario.parse_actions import manifest
+
+SELF_FENCING = Policy(node_failure_after=(("*", MINUTE),))
+
+
+def decided(world: World, *, trusted: bool = True, apart: frozenset[str] = frozenset()) -> Turn:
+    return decide(world, now=NOW, key=KEY, time_trusted=trusted, quarantined=apart)
+
+
+def opened_by(turn: Turn) -> list[Lease]:
+    return [lease for batch in turn.batches for lease in batch.opened]
+
+
+def a_world_with_one_lease(policy: Policy | None = None) -> tuple[World, Lease]:
+    world = a_world([a_node("n0"), a_node("n1")], [a_budget("t")], policy=policy)
+    run = a_run("r", span=10 * HOUR)
+    world.put_run(replace(run, seen_running=1))
+    lease = a_lease(run, "n0", range(4), batch=0, index=0)
+    world.fold_open(lease)
+    return world, lease
+
+
+def silent(name: str) -> Node:
+    return replace(a_node(name), ready=False, not_ready_since=NOW - HOUR)
+
+
+def an_edit(limit: str) -> object:
+    resources = {"gpuType": "H", "totalGPUs": 4, "gpusPerPod": 4}
+    spec: Wire = {"owner": "t", "resources": resources, "runtime": {"maxDuration": limit}}
+    return manifest("Run", "n/r", spec)
+
+
+def test_an_edit_that_leaves_the_limit_as_it_is_needs_no_money() -> None:
+    world, lease = a_world_with_one_lease()
+    world.put_budget(a_budget("t", an_envelope("n/t/e", "t", 8, max_gpu_ms=4 * HOUR)))
+    assert uncovered_edit(world, lease.uid, an_edit("10h"), NOW) == []
+    ((path, said),) = uncovered_edit(world, lease.uid, an_edit("11h"), NOW)
+    assert path == "spec.runtime.maxDuration"
+    assert said == "n/t/e has 0 GPU-hours left, the longer limit needs 4 more"
+
+
+def test_a_payer_that_is_gone_does_not_refuse_a_longer_limit() -> None:
+    world, lease = a_world_with_one_lease()
+    world.drop_budget("n/t")
+    assert uncovered_edit(world, lease.uid, an_edit("11h"), NOW) == []
+
+
+def test_silence_does_not_count_while_the_clock_is_not_trusted() -> None:
+    world, lease = a_world_with_one_lease(SELF_FENCING)
+    world.put_node(silent("n0"))
+    decided(world, trusted=False)
+    assert world.leases[lease.name].is_open
+    world.dirty[lease.uid] = None
+    decided(world)
+    assert world.leases[lease.name].closure == Closed.NODE_FAILURE
+
+
+def test_a_lease_that_was_ending_when_its_node_was_lost_keeps_its_reason() -> None:
+    world, lease = a_world_with_one_lease(SELF_FENCING)
+    world.fold_ending(lease.name, Ending(reason=str(Closed.CANCELED), deadline=NOW + HOUR))
+    world.put_pod(Pod(namespace="n", name=lease.pod, node="n0", gpus=4, run_uid=lease.uid,
+                      phase=PodPhase.RUNNING))  # fmt: skip
+    decided(world, trusted=False)
+    assert world.leases[lease.name].is_open
+    world.put_node(silent("n0"))
+    decided(world)
+    assert world.leases[lease.name].closure == Closed.CANCELED
+
+
+def test_a_lease_that_the_store_refuses_for_good_is_closed_with_its_gang() -> None:
+    world, lease = a_world_with_one_lease()
+    world.refused_leases[lease.name] = None
+    decided(world)
+    closed = world.leases[lease.name]
+    assert (closed.closure, closed.cause, closed.end) == ("Fail", Cause.REFUSED, NOW)
+
+
+def an_elastic_world(groups: int, policy: Policy | None = None) -> World:
+    """A run of one group of four GPUs that wishes for more."""
+    world = a_world([a_node(f"n{i}") for i in range(groups)], [a_budget("t")], policy=policy)
+    run = a_run("r", groups=groups, minimum=4)
+    world.put_run(replace(run, seen_running=1))
+    world.fold_open(a_lease(run, "n0", range(4), batch=0, index=0))
+    return world
+
+
+def test_an_elastic_run_grows_unless_it_is_quarantined() -> None:
+    assert len(opened_by(decided(an_elastic_world(3)))) == 2
+    assert opened_by(decided(an_elastic_world(3), apart=frozenset({"uid-r"}))) == []
+
+
+def test_a_grow_too_large_to_be_written_is_made_smaller() -> None:
+    world = an_elastic_world(8, Policy(batch_bytes_max=3000))
+    assert 1 <= len(opened_by(decided(world))) < 7
+
+
+def a_reservation(run: str, *, starts: int = NOW + HOUR) -> Reservation:
+    return Reservation(namespace="n", name=f"{run}-0", run=run, uid=f"uid-{run}", batch=0,
+                       announced=NOW, state=State.PENDING, commitment="", starts=starts,
+                       confidence=Confidence.CUTS, domains=("r/c/a",))  # fmt: skip
+
+
+def test_a_start_that_needs_cuts_holds_nothing_while_its_run_pauses() -> None:
+    world = a_world([a_node("n0")], [a_budget("t")])
+    run = a_run("r")
+    world.put_run(replace(run, spec=replace(run.spec, retries=1)))
+    world.fold_open(a_lease(run, "n0", range(4), batch=0, index=0))
+    world.fold_close("r-0-0", end=NOW, closure="Fail", cause=None, batch=0)
+    world.fold_reservation(a_reservation("r"))
+    world.put_run(a_run("other", group_gpus=8, pod_gpus=8, created=NOW))
+    turn = decided(world)
+    assert [lease.run for lease in opened_by(turn)] == ["other"]
+    assert world.reservations["n/r-0"].state is State.CANCELED
+
+
+def a_full_world(waiting: int, policy: Policy, *, nodes: int = 1) -> World:
+    """Nodes full of runs of one GPU, and so many more of other owners in line."""
+    holders, others = range(8 * nodes), range(waiting)
+    owners = [*(f"t{index}" for index in holders), *(f"z{index}" for index in others)]
+    world = a_world([a_node(f"n{i}") for i in range(nodes)], map(a_budget, owners), policy=policy)
+    for index in holders:
+        run = a_run(f"r{index}", f"t{index}", group_gpus=1, pod_gpus=1)
+        world.put_run(replace(run, seen_running=1))
+        place = (f"n{index // 8}", [index % 8])
+        world.fold_open(a_lease(run, *place, batch=0, index=index))
+    for index in others:
+        world.put_run(a_run(f"w{index:02}", f"z{index}", group_gpus=1, pod_gpus=1, created=NOW))
+    return world
+
+
+def test_large_lotteries_are_sampled_four_a_turn_and_the_others_soon() -> None:
+    world = a_full_world(5, Policy(odds_seeds=4))
+    turn = decided(world)
+    sampled = [each.run for each in world.reservations.values() if each.odds]
+    assert sorted(sampled) == ["w00", "w01", "w02", "w03"]
+    assert turn.wake_at == NOW + SECOND
+
+
+def test_plans_beyond_the_first_previews_of_a_turn_stand_as_they_are() -> None:
+    policy = Policy(odds_seeds=1, reservation_depth=100)
+    world = a_full_world(40, policy, nodes=5)
+    decided(world)
+    before = dict(world.reservations)
+    assert len(before) == 40
+    world.head = replace(world.head, seq=9)
+    last = max(before.values(), key=lambda each: each.run)
+    stale = replace(last, message="as it was")
+    world.fold_reservation(stale)
+    decide(world, now=NOW + SECOND, key=KEY)
+    assert world.reservations.keys() == before.keys()
+    assert world.reservations[last.subject] == stale
+    first = min(before.values(), key=lambda each: each.run)
+    assert world.reservations[first.subject].starts == first.starts
+
+
+def test_what_one_run_tolerates_is_not_foreseen_for_the_next() -> None:
+    world = a_full_world(2, Policy(odds_seeds=1))
+    tolerant = world.runs["uid-w00"]
+    spec = replace(tolerant.spec, tolerations=(Toleration(key="soon", operator="Exists"),))
+    world.put_run(replace(tolerant, spec=spec))
+    decided(world)
+    plans = [each.confidence for each in world.reservations.values()]
+    assert plans == [Confidence.CUTS, Confidence.CUTS]
+
+
+def test_a_sweep_whose_groups_are_too_large_to_be_written_is_told_so() -> None:
+    world = a_world([a_node("n0")], [a_budget("t")], policy=Policy(batch_bytes_max=1100))
+    world.put_run(a_run("r", groups=2, gang=Gang.GROUP))
+    assert opened_by(decided(world)) == []
+    assert run_view(world, "uid-r", NOW).because == "GangTooLarge"
+
+
+def test_a_gang_that_stays_too_large_is_blocked_once() -> None:
+    world = a_world([a_node("n0")], [a_budget("t")], policy=Policy(batch_bytes_max=300))
+    world.put_run(a_run("r"))
+    (blocked,) = decided(world).reservations.values()
+    assert (blocked.state, blocked.reason) == (State.BLOCKED, "GangTooLarge")
+    assert decided(world).reservations == {}
+    world.put_run(a_run("r", groups=2))
+    turn = decided(world)
+    (changed,) = turn.reservations.values()
+    assert changed.message != blocked.message
+    assert [notice.reason for notice in turn.notices] == ["GangTooLarge"]
+
+
+def test_a_run_in_line_that_waits_for_nothing_is_left_alone() -> None:
+    world, lease = a_world_with_one_lease()
+    world.put_pod(
+        Pod(
+            namespace="n", name=lease.pod, node="n0", gpus=4, run_uid=lease.uid,
+            phase=PodPhase.RUNNING,
+        )
+    )  # fmt: skip
+    decided(world)
+    world.pending[lease.uid] = None
+    assert opened_by(decided(world)) == []
+    assert world.refusals == {}
+
+
+def test_leases_alone_can_fill_a_batch() -> None:
+    world = a_world([a_node("n0")], [a_budget("t")], policy=Policy(batch_bytes_max=3000))
+    for index in range(8):
+        world.put_run(a_run(f"r{index}", group_gpus=1, pod_gpus=1))
+    turn = decided(world)
+    assert len(opened_by(turn)) == 8
+    assert len(turn.batches) > 1
+    assert [bool(batch.facts_nodes) for batch in turn.batches].count(True) == 1
+
+
+def test_what_one_batch_cannot_hold_is_written_in_the_next() -> None:
+    world = a_world([a_node(f"n{i}") for i in range(9)], [a_budget("t")],
+                    policy=Policy(batch_bytes_max=3000))  # fmt: skip
+    for index in range(9):
+        world.put_run(a_run(f"r{index}", group_gpus=8, pod_gpus=8))
+    turn = decided(world)
+    assert len(opened_by(turn)) == 9
+    assert [batch.seq for batch in turn.batches] == list(range(1, len(turn.batches) + 1))
+    stated = [fact.name for batch in turn.batches for fact in batch.facts_nodes]
+    assert sorted(stated) == [f"n{i}" for i in range(9)]
+    assert len(turn.batches) > 1
+
+
+def test_a_node_that_has_changed_is_stated_again() -> None:
+    world = a_world([a_node("n0")], [a_budget("t")])
+    world.put_run(a_run("r"))
+    decided(world)
+    world.put_node(a_node("n0", gpus=16))
+    (batch,) = (batch for batch in decided(world).batches if batch.facts_nodes)
+    assert [(fact.name, fact.gpus) for fact in batch.facts_nodes] == [("n0", 16)]
+
+
+def test_an_envelope_that_is_gone_has_nothing() -> None:
+    view = envelope_view(a_world([]), "n/t/e", NOW)
+    assert (view.used, view.free, view.committed_ms, view.left_ms) == (0, 0, 0, None)
+
+
+def test_a_run_that_nobody_has_considered_says_so() -> None:
+    world = a_world([])
+    world.put_run(a_run("r"))
+    view = run_view(world, "uid-r", NOW)
+    assert (view.because, view.message) == ("Submitted", "not considered yet")
