@@ -24,6 +24,7 @@ from leasehold.core.facts import (
     Gang,
     Lease,
     Node,
+    Opened,
     Pod,
     PodPhase,
     Reservation,
@@ -128,6 +129,21 @@ def test_an_elastic_run_grows_unless_it_is_quarantined() -> None:
 def test_a_grow_too_large_to_be_written_is_made_smaller() -> None:
     world = an_elastic_world(8, Policy(batch_bytes_max=3000))
     assert 1 <= len(opened_by(decided(world))) < 7
+
+
+def test_a_group_that_was_grown_and_not_bound_in_time_is_taken_back_alone() -> None:
+    world = an_elastic_world(2)
+    run, first = world.runs["uid-r"], world.leases["r-0-0"]
+    pod = Pod(namespace="n", name=first.pod, node="n0", gpus=4, run_uid=run.uid)
+    world.put_pod(replace(pod, phase=PodPhase.RUNNING))
+    late = a_lease(run, "n1", range(4), batch=0, index=1, group=1)
+    world.fold_open(replace(late, reason=Opened.GROW))
+    turn = decided(world)
+    assert world.leases[first.name].ending is None
+    ending = world.leases[late.name].ending
+    assert ending is not None
+    assert ending.reason == Closed.FAIL
+    assert "BindFailing" in [notice.reason for notice in turn.notices]
 
 
 def a_reservation(run: str, *, starts: int = NOW + HOUR) -> Reservation:

@@ -36,6 +36,15 @@ def test_a_lease_that_is_read_before_its_node_takes_its_slots_when_the_node_come
     assert world.fleet.nodes["late"].count_free() == 4
 
 
+def test_old_news_of_a_pod_changes_nothing() -> None:
+    world = a_plain_world()
+    pod = Pod(namespace="x", name="p", node="n0", gpus=3, phase=PodPhase.RUNNING, version=2)
+    world.put_pod(pod)
+    world.put_pod(replace(pod, phase=PodPhase.SUCCEEDED, version=1))
+    assert world.pods["x/p"] == pod
+    assert world.fleet.nodes["n0"].count_free() == 5
+
+
 def test_load_on_a_node_that_is_not_there_changes_nothing() -> None:
     world = a_plain_world()
     world.fleet.load("none", gpus=3, cpu_milli=1, memory_bytes=1, pods=1)
