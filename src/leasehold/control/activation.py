@@ -62,9 +62,7 @@ def activate(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused)
 
 def refused_or(refused: Refused, answer: Refused) -> Refused:
     """Blocked for want of GPUs: the run's own reason, with what resolve found."""
-    if refused.reason.is_about_money:
-        return answer
-    return replace(answer, reason=refused.reason)
+    return answer if refused.reason.is_about_money else replace(answer, reason=refused.reason)
 
 
 def _activating(turn: Turn, run: Run, reservation: Reservation) -> None:
@@ -140,8 +138,8 @@ def _hold_while_draining(turn: Turn, wish: Wish, resolution: Resolution, since: 
     undrained = _undrained(world, resolution, turn.now)
     for name in undrained:
         ending = world.leases[name].ending
-        if ending is not None:
-            turn.wake(ending.deadline + world.policy.drain_timeout)
+        assert ending is not None, name
+        turn.wake(ending.deadline + world.policy.drain_timeout)
     timeout = since + world.policy.drain_timeout
     if undrained and turn.now >= timeout:
         if _packed_without(world, wish, []) is None:

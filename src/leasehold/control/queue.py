@@ -214,7 +214,7 @@ def _plan(turn: Turn, run: Run, wish: Wish, refused: Refused, line: Line) -> Non
         return  # no start is planned that nobody may make, and nothing is cut for one
     want = replace(wish.want, groups=wish.want.groups[:1]) if _is_sweep(run) else wish.want
     size = turn.gang_bytes_at_most(run, want)
-    if size > turn.world.policy.batch_bytes_max:
+    if turn.is_too_large(size):
         _refuse(turn, run, _too_large(turn, size))
         block(turn, run, _too_large(turn, size))
         return  # nobody is cut for a run that could not be written down

@@ -31,11 +31,8 @@ def reclaim(turn: Turn, wish: Wish, reservation: Reservation) -> bool:
         return False
     world = turn.world
     for lease in refinance_order(_shared(world, wish, place)):
-        if _is_covered(turn, wish, place):
+        if refinance_lease(turn, lease) and _is_covered(turn, wish, place):
             return True
-        refinance_lease(turn, lease)
-    if _is_covered(turn, wish, place):
-        return True
     leases = _shared(world, wish, place)
     subject = Subject(
         reservation.subject, batch=reservation.batch, commitment=reservation.commitment
@@ -67,8 +64,8 @@ def _place(turn: Turn, wish: Wish) -> Place | None:
     world = turn.world
     for place in places_for(world, wish.run.spec):
         leases = _shared(world, wish, place)
-        if not leases:
-            continue
+        if not leases or _is_covered(turn, wish, place):
+            continue  # what it lacks is kept for others ahead, not used by its family
         mark = world.journal.mark()
         for lease in leases:
             world.accounts.remove(lease, world.terms[lease.name])

@@ -150,7 +150,7 @@ class Turn:
         )
         size = len(leases) * _lease_bytes(leases[0])
         limit = self.world.policy.batch_bytes_max
-        if size + _MARGIN_BYTES > limit:
+        if self.is_too_large(size):
             return size
         facts = self._fact_bytes(leases)
         if draft.size + size + facts > limit:
@@ -160,6 +160,10 @@ class Turn:
             return self.start(run, plan, attempts=attempts, reason=reason)
         self._open(leases, size)
         return leases
+
+    def is_too_large(self, size: int) -> bool:
+        """Whether no batch holds a gang whose leases need so many bytes."""
+        return size + _MARGIN_BYTES > self.world.policy.batch_bytes_max
 
     def gang_bytes_at_most(self, run: Run, want: Want) -> int:
         """What the leases of a gang may need, wherever they go and whoever pays for them."""

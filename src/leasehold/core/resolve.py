@@ -15,7 +15,7 @@ from leasehold.core.cover import cover
 from leasehold.core.cuts import Cuts, Kind, Scope, Seeder, cut_until_it_fits, enough, structural
 from leasehold.core.facts import Lease, Record, Relation, Uid
 from leasehold.core.fleet import Pool
-from leasehold.core.pack import Place, Want, candidate_pools, pack, pods_room, shape_of
+from leasehold.core.pack import Place, Want, candidate_pools, pods_room, shape_of, try_pack
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Covered, Packed, Refusal, Refused
 from leasehold.core.width import places_for
@@ -54,9 +54,8 @@ def resolve(
         cuts = cut_until_it_fits(scope, seeder=seeder, now=now, but=wish.run.uid)
         if cuts is None:
             return not_enough(want, site.deficit)
-        packed = pack(world, want, places)
-        if isinstance(packed, Refused):
-            return packed  # CPU, memory or the pod count is what is missing, and GPUs cannot help
+        packed = try_pack(world, want, places)
+        assert packed is not None, "the scope counted room for every pod, CPU and memory too"
         return Resolved(site=site, cuts=cuts, packed=packed)
     finally:
         world.journal.undo(mark)
