@@ -180,17 +180,8 @@ def _paid_here(world: World, flavor: str, place: Place) -> tuple[bool, ...]:
 
 
 def _with_trace(refused: Refused, trace: tuple[Step, ...]) -> Refused:
-    return Refused(
-        reason=refused.reason,
-        remedy=refused.remedy,
-        asked=refused.asked,
-        short_by=refused.short_by,
-        subject=refused.subject,
-        limit=refused.limit,
-        used=refused.used,
-        trace=trace,
-        time_may_help=refused.reason is not Refusal.NO_SUCH_FLAVOR,
-    )
+    helps = refused.reason is not Refusal.NO_SUCH_FLAVOR
+    return replace(refused, trace=trace, time_may_help=helps)
 
 
 def _preference(funded: tuple[Place, Covered]) -> tuple[int, int, Place]:
@@ -277,19 +268,7 @@ def _one_group(
     now: Instant,
     borrowed: int,
 ) -> tuple[Place, Covered, Packed] | None:
-    want = wish.want
-    single = Want(
-        flavor=want.flavor,
-        groups=(group,),
-        pods=want.pods,
-        spares=want.spares,
-        pod_gpus=want.pod_gpus,
-        cpu_milli=want.cpu_milli,
-        memory_bytes=want.memory_bytes,
-        selector=want.selector,
-        own_domains=want.own_domains,
-        last=want.last,
-    )
+    single = replace(wish.want, groups=(group,))
     alone = Wish(run=wish.run, want=single, span=wish.span)
     funded = []
     for place in places:
