@@ -24,7 +24,7 @@ from leasehold.shell.loop import Controller, Decider
 from leasehold.sim.kernel import Kernel, Process
 from leasehold.sim.machines import Work
 from leasehold.sim.nodes import SimFleet
-from leasehold.sim.scenario.admission import Admission
+from leasehold.adapters.objects.admission import Admission
 from leasehold.sim.scenario.ledger import at_once, ledger_problems, objects_of
 from leasehold.sim.scenario.parse_actions import manifest
 

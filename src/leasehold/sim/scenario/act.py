@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
 
+from leasehold.adapters.objects.admission import Admission, Problems
 from leasehold.control.edits import uncovered_edit
 from leasehold.core.facts import Gang, Uid
 from leasehold.core.objects.run import run_from_wire
@@ -17,7 +18,6 @@ from leasehold.core.units import Instant
 from leasehold.core.world import World
 from leasehold.ports.store import AlreadyExists, Conflict, Invalid, NotFound, Store, Wire
 from leasehold.sim.nodes import SimFleet
-from leasehold.sim.scenario.admission import Admission, Problems
 from leasehold.sim.scenario.parse_actions import manifest
 from leasehold.sim.scenario.story import (
     Cancel,

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 from leasehold.adapters.memory.store import MemoryStore
+from leasehold.adapters.objects.admission import Admission
 from leasehold.adapters.sqlite.store import SqliteStore
 from leasehold.control.audit import audit
 from leasehold.core.facts import Node
@@ -23,7 +24,6 @@ from leasehold.shell.loop import Controller
 from leasehold.sim.faulty import KINDS, Faults, FaultyStore
 from leasehold.sim.kernel import Kernel, Process
 from leasehold.sim.nodes import SimFleet
-from leasehold.sim.scenario.admission import Admission
 from leasehold.sim.scenario.ledger import at_once, ledger_problems, lines_after, objects_of
 from leasehold.sim.scenario.parse_actions import manifest
 from leasehold.sim.scenario.story import Story

@@ -1,6 +1,6 @@
-"""What the server refuses of what users write, for the store that scenarios run on.
+"""What the server refuses of what users write, for a store that is also the server.
 
-Given to the memory store as its admission check. It applies the checks of `core.objects` and the
+Given to a store of ours as its admission check, by `leasehold up` and by scenarios. It applies the checks of `core.objects` and the
 one rule between objects, that parents do not go in a circle. It changes nothing.
 """
 
