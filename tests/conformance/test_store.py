@@ -8,10 +8,14 @@ from tests.conformance.harness import STORES, MemoryHarness
 from leasehold.ports.store import (
     AlreadyExists,
     Conflict,
+    Create,
+    Delete,
     Expired,
     Invalid,
     NotFound,
+    PatchStatus,
     Store,
+    Update,
     WatchEvent,
     Wire,
 )
@@ -453,3 +457,45 @@ def test_admission_sees_old_and_new_and_reports_all(harness: MemoryHarness) -> N
 
     harness.run(story())
     assert [old is None for old, _ in asked] == [True, False]
+
+
+def test_several_writes_each_have_their_own_answer(harness: MemoryHarness) -> None:
+    store = harness.store()
+
+    async def story() -> None:
+        first = await store.create(thing("a"))
+        stale = dict(first, spec={"n": 2})
+        await store.update(stale)
+        answers = await store.write_all(
+            [
+                Create(thing("b")),
+                Create(thing("a")),
+                Update(dict(first, spec={"n": 3})),
+                PatchStatus("Run", "team", "b", {"phase": "Running"}),
+                PatchStatus("Run", "team", "nobody", {}),
+                Delete("Run", "team", "a", None),
+                Create(thing("UPPER")),
+            ]
+        )
+        kinds = [None if each is None else type(each) for each in answers]
+        assert kinds == [dict, AlreadyExists, Conflict, dict, NotFound, None, Invalid]
+        there = await store.get("Run", "team", "b")
+        assert there["status"] == {"phase": "Running"}
+        assert answers[3] == there
+        assert [meta(each)["name"] for each in (await store.list("Run")).items] == ["b"]
+        # One after another, and seen as such.
+        events = await take(store, "Run", version(first), 4)
+        assert [(each.type, meta(each.object)["name"]) for each in events] == [
+            ("MODIFIED", "a"), ("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "a"),
+        ]  # fmt: skip
+
+    harness.run(story())
+
+
+def test_no_writes_are_no_trouble(harness: MemoryHarness) -> None:
+    store = harness.store()
+
+    async def story() -> None:
+        assert await store.write_all([]) == []
+
+    harness.run(story())

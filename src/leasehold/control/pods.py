@@ -10,7 +10,7 @@ from leasehold.control.tend import restarts
 from leasehold.control.turn import Turn
 from leasehold.core.facts import Gang, Lease, Pod, PodPhase, Record, Role, Run, Uid
 from leasehold.core.objects.lease import label_value
-from leasehold.core.objects.pod import pod_to_wire
+from leasehold.core.objects.pod import SLOTS, pod_to_wire
 from leasehold.core.units import SECOND, Millis
 from leasehold.core.width import open_leases
 from leasehold.core.world import World
@@ -77,6 +77,7 @@ def _order(world: World, run: Run, leases: list[Lease], gang: list[list[Lease]])
             f"{_GROUP}/attempt": str(first.attempt),
             f"{_GROUP}/opened": str(first.reason),
         },
+        annotations={SLOTS: ",".join(str(slot) for lease in leases for slot in lease.slots)},
         env=environment(run, leases, gang),
         grace=run.spec.grace,
         gpu_resource=world.policy.gpu_resource,

@@ -110,6 +110,39 @@ class WatchEvent:
     object: Wire
 
 
+@dataclass(frozen=True, slots=True)
+class Create:
+    obj: Wire
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    obj: Wire
+
+
+@dataclass(frozen=True, slots=True)
+class PatchStatus:
+    kind: str
+    namespace: str
+    name: str
+    status: Wire
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    kind: str
+    namespace: str
+    name: str
+    uid: str | None
+    grace_ms: int | None = None
+
+
+Write = Create | Update | PatchStatus | Delete
+Answer = Wire | StoreError | None  # what the single call would have returned or raised
+Answers = list[Answer]
+
+
 class Watch(Protocol):
     async def next(self) -> WatchEvent:
         """The next change; waits for one. Raises `Expired` when the caller must list again."""
@@ -152,4 +185,9 @@ class Store(Protocol):
     ) -> None:
         """Asks that it go; with a uid, only if it is still that object. Finalizers, and the grace
         of a pod that runs on a node, delay it; `grace_ms=0` says that the pod is gone."""
+        ...
+
+    async def write_all(self, writes: Sequence[Write]) -> Answers:
+        """Several writes for the price of one round: in this order, each by itself. What one of
+        them raised is its answer and stops none of the others."""
         ...

@@ -4,7 +4,8 @@ Reconciled level-triggered: what could not be written now stays on the list and 
 nothing waits for it, and repeating it is harmless.
 """
 
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -20,17 +21,36 @@ from leasehold.core.world import World
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import (
     AlreadyExists,
-    Conflict,
+    Answer,
+    Create,
+    Delete,
     Forbidden,
     Invalid,
     NotFound,
+    PatchStatus,
     Store,
     StoreError,
     Unavailable,
+    Update,
     Wire,
+    Write,
 )
 
 RETRY_MS = 1_000
+ROUND_MAX = 256  # writes that are sent together
+
+Settle = Callable[[Answer], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One write that is owed for `key`; `settle` says whether its answer is good enough. Without a
+    write, something could not even be read."""
+
+    owed: dict[str, None]
+    key: str
+    write: Write | None
+    settle: Settle
 
 
 def _is_news(old: Reservation | None, new: Reservation) -> bool:
@@ -53,7 +73,7 @@ class Effects:
         self._runs: dict[str, None] = {}
         self._reservations: dict[str, None] = {}
         self._budgets: dict[str, None] = {}
-        self._written: dict[str, bytes] = {}
+        self._written: dict[tuple[str, str, str, str], bytes] = {}
         self._created: dict[str, None] = {}  # reservations whose objects exist
         self._plans: dict[str, Reservation] = {}  # as they were written
 
@@ -77,120 +97,157 @@ class Effects:
 
     async def perform(self, turn: Turn) -> bool:
         """Write what is owed; False if something is left for later."""
+        orders = [
+            order
+            for subject in self._reservations
+            for order in self._reservation_orders(turn.world, subject)
+        ]
+        for uid in self._runs:
+            orders += await self._run_orders(turn, uid)
+        for key in self._budgets:
+            orders += self._budget_orders(turn, key)
+        self._reservations.clear()
+        self._runs.clear()
+        self._budgets.clear()
         complete = True
-        for subject in list(self._reservations):
-            complete &= await self._settled(
-                self._reservations, subject, self._write_reservation(turn.world, subject)
-            )
-        for uid in list(self._runs):
-            complete &= await self._settled(self._runs, uid, self._write_run(turn, uid))
-        for key in list(self._budgets):
-            complete &= await self._settled(self._budgets, key, self._write_budget(turn, key))
+        for first in range(0, len(orders), ROUND_MAX):
+            complete &= await self._place(orders[first : first + ROUND_MAX])
         return complete
 
-    async def _settled(self, owed: dict[str, None], key: str, work: object) -> bool:
-        owed.pop(key, None)
+    async def _place(self, orders: list[Order]) -> bool:
+        """One round of writes; whatever could not be done is owed again."""
+        writes = [order.write for order in orders if order.write is not None]
+        answers: Sequence[Answer]
         try:
-            await work  # type: ignore[misc]
-        except StoreError:
-            owed[key] = None
-            return False
-        return True
+            answers = await self._store.write_all(writes)
+        except StoreError as error:
+            answers = [error] * len(writes)
+        given = iter(answers)
+        complete = True
+        for order in orders:
+            answer = Unavailable() if order.write is None else next(given)
+            if not order.settle(answer):
+                order.owed[order.key] = None
+                complete = False
+        return complete
 
-    async def _write_run(self, turn: Turn, uid: str) -> None:
+    async def _run_orders(self, turn: Turn, uid: str) -> list[Order]:
         world = turn.world
         run = world.runs.get(uid)
+        orders: list[Order] = []
         if run is not None and not run.finalized and not run.deleting:
-            await self._finalize(run)
+            orders += await self._finalizer_orders(run, add=True)
         makes, removes = pod_orders(turn, uid)
-        for order in removes:
-            await self._remove_pod(world, order)
-        for make in makes:
-            await self._make_pod(world, make)
+        orders += [self._removal(world, order, uid) for order in removes]
+        orders += [self._making(world, order, uid) for order in makes]
         if run is None:
-            return
+            return orders
         if run.deleting and not world.open_by_run.get(uid):
-            await self._let_go(run)  # from now on its name may be another Run's
-        else:
-            await self._write_status("Run", run.namespace, run.name, run.uid,
-                                     run_status(world, run, turn.now))  # fmt: skip
+            # From now on its name may be another Run's.
+            return orders + await self._finalizer_orders(run, add=False)
+        place = ("Run", run.namespace, run.name, run.uid)
+        status = run_status(world, run, turn.now)
+        return orders + self._status_orders(self._runs, uid, place, status)
 
-    async def _make_pod(self, world: World, order: MakePod) -> None:
+    def _making(self, world: World, order: MakePod, uid: str) -> Order:
         # Remembered before it is asked for: until the outcome is known it may exist, and the
         # GPUs under it are not free.
         world.put_pod(order.pod)
-        try:
-            made = await self._store.create(order.wire)
-        except AlreadyExists:
-            made = await self._store.get("Pod", order.pod.namespace, order.pod.name)
-        except (Unavailable, Invalid, Forbidden):
-            world.drop_pod(order.pod.key)
-            raise
-        world.put_pod(pod_from_wire(made, gpu_resource=world.policy.gpu_resource))
 
-    async def _remove_pod(self, world: World, order: RemovePod) -> None:
-        try:
-            await self._store.delete(
-                "Pod", order.namespace, order.name, uid=order.uid, grace_ms=order.grace
-            )
-        except NotFound:
-            world.drop_pod(f"{order.namespace}/{order.name}")
+        def settle(answer: Answer) -> bool:
+            if isinstance(answer, Unavailable | Invalid | Forbidden):
+                world.drop_pod(order.pod.key)
+            elif isinstance(answer, dict):
+                world.put_pod(pod_from_wire(answer, gpu_resource=world.policy.gpu_resource))
+            # One of that name exists: it is the one that was ordered, and will be seen.
+            return isinstance(answer, dict | AlreadyExists)
 
-    async def _write_reservation(self, world: World, subject: str) -> None:
+        return Order(self._runs, uid, Create(order.wire), settle)
+
+    def _removal(self, world: World, order: RemovePod, uid: str) -> Order:
+        def settle(answer: Answer) -> bool:
+            if isinstance(answer, NotFound):
+                world.drop_pod(f"{order.namespace}/{order.name}")
+            return answer is None or isinstance(answer, NotFound)
+
+        write = Delete("Pod", order.namespace, order.name, order.uid, order.grace)
+        return Order(self._runs, uid, write, settle)
+
+    def _reservation_orders(self, world: World, subject: str) -> list[Order]:
         reservation = world.reservations[subject]
         if not _is_news(self._plans.get(subject), reservation):
-            return
+            return []
+        orders = []
         if subject not in self._created:
-            with suppress(AlreadyExists):
-                await self._store.create(reservation_to_wire(reservation))
-            self._created[subject] = None
-        await self._write_status(
-            "Reservation",
-            reservation.namespace,
-            reservation.name,
-            "",
-            reservation_status(reservation),
+
+            def created(answer: Answer) -> bool:
+                is_there = isinstance(answer, dict | AlreadyExists)
+                if is_there:
+                    self._created[subject] = None
+                return is_there
+
+            write = Create(reservation_to_wire(reservation))
+            orders.append(Order(self._reservations, subject, write, created))
+
+        def planned(_: Answer) -> bool:
+            if subject not in self._created:
+                return False  # its object could not be made yet
+            self._plans[subject] = reservation
+            return True
+
+        place = ("Reservation", reservation.namespace, reservation.name, "")
+        status = reservation_status(reservation)
+        return orders + self._status_orders(
+            self._reservations, subject, place, status, written=planned
         )
-        self._plans[subject] = reservation
 
-    async def _write_budget(self, turn: Turn, key: str) -> None:
+    def _budget_orders(self, turn: Turn, key: str) -> list[Order]:
         budget = turn.world.budgets.get(key)
-        if budget is not None:
-            await self._write_status("Budget", budget.namespace, budget.name, budget.uid,
-                                     budget_status(turn.world, budget, turn.now))  # fmt: skip
+        if budget is None:
+            return []
+        place = ("Budget", budget.namespace, budget.name, budget.uid)
+        status = budget_status(turn.world, budget, turn.now)
+        return self._status_orders(self._budgets, key, place, status)
 
-    async def _write_status(
-        self, kind: str, namespace: str, name: str, uid: str, status: Wire
-    ) -> None:
-        """`uid` tells an object from an earlier one of its name, whose status may have been the
-        same; names of reservations are never used again."""
-        key = f"{kind} {namespace}/{name} {uid}"
+    def _status_orders(
+        self,
+        owed: dict[str, None],
+        key: str,
+        place: tuple[str, str, str, str],
+        status: Wire,
+        *,
+        written: Settle = lambda _: True,
+    ) -> list[Order]:
+        """The uid in `place` tells an object from an earlier one of its name, whose status may
+        have been the same; names of reservations are never used again."""
         encoded = msgspec.json.encode(status, order="sorted")
-        if self._written.get(key) == encoded:
-            return
-        try:
-            await self._store.patch_status(kind, namespace, name, status, version=None)
-        except NotFound:
-            return  # it is gone; so is whoever wanted to know
-        self._written[key] = encoded
+        if self._written.get(place) == encoded:
+            return []
 
-    async def _finalize(self, run: Run) -> None:
-        await self._edit_finalizers(run, add=True)
+        def settle(answer: Answer) -> bool:
+            if isinstance(answer, NotFound):
+                return written(answer)  # it is gone; so is whoever wanted to know
+            if isinstance(answer, StoreError):
+                return False
+            self._written[place] = encoded
+            return written(answer)
 
-    async def _let_go(self, run: Run) -> None:
-        await self._edit_finalizers(run, add=False)
+        return [Order(owed, key, PatchStatus(*place[:3], status), settle)]
 
-    async def _edit_finalizers(self, run: Run, *, add: bool) -> None:
+    async def _finalizer_orders(self, run: Run, *, add: bool) -> list[Order]:
+        def settle(answer: Answer) -> bool:
+            return isinstance(answer, dict | NotFound)  # a conflict: look again later
+
         try:
             obj = await self._store.get("Run", run.namespace, run.name)
-            metadata = obj["metadata"]
-            assert isinstance(metadata, dict)
-            if metadata.get("uid") != run.uid:
-                return
-            others = [each for each in metadata.get("finalizers", []) if each != LEASES_CLOSED]
-            metadata["finalizers"] = [*others, LEASES_CLOSED] if add else others
-            await self._store.update(obj)
         except NotFound:
-            return
-        except Conflict:
-            raise Unavailable("Run", run.namespace, run.name) from None
+            return []
+        except StoreError:
+            return [Order(self._runs, run.uid, None, settle)]
+        metadata = obj["metadata"]
+        assert isinstance(metadata, dict)
+        if metadata.get("uid") != run.uid:
+            return []
+        others = [each for each in metadata.get("finalizers", []) if each != LEASES_CLOSED]
+        metadata["finalizers"] = [*others, LEASES_CLOSED] if add else others
+        return [Order(self._runs, run.uid, Update(obj), settle)]

@@ -32,6 +32,15 @@ from leasehold.shell.timekeeping import Timekeeper
 
 Observer = Callable[[Instant, str], None]
 OnCommit = Callable[[World, Instant], None]
+OnTurn = Callable[[Turn], None]
+
+
+class Stopwatch(Protocol):
+    """How long the steps of a turn took, for whoever wants to know; the loop does not."""
+
+    def begin(self, step: str) -> None: ...
+
+    def end(self, step: str) -> None: ...
 
 
 class Decider(Protocol):
@@ -78,6 +87,8 @@ class Controller:
         decider: Decider = decide,
         observer: Observer | None = None,
         on_commit: OnCommit | None = None,
+        on_turn: OnTurn | None = None,
+        stopwatch: Stopwatch | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -90,6 +101,8 @@ class Controller:
         self._decide = decider
         self._observer = observer
         self._on_commit = on_commit
+        self._on_turn = on_turn
+        self._stopwatch = stopwatch
         self._wake = tasks.signal()
         self._inbox: list[News] = []
         self._informers: list[Task] = []
@@ -195,6 +208,7 @@ class Controller:
         if trusted_before and not self._time.trusted:
             self._tell(now, f"alert: the clock jumped by {self._time.jump} ms; nothing time-driven "
                        "is done until it agrees again")  # fmt: skip
+        self._begin("decide")
         turn = self._decide(
             world,
             now=now,
@@ -203,9 +217,12 @@ class Controller:
             quarantined=self._quarantined,
         )
         self._check(turn)
+        self._end("decide")
         for batch in turn.batches:
             mine = [each for each in turn.resolutions if each.batch == batch.seq]
+            self._begin("commit")
             await self._ledger.commit(batch, mine)
+            self._end("commit")
             world.head = self._ledger.known.head
             await self._materialise(world, batch)
         self._effects.owe(turn)
@@ -214,7 +231,17 @@ class Controller:
             self._tell(now, f"{notice.kind} {notice.subject} {notice.reason}: {notice.message}")
         if self._on_commit is not None and turn.batches:
             self._on_commit(world, now)
+        if self._on_turn is not None:
+            self._on_turn(turn)
         return turn, complete
+
+    def _begin(self, step: str) -> None:
+        if self._stopwatch is not None:
+            self._stopwatch.begin(step)
+
+    def _end(self, step: str) -> None:
+        if self._stopwatch is not None:
+            self._stopwatch.end(step)
 
     def _check(self, turn: Turn) -> None:
         world = turn.world

@@ -11,43 +11,60 @@ from leasehold.core.facts import Lease
 from leasehold.core.objects.lease import lease_status, lease_to_wire
 from leasehold.core.world import World
 from leasehold.ports.runtime import Clock
-from leasehold.ports.store import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, Store, Wire
-from leasehold.shell.retry import until_answered
+from leasehold.ports.store import (
+    AlreadyExists,
+    Answers,
+    Create,
+    OutcomeUnknown,
+    PatchStatus,
+    Store,
+    StoreError,
+    Unavailable,
+    Wire,
+    Write,
+)
+from leasehold.shell.retry import FIRST_MS, MOST_MS
 
 
 async def materialise(store: Store, clock: Clock, world: World, batch: Batch) -> list[str]:
     """Make the objects say what the batch says; returns leases whose objects were refused."""
-    refused = []
-    for opened in batch.opened:
-        # The World's record knows the pod; a batch read back from the store does not.
-        if not await _create(store, clock, world.leases[opened.name]):
-            refused.append(opened.name)
+    # The World's record knows the pod; a batch read back from the store does not.
+    writes: list[tuple[str, Write]] = [
+        (opened.name, Create(_as_opened(world.leases[opened.name]))) for opened in batch.opened
+    ]
     changed = dict.fromkeys([name for name, _, _ in batch.ending] + [c.lease for c in batch.closed])
-    for name in changed:
-        await _write_status(store, clock, world.leases[name], refused)
-    return refused
+    writes += [
+        (name, PatchStatus("Lease", "", name, lease_status(world.leases[name]))) for name in changed
+    ]
+    return await _write_all(store, clock, writes)
 
 
-async def _create(store: Store, clock: Clock, lease: Lease) -> bool:
-    try:
-        await until_answered(clock, lambda: store.create(_as_opened(lease)))
-    except AlreadyExists:
-        return True
-    except (Invalid, Forbidden):
-        return False
-    return True
+async def _write_all(store: Store, clock: Clock, writes: list[tuple[str, Write]]) -> list[str]:
+    """Until every one has a definite answer; what is not answered yet is asked again, in order."""
+    refused: dict[str, None] = {}
+    pause = FIRST_MS
+    while writes:
+        try:
+            answers: Answers = await store.write_all([write for _, write in writes])
+        except (Unavailable, OutcomeUnknown) as error:
+            answers = [error] * len(writes)
+        waiting: list[tuple[str, Write]] = []
+        for (name, write), answer in zip(writes, answers, strict=True):
+            if isinstance(answer, Unavailable | OutcomeUnknown):
+                waiting.append((name, write))
+            elif isinstance(answer, StoreError) and not _is_there(write, answer):
+                refused[name] = None
+        if waiting:
+            await clock.sleep(pause)
+            pause = min(MOST_MS, pause * 2)
+        writes = waiting
+    return list(refused)
+
+
+def _is_there(write: Write, answer: StoreError) -> bool:
+    return isinstance(write, Create) and isinstance(answer, AlreadyExists)
 
 
 def _as_opened(lease: Lease) -> Wire:
     """The object as it was when it was opened; what came later is written as its status."""
     return lease_to_wire(replace(lease, ending=None, end=None, closure="", cause=None))
-
-
-async def _write_status(store: Store, clock: Clock, lease: Lease, refused: list[str]) -> None:
-    try:
-        await until_answered(
-            clock,
-            lambda: store.patch_status("Lease", "", lease.name, lease_status(lease), version=None),
-        )
-    except (Invalid, Forbidden, NotFound, Conflict):
-        refused.append(lease.name)

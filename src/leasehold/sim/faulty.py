@@ -7,21 +7,28 @@ process draws from its own stream, so that taking one away does not shift the ot
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import TypeVar
 
 from leasehold.ports.store import (
+    Answers,
     Conflict,
+    Create,
+    Delete,
     Expired,
     Listing,
     NotFound,
     OutcomeUnknown,
+    PatchStatus,
     Store,
+    StoreError,
     Unavailable,
+    Update,
     Watch,
     WatchEvent,
     Wire,
+    Write,
 )
 from leasehold.sim.kernel import Crashed, Process
 
@@ -120,6 +127,10 @@ class FaultyStore:
             lambda: self._store.delete(kind, namespace, name, uid=uid, grace_ms=grace_ms)
         )
 
+    async def write_all(self, writes: Sequence[Write]) -> Answers:
+        """Every one of them may meet its own fate, and the process may die between two."""
+        return await one_by_one(self, writes)
+
     async def _before_read(self, kind: str) -> None:
         await self._travel()
         if self._strikes("read-refuse"):
@@ -175,6 +186,30 @@ class FaultyStore:
     def _assert_alive(self) -> None:
         if self._process.incarnation != self._incarnation:
             raise Crashed
+
+
+async def one_by_one(store: Store, writes: Sequence[Write]) -> Answers:
+    """What `write_all` comes to, through the store's single writes."""
+    answers: Answers = []
+    for write in writes:
+        try:
+            answers.append(await _single(store, write))
+        except StoreError as error:
+            answers.append(error)
+    return answers
+
+
+async def _single(store: Store, write: Write) -> Wire | None:
+    match write:
+        case Create(obj):
+            return await store.create(obj)
+        case Update(obj):
+            return await store.update(obj)
+        case PatchStatus(kind, namespace, name, status, version):
+            return await store.patch_status(kind, namespace, name, status, version=version)
+        case Delete(kind, namespace, name, uid, grace_ms):
+            await store.delete(kind, namespace, name, uid=uid, grace_ms=grace_ms)
+    return None
 
 
 class FaultyWatch:

@@ -4,10 +4,11 @@ Like the simulator's stage, but the test decides what stands between the loop an
 decides, and whether a defect stops everything.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from leasehold.adapters.memory.store import MemoryStore
+from leasehold.adapters.objects.admission import Admission
 from leasehold.control.audit import audit
 from leasehold.control.decide import decide
 from leasehold.control.views import RunView, run_view
@@ -19,12 +20,12 @@ from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, Instant, Millis
 from leasehold.core.world import World
-from leasehold.ports.store import Listing, Store, Watch, Wire
+from leasehold.ports.store import Answers, Listing, Store, Watch, Wire, Write
 from leasehold.shell.loop import Controller, Decider
+from leasehold.sim.faulty import one_by_one
 from leasehold.sim.kernel import Kernel, Process
 from leasehold.sim.machines import Work
 from leasehold.sim.nodes import SimFleet
-from leasehold.adapters.objects.admission import Admission
 from leasehold.sim.scenario.ledger import at_once, ledger_problems, objects_of
 from leasehold.sim.scenario.parse_actions import manifest
 
@@ -82,6 +83,9 @@ class Doomed:
         await self._call(
             lambda: self._store.delete(kind, namespace, name, uid=uid, grace_ms=grace_ms)
         )
+
+    async def write_all(self, writes: Sequence[Write]) -> Answers:
+        return await one_by_one(self, writes)
 
 
 class Plant:

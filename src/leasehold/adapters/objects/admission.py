@@ -1,7 +1,8 @@
 """What the server refuses of what users write, for a store that is also the server.
 
-Given to a store of ours as its admission check, by `leasehold up` and by scenarios. It applies the checks of `core.objects` and the
-one rule between objects, that parents do not go in a circle. It changes nothing.
+Given to a store of ours as its admission check, by `leasehold up` and by scenarios. It applies the
+checks of `core.objects` and the one rule between objects, that parents do not go in a circle. It
+changes nothing.
 """
 
 from leasehold.core.facts import Budget
@@ -27,10 +28,17 @@ class Admission:
     def __call__(self, old: Wire | None, new: Wire) -> Problems:
         if new.get("kind") not in USER_KINDS:
             return []
-        found = self.problems(old, new)
+        found = self.rehearse(old, new)
         if not found and new["kind"] == "Budget":
             budget = budget_from_wire(new)
             self._budgets[budget.key] = budget
+        return found
+
+    def rehearse(self, old: Wire | None, new: Wire) -> Problems:
+        """The same answer about something that will not be written."""
+        if new.get("kind") not in USER_KINDS:
+            return []
+        found = self.problems(old, new)
         return [(problem.path, f"{problem.value}: {problem.remedy}") for problem in found]
 
     def problems(self, old: Wire | None, new: Wire) -> list[Problem]:

@@ -5,13 +5,28 @@ and sleeps until somebody rings. Here no call but a watch's ever suspends; a sto
 for a write says so in `_perform`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from leasehold.adapters.objects.manners import Manners
-from leasehold.adapters.objects.shelf import Pages, decode, encode
+from leasehold.adapters.objects.shelf import Pages, Past, decode, encode
 from leasehold.ports.runtime import Tasks
-from leasehold.ports.store import Expired, Listing, NotFound, WatchEvent, Wire
+from leasehold.ports.store import (
+    Answer,
+    Answers,
+    Create,
+    Delete,
+    Expired,
+    Listing,
+    NotFound,
+    PatchStatus,
+    StoreError,
+    Unavailable,
+    Update,
+    WatchEvent,
+    Wire,
+    Write,
+)
 
 T = TypeVar("T")
 
@@ -42,40 +57,101 @@ class ObjectStore:
         self._manners = manners
 
     async def get(self, kind: str, namespace: str, name: str) -> Wire:
-        stored = self._pages.read((kind, namespace, name))
-        if stored is None:
-            raise NotFound(kind, namespace, name)
-        return decode(stored)
+        return decode(self.stored(kind, namespace, name))
 
     async def list(self, kind: str) -> Listing:
         stored, version = self._pages.read_all(kind)
         return Listing([decode(body) for body in stored], version)
 
+    def stored(self, kind: str, namespace: str, name: str) -> bytes:
+        """One object as its bytes, for whoever passes it on."""
+        stored = self._pages.read((kind, namespace, name))
+        if stored is None:
+            raise NotFound(kind, namespace, name)
+        return stored
+
+    def stored_all(self, kind: str, namespace: str | None = None) -> tuple[Sequence[bytes], int]:
+        """`list` as bytes; with a namespace, only what is in it."""
+        return self._pages.read_all(kind, namespace)
+
+    @property
+    def version(self) -> int:
+        """Of the last change of any kind."""
+        return self._pages.version
+
     def watch(self, kind: str, version: int) -> "ObjectWatch":
         return ObjectWatch(self._tasks, self._bells, self._pages, kind=kind, version=version)
 
-    async def create(self, obj: Wire) -> Wire:
+    async def create(self, obj: Wire, *, rehearse: bool = False) -> Wire:
+        """With `rehearse`, here and below, it answers as if it had written, and has not."""
         given = encode(obj)
-        return await self._perform(lambda: self._manners.create(given))
+        return await self._perform(lambda: self._manners.create(given, rehearse=rehearse))
 
-    async def update(self, obj: Wire) -> Wire:
+    async def update(self, obj: Wire, *, rehearse: bool = False) -> Wire:
         given = encode(obj)
-        return await self._perform(lambda: self._manners.update(given))
+        return await self._perform(lambda: self._manners.update(given, rehearse=rehearse))
 
     async def patch_status(
-        self, kind: str, namespace: str, name: str, status: Wire, *, version: int | None
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        status: Wire,
+        *,
+        version: int | None,
+        rehearse: bool = False,
     ) -> Wire:
         key, given = (kind, namespace, name), encode(status)
-        return await self._perform(lambda: self._manners.patch_status(key, given, version=version))
+        return await self._perform(
+            lambda: self._manners.patch_status(key, given, version=version, rehearse=rehearse)
+        )
 
     async def delete(
-        self, kind: str, namespace: str, name: str, *, uid: str | None, grace_ms: int | None = None
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None,
+        grace_ms: int | None = None,
+        rehearse: bool = False,
     ) -> None:
         key = (kind, namespace, name)
-        await self._perform(lambda: self._manners.delete(key, uid=uid, grace_ms=grace_ms))
+        await self._perform(
+            lambda: self._manners.delete(key, uid=uid, grace_ms=grace_ms, rehearse=rehearse)
+        )
+
+    async def write_all(self, writes: Sequence[Write]) -> Answers:
+        attempts = [self._attempt(write) for write in writes]
+        return await self._perform(lambda: [_answer(attempt) for attempt in attempts])
+
+    def _attempt(self, write: Write) -> Callable[[], Wire | None]:
+        """Encoded now: the caller may go on changing what it gave us."""
+        match write:
+            case Create(obj):
+                given = encode(obj)
+                return lambda: self._manners.create(given)
+            case Update(obj):
+                given = encode(obj)
+                return lambda: self._manners.update(given)
+            case PatchStatus(kind, namespace, name, status, version):
+                given, key = encode(status), (kind, namespace, name)
+                return lambda: self._manners.patch_status(key, given, version=version)
+            case Delete(kind, namespace, name, uid, grace_ms):
+                key = (kind, namespace, name)
+                return lambda: self._manners.delete(key, uid=uid, grace_ms=grace_ms)
 
     async def _perform(self, write: Callable[[], T]) -> T:
         return write()
+
+
+def _answer(attempt: Callable[[], Wire | None]) -> Answer:
+    try:
+        return attempt()
+    except Unavailable:
+        raise  # the shelf itself is in trouble, and what it was doing with it
+    except StoreError as error:
+        return error
 
 
 class ObjectWatch:
@@ -90,16 +166,30 @@ class ObjectWatch:
         self._kind = kind
         self._version = version
         self._closed = version > pages.version  # one we never gave out is another store's
+        self._is_listed = False  # with the bells, until they ring
 
     async def next(self) -> WatchEvent:
+        change = await self.next_stored(None)
+        assert change is not None, "it had all the time there is"
+        return WatchEvent(change.event, decode(change.body))
+
+    async def next_stored(self, timeout_ms: int | None) -> Past | None:
+        """The next change as bytes, or None when none came in time."""
         while not self._closed:
             change = self._pages.next_change(self._kind, self._version)
             if change is not None:
                 self._version = change.version
-                return WatchEvent(change.event, decode(change.body))
-            self._bells.wait_for(self._kind, self._signal.set)
-            await self._signal.wait(None)
+                return change
+            if not self._is_listed:
+                self._is_listed = True
+                self._bells.wait_for(self._kind, self._wake)
+            if not await self._signal.wait(timeout_ms) and not self._closed:
+                return None
         raise Expired
+
+    def _wake(self) -> None:
+        self._is_listed = False
+        self._signal.set()
 
     def close(self) -> None:
         self._closed = True

@@ -27,6 +27,7 @@ RUN = f"{GROUP}/run"
 GROUP_INDEX = f"{GROUP}/group-index"
 POD_INDEX = f"{GROUP}/pod-index"
 ATTEMPT = f"{GROUP}/attempt"
+SLOTS = f"{GROUP}/slots"  # an annotation: the ordinals of its GPUs on its node
 
 _GPU_RESOURCE = Labels().gpu_resource
 _PHASES = {str(phase): phase for phase in PodPhase}
@@ -67,6 +68,7 @@ def pod_to_wire(
     gpus: int,
     labels: Mapping[str, str],
     env: Mapping[str, str],
+    annotations: Mapping[str, str] | None = None,
     grace: Millis | None = None,
     gpu_resource: str = _GPU_RESOURCE,
 ) -> Wire:
@@ -83,8 +85,9 @@ def pod_to_wire(
     metadata = part(user, "metadata")
     written: Wire = {"name": name, "namespace": namespace}
     written["labels"] = {**part(metadata, "labels"), **labels}
-    if part(metadata, "annotations"):
-        written["annotations"] = part(metadata, "annotations")
+    notes = {**part(metadata, "annotations"), **(annotations or {})}
+    if notes:
+        written["annotations"] = notes
     placed: Wire = {"restartPolicy": "Never", **spec, "containers": containers, "nodeName": node}
     if grace is not None:
         # Kubernetes counts whole seconds; the promise to the user is at least this long.

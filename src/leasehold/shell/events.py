@@ -1,0 +1,240 @@
+"""Kubernetes Events: what happened, told on the object that it happened to.
+
+The loop reports its turns and the node agent its notes; a task of its own writes them, many at a
+time, so that no decision waits for a story about it. The same thing told again is counted, not
+repeated. Events are no record: they are dropped after a while, and the ledger stays.
+"""
+
+import hashlib
+from collections import OrderedDict
+
+from leasehold.control.turn import Turn
+from leasehold.control.views import run_view
+from leasehold.core.book import base_reason
+from leasehold.core.facts import Phase, Record, Resolution, Uid
+from leasehold.core.objects.wire import API_VERSION
+from leasehold.core.units import HOUR, SECOND, Instant, Millis, format_instant
+from leasehold.core.verdicts import Refusal
+from leasehold.core.world import World
+from leasehold.ports.runtime import Clock, Tasks
+from leasehold.ports.store import (
+    Answers,
+    Create,
+    Delete,
+    NotFound,
+    Store,
+    StoreError,
+    Update,
+    Wire,
+    Write,
+)
+
+KEEP: Millis = HOUR
+KNOWN_MAX = 10_000  # newest first; older ones are told anew
+ROUND_MAX = 256
+PAUSE: Millis = SECOND // 5  # news of this long is written together
+DEFAULT_NAMESPACE = "default"  # where events about cluster-scoped objects lie
+
+_WARNINGS = frozenset(
+    {
+        "BindFailing", "Blocked", "ContainerCannotRun", "DrainTimeout", "ExitUnknown", "Failed",
+        "GroupLost", "LimitsNotEnforced", "NodeFailure", "NotUsed", "Overdrawn", "Preempted",
+        "WindowEndsFirst", "WorkloadFailed", *map(str, Refusal),
+    }
+)  # fmt: skip
+_GROUPS = {"Run": API_VERSION, "Budget": API_VERSION, "Pod": "v1", "Node": "v1"}
+
+
+class Story(Record, frozen=True):
+    """Something that happened to an object; `uid` is empty if only its name is known."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: Uid
+    reason: str
+    message: str
+
+
+class Teller:
+    """Collects stories and writes them."""
+
+    def __init__(self, store: Store, clock: Clock, tasks: Tasks) -> None:
+        self._store = store
+        self._clock = clock
+        self._told = tasks.signal()
+        self._fresh: dict[Story, tuple[int, Instant]] = {}  # -> how often, when last
+        self._known: OrderedDict[str, Wire] = OrderedDict()  # by event name, as written
+        self._phases: dict[Uid, Phase] = {}
+        self._lacks: dict[str, str] = {}
+        self._swept: Instant = 0
+
+    def tell(self, story: Story) -> None:
+        count, _ = self._fresh.get(story, (0, 0))
+        self._fresh[story] = (count + 1, self._clock.now())
+        self._told.set()
+
+    def after_turn(self, turn: Turn) -> None:
+        world = turn.world
+        for notice in turn.notices:
+            namespace, _, name = notice.subject.partition("/")
+            self.tell(
+                Story(
+                    kind=notice.kind,
+                    namespace=namespace,
+                    name=name,
+                    uid=_uid_of(world, notice.kind, notice.subject),
+                    reason=notice.reason,
+                    message=notice.message,
+                )
+            )
+        for resolution in turn.resolutions:
+            self._tell_victims(world, resolution)
+        for uid in turn.touched:
+            self._tell_phase(world, uid, turn.now)
+        for name, state in world.fleet.nodes.items() if turn.batches or self._lacks else ():
+            self._tell_lack(name, state.node.lacks)
+
+    async def run(self) -> None:
+        """For ever: write what was told, sweep what is old."""
+        while True:
+            await self._told.wait(KEEP // 4)
+            await self._clock.sleep(PAUSE)
+            await self._write()
+            if self._clock.now() - self._swept > KEEP // 4:
+                await self._sweep()
+
+    def _tell_phase(self, world: World, uid: Uid, now: Instant) -> None:
+        """Completed and Failed are told once each, when they become so."""
+        run = world.runs.get(uid)
+        if run is None:
+            self._phases.pop(uid, None)
+            return
+        view = run_view(world, uid, now)
+        before, self._phases[uid] = self._phases.get(uid), view.phase
+        if view.phase in (Phase.COMPLETED, Phase.FAILED) and before != view.phase:
+            reason = str(view.phase)
+            self.tell(
+                Story(kind="Run", namespace=run.namespace, name=run.name, uid=uid, reason=reason,
+                      message=f"{view.because}: {view.message}" if view.message else view.because)
+            )  # fmt: skip
+
+    def _tell_victims(self, world: World, resolution: Resolution) -> None:
+        lost: dict[Uid, list[str]] = {}
+        for name in resolution.victims:
+            lost.setdefault(world.leases[name].uid, []).append(name)
+        whom = resolution.beneficiary or resolution.subject
+        for uid, names in lost.items():
+            leases = [world.leases[name] for name in names]
+            gpus = sum(lease.gpus for lease in leases)
+            why = sorted({str(base_reason(each.ending.reason)) for each in leases if each.ending})
+            first = leases[0]
+            self.tell(
+                Story(
+                    kind="Run",
+                    namespace=first.namespace,
+                    name=first.run,
+                    uid=uid,
+                    reason="Preempted",
+                    message=f"{resolution.name} takes {gpus} GPUs ({', '.join(why)}) for {whom}; "
+                    "kubectl runs explain tells why",
+                )
+            )
+
+    def _tell_lack(self, name: str, lacks: str) -> None:
+        before = self._lacks.get(name, "")
+        if lacks:
+            self._lacks[name] = lacks
+        else:
+            self._lacks.pop(name, None)
+        if lacks and lacks != before:
+            self.tell(Story(kind="Node", namespace="", name=name, uid="", reason="NotUsed",
+                            message=lacks))  # fmt: skip
+
+    async def _write(self) -> None:
+        fresh, self._fresh = self._fresh, {}
+        todo = [self._event(story, count, at) for story, (count, at) in fresh.items()]
+        for first in range(0, len(todo), ROUND_MAX):
+            events = todo[first : first + ROUND_MAX]
+            writes: list[Write] = [_write_of(event) for event in events]
+            try:
+                answers: Answers = await self._store.write_all(writes)
+            except StoreError:
+                return  # stories are worth no retry
+            for event, answer in zip(events, answers, strict=True):
+                name = str(_metadata(event)["name"])
+                if isinstance(answer, dict):
+                    self._known[name] = answer
+                    self._known.move_to_end(name)
+                else:
+                    self._known.pop(name, None)
+        while len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)
+
+    def _event(self, story: Story, count: int, at: Instant) -> Wire:
+        """A new one, or the one of that story with a higher count."""
+        when = format_instant(at)
+        parts = (story.kind, story.namespace, story.name, story.uid, story.reason, story.message)
+        digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+        name = f"{story.name}.{digest}"
+        known = self._known.get(name)
+        if known is not None:
+            told = known.get("count")
+            assert isinstance(told, int), "we wrote it"
+            return {**known, "count": told + count, "lastTimestamp": when}
+        involved: Wire = {
+            "apiVersion": _GROUPS.get(story.kind, API_VERSION),
+            "kind": story.kind,
+            "name": story.name,
+        }
+        if story.namespace:
+            involved["namespace"] = story.namespace
+        if story.uid:
+            involved["uid"] = story.uid
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": story.namespace or DEFAULT_NAMESPACE},
+            "involvedObject": involved,
+            "reason": story.reason,
+            "message": story.message,
+            "type": "Warning" if story.reason in _WARNINGS else "Normal",
+            "count": count,
+            "firstTimestamp": when,
+            "lastTimestamp": when,
+            "source": {"component": "leasehold"},
+            "reportingComponent": "leasehold",
+        }
+
+    async def _sweep(self) -> None:
+        self._swept = self._clock.now()
+        try:
+            listing = await self._store.list("Event")
+            old = format_instant(self._swept - KEEP)
+            dead: list[Write] = [
+                Delete("Event", str(meta["namespace"]), str(meta["name"]), None)
+                for event in listing.items
+                if str(event.get("lastTimestamp", "")) < old
+                for meta in (_metadata(event),)
+            ]
+            for first in range(0, len(dead), ROUND_MAX):
+                await self._store.write_all(dead[first : first + ROUND_MAX])
+        except (StoreError, NotFound):
+            return
+
+
+def _write_of(event: Wire) -> Write:
+    return Update(event) if "resourceVersion" in _metadata(event) else Create(event)
+
+
+def _metadata(obj: Wire) -> Wire:
+    found = obj["metadata"]
+    assert isinstance(found, dict), obj
+    return found
+
+
+def _uid_of(world: World, kind: str, subject: str) -> Uid:
+    if kind == "Run":
+        return world.uid_of.get(subject, "")
+    budget = world.budgets.get(subject)
+    return budget.uid if kind == "Budget" and budget is not None else ""
