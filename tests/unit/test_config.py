@@ -43,6 +43,8 @@ SET: tuple[tuple[str, object, object], ...] = (
     ("tenure.softStop", "8s", 8 * SECOND),
     ("tenure.renew", "1s", SECOND),
     ("tenure.timeout", "1s", SECOND),
+    ("agent.users", {"vision": "ann"}, (("vision", "ann"),)),
+    ("query.hideTenants", True, True),
 )
 
 
@@ -105,6 +107,9 @@ BAD: tuple[tuple[str, dict[str, object], list[str]], ...] = (
         {"nodeFailure.after": {"H100": "1s", "*": "1h"}},
         ["nodeFailure.after"],
     ),
+    ("users in a list", {"agent.users": ["ann"]}, ["agent.users"]),
+    ("jobs as root", {"agent.users": {"vision": "root"}}, ["agent.users"]),
+    ("no namespace", {"agent.users": {"Vision!": "ann"}}, ["agent.users"]),
     ("held too long", {"tenure.hold": "11s"}, ["tenure.hold"]),
     ("stopped too late", {"tenure.softStop": "10s"}, ["tenure.softStop"]),
     ("renewed too late", {"tenure.renew": "7s"}, ["tenure.renew"]),

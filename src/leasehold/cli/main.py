@@ -13,10 +13,14 @@ from leasehold import __version__
 
 # name -> (module, what it does, for the list in --help)
 COMMANDS = {
+    "config": ("leasehold.cli.config", "Look at the configuration."),
     "ledger": ("leasehold.cli.ledger", "Verify and replay an exported ledger."),
     "lint": ("leasehold.cli.lint", "Validate manifests without a server."),
     "lottery": ("leasehold.cli.lottery", "Re-run the draws of a lottery and compare."),
+    "runs": ("leasehold.cli.runs.command", "The same as kubectl runs."),
     "sim": ("leasehold.cli.sim", "Run the control plane on virtual time."),
+    "token": ("leasehold.cli.token", "Who may use an embedded control plane."),
+    "up": ("leasehold.cli.up", "Start a control plane on this machine."),
 }
 
 

@@ -59,7 +59,11 @@ def _is_pausing(world: World, pod: Pod, now: Instant) -> bool:
 def _balances(world: World, now: Instant) -> list[str]:
     """Each envelope's account against a plain sum over all leases."""
     used: dict[str, int] = {}
-    spent: dict[str, int] = {}
+    accounts = world.accounts
+    spent = {
+        payer: accounts.carried_ms(payer, accounts.of(payer).since)[0]
+        for payer in world.carried.charges
+    }
     for lease in world.leases.values():
         since = world.accounts.of(lease.payer).since
         end = now if lease.end is None else lease.end

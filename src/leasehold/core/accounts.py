@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from leasehold.core.charges import Charges
 from leasehold.core.facts import Envelope, EnvelopeKey, Lease, Relation, Uid
 from leasehold.core.journal import Journal
 from leasehold.core.units import FOREVER, GpuMs, Instant, Millis
@@ -101,19 +102,31 @@ class Accounts:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._accounts: dict[EnvelopeKey, Account] = {}
+        self._carried: Mapping[EnvelopeKey, Charges] = {}  # of leases that are no longer here
         self._planned: Mapping[EnvelopeKey, Sequence[Claim]] = {}
         self._planner: Uid = ""
 
     def of(self, payer: EnvelopeKey) -> Account:
         account = self._accounts.get(payer)
-        if account is None:
-            account = self._accounts[payer] = Account()
-        return account
+        return self.reopen(payer, 0) if account is None else account
 
-    def reopen(self, payer: EnvelopeKey, since: Instant) -> None:
+    def reopen(self, payer: EnvelopeKey, since: Instant) -> Account:
         """Begin an account anew for another window; the caller adds its leases again."""
         account = self._accounts[payer] = Account()
         account.since = since
+        account.settled_ms, account.lent_ms = self.carried_ms(payer, since)
+        return account
+
+    def carry(self, charges: Mapping[EnvelopeKey, Charges]) -> None:
+        """Some of what is settled is known as sums from now on; no balance changes by that."""
+        self._carried = charges
+        for payer in charges:
+            self.of(payer)
+
+    def carried_ms(self, payer: EnvelopeKey, since: Instant) -> tuple[GpuMs, GpuMs]:
+        """What leases that are no longer here used since then, and how much of it was lent."""
+        known = self._carried.get(payer)
+        return (0, 0) if known is None else known.used_since(since)
 
     def payers(self) -> Iterable[EnvelopeKey]:
         return sorted(self._accounts)

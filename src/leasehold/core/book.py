@@ -5,10 +5,13 @@ A *unit* is what starts and ends together: the whole run, or one group of a `gan
 closures, so that it does not depend on the order in which they are folded.
 """
 
+from leasehold.core.checkpoint import CarriedAttempt, CarriedBook
 from leasehold.core.facts import Cause, Closed, EnvelopeKey, Lease, Opened, Relation, Role
 from leasehold.core.units import GpuMs, Instant
 
 WHOLE = -1
+
+Settled = dict[tuple[EnvelopeKey, Relation], GpuMs]
 
 # Closures that end a lease while its attempt goes on say nothing about how the attempt ended.
 _PASSING = frozenset({Closed.SHRINK, Closed.DROP_SPARE, Closed.SWAP, Closed.REFINANCED})
@@ -49,6 +52,31 @@ class Attempt:
         self.ended_at: Instant = started
         self.protected = False  # started by a Resolution
         self.completed = 0  # leases of pods that succeeded
+
+    def carried(self, unit: int) -> CarriedAttempt:
+        assert self.open == 0, self.number
+        return CarriedAttempt(
+            unit=unit,
+            number=self.number,
+            started=self.started,
+            batch=self.batch,
+            verdict=self.verdict,
+            closure=self.closure,
+            cause=self.cause,
+            ended_at=self.ended_at,
+            protected=self.protected,
+            completed=self.completed,
+        )
+
+    @classmethod
+    def from_carried(cls, carried: CarriedAttempt) -> "Attempt":
+        new = cls(carried.number, carried.started, carried.batch)
+        new.verdict = carried.verdict
+        new.closure, new.cause = carried.closure, carried.cause
+        new.ended_at = carried.ended_at
+        new.protected = carried.protected
+        new.completed = carried.completed
+        return new
 
     @property
     def outcome(self) -> Closed:
@@ -133,10 +161,13 @@ class Book:
         attempt = self.attempt_of(lease, unit)
         if attempt is None:
             attempts = self.units.setdefault(unit, Unit()).attempts
-            before = attempts[-1].batch if attempts else -1
+            place = len(attempts)
+            while place and attempts[place - 1].number > lease.attempt:
+                place -= 1  # later ones of which no lease is left were carried here
+            before = attempts[place - 1].batch if place else -1
             attempt = Attempt(lease.attempt, lease.start, lease.batch)
             attempt.protected = any(before < batch <= lease.batch for batch in self.resolved_in)
-            attempts.append(attempt)
+            attempts.insert(place, attempt)
         attempt.open += 1
         if lease.reason is Opened.GROW:
             self.resized_at = max(self.resized_at or 0, lease.start)
@@ -176,3 +207,36 @@ class Book:
         if verdict > attempt.verdict:
             attempt.verdict = verdict
             attempt.closure, attempt.cause = lease.closure, lease.cause
+
+    # What stays when leases go.
+
+    def carried(
+        self, before: CarriedBook, attempts: set[tuple[int, int]], settled: Settled
+    ) -> CarriedBook:
+        """`before` and these attempts (unit, number), whose leases cost `settled`."""
+        sums = {(payer, relation): amount for payer, relation, amount in before.settled}
+        for key, amount in settled.items():
+            sums[key] = sums.get(key, 0) + amount
+        told = {(each.unit, each.number) for each in before.attempts} | attempts
+        return CarriedBook(
+            attempts=tuple(
+                each.carried(key)
+                for key, unit in self.units.items()
+                for each in unit.attempts
+                if (key, each.number) in told
+            ),
+            settled=tuple((payer, relation, sums[payer, relation]) for payer, relation in sums),
+            cuts=tuple(sorted(each for each in self.cuts if each in told)),
+            resized_at=self.resized_at,
+            swapped_at=self.swapped_at,
+        )
+
+    def carry(self, carried: CarriedBook) -> None:
+        """Into an empty book, before any lease is folded."""
+        assert not self.units, "a book begins with what is carried"
+        for each in carried.attempts:
+            self.units.setdefault(each.unit, Unit()).attempts.append(Attempt.from_carried(each))
+        self.settled = {(payer, relation): amount for payer, relation, amount in carried.settled}
+        self.cuts = set(carried.cuts)
+        self.resized_at = carried.resized_at
+        self.swapped_at = carried.swapped_at

@@ -43,6 +43,26 @@ class LoweredCaps:
         new._lowered = dict(self._lowered)
         return new
 
+    def to_rows(self) -> tuple[list[tuple[str, bool, int]], list[tuple[str, bool, int, int]]]:
+        """Caps, and what was lowered, as plain values."""
+        caps = [(payer, lent, cap) for (payer, lent), cap in self._caps.items()]
+        lowered = [
+            (payer, lent, each.before, each.batch) for (payer, lent), each in self._lowered.items()
+        ]
+        return caps, lowered
+
+    @classmethod
+    def from_rows(
+        cls, caps: list[tuple[str, bool, int]], lowered: list[tuple[str, bool, int, int]]
+    ) -> "LoweredCaps":
+        new = cls()
+        new._caps = {(payer, lent): cap for payer, lent, cap in caps}
+        new._lowered = {
+            (payer, lent): _Lowered(before=before, batch=batch)
+            for payer, lent, before, batch in lowered
+        }
+        return new
+
     def _note(self, key: CapKey, cap: GpuMs | None, batch: int) -> None:
         now = FOREVER if cap is None else cap
         last = self._caps.get(key, now)

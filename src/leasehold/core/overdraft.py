@@ -24,22 +24,45 @@ class Excess(Record):
 
 def excesses(world: World, payer: EnvelopeKey, now: Instant) -> list[Excess]:
     """Every way in which an envelope is overdrawn now."""
+    envelope = world.envelopes.get(payer)
+    if envelope is not None and _is_clearly_within(world, envelope, now):
+        return []
     leases = _standing(world, payer)
     if not leases:
         return []
-    envelope = world.envelopes.get(payer)
     if envelope is None:
         return [_all(payer, leases, "its Budget no longer has it")]
     if not envelope.in_window(now):
         return [_all(payer, leases, "its window is closed")]
+    elsewhere = _not_covered(world, envelope, leases)
+    if not elsewhere:
+        world.in_place[payer] = (envelope, world.node_changes)
     found = [
-        _all(payer, _not_covered(world, envelope, leases), "it no longer covers their place"),
+        _all(payer, elsewhere, "it no longer covers their place"),
         _over(payer, leases, envelope.concurrency, "concurrency"),
         *_lending(envelope, leases),
         *_aggregates(world, envelope),
         *_hours(world, envelope, leases, now),
     ]
     return [each for each in found if each.gpus > 0]
+
+
+def _is_clearly_within(world: World, envelope: Envelope, now: Instant) -> bool:
+    """By its sums alone, without a look at each lease: what is ending counts here, so a yes is
+    sure and a no is not. Leases are opened where their payer covers them; only an edit of the
+    envelope or of a node can put one elsewhere."""
+    seen, changes = world.in_place.get(envelope.key, (None, -1))
+    if seen is not envelope or changes != world.node_changes or not envelope.in_window(now):
+        return False
+    account = world.accounts.of(envelope.key)
+    lent_cap = envelope.lending.max_concurrency
+    if account.gpus > envelope.concurrency or (lent_cap is not None and account.lent > lent_cap):
+        return False
+    for aggregate in world.aggregates[envelope.key]:
+        used = sum(world.accounts.of(key).gpus for key in aggregate.members)
+        if used > aggregate.max_concurrency:
+            return False
+    return all(left > 0 for _, left in _hours_left(world, envelope, now))
 
 
 def overdrawn_gpus(world: World, payer: EnvelopeKey, now: Instant) -> int:
@@ -51,7 +74,7 @@ def overdrawn_gpus(world: World, payer: EnvelopeKey, now: Instant) -> int:
 def next_money_event(world: World, payer: EnvelopeKey, now: Instant) -> Instant:
     """When, by the mere passing of time, an envelope will be overdrawn."""
     envelope = world.envelopes.get(payer)
-    if envelope is None or not _standing(world, payer):
+    if envelope is None or not world.open_by_payer.get(payer):
         return FOREVER
     found = [envelope.end]
     account = world.accounts.of(payer)

@@ -14,6 +14,8 @@ import msgspec
 
 from leasehold.core.batch import Batch, Closing, batch_from_wire
 from leasehold.core.chain import GENESIS, Digest, canonical, digest_of, next_digest
+from leasehold.core.charges import Charges
+from leasehold.core.checkpoint import Carried
 from leasehold.core.facts import (
     Closed,
     Ending,
@@ -75,18 +77,20 @@ def verify_objects(
     resolutions: Iterable[Wire],
     *,
     materialised: int | None = None,
-    archived: frozenset[str] = frozenset(),
+    carried: Carried | None = None,
 ) -> Disagreement | None:
     """The lines, and that the objects say the same. What batches after `materialised` touched may
-    still be on its way; closed leases that were `archived` may be gone."""
+    still be on its way; what is `carried` only may be gone."""
+    carried = carried or Carried()
     fold = Fold()
     for line in lines:
         problem = fold.step(line)
         if problem is not None:
             return problem
     try:
-        _compare_leases(fold, leases, materialised, archived)
-        _compare_resolutions(fold, resolutions, materialised)
+        _compare_carried(fold, carried)
+        _compare_leases(fold, leases, materialised, carried)
+        _compare_resolutions(fold, resolutions, materialised, carried)
     except _Wrong as wrong:
         return Disagreement(seq=fold.seq, record=wrong.record, why=wrong.why)
     return None
@@ -381,8 +385,22 @@ class _Balances:
         return sum(self._used[f"{budget}/{member}"] for member in cap.envelopes)
 
 
+def _compare_carried(fold: Fold, carried: Carried) -> None:
+    """A checkpoint's sums are those of the leases that it stands for."""
+    if carried.seq > fold.seq or fold.digests[carried.seq] != carried.digest:
+        raise _Wrong("checkpoint", f"its digest is not that of batch {carried.seq}")
+    dropped: dict[EnvelopeKey, list[Lease]] = {}
+    for lease in fold.leases.values():
+        if not lease.is_open and carried.has_dropped(lease.close_batch, lease.name):
+            dropped.setdefault(lease.payer, []).append(lease)
+    for payer in sorted({*dropped, *carried.charges}):
+        expected = Charges().with_leases(dropped.get(payer, []))
+        if carried.charges.get(payer, Charges()) != expected:
+            raise _Wrong("checkpoint", f"what {payer} paid for is not what its leases say")
+
+
 def _compare_leases(
-    fold: Fold, objects: Iterable[Wire], materialised: int | None, archived: frozenset[str]
+    fold: Fold, objects: Iterable[Wire], materialised: int | None, carried: Carried
 ) -> None:
     seen = set()
     for wire in objects:
@@ -403,7 +421,7 @@ def _compare_leases(
     for name, lease in fold.leases.items():
         if name in seen or _is_pending(fold.touched[name], materialised):
             continue
-        if lease.is_open or name not in archived:
+        if lease.is_open or not carried.has_dropped(lease.close_batch, name):
             raise _Wrong(f"Lease {name}", "has no object")
 
 
@@ -420,7 +438,9 @@ def _compare_repetitions(wire: Wire, lease: Lease) -> None:
             raise _Wrong(f"Lease {lease.name}", why)
 
 
-def _compare_resolutions(fold: Fold, objects: Iterable[Wire], materialised: int | None) -> None:
+def _compare_resolutions(
+    fold: Fold, objects: Iterable[Wire], materialised: int | None, carried: Carried
+) -> None:
     seen = set()
     for wire in objects:
         try:
@@ -438,7 +458,8 @@ def _compare_resolutions(fold: Fold, objects: Iterable[Wire], materialised: int 
             raise _Wrong(record, f"its digest is not {digest}, as batch {seq} says")
         _check_lottery(fold, record, resolution, seq)
     for name, (seq, _) in fold.resolutions.items():
-        if name not in seen and not _is_pending(seq, materialised):
+        dropped = seq <= carried.seq and name not in carried.told.resolutions
+        if name not in seen and not dropped and not _is_pending(seq, materialised):
             raise _Wrong(f"Resolution {name}", "has no object")
 
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from leasehold.core.accounts import UNLIMITED, Accounts, Claim, Term
 from leasehold.core.book import WHOLE, Attempt, Book
+from leasehold.core.checkpoint import Carried
 from leasehold.core.facts import (
     Aggregate,
     Budget,
@@ -66,6 +67,7 @@ class World:
         self.fleet = Fleet(self.journal)
         self.accounts = Accounts(self.journal)
         self.head = Head()
+        self.carried = Carried()  # of what is archived and no longer here
         self.budgets: dict[str, Budget] = {}
         self.envelopes: dict[EnvelopeKey, Envelope] = {}
         self.aggregates: dict[EnvelopeKey, tuple[Aggregate, ...]] = {}
@@ -97,6 +99,7 @@ class World:
         self.dirty: dict[Uid, None] = {}  # runs to look at in the next turn
         self.dirty_budgets: dict[str, None] = {}  # whose status is to be written
         self.unsettled: dict[str, None] = {}  # budgets that may be overdrawn since they were seen
+        self.in_place: dict[EnvelopeKey, tuple[Envelope, int]] = {}  # see core.overdraft
         self.node_changes = 0  # counts changes that may let a failing bind succeed
         self.lost_pods: dict[str, None] = {}  # gone without our asking, their lease still open
         self.finished_at: dict[str, Instant] = {}  # when the process of a gone pod really ended
@@ -118,6 +121,14 @@ class World:
         if self._tree is None:
             self._tree = Tree(self.budgets.values())
         return self._tree
+
+    def carry(self, carried: Carried) -> None:
+        """Begin with what is archived; before anything else is put or folded."""
+        assert not self.books, "a World begins with what is carried"
+        self.carried = carried
+        self.accounts.carry(carried.charges)
+        for uid, book in carried.books.items():
+            self.book(uid).carry(book)
 
     # Objects that users and nodes write.
 
@@ -442,6 +453,7 @@ class World:
         """A new World from the same facts, every index made from nothing."""
         new = World(self.policy)
         new.head = self.head
+        new.carry(self.carried)
         for budget in self.budgets.values():
             new.put_budget(budget)
         for state in self.fleet.nodes.values():

@@ -49,11 +49,19 @@ class Fencing(Record, frozen=True):
         return -(-self.total * (100 + DRIFT_PERCENT) // (100 - DRIFT_PERCENT))
 
 
+class Embedding(Record, frozen=True):
+    """What concerns `leasehold up` alone."""
+
+    users: tuple[tuple[str, str], ...] = ()  # namespace -> the Unix user its jobs run as
+    hide_tenants: bool = False  # in answers: other teams' names become pseudonyms
+
+
 class Config(Record, frozen=True):
     policy: Policy = Policy()
     labels: Labels = Labels()
     tenure: Tenure = Tenure()
     fencing: Fencing = Fencing()
+    embedding: Embedding = Embedding()
 
 
 class BadConfig(Exception):  # noqa: N818 - it says what the configuration is
@@ -86,7 +94,7 @@ def load_config(source: str | Mapping[str, object]) -> Config:
     problems: list[Problem] = []
     flat = _flat(raw, problems)
     fields = Fields(flat, "", problems)
-    values: dict[str, dict[str, object]] = {"policy": {}, "labels": {}, "tenure": {}, "fencing": {}}
+    values: dict[str, dict[str, object]] = {name: {} for name in Config.__struct_fields__}
     for key in KEYS:
         value = fields.take(key.name, key.kind, None)
         if value is not None:
@@ -108,6 +116,8 @@ def effective(config: Config) -> dict[str, object]:
         if key.kind is _after:
             spans = {flavor: format_span(after) if after else "off" for flavor, after in value}
             value = spans or "off"
+        elif key.kind is _users:
+            value = dict(value)
         elif key.kind in (kinds.span, kinds.span_or_none):
             value = format_span(value)
         shown_values[key.name] = value
@@ -125,6 +135,18 @@ def _after(value: object) -> tuple[tuple[str, Millis | None], ...]:
         name = "*" if flavor == "*" else kinds.word(flavor)
         # An off is kept: a flavor that is off by name is off whatever all others are.
         found.append((name, None if after is False or after == "off" else kinds.span(after)))
+    return tuple(found)
+
+
+def _users(value: object) -> tuple[tuple[str, str], ...]:
+    """A mapping of namespaces to the Unix users that their jobs run as."""
+    if not isinstance(value, dict):
+        raise kinds.Wrong("write namespaces with their Unix users, such as {vision: alice}")
+    found = []
+    for namespace, user in sorted(value.items(), key=lambda pair: str(pair[0])):
+        if not isinstance(user, str) or not user or user == "root":
+            raise kinds.Wrong("write the name of a Unix user other than root for each namespace")
+        found.append((kinds.namespace(namespace), user))
     return tuple(found)
 
 
@@ -172,6 +194,8 @@ KEYS = (
     Key("tenure.softStop", "tenure", "soft_stop", kinds.span),
     Key("tenure.renew", "tenure", "renew", kinds.span),
     Key("tenure.timeout", "tenure", "timeout", kinds.span),
+    Key("agent.users", "embedding", "users", _users),
+    Key("query.hideTenants", "embedding", "hide_tenants", kinds.flag),
 )
 _LEAVES = frozenset(key.name for key in KEYS)
 
@@ -210,6 +234,7 @@ def _assembled(values: dict[str, dict[str, object]]) -> Config:
         labels=Labels(**labels),  # type: ignore[arg-type]
         tenure=Tenure(**values["tenure"]),  # type: ignore[arg-type]
         fencing=Fencing(**values["fencing"]),  # type: ignore[arg-type]
+        embedding=Embedding(**values["embedding"]),  # type: ignore[arg-type]
     )
 
 

@@ -67,6 +67,7 @@ class Teller:
         self._known: OrderedDict[str, Wire] = OrderedDict()  # by event name, as written
         self._phases: dict[Uid, Phase] = {}
         self._lacks: dict[str, str] = {}
+        self._node_changes = -1
         self._swept: Instant = 0
 
     def tell(self, story: Story) -> None:
@@ -92,8 +93,10 @@ class Teller:
             self._tell_victims(world, resolution)
         for uid in turn.touched:
             self._tell_phase(world, uid, turn.now)
-        for name, state in world.fleet.nodes.items() if turn.batches or self._lacks else ():
-            self._tell_lack(name, state.node.lacks)
+        if world.node_changes != self._node_changes:
+            self._node_changes = world.node_changes
+            for name, state in world.fleet.nodes.items():
+                self._tell_lack(name, state.node.lacks)
 
     async def run(self) -> None:
         """For ever: write what was told, sweep what is old."""

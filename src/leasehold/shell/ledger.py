@@ -11,6 +11,7 @@ from leasehold.core.batch import Batch, line
 from leasehold.core.chain import GENESIS
 from leasehold.core.facts import Record, Resolution
 from leasehold.core.objects.resolution import resolution_to_wire
+from leasehold.core.units import Instant
 from leasehold.core.world import Head
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import (
@@ -40,14 +41,24 @@ class HeadObject(Record):
     version: int
 
 
+class Committed(Record):
+    """A batch that the head reaches and the store still has."""
+
+    name: str  # of its object
+    instant: Instant
+
+
 class Ledger:
-    """Reads and moves the head. It holds the last head it knows, and no other state."""
+    """Reads and moves the head. It holds the last head it knows, which batches lead to it, and what
+    lies in the store that nobody needs any more."""
 
     def __init__(self, store: Store, clock: Clock, *, epoch: int) -> None:
         self._store = store
         self._clock = clock
         self._epoch = epoch
         self._known: HeadObject | None = None
+        self.chain: dict[int, Committed] = {}  # by number, in order; those that were not compacted
+        self.leftovers: dict[tuple[str, str], None] = {}  # (kind, name) to be removed some time
 
     @property
     def known(self) -> HeadObject:
@@ -93,6 +104,7 @@ class Ledger:
         head = Head(seq=batch.seq, digest=digest, epoch=batch.epoch, instant=batch.instant)
         wanted = HeadObject(head=head, materialised=before.materialised, version=before.version)
         await self._swap_for_sure(wanted, before)
+        self.chain[batch.seq] = Committed(name=batch_name(batch.seq, digest), instant=batch.instant)
 
     def note_materialised(self, seq: int) -> None:
         """Lease objects are up to date to here; the next swap writes it down."""
@@ -144,7 +156,7 @@ class Ledger:
         obj: Wire = {
             "apiVersion": API,
             "kind": "LedgerBatch",
-            "metadata": {"name": f"{seq}-{digest[:8]}"},
+            "metadata": {"name": batch_name(seq, digest)},
             "spec": exported,
         }
         try:
@@ -177,6 +189,10 @@ class Ledger:
                 lambda: self._store.delete("Resolution", "", resolution.name, uid=None),
             )
         return False
+
+
+def batch_name(seq: int, digest: str) -> str:
+    return f"{seq}-{digest[:8]}"
 
 
 def _to_wire(head: HeadObject, *, version: int | None) -> Wire:

@@ -4,7 +4,7 @@ It runs on any store, clock and task port: asyncio in production, the simulator'
 time. Events and timers only wake it; every decision is taken from the World as a whole.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from leasehold.core.objects.node import Labels, node_from_wire
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.run import run_from_wire
 from leasehold.core.policy import Policy
-from leasehold.core.units import FOREVER, Instant
+from leasehold.core.units import FOREVER, Instant, Millis
 from leasehold.core.world import World
 from leasehold.ports.runtime import Clock, Task, Tasks
 from leasehold.ports.store import Store
@@ -33,6 +33,9 @@ from leasehold.shell.timekeeping import Timekeeper
 Observer = Callable[[Instant, str], None]
 OnCommit = Callable[[World, Instant], None]
 OnTurn = Callable[[Turn], None]
+# Something else that needs the World to itself, such as compaction: a bounded piece of it, and in
+# how many milliseconds it wants to be called again at the latest.
+BetweenTurns = Callable[[World, Ledger], Awaitable[Millis | None]]
 
 
 class Stopwatch(Protocol):
@@ -88,6 +91,7 @@ class Controller:
         observer: Observer | None = None,
         on_commit: OnCommit | None = None,
         on_turn: OnTurn | None = None,
+        between_turns: BetweenTurns | None = None,
         stopwatch: Stopwatch | None = None,
     ) -> None:
         self._store = store
@@ -102,6 +106,7 @@ class Controller:
         self._observer = observer
         self._on_commit = on_commit
         self._on_turn = on_turn
+        self._between_turns = between_turns
         self._stopwatch = stopwatch
         self._wake = tasks.signal()
         self._inbox: list[News] = []
@@ -160,12 +165,21 @@ class Controller:
         assert world is not None
         self._fold_news(world)
         turn, complete = await self._turn(world)
+        again = None
+        if self._between_turns is not None:
+            again = await self._between_turns(world, self._ledger)
         if turn.batches or turn.again or self._inbox:
             return
         wait = turn.wake_at - turn.now if turn.wake_at < FOREVER else None
         if not complete or not self._time.trusted:
-            wait = RETRY_MS if wait is None else min(wait, RETRY_MS)
+            again = RETRY_MS if again is None else min(again, RETRY_MS)
+        if again is not None:
+            wait = again if wait is None else min(wait, again)
         await self._wake.wait(wait)
+
+    def wake(self) -> None:
+        """Have a turn soon, whatever the reason."""
+        self._wake.set()
 
     def _fold_news(self, world: World) -> None:
         news, self._inbox[:] = list(self._inbox), []

@@ -1,4 +1,4 @@
-"""A World from the store: the head, the batches that are not materialised yet, and all objects.
+"""A World from the store: the head, what is carried of the archive, the batches since, all objects.
 
 The order is: seal, replay, list, then decide. Called at start, after being deposed, and after a
 decision that broke an invariant.
@@ -11,9 +11,9 @@ import msgspec
 from msgspec.structs import replace
 
 from leasehold.core.batch import Batch, batch_from_wire
-from leasehold.core.chain import GENESIS, canonical, next_digest
+from leasehold.core.chain import canonical, next_digest
+from leasehold.core.checkpoint import Announcement, Carried, Told
 from leasehold.core.facts import Ending, Lease, Opened, Reservation, Role
-from leasehold.core.lowered import LoweredCaps
 from leasehold.core.objects.budget import budget_from_wire
 from leasehold.core.objects.lease import lease_from_wire, pod_name
 from leasehold.core.objects.node import Labels, node_from_wire
@@ -22,14 +22,15 @@ from leasehold.core.objects.reservation import reservation_from_wire
 from leasehold.core.objects.resolution import resolution_from_wire
 from leasehold.core.objects.run import run_from_wire
 from leasehold.core.policy import Policy
-from leasehold.core.world import Overdraft, World, ledger_order
+from leasehold.core.world import Head, Overdraft, World, ledger_order
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Listing, Store, Wire
-from leasehold.shell.ledger import Ledger
+from leasehold.shell.archive.checkpoints import KIND as CHECKPOINTS
+from leasehold.shell.archive.checkpoints import MAIN, read_checkpoint
+from leasehold.shell.ledger import Committed, Ledger
 from leasehold.shell.retry import until_answered
 
 WATCHED = ("Budget", "Node", "Run", "Pod")
-_ENVELOPE_PARTS = 3  # namespace/budget/envelope; a reservation's subject has two parts
 
 
 class Recovered:
@@ -50,7 +51,14 @@ async def recover(
     world = World(policy)
     found = Recovered(world)
     world.head = sealed.head
-    chain = await _chain(store, clock, sealed.head.seq, sealed.head.digest)
+    carried, _ = await read_checkpoint(store, clock)
+    world.carry(carried)
+    chain = await _chain(store, clock, ledger, carried)
+    told = carried.told.copied()
+    for batch in chain:
+        told.read(batch)
+    # The head is written with the next batch; that a batch was archived says that it was done.
+    materialised = max(sealed.materialised, carried.seq)
     listings = {
         kind: await _list(store, clock, kind)
         for kind in (*WATCHED, "Lease", "Reservation", "Resolution")
@@ -61,25 +69,23 @@ async def recover(
         world.put_node(node_from_wire(wire, labels=labels))
     for wire in listings["Run"].items:
         world.put_run(run_from_wire(wire))
-    committed = {name for batch in chain for name, _ in batch.resolutions}
     for wire in listings["Resolution"].items:
         resolution = resolution_from_wire(wire)
-        if resolution.name in committed:
+        if resolution.name in told.resolutions:
             world.fold_resolution(resolution)
-    leases = _leases(listings["Lease"].items, chain, sealed.materialised)
-    fold_leases(world, sorted(leases.values(), key=ledger_order))
-    announced = {subject: (batch, commitment) for batch in chain
-                 for subject, commitment in batch.announced}  # fmt: skip
+        elif resolution.batch <= sealed.head.seq:
+            ledger.leftovers["Resolution", resolution.name] = None
+    leases = _leases(listings["Lease"].items, chain, materialised)
+    fold_leases(world, sorted(_present(leases, carried, ledger), key=ledger_order))
     for wire in listings["Reservation"].items:
         reservation = reservation_from_wire(wire)
-        if reservation.subject in announced:
-            world.fold_reservation(_announced(reservation, *announced[reservation.subject]))
+        if reservation.subject in told.reservations:
+            said = told.reservations[reservation.subject]
+            world.fold_reservation(_announced(reservation, said))
     for wire in listings["Pod"].items:
         world.put_pod(pod_from_wire(wire, gpu_resource=policy.gpu_resource))
-    _restore_facts(world, chain)
-    _restore_lowered(world, chain)
-    _restore_overdrafts(world, chain)
-    found.unmaterialised = [batch for batch in chain if batch.seq > sealed.materialised]
+    _restore_told(world, told)
+    found.unmaterialised = [batch for batch in chain if batch.seq > materialised]
     found.versions = {kind: listings[kind].version for kind in WATCHED}
     found.listed = {kind: listings[kind].items for kind in WATCHED}
     return found
@@ -99,43 +105,80 @@ def fold_leases(world: World, leases: Iterable[Lease]) -> None:
             gc.enable()
 
 
-def _announced(reservation: Reservation, batch: Batch, commitment: str) -> Reservation:
+def _present(leases: dict[str, Lease], carried: Carried, ledger: Ledger) -> list[Lease]:
+    """Those whose objects still say something; the others are in the sums already, and left over
+    from a compaction that was cut off."""
+    found = []
+    for lease in leases.values():
+        if not lease.is_open and carried.has_dropped(lease.close_batch, lease.name):
+            ledger.leftovers["Lease", lease.name] = None
+        else:
+            found.append(lease)
+    return found
+
+
+def _announced(reservation: Reservation, said: Announcement) -> Reservation:
     """Its first status may not have been written: what the ledger says of it comes from there."""
-    return replace(reservation, batch=batch.seq, announced=batch.instant, commitment=commitment)
+    return replace(
+        reservation, batch=said.batch, announced=said.instant, commitment=said.commitment
+    )
 
 
 async def _list(store: Store, clock: Clock, kind: str) -> Listing:
     return await until_answered(clock, lambda: store.list(kind))
 
 
-async def _chain(store: Store, clock: Clock, seq: int, digest: str) -> list[Batch]:
-    """The committed batches in order: those that the head reaches, not the orphans."""
+async def _chain(store: Store, clock: Clock, ledger: Ledger, carried: Carried) -> list[Batch]:
+    """The committed batches since the archive, in order: those that the head reaches. What else
+    there is of them, and of older checkpoints, is left over."""
+    head = ledger.known.head
     listing = await _list(store, clock, "LedgerBatch")
-    by_digest: dict[str, tuple[int, Wire]] = {}
-    for wire in listing.items:
-        spec = wire["spec"]
-        assert isinstance(spec, dict)
-        by_digest[str(spec["digest"])] = (int(spec["seq"]), spec)
     lines: dict[int, list[Wire]] = {}
-    for number, spec in by_digest.values():
-        if number <= seq:
+    names: dict[tuple[int, str], str] = {}
+    for wire in listing.items:
+        spec, metadata = wire["spec"], wire["metadata"]
+        assert isinstance(spec, dict)
+        assert isinstance(metadata, dict)
+        number = int(spec["seq"])
+        if number <= head.seq:
+            names[number, str(spec["digest"])] = str(metadata["name"])
             lines.setdefault(number, []).append(spec)
-    return _follow(lines, seq, digest)
+    chain = []
+    for digest, batch in follow(lines, head, carried):
+        name = names.pop((batch.seq, digest))
+        ledger.chain[batch.seq] = Committed(name=name, instant=batch.instant)
+        chain.append(batch)
+    ledger.leftovers.update((("LedgerBatch", name), None) for name in names.values())
+    await _note_old_parts(store, clock, ledger)
+    return chain
 
 
-def _follow(lines: dict[int, list[Wire]], seq: int, digest: str) -> list[Batch]:
-    """Walk back from the head: a line is the chain's if it leads to the digest after it."""
-    chain: list[Batch] = []
-    wanted = digest
-    for number in range(seq, 0, -1):
-        befores = [str(each["digest"]) for each in lines.get(number - 1, [])] or [GENESIS]
+async def _note_old_parts(store: Store, clock: Clock, ledger: Ledger) -> None:
+    listing = await _list(store, clock, CHECKPOINTS)
+    _, stored = await read_checkpoint(store, clock)
+    for wire in listing.items:
+        metadata = wire["metadata"]
+        assert isinstance(metadata, dict)
+        if metadata["name"] not in (MAIN, *stored.parts):
+            ledger.leftovers[CHECKPOINTS, str(metadata["name"])] = None
+
+
+def follow(lines: dict[int, list[Wire]], head: Head, carried: Carried) -> list[tuple[str, Batch]]:
+    """Walk back from the head: a line is the chain's if it leads to the digest after it. The digests
+    after the batches, and the batches, in order."""
+    chain: list[tuple[str, Batch]] = []
+    wanted = head.digest
+    for number in range(head.seq, carried.seq, -1):
+        befores = [str(each["digest"]) for each in lines.get(number - 1, [])]
+        if number == carried.seq + 1:
+            befores = [carried.digest]
         for spec in lines.get(number, []):
             batch = spec["batch"]
             encoded = canonical(batch)
             before = next((d for d in befores if next_digest(d, encoded) == wanted), None)
             if str(spec["digest"]) == wanted and before is not None:
                 assert isinstance(batch, dict)
-                chain.append(batch_from_wire(batch))
+                chain.append((wanted, batch_from_wire(batch)))
                 wanted = before
                 break
         else:
@@ -188,45 +231,15 @@ def _pod_name(lease: Lease, closed: list[Lease]) -> str:
     raise AssertionError(f"{lease.name} replaces no lease")
 
 
-def _restore_facts(world: World, chain: list[Batch]) -> None:
-    for batch in chain:
-        for key, spec in batch.facts_budgets:
-            if spec is None:
-                world.budget_facts.pop(key, None)
-            else:
-                world.budget_facts[key] = spec
-        for fact in batch.facts_nodes:
-            if fact.gone:
-                world.node_facts.pop(fact.name, None)
-            else:
-                world.node_facts[fact.name] = (fact.gpus, fact.flavor, fact.domain)
-
-
-def _restore_lowered(world: World, chain: list[Batch]) -> None:
-    """Caps of GPU-hours as the ledger tells them, one after another, and as they are now."""
-    world.lowered = LoweredCaps()
-    for batch in chain:
-        for key, spec in batch.facts_budgets:
-            if spec is not None:
-                namespace, _, name = key.partition("/")
-                wire = {
-                    "metadata": {"namespace": namespace, "name": name},
-                    "spec": msgspec.json.decode(spec),
-                }
-                # What the same batch opens was opened under these caps already.
-                world.lowered.note(budget_from_wire(wire), batch=batch.seq - 1)
+def _restore_told(world: World, told: Told) -> None:
+    """Facts; caps of GPU-hours as the ledger tells them, one after another, and as they are now;
+    the newest announcement of each envelope. The first turn drops those that are over."""
+    world.budget_facts = dict(told.budgets)
+    world.node_facts = dict(told.nodes)
+    world.lowered = told.lowered
     for budget in world.budgets.values():
         world.lowered.note(budget, batch=world.head.seq)
-
-
-def _restore_overdrafts(world: World, chain: list[Batch]) -> None:
-    """The newest announcement of each envelope; the first turn drops those that are over."""
-    for batch in chain:
-        for subject, commitment in batch.announced:
-            if subject.count("/") == _ENVELOPE_PARTS - 1:
-                world.overdrafts[subject] = Overdraft(
-                    subject=subject,
-                    since=batch.instant,
-                    batch=batch.seq,
-                    commitment=commitment,
-                )
+    for subject, said in told.overdrafts.items():
+        world.overdrafts[subject] = Overdraft(
+            subject=subject, since=said.instant, batch=said.batch, commitment=said.commitment
+        )

@@ -11,6 +11,7 @@ from leasehold.adapters.memory.store import MemoryStore
 from leasehold.adapters.objects.admission import Admission
 from leasehold.control.audit import audit
 from leasehold.control.decide import decide
+from leasehold.control.turn import Turn
 from leasehold.control.views import RunView, run_view
 from leasehold.core.facts import Lease, Node
 from leasehold.core.invariants import check_all
@@ -102,7 +103,9 @@ class Plant:
         strict: bool = True,
         decider: Decider = decide,
         policy: Policy | None = None,
+        on_turn: Callable[[Turn], None] | None = None,
     ) -> None:
+        self._on_turn = on_turn
         self.told: list[str] = []
         self.kernel = Kernel(START)
         self.user = self.kernel.process("user")
@@ -139,6 +142,7 @@ class Plant:
             strict=self._strict,
             decider=self._decider,
             observer=lambda _, words: self.told.append(words),
+            on_turn=self._on_turn,
         )
         self.control.tasks.spawn("controller", self.controller.run())
 

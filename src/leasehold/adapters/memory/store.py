@@ -42,9 +42,12 @@ class MemoryShelf:
     def read(self, key: Key) -> bytes | None:
         return self._kinds.get(key[0], {}).get(key[1:])
 
-    def read_all(self, kind: str) -> tuple[list[bytes], int]:
+    def read_all(self, kind: str, namespace: str | None = None) -> tuple[list[bytes], int]:
         stored = self._kinds.get(kind, {})
-        return [stored[place] for place in sorted(stored)], self.version
+        places = sorted(stored)
+        if namespace is not None:
+            places = [place for place in places if place[0] == namespace]
+        return [stored[place] for place in places], self.version
 
     def next_change(self, kind: str, after: int) -> Past | None:
         history = self._histories.get(kind)

@@ -5,6 +5,8 @@ checks of `core.objects` and the one rule between objects, that parents do not g
 changes nothing.
 """
 
+from collections.abc import Callable, Iterable
+
 from leasehold.core.facts import Budget
 from leasehold.core.objects.budget import budget_from_wire, parent_cycles
 from leasehold.core.objects.edits import check_edit
@@ -22,8 +24,16 @@ _STORE_FIELDS = ("deletionGraceMs",)
 class Admission:
     """Called by the store with an object before and after; it knows the Budgets it let in."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, also: Callable[[Wire], Problems] = lambda _: []) -> None:
+        """`also` finds what those who will run a new Run cannot honour in it."""
         self._budgets: dict[str, Budget] = {}
+        self._also = also
+
+    def learn(self, budgets: Iterable[Wire]) -> None:
+        """The Budgets that a store had before."""
+        for wire in budgets:
+            budget = budget_from_wire(wire)
+            self._budgets[budget.key] = budget
 
     def __call__(self, old: Wire | None, new: Wire) -> Problems:
         if new.get("kind") not in USER_KINDS:
@@ -39,7 +49,10 @@ class Admission:
         if new.get("kind") not in USER_KINDS:
             return []
         found = self.problems(old, new)
-        return [(problem.path, f"{problem.value}: {problem.remedy}") for problem in found]
+        said = [(problem.path, f"{problem.value}: {problem.remedy}") for problem in found]
+        if not said and old is None and new["kind"] == "Run":
+            said = self._also(new)
+        return said
 
     def problems(self, old: Wire | None, new: Wire) -> list[Problem]:
         metadata = {

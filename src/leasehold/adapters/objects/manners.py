@@ -8,6 +8,7 @@ whoever calls it sees to it that between its reading and its writing nobody else
 """
 
 from collections.abc import Callable
+from typing import Protocol, cast, runtime_checkable
 
 from leasehold.adapters.objects import rules
 from leasehold.adapters.objects.shelf import Change, Key, Shelf, decode, encode
@@ -17,6 +18,14 @@ from leasehold.ports.store import AlreadyExists, Conflict, EventType, Invalid, N
 
 Admit = Callable[[Wire | None, Wire], list[tuple[str, str]]]
 
+
+@runtime_checkable
+class Rehearsing(Protocol):
+    """An admission check that remembers what it let in, and can be asked without that."""
+
+    def rehearse(self, old: Wire | None, new: Wire) -> list[tuple[str, str]]: ...
+
+
 GRACE_MS = 30_000  # of a pod that names none
 _SERVER_FIELDS = (
     "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
@@ -25,7 +34,8 @@ _SERVER_FIELDS = (
 
 
 class Manners:
-    """Objects come in encoded, as the caller had them when it called."""
+    """Objects come in encoded, as the caller had them when it called. A rehearsal answers as the
+    write would, puts nothing on the shelf and makes no version."""
 
     def __init__(self, shelf: Shelf, clock: Clock, admit: Admit | None, *, prefix: str) -> None:
         self._shelf = shelf
@@ -33,10 +43,10 @@ class Manners:
         self._admit = admit
         self._prefix = prefix
 
-    def create(self, given: bytes) -> Wire:
+    def create(self, given: bytes, *, rehearse: bool = False) -> Wire:
         obj = decode(given)
         key = rules.key_of(obj)
-        self._check(key, rules.problems_of(obj), None, obj)
+        self._check(key, rules.problems_of(obj), None, obj, rehearse=rehearse)
         if self._shelf.read(key) is not None:
             raise AlreadyExists(*key)
         metadata = rules.part(obj, "metadata")
@@ -46,9 +56,11 @@ class Manners:
         metadata["creationTimestamp"] = format_instant(self._clock.now())
         metadata["generation"] = 1
         rules.reset_status(obj)
-        return self._put("ADDED", key, obj)
+        if rehearse:
+            metadata.pop("resourceVersion", None)
+        return self._put("ADDED", key, obj, rehearse=rehearse)
 
-    def update(self, given: bytes) -> Wire:
+    def update(self, given: bytes, *, rehearse: bool = False) -> Wire:
         obj = decode(given)
         key = rules.key_of(obj)
         metadata = rules.part(obj, "metadata")
@@ -67,12 +79,15 @@ class Manners:
         _set_or_drop(obj, "status", old.get("status"))
         if rules.content(obj) != rules.content(old):
             metadata["generation"] = rules.integer(before["generation"]) + 1
-        self._check(key, rules.problems_of(obj) + rules.problems_of_change(old, obj), old, obj)
+        problems = rules.problems_of(obj) + rules.problems_of_change(old, obj)
+        self._check(key, problems, old, obj, rehearse=rehearse)
         if rules.is_gone(obj):
-            return self._put("DELETED", key, obj)
-        return old if obj == old else self._put("MODIFIED", key, obj)
+            return self._put("DELETED", key, obj, rehearse=rehearse)
+        return old if obj == old else self._put("MODIFIED", key, obj, rehearse=rehearse)
 
-    def patch_status(self, key: Key, given: bytes, *, version: int | None) -> Wire:
+    def patch_status(
+        self, key: Key, given: bytes, *, version: int | None, rehearse: bool = False
+    ) -> Wire:
         obj = self.read(key)
         if version is not None and rules.part(obj, "metadata")["resourceVersion"] != str(version):
             raise Conflict(*key)
@@ -81,13 +96,17 @@ class Manners:
         problems = rules.problems_of_status(old, obj)
         if problems:
             raise Invalid(problems, *key)
-        return old if obj == old else self._put("MODIFIED", key, obj)
+        return old if obj == old else self._put("MODIFIED", key, obj, rehearse=rehearse)
 
-    def delete(self, key: Key, *, uid: str | None, grace_ms: int | None) -> None:
+    def delete(
+        self, key: Key, *, uid: str | None, grace_ms: int | None, rehearse: bool = False
+    ) -> None:
         obj = self.read(key)
         metadata = rules.part(obj, "metadata")
         if uid is not None and metadata["uid"] != uid:
             raise Conflict(*key)
+        if rehearse:
+            return
         before = dict(metadata)
         grace = rules.grace_of(obj, grace_ms, default=GRACE_MS)
         if "deletionTimestamp" not in metadata or grace < rules.integer(
@@ -107,23 +126,28 @@ class Manners:
             raise NotFound(*key)
         return decode(stored)
 
-    def _check(self, key: Key, problems: rules.Problems, old: Wire | None, new: Wire) -> None:
+    def _check(
+        self, key: Key, problems: rules.Problems, old: Wire | None, new: Wire, *, rehearse: bool
+    ) -> None:
         """The server's own rules first; what admission is asked about is at least well-formed."""
         if not problems and self._admit is not None:
-            problems = self._admit(
-                None if old is None else decode(encode(old)), decode(encode(new))
-            )
+            admit, asked = self._admit, cast(object, self._admit)
+            if rehearse and isinstance(asked, Rehearsing):
+                admit = asked.rehearse
+            problems = admit(None if old is None else decode(encode(old)), decode(encode(new)))
         if problems:
             raise Invalid(problems, *key)
 
-    def _put(self, event: EventType, key: Key, obj: Wire) -> Wire:
+    def _put(self, event: EventType, key: Key, obj: Wire, *, rehearse: bool = False) -> Wire:
         version = self._shelf.version + 1
-        rules.part(obj, "metadata")["resourceVersion"] = str(version)
+        if not rehearse:
+            rules.part(obj, "metadata")["resourceVersion"] = str(version)
         body = encode(obj)
         # What is too large (a finalizer dropped, say, with much else added) may still go.
         if event != "DELETED" and len(body) > rules.OBJECT_BYTES_MAX:
             raise Invalid([("", f"{len(body)} bytes; at most {rules.OBJECT_BYTES_MAX}")], *key)
-        self._shelf.put(Change(version, event, key, body))
+        if not rehearse:
+            self._shelf.put(Change(version, event, key, body))
         return decode(body)
 
 

@@ -47,8 +47,8 @@ class Pages(Protocol):
 
     def read(self, key: Key) -> bytes | None: ...
 
-    def read_all(self, kind: str) -> tuple[list[bytes], int]:
-        """By namespace and name, and the version as of which this is all."""
+    def read_all(self, kind: str, namespace: str | None = None) -> tuple[list[bytes], int]:
+        """By namespace and name (or of one namespace), and the version as of which this is all."""
         ...
 
     def next_change(self, kind: str, after: int) -> Past | None:

@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 _READ = "SELECT body FROM objects WHERE kind = ? AND namespace = ? AND name = ?"
 _READ_ALL = "SELECT body FROM objects WHERE kind = ? ORDER BY namespace, name"
+_READ_SOME = "SELECT body FROM objects WHERE kind = ? AND namespace = ? ORDER BY name"
 _META = "SELECT value FROM meta WHERE key = ?"
 _NEXT = (
     "SELECT version, event, body FROM history WHERE kind = ? AND version > ?"
@@ -60,10 +61,11 @@ class FilePages:
             body: bytes | None = self._connection.execute(_READ, key).get
             return body
 
-    def read_all(self, kind: str) -> tuple[list[bytes], int]:
+    def read_all(self, kind: str, namespace: str | None = None) -> tuple[list[bytes], int]:
+        asked = (_READ_ALL, (kind,)) if namespace is None else (_READ_SOME, (kind, namespace))
         with self._speaking(), self._connection:  # one snapshot for both
             version = self._number("version")
-            stored = [body for (body,) in self._connection.execute(_READ_ALL, (kind,))]
+            stored = [body for (body,) in self._connection.execute(*asked)]
         return stored, version
 
     def next_change(self, kind: str, after: int) -> Past | None:
@@ -125,6 +127,11 @@ class FileShelf(FilePages):
     @property
     def created(self) -> int:
         return self._created
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be written any more; "" while it can."""
+        return "" if self._broken is None else self._broken.why
 
     def put(self, change: Change) -> None:
         """By itself one transaction; inside `transact`, a part of that one."""

@@ -40,6 +40,11 @@ class SqliteStore(ObjectStore):
         shelf = self._open(bells)
         super().__init__(tasks, bells, self._pages_over(shelf), self._manners_over(shelf))
 
+    @property
+    def trouble(self) -> str:
+        """Why nothing can be written any more; "" while it can."""
+        return self._shelf.trouble
+
     def close(self) -> None:
         """Lets go of the file; watches end as `Expired`. Closing twice is harmless."""
         self._let_go()
@@ -58,7 +63,10 @@ class SqliteStore(ObjectStore):
         self._lock = FileLock(self.path)
         try:
             self._connection = open_file(self.path, prefix=self._prefix)
-            return FileShelf(self._connection, self.path, ring=ring, history_max=self._history_max)
+            self._shelf = FileShelf(
+                self._connection, self.path, ring=ring, history_max=self._history_max
+            )
+            return self._shelf
         except BaseException:
             self._lock.release()
             raise

@@ -11,8 +11,10 @@ from typing import assert_never
 from leasehold.control.views import envelope_view, node_view, run_view
 from leasehold.core.facts import Lease, Resolution, Role, Uid
 from leasehold.core.lottery import replay
+from leasehold.core.objects.resolution import resolution_from_wire
 from leasehold.core.units import Instant
 from leasehold.core.world import World
+from leasehold.shell.archive.reader import Archive
 from leasehold.sim.scenario.story import (
     AuditIsOk,
     Claim,
@@ -50,9 +52,17 @@ class Judge:
     """What is so at one instant."""
 
     def __init__(
-        self, world: World, *, start: Instant, now: Instant, ledger: Check, audit: Check
+        self,
+        world: World,
+        *,
+        start: Instant,
+        now: Instant,
+        ledger: Check,
+        audit: Check,
+        archive: Archive | None = None,
     ) -> None:
         self._world = world
+        self._archive = archive
         self._start = start
         self._now = now
         self._ledger = ledger
@@ -98,12 +108,24 @@ class Judge:
             case _:
                 raise AssertionError(expectation)
 
+    def _leases_ever(self) -> dict[str, Lease]:
+        """Live and archived ones together."""
+        if self._archive is None:
+            return self._world.leases
+        archived = {each.name: each for each in self._archive.leases(since=None, until=None)}
+        return archived | self._world.leases
+
+    def _resolutions_ever(self) -> list[Resolution]:
+        archived = () if self._archive is None else self._archive.resolutions()
+        found = {each.name: each for each in map(resolution_from_wire, archived)}
+        return list((found | self._world.resolutions).values())
+
     def uid_of(self, run: str) -> Uid | None:
         """The newest run of a name; of one that is gone its leases still know."""
         uid = self._world.uid_of.get(run)
         if uid is not None:
             return uid
-        leases = [lease for lease in self._world.leases.values() if lease.run_key == run]
+        leases = [lease for lease in self._leases_ever().values() if lease.run_key == run]
         newest = max(leases, key=lambda lease: lease.batch, default=None)
         return None if newest is None else newest.uid
 
@@ -147,7 +169,7 @@ class Judge:
         return [(count.line, f"{text} ({'; '.join(states)})")]
 
     def _leases(self, which: LeaseFilter) -> Got:
-        found = [lease for lease in self._world.leases.values() if _matches(which, lease)]
+        found = [lease for lease in self._leases_ever().values() if _matches(which, lease)]
         return {
             "count": len(found),
             "gpus": sum(lease.gpus for lease in found),
@@ -185,7 +207,7 @@ class Judge:
         }
 
     def _resolution(self, expectation: Expectation, made_for: str) -> Got | str:
-        made = [each for each in self._world.resolutions.values() if self._is_for(each, made_for)]
+        made = [each for each in self._resolutions_ever() if self._is_for(each, made_for)]
         found = max(made, key=lambda each: each.batch, default=None)
         if found is None:
             return {"none": True} if _claims_none(expectation) else "no resolution"
@@ -214,14 +236,15 @@ class Judge:
     def _unverified(self, resolution: Resolution) -> list[str]:
         """What does not follow from the record itself."""
         problems = replay(resolution)
+        leases = self._leases_ever()
         drawn = {draw.bundle for draw in resolution.lottery.draws} if resolution.lottery else set()
         given_back = {name for _, name, _ in resolution.returned}
         for name in resolution.victims:
-            if name not in self._world.leases:
+            if name not in leases:
                 problems.append(f"victim {name} is no lease")
         for bundle in sorted(drawn - given_back):
             run, _, group = bundle.partition("#")
-            victims = [self._world.leases.get(name) for name in resolution.victims]
+            victims = [leases.get(name) for name in resolution.victims]
             if not any(
                 lease is not None
                 and lease.run_key == run

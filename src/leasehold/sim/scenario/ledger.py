@@ -15,11 +15,13 @@ from leasehold.core.chain import canonical, next_digest
 from leasehold.core.objects.wire import part, text_at, whole_at
 from leasehold.core.verify import verify_objects
 from leasehold.ports.store import NotFound, Store, Wire
+from leasehold.shell.archive.checkpoints import read_checkpoint
+from leasehold.shell.archive.reader import Archive
 
 HEAD = "main"
 KINDS = (
-    "Budget", "ConfigMap", "Event", "Lease", "LedgerBatch", "LedgerHead", "Node", "Pod",
-    "Reservation", "Resolution", "Run", "Secret",
+    "Budget", "ConfigMap", "Event", "Lease", "LedgerBatch", "LedgerCheckpoint", "LedgerHead",
+    "Node", "Pod", "Reservation", "Resolution", "Run", "Secret",
 )  # fmt: skip
 
 T = TypeVar("T")
@@ -39,8 +41,15 @@ def objects_of(store: Store, kind: str) -> list[Wire]:
     return at_once(store.list(kind)).items
 
 
-def ledger_lines(store: Store) -> list[Wire]:
-    """Every committed batch as its exported line, in order."""
+def ledger_lines(store: Store, archive: Archive | None = None) -> list[Wire]:
+    """Every committed batch as its exported line, in order; those that are archived from there."""
+    live = _live_lines(store)
+    first = (whole_at(live[0], "seq") or 1) if live else (whole_at(_head(store), "seq") or 0) + 1
+    archived = [] if archive is None else archive.lines()
+    return [*(line for line in archived if (whole_at(line, "seq") or 0) < first), *live]
+
+
+def _live_lines(store: Store) -> list[Wire]:
     head = _head(store)
     by_seq: dict[int, list[Wire]] = {}
     for stored in objects_of(store, "LedgerBatch"):
@@ -57,27 +66,40 @@ def ledger_lines(store: Store) -> list[Wire]:
     return lines[::-1]
 
 
-def lines_after(store: Store, seq: int, digest: str) -> list[Wire]:
+def lines_after(store: Store, seq: int, digest: str, archive: Archive | None = None) -> list[Wire]:
     """The lines since batch `seq`; mostly it is one, which the head names."""
     head = _head(store)
     newest, after = whole_at(head, "seq") or 0, text_at(head, "digest")
     if newest == seq + 1:
         return [part(at_once(store.get("LedgerBatch", "", f"{newest}-{after[:8]}")), "spec")]
     assert newest > seq or after == digest, "the head went back"
-    return ledger_lines(store)[seq:]
+    return ledger_lines(store, archive)[seq:]
 
 
-def ledger_problems(store: Store) -> list[str]:
+def ledger_problems(store: Store, archive: Archive | None = None) -> list[str]:
     """The first thing in the ledger that cannot be, if any: chain, fold, or objects."""
     head = _head(store)
-    lines = ledger_lines(store)
+    lines = ledger_lines(store, archive)
     seq = whole_at(head, "seq") or 0
     if len(lines) != seq:
         return [f"the head is at batch {seq}, and {len(lines)} batches lead to it"]
     # Asked at rest, when nothing may be on its way any more, whatever the head says of it.
     leases, resolutions = objects_of(store, "Lease"), objects_of(store, "Resolution")
-    found = verify_objects(lines, leases, resolutions)
+    carried, _ = at_once(read_checkpoint(store, _NoClock()))
+    found = verify_objects(lines, leases, resolutions, carried=carried)
     return [] if found is None else [str(found)]
+
+
+class _NoClock:
+    """For calls that are answered at once: nobody looks at it."""
+
+    def now(self) -> int:
+        raise AssertionError("nobody waits here")
+
+    monotonic = now
+
+    async def sleep(self, ms: int) -> None:
+        raise AssertionError(f"a simulated store does not keep anybody waiting {ms} ms")
 
 
 def every_object(store: Store) -> list[Wire]:
@@ -90,11 +112,11 @@ def digest_of_store(store: Store) -> str:
     return hashlib.sha256(_lines(every_object(store))).hexdigest()
 
 
-def write_out(store: Store, folder: Path) -> None:
+def write_out(store: Store, folder: Path, archive: Archive | None = None) -> None:
     """`objects.jsonl` and `ledger.jsonl`, for whoever wants to check us."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "objects.jsonl").write_bytes(_lines(every_object(store)))
-    (folder / "ledger.jsonl").write_bytes(_lines(ledger_lines(store)))
+    (folder / "ledger.jsonl").write_bytes(_lines(ledger_lines(store, archive)))
 
 
 def _lines(wires: Iterable[Wire]) -> bytes:

@@ -13,15 +13,14 @@ from leasehold.core.objects.kinds import Wrong
 from leasehold.core.objects.problems import Problem, shown
 from leasehold.core.units import Instant, format_span
 from leasehold.shell.config import BadConfig, Config, load_config
+from leasehold.shell.fleetfile import mistake_at, node_rows, read_fleet
 from leasehold.shell.yamlfile import BadFile, Document, Mistake, load_documents, parse_documents
 from leasehold.sim.scenario.parse_actions import manifest, read_action, read_specs
 from leasehold.sim.scenario.parse_expectations import Named
-from leasehold.sim.scenario.story import FleetRow, Spec, Step, Story, node_rows
+from leasehold.sim.scenario.story import Spec, Step, Story
 
 START_DEFAULT: Instant = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 START_MAX: Instant = 221_845_392_000_000  # 9000-01-01T00:00:00Z
-NODES_MAX = 100_000
-NODE_GPUS_MAX = 1_024
 
 
 def load_story(path: Path | str) -> Story:
@@ -42,16 +41,9 @@ def _story(documents: list[Document], place: str) -> Story:
     problems: list[Problem] = []
     story = _read(document, place, problems)
     if problems:
-        mistakes = [_mistake(document, problem) for problem in problems]
+        mistakes = [mistake_at(document, problem) for problem in problems]
         raise BadFile(place, sorted(mistakes, key=lambda mistake: mistake.line))
     return story
-
-
-def _mistake(document: Document, problem: Problem) -> Mistake:
-    """`BadFile` prints value and remedy; the path says which of several on a line is meant."""
-    where = f"{problem.path}: " if problem.path else ""
-    said = Problem(path=problem.path, value=f"{where}{problem.value}", remedy=problem.remedy)
-    return Mistake(line=document.line_of(problem.path), problem=said)
 
 
 def _read(document: Document, place: str, problems: list[Problem]) -> Story:
@@ -64,7 +56,7 @@ def _read(document: Document, place: str, problems: list[Problem]) -> Story:
     start = fields.take("start", _start, START_DEFAULT)
     config = _read_config(fields)
     before = len(problems)
-    fleet = _read_fleet(fields, document)
+    fleet = read_fleet(fields, document)
     nodes = [name for name, _ in node_rows(fleet)] if len(problems) == before else None
     budgets = _read_budgets(fields)
     named = Named(
@@ -109,35 +101,6 @@ def _read_budgets(fields: Fields) -> tuple[tuple[str, Spec], ...]:
             path = f"budgets[{budget.key}]{problem.path.removeprefix('spec')}"
             fields.problems.append(Problem(path=path, value=problem.value, remedy=problem.remedy))
     return budgets
-
-
-def _read_fleet(fields: Fields, document: Document) -> tuple[FleetRow, ...]:
-    rows: list[FleetRow] = []
-    if fields.raw("fleet") is None:
-        fields.need("fleet", kinds.text)
-    for row in fields.each("fleet"):
-        domain = row.need("domain", kinds.namespace)
-        nodes = row.need("nodes", kinds.whole(1, NODES_MAX))
-        gpus = row.need("gpus", kinds.whole(1, NODE_GPUS_MAX))
-        flavor = row.need("flavor", kinds.word)
-        region, cluster = row.need("region", kinds.word), row.need("cluster", kinds.word)
-        row.finish()
-        if None not in (domain, nodes, gpus, flavor, region, cluster):
-            rows.append(
-                FleetRow(
-                    domain=domain or "",
-                    nodes=nodes or 0,
-                    gpus=gpus or 0,
-                    flavor=flavor or "",
-                    region=region or "",
-                    cluster=cluster or "",
-                    line=document.line_of(row.path),
-                )
-            )
-    if sum(row.nodes for row in rows) > NODES_MAX:
-        fields.note("fleet", f"write at most {NODES_MAX} nodes in all")
-        return ()
-    return tuple(rows)
 
 
 def _submitted(fields: Fields) -> list[str]:

@@ -21,10 +21,11 @@ from leasehold.sim.scenario.act import Actor
 from leasehold.sim.scenario.expect import Judge
 from leasehold.sim.scenario.ledger import digest_of_store, write_out
 from leasehold.sim.scenario.parse import load_story
-from leasehold.sim.scenario.stage import Stage, Violated, draw_rates
+from leasehold.sim.scenario.stage import Observer, Stage, Violated, draw_rates
 from leasehold.sim.scenario.story import Expect, RestartController, Step, Story
 
 Echo = Callable[[str], object]
+Look = Callable[[Stage], None]
 
 HELD, MISSED, BAD_FILE = 0, 1, 2
 QUIET: Millis = 10 * MINUTE  # after the faults, before everything must agree
@@ -53,11 +54,15 @@ def run_scenario(
     show: Sequence[str] = (),
     echo: Echo = print,
     store: str = "memory",
+    archive: Path | None = None,
+    look: Look | None = None,
 ) -> Outcome:
     """Plays one file. With a seed tasks run in its order, under its own faults unless given.
 
     On "sqlite" everything is kept in `out`/store.sqlite (or in a temporary folder), which a restart
-    of the controller also closes and opens again; `BadStore` says that it cannot be.
+    of the controller also closes and opens again; `BadStore` says that it cannot be. With an
+    `archive` folder, everything that may be is compacted into it after every commit. `look` is
+    called after every step, when all is at rest.
     """
     try:
         story = load_story(path)
@@ -68,13 +73,17 @@ def run_scenario(
         return Outcome(file=str(path), code=BAD_FILE, problems=lines)
     rates = faults if faults is not None else draw_rates(seed) if seed is not None else {}
     with _file_for(store, out) as file:
-        play = _Play(story, seed=seed, rates=rates, echo=echo, file=file)
+        stage = Stage(
+            story, seed=seed, rates=rates, observe=_observer(story, echo), file=file,
+            archive=archive,
+        )  # fmt: skip
+        play = _Play(story, stage, is_faulty=bool(rates), echo=echo, look=look)
         with closing(play.stage):
             play.run()
             for line in _shown(show, play.stage):
                 echo(line)
             if out is not None:
-                write_out(play.stage.store, out)
+                write_out(play.stage.store, out, play.stage.archive)
             return play.outcome()
 
 
@@ -98,20 +107,14 @@ class _Play:
     """One run of one story."""
 
     def __init__(
-        self,
-        story: Story,
-        *,
-        seed: int | None,
-        rates: Mapping[str, float],
-        echo: Echo,
-        file: Path | None,
+        self, story: Story, stage: Stage, *, is_faulty: bool, echo: Echo, look: Look | None
     ) -> None:
         self._story = story
-        self._is_faulty = bool(rates)
+        self.stage = stage
+        self._is_faulty = is_faulty
         self._echo = echo
+        self._look = look
         self._problems: list[str] = []
-        echo(f"{story.file}: {story.title}")
-        self.stage = Stage(story, seed=seed, rates=rates, observe=self._observe, file=file)
         self._actor = Actor(
             self.stage.store,
             self.stage.fleet,
@@ -127,6 +130,8 @@ class _Play:
             for step in self._story.steps:
                 line = step.line
                 self._take(step)
+                if self._look is not None:
+                    self._look(self.stage)
             if self._is_faulty:
                 self.stage.stop_faults()
                 self.stage.advance_to(self.stage.now + QUIET)
@@ -173,6 +178,7 @@ class _Play:
             now=self.stage.now,
             ledger=self.stage.ledger,
             audit=self.stage.audit,
+            archive=self.stage.archive,
         )
         missed = [each for wanted in expect.expectations for each in judge.mismatches(wanted)]
         verdict = f"{len(missed)} do not hold" if missed else "all hold"
@@ -192,11 +198,17 @@ class _Play:
             self._problems.append(problem)
             self._echo(problem)
 
-    def _observe(self, at: Instant, text: str) -> None:
-        self._echo(f"{format_span(at - self._story.start):>12}    {text}")
-
     def _say(self, text: str) -> None:
         self._echo(f"{format_span(self.stage.now - self._story.start):>12}  {text}")
+
+
+def _observer(story: Story, echo: Echo) -> Observer:
+    echo(f"{story.file}: {story.title}")
+
+    def observe(at: Instant, text: str) -> None:
+        echo(f"{format_span(at - story.start):>12}    {text}")
+
+    return observe
 
 
 def _shown(names: Sequence[str], stage: Stage) -> list[str]:

@@ -20,6 +20,8 @@ from leasehold.core.units import Instant
 from leasehold.core.verify import Fold
 from leasehold.core.world import World
 from leasehold.ports.store import Store
+from leasehold.shell.archive.compactor import Compactor
+from leasehold.shell.archive.reader import Archive
 from leasehold.shell.loop import Controller
 from leasehold.sim.faulty import KINDS, Faults, FaultyStore
 from leasehold.sim.kernel import Kernel, Process
@@ -65,8 +67,11 @@ class Stage:
         rates: Mapping[str, float],
         observe: Observer,
         file: Path | None = None,
+        archive: Path | None = None,
     ) -> None:
+        """With an `archive`, whatever may be compacted is, after every commit."""
         self._story = story
+        self.archive = None if archive is None else Archive(archive)
         self._seed = seed
         self._observe = observe
         self.kernel = Kernel(story.start, seed)
@@ -110,8 +115,10 @@ class Stage:
             self.store.reopen()  # nothing but the file may carry over
         self._incarnation = self._control.incarnation
         config = self._story.config
+        store = self._seen_by(self._control, self.faults)
+        self._compactor = self._new_compactor(store)
         self._controller = Controller(
-            self._seen_by(self._control, self.faults),
+            store,
             self._control.clock,
             self._control.tasks,
             policy=config.policy,
@@ -120,6 +127,7 @@ class Stage:
             strict=True,
             observer=self._observe,
             on_commit=self._on_commit,
+            between_turns=None if self._compactor is None else self._compactor.step,
         )
         self._control.tasks.spawn("controller", self._controller.run())
 
@@ -151,7 +159,7 @@ class Stage:
                 faults.stop()
 
     def ledger(self) -> list[str]:
-        return ledger_problems(self.store)
+        return ledger_problems(self.store, self.archive)
 
     def audit(self) -> list[str]:
         if self.world is None:
@@ -175,6 +183,18 @@ class Stage:
         # The same uids as in memory: the same story is the same to the byte on either.
         return SqliteStore(file, tasks, clock, self.admission, prefix="uid")
 
+    def _new_compactor(self, store: Store) -> Compactor | None:
+        if self.archive is None:
+            return None
+        return Compactor(
+            store,
+            self._control.clock,
+            folder=self.archive.folder,
+            keep_closed=0,
+            max_objects=self._story.config.policy.max_objects,
+            note=lambda words: self._observe(self.now, words),
+        )
+
     def _populate(self) -> None:
         for name, row in self._story.node_rows():
             self.fleet.add_node(
@@ -197,7 +217,9 @@ class Stage:
     def _on_commit(self, world: World, now: Instant) -> None:
         """An exception might be handled in there; a failed kernel stops whatever they do."""
         problems = [*map(str, check_all(world, now)), *self.fleet.breaches]
-        for line in lines_after(self.store, self._fold.seq, self._fold.digest):
+        if self._compactor is not None:
+            self._compactor.request()
+        for line in lines_after(self.store, self._fold.seq, self._fold.digest, self.archive):
             problem = self._fold.step(line)
             problems += [] if problem is None else [str(problem)]
         if problems:

@@ -10,6 +10,7 @@ from fractions import Fraction
 from leasehold.core.facts import Record
 from leasehold.core.units import HOUR, Instant, Millis, format_span
 from leasehold.shell.config import Config
+from leasehold.shell.fleetfile import FleetRow, node_rows
 from leasehold.sim.machines import NodeIs, Work
 
 Spec = dict[str, object]
@@ -361,16 +362,6 @@ class Step(Record):
     action: Action
 
 
-class FleetRow(Record):
-    domain: str
-    nodes: int
-    gpus: int
-    flavor: str
-    region: str
-    cluster: str
-    line: int
-
-
 class Story(Record):
     file: str
     title: str
@@ -383,16 +374,6 @@ class Story(Record):
     def node_rows(self) -> list[tuple[str, FleetRow]]:
         """Every node's name with its row; a second row of a domain goes on counting."""
         return node_rows(self.fleet)
-
-
-def node_rows(fleet: tuple[FleetRow, ...]) -> list[tuple[str, FleetRow]]:
-    counted: dict[str, int] = {}
-    named = []
-    for row in fleet:
-        first = counted.get(row.domain, 0)
-        counted[row.domain] = first + row.nodes
-        named += [(f"{row.domain}-{first + i:02d}", row) for i in range(row.nodes)]
-    return named
 
 
 def gpu_hours(gpu_ms: int) -> Fraction:

@@ -1,0 +1,292 @@
+"""The node agent: real processes for the Pods of this machine's nodes, on any store.
+
+Made and run by the composition root. It watches Pods as a kubelet does, claims those of its nodes,
+has shims run them (`adapters.agent.shim`), and reports. It takes no scheduling decision. Killed at
+any moment and started again it goes on where it was: what runs has gone on meanwhile, what ended
+has left a record. See `pods` for what is done with a pod, `nodes` for Node objects.
+"""
+
+import asyncio
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from leasehold.adapters.agent.advice import Advice
+from leasehold.adapters.agent.cgroups import find_cgroups
+from leasehold.adapters.agent.devices import DeviceWatch
+from leasehold.adapters.agent.folders import PodFolders
+from leasehold.adapters.agent.foreign import Foreign
+from leasehold.adapters.agent.forks import Forks
+from leasehold.adapters.agent.limits import AgentError, Limits
+from leasehold.adapters.agent.limits import EventNote as EventNote
+from leasehold.adapters.agent.logs import LogQuery, NoLog, read_log
+from leasehold.adapters.agent.meeting import Meetings
+from leasehold.adapters.agent.nodes import Nodes
+from leasehold.adapters.agent.pods import Machine, Pods
+from leasehold.adapters.agent.requests import LocalNode as LocalNode
+from leasehold.adapters.agent.requests import Requests, first_container
+from leasehold.adapters.agent.users import Users
+from leasehold.core.objects.node import Labels
+from leasehold.core.objects.wire import part, text_at
+from leasehold.core.units import Instant
+from leasehold.ports.runtime import Clock, Task, Tasks
+from leasehold.ports.store import Expired, Store, Unavailable, Wire
+
+RETRY_MS = 100
+_ALIVE = "alive"  # touched while an agent lives
+_READ_BYTES = 64 * 1024
+
+
+class Agent:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        tasks: Tasks,
+        *,
+        folder: Path,
+        work: Path,
+        nodes: Sequence[LocalNode],
+        labels: Labels,
+        users: Users,
+        note: Callable[[EventNote], None],
+        limits: Limits | None = None,
+        devices: DeviceWatch | None = None,
+    ) -> None:
+        """`folder`: its own records and logs, closed to jobs; `work`: what jobs may write.
+
+        Raises `AgentError` when another agent has the folder, or it cannot be used."""
+        self._store = store
+        self._clock = clock
+        self._tasks = tasks
+        self._folder = folder
+        self._limits = limits or Limits()
+        self._watch = devices or DeviceWatch()
+        self._lock = _prepare(folder, work)
+        self._spawned: list[Task] = []
+        self._begun = b""  # of a message of a shim
+        self._pipe = (-1, -1)
+        self._stopped = tasks.signal()
+        self._is_open = False
+        agent = _identity(folder)
+        cgroups = find_cgroups(f"leasehold-{agent}")
+        self._cgroups = cgroups
+        self._forks = Forks(
+            folder / "shims.err",
+            on_fork=lambda pid, uid: self._pods.shims.on_fork(pid, uid),
+            on_restart=lambda: self._pods.shims.ask_again(),
+        )
+        self._nodes = Nodes(
+            store, clock, tasks, nodes=nodes, labels=labels, agent=agent,
+            heartbeat_ms=self._limits.heartbeat_ms,
+        )  # fmt: skip
+        self._foreign = Foreign(
+            store, clock, nodes=nodes, labels=labels, watch=self._watch,
+            devices_ms=self._limits.devices_ms,
+        )  # fmt: skip
+        requests = Requests(
+            work=work,
+            notify=folder / "agent.pipe",
+            users=users,
+            cgroups=cgroups,
+            meetings=Meetings(),
+            limits=self._limits,
+            hosts=frozenset(node.name for node in nodes),
+        )
+        machine = Machine(
+            folders=PodFolders(folder / "pods"),
+            requests=requests,
+            nodes=self._nodes,
+            foreign=self._foreign,
+            forks=self._forks,
+            advice=Advice(note, cgroups),
+            agent=agent,
+            labels=labels,
+            limits=self._limits,
+        )
+        self._pods = Pods(store, clock, tasks, machine)
+        self._nodes.on_death = self._pods.on_death
+        self._nodes.on_return = self._pods.on_return
+        self._nodes.is_empty = self._pods.is_empty
+        self._foreign.is_ours = self._pods.owns
+
+    async def run(self) -> None:
+        """For ever, or until `stop`."""
+        await self.prepare()
+        for name, work in (
+            ("agent-forks", self._forks.serve()),
+            ("agent-nodes", self._nodes.run()),
+            ("agent-foreign", self._foreign.run()),
+            ("agent-alive", self._stay_alive()),
+            ("agent-pods", self._watch_pods()),
+        ):
+            self._spawned.append(self._tasks.spawn(name, work))
+        await self._stopped.wait(None)
+
+    async def prepare(self) -> None:
+        """Knows what runs here, and its nodes are registered, when this returns."""
+        if self._is_open:
+            return
+        self._is_open = True
+        self._open_pipe()
+        await self._forks.open()
+        self._pods.adopt(self._last_alive())
+        await self._nodes.prepare()
+
+    @property
+    def trouble(self) -> str:
+        """Why it cannot start anything just now; "" when it can."""
+        return "" if self._forks.is_open else "its process that forks shims is gone; another comes"
+
+    async def stop(self) -> None:
+        """Leaves what runs running; the next agent on this folder adopts it."""
+        for task in self._spawned:
+            task.cancel()
+        self._pods.close()
+        if self._is_open:
+            self._is_open = False
+            asyncio.get_running_loop().remove_reader(self._pipe[0])
+            await self._forks.close()
+            for fd in self._pipe:
+                os.close(fd)
+        self._watch.close()
+        self._cgroups.remove()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+        self._stopped.set()
+
+    async def end_all(self) -> None:
+        """Ends every job on this machine, without grace, and returns when all are gone."""
+        await self._pods.end_all()
+
+    def logs(
+        self,
+        pod: Wire,
+        *,
+        follow: bool = False,
+        timestamps: bool = False,
+        tail_lines: int | None = None,
+        since_ms: Instant | None = None,
+        limit_bytes: int | None = None,
+        previous: bool = False,
+    ) -> AsyncIterator[bytes]:
+        """What the pod's job printed. Raises `NoLog` at once when there cannot be any."""
+        metadata = part(pod, "metadata")
+        container, name = text_at(first_container(pod), "name"), text_at(metadata, "name")
+        if previous:
+            raise NoLog(f'previous terminated container "{container}" in pod "{name}" not found')
+        folder = self._pods.find(text_at(metadata, "uid"))
+        if folder is None or folder.started is None:
+            raise NoLog(f'container "{container}" in pod "{name}" is waiting to start')
+        query = LogQuery(
+            follow=follow,
+            timestamps=timestamps,
+            tail_lines=tail_lines,
+            since_ms=since_ms,
+            limit_bytes=limit_bytes,
+        )
+        return read_log(folder, query, self._clock)
+
+    @property
+    def running(self) -> int:
+        """How many pods have processes here."""
+        return len(self._pods.running)
+
+    async def _watch_pods(self) -> None:
+        while True:
+            try:
+                listing = await self._store.list("Pod")
+            except Unavailable:
+                await self._clock.sleep(RETRY_MS)
+                continue
+            uids = {text_at(part(wire, "metadata"), "uid") for wire in listing.items}
+            self._pods.keep_only(uids)
+            for wire in listing.items:
+                self._pods.see(wire)
+            watch = self._store.watch("Pod", listing.version)
+            try:
+                while True:
+                    event = await watch.next()
+                    if event.type == "DELETED":
+                        self._pods.forget(text_at(part(event.object, "metadata"), "uid"))
+                    else:
+                        self._pods.see(event.object)
+            except Expired:
+                await self._clock.sleep(0)
+            finally:
+                watch.close()
+
+    async def _stay_alive(self) -> None:
+        while True:
+            with suppress(OSError):
+                (self._folder / _ALIVE).touch()
+            await self._clock.sleep(self._limits.sign_of_life_ms)
+
+    def _last_alive(self) -> Instant:
+        try:
+            return (self._folder / _ALIVE).stat().st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            return 0
+
+    def _open_pipe(self) -> None:
+        path = self._folder / "agent.pipe"
+        with suppress(FileExistsError):
+            os.mkfifo(path, 0o600)
+        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        # Our own writing end keeps it from ending whenever no shim has one open.
+        writer = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._pipe = (reader, writer)
+        asyncio.get_running_loop().add_reader(reader, self._on_message)
+
+    def _on_message(self) -> None:
+        with suppress(BlockingIOError):
+            *lines, self._begun = (self._begun + os.read(self._pipe[0], _READ_BYTES)).split(b"\n")
+            for line in lines:
+                said = json.loads(line)
+                self._pods.hear(said["what"], said["uid"], said["detail"])
+
+
+def _prepare(folder: Path, work: Path) -> int:
+    """Makes the folders, and locks ours."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        work.mkdir(mode=0o755, parents=True, exist_ok=True)
+        _check_reachable(work)
+        lock = os.open(folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        why = f"{error.strerror}: {error.filename}"
+        raise AgentError(f"the agent's folder cannot be used: {why}") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise AgentError(f"another agent runs on {folder}; stop it first") from error
+    return lock
+
+
+def _check_reachable(work: Path) -> None:
+    """Under root jobs run as other users, who must be able to come to their folders."""
+    if os.geteuid() != 0:
+        return
+    for folder in (work, *work.resolve().parents):
+        if not folder.stat().st_mode & 0o001:
+            raise AgentError(
+                f"jobs run as users of their own and cannot come to {work}: {folder} is closed to "
+                "them; choose another folder for their work"
+            )
+
+
+def _identity(folder: Path) -> str:
+    """A name that this folder keeps: what it is the agent of is what it has records of."""
+    path = folder / "agent.id"
+    if not path.exists():
+        coming = folder / "agent.id.new"
+        coming.write_text(secrets.token_hex(4), encoding="ascii")
+        coming.rename(path)
+    return path.read_text(encoding="ascii")

@@ -1,0 +1,146 @@
+"""Which cgroups this machine lets us make, and which a pod needs for its limits.
+
+Called by `agent` once to find out, and for every start; the shim makes and removes them. Version 2,
+version 1 and both at once are known. Whatever cannot be made is simply not there: `enforces` tells,
+and the agent says so to the user who asked for a limit.
+"""
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from leasehold.adapters.agent.shim.offspring import Cgroup
+from leasehold.core.objects.quantity import CPU, MEMORY
+
+_PERIOD_US = 100_000
+_PROBE = "probe"
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroups:
+    """Parents under which a pod's cgroups are made; None where there can be none."""
+
+    unified: Path | None = None  # version 2, for killing at once
+    unified_has: frozenset[str] = frozenset()  # its controllers
+    memory: Path | None = None  # version 1
+    cpu: Path | None = None  # version 1
+
+    def enforces(self, resource: str) -> bool:
+        if resource == MEMORY:
+            return self.memory is not None or "memory" in self.unified_has
+        assert resource == CPU, resource
+        return self.cpu is not None or "cpu" in self.unified_has
+
+    def of_pod(self, uid: str, *, memory_bytes: int | None, cpu_milli: int | None) -> list[Cgroup]:
+        """What the shim must make; None: no limit."""
+        found: list[Cgroup] = []
+        if self.unified is not None:
+            found.append({"path": f"{self.unified}/{uid}", "set": []})
+        quota = None if cpu_milli is None else max(cpu_milli * _PERIOD_US // 1000, 1000)
+        if memory_bytes is not None:
+            if "memory" in self.unified_has:
+                _set(found[0], "memory.max", memory_bytes)
+                _set(found[0], "memory.oom.group", 1)
+                if (Path(f"{self.unified}") / "memory.swap.max").exists():
+                    _set(found[0], "memory.swap.max", 0)
+            elif self.memory is not None:
+                limit: Cgroup = {"path": f"{self.memory}/{uid}", "set": []}
+                _set(limit, "memory.limit_in_bytes", memory_bytes)
+                if (self.memory / "memory.memsw.limit_in_bytes").exists():
+                    _set(limit, "memory.memsw.limit_in_bytes", memory_bytes)
+                found.append(limit)
+        if quota is not None:
+            if "cpu" in self.unified_has:
+                _set(found[0], "cpu.max", f"{quota} {_PERIOD_US}")
+            elif self.cpu is not None:
+                share: Cgroup = {"path": f"{self.cpu}/{uid}", "set": []}
+                _set(share, "cpu.cfs_period_us", _PERIOD_US)
+                _set(share, "cpu.cfs_quota_us", quota)
+                found.append(share)
+        return found
+
+    def remove(self) -> None:
+        """The parents, if no pod is left in them."""
+        for parent in (self.unified, self.memory, self.cpu):
+            if parent is not None:
+                with suppress(OSError):
+                    parent.rmdir()
+
+
+def find_cgroups(name: str) -> Cgroups:
+    """Makes the parents, called `name`, where it may."""
+    mine = _memberships()
+    unified, has = None, frozenset[str]()
+    memory = cpu = None
+    for kind, mount in _mounts():
+        if kind == "2":
+            # The root may have processes beside children with limits; other groups may not.
+            for place in (mount, mount / mine.get("", "").lstrip("/")):
+                if unified is None or not has:
+                    unified = _child(place, name) or unified
+                    has = _enabled(place, unified) if unified is not None else has
+        if kind == "memory" and memory is None:
+            memory = _child(mount / mine.get("memory", "").lstrip("/"), name)
+        if kind == "cpu" and cpu is None:
+            cpu = _child(mount / mine.get("cpu", "").lstrip("/"), name)
+    return Cgroups(unified=unified, unified_has=has, memory=memory, cpu=cpu)
+
+
+def _child(place: Path, name: str) -> Path | None:
+    """A cgroup that we made and can make cgroups in."""
+    child = place / name
+    try:
+        child.mkdir(exist_ok=True)
+        (child / _PROBE).mkdir(exist_ok=True)
+        is_usable = os.access(child / _PROBE / "cgroup.procs", os.W_OK)
+        (child / _PROBE).rmdir()
+    except OSError:
+        return None
+    return child if is_usable else None
+
+
+def _enabled(place: Path, child: Path) -> frozenset[str]:
+    """The controllers that children of `child` have, after an attempt to hand them down."""
+    for folder in (place, child):
+        for controller in ("memory", "cpu"):
+            with suppress(OSError):
+                (folder / "cgroup.subtree_control").write_text(f"+{controller}")
+    try:
+        return frozenset((child / "cgroup.subtree_control").read_text(encoding="ascii").split())
+    except OSError:
+        return frozenset()
+
+
+def _memberships() -> dict[str, str]:
+    """By controller ("" for version 2): the cgroup we are in."""
+    found: dict[str, str] = {}
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+            _, controllers, path = line.split(":", 2)
+            for controller in controllers.split(","):
+                found[controller] = path
+    return found
+
+
+def _mounts() -> list[tuple[str, Path]]:
+    """(controller or "2", where it is mounted)."""
+    found: list[tuple[str, Path]] = []
+    with suppress(OSError):
+        for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
+            place, _, rest = line.partition(" - ")
+            mount, (kind, _, options) = Path(place.split()[4]), rest.split(" ", 2)
+            if kind == "cgroup2":
+                found.append(("2", mount))
+            elif kind == "cgroup":
+                found += [(option, mount) for option in options.split(",") if option in _NAMES]
+    return found
+
+
+_NAMES = frozenset({"memory", "cpu"})
+
+
+def _set(cgroup: Cgroup, name: str, value: object) -> None:
+    settings = cgroup["set"]
+    assert isinstance(settings, list)
+    settings.append([name, value])

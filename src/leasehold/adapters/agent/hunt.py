@@ -1,0 +1,86 @@
+"""Finds and ends what is left of a pod whose shim was killed.
+
+Called by `agent`, rarely: it looks at every process of the machine. A process is the pod's if it is
+in the pod's cgroup, has the pod's uid in the environment it was started with, or is in the session
+of the pod's main process. The shim's own way (it is the subreaper) needs none of this.
+"""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from leasehold.adapters.agent.folders import PodFolder
+from leasehold.adapters.agent.shim import offspring, records
+
+MARKER = "LEASEHOLD_POD_UID"
+
+
+def end_leftovers(folder: PodFolder) -> int:
+    """Kills them; how many there still were. Nothing is left once this returns 0."""
+    started = folder.started or {}
+    session = started.get("pid") if started.get("boot") == records.boot_id() else None
+    since = started.get("pid_ticks")
+    offspring.kill_in(folder.cgroups)
+    found = offspring.members(folder.cgroups)
+    found.update(_marked(folder.uid))
+    if isinstance(session, int) and isinstance(since, int):
+        found.update(_in_session(session, since))
+    alive = [pid for pid in found if records.ticks_of(pid) is not None]
+    for pid in alive:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    if not alive:
+        offspring.remove(folder.cgroups)
+    return len(alive)
+
+
+def is_marked(pid: int, uid: str) -> bool:
+    """Whether a process was started for this pod."""
+    wanted = f"{MARKER}={uid}".encode()
+    try:
+        return wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:  # gone, a kernel thread, or somebody else's
+        return False
+
+
+def descends(pid: int, ancestor: int | None) -> bool:
+    """Whether a process came of another, which lives: a shim adopts what loses its parent."""
+    for _ in range(64):
+        if pid == ancestor:
+            return True
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        except OSError:
+            return False
+        pid = int(fields[1])
+        if pid <= 1:
+            return False
+    return False
+
+
+def _marked(uid: str) -> Iterator[int]:
+    for pid in _processes():
+        if is_marked(pid, uid):
+            yield pid
+
+
+def _in_session(session: int, since: int) -> Iterator[int]:
+    """Members of the session that are not older than the process that led it: a pid is reused
+    only when its session is empty, and a reused one is younger but leads another session."""
+    leader = records.ticks_of(session)
+    if leader is not None and leader != since:
+        return
+    for pid in _processes():
+        with suppress(OSError):
+            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+            if int(fields[3]) == session and int(fields[19]) >= since:
+                yield pid
+
+
+def _processes() -> Iterator[int]:
+    me = os.getpid()
+    for name in os.listdir("/proc"):  # noqa: PTH208
+        if name.isdigit() and int(name) != me:
+            yield int(name)

@@ -1,0 +1,92 @@
+"""Where the pods of a gang meet when all nodes are one host: its loopback, on a port of their own.
+
+Called by `agent` for every start. The controller writes a node's name and a port by slot, or a name
+of the run's own; here all nodes share the ports of one machine, so each such place gets a free port
+which all pods of the gang are told, also one that comes later. The pods' requests remember the
+ports over a restart; a port is given back when no pod of its place is left.
+"""
+
+import socket
+from collections.abc import Callable, Iterable
+
+from leasehold.adapters.agent.limits import CannotStart
+
+HOST = "127.0.0.1"
+PORT_FIRST, PORT_LAST = 20_000, 28_999  # below those that hosts give out themselves
+
+Place = tuple[str, str, str]  # the run's uid, its attempt ("" where all attempts meet), host:port
+_PAIRS = (("MASTER_ADDR", "MASTER_PORT"), ("PET_MASTER_ADDR", "PET_MASTER_PORT"))
+_ENDPOINT = "PET_RDZV_ENDPOINT"
+
+
+class Meetings:
+    def __init__(self, *, is_free: Callable[[int], bool] | None = None) -> None:
+        self._is_free = is_free or _can_bind
+        self._ports: dict[Place, int] = {}
+        self._pods: dict[Place, set[str]] = {}
+        self._next = PORT_FIRST
+
+    def translate(
+        self, env: dict[str, str], *, pod: str, run: str, attempt: str, hosts: Iterable[str]
+    ) -> tuple[dict[str, str], list[tuple[Place, int]]]:
+        """The variables that change, and what the pod's request must remember. A host that is
+        neither one of `hosts` nor the run's own name is the user's, and stays."""
+        changed: dict[str, str] = {}
+        used: dict[Place, int] = {}
+        known = set(hosts)
+        for host_name, port_name in _PAIRS:
+            host, port = env.get(host_name, ""), env.get(port_name, "")
+            if host in known and port:
+                place = (run, attempt, f"{host}:{port}")
+                used[place] = self._port(place, pod)
+                changed |= {host_name: HOST, port_name: str(used[place])}
+        host = env.get(_ENDPOINT, "").rpartition(":")[0]
+        if host and (host in known or not _is_resolved(host)):
+            place = (run, "", env[_ENDPOINT])
+            used[place] = self._port(place, pod)
+            changed[_ENDPOINT] = f"{HOST}:{used[place]}"
+        return changed, list(used.items())
+
+    def remember(self, pod: str, places: Iterable[tuple[Place, int]]) -> None:
+        """A pod of before: it was told these ports."""
+        for place, port in places:
+            self._ports[place] = port
+            self._pods.setdefault(place, set()).add(pod)
+
+    def leave(self, pod: str) -> None:
+        for place in [place for place, pods in self._pods.items() if pod in pods]:
+            self._pods[place].discard(pod)
+            if not self._pods[place]:
+                del self._pods[place], self._ports[place]
+
+    def _port(self, place: Place, pod: str) -> int:
+        if place not in self._ports:
+            self._ports[place] = self._free_port()
+        self._pods.setdefault(place, set()).add(pod)
+        return self._ports[place]
+
+    def _free_port(self) -> int:
+        taken = set(self._ports.values())
+        count = PORT_LAST - PORT_FIRST + 1
+        for step in range(count):
+            # Onward from the last one, so that a port just left is not met by latecomers.
+            port = PORT_FIRST + (self._next - PORT_FIRST + step) % count
+            if port not in taken and self._is_free(port):
+                self._next = port + 1
+                return port
+        raise CannotStart(f"no port is free between {PORT_FIRST} and {PORT_LAST}")
+
+
+def _is_resolved(host: str) -> bool:
+    """Whether it is an address or this machine's name, which only a user writes."""
+    return host in ("localhost", socket.gethostname()) or host.replace(".", "").isdigit()
+
+
+def _can_bind(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,407 @@
+"""The pods of this machine: each is started once, stopped when asked, and its end is told.
+
+Called by `agent`, which tells it what the store, the shims and the nodes said. For every pod there
+is one question, asked again whenever something happened: given its object and its folder, what is
+to be done next? Whatever fails is asked again later, so that nothing depends on an event that was
+missed. It takes no scheduling decision.
+"""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+
+from leasehold.adapters.agent import statuses
+from leasehold.adapters.agent.advice import Advice
+from leasehold.adapters.agent.devices import is_alive
+from leasehold.adapters.agent.folders import Exit, PodFolder, PodFolders, Stage
+from leasehold.adapters.agent.foreign import Foreign, describe
+from leasehold.adapters.agent.forks import Forks
+from leasehold.adapters.agent.hunt import descends, end_leftovers, is_marked
+from leasehold.adapters.agent.limits import CannotStart, Limits
+from leasehold.adapters.agent.nodes import Nodes
+from leasehold.adapters.agent.requests import LocalNode, Requests, first_container, places_of
+from leasehold.adapters.agent.shims import LOOK_MS, Shims
+from leasehold.core.facts import Pod, PodPhase
+from leasehold.core.objects.node import Labels
+from leasehold.core.objects.pod import pod_from_wire
+from leasehold.core.objects.wire import instant_at, part, whole_at
+from leasehold.core.units import Instant, Millis
+from leasehold.ports.runtime import Clock, Task, Tasks
+from leasehold.ports.store import (
+    AlreadyExists,
+    Conflict,
+    NotFound,
+    OutcomeUnknown,
+    Store,
+    Unavailable,
+    Wire,
+)
+
+RETRY_MS = 100
+TROUBLE_MS = 1_000  # between attempts when the machine, not the store, says no
+_RETRY = (AlreadyExists, Conflict, OutcomeUnknown, Unavailable)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A Pod as it was last seen."""
+
+    pod: Pod
+    wire: Wire
+    grace: Millis  # of its deletion
+    due_at: Instant | None  # when that is over
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What pods are started with, and where."""
+
+    folders: PodFolders
+    requests: Requests
+    nodes: Nodes
+    foreign: Foreign
+    forks: Forks
+    advice: Advice
+    agent: str  # its id
+    labels: Labels
+    limits: Limits
+
+
+class Pods:
+    def __init__(self, store: Store, clock: Clock, tasks: Tasks, machine: Machine) -> None:
+        self._store = store
+        self._clock = clock
+        self._tasks = tasks
+        self._machine = machine
+        self._seen: dict[str, Seen] = {}  # by uid, like everything here
+        self._held: dict[str, PodFolder] = {}
+        self._refusals: dict[str, str] = {}  # why a shim could not start it
+        self._buried: set[str] = set()  # objects that are gone; old news of them is ignored
+        self._busy: dict[str, Task] = {}
+        self._again: set[str] = set()
+        self._last_alive: Instant = 0  # when an agent last saw that all these shims live
+        self.shims = Shims(clock, machine.forks, self.note)
+
+    # What it is told.
+
+    def adopt(self, last_alive: Instant) -> None:
+        """Takes over what an agent before left: what runs goes on, what ended is told."""
+        self._last_alive = last_alive
+        for folder in self._machine.folders.all():
+            if folder.stage() is Stage.VOID:
+                self._machine.folders.discard(folder)
+                continue
+            self._held[folder.uid] = folder
+            self._machine.requests.meetings.remember(folder.uid, places_of(folder.request))
+            self.shims.watch(folder.uid, folder.shim)
+
+    def see(self, wire: Wire) -> None:
+        pod = pod_from_wire(wire, gpu_resource=self._machine.labels.gpu_resource)
+        if not pod.run_uid or not pod.node or pod.uid in self._buried:
+            return
+        if self._machine.nodes.find(pod.node) is None and pod.uid not in self._held:
+            return  # somebody else's node
+        known = self._seen.get(pod.uid)
+        if known is not None and pod.version <= known.pod.version:
+            return
+        metadata = part(wire, "metadata")
+        self._seen[pod.uid] = Seen(
+            pod=pod,
+            wire=wire,
+            grace=whole_at(metadata, "deletionGraceMs") or 0,
+            due_at=instant_at(metadata, "deletionTimestamp"),
+        )
+        self.note(pod.uid)
+
+    def forget(self, uid: str) -> None:
+        """Its object is gone."""
+        self._buried.add(uid)
+        if self._seen.pop(uid, None) is not None or uid in self._held:
+            self.note(uid)
+
+    def keep_only(self, uids: set[str]) -> None:
+        for uid in [uid for uid in {**self._seen, **self._held} if uid not in uids]:
+            self.forget(uid)
+
+    def hear(self, what: str, uid: str, detail: str) -> None:
+        """A shim says something."""
+        if what == "refused":
+            self._refusals[uid] = detail
+        self.note(uid)
+
+    def on_death(self, node: str) -> None:
+        """Whatever runs there is lost: ended, and nobody's result."""
+        for uid, folder in self._held.items():
+            if folder.node == node and folder.stage() is not Stage.OVER:
+                folder.mark_lost()
+                self.note(uid)
+
+    def on_return(self, node: str) -> None:
+        for uid, seen in self._seen.items():
+            if seen.pod.node == node:
+                self.note(uid)
+
+    def is_empty(self, node: str) -> bool:
+        return not any(
+            folder.node == node and folder.is_lost and folder.stage() not in _SETTLED
+            for folder in self._held.values()
+        )
+
+    def owns(self, pid: int, device: str) -> bool:
+        """Whether a process that holds a device belongs to a pod that was given the device. One
+        that is not to be found here (NVML may number them as another container does) is presumed
+        to."""
+        for uid, folder in self._held.items():
+            has_it = device in _devices(folder) and folder.stage() is Stage.RUNNING
+            if has_it and (not is_alive(pid) or is_marked(pid, uid) or descends(pid, folder.shim)):
+                return True
+        return False
+
+    def find(self, uid: str) -> PodFolder | None:
+        return self._held.get(uid)
+
+    @property
+    def running(self) -> list[str]:
+        return [uid for uid, each in self._held.items() if each.stage() not in _SETTLED]
+
+    async def end_all(self) -> None:
+        """Ends everything, also what it was not asked to end."""
+        while uids := self.running:
+            for uid in uids:
+                await self.shims.is_ended(self._held[uid])
+            await self._clock.sleep(LOOK_MS)
+
+    def close(self) -> None:
+        """Lets go; what runs goes on."""
+        for task in list(self._busy.values()):
+            task.cancel()
+        self.shims.close()
+
+    # One pod at a time.
+
+    def note(self, uid: str) -> None:
+        """Something happened to it; it is looked at soon."""
+        if uid in self._busy:
+            self._again.add(uid)
+        else:
+            self._busy[uid] = self._tasks.spawn(f"agent-pod {uid}", self._attend(uid))
+
+    async def _attend(self, uid: str) -> None:
+        while True:
+            self._again.discard(uid)
+            try:
+                await self._settle(uid)
+            except _RETRY:
+                await self._clock.sleep(RETRY_MS)
+                await self._look_again(uid)
+                self._again.add(uid)
+            except OSError as error:
+                self._machine.advice.trouble(self._seen.get(uid), error)
+                await self._clock.sleep(TROUBLE_MS)
+                self._again.add(uid)
+            if uid not in self._again:
+                del self._busy[uid]
+                return
+
+    async def _look_again(self, uid: str) -> None:
+        """After a failed write: what is there now? If that cannot be read either, later."""
+        seen = self._seen.get(uid)
+        if seen is None:
+            return
+        with suppress(Unavailable):
+            try:
+                wire = await self._store.get("Pod", seen.pod.namespace, seen.pod.name)
+            except NotFound:
+                self.forget(uid)
+                return
+            if pod_from_wire(wire).uid != uid:
+                self.forget(uid)
+            self.see(wire)
+
+    async def _settle(self, uid: str) -> None:
+        seen, folder = self._seen.get(uid), self._held.get(uid)
+        if seen is None:
+            if folder is not None and uid in self._buried and await self.shims.is_ended(folder):
+                self._bury(folder)
+        elif self._machine.nodes.is_dead(seen.pod.node):
+            # As on a machine that is gone: nothing is told, and what is to go is let go.
+            if (folder is None or await self.shims.is_ended(folder)) and seen.pod.deleting:
+                await self._remove(seen)
+        elif folder is None:
+            await self._settle_new(seen)
+        elif folder.is_lost:
+            if await self.shims.is_ended(folder):
+                await self._remove(seen)
+        else:
+            await self._settle_held(seen, folder)
+
+    async def _settle_new(self, seen: Seen) -> None:
+        pod = seen.pod
+        node = self._machine.nodes.find(pod.node)
+        assert node is not None, pod.key
+        claimer = statuses.claimer(seen.wire)
+        if pod.has_ended:
+            return
+        if pod.phase is PodPhase.RUNNING or claimer not in ("", self._machine.agent):
+            await self._settle_unrecorded(seen)
+        elif pod.deleting:
+            await self._remove(seen)
+        else:
+            await self._start(seen, node)
+
+    async def _settle_unrecorded(self, seen: Seen) -> None:
+        """It was started, says its object, and there is no record of it here."""
+        ghost = PodFolder(self._machine.folders.place(seen.pod.uid))
+        while await asyncio.to_thread(end_leftovers, ghost):
+            await self._clock.sleep(LOOK_MS)
+        exit_ = Exit(
+            code=None,
+            signal=None,
+            error="the agent has no record of it",
+            is_oom=False,
+            finished_at=self._clock.now(),
+        )
+        await self._tell_end(seen, exit_, started_at=0)
+
+    async def _start(self, seen: Seen, node: LocalNode) -> None:
+        pod = seen.pod
+        try:
+            await self._check_devices(node, seen)
+            request = self._machine.requests.make(pod, seen.wire, node)
+        except CannotStart as error:
+            await self._reject(seen, str(error))
+            return
+        # By version: if the assignment has moved on, this fails and nothing is started.
+        claim = statuses.claimed(self._machine.agent, self._clock.now())
+        stored = await self._patch(seen, claim)
+        latest = self._seen.get(pod.uid)
+        if stored is None or latest is None or latest.pod.deleting:
+            self._again.add(pod.uid)
+            return
+        self._held[pod.uid] = self._machine.folders.create(pod.uid, request)
+        self.shims.ask(self._held[pod.uid])
+        self._machine.advice.started(latest, request)
+
+    async def _check_devices(self, node: LocalNode, seen: Seen) -> None:
+        """A slot that a stranger holds is not ours to use, whatever the lease says."""
+        wanted = set(self._machine.requests.devices_of(seen.wire, node))
+        if not wanted:
+            return
+        for uuid, pids in (await self._machine.foreign.held(node)).items():
+            if uuid in wanted:
+                raise CannotStart(f"GPU {uuid} is held by process {describe(pids)}")
+
+    async def _settle_held(self, seen: Seen, folder: PodFolder) -> None:
+        pod, stage = seen.pod, folder.stage()
+        if stage is Stage.ORPHANED:
+            await self.shims.bring_to_end(folder, self._last_alive)
+            stage = folder.stage()
+        match stage:
+            case Stage.VOID:
+                self._let_go(folder)
+                self._again.add(pod.uid)
+            case Stage.REQUESTED:
+                await self._settle_requested(seen, folder)
+            case Stage.RUNNING:
+                self.shims.watch(pod.uid, folder.shim)
+                if pod.deleting or pod.has_ended:
+                    self._stop(seen, folder)
+                if pod.phase is PodPhase.PENDING and not pod.deleting:
+                    container = first_container(seen.wire)
+                    at = folder.started_at
+                    await self._patch(seen, statuses.running(container, self._machine.agent, at))
+            case Stage.OVER:
+                if not pod.has_ended:
+                    await self._wait_for_devices(folder)
+                    await self._tell_end(seen, folder.exit(), started_at=folder.started_at)
+                elif pod.deleting:
+                    await self._remove(seen)
+
+    async def _settle_requested(self, seen: Seen, folder: PodFolder) -> None:
+        uid = seen.pod.uid
+        failed = self.shims.deaths(uid) >= self._machine.limits.starts_max
+        if seen.pod.deleting or seen.pod.has_ended or failed or uid in self._refusals:
+            if not folder.give_up():
+                self._again.add(uid)  # a shim was quicker, so that it runs
+                return
+            self._let_go(folder)
+            self._again.add(uid)
+            if failed or uid in self._refusals:
+                why = self._refusals.pop(uid, "its shim died before it could start it")
+                await self._reject(seen, why)
+        else:
+            self.shims.ask(folder)
+
+    def _stop(self, seen: Seen, folder: PodFolder) -> None:
+        """Passes on how long it may take, from when it was asked, whoever was running then."""
+        grace = left = seen.grace if seen.pod.deleting else 0
+        if seen.due_at is not None:
+            left = min(max(seen.due_at - self._clock.now(), 0), grace)
+        self.shims.stop(folder, grace, left)
+
+    async def _tell_end(self, seen: Seen, exit_: Exit, *, started_at: Instant) -> None:
+        container = first_container(seen.wire)
+        status = statuses.ended(container, self._machine.agent, exit_, started_at)
+        if await self._patch(seen, status) is not None:
+            self._machine.advice.ended(seen, exit_)
+            self._again.add(seen.pod.uid)
+
+    async def _reject(self, seen: Seen, why: str) -> None:
+        self._machine.requests.meetings.leave(seen.pod.uid)
+        if await self._patch(seen, statuses.rejected(why)) is not None:
+            self._machine.advice.rejected(seen, why)
+
+    async def _wait_for_devices(self, folder: PodFolder) -> None:
+        """A GPU is free when the driver has let go of the pod's processes, not when they ended.
+
+        What holds it after that is counted as somebody else's."""
+        patience = self._clock.monotonic() + self._machine.limits.devices_patience_ms
+        while self._clock.monotonic() < patience:
+            if not await self._machine.foreign.lingers(_devices(folder)):
+                return
+            await self._clock.sleep(RETRY_MS)
+
+    # Objects.
+
+    async def _patch(self, seen: Seen, status: Wire) -> Wire | None:
+        pod = seen.pod
+        try:
+            # By version, because the name may belong to another pod by now.
+            stored = await self._store.patch_status(
+                "Pod", pod.namespace, pod.name, status, version=pod.version
+            )
+        except NotFound:
+            self.forget(pod.uid)
+            return None
+        self.see(stored)
+        return stored
+
+    async def _remove(self, seen: Seen) -> None:
+        pod = seen.pod
+        with suppress(NotFound, Conflict):  # it is gone, and perhaps another has its name
+            await self._store.delete("Pod", pod.namespace, pod.name, uid=pod.uid, grace_ms=0)
+        self.forget(pod.uid)
+
+    def _let_go(self, folder: PodFolder) -> None:
+        self._machine.folders.discard(folder)
+        self._held.pop(folder.uid, None)
+        self.shims.forget(folder.uid)
+        self._machine.requests.meetings.leave(folder.uid)
+
+    def _bury(self, folder: PodFolder) -> None:
+        """Its logs stay for a while, for whoever looks at the folder."""
+        uid = folder.uid
+        self._held.pop(uid, None)
+        self._machine.requests.meetings.leave(uid)
+        self.shims.forget(uid)
+        self._refusals.pop(uid, None)
+        later = self._machine.limits.retention_ms / 1000
+        asyncio.get_running_loop().call_later(later, folder.remove)
+
+
+_SETTLED = (Stage.OVER, Stage.VOID)
+
+
+def _devices(folder: PodFolder) -> list[str]:
+    found = folder.request.get("devices")
+    return [str(each) for each in found] if isinstance(found, list) else []

@@ -1,0 +1,190 @@
+"""What a shim is asked to run for a pod: command, environment, user, folder, limits.
+
+Called by `agent` when it starts a pod. It is a translation of the Pod object and of what this
+machine is; it starts nothing. Nothing of the server's own environment gets in.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from leasehold.adapters.agent.cgroups import Cgroups
+from leasehold.adapters.agent.devices import Device
+from leasehold.adapters.agent.hunt import MARKER
+from leasehold.adapters.agent.limits import CannotStart, Limits
+from leasehold.adapters.agent.meeting import Meetings
+from leasehold.adapters.agent.shim.records import Record, boot_id
+from leasehold.adapters.agent.users import Users
+from leasehold.adapters.agent.variables import declared, expand
+from leasehold.core.facts import Pod
+from leasehold.core.objects.pod import ATTEMPT, RUN_UID
+from leasehold.core.objects.quantity import CPU, MEMORY, milli, quantity_or, units
+from leasehold.core.objects.wire import GROUP, Wire, list_at, part, text_at, whole_at
+
+SLOTS = f"{GROUP}/slots"  # the annotation by which the controller says which GPUs are leased
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+GRACE_MS = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class LocalNode:
+    """A node that this machine is, or plays: without devices its GPUs are only numbers."""
+
+    name: str
+    flavor: str
+    region: str
+    cluster: str
+    domain: str
+    gpus: int
+    devices: tuple[Device, ...] = ()
+    rack: str = ""
+
+    def __post_init__(self) -> None:
+        assert not self.devices or len(self.devices) == self.gpus, self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Makes requests; one per agent."""
+
+    work: Path
+    notify: Path
+    users: Users
+    cgroups: Cgroups
+    meetings: Meetings
+    limits: Limits
+    hosts: frozenset[str]  # the names of all nodes here
+
+    def make(self, pod: Pod, wire: Wire, node: LocalNode) -> Record:
+        """Raises `CannotStart` when no attempt could succeed here."""
+        container = first_container(wire)
+        account = self.users.account(pod.namespace)
+        home = self.users.home(self.work, pod.namespace)
+        env = {
+            "PATH": self.users.path,
+            "HOME": str(home),
+            "USER": account.name,
+            "LOGNAME": account.name,
+            "HOSTNAME": pod.name,
+            "LANG": "C.UTF-8",
+            "TMPDIR": "/tmp",
+        }
+        visible = self._visible(pod, wire, node)
+        ours = {MARKER: pod.uid} | ({} if visible is None else {VISIBLE: visible})
+        moved, places = self._meet(pod, wire, container)
+        told = declared(wire, _with(container, moved), given=env | ours)
+        env |= told | ours
+        memory, cpu = limit(container, MEMORY), limit(container, CPU)
+        return {
+            "uid": pod.uid,
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "node": node.name,
+            "boot": boot_id(),
+            "argv": _command(container, env),
+            "env": env,
+            "cwd": text_at(container, "workingDir") or str(home),
+            "user": None if account.uid is None else [account.uid, account.gid],
+            "notify": str(self.notify),
+            "log_bytes_max": self.limits.log_bytes_max,
+            "log_files_max": self.limits.log_files_max,
+            "heartbeat_ms": self.limits.sign_of_life_ms,
+            "grace_ms": _grace(wire),
+            "cgroups": self.cgroups.of_pod(pod.uid, memory_bytes=memory, cpu_milli=cpu),
+            "places": [[list(place), port] for place, port in places],
+            "devices": self.devices_of(wire, node),
+        }
+
+    def devices_of(self, wire: Wire, node: LocalNode) -> list[str]:
+        """The UUIDs of the leased devices; none where slots are only numbers."""
+        return [node.devices[slot].uuid for slot in slots_of(wire, node)] if node.devices else []
+
+    def _meet(
+        self, pod: Pod, wire: Wire, container: Wire
+    ) -> tuple[dict[str, str], list[tuple[tuple[str, str, str], int]]]:
+        labels = part(part(wire, "metadata"), "labels")
+        plain = {
+            text_at(each, "name"): text_at(each, "value")
+            for each in list_at(container, "env")
+            if isinstance(each, dict)
+        }
+        return self.meetings.translate(
+            plain,
+            pod=pod.uid,
+            run=text_at(labels, RUN_UID),
+            attempt=text_at(labels, ATTEMPT),
+            hosts=self.hosts,
+        )
+
+    def _visible(self, pod: Pod, wire: Wire, node: LocalNode) -> str | None:
+        """By UUID, which stays when a machine numbers its devices anew. Virtual slots are shown by
+        number, so that a script can tell which are its own."""
+        slots = slots_of(wire, node)
+        if node.devices:
+            if len(slots) != pod.gpus:
+                raise CannotStart(
+                    f"it asks for {pod.gpus} GPUs and its annotation {SLOTS} names {len(slots)}"
+                )
+            return ",".join(node.devices[slot].uuid for slot in slots)
+        return ",".join(map(str, slots)) if slots else None
+
+
+def slots_of(wire: Wire, node: LocalNode) -> list[int]:
+    """The slots that the pod's leases are for."""
+    written = text_at(part(part(wire, "metadata"), "annotations"), SLOTS)
+    found = [int(each) for each in written.split(",") if each.isascii() and each.isdigit()]
+    if (written and ",".join(map(str, found)) != written) or any(s >= node.gpus for s in found):
+        raise CannotStart(f"its annotation {SLOTS} is {written!r}; {node.name} has {node.gpus}")
+    return found
+
+
+def first_container(wire: Wire) -> Wire:
+    for container in list_at(part(wire, "spec"), "containers"):
+        if isinstance(container, dict):
+            return container
+    raise CannotStart("it has no container")
+
+
+def limit(container: Wire, resource: str) -> int | None:
+    """In bytes or thousandths of a CPU; None when there is none."""
+    value = part(part(container, "resources"), "limits").get(resource)
+    if value is None:
+        return None
+    return quantity_or(value, units if resource == MEMORY else milli, 0) or None
+
+
+def places_of(request: Record) -> list[tuple[tuple[str, str, str], int]]:
+    """The ports that a pod was told, out of its request."""
+    found = request.get("places")
+    return [
+        ((str(run), str(attempt), str(place)), int(port))
+        for (run, attempt, place), port in (found if isinstance(found, list) else [])
+    ]
+
+
+def _command(container: Wire, env: dict[str, str]) -> list[str]:
+    written = [*list_at(container, "command"), *list_at(container, "args")]
+    if not list_at(container, "command"):
+        raise CannotStart(
+            "spec.containers[0].command is missing, and there is no image to take one from"
+        )
+    argv = [expand(str(each), env) for each in written]
+    if any("\0" in each for each in [*argv, *env, *env.values()]):
+        raise CannotStart("its command or environment has a zero byte in it")
+    return argv
+
+
+def _with(container: Wire, changed: dict[str, str]) -> Wire:
+    """The container with other values for some of its variables, in their places."""
+    env: Sequence[object] = [
+        {"name": text_at(each, "name"), "value": changed[text_at(each, "name")]}
+        if isinstance(each, dict) and text_at(each, "name") in changed
+        else each
+        for each in list_at(container, "env")
+    ]
+    return {**container, "env": list(env)}
+
+
+def _grace(wire: Wire) -> int:
+    seconds = whole_at(part(wire, "spec"), "terminationGracePeriodSeconds")
+    return GRACE_MS if seconds is None else seconds * 1000

@@ -1,0 +1,145 @@
+"""Small JSON records in a pod's folder, written so that they are there wholly or not at all.
+
+Shared by the shim, which has only the standard library, and by the agent. A record is synced with
+its folder before anybody acts on it. `claim` is how a pod is started at most once: of all who try
+to write the record of the start, the file system lets one win. Nothing here decides anything.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable
+
+REQUEST = "request.json"  # the agent: what to run
+STARTED = "started.json"  # whoever won the start: a shim that runs it, or an agent that gave it up
+EXIT = "exit.json"  # the shim: how it ended
+STOP = "stop.json"  # the agent: that it must end, and by when
+LOST = "lost"  # the agent: its node was declared dead, so that its end is nobody's result
+EXIT_BYTES = 4096  # kept free from the start, so that a full disk cannot lose an exit code
+
+Record = dict[str, object]
+
+_EXIT_SPARE = "exit.spare"
+_MS = 1_000_000
+
+
+def boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123
+        return file.read().strip()
+
+
+def wall_ms() -> int:
+    return time.time_ns() // _MS
+
+
+def boot_ms() -> int:
+    """Milliseconds since boot, also while suspended; never goes back."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _MS
+
+
+def ticks_of(pid: int) -> int | None:
+    """When a process started, in clock ticks since boot; None when it is gone or a zombie.
+
+    With the boot id this names a process for good, which a pid alone does not.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            fields = file.read().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def read(folder: int, name: str) -> Record | None:
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    with open(fd, "rb") as file:  # noqa: PTH123
+        found = json.loads(file.read())
+    assert isinstance(found, dict), name
+    return found
+
+
+def write(folder: int, name: str, record: Record) -> None:
+    """Replaces the record, and syncs it."""
+    spare = f"{name}.{os.getpid()}"
+    _write_spare(folder, spare, record)
+    os.rename(spare, name, src_dir_fd=folder, dst_dir_fd=folder)
+    os.fsync(folder)
+
+
+def put(folder: int, name: str, record: Record) -> None:
+    """Replaces the record without waiting for the disk: for what a reboot makes void anyway."""
+    spare = f"{name}.{os.getpid()}"
+    _write_spare(folder, spare, record, sync=False)
+    os.rename(spare, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def claim(folder: int, record: Record) -> bool:
+    """Writes the record of the start, if nobody has; true for the one that did."""
+    spare = f"{STARTED}.{os.getpid()}"
+    _write_spare(folder, spare, record)
+    try:
+        os.link(spare, STARTED, src_dir_fd=folder, dst_dir_fd=folder)
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(spare, dir_fd=folder)
+    os.fsync(folder)
+    parent = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        os.fsync(parent)  # the folder's own name
+    finally:
+        os.close(parent)
+    return True
+
+
+def keep_room_for_exit(folder: int) -> None:
+    """Takes the disk space of the exit record while there is some."""
+    fd = os.open(_EXIT_SPARE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    try:
+        os.write(fd, b" " * EXIT_BYTES)
+    finally:
+        os.close(fd)
+
+
+def write_exit(folder: int, record: Record, pause: Callable[[], None]) -> None:
+    """Writes it into the room that was kept; tries for ever, since nothing else knows it."""
+    body = json.dumps(record).encode().ljust(EXIT_BYTES)
+    while True:
+        try:
+            fd = os.open(_EXIT_SPARE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=folder)
+            try:
+                os.pwrite(fd, body, 0)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            os.rename(_EXIT_SPARE, EXIT, src_dir_fd=folder, dst_dir_fd=folder)
+            os.fsync(folder)
+            return
+        except OSError:
+            if not _still_there(folder):
+                return
+            pause()
+
+
+def _still_there(folder: int) -> bool:
+    """Whether anybody could ever read a record there: a removed folder has no links."""
+    return os.fstat(folder).st_nlink > 0
+
+
+def _write_spare(folder: int, spare: str, record: Record, *, sync: bool = True) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    fd = os.open(spare, flags, 0o600, dir_fd=folder)
+    try:
+        body = json.dumps(record).encode()
+        if os.write(fd, body) != len(body):
+            raise OSError(28, os.strerror(28), spare)
+        if sync:
+            os.fsync(fd)
+    except OSError:
+        os.unlink(spare, dir_fd=folder)
+        raise
+    finally:
+        os.close(fd)

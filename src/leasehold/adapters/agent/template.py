@@ -1,0 +1,111 @@
+"""What of a Run's pod template this machine cannot honour: refused by path, never ignored.
+
+Called at admission, beside the checks of `core.objects.template`, which apply everywhere. A process
+of this machine has no image, no volumes, no network of its own and no second container. `image` and
+`imagePullPolicy` are accepted and not used, so that the same manifest runs on a cluster too; the
+agent says so in an event.
+"""
+
+from collections.abc import Iterator
+
+from leasehold.adapters.agent.variables import problem_of_source
+from leasehold.core.objects.quantity import CPU, MEMORY
+from leasehold.core.objects.wire import Wire, list_at, part
+
+Found = Iterator[tuple[str, str]]
+
+_POD_FIELDS = frozenset(
+    {"containers", "restartPolicy", "terminationGracePeriodSeconds", "tolerations"}
+)
+_CONTAINER_FIELDS = frozenset(
+    {"name", "image", "imagePullPolicy", "command", "args", "env", "workingDir", "resources",
+     "ports"}
+)  # fmt: skip
+_WHY = {
+    "initContainers": "a process has no initialiser; do it at the start of the command",
+    "volumes": "files of this machine are used where they are; leave this out",
+    "volumeMounts": "files of this machine are used where they are; leave this out",
+    "imagePullSecrets": "no image is pulled; leave this out",
+    "securityContext": "jobs run as the Unix user of their namespace; leave this out",
+    "hostNetwork": "all jobs share the machine's network; leave this out",
+    "envFrom": "there are no config maps and secrets on this machine; write env",
+    "serviceAccountName": "there are no service accounts on this machine; leave this out",
+    "livenessProbe": "nobody probes a process; leave this out",
+    "readinessProbe": "nobody probes a process; leave this out",
+    "startupProbe": "nobody probes a process; leave this out",
+    "lifecycle": "there are no hooks; do it in the command, which gets SIGTERM before it is killed",
+}
+_ELSE = "a process of this machine cannot have this; leave it out"
+
+
+def problems_of_template(run: Wire) -> list[tuple[str, str]]:
+    """(path, why) of everything in a Run's template that would otherwise be ignored."""
+    if run.get("kind") != "Run":
+        return []
+    path = "spec.template.spec"
+    pod = part(part(part(run, "spec"), "template"), "spec")
+    return list(_in_pod(pod, path))
+
+
+def _in_pod(pod: Wire, path: str) -> Found:
+    yield from _unknown(pod, path, _POD_FIELDS)
+    if pod.get("restartPolicy", "Never") not in ("Never", "", None):
+        why = "a pod is never restarted by itself; leave this out, the Run says what is retried"
+        yield f"{path}.restartPolicy", why
+    containers = list_at(pod, "containers")
+    for index, container in enumerate(containers):
+        place = f"{path}.containers[{index}]"
+        if index:
+            yield place, "a pod is one process here; start others from the first command"
+        elif isinstance(container, dict):
+            yield from _in_container(container, place)
+
+
+def _in_container(container: Wire, path: str) -> Found:
+    yield from _unknown(container, path, _CONTAINER_FIELDS)
+    for field in ("command", "args"):
+        written = container.get(field)
+        if written is None and field == "args":
+            continue
+        is_list = isinstance(written, list) and all(isinstance(each, str) for each in written)
+        if not is_list:
+            yield f"{path}.{field}", _COMMAND if written is None else "write a list of texts"
+        elif field == "command" and not written:
+            yield f"{path}.{field}", _COMMAND
+        elif any("\0" in each for each in list_at(container, field) if isinstance(each, str)):
+            yield f"{path}.{field}", "no command has a zero byte in it"
+    folder = container.get("workingDir")
+    if folder and not (isinstance(folder, str) and folder.startswith("/") and "\0" not in folder):
+        yield f"{path}.workingDir", "write an absolute path"
+    yield from _in_variables(list_at(container, "env"), f"{path}.env")
+    for where in ("limits", "requests"):
+        for resource in part(part(container, "resources"), where):
+            if resource not in (CPU, MEMORY):
+                why = "only cpu and memory can be limited on this machine; leave this out"
+                yield f"{path}.resources.{where}.{resource}", why
+
+
+_COMMAND = "write the command: there is no image to take one from"
+
+
+def _in_variables(variables: list[object], path: str) -> Found:
+    for index, variable in enumerate(variables):
+        if not isinstance(variable, dict):
+            continue
+        name, value = variable.get("name"), variable.get("value")
+        place = f"{path}[{index}]"
+        if isinstance(name, str) and (not name or "=" in name or "\0" in name):
+            yield f"{place}.name", f"{name!r} is no name of a variable"
+        if value is not None and (not isinstance(value, str) or "\0" in value):
+            yield f"{place}.value", "write a text; put a number in quotes"
+        source = part(variable, "valueFrom")
+        problem = problem_of_source(source)
+        if problem is not None:
+            yield f"{place}.valueFrom.{problem[0]}", problem[1]
+
+
+def _unknown(members: Wire, path: str, known: frozenset[str]) -> Found:
+    """Fields that say something. What is empty or false asks for nothing."""
+    for field, value in members.items():
+        if field not in known and value not in (None, False, "", [], {}):
+            yield f"{path}.{field}", _WHY.get(field, _ELSE)

@@ -1,0 +1,106 @@
+"""A container's environment and command as Kubernetes would have them: references and sources.
+
+Called by `requests`. Variables are taken in their order, and `$(NAME)` stands for one that came
+before; `$$(NAME)` is the text `$(NAME)`. A value may come from the pod's own fields and resources;
+secrets and config maps do not exist here, and are refused by path.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+
+from leasehold.adapters.agent.limits import CannotStart
+from leasehold.core.objects.kinds import Wrong
+from leasehold.core.objects.quantity import CPU, milli
+from leasehold.core.objects.wire import Wire, list_at, part, text_at
+from leasehold.ports.store import Wire as Pod
+
+_REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_.\-][A-Za-z0-9_.\-]*)\))")
+_MEMBER = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
+_ADDRESS = "127.0.0.1"
+_FIELDS: dict[str, Callable[[Pod], str]] = {
+    "metadata.name": lambda pod: text_at(part(pod, "metadata"), "name"),
+    "metadata.namespace": lambda pod: text_at(part(pod, "metadata"), "namespace"),
+    "metadata.uid": lambda pod: text_at(part(pod, "metadata"), "uid"),
+    "spec.nodeName": lambda pod: text_at(part(pod, "spec"), "nodeName"),
+    "spec.serviceAccountName": lambda _: "default",
+    "status.hostIP": lambda _: _ADDRESS,
+    "status.hostIPs": lambda _: _ADDRESS,
+    "status.podIP": lambda _: _ADDRESS,
+    "status.podIPs": lambda _: _ADDRESS,
+}
+
+
+def declared(pod: Pod, container: Wire, *, given: Mapping[str, str]) -> dict[str, str]:
+    """The variables that the container declares. `given` are those that came before them all."""
+    env = dict(given)
+    found: dict[str, str] = {}
+    for index, variable in enumerate(list_at(container, "env")):
+        path = f"spec.containers[0].env[{index}]"
+        assert isinstance(variable, dict), path
+        name = text_at(variable, "name")
+        if variable.get("valueFrom") is not None:
+            value = _sourced(pod, container, part(variable, "valueFrom"), f"{path}.valueFrom")
+        else:
+            value = expand(text_at(variable, "value"), env)
+        env[name] = found[name] = value
+    return found
+
+
+def expand(text: str, env: Mapping[str, str]) -> str:
+    """References to what is not there stay as they are."""
+
+    def replaced(match: re.Match[str]) -> str:
+        if match[1] == "$":
+            return "$"
+        return env.get(match[2], match[0])
+
+    return _REFERENCE.sub(replaced, text)
+
+
+def problem_of_source(source: Mapping[str, object]) -> tuple[str, str] | None:
+    """Where below `valueFrom` something stands that cannot be had, and why; None if it can."""
+    for kind, value in source.items():
+        if value is None:
+            continue
+        if kind == "fieldRef":
+            field = text_at(value, "fieldPath") if isinstance(value, dict) else ""
+            if field not in _FIELDS and not _MEMBER.fullmatch(field):
+                return "fieldRef.fieldPath", f"{field!r} is no field of a pod that is known here"
+        elif kind == "resourceFieldRef":
+            resource = text_at(value, "resource") if isinstance(value, dict) else ""
+            where, _, what = resource.partition(".")
+            if where not in ("limits", "requests") or not what:
+                return "resourceFieldRef.resource", f"{resource!r}: write limits.cpu or the like"
+        else:
+            return str(kind), "there is no such source on this machine; write a value"
+    return None
+
+
+def _sourced(pod: Pod, container: Wire, source: Wire, path: str) -> str:
+    problem = problem_of_source(source)
+    if problem is not None:
+        raise CannotStart(f"{path}.{problem[0]}: {problem[1]}")
+    if source.get("resourceFieldRef") is not None:
+        return _amount(container, part(source, "resourceFieldRef"), path)
+    field = text_at(part(source, "fieldRef"), "fieldPath")
+    member = _MEMBER.fullmatch(field)
+    if member is not None:
+        return text_at(part(part(pod, "metadata"), member[1]), member[2])
+    return _FIELDS[field](pod)
+
+
+def _amount(container: Wire, reference: Wire, path: str) -> str:
+    """How many times the divisor, rounded up; nothing when the container has no such amount."""
+    where, _, what = text_at(reference, "resource").partition(".")
+    resources = part(container, "resources")
+    value = part(resources, where).get(what)
+    if value is None and where == "requests":
+        value = part(resources, "limits").get(what)
+    divisor = reference.get("divisor") or "1"
+    try:
+        amount, unit = milli(0 if value is None else value), milli(divisor)
+    except Wrong as error:
+        raise CannotStart(f"{path}.resourceFieldRef: {error}") from error
+    if unit == 0:
+        unit = 1 if what == CPU else 1000
+    return str(-(-amount // unit))

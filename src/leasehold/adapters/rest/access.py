@@ -1,0 +1,82 @@
+"""Who may do what: the roles' rules over resources, as answers that name a remedy.
+
+Asked before every request, and by the self-subject reviews so that they tell the truth. Verbs on
+owners are `core.objects.rights`; this module turns a missing one into a refusal too.
+"""
+
+from leasehold.adapters.rest.backend import Refused
+from leasehold.adapters.rest.paths import Target
+from leasehold.adapters.rest.resources import READ, Resource, Subresource
+from leasehold.core.access import Caller, CallerRole
+from leasehold.core.objects.rights import Right, missing_right
+
+
+def check(caller: Caller, verb: str, target: Target) -> None:
+    """Raises `Refused` 403 unless the caller may."""
+    why = why_not(caller, verb, target.resource, target.subresource, target.namespace)
+    if why:
+        raise _forbidden(caller, verb, target, why)
+
+
+def check_rights(caller: Caller, target: Target, needed: list[Right]) -> None:
+    """Raises `Refused` 403 naming the first right that is missing, and how to get it."""
+    missing = missing_right(caller, needed)
+    if missing is None:
+        return
+    verb, owner = missing
+    why = (
+        f"it needs the verb {verb} on owner {owner}; ask an administrator for a token made with "
+        f"`leasehold token create --user {caller.user} --{verb} '{owner}'`"
+    )
+    raise _forbidden(caller, "write", target, why)
+
+
+def why_not(
+    caller: Caller,
+    verb: str,
+    resource: Resource,
+    subresource: Subresource | None,
+    namespace: str | None,
+) -> str:
+    """Why the caller may not do this, or "" if it may. `namespace` None is all of them."""
+    if not _sees(caller, verb, resource, namespace):
+        where = "in all namespaces" if namespace is None else f"in namespace {namespace}"
+        return (
+            f"the token of {caller.user} does not reach {where}; ask an administrator for one made "
+            "with `leasehold token create --namespace`"
+        )
+    if caller.role is CallerRole.SYSTEM:
+        return ""
+    if subresource is not None:
+        if verb in subresource.verbs and (
+            caller.role in subresource.roles or (verb in READ and subresource.name == "status")
+        ):
+            return ""
+        return subresource.refusal
+    if verb in READ:
+        return ""
+    if verb in resource.writers.get(caller.role, ()):
+        return ""
+    return resource.refusal
+
+
+def _sees(caller: Caller, verb: str, resource: Resource, namespace: str | None) -> bool:
+    if resource.is_public and verb in READ:
+        return True
+    if namespace is None:
+        return caller.is_trusted or "*" in caller.namespaces
+    return caller.sees(namespace)
+
+
+def _forbidden(caller: Caller, verb: str, target: Target, why: str) -> Refused:
+    resource, name = target.resource, target.name
+    what = f"{resource.qualified}" + (f' "{name}"' if name else "")
+    part = "" if target.subresource is None else f"/{target.subresource.name}"
+    return Refused(
+        403,
+        "Forbidden",
+        f'{what} is forbidden: User "{caller.user}" cannot {verb} {resource.plural}{part}: {why}',
+        kind=resource.plural,
+        name=name,
+        group=resource.group,
+    )

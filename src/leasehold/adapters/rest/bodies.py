@@ -1,0 +1,170 @@
+"""Bodies of requests as plain data: JSON, YAML or protobuf, whole and harmless, or a 400.
+
+Called by the writing handlers. What comes out is what JSON can say: mappings with text keys, finite
+numbers of at most 64 bits, text without lone surrogates, nested no deeper than `DEPTH_MAX`.
+"""
+
+import msgspec
+import yaml
+
+from leasehold.adapters.rest.backend import Refused
+from leasehold.adapters.rest.messages import JSON, Request, bad_request
+from leasehold.adapters.rest.protobuf import BadProtobuf, decode_object
+from leasehold.ports.store import Wire
+
+DEPTH_MAX = 64
+YAML_TYPES = ("application/yaml", "application/apply-patch+yaml")
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+_WHOLE_BITS_MAX = 63
+
+_BASE: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_COLLECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+
+
+async def read_object(request: Request) -> Wire:
+    """The body as one object, whatever its form."""
+    body = await request.body()
+    media = request.media_type
+    if media in (JSON, ""):
+        return as_mapping(json_value(body))
+    if media in YAML_TYPES:
+        return as_mapping(yaml_value(body))
+    if media == PROTOBUF:
+        try:
+            return decode_object(body)
+        except (BadProtobuf, UnicodeDecodeError) as error:
+            raise bad_request(
+                f"the body is no protobuf object that is known here: {error}"
+            ) from None
+    raise unsupported(media, JSON, "application/yaml", PROTOBUF)
+
+
+def unsupported(media: str, *legal: str) -> Refused:
+    return Refused(
+        415,
+        "UnsupportedMediaType",
+        f"the body of the request was in an unknown format ({media[:80] or 'none'}); "
+        f"accepted media types include: {', '.join(legal)}",
+    )
+
+
+def json_value(body: bytes) -> object:
+    try:
+        value: object = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise bad_request(f"the body is no JSON: {error}") from None
+    check_plain(value)
+    return value
+
+
+def yaml_value(body: bytes) -> object:
+    """One document. JSON is YAML too, and is what kubectl sends: it is tried first."""
+    try:
+        value: object = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = _yaml(body)
+    check_plain(value)
+    return value
+
+
+def as_mapping(value: object) -> Wire:
+    if not isinstance(value, dict):
+        raise bad_request("the body is no object; write one with apiVersion and kind")
+    return value
+
+
+def check_plain(value: object) -> None:
+    """Raises `Refused` for what cannot be kept and given back the same."""
+    level: list[object] = [value]
+    for _ in range(DEPTH_MAX + 1):
+        deeper: list[object] = []
+        for each in level:
+            if isinstance(each, dict):
+                deeper.extend(each)
+                deeper.extend(each.values())
+            elif isinstance(each, list):
+                deeper.extend(each)
+            elif isinstance(each, int) and each.bit_length() > _WHOLE_BITS_MAX:
+                raise bad_request("the body has a number of over 64 bits")
+        level = deeper
+        if not level:
+            return
+    raise bad_request(f"the body is nested deeper than {DEPTH_MAX}")
+
+
+def _yaml(body: bytes) -> object:
+    try:
+        text = body.decode("utf-8-sig")
+        depth = 0
+        for event in yaml.parse(text, Loader=_BASE):
+            if isinstance(event, yaml.AliasEvent):
+                raise bad_request("the body has YAML aliases; write it out")
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+            elif isinstance(event, yaml.CollectionEndEvent):
+                depth -= 1
+            if depth > DEPTH_MAX:
+                raise bad_request(f"the body is nested deeper than {DEPTH_MAX}")
+        loader = _BASE(text)
+        try:
+            node = loader.get_single_node()
+        finally:
+            loader.dispose()
+        return None if node is None else _plain(node)
+    except yaml.YAMLError as error:
+        said = getattr(error, "problem", None) or "not YAML"
+        raise bad_request(f"the body is no single YAML document: {said}") from None
+    except (UnicodeDecodeError, UnicodeEncodeError):
+        raise bad_request("the body is not UTF-8") from None
+
+
+def _plain(node: yaml.Node) -> object:
+    """As sigs.k8s.io/yaml reads it: JSON's types, and dates are text."""
+    if isinstance(node, yaml.MappingNode | yaml.SequenceNode) and node.tag not in _COLLECTIONS:
+        raise bad_request(f"the YAML tag {node.tag[:80]!r} is not taken; leave it out")
+    if isinstance(node, yaml.MappingNode):
+        found: Wire = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise bad_request("the body has a YAML key that is no text")
+            found[key.value] = _plain(value)
+        return found
+    if isinstance(node, yaml.SequenceNode):
+        return [_plain(each) for each in node.value]
+    return _scalar(node)
+
+
+def _scalar(node: yaml.Node) -> object:
+    text: str = node.value
+    match node.tag.rpartition(":")[2]:
+        case "null":
+            return None
+        case "bool":
+            return text.lower() in ("true", "yes", "on", "y")
+        case "int":
+            return _whole(text)
+        case "float":
+            return _decimal(text)
+        case "str" | "timestamp" | "value" | "merge":
+            return text
+    raise bad_request(f"the YAML tag {node.tag[:80]!r} is not taken; leave it out")
+
+
+def _whole(text: str) -> object:
+    plain = text.replace("_", "")
+    if ":" in plain or len(plain) > 40:  # base 60, which nobody means
+        return text
+    try:
+        return int(plain, 8 if plain.lstrip("+-").startswith("0") and plain[-1:].isdigit() else 0)
+    except ValueError:
+        return text
+
+
+def _decimal(text: str) -> object:
+    try:
+        value = float(text.replace("_", ""))
+    except ValueError:
+        return text
+    if value != value or abs(value) == float("inf"):
+        raise bad_request(f"{text[:80]!r} is no number that JSON has")
+    return value

@@ -1,0 +1,157 @@
+"""What a caller sent, made into an object that may be stored, or refused.
+
+Called by `writes` and `patching` for every object on its way in: that it is what the URL says, that
+its namespace is there, that the caller has the rights on its owners, and that the control plane has
+nothing against it. The store's own rules come after this.
+"""
+
+import secrets
+
+from leasehold.adapters.rest.access import check_rights
+from leasehold.adapters.rest.backend import Backend, Refused
+from leasehold.adapters.rest.messages import Request, bad_request
+from leasehold.adapters.rest.paths import Target
+from leasehold.adapters.rest.resources import NAMESPACES, Resource
+from leasehold.adapters.rest.statuses import invalid
+from leasehold.core.access import CallerRole
+from leasehold.core.objects.budget import budget_warnings, check_budget
+from leasehold.core.objects.kinds import Wrong
+from leasehold.core.objects.kinds import namespace as dns_label
+from leasehold.core.objects.manifests import USER_KINDS
+from leasehold.core.objects.rights import rights_needed
+from leasehold.core.objects.wire import GROUP, list_at, part, text_at
+from leasehold.ports.store import NotFound, Wire
+
+CONTENTS = f"{GROUP}/contents"  # the finalizer that keeps a Namespace until it is empty
+NAME_CHARS_MAX = 253
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so that no word comes out
+_SUFFIX_CHARS = 5
+_OURS = f"{GROUP}/"
+
+
+def check_identity(target: Target, obj: Wire) -> None:
+    """Fills in what the URL says; refuses an object that says something else."""
+    resource = target.resource
+    for key, wanted in (("apiVersion", resource.api_version), ("kind", resource.kind)):
+        found = obj.get(key)
+        if found is None or found == "":
+            raise bad_request(f"the object has no {key}; write {key}: {wanted}")
+        if found != wanted:
+            raise bad_request(
+                f"the {key} of the object ({str(found)[:80]}) is not that of the URL ({wanted})"
+            )
+    metadata = obj.setdefault("metadata", {})
+    if not isinstance(metadata, dict):
+        raise bad_request("metadata is no mapping; write at least a name in it")
+    namespace = metadata.get("namespace") or ""
+    if resource.is_namespaced:
+        if namespace not in ("", target.namespace):
+            raise bad_request(
+                f"the namespace of the object ({str(namespace)[:80]}) is not that of the URL "
+                f"({target.namespace})"
+            )
+        metadata["namespace"] = target.namespace
+    elif namespace:
+        raise bad_request(f"{resource.plural} are not in a namespace; leave metadata.namespace out")
+    else:
+        metadata.pop("namespace", None)
+    if target.name and metadata.get("name") != target.name:
+        raise bad_request(
+            f"the name of the object ({str(metadata.get('name'))[:80]}) is not that of the URL "
+            f"({target.name[:NAME_CHARS_MAX]})"
+        )
+
+
+def prepare_new(request: Request, target: Target, obj: Wire) -> None:
+    """Names it, and takes off what only the server writes."""
+    metadata = part(obj, "metadata")
+    if metadata.get("resourceVersion"):
+        raise bad_request("resourceVersion should not be set on objects to be created")
+    for key in ("uid", "resourceVersion", "creationTimestamp", "generation", "selfLink"):
+        metadata.pop(key, None)
+    if not metadata.get("name"):
+        prefix = metadata.get("generateName")
+        if not isinstance(prefix, str) or not prefix:
+            why = "write this field, or metadata.generateName"
+            raise invalid(target.resource, "", [("metadata.name", why)])
+        suffix = "".join(secrets.choice(_ALPHABET) for _ in range(_SUFFIX_CHARS))
+        metadata["name"] = prefix[: NAME_CHARS_MAX - _SUFFIX_CHARS] + suffix
+    if request.caller.role is not CallerRole.SYSTEM:
+        kept = [each for each in list_at(metadata, "finalizers") if not _is_our_finalizer(each)]
+        _set_or_drop(metadata, "finalizers", kept)
+    if target.resource.kind == "Namespace":
+        _prepare_namespace(metadata)
+
+
+def keep_finalizers(request: Request, old: Wire, new: Wire) -> None:
+    """Our finalizers come and go with what they wait for: a caller's list says nothing of them."""
+    if request.caller.role is CallerRole.SYSTEM:
+        return
+    before = list_at(part(old, "metadata"), "finalizers")
+    metadata = part(new, "metadata")
+    asked = [each for each in list_at(metadata, "finalizers") if not _is_our_finalizer(each)]
+    kept = [each for each in before if _is_our_finalizer(each) or each in asked]
+    _set_or_drop(metadata, "finalizers", kept + [each for each in asked if each not in kept])
+
+
+def check_namespace(backend: Backend, target: Target) -> None:
+    """What is created needs a namespace that is there and stays."""
+    if not target.resource.is_namespaced:
+        return
+    name = target.namespace or ""
+    try:
+        body = backend.store.stored("Namespace", "", name)
+    except NotFound:
+        message = f'namespaces "{name}" not found; create it with `kubectl create namespace`'
+        raise Refused(404, "NotFound", message, kind=NAMESPACES.plural, name=name) from None
+    if b'"deletionTimestamp"' in body:
+        message = (
+            f'{target.resource.qualified} "{target.name}" is forbidden: unable to create new '
+            f"content in namespace {name} because it is being terminated"
+        )
+        raise Refused(403, "Forbidden", message, kind=target.resource.plural, name=target.name)
+
+
+async def check_write(
+    backend: Backend, request: Request, target: Target, old: Wire | None, new: Wire
+) -> None:
+    """The rights on owners, and what needs the World; of users' kinds only."""
+    if new.get("kind") not in USER_KINDS:
+        return
+    check_rights(request.caller, target, rights_needed(old, new))
+    if request.caller.role is CallerRole.SYSTEM:
+        return
+    problems = await backend.judge(request.caller, old, new)
+    if problems:
+        name = text_at(part(new, "metadata"), "name")
+        raise invalid(target.resource, name, problems)
+
+
+def warn_of(request: Request, resource: Resource, obj: Wire) -> None:
+    """What is legal and surely not meant."""
+    if resource.kind == "Budget" and not check_budget(obj):
+        for problem in budget_warnings(obj):
+            request.warn(f"{problem.path}: {problem.value}: {problem.remedy}")
+
+
+def _prepare_namespace(metadata: Wire) -> None:
+    name = metadata["name"]
+    try:
+        dns_label(name)
+    except Wrong as wrong:
+        raise invalid(NAMESPACES, str(name), [("metadata.name", wrong.remedy)]) from None
+    labels = metadata.get("labels")
+    if labels is None or isinstance(labels, dict):
+        metadata["labels"] = {**(labels or {}), "kubernetes.io/metadata.name": name}
+    metadata["finalizers"] = [*list_at(metadata, "finalizers"), CONTENTS]
+
+
+def _is_our_finalizer(each: object) -> bool:
+    return isinstance(each, str) and each.startswith(_OURS)
+
+
+def _set_or_drop(metadata: Wire, key: str, value: list[object]) -> None:
+    if value:
+        metadata[key] = value
+    else:
+        metadata.pop(key, None)

@@ -1,0 +1,54 @@
+"""The file that lets kubectl in: server, CA and token, readable by its owner alone.
+
+Called by `leasehold up` and `leasehold token`. It writes one context, replaces the file, and reads
+back what was written; merging into somebody's own kubeconfig is kubectl's business.
+"""
+
+import base64
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from leasehold.adapters.rest.private_file import write_private
+
+CONTEXT = "leasehold"
+
+
+def write_kubeconfig(
+    path: Path, *, server: str, ca_pem: bytes, token: str, namespace: str = "default"
+) -> None:
+    cluster = {
+        "server": server,
+        "certificate-authority-data": base64.b64encode(ca_pem).decode("ascii"),
+    }
+    context = {"cluster": CONTEXT, "user": CONTEXT, "namespace": namespace}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": CONTEXT, "cluster": cluster}],
+        "users": [{"name": CONTEXT, "user": {"token": token}}],
+        "contexts": [{"name": CONTEXT, "context": context}],
+        "current-context": CONTEXT,
+    }
+    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a file that was written here says."""
+
+    server: str
+    ca_pem: bytes
+    token: str
+
+
+def read_back(path: Path) -> Written | None:
+    """None if there is no such file, or somebody has made another one of it."""
+    try:
+        config = yaml.safe_load(path.read_bytes())
+        cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
+        ca_pem = base64.b64decode(cluster["certificate-authority-data"], validate=True)
+        return Written(server=str(cluster["server"]), ca_pem=ca_pem, token=str(user["token"]))
+    except (OSError, yaml.YAMLError, LookupError, TypeError, ValueError):
+        return None

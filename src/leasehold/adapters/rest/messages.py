@@ -1,0 +1,169 @@
+"""A request as the facade sees it, and the two forms of an answer: whole, and streamed.
+
+Made by `app` from ASGI's scope and read by every handler. A path is split before it is decoded, so
+that an encoded slash stays inside its segment and can never make another path of it.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+import msgspec
+from starlette.types import Receive, Scope
+
+from leasehold.adapters.rest.backend import Refused
+from leasehold.core.access import Caller
+from leasehold.ports.store import Wire
+
+BODY_BYTES_MAX = 3 * 1024 * 1024
+QUERY_FIELDS_MAX = 64
+WARNING_CHARS_MAX = 400
+WARNINGS_MAX = 8
+
+JSON = "application/json"
+
+encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+@dataclass(slots=True)
+class Response:
+    status: int
+    body: bytes
+    content_type: str = JSON
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Stream:
+    """Chunks as they come; `close` makes the iterator end soon, wherever it waits."""
+
+    chunks: AsyncGenerator[bytes, None]
+    close: Callable[[], None]
+    content_type: str = JSON
+
+
+Answer = Response | Stream
+
+
+class Request:
+    __slots__ = ("_receive", "caller", "headers", "method", "query", "segments", "warnings")
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        """Raises `Refused` for a path or a query that is no text."""
+        self._receive = receive
+        self.method: str = scope["method"]
+        self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
+        raw = scope.get("raw_path") or scope["path"].encode()
+        self.segments = [_text(part) for part in raw.split(b"/")[1:]] or [""]
+        self.query = _query(scope["query_string"])
+        self.caller: Caller = _NOBODY
+        self.warnings: list[str] = []
+
+    def header(self, name: bytes) -> str:
+        return self.headers.get(name, b"").decode("latin-1")
+
+    @property
+    def media_type(self) -> str:
+        """Of the body, without its parameters."""
+        return self.header(b"content-type").partition(";")[0].strip().lower()
+
+    def warn(self, text: str) -> None:
+        """Tells the caller something beside the answer, as a `Warning` header."""
+        if len(self.warnings) < WARNINGS_MAX and text not in self.warnings:
+            self.warnings.append(text)
+
+    def flag(self, name: str) -> bool:
+        """A boolean parameter, as Go's parser understands it."""
+        value = self.query.get(name, "")
+        if value in ("1", "t", "T", "true", "TRUE", "True"):
+            return True
+        if value in ("", "0", "f", "F", "false", "FALSE", "False"):
+            return False
+        raise bad_request(f"{name}={value[:80]!r} is no boolean; write true or false")
+
+    def number(self, name: str, *, least: int = 0) -> int | None:
+        """A whole parameter, or None when it is absent or empty."""
+        value = self.query.get(name, "")
+        if not value:
+            return None
+        if not (value.isascii() and value.isdigit() and len(value) < 19) or int(value) < least:
+            raise bad_request(
+                f"{name}={value[:80]!r} is no whole number from {least}; write one in digits"
+            )
+        return int(value)
+
+    async def body(self) -> bytes:
+        """All of it; refused as soon as it is known to be too large."""
+        announced = self.headers.get(b"content-length", b"0")
+        if announced.isdigit() and len(announced) < 19 and int(announced) > BODY_BYTES_MAX:
+            raise _too_large()
+        chunks: list[bytes] = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise bad_request("the connection ended before the body did")
+            chunk: bytes = message.get("body", b"")
+            size += len(chunk)
+            if size > BODY_BYTES_MAX:
+                raise _too_large()
+            chunks.append(chunk)
+            if not message.get("more_body", False):
+                return b"".join(chunks)
+
+
+_NOBODY = Caller(user="")
+
+
+def json_response(document: Wire, status: int = 200) -> Response:
+    return Response(status, encode(document))
+
+
+def warning_headers(warnings: list[str]) -> list[tuple[bytes, bytes]]:
+    return [(b"warning", f'299 - "{_quotable(text)}"'.encode("ascii")) for text in warnings]
+
+
+def bad_request(message: str) -> Refused:
+    return Refused(400, "BadRequest", message)
+
+
+def _too_large() -> Refused:
+    return Refused(
+        413,
+        "RequestEntityTooLarge",
+        f"the body is over {BODY_BYTES_MAX} bytes; send a smaller object",
+    )
+
+
+def _text(segment: bytes) -> str:
+    try:
+        return (unquote_to_bytes(segment) if b"%" in segment else segment).decode()
+    except UnicodeDecodeError:
+        raise bad_request("the path is not UTF-8") from None
+
+
+def _query(raw: bytes) -> dict[str, str]:
+    """The first value of each name, as the real server takes it."""
+    if not raw:
+        return {}
+    try:
+        pairs = parse_qsl(
+            raw.decode("ascii"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=QUERY_FIELDS_MAX,
+        )
+    except ValueError:  # also bytes that are no UTF-8
+        raise bad_request(
+            f"the query is not URL-encoded UTF-8 of at most {QUERY_FIELDS_MAX} parameters"
+        ) from None
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        found.setdefault(name, value)
+    return found
+
+
+def _quotable(text: str) -> str:
+    """As a quoted string of a header: printable ASCII, with quotes escaped."""
+    plain = "".join(each if " " <= each <= "~" else "?" for each in text[:WARNING_CHARS_MAX])
+    return plain.replace("\\", "\\\\").replace('"', '\\"')

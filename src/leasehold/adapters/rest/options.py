@@ -1,0 +1,82 @@
+"""What a writing request says beside its body: dry run, field manager, and how to delete.
+
+Read by the writing handlers. Every value is checked; one that means nothing here is refused.
+"""
+
+from dataclasses import dataclass
+
+from leasehold.adapters.rest.backend import Refused
+from leasehold.adapters.rest.bodies import read_object
+from leasehold.adapters.rest.messages import Request, bad_request
+from leasehold.core.objects.wire import list_at, part
+from leasehold.core.units import SECOND
+from leasehold.ports.store import Wire
+
+MANAGER_CHARS_MAX = 128
+_POLICIES = ("Background", "Foreground", "Orphan")
+_SECONDS_MAX = 10 * 365 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOptions:
+    """`grace_ms` None: the object's own. Nothing here has dependants that somebody would collect,
+    so every propagation policy means the same."""
+
+    rehearse: bool
+    grace_ms: int | None
+    uid: str | None
+    version: str | None
+
+
+def is_rehearsal(request: Request) -> bool:
+    asked = request.query.get("dryRun", "")
+    if asked not in ("", "All"):
+        raise bad_request(f"dryRun={asked[:80]!r}; the only value is All")
+    return asked == "All"
+
+
+def field_manager(request: Request) -> str:
+    """Who writes, for `managedFields`; without a parameter, the client's program."""
+    asked = request.query.get("fieldManager", "")
+    if len(asked) > MANAGER_CHARS_MAX or not asked.isprintable():
+        raise Refused(
+            422, "Invalid", f"fieldManager has at most {MANAGER_CHARS_MAX} printable characters"
+        )
+    agent = request.header(b"user-agent").partition("/")[0][:MANAGER_CHARS_MAX]
+    return asked or (agent if agent and agent.isprintable() else "unknown")
+
+
+async def delete_options(request: Request) -> DeleteOptions:
+    """From the body, where there is one, and from the query."""
+    body: Wire = {}
+    if (
+        request.headers.get(b"content-length", b"0") != b"0"
+        or b"transfer-encoding" in request.headers
+    ):
+        body = await read_object(request)
+        if body.get("kind", "DeleteOptions") != "DeleteOptions":
+            raise bad_request("the body of a DELETE is a DeleteOptions")
+    rehearses = is_rehearsal(request)
+    return options_of(body, request, rehearses=rehearses)
+
+
+def options_of(body: Wire, request: Request, *, rehearses: bool) -> DeleteOptions:
+    policy = body.get("propagationPolicy") or request.query.get("propagationPolicy") or "Background"
+    if policy not in _POLICIES:
+        raise bad_request(f"propagationPolicy is one of {', '.join(_POLICIES)}")
+    for each in list_at(body, "dryRun"):
+        if each != "All":
+            raise bad_request("dryRun: the only value is All")
+        rehearses = True
+    seconds = body.get("gracePeriodSeconds")
+    if seconds is None:
+        seconds = request.number("gracePeriodSeconds")
+    is_whole = isinstance(seconds, int) and not isinstance(seconds, bool)
+    if seconds is not None and not (is_whole and 0 <= seconds <= _SECONDS_MAX):  # type: ignore[operator]
+        raise bad_request("gracePeriodSeconds is a whole number of seconds from 0")
+    wanted = part(body, "preconditions")
+    uid, version = wanted.get("uid"), wanted.get("resourceVersion")
+    if not isinstance(uid, str | None) or not isinstance(version, str | None):
+        raise bad_request("preconditions.uid and preconditions.resourceVersion are text")
+    grace = seconds * SECOND if isinstance(seconds, int) else None
+    return DeleteOptions(rehearse=rehearses, grace_ms=grace, uid=uid, version=version)

@@ -1,0 +1,201 @@
+"""Who set which field: `managedFields`, and what server-side apply does with them.
+
+Called by `patching`. A manager owns the leaves that it applied; lists are leaves. To apply is to
+set one's fields, to remove those one owned and no longer names, and to be refused where another
+manager owns a field with another value, unless by force. Other writes take the fields that they
+change, where somebody keeps count at all. Pure.
+"""
+
+from collections.abc import Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+
+from leasehold.adapters.rest.backend import Cause, Refused
+from leasehold.core.objects.wire import list_at, part, text_at
+from leasehold.ports.store import Wire
+
+APPLY, UPDATE = "Apply", "Update"
+BEFORE = "before-first-apply"  # who owns what was there when somebody first applied
+
+Path = tuple[str, ...]
+Leaves = frozenset[Path]
+
+# What the server writes is nobody's, and a status has its own writers.
+_SERVERS = frozenset(
+    {"creationTimestamp", "deletionGraceMs", "deletionGracePeriodSeconds", "deletionTimestamp",
+     "generateName", "generation", "managedFields", "name", "namespace", "resourceVersion",
+     "selfLink", "uid"}
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Manager:
+    name: str
+    operation: str
+    fields: Leaves
+    time: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.name, self.operation
+
+
+def leaves(obj: Wire) -> Leaves:
+    """Every field of an object that somebody can own."""
+    found: set[Path] = set()
+    for key, value in obj.items():
+        if key == "metadata" and isinstance(value, dict):
+            for name, inner in value.items():
+                if name not in _SERVERS:
+                    found.update(_leaves(inner, ("metadata", name)))
+        elif key not in ("apiVersion", "kind", "status", "metadata"):
+            found.update(_leaves(value, (key,)))
+    return frozenset(found)
+
+
+def apply(live: Wire, applied: Wire, *, manager: str, force: bool, time: str) -> Wire:
+    """The object after `manager` applied its fields; raises `Refused` 409 on conflicts."""
+    managers = managers_of(live)
+    if not managers:
+        managers = [Manager(BEFORE, UPDATE, leaves(live), time)]
+    mine = leaves(applied)
+    conflicts = [
+        (other.name, path)
+        for other in managers
+        if other.key != (manager, APPLY)
+        for path in sorted(other.fields & mine)
+        if _at(live, path) != _at(applied, path)
+    ]
+    if conflicts and not force:
+        raise _conflict(conflicts)
+    lost = {path for _, path in conflicts}
+    others = [
+        Manager(each.name, each.operation, each.fields - lost, each.time)
+        for each in managers
+        if each.key != (manager, APPLY)
+    ]
+    before = next((each.fields for each in managers if each.key == (manager, APPLY)), frozenset())
+    kept = frozenset().union(*(each.fields for each in others))
+    result = deepcopy(live)
+    for path in sorted(before - mine - kept):
+        _drop(result, path)
+    for path in sorted(mine):
+        _set(result, path, _at(applied, path))
+    return with_managers(result, [*others, Manager(manager, APPLY, mine, time)])
+
+
+def first_applied(applied: Wire, *, manager: str, time: str) -> Wire:
+    """An object that is made by applying it."""
+    return with_managers(deepcopy(applied), [Manager(manager, APPLY, leaves(applied), time)])
+
+
+def after_update(old: Wire, new: Wire, *, manager: str, time: str) -> Wire:
+    """`new`, with what changed owned by its writer; as it is if nobody keeps count."""
+    managers = managers_of(new)
+    if not managers:
+        return new
+    there = leaves(new)
+    changed = frozenset(path for path in there if _at(old, path) != _at(new, path))
+    gone = leaves(old) - there
+    if not changed and not gone:
+        return new
+    key = (manager, UPDATE)
+    mine = next((each.fields for each in managers if each.key == key), frozenset())
+    others = [
+        Manager(each.name, each.operation, each.fields - changed - gone, each.time)
+        for each in managers
+        if each.key != key
+    ]
+    return with_managers(new, [*others, Manager(manager, UPDATE, (mine | changed) - gone, time)])
+
+
+def managers_of(obj: Wire) -> list[Manager]:
+    return [
+        Manager(
+            text_at(entry, "manager"),
+            text_at(entry, "operation"),
+            frozenset(_read_fields(part(entry, "fieldsV1"), ())),
+            text_at(entry, "time"),
+        )
+        for entry in list_at(part(obj, "metadata"), "managedFields")
+        if isinstance(entry, dict) and text_at(entry, "manager")
+    ]
+
+
+def with_managers(obj: Wire, managers: list[Manager]) -> Wire:
+    entries = [
+        {
+            "manager": each.name,
+            "operation": each.operation,
+            "apiVersion": obj.get("apiVersion"),
+            "time": each.time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": _write_fields(each.fields),
+        }
+        for each in managers
+        if each.fields
+    ]
+    return {**obj, "metadata": {**part(obj, "metadata"), "managedFields": entries}}
+
+
+def _leaves(value: object, path: Path) -> Iterator[Path]:
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, (*path, key))
+    else:
+        yield path
+
+
+def _at(obj: object, path: Path) -> object:
+    for key in path:
+        obj = obj.get(key) if isinstance(obj, dict) else None
+    return obj
+
+
+def _set(obj: Wire, path: Path, value: object) -> None:
+    for key in path[:-1]:
+        inner = obj.get(key)
+        if not isinstance(inner, dict):
+            inner = obj[key] = {}
+        obj = inner
+    obj[path[-1]] = deepcopy(value)
+
+
+def _drop(obj: Wire, path: Path) -> None:
+    """Removes a leaf, and the mappings that it leaves empty."""
+    inner = obj.get(path[0])
+    if len(path) == 1:
+        obj.pop(path[0], None)
+    elif isinstance(inner, dict):
+        _drop(inner, path[1:])
+        if not inner:
+            del obj[path[0]]
+
+
+def _read_fields(raw: Wire, path: Path) -> Iterator[Path]:
+    for key, inner in raw.items():
+        if key.startswith("f:"):
+            below = (*path, key[2:])
+            if isinstance(inner, dict) and inner:
+                yield from _read_fields(inner, below)
+            else:
+                yield below
+
+
+def _write_fields(fields: Leaves) -> Wire:
+    found: Wire = {}
+    for path in sorted(fields):
+        at = found
+        for key in path:
+            at = at.setdefault(f"f:{key}", {})  # type: ignore[assignment]
+    return found
+
+
+def _conflict(conflicts: list[tuple[str, Path]]) -> Refused:
+    causes = [
+        Cause("FieldManagerConflict", f'conflict with "{name}"', "." + ".".join(path))
+        for name, path in conflicts
+    ]
+    listed = ", ".join(f"{each.message}: {each.field}" for each in causes[:8])
+    count = f"{len(causes)} conflict{'s' if len(causes) > 1 else ''}"
+    return Refused(409, "Conflict", f"Apply failed with {count}: {listed}", causes)

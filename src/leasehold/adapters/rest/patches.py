@@ -1,0 +1,165 @@
+"""JSON merge patch (RFC 7386) and JSON patch (RFC 6902), over plain data.
+
+Called by `patching`. Pure: each returns a new document and leaves its arguments alone. Sizes are
+watched while a JSON patch is applied, because `copy` can double a document with every operation.
+"""
+
+from copy import deepcopy
+
+from leasehold.adapters.rest.backend import Refused
+from leasehold.adapters.rest.messages import bad_request
+from leasehold.ports.store import Wire
+
+OPERATIONS_MAX = 10_000
+NODES_MAX = 200_000  # of what a JSON patch may copy together
+
+Json = object
+
+
+def merge_patch(document: Json, patch: Json) -> Json:
+    """Mappings merge, null removes, anything else replaces."""
+    if not isinstance(patch, dict):
+        return deepcopy(patch)
+    merged = dict(document) if isinstance(document, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged
+
+
+def json_patch(document: Wire, operations: Json) -> Json:
+    """The document after all operations; raises `Refused` if one cannot be done."""
+    if not isinstance(operations, list):
+        raise bad_request("a JSON patch is a list of operations")
+    if len(operations) > OPERATIONS_MAX:
+        raise Refused(
+            413, "RequestEntityTooLarge", f"a JSON patch has at most {OPERATIONS_MAX} operations"
+        )
+    patched = _Patched(deepcopy(document))
+    for index, operation in enumerate(operations):
+        if not isinstance(operation, dict):
+            raise bad_request(f"operation {index} of the JSON patch is no object")
+        try:
+            patched.apply(operation)
+        except _Cannot as error:
+            raise Refused(
+                422, "Invalid", f"operation {index} of the JSON patch cannot be done: {error.why}"
+            ) from None
+    return patched.root
+
+
+class _Cannot(Exception):  # noqa: N818 - it says what an operation cannot
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class _Patched:
+    def __init__(self, root: Json) -> None:
+        self.root = root
+        self._copied = 0
+
+    def apply(self, operation: Wire) -> None:
+        path = _pointer(operation, "path")
+        match operation.get("op"):
+            case "add":
+                self._add(path, deepcopy(_value(operation)))
+            case "remove":
+                self._remove(path)
+            case "replace":
+                value = deepcopy(_value(operation))
+                if path:
+                    self._remove(path)
+                self._add(path, value)
+            case "move":
+                source = _pointer(operation, "from")
+                if path[: len(source)] == source and path != source:
+                    raise _Cannot("nothing can be moved into itself")
+                self._add(path, self._remove(source))
+            case "copy":
+                value = self._get(_pointer(operation, "from"))
+                self._copied += _count(value)
+                if self._copied > NODES_MAX:
+                    raise _Cannot(f"it copies more than {NODES_MAX} values together")
+                self._add(path, deepcopy(value))
+            case "test":
+                if not _equal(self._get(path), _value(operation)):
+                    raise _Cannot(f"the test of {_shown(path)} fails")
+            case other:
+                raise _Cannot(f"{str(other)[:40]!r} is no operation")
+
+    def _get(self, path: list[str]) -> Json:
+        found = self.root
+        for at, key in enumerate(path):
+            if isinstance(found, dict) and key in found:
+                found = found[key]
+            elif isinstance(found, list):
+                found = found[_index(key, len(found) - 1)]
+            else:
+                raise _Cannot(f"there is no {_shown(path[: at + 1])}")
+        return found
+
+    def _add(self, path: list[str], value: Json) -> None:
+        if not path:
+            self.root = value
+            return
+        holder, key = self._get(path[:-1]), path[-1]
+        if isinstance(holder, dict):
+            holder[key] = value
+        elif isinstance(holder, list):
+            holder.insert(len(holder) if key == "-" else _index(key, len(holder)), value)
+        else:
+            raise _Cannot(f"{_shown(path[:-1])} holds nothing")
+
+    def _remove(self, path: list[str]) -> Json:
+        if not path:
+            raise _Cannot("the whole object cannot be removed")
+        holder, key = self._get(path[:-1]), path[-1]
+        if isinstance(holder, dict) and key in holder:
+            return holder.pop(key)
+        if isinstance(holder, list):
+            return holder.pop(_index(key, len(holder) - 1))
+        raise _Cannot(f"there is no {_shown(path)}")
+
+
+def _pointer(operation: Wire, key: str) -> list[str]:
+    text = operation.get(key)
+    if not isinstance(text, str) or (text and not text.startswith("/")):
+        raise _Cannot(f"its {key} is no JSON pointer")
+    return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
+
+
+def _value(operation: Wire) -> Json:
+    if "value" not in operation:
+        raise _Cannot("it has no value")
+    return operation["value"]
+
+
+def _index(key: str, most: int) -> int:
+    is_index = key.isascii() and key.isdigit() and len(key) < 10 and (key == "0" or key[0] != "0")
+    if not is_index or int(key) > most:
+        raise _Cannot(f"{key[:40]!r} is no index of a list of {max(most, 0)}")
+    return int(key)
+
+
+def _equal(one: Json, other: Json) -> bool:
+    """JSON's equality: true is not 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return one == other
+
+
+def _count(value: Json) -> int:
+    if isinstance(value, dict):
+        return 1 + sum(map(_count, value.values()))
+    return 1 + sum(map(_count, value)) if isinstance(value, list) else 1
+
+
+def _shown(path: list[str]) -> str:
+    return ("/" + "/".join(path))[:120]

@@ -1,0 +1,135 @@
+"""PATCH: four media types, one loop of read, change and conditional write.
+
+Called through `handlers`. A race with another writer is run again here, since the caller named no
+version; one who did gets its conflict. Server-side apply also creates.
+"""
+
+from leasehold.adapters.rest.access import check
+from leasehold.adapters.rest.backend import Backend, Refused
+from leasehold.adapters.rest.bodies import (
+    as_mapping,
+    check_plain,
+    json_value,
+    unsupported,
+    yaml_value,
+)
+from leasehold.adapters.rest.incoming import check_identity
+from leasehold.adapters.rest.messages import Request, Response, bad_request, json_response
+from leasehold.adapters.rest.options import field_manager, is_rehearsal
+from leasehold.adapters.rest.ownership import apply, first_applied
+from leasehold.adapters.rest.patches import json_patch, merge_patch
+from leasehold.adapters.rest.paths import Target
+from leasehold.adapters.rest.reads import told_object
+from leasehold.adapters.rest.shapes import check_fields
+from leasehold.adapters.rest.statuses import refusal_of
+from leasehold.adapters.rest.strategic import strategic_merge
+from leasehold.adapters.rest.writes import APPLY_PATCH, create_object, store_update, write_status
+from leasehold.core.objects.wire import part, text_at
+from leasehold.core.units import format_instant
+from leasehold.ports.store import Conflict, NotFound, StoreError, Wire
+
+TRIES = 8
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = APPLY_PATCH
+
+
+async def patch(backend: Backend, request: Request, target: Target) -> Response:
+    media = request.media_type
+    resource = target.resource
+    legal = (JSON_PATCH, MERGE_PATCH, APPLY, *(() if resource.is_ours else (STRATEGIC,)))
+    if media not in legal:
+        raise unsupported(media, *legal)
+    is_rehearsal(request)
+    body = await request.body()
+    asked = yaml_value(body) if media == APPLY else json_value(body)
+    field_manager(request)
+    if media == APPLY:
+        if not request.query.get("fieldManager"):
+            raise Refused(422, "Invalid", "fieldManager is required for apply patch")
+        check_identity(target, as_mapping(asked))
+    for _ in range(TRIES):
+        try:
+            old = await backend.store.get(*target.key)
+        except NotFound as error:
+            if media != APPLY or target.subresource is not None:
+                raise refusal_of(error, resource, target.name) from None
+            return await _create(backend, request, target, as_mapping(asked))
+        new = _changed(backend, request, target, old, asked)
+        _check_same(target, old, new)
+        try:
+            made = await _write(backend, request, target, old, new)
+        except Conflict:
+            continue  # somebody was faster, and the caller does not mind
+        except StoreError as error:
+            raise refusal_of(error, resource, target.name) from None
+        return json_response(told_object(resource, made))
+    raise refusal_of(Conflict(*target.key), resource, target.name)
+
+
+def _changed(backend: Backend, request: Request, target: Target, old: Wire, asked: object) -> Wire:
+    """The object as the patch would have it."""
+    media = request.media_type
+    shown = told_object(target.resource, {**old, "metadata": dict(part(old, "metadata"))})
+    if media == JSON_PATCH:
+        new = json_patch(shown, asked)
+    elif media == MERGE_PATCH:
+        new = merge_patch(shown, as_mapping(asked))
+    elif media == STRATEGIC:
+        new = strategic_merge(shown, as_mapping(asked))
+    elif target.subresource is not None:
+        new = merge_patch(shown, {"status": as_mapping(asked).get("status") or {}})
+    else:
+        applied = as_mapping(asked)
+        check_fields(request, target.resource, applied)
+        new = apply(
+            shown,
+            applied,
+            manager=field_manager(request),
+            force=request.flag("force"),
+            time=format_instant(backend.clock.now()),
+        )
+    if not isinstance(new, dict):
+        raise bad_request("after the patch it is no object any more")
+    check_plain(new)
+    return new
+
+
+def _check_same(target: Target, old: Wire, new: Wire) -> None:
+    """A patch changes an object and does not make another one of it; a version in it is a
+    condition."""
+    before, after = part(old, "metadata"), new.get("metadata")
+    if not isinstance(after, dict):
+        raise bad_request("after the patch it has no metadata any more")
+    for key in ("apiVersion", "kind"):
+        if new.get(key) != old.get(key):
+            raise bad_request(f"a patch cannot change {key}")
+    for key in ("name", "namespace"):
+        if after.get(key) != before.get(key):
+            raise bad_request(f"a patch cannot change metadata.{key}")
+    for key in ("resourceVersion", "uid"):
+        if after.get(key) not in (None, "", before[key]):
+            raise refusal_of(Conflict(*target.key), target.resource, target.name)
+    after["resourceVersion"] = before["resourceVersion"]
+    after["uid"] = before["uid"]
+
+
+async def _write(backend: Backend, request: Request, target: Target, old: Wire, new: Wire) -> Wire:
+    if target.subresource is not None:
+        version = text_at(part(old, "metadata"), "resourceVersion")
+        rehearse = is_rehearsal(request)
+        return await write_status(backend, target, new, version=version, rehearse=rehearse)
+    if request.media_type != APPLY:
+        check_fields(request, target.resource, new)
+    return await store_update(backend, request, target, old, new)
+
+
+async def _create(backend: Backend, request: Request, target: Target, applied: Wire) -> Response:
+    check(request.caller, "create", target)
+    time = format_instant(backend.clock.now())
+    check_fields(request, target.resource, applied)
+    made = first_applied(applied, manager=field_manager(request), time=time)
+    rehearse = is_rehearsal(request)
+    return await create_object(backend, request, target, made, rehearse=rehearse)

@@ -1,0 +1,74 @@
+"""What a path of the Kubernetes API names: a collection, an object, or a part of one.
+
+Called by `app` for everything under `/api/v1` and `/apis`. Pure. A name is only ever a key to look
+up: nothing here, and nothing that is called with its result, makes a file's path of it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from leasehold.adapters.rest.backend import Refused
+from leasehold.adapters.rest.resources import NAMESPACES, Resource, Subresource, resource_at
+
+SEGMENTS_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`namespace` is "" for the cluster, None for all namespaces; `name` "" is the collection."""
+
+    resource: Resource
+    namespace: str | None
+    name: str = ""
+    subresource: Subresource | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.resource.kind, self.namespace or "", self.name
+
+
+def no_such_path() -> Refused:
+    return Refused(404, "NotFound", "the server could not find the requested resource")
+
+
+def parse_target(segments: Sequence[str]) -> Target:
+    """Of `api/v1/…` or `apis/GROUP/VERSION/…`; raises `Refused` 404 for what there is not."""
+    if len(segments) > SEGMENTS_MAX:
+        raise no_such_path()
+    if segments[0] == "api" and len(segments) > 2:
+        group, version, rest = "", segments[1], list(segments[2:])
+    elif segments[0] == "apis" and len(segments) > 3:
+        group, version, rest = segments[1], segments[2], list(segments[3:])
+    else:
+        raise no_such_path()
+    if rest[0] == "namespaces" and len(rest) > 2:
+        found = resource_at(group, version, rest[2])
+        if found is not None and found.is_namespaced:
+            return _target(found, rest[1], rest[3:])
+        if group:
+            raise no_such_path()
+        return _target(NAMESPACES, "", rest[1:])
+    found = resource_at(group, version, rest[0])
+    if found is None or not all(rest):
+        raise no_such_path()
+    if found.is_namespaced:
+        if len(rest) > 1:  # an object of a namespace, asked for without it
+            raise no_such_path()
+        return Target(found, None)
+    return _target(found, "", rest[1:])
+
+
+def _target(resource: Resource, namespace: str, rest: list[str]) -> Target:
+    if not all(rest) or (resource.is_namespaced and not namespace) or len(rest) > 2:
+        raise no_such_path()
+    if not rest:
+        return Target(resource, namespace)
+    if len(rest) == 1:
+        return Target(resource, namespace, rest[0])
+    subresource = resource.subresource(rest[1])
+    if subresource is None:
+        if resource.kind == "Pod" and rest[1] in ("exec", "attach", "portforward", "proxy"):
+            message = f"pods/{rest[1]} is not offered here; log in to the node instead"
+            raise Refused(405, "MethodNotAllowed", message)
+        raise no_such_path()
+    return Target(resource, namespace, rest[0], subresource)

@@ -1,0 +1,115 @@
+"""Get and list: stored bytes passed on where nobody asked for anything else.
+
+Called by `app` through `handlers`. An object is decoded only for a selector or a table, or to take
+out what is the store's own; a list of ten thousand is otherwise the bytes on the shelf, joined.
+"""
+
+from collections.abc import Sequence
+
+from leasehold.adapters.objects.shelf import decode
+from leasehold.adapters.rest.backend import Backend
+from leasehold.adapters.rest.messages import Request, Response, bad_request, encode
+from leasehold.adapters.rest.paths import Target
+from leasehold.adapters.rest.resources import Resource
+from leasehold.adapters.rest.selectors import Matches, parse_selectors, selected_name
+from leasehold.adapters.rest.statuses import expired, refusal_of
+from leasehold.adapters.rest.tables import included, table, wants_table
+from leasehold.core.objects.wire import part
+from leasehold.ports.store import NotFound, Wire
+
+_GRACE = b'"deletionGraceMs"'  # how the store notes a deletion
+
+
+def get(backend: Backend, request: Request, target: Target) -> Response:
+    resource = target.resource
+    as_table, include = wants_table(request), included(request)
+    try:
+        body = told(resource, backend.store.stored(*target.key))
+    except NotFound as error:
+        raise refusal_of(error, resource, target.name) from None
+    if not as_table:
+        return Response(200, body)
+    obj = decode(body)
+    version = str(part(obj, "metadata").get("resourceVersion", ""))
+    now = backend.clock.now()
+    return Response(200, encode(table(resource, [obj], version=version, now=now, include=include)))
+
+
+def list_(backend: Backend, request: Request, target: Target) -> Response:
+    resource = target.resource
+    as_table, include = wants_table(request), included(request)
+    matches = selection(request, resource)
+    bodies, version = stored(backend, request, target)
+    check_version(backend, request, version)
+    if matches is None and not as_table:
+        return Response(200, _joined(resource, bodies, version))
+    objects = [decode(body) for body in bodies]
+    if matches is not None:
+        objects = [obj for obj in objects if matches(obj)]
+    if not as_table:
+        return Response(200, _joined(resource, [encode(obj) for obj in objects], version))
+    now = backend.clock.now()
+    shown = table(resource, objects, version=str(version), now=now, include=include)
+    return Response(200, encode(shown))
+
+
+def selection(request: Request, resource: Resource) -> Matches | None:
+    return parse_selectors(
+        resource, request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
+    )
+
+
+def stored(backend: Backend, request: Request, target: Target) -> tuple[Sequence[bytes], int]:
+    """What may match, as it is told, and as of which version; one object if one is named."""
+    resource = target.resource
+    name = selected_name(request.query.get("fieldSelector", ""))
+    if name is None or target.namespace is None:
+        namespace = target.namespace if resource.is_namespaced else None
+        bodies, version = backend.store.stored_all(resource.kind, namespace)
+        return [told(resource, body) for body in bodies], version
+    version = backend.store.version  # before the object is read: it may only be newer
+    try:
+        body = backend.store.stored(resource.kind, target.namespace, name)
+    except NotFound:
+        return [], version
+    return [told(resource, body)], version
+
+
+def check_version(backend: Backend, request: Request, current: int) -> None:
+    """We only ever tell the present: refuses a past, and a future that is another store's."""
+    match = request.query.get("resourceVersionMatch", "")
+    if match not in ("", "NotOlderThan", "Exact"):
+        raise bad_request(f"resourceVersionMatch={match[:80]!r}; write NotOlderThan or Exact")
+    asked = request.number("resourceVersion")
+    if match and asked is None and not request.query.get("sendInitialEvents"):
+        raise bad_request("resourceVersionMatch needs a resourceVersion")
+    if asked is None:
+        return
+    if asked > max(current, backend.store.version):
+        raise expired(f"resourceVersion {asked} is none of this server's; list without one")
+    if match == "Exact" and asked != current:
+        raise expired(f"only the present is kept, at version {current}; list without one")
+
+
+def told(resource: Resource, body: bytes) -> bytes:
+    """The bytes as they are told, without what is the store's own."""
+    if resource.kind == "Namespace" or _GRACE in body:
+        return encode(told_object(resource, decode(body)))
+    return body
+
+
+def told_object(resource: Resource, obj: Wire) -> Wire:
+    metadata = part(obj, "metadata")
+    metadata.pop("deletionGraceMs", None)
+    if resource.kind == "Namespace":
+        phase = "Terminating" if "deletionTimestamp" in metadata else "Active"
+        return {**obj, "status": {**part(obj, "status"), "phase": phase}}
+    return obj
+
+
+def _joined(resource: Resource, bodies: Sequence[bytes], version: int) -> bytes:
+    head = (
+        f'{{"kind":"{resource.kind}List","apiVersion":"{resource.api_version}",'
+        f'"metadata":{{"resourceVersion":"{version}"}},"items":['
+    )
+    return b"".join((head.encode(), b",".join(bodies), b"]}"))

@@ -1,0 +1,218 @@
+"""The resources of the facade, one row each: names, columns, selectable fields, who may write.
+
+Data that `paths`, `discovery`, `openapi`, `tables`, `selectors` and `access` read; to add a kind,
+add a row (and a schema to `schemas`). Nothing here acts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from leasehold.adapters.rest import columns
+from leasehold.adapters.rest.columns import Column
+from leasehold.core.access import CallerRole
+from leasehold.core.objects.wire import GROUP
+
+READ = ("get", "list", "watch")
+WRITE = ("create", "delete", "deletecollection", "patch", "update")
+ALL_VERBS = tuple(sorted((*READ, *WRITE)))
+
+BY_LEDGER = "the ledger writes them; submit a Run or a Budget and they follow from it"
+BY_SYSTEM = "only the control plane writes it"
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """`roles` may use it, besides the system; `kind` and `group` are those of its body."""
+
+    name: str
+    verbs: tuple[str, ...]
+    kind: str = ""
+    group: str = ""
+    version: str = ""
+    roles: frozenset[CallerRole] = frozenset()
+    refusal: str = BY_SYSTEM
+
+
+STATUS = Subresource("status", ("get", "patch", "update"))
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """`writers` says which verbs a role has; the system has all. `is_public`: whoever has a token
+    may read it, in any namespace; otherwise a caller reads in the namespaces it sees."""
+
+    kind: str
+    plural: str
+    columns: tuple[Column, ...]
+    group: str = ""
+    version: str = "v1"
+    is_namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    subresources: tuple[Subresource, ...] = ()
+    selectable: tuple[str, ...] = ()
+    writers: Mapping[CallerRole, tuple[str, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    refusal: str = BY_LEDGER
+    is_public: bool = False
+
+    @property
+    def singular(self) -> str:
+        return self.kind.lower()
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def qualified(self) -> str:
+        """`runs.rq.davidlangworthy.io`, as errors name a resource."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def is_ours(self) -> bool:
+        return self.group == GROUP
+
+    def subresource(self, name: str) -> Subresource | None:
+        return next((each for each in self.subresources if each.name == name), None)
+
+
+_ADMIN = CallerRole.ADMIN
+_OF_USERS = {CallerRole.USER: WRITE, _ADMIN: WRITE}
+_CHANGES = ("delete", "deletecollection", "patch", "update")
+_EVICTION = Subresource(
+    "eviction", ("create",), "Eviction", "policy", "v1", frozenset({_ADMIN}),
+    "an administrator evicts; to end a run of yours use `kubectl runs cancel`",
+)  # fmt: skip
+_BINDING = Subresource("binding", ("create",), "Binding", "", "v1")
+_EVERYBODY = frozenset(CallerRole)
+_LOG = Subresource("log", ("get",), "Pod", "", "v1", _EVERYBODY)
+
+RESOURCES = (
+    Resource(
+        "Run", "runs", columns.RUN, GROUP,
+        short_names=("rn",),
+        categories=("all", "leasehold"),
+        subresources=(STATUS,),
+        selectable=("spec.owner", "spec.resources.gpuType", "status.phase"),
+        writers=_OF_USERS,
+        refusal="this token may only read; ask for one with the role user",
+    ),
+    Resource(
+        "Budget", "budgets", columns.BUDGET, GROUP,
+        categories=("leasehold",),
+        subresources=(STATUS,),
+        selectable=("spec.owner",),
+        writers=_OF_USERS,
+        refusal="this token may only read; ask for one with the role user",
+    ),
+    Resource(
+        "Reservation", "reservations", columns.RESERVATION, GROUP,
+        short_names=("rsv",),
+        categories=("leasehold",),
+        subresources=(STATUS,),
+        selectable=("spec.runRef.name", "status.state", "status.confidence"),
+        is_public=True,
+    ),
+    Resource(
+        "Lease", "leases", columns.LEASE, GROUP,
+        is_namespaced=False,
+        short_names=("gpulease", "gl"),
+        subresources=(STATUS,),
+        selectable=(
+            "spec.owner", "spec.runRef.name", "spec.runRef.namespace", "spec.slice.node",
+            "spec.slice.role", "spec.paidBy.owner", "spec.paidByEnvelope", "spec.reason",
+            "status.closed", "status.closureReason",
+        ),
+        is_public=True,
+    ),
+    Resource(
+        "Resolution", "resolutions", columns.RESOLUTION, GROUP,
+        is_namespaced=False,
+        selectable=("spec.cause", "spec.subject"),
+        is_public=True,
+    ),
+    Resource(
+        "LedgerHead", "ledgerheads", columns.LEDGER_HEAD, GROUP,
+        is_namespaced=False,
+        is_public=True,
+    ),
+    Resource(
+        "LedgerBatch", "ledgerbatches", columns.LEDGER_OBJECT, GROUP,
+        is_namespaced=False,
+        is_public=True,
+    ),
+    Resource(
+        "LedgerCheckpoint", "ledgercheckpoints", columns.LEDGER_OBJECT, GROUP,
+        is_namespaced=False,
+        is_public=True,
+    ),
+    Resource(
+        "Node", "nodes", columns.NODE,
+        is_namespaced=False,
+        short_names=("no",),
+        subresources=(STATUS,),
+        selectable=("spec.unschedulable",),
+        writers={_ADMIN: _CHANGES},
+        refusal="nodes are an administrator's to change, and node agents create them",
+        is_public=True,
+    ),
+    Resource(
+        "Namespace", "namespaces", columns.NAMESPACE,
+        is_namespaced=False,
+        short_names=("ns",),
+        subresources=(STATUS,),
+        selectable=("status.phase",),
+        writers={_ADMIN: WRITE},
+        refusal="namespaces are an administrator's",
+        is_public=True,
+    ),
+    Resource(
+        "Pod", "pods", columns.POD,
+        short_names=("po",),
+        categories=("all",),
+        subresources=(STATUS, _BINDING, _EVICTION, _LOG),
+        selectable=("spec.nodeName", "spec.restartPolicy", "status.phase", "status.podIP"),
+        writers={_ADMIN: ("delete", "deletecollection")},
+        refusal="pods are made from leases: submit a Run, and end it with `kubectl runs cancel`",
+    ),
+    Resource(
+        "Event", "events", columns.EVENT,
+        short_names=("ev",),
+        selectable=(
+            "involvedObject.apiVersion", "involvedObject.kind", "involvedObject.name",
+            "involvedObject.namespace", "involvedObject.uid", "reason", "reportingComponent",
+            "source", "type",
+        ),
+        refusal="only the control plane writes events",
+    ),
+    Resource(
+        "Service", "services", columns.SERVICE,
+        short_names=("svc",),
+        verbs=READ,
+        refusal="there are no services here",
+    ),
+)  # fmt: skip
+
+_BY_PLACE = {(each.group, each.version, each.plural): each for each in RESOURCES}
+_BY_KIND = {each.kind: each for each in RESOURCES}
+NAMESPACES = _BY_KIND["Namespace"]
+
+
+def resource_at(group: str, version: str, plural: str) -> Resource | None:
+    return _BY_PLACE.get((group, version, plural))
+
+
+def resource_of(kind: str) -> Resource:
+    return _BY_KIND[kind]
+
+
+def groups() -> dict[tuple[str, str], list[Resource]]:
+    """The resources by group and version, in the order of the table."""
+    found: dict[tuple[str, str], list[Resource]] = {}
+    for each in RESOURCES:
+        found.setdefault((each.group, each.version), []).append(each)
+    return found

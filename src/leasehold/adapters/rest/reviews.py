@@ -1,0 +1,151 @@
+"""Self-subject reviews: who the caller is and what it may do, told truthfully and never stored.
+
+Called by `app` for the two review groups; `kubectl auth whoami` and `can-i` ask them. The verbs on
+owners are answered too, as the virtual resource `owners` of our group.
+"""
+
+from leasehold.adapters.rest.access import why_not
+from leasehold.adapters.rest.bodies import read_object
+from leasehold.adapters.rest.messages import Request, Response, bad_request, json_response
+from leasehold.adapters.rest.resources import ALL_VERBS, RESOURCES, Resource, resource_at
+from leasehold.core.access import Caller, CallerRole, OwnerVerb
+from leasehold.core.objects.rights import missing_right
+from leasehold.core.objects.wire import GROUP, part, text_at
+from leasehold.ports.store import Wire
+
+PATHS = ("/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi", "/query", "/readyz",
+         "/version")  # fmt: skip
+
+
+async def review(request: Request, group: str, plural: str) -> Response | None:
+    """The answer to a POST, or None when there is no such review."""
+    answers = {
+        ("authentication.k8s.io", "selfsubjectreviews"): ("SelfSubjectReview", _whoami),
+        ("authorization.k8s.io", "selfsubjectaccessreviews"): ("SelfSubjectAccessReview", _can_i),
+        ("authorization.k8s.io", "selfsubjectrulesreviews"): ("SelfSubjectRulesReview", _rules),
+    }
+    found = answers.get((group, plural))
+    if found is None:
+        return None
+    kind, answer = found
+    body = await read_object(request)
+    if body.get("kind", kind) != kind:
+        raise bad_request(f"the body is no {kind}")
+    spec = part(body, "spec")
+    document: Wire = {
+        "kind": kind,
+        "apiVersion": f"{group}/v1",
+        "metadata": {},
+        "status": answer(request.caller, spec),
+    }
+    if kind != "SelfSubjectReview":
+        document["spec"] = spec
+    return json_response(document, 201)
+
+
+def _whoami(caller: Caller, _: Wire) -> Wire:
+    extra: Wire = {
+        f"{GROUP}/{key}": list(values)
+        for key, values in (
+            ("namespaces", caller.namespaces), ("fund", caller.fund), ("spend", caller.spend),
+            ("lend", caller.lend),
+        )
+        if values
+    }  # fmt: skip
+    info: Wire = {
+        "username": caller.user,
+        "groups": ["system:authenticated", f"leasehold:{caller.role}"],
+    }
+    if extra:
+        info["extra"] = extra
+    return {"userInfo": info}
+
+
+def _can_i(caller: Caller, spec: Wire) -> Wire:
+    path = part(spec, "nonResourceAttributes")
+    if path:
+        asked = text_at(path, "path")
+        known = any(asked == each or asked.startswith(f"{each}/") for each in PATHS)
+        is_allowed = known and text_at(path, "verb") in ("get", "head")
+        return _verdict("" if is_allowed else "only GET of the paths that are served")
+    return _verdict(_why_not(caller, part(spec, "resourceAttributes")))
+
+
+def _why_not(caller: Caller, asked: Wire) -> str:
+    group, plural, verb = (text_at(asked, key) for key in ("group", "resource", "verb"))
+    name, namespace = text_at(asked, "name"), text_at(asked, "namespace")
+    if group == GROUP and plural == "owners":
+        if verb not in list(OwnerVerb):
+            return f"the verbs on owners are {', '.join(OwnerVerb)}"
+        missing = missing_right(caller, [(OwnerVerb(verb), name)])
+        return "" if missing is None else f"the token lacks {verb} on {name or 'any owner'}"
+    if caller.role is CallerRole.SYSTEM:
+        return ""
+    if "*" in (group, plural, verb):
+        return _why_not_all(caller, group, plural, verb)
+    resource = resource_at(group, text_at(asked, "version") or "v1", plural)
+    if resource is None:
+        return "there is no such resource here"
+    if verb not in (*ALL_VERBS,):
+        return f"the verbs are {', '.join(ALL_VERBS)}"
+    subresource = resource.subresource(text_at(asked, "subresource"))
+    if text_at(asked, "subresource") and subresource is None:
+        return "there is no such subresource here"
+    return why_not(caller, verb, resource, subresource, _place(resource, namespace))
+
+
+def _why_not_all(caller: Caller, group: str, plural: str, verb: str) -> str:
+    """A star is everything that it can stand for: one thing that is forbidden forbids it."""
+    for resource in RESOURCES:
+        if group not in ("*", resource.group) or plural not in ("*", resource.plural):
+            continue
+        for each in ALL_VERBS if verb == "*" else (verb,):
+            why = why_not(caller, each, resource, None, _place(resource, ""))
+            if why:
+                return why
+    return ""
+
+
+def _place(resource: Resource, namespace: str) -> str | None:
+    return (namespace or None) if resource.is_namespaced else ""
+
+
+def _verdict(why: str) -> Wire:
+    return {"allowed": True} if not why else {"allowed": False, "reason": why}
+
+
+def _rules(caller: Caller, spec: Wire) -> Wire:
+    namespace = text_at(spec, "namespace")
+    rules: list[Wire] = []
+    for resource in RESOURCES:
+        place = _place(resource, namespace)
+        parts = [(resource.plural, resource.verbs, None)]
+        parts += [
+            (f"{resource.plural}/{each.name}", each.verbs, each)  # type: ignore[misc]
+            for each in resource.subresources
+        ]
+        for plural, verbs, subresource in parts:
+            allowed = [
+                verb for verb in verbs if not why_not(caller, verb, resource, subresource, place)
+            ]
+            if allowed:
+                rules.append(
+                    {"verbs": allowed, "apiGroups": [resource.group], "resources": [plural]}
+                )
+    for verb in OwnerVerb:
+        globs = ("*",) if caller.is_trusted else getattr(caller, verb.value)
+        if globs and caller.role is not CallerRole.VIEWER:
+            rules.append(
+                {
+                    "verbs": [verb.value],
+                    "apiGroups": [GROUP],
+                    "resources": ["owners"],
+                    "resourceNames": list(globs),
+                }
+            )
+    paths = [path for each in PATHS for path in (each, f"{each}/*")]
+    return {
+        "resourceRules": rules,
+        "nonResourceRules": [{"verbs": ["get"], "nonResourceURLs": paths}],
+        "incomplete": False,
+    }

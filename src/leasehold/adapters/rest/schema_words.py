@@ -1,0 +1,73 @@
+"""The few forms that a schema is put together from, so that the schemas read as a table.
+
+Used by `schemas` and its neighbours only. Every form takes its description first: a field nobody
+has described is a field nobody can use `kubectl explain` on.
+"""
+
+from leasehold.ports.store import Wire
+
+OPEN = "x-kubernetes-preserve-unknown-fields"
+
+
+def mapping(
+    about: str, fields: Wire, *, required: tuple[str, ...] = (), is_open: bool = False
+) -> Wire:
+    """An object with these fields; an open one may have others too."""
+    found: Wire = {"type": "object", "description": about, "properties": fields}
+    if required:
+        found["required"] = list(required)
+    if is_open:
+        found[OPEN] = True
+    return found
+
+
+def anything(about: str) -> Wire:
+    """An object whose fields are not ours to know."""
+    return {"type": "object", "description": about, OPEN: True}
+
+
+def text(about: str, *choices: str) -> Wire:
+    found: Wire = {"type": "string", "description": about}
+    if choices:
+        found["enum"] = list(choices)
+    return found
+
+
+def instant(about: str) -> Wire:
+    return {"type": "string", "format": "date-time", "description": about}
+
+
+def whole(about: str) -> Wire:
+    return {"type": "integer", "format": "int64", "description": about}
+
+
+def number(about: str) -> Wire:
+    return {"type": "number", "description": about}
+
+
+def flag(about: str) -> Wire:
+    return {"type": "boolean", "description": about}
+
+
+def many(about: str, item: Wire) -> Wire:
+    return {"type": "array", "description": about, "items": item}
+
+
+def table(about: str, value: Wire) -> Wire:
+    """A mapping from any text to such values."""
+    return {"type": "object", "description": about, "additionalProperties": value}
+
+
+TEXT: Wire = {"type": "string"}
+CONDITION = mapping(
+    "One aspect of its state; `kubectl wait --for=condition=TYPE` waits for it.",
+    {
+        "type": text("What it is about."),
+        "status": text("Whether it holds.", "True", "False", "Unknown"),
+        "reason": text("One word for programs."),
+        "message": text("One sentence for a person."),
+        "lastTransitionTime": instant("When it last changed."),
+        "observedGeneration": whole("The metadata.generation it was computed from."),
+    },
+    is_open=True,
+)

@@ -1,0 +1,115 @@
+"""The facade on a TLS port, inside the loop that is running.
+
+Called by `leasehold up`. uvicorn speaks HTTP; signals, logging and the loop stay the caller's. At
+`stop` no new connection is taken, open watches and logs end, and requests under way are answered.
+"""
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from leasehold.adapters.rest.tls import Certificates
+
+GRACE_S = 5  # for requests under way at a stop
+BACKLOG = 2048
+
+
+class Streaming(Protocol):
+    """An ASGI application that can be asked to end what would go on for ever."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+    def end_streams(self) -> None: ...
+
+
+class PortInUse(Exception):  # noqa: N818 - it says what the port is
+    """Somebody listens there already, or we may not; the sentence says which and what to do."""
+
+
+class Server:
+    """A facade that is listening."""
+
+    def __init__(self, server: "_Uvicorn", task: "asyncio.Task[None]", app: Streaming) -> None:
+        self._server = server
+        self._task = task
+        self._app = app
+        self.port = 0
+
+    async def stop(self) -> None:
+        """Returns when the last answer is sent. Stopping twice is harmless."""
+        self._server.should_exit = True
+        self._app.end_streams()
+        await self._task
+
+
+class _Uvicorn(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(app: Streaming, *, host: str, port: int, certificates: Certificates) -> Server:
+    """Listening when this returns; with port 0 on a free one, see `Server.port`."""
+    listener = _listen(host, port)
+    config = uvicorn.Config(
+        app,
+        http="httptools",
+        ws="none",
+        lifespan="on",
+        ssl_certfile=certificates.cert_path,
+        ssl_keyfile=certificates.key_path,
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=GRACE_S,
+    )
+    try:
+        config.load()
+        assert isinstance(config.ssl, ssl.SSLContext), "a certificate was given"
+        config.ssl.minimum_version = ssl.TLSVersion.TLSv1_2
+        server = _Uvicorn(config)
+        task = asyncio.get_running_loop().create_task(
+            server.serve(sockets=[listener]), name="rest-server"
+        )
+        while not server.started and not task.done():
+            await asyncio.sleep(0.005)
+        if task.done():
+            task.result()
+            raise RuntimeError("the REST server ended before it began")
+    except BaseException:
+        listener.close()
+        raise
+    found = Server(server, task, app)
+    found.port = listener.getsockname()[1]
+    return found
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise PortInUse(_sentence(host, port, error)) from error
+    return listener
+
+
+def _sentence(host: str, port: int, error: OSError) -> str:
+    place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if error.errno == errno.EADDRINUSE:
+        return f"{place} is in use by another program; stop it, or choose another port with --port"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"{place} may not be listened on by this user; choose a port over 1023 with --port"
+    return f"{place} cannot be listened on ({error.strerror}); choose another host or port"

@@ -1,0 +1,131 @@
+"""Refusals as Kubernetes `Status` documents, and the store's errors as refusals.
+
+Called by `app` for everything that goes wrong, and by handlers that look at one error themselves.
+kubectl prints the causes of a 422 and drops its message, so every problem is a cause.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+from leasehold.adapters.rest.backend import Cause, Refused
+from leasehold.adapters.rest.messages import Response, json_response
+from leasehold.adapters.rest.resources import Resource
+from leasehold.ports import store
+from leasehold.ports.store import Wire
+
+_REASONS = (
+    ("write this field", "FieldValueRequired"),
+    ("is required", "FieldValueRequired"),
+    ("immutable", "FieldValueForbidden"),
+)
+
+
+def status_response(refused: Refused) -> Response:
+    response = json_response(failure(refused), refused.code)
+    if refused.code == 401:
+        response.headers.append((b"www-authenticate", b"Bearer"))
+    if refused.code == 413:  # the rest of the body is not worth reading
+        response.headers.append((b"connection", b"close"))
+    return response
+
+
+def failure(refused: Refused) -> Wire:
+    details: Wire = {
+        key: value
+        for key, value in (
+            ("name", refused.name), ("group", refused.group), ("kind", refused.kind),
+        )
+        if value
+    }  # fmt: skip
+    if refused.causes:
+        details["causes"] = [_cause(each) for each in refused.causes]
+    status: Wire = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": refused.message,
+        "reason": refused.reason,
+        "code": refused.code,
+    }
+    if details:
+        status["details"] = details
+    return status
+
+
+def success(resource: Resource, name: str, uid: str) -> Wire:
+    """What a deletion answers when the object is gone."""
+    details: Wire = {"name": name, "kind": resource.plural}
+    if resource.group:
+        details["group"] = resource.group
+    if uid:
+        details["uid"] = uid
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": details,
+    }
+
+
+def refusal_of(error: store.StoreError, resource: Resource, name: str) -> Refused:
+    """What to tell the caller about an error of the store's while it wrote or read `name`."""
+    what = f'{resource.qualified} "{name}"'
+    about = partial(Refused, kind=resource.plural, name=name, group=resource.group)
+    match error:
+        case store.NotFound():
+            return about(404, "NotFound", f"{what} not found")
+        case store.AlreadyExists():
+            return about(409, "AlreadyExists", f"{what} already exists")
+        case store.Conflict():
+            message = (
+                f"Operation cannot be fulfilled on {what}: the object has been modified; "
+                "please apply your changes to the latest version and try again"
+            )
+            return about(409, "Conflict", message)
+        case store.Invalid(problems=problems):
+            return invalid(resource, name, problems)
+        case store.Forbidden():
+            return about(403, "Forbidden", f"{what} is forbidden by the store")
+        case store.Expired():
+            return expired("the version asked for is no longer kept; list again")
+        case store.OutcomeUnknown():
+            message = f"no answer from the disk about {what}; read it again before anything else"
+            return about(504, "Timeout", message)
+        case _:
+            return Refused(503, "ServiceUnavailable", f"the store cannot be used now: {error}")
+
+
+def invalid(resource: Resource, name: str, problems: Sequence[tuple[str, str]]) -> Refused:
+    causes = [Cause(reason_of(why), why, path) for path, why in problems]
+    listed = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
+    listed = f"[{listed}]" if len(causes) > 1 else listed
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    return Refused(
+        422,
+        "Invalid",
+        f'{kind} "{name}" is invalid: {listed}',
+        causes,
+        kind=resource.kind,
+        name=name,
+        group=resource.group,
+    )
+
+
+def expired(message: str) -> Refused:
+    return Refused(410, "Expired", message)
+
+
+def reason_of(why: str) -> str:
+    for words, reason in _REASONS:
+        if words in why:
+            return reason
+    return "FieldValueInvalid"
+
+
+def _cause(cause: Cause) -> Wire:
+    found: Wire = {"reason": cause.reason, "message": cause.message}
+    if cause.field:
+        found["field"] = cause.field
+    return found

@@ -1,0 +1,112 @@
+"""Objects as rows of a `Table`, which is how `kubectl get` prints anything.
+
+Called by lists, gets and watches whose caller asked for one. The columns are the resource's; ages
+are written here, by the server's clock, because kubectl prints cells as they come.
+"""
+
+from collections.abc import Iterable
+
+from leasehold.adapters.rest.backend import Refused
+from leasehold.adapters.rest.messages import Request, bad_request
+from leasehold.adapters.rest.resources import Resource
+from leasehold.core.objects.wire import part
+from leasehold.core.units import Instant
+from leasehold.ports.store import Wire
+
+CELL_CHARS_MAX = 1024
+_INCLUDES = ("None", "Metadata", "Object")
+
+
+def wants_table(request: Request) -> bool:
+    """Whether the first form that the caller accepts and we have is a table; raises `Refused` 406
+    when we have none of its forms."""
+    accept = request.header(b"accept")
+    if not accept or accept in ("application/json", "*/*"):
+        return False
+    for each in accept.lower().split(","):
+        media, *parameters = [word.strip() for word in each.split(";")]
+        if media not in ("application/json", "*/*", "application/*"):
+            continue
+        asked = next((word[3:] for word in parameters if word.startswith("as=")), "")
+        if not asked:
+            return False
+        if asked == "table" and "g=meta.k8s.io" in parameters:
+            return True
+    raise not_acceptable()
+
+
+def not_acceptable() -> Refused:
+    return Refused(
+        406,
+        "NotAcceptable",
+        "only the following media types are accepted: application/json, "
+        "application/json;as=Table;v=v1;g=meta.k8s.io",
+    )
+
+
+def included(request: Request) -> str:
+    """How much of each object the caller wants beside its cells."""
+    asked = request.query.get("includeObject", "") or "Metadata"
+    if asked not in _INCLUDES:
+        raise bad_request(f"includeObject={asked[:80]!r}; write one of {', '.join(_INCLUDES)}")
+    return asked
+
+
+def table(
+    resource: Resource, objects: Iterable[Wire], *, version: str, now: Instant, include: str
+) -> Wire:
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": version},
+        "columnDefinitions": _definitions(resource),
+        "rows": [_row(resource, obj, now=now, include=include) for obj in objects],
+    }
+
+
+def event_table(
+    resource: Resource, obj: Wire, *, now: Instant, include: str, is_first: bool
+) -> Wire:
+    """The one-row table of a watch event; only the first has the columns."""
+    version = part(obj, "metadata").get("resourceVersion")
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": version},
+        "columnDefinitions": _definitions(resource) if is_first else [],
+        "rows": [_row(resource, obj, now=now, include=include)],
+    }
+
+
+def _definitions(resource: Resource) -> list[Wire]:
+    return [
+        {
+            "name": column.name,
+            "type": column.type,
+            "format": "name" if column.name == "Name" and not column.wide else "",
+            "description": column.about,
+            "priority": 1 if column.wide else 0,
+        }
+        for column in resource.columns
+    ]
+
+
+def _row(resource: Resource, obj: Wire, *, now: Instant, include: str) -> Wire:
+    row: Wire = {"cells": [_cell(column.cell(obj, now)) for column in resource.columns]}
+    if include == "Object":
+        row["object"] = obj
+    elif include == "Metadata":
+        row["object"] = {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": obj.get("metadata"),
+        }
+    return row
+
+
+def _cell(value: object) -> object:
+    """On one line: kubectl cuts a cell at its first line's end."""
+    if not isinstance(value, str):
+        return value
+    text = " ".join(value.splitlines()) if "\n" in value or "\r" in value else value
+    return text if len(text) <= CELL_CHARS_MAX else text[: CELL_CHARS_MAX - 1] + "…"

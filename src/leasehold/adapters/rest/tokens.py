@@ -1,0 +1,146 @@
+"""Who a bearer token belongs to: a private file of hashes, shared by the server and the CLI.
+
+The file never holds a token, only its SHA-256; a token is shown once, when it is made. The server
+asks `caller_of` on every request and notices a changed file by its stamp; `leasehold token` may
+write while the server runs, under a lock beside the file. One that cannot be read lets nobody in.
+"""
+
+import fcntl
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from leasehold.adapters.rest.private_file import write_private
+from leasehold.core.access import Caller
+from leasehold.core.units import Instant
+
+TOKEN_BYTES = 32
+TOKEN_CHARS_MAX = 512  # of what somebody sends us; ours are much shorter
+PREFIX = "lh_"
+
+_log = structlog.get_logger(__name__)
+
+
+class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A token without the token. `expires` None: never."""
+
+    caller: Caller
+    sha256: str
+    created: Instant
+    expires: Instant | None = None
+
+
+class _TokenFile(msgspec.Struct, frozen=True, kw_only=True):
+    version: int = 1
+    tokens: tuple[TokenRecord, ...] = ()
+
+
+Records = list[TokenRecord]  # `Tokens.list` hides the builtin inside the class
+
+
+class BadTokenFile(Exception):  # noqa: N818 - it says what the file is
+    """The file exists and is not one of ours; the sentence names it and the remedy."""
+
+
+def wall_ms() -> Instant:
+    return time.time_ns() // 1_000_000
+
+
+class Tokens:
+    def __init__(self, path: Path, *, now: Callable[[], Instant] = wall_ms) -> None:
+        """Raises `BadTokenFile` if there is a file that cannot be used."""
+        self.path = path
+        self._now = now
+        self._stamp: tuple[int, int, int] | None = None
+        self._known: dict[str, TokenRecord] = {}
+        self._refresh()
+
+    def caller_of(self, token: str) -> Caller | None:
+        """Whose token it is; None for one that is unknown, revoked or expired."""
+        if not token or len(token) > TOKEN_CHARS_MAX:
+            return None
+        try:
+            self._refresh()
+        except BadTokenFile as error:
+            _log.error("token file unusable; nobody is let in", why=str(error))
+        digest = _digest(token)
+        record = self._known.get(digest)
+        # The lookup tells at most something about a hash, and nothing about the token.
+        if record is None or not hmac.compare_digest(record.sha256, digest):
+            return None
+        if record.expires is not None and record.expires <= self._now():
+            return None
+        return record.caller
+
+    def create(self, caller: Caller, *, expires: Instant | None = None) -> str:
+        """A new token for the caller, on the disk when this returns. It is told this once."""
+        token = PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
+        record = TokenRecord(
+            caller=caller, sha256=_digest(token), created=self._now(), expires=expires
+        )
+        with self._changing() as found:
+            found.append(record)
+        return token
+
+    def list(self) -> tuple[TokenRecord, ...]:
+        self._refresh()
+        return tuple(self._known.values())
+
+    def revoke(self, user: str) -> int:
+        """Ends every token of the user; how many there were."""
+        with self._changing() as found:
+            kept = [record for record in found if record.caller.user != user]
+            revoked = len(found) - len(kept)
+            found[:] = kept
+        return revoked
+
+    @contextmanager
+    def _changing(self) -> Iterator[Records]:
+        """The records, to be changed in place; written back when the block ends well."""
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(
+            self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600
+        )
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._refresh()
+            records = [*self._known.values()]
+            yield records
+            body = msgspec.json.encode(_TokenFile(tokens=tuple(records)))
+            write_private(self.path, msgspec.json.format(body) + b"\n")
+            self._refresh()
+        finally:
+            os.close(lock)
+
+    def _refresh(self) -> None:
+        """Reads the file again if it is another one than last time."""
+        try:
+            about = self.path.stat()
+        except FileNotFoundError:
+            self._stamp, self._known = None, {}
+            return
+        stamp = (about.st_ino, about.st_mtime_ns, about.st_size)
+        if stamp == self._stamp:
+            return
+        self._known = {}
+        self._stamp = stamp  # also of a bad one: it is read, and complained about, once
+        try:
+            found = msgspec.json.decode(self.path.read_bytes(), type=_TokenFile)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BadTokenFile(
+                f"{self.path} is no token file ({error}); "
+                "restore it, or remove it and make new tokens"
+            ) from error
+        self._known = {record.sha256: record for record in found.tokens}
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()

@@ -1,0 +1,53 @@
+"""`leasehold config show`: the configuration in force, every key with its value."""
+
+from pathlib import Path
+
+import click
+import yaml
+
+from leasehold.cli.data_folder import data_option
+from leasehold.shell.config import BadConfig, Config, effective, load_config
+from leasehold.shell.folder import DataFolder
+from leasehold.shell.yamlfile import BadFile
+
+config_option = click.option(
+    "--config",
+    "config_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The configuration file.  [default: config.yaml in the data folder, if there is one]",
+)
+
+
+@click.group("config")
+def command() -> None:
+    """Look at the configuration."""
+
+
+@command.command("show")
+@data_option
+@config_option
+def show(data: DataFolder, config_file: Path | None) -> None:
+    """Print every key with the value in force, as a file that could be used as it is."""
+    shown = effective(read_config(data, config_file))
+    click.echo(yaml.safe_dump(shown, sort_keys=False, default_flow_style=False), nl=False)
+
+
+def read_config(data: DataFolder, config_file: Path | None) -> Config:
+    """The named file, or the data folder's own, or the defaults; mistakes end the command."""
+    path = config_file
+    if path is None:
+        if not data.config.is_file():
+            return Config()
+        path = data.config
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise click.ClickException(f"{path}: {why}; name a file that can be read") from None
+    try:
+        return load_config(text)
+    except BadConfig as bad:
+        raise click.ClickException(f"{path}:\n{bad}") from None
+    except BadFile as bad:
+        lines = str(bad).replace("configuration:", f"{path}:")
+        raise click.ClickException(lines) from None

@@ -1,0 +1,277 @@
+"""The embedded control plane, put together: store, controller, node agent, REST facade.
+
+`leasehold up` runs it. This is the composition root and nothing else: every part is made here,
+handed to the others, started, and stopped in the opposite order. What the parts do is theirs.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from leasehold.adapters.agent.agent import Agent
+from leasehold.adapters.agent.limits import EventNote
+from leasehold.adapters.agent.logs import NoLog
+from leasehold.adapters.agent.requests import LocalNode
+from leasehold.adapters.agent.template import problems_of_template
+from leasehold.adapters.agent.users import Users
+from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
+from leasehold.adapters.objects.admission import Admission
+from leasehold.adapters.rest.app import make_app
+from leasehold.adapters.rest.backend import Backend, Cause, LogOptions, Refused
+from leasehold.adapters.rest.kubeconfig import read_back, write_kubeconfig
+from leasehold.adapters.rest.serve import Server, serve
+from leasehold.adapters.rest.tls import ensure_certificates
+from leasehold.adapters.rest.tokens import Tokens
+from leasehold.adapters.sqlite.group import GroupStore
+from leasehold.control.edits import uncovered_edit
+from leasehold.control.turn import Turn
+from leasehold.core.access import Caller, CallerRole
+from leasehold.core.objects.wire import part, text_at
+from leasehold.ports.store import AlreadyExists, Expired, NotFound, Store, Wire
+from leasehold.shell.archive.compactor import Compactor
+from leasehold.shell.archive.reader import Archive
+from leasehold.shell.config import Config
+from leasehold.shell.events import Story, Teller
+from leasehold.shell.folder import DataFolder
+from leasehold.shell.ledger import SHARD
+from leasehold.shell.logs import DecisionLog
+from leasehold.shell.loop import Controller
+from leasehold.shell.metrics import Metrics
+from leasehold.shell.query import BadQuestion, Questions
+
+ADMIN = "admin"  # the user of the kubeconfig that `up` writes
+NAMESPACES = ("default", "leasehold-system")
+
+_log = structlog.get_logger("leasehold")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    folder: DataFolder
+    config: Config
+    nodes: Sequence[LocalNode]
+    host: str
+    port: int
+    work: Path
+
+    @property
+    def archive(self) -> Path:
+        named = self.config.policy.archive
+        return Path(named) if named else self.folder.archive
+
+
+class Embedded:
+    """Started by `start`, over when `stop` returns."""
+
+    def __init__(self, settings: Settings, clock: AsyncioClock, tasks: AsyncioTasks) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._tasks = tasks
+        folder, config = settings.folder, settings.config
+        self._admission = Admission(also=problems_of_template)
+        self.store = GroupStore(folder.store, tasks, clock, self._admission)
+        self.archive = Archive(settings.archive)
+        self._teller = Teller(self.store, clock, tasks)
+        self._log = DecisionLog()
+        self.metrics = Metrics(lambda: self._controller.world, clock)
+        self.users = Users(folder.agent, configured=dict(config.embedding.users))
+        self.agent = Agent(
+            self.store,
+            clock,
+            tasks,
+            folder=folder.agent,
+            work=settings.work,
+            nodes=settings.nodes,
+            labels=config.labels,
+            users=self.users,
+            note=self._note,
+        )
+        self.tokens = Tokens(folder.tokens)
+        self._compactor = Compactor(
+            self.store,
+            clock,
+            folder=settings.archive,
+            keep_closed=config.policy.keep_closed,
+            max_objects=config.policy.max_objects,
+            note=lambda words: self._observe(clock.now(), words),
+        )
+        self._server: Server | None = None
+
+    async def start(self) -> None:
+        """Ready for everything when this returns."""
+        settings, folder = self._settings, self._settings.folder
+        for name in NAMESPACES:
+            await _ensure_namespace(self.store, name)
+        self._admission.learn((await self.store.list("Budget")).items)
+        self._controller = Controller(
+            self.store,
+            self._clock,
+            self._tasks,
+            policy=settings.config.policy,
+            lottery_key=folder.key(),
+            labels=settings.config.labels,
+            epoch=await self._next_epoch(),
+            observer=self._observe,
+            on_turn=self._after_turn,
+            between_turns=self._compactor.step,
+            stopwatch=self.metrics,
+        )
+        await self.agent.prepare()
+        self._tasks.spawn("controller", self._controller.run())
+        self._tasks.spawn("agent", self.agent.run())
+        self._tasks.spawn("events", self._teller.run())
+        self._tasks.spawn("budgets", self._follow_budgets())
+        while self._controller.world is None:
+            await self._clock.sleep(1)
+        certificates = ensure_certificates(folder.tls, [settings.host])
+        self._server = await serve(
+            make_app(self._backend()),
+            host=settings.host,
+            port=settings.port,
+            certificates=certificates,
+        )
+        write_kubeconfig(
+            folder.kubeconfig,
+            server=self.url,
+            ca_pem=certificates.ca_pem,
+            token=self._admin_token(),
+        )
+
+    @property
+    def url(self) -> str:
+        assert self._server is not None, "it is not started"
+        host = self._settings.host
+        return f"https://{f'[{host}]' if ':' in host else host}:{self._server.port}"
+
+    async def stop(self) -> None:
+        """Jobs go on; the next start adopts them."""
+        if self._server is not None:
+            await self._server.stop()
+        await self.agent.stop()
+
+    def close(self) -> None:
+        self.store.close()
+
+    def ask_to_compact(self) -> None:
+        self._compactor.request()
+        self._controller.wake()
+
+    def _backend(self) -> Backend:
+        self._questions = Questions(
+            self._controller,
+            self._clock,
+            archive=self.archive,
+            hide_tenants=self._settings.config.embedding.hide_tenants,
+        )
+        return Backend(
+            store=self.store,
+            tokens=self.tokens,
+            clock=self._clock,
+            query=self._ask,
+            logs=self._logs,
+            metrics=self.metrics.text,
+            health=self._health,
+            judge=self._judge,
+        )
+
+    def _logs(self, pod: Wire, options: LogOptions) -> AsyncIterator[bytes]:
+        try:
+            return self.agent.logs(
+                pod,
+                follow=options.follow,
+                timestamps=options.timestamps,
+                tail_lines=options.tail_lines,
+                since_ms=options.since_ms,
+                limit_bytes=options.limit_bytes,
+                previous=options.previous,
+            )
+        except NoLog as none:
+            raise Refused(400, "BadRequest", str(none)) from None
+
+    async def _ask(
+        self, caller: Caller, question: str, params: Mapping[str, str], body: Wire | None
+    ) -> Wire:
+        try:
+            return await self._questions.ask(caller, question, params, body)
+        except BadQuestion as bad:
+            causes = [Cause("FieldValueInvalid", why, path) for path, why in bad.causes]
+            raise Refused(bad.status, bad.reason, bad.message, causes) from None
+
+    async def _judge(self, _: Caller, old: Wire | None, new: Wire) -> list[tuple[str, str]]:
+        world = self._controller.world
+        if world is None or old is None or new.get("kind") != "Run":
+            return []
+        uid = text_at(part(old, "metadata"), "uid")
+        return uncovered_edit(world, uid, new, max(self._clock.now(), world.head.instant))
+
+    def _health(self) -> Mapping[str, str]:
+        world = self._controller.world
+        return {
+            "store": self.store.trouble,
+            "controller": "" if world is not None else "it is recovering the ledger",
+            "agent": self.agent.trouble,
+        }
+
+    def _after_turn(self, turn: Turn) -> None:
+        self.metrics.after_turn(turn)
+        self._teller.after_turn(turn)
+        self._log.after_turn(turn)
+
+    def _observe(self, now: int, words: str) -> None:
+        if words.startswith("alert"):
+            self.metrics.note_alert()
+        self._log.observe(now, words)
+
+    def _note(self, note: EventNote) -> None:
+        self._teller.tell(
+            Story(
+                kind=note.kind,
+                namespace=note.namespace,
+                name=note.name,
+                uid=note.uid,
+                reason=note.reason,
+                message=note.message,
+            )
+        )
+
+    async def _next_epoch(self) -> int:
+        """Every start is a new owner: the epoch rises, and survives in the head."""
+        try:
+            head = await self.store.get("LedgerHead", "", SHARD)
+        except NotFound:
+            return 1
+        epoch = part(head, "spec")["epoch"]
+        assert isinstance(epoch, int), "the ledger wrote it"
+        return epoch + 1
+
+    async def _follow_budgets(self) -> None:
+        """The admission check knows the Budgets there are, also after one is deleted."""
+        while True:
+            listing = await self.store.list("Budget")
+            self._admission.learn(listing.items)
+            watch = self.store.watch("Budget", listing.version)
+            with suppress(Expired):
+                while True:
+                    event = await watch.next()
+                    if event.type == "DELETED":
+                        metadata = part(event.object, "metadata")
+                        key = f"{metadata['namespace']}/{metadata['name']}"
+                        self._admission.forget_budget(key)
+                    else:
+                        self._admission.learn([event.object])
+
+    def _admin_token(self) -> str:
+        """The one in the kubeconfig as long as it is good; a token is told only once."""
+        kept = read_back(self._settings.folder.kubeconfig)
+        if kept is not None and self.tokens.caller_of(kept.token) is not None:
+            return kept.token
+        self.tokens.revoke(ADMIN)
+        return self.tokens.create(Caller(user=ADMIN, role=CallerRole.ADMIN))
+
+
+async def _ensure_namespace(store: Store, name: str) -> None:
+    with suppress(AlreadyExists):
+        await store.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

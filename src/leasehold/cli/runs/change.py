@@ -1,0 +1,93 @@
+"""`kubectl runs shrink`, `grow` and `cancel`: small changes of a Run's spec, made by the server."""
+
+from collections.abc import Callable
+
+import click
+
+from leasehold.cli.runs.failure import Failure
+from leasehold.cli.runs.kubeconfig import Wire
+from leasehold.cli.runs.options import Session, with_session
+from leasehold.cli.runs.output import cell, part
+
+TRIES = 5
+Change = Callable[[Wire], Wire]  # the merge-patch for a Run as it is
+
+
+@click.command("shrink")
+@click.argument("run")
+@click.option("--to", "width", type=click.IntRange(min=1), required=True, help="GPUs to keep.")
+@with_session()
+def shrink(session: Session, run: str, width: int) -> None:
+    """Ask for fewer GPUs for an elastic run."""
+    _resize(session, run, width, grows=False)
+
+
+@click.command("grow")
+@click.argument("run")
+@click.option("--to", "width", type=click.IntRange(min=1), required=True, help="GPUs to have.")
+@with_session()
+def grow(session: Session, run: str, width: int) -> None:
+    """Ask for more GPUs for an elastic run; it gets them as there is room and money."""
+    _resize(session, run, width, grows=True)
+
+
+@click.command("cancel")
+@click.argument("run")
+@with_session()
+def cancel(session: Session, run: str) -> None:
+    """Stop a run; its pods get their grace period, its leases close, its record stays."""
+    namespace, name = session.run(run)
+
+    def stopped(_found: Wire) -> Wire:
+        return {"spec": {"stop": True}}
+
+    _, after = changed(session, namespace, name, stopped)
+    session.show(after, lambda _found, _wide: [f"run {namespace}/{name} is being stopped"])
+
+
+def _resize(session: Session, run: str, width: int, *, grows: bool) -> None:
+    namespace, name = session.run(run)
+    word = "grow" if grows else "shrink"
+
+    def resized(found: Wire) -> Wire:
+        malleable = part(found, "spec.malleable")
+        if not isinstance(malleable, dict):
+            raise Failure(
+                f"run {namespace}/{name} is not malleable: its width is fixed; "
+                "submit it with spec.malleable to change it while it runs"
+            )
+        wish = _desired(found)
+        if width == wish:
+            raise Failure(f"run {namespace}/{name} is asked to be {width} GPUs wide already")
+        if (width > wish) != grows:
+            other = "shrink" if grows else "grow"
+            raise Failure(f"{word} to {width} GPUs: it is to be {wish} wide; use {other}")
+        return {"spec": {"malleable": {"desiredTotalGPUs": width}}}
+
+    before, after = changed(session, namespace, name, resized)
+    line = f"run {namespace}/{name}: desired width {_desired(before)} -> {width} GPUs"
+    session.show(after, lambda _found, _wide: [line])
+
+
+def _desired(found: Wire) -> int:
+    wish = part(found, "spec.malleable.desiredTotalGPUs")
+    total = part(found, "spec.resources.totalGPUs")
+    chosen = wish if isinstance(wish, int) else total
+    return chosen if isinstance(chosen, int) else 0
+
+
+def changed(session: Session, namespace: str, name: str, change: Change) -> tuple[Wire, Wire]:
+    """Read, decide, patch what was read; again if somebody else was faster. Before and after."""
+    path = session.server.run_path(namespace, name)
+    for attempt in range(TRIES):
+        before = session.server.send("GET", path)
+        patch = change(before)
+        version = cell(before, "metadata.resourceVersion")
+        try:
+            after = session.server.patch(path, {**patch, "metadata": {"resourceVersion": version}})
+        except Failure as failure:
+            if failure.status != 409 or attempt == TRIES - 1:
+                raise
+            continue
+        return before, after
+    raise AssertionError("the last try returns or raises")

@@ -1,0 +1,46 @@
+"""`kubectl runs cover --explain`: every envelope walked, in order, taken or why not."""
+
+import click
+
+from leasehold.cli.runs.failure import Failure
+from leasehold.cli.runs.kubeconfig import Wire
+from leasehold.cli.runs.options import Session, with_session
+from leasehold.cli.runs.output import cell, rows
+from leasehold.cli.runs.plan import ask_about, walk_table
+
+
+@click.command("cover")
+@click.argument("run", required=False)
+@click.option("--explain", "explained", is_flag=True, help="Tell every step of the walk.")
+@click.option("-f", "--filename", default="", help="A file of Runs; - is standard input.")
+@with_session()
+def cover(session: Session, run: str | None, explained: bool, filename: str) -> None:
+    """Who would pay for a run; with --explain every envelope that was asked, and its answer.
+
+    Of a RUN the walk that was made when it was last considered; of a file, the walk of now.
+    """
+    answers = ask_about(session, "cover", run, filename)
+    for answer in answers:
+        session.show(answer, lambda found, wide: _rendered(found, explained or wide))
+    walks = [walk for answer in answers for walk in rows(answer, "walks")]
+    if not any(walk.get("covered") for walk in walks) and session.form in ("table", "wide"):
+        raise Failure("nobody pays for all of it")
+
+
+def _rendered(answer: Wire, explained: bool) -> list[str]:
+    lines = [f"{cell(answer, 'run')} ({cell(answer, 'owner')})"]
+    for walk in rows(answer, "walks"):
+        place = cell(walk, "place")
+        where = "" if place == "-" else f"in {place}: "
+        if walk.get("covered"):
+            paid = [
+                f"{cell(step, 'envelope')} {cell(step, 'taken')}"
+                for step in rows(walk, "steps")
+                if step.get("taken")
+            ]
+            lines.append(f"{where}covered: {', '.join(paid)}")
+        else:
+            lines.append(f"{where}{cell(walk, 'reason')}: {cell(walk, 'remedy')}")
+        if explained:
+            lines += [f"  {line}" for line in walk_table(walk, "steps")]
+    return lines

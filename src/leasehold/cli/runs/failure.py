@@ -1,0 +1,21 @@
+"""What goes wrong on the way to an answer, as one sentence and an exit status."""
+
+from collections.abc import Iterable
+
+import click
+
+
+class Failure(click.ClickException):
+    """Printed as `error: …` on stderr; never a traceback."""
+
+    def __init__(
+        self, message: str, causes: Iterable[tuple[str, str]] = (), status: int = 0
+    ) -> None:
+        super().__init__(message)
+        self.causes = tuple(causes)  # (path, what is wrong there)
+        self.status = status  # the server's, or 0 when it was not asked
+
+    def show(self, file: object = None) -> None:  # noqa: ARG002 - as click has it
+        click.echo(f"error: {self.format_message()}", err=True)
+        for path, why in self.causes:
+            click.echo(f"  {path}: {why}" if path else f"  {why}", err=True)

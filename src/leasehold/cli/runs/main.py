@@ -1,0 +1,46 @@
+"""The console scripts `kubectl-runs` and `kubectl_complete-runs`.
+
+kubectl finds them on the PATH: the first is `kubectl runs`, the second what its shell completion
+asks for candidates.
+"""
+
+import os
+import signal
+import sys
+
+import click
+
+from leasehold.cli.runs.command import command
+
+
+def main() -> None:
+    """Runs a command; Ctrl-C is 130, and a reader who goes away is no failure."""
+    try:
+        command.main(args=sys.argv[1:], prog_name="kubectl runs", standalone_mode=False)
+    except click.exceptions.Exit as exit_:
+        raise SystemExit(exit_.exit_code) from None
+    except (click.Abort, KeyboardInterrupt):
+        raise SystemExit(128 + signal.SIGINT) from None
+    except click.ClickException as failure:
+        failure.show()
+        raise SystemExit(failure.exit_code) from None
+    except BrokenPipeError:
+        # Whatever is still buffered has no reader: let the interpreter's last flush go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+
+
+def complete() -> None:
+    """Candidates for the last word, one a line, then cobra's directive `:4` (no files)."""
+    from leasehold.cli.runs.completion import candidates
+
+    try:
+        for each in candidates(sys.argv[1:]):
+            print(each)
+    except Exception:
+        pass
+    print(":4")
+
+
+if __name__ == "__main__":
+    main()

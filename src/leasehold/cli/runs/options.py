@@ -1,0 +1,90 @@
+"""The flags that every command of `kubectl runs` has, and what they come to.
+
+A command is a function of a `Session`: the server of the chosen context, the namespace and the
+form of the output.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Concatenate, ParamSpec
+
+import click
+
+from leasehold.cli.runs.failure import Failure
+from leasehold.cli.runs.kubeconfig import Wire, load_target
+from leasehold.cli.runs.output import Render, show
+from leasehold.cli.runs.server import TIMEOUT_S, Server
+
+P = ParamSpec("P")
+_FLAGS = ("namespace", "form", "context", "kubeconfig", "timeout")
+FORMS = ("table", "wide", "json", "yaml")
+
+
+@dataclass
+class Session:
+    server: Server
+    namespace: str
+    form: str
+
+    def run(self, name: str) -> tuple[str, str]:
+        """`train` in the chosen namespace, or `vision/train`."""
+        namespace, slash, rest = name.partition("/")
+        found = (namespace, rest) if slash else (self.namespace, name)
+        if not all(found) or "/" in found[1]:
+            raise Failure(f"{name!r} names no run; write NAME or NAMESPACE/NAME")
+        return found
+
+    def of_run(self, name: str) -> dict[str, str | None]:
+        """The parameters that name a run to a question."""
+        namespace, run = self.run(name)
+        return {"namespace": namespace, "run": run}
+
+    def show(self, answer: Wire, render: Render) -> None:
+        show(answer, self.form, render)
+
+
+def with_session(
+    *, forms: tuple[str, ...] = FORMS
+) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[..., None]]:
+    """Adds the common flags to a command and hands it the Session they name."""
+
+    def decorate(function: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
+        @click.option("-n", "--namespace", default="", help="The namespace; the context's if not.")
+        @click.option(
+            "-o",
+            "--output",
+            "form",
+            type=click.Choice(forms),
+            default=forms[0],
+            show_default=True,
+            help="How the answer is printed.",
+        )
+        @click.option("--context", default="", help="The kubeconfig context to use.")
+        @click.option("--kubeconfig", default="", help="The kubeconfig file to use.")
+        @click.option(
+            "--request-timeout",
+            "timeout",
+            type=click.FloatRange(min=0.01),
+            default=TIMEOUT_S,
+            show_default=True,
+            metavar="SECONDS",
+            help="How long to wait for one answer.",
+        )
+        @wraps(function)
+        def inner(*args: P.args, **kwargs: P.kwargs) -> None:
+            flags = {name: kwargs.pop(name) for name in _FLAGS}
+            namespace, form, context, kubeconfig = (str(flags[name]) for name in _FLAGS[:4])
+            timeout = flags["timeout"]
+            assert isinstance(timeout, float), timeout
+            target = load_target(kubeconfig, context)
+            server = Server(target, timeout_s=timeout)
+            session = Session(server, namespace or target.namespace, form)
+            try:
+                function(session, *args, **kwargs)
+            finally:
+                server.close()
+
+        return inner  # fmt: skip
+
+    return decorate

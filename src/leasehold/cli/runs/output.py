@@ -1,0 +1,154 @@
+"""How answers are printed: tables as kubectl prints them, JSON and YAML as the server gave them.
+
+Chooses words and widths only; every number in a table stands in the answer. Colour and cursor
+tricks are for terminals, and for those not if NO_COLOR is set.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+import click
+
+from leasehold.cli.runs.kubeconfig import Wire
+from leasehold.core.units import DAY, HOUR, MINUTE, SECOND, format_instant, parse_instant
+
+COLOURS = {
+    "Running": "green",
+    "Completed": "green",
+    "StartsNow": "green",
+    "Open": "green",
+    "Pending": "yellow",
+    "Reserved": "yellow",
+    "Activating": "yellow",
+    "Waits": "yellow",
+    "Failed": "red",
+    "Blocked": "red",
+    "Overdrawn": "red",
+    "Refused": "red",
+}
+
+
+def is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
+def _is_coloured() -> bool:
+    return is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def part(wire: object, path: str) -> object:
+    """What lies under a dotted path; None where there is nothing."""
+    for key in path.split("."):
+        wire = wire.get(key) if isinstance(wire, dict) else None
+    return wire
+
+
+def cell(wire: object, path: str) -> str:
+    """A value as a table shows it; `-` for none."""
+    found = part(wire, path)
+    if isinstance(found, bool):
+        return "yes" if found else "no"
+    if isinstance(found, list):
+        return ",".join(map(str, found)) or "-"
+    return "-" if found is None or found == "" else str(found)
+
+
+def rows(wire: object, path: str = "items") -> list[Wire]:
+    found = part(wire, path)
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def words(wire: object, path: str) -> list[str]:
+    found = part(wire, path)
+    return [str(each) for each in found] if isinstance(found, list) else []
+
+
+def local(text: str) -> str:
+    """An instant of an answer in the user's own zone, to the second."""
+    at = parse_instant(text) if text != "-" else None
+    if at is None:
+        return text or "-"
+    offset, zone = _zone(at // (15 * MINUTE))
+    return format_instant(at + offset)[:19] + zone
+
+
+@lru_cache(maxsize=4096)
+def _zone(quarter: int) -> tuple[int, str]:
+    """How far the user's clock is from UTC in a quarter of an hour; no zone changes within one."""
+    moment = datetime.fromtimestamp(quarter * 15 * MINUTE // SECOND).astimezone()
+    offset = moment.strftime("%z")
+    seconds = (moment.utcoffset() or timedelta()) // timedelta(seconds=1)
+    return seconds * SECOND, "Z" if offset == "+0000" else f"{offset[:3]}:{offset[3:5]}"
+
+
+def age(answer: Wire, then: str) -> str:
+    """How long before the answer's `now` (or after it) that was, as kubectl says it."""
+    at, now = parse_instant(then), parse_instant(cell(answer, "now"))
+    if at is None or now is None:
+        return "-"
+    return span(now - at if now >= at else at - now)
+
+
+def span(millis: int) -> str:
+    """kubectl's way: the larger unit, and the smaller one beside it while it matters."""
+    seconds, minutes, hours = millis // SECOND, millis // MINUTE, millis // HOUR
+    days = millis // DAY
+    if seconds < 120:
+        return f"{seconds}s"
+    if minutes < 10:
+        return _two(minutes, "m", seconds % 60, "s")
+    if minutes < 180:
+        return f"{minutes}m"
+    if hours < 8:
+        return _two(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    return _two(days, "d", hours % 24, "h") if days < 8 else f"{days}d"
+
+
+def _two(large: int, unit: str, small: int, smaller: str) -> str:
+    return f"{large}{unit}{small}{smaller}" if small else f"{large}{unit}"
+
+
+def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
+    """Aligned columns without trailing spaces."""
+    lines = [list(head), *map(list, body)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    coloured = _is_coloured()
+    shown = []
+    for line in lines:
+        cells = [text.ljust(width) for text, width in zip(line, widths, strict=True)]
+        cells[-1] = line[-1]
+        if coloured:
+            cells = [
+                click.style(padded, fg=COLOURS[text]) if text in COLOURS else padded
+                for padded, text in zip(cells, line, strict=True)
+            ]
+        shown.append("   ".join(cells).rstrip())
+    return shown
+
+
+Render = Callable[[Wire, bool], list[str]]
+
+
+def show(answer: Wire, form: str, render: Render) -> None:
+    """The answer in the form that was asked for; `render` makes the table, wide or not."""
+    if form == "json":
+        click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+    elif form == "yaml":
+        click.echo(as_yaml(answer), nl=False)
+    else:
+        for line in render(answer, form == "wide"):
+            click.echo(line)
+
+
+def as_yaml(answer: Wire) -> str:
+    import yaml  # here: only who asks for YAML pays for it
+
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text: str = yaml.dump(answer, Dumper=dumper, sort_keys=False, allow_unicode=True, width=1000)
+    return text

@@ -1,0 +1,32 @@
+"""`kubectl runs pods RUN`: the pods of a run, where they are and how they do."""
+
+import click
+
+from leasehold.cli.runs.kubeconfig import Wire
+from leasehold.cli.runs.options import Session, with_session
+from leasehold.cli.runs.output import age, cell, rows, table
+
+
+@click.command("pods")
+@click.argument("run")
+@with_session()
+def pods(session: Session, run: str) -> None:
+    """The pods of a run."""
+    answer = session.server.ask("pods", session.of_run(run))
+    if not rows(answer) and session.form in ("table", "wide"):
+        click.echo(f"{cell(answer, 'run')} has no pods", err=True)
+        return
+    session.show(answer, _rendered)
+
+
+def _rendered(answer: Wire, wide: bool) -> list[str]:
+    keys = ["name", "phase", "node", "slots", "group", "index"]
+    head = ["NAME", "PHASE", "NODE", "SLOTS", "GROUP", "POD", "AGE"]
+    more = ["ATTEMPT", "EXIT", "REASON", "LEASES"]
+    body = []
+    for row in rows(answer):
+        line = [cell(row, key) for key in keys] + [age(answer, cell(row, "started"))]
+        if wide:
+            line += [cell(row, key) for key in ("attempt", "exitCode", "reason", "leases")]
+        body.append(line)
+    return table([*head, *(more if wide else [])], body)

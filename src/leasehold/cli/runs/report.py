@@ -1,0 +1,113 @@
+"""`kubectl runs report gpu-hours`: chargeback, as a table, CSV or Parquet."""
+
+import csv
+import io
+import tempfile
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from leasehold.cli.runs.failure import Failure
+from leasehold.cli.runs.kubeconfig import Wire
+from leasehold.cli.runs.options import FORMS, Session, with_session
+from leasehold.cli.runs.output import cell, local, rows, table
+
+GROUPINGS = ("owner", "payer", "run", "node", "day")
+
+
+@click.group("report")
+def report() -> None:
+    """Reports over live and archived leases."""
+
+
+@report.command("gpu-hours")
+@click.option("--by", type=click.Choice(GROUPINGS), default="owner", show_default=True,
+              help="What each row is about.")  # fmt: skip
+@click.option("--from", "start", default="", help="A day, an instant or a span ago (30d).")
+@click.option("--to", "end", default="", help="The same; now if it is left out.")
+@click.option("--owner", default="", help="Used by this owner; with --by payer, paid by it.")
+@click.option("--file", "file", default="", help="Write to this file (needed for parquet).")
+@with_session(forms=(*FORMS, "csv", "parquet"))
+def gpu_hours(session: Session, by: str, start: str, end: str, owner: str, file: str) -> None:
+    """Exactly what was used from --from up to --to, by owner, payer, run, node or day of UTC.
+
+    By owner there are two sums: what its runs used, whoever paid, and what its envelopes paid.
+    """
+    if session.form == "parquet":
+        duckdb = _duckdb()
+        if not file:
+            raise Failure("Parquet is no text: name a file with --file")
+    elif file and session.form != "csv":
+        raise Failure("--file is for -o csv and -o parquet; redirect the output instead")
+    params = {"by": by, "from": start, "to": end, "owner": owner}
+    answer = session.server.ask("report", params)
+    if session.form == "csv":
+        _write(_csv(answer), file)
+    elif session.form == "parquet":
+        _write_parquet(duckdb, _csv(answer), file)
+    else:
+        session.show(answer, _rendered)
+
+
+def _rendered(answer: Wire, wide: bool) -> list[str]:
+    by = cell(answer, "by")
+    keys = [by, "gpuHours", *(["paidGpuHours"] if by == "owner" else [])]
+    head = [by.upper(), "USED" if by == "owner" else "GPU-HOURS",
+            *(["PAID"] if by == "owner" else [])]  # fmt: skip
+    if wide:
+        keys += ["leases", "gpuMs"]
+        head += ["LEASES", "GPU-MS"]
+    body = [[cell(each, key) for key in keys] for each in rows(answer)]
+    total = answer.get("total")
+    body.append(["total", *(cell(total, key) for key in keys[1:])])
+    start = cell(answer, "from")
+    since = "the beginning" if start == "-" else local(start)
+    return [f"GPU-hours from {since} to {local(cell(answer, 'to'))}", *table(head, body)]
+
+
+def _csv(answer: Wire) -> str:
+    """A row for each, without the total: whoever sums it finds the same."""
+    by = cell(answer, "by")
+    keys = [by, "leases", "gpuMs", "gpuHours"]
+    keys += ["paidGpuMs", "paidGpuHours"] if by == "owner" else []
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["from", "to", *keys])
+    for row in rows(answer):
+        period = [str(answer.get("from") or ""), str(answer.get("to") or "")]
+        writer.writerow([*period, *(row.get(key) for key in keys)])
+    return text.getvalue()
+
+
+def _write(text: str, file: str) -> None:
+    if not file:
+        click.echo(text, nl=False)
+        return
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise Failure(f"cannot write {file}: {error.strerror}") from None
+
+
+def _duckdb() -> object:
+    try:
+        return import_module("duckdb")
+    except ImportError:
+        raise Failure(
+            "Parquet needs duckdb, which is not installed: pip install duckdb, or use -o csv"
+        ) from None
+
+
+def _write_parquet(duckdb: object, text: str, file: str) -> None:
+    sql = getattr(duckdb, "sql", None)
+    assert callable(sql), "a module that is called duckdb but is none"
+    if "'" in file:
+        raise Failure("name a Parquet file without quotes")
+    with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
+        rows_file = Path(folder) / "rows.csv"
+        rows_file.write_text(text, encoding="utf-8")
+        try:
+            sql(f"COPY (SELECT * FROM read_csv_auto('{rows_file}')) TO '{file}' (FORMAT parquet)")
+        except Exception as error:
+            raise Failure(f"cannot write {file}: {error}") from None

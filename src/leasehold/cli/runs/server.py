@@ -1,0 +1,229 @@
+"""One server over HTTP: questions of the query API, and the objects that commands change.
+
+Everything that can go wrong there becomes a Failure with one sentence. Standard library only: this
+is imported by every command, and each of them should be done before its user notices.
+"""
+
+import contextlib
+import http.client
+import json
+import socket
+import ssl
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote, urlencode, urlsplit
+
+from leasehold.cli.runs.failure import Failure
+from leasehold.cli.runs.kubeconfig import Target, Wire
+
+GROUP = "rq.davidlangworthy.io"
+QUERY = "/api/v1/namespaces/leasehold-system/services/https:leasehold:query/proxy/query/v1/"
+TIMEOUT_S = 30.0
+T = TypeVar("T")
+
+
+class Server:
+    """Keeps one connection; not for several threads at once."""
+
+    def __init__(self, target: Target, *, timeout_s: float = TIMEOUT_S) -> None:
+        self.target = target
+        self._timeout = timeout_s
+        self._url = urlsplit(target.server)
+        self._connection: http.client.HTTPConnection | None = None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def another(self) -> "Server":
+        """The same server for another thread."""
+        return Server(self.target, timeout_s=self._timeout)
+
+    def ask(
+        self, question: str, params: Mapping[str, str | None], body: Wire | None = None
+    ) -> Wire:
+        given = {name: value for name, value in params.items() if value}
+        query = f"?{urlencode(given)}" if given else ""
+        return self.send("GET" if body is None else "POST", f"{QUERY}{question}{query}", body)
+
+    def run_path(self, namespace: str, name: str = "", kind: str = "runs") -> str:
+        tail = f"/{quote(name, safe='')}" if name else ""
+        return f"/apis/{GROUP}/v1/namespaces/{quote(namespace, safe='')}/{kind}{tail}"
+
+    def patch(self, path: str, change: Wire) -> Wire:
+        return self.send("PATCH", path, change, content_type="application/merge-patch+json")
+
+    def send(
+        self, method: str, path: str, body: Wire | None = None, *, content_type: str = ""
+    ) -> Wire:
+        """The JSON object that the server answers with."""
+        with self._response(method, path, body, content_type) as response:
+            raw = self._guarded(response.read)
+        try:
+            found = json.loads(raw)
+        except ValueError:
+            found = None
+        if response.status >= 400:
+            raise self._refusal(response.status, found)
+        if not isinstance(found, dict):
+            raise Failure(f"{self.target.server} did not answer with JSON; is it leasehold?")
+        return found
+
+    def lines(self, path: str) -> Iterator[bytes]:
+        """The lines of a text as they come, for ever if the server goes on."""
+        with self._response("GET", path, None, "") as response:
+            if response.status >= 400:
+                raw = self._guarded(response.read)
+                try:
+                    raise self._refusal(response.status, json.loads(raw))
+                except ValueError:
+                    raise self._refusal(response.status, None) from None
+            if response.fp is not None and self._connection is not None and self._connection.sock:
+                self._connection.sock.settimeout(None)  # a quiet log is no failure
+            while line := self._guarded(response.readline):
+                yield line
+
+    @contextlib.contextmanager
+    def _response(
+        self, method: str, path: str, body: Wire | None, content_type: str
+    ) -> Iterator[http.client.HTTPResponse]:
+        headers = {"Accept": "application/json", "User-Agent": "kubectl-runs"}
+        if self.target.token:
+            headers["Authorization"] = f"Bearer {self.target.token}"
+        elif self.target.basic:
+            headers["Authorization"] = f"Basic {self.target.basic}"
+        encoded = None
+        if body is not None:
+            encoded = json.dumps(body).encode()
+            headers["Content-Type"] = content_type or "application/json"
+        response = self._guarded(lambda: self._sent(method, path, encoded, headers))
+        try:
+            yield response
+        finally:
+            if response.will_close or not response.isclosed():
+                self.close()
+            response.close()
+
+    def _sent(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str]
+    ) -> http.client.HTTPResponse:
+        kept = self._connection is not None
+        connection = self._connection or self._connected()
+        self._connection = connection
+        try:
+            connection.request(method, self._url.path.rstrip("/") + path, body, headers)
+            return connection.getresponse()
+        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+            self.close()
+            if not kept or method not in ("GET", "HEAD"):
+                raise
+            # A kept connection may have been closed meanwhile; reading twice is harmless.
+            return self._sent(method, path, body, headers)
+
+    def _connected(self) -> http.client.HTTPConnection:
+        host, port = self._url.hostname or "", self._url.port
+        if self._url.scheme == "http":
+            return http.client.HTTPConnection(host, port or 80, timeout=self._timeout)
+        context = self._trust()
+        name = self.target.server_name
+        if name:
+            return _Renamed(name, host, port or 443, timeout=self._timeout, context=context)
+        return http.client.HTTPSConnection(
+            host, port or 443, timeout=self._timeout, context=context
+        )
+
+    def _trust(self) -> ssl.SSLContext:
+        target = self.target
+        try:
+            context = ssl.create_default_context(
+                cafile=target.ca_file or None,
+                cadata=target.ca_data.decode("ascii", "replace") if target.ca_data else None,
+            )
+            if not target.verify:
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+            if target.cert_data:
+                _load_chain(context, target.cert_data, target.key_data)
+            elif target.cert_file:
+                context.load_cert_chain(target.cert_file, target.key_file or None)
+        except (OSError, ssl.SSLError) as error:
+            raise Failure(f"{target.files}: a certificate or key cannot be used: {error}") from None
+        return context
+
+    def _guarded(self, action: Callable[[], T]) -> T:
+        """Whatever the network does, said in one sentence."""
+        server = self.target.server
+        try:
+            return action()
+        except Failure:
+            raise
+        except ssl.SSLCertVerificationError as error:
+            why = error.verify_message or str(error)
+            raise Failure(
+                f"the certificate of {server} is not trusted: {why}; "
+                f"check certificate-authority in {self.target.files}"
+            ) from None
+        except ssl.SSLError as error:
+            why = error.reason or str(error)
+            raise Failure(f"{server} does not speak TLS as it should: {why}") from None
+        except ConnectionRefusedError:
+            raise Failure(
+                f"cannot reach {server}: connection refused; is it running? "
+                f"(context {self.target.context!r} of {self.target.files})"
+            ) from None
+        except TimeoutError:
+            raise Failure(f"{server} did not answer within {self._timeout:g} s") from None
+        except socket.gaierror:
+            raise Failure(f"cannot reach {server}: there is no such host") from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            why = str(error) or type(error).__name__
+            raise Failure(f"cannot talk to {server}: {why}") from None
+
+    def _refusal(self, status: int, found: object) -> Failure:
+        wire = found if isinstance(found, dict) else {}
+        message = wire.get("message")
+        said = message if isinstance(message, str) and message else f"HTTP status {status}"
+        if status == 401:
+            return Failure(
+                f"{self.target.server} does not accept the credentials of user "
+                f"{self.target.user!r} in {self.target.files}",
+                status=status,
+            )
+        return Failure(said, _causes(wire), status=status)
+
+
+class _Renamed(http.client.HTTPSConnection):
+    """Verifies the certificate for another name than it connects to."""
+
+    def __init__(
+        self, name: str, host: str, port: int, *, timeout: float, context: ssl.SSLContext
+    ) -> None:
+        super().__init__(host, port, timeout=timeout, context=context)
+        self._name = name
+        self._trust = context
+
+    def connect(self) -> None:
+        http.client.HTTPConnection.connect(self)
+        self.sock = self._trust.wrap_socket(self.sock, server_hostname=self._name)
+
+
+def _load_chain(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
+    """OpenSSL reads client certificates from files only."""
+    with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
+        chain = Path(folder) / "client.pem"
+        chain.touch(mode=0o600)
+        chain.write_bytes(cert + b"\n" + key)
+        context.load_cert_chain(chain)
+
+
+def _causes(wire: Wire) -> list[tuple[str, str]]:
+    details = wire.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
+    return [
+        (str(each.get("field") or ""), str(each.get("message") or each.get("reason") or ""))
+        for each in (causes if isinstance(causes, list) else [])
+        if isinstance(each, dict)
+    ]

@@ -1,0 +1,100 @@
+"""`kubectl runs submit -f FILE`: hand over manifests, and say at once what became of them."""
+
+import time
+
+import click
+
+from leasehold.cli.runs.failure import Failure
+from leasehold.cli.runs.files import manifests
+from leasehold.cli.runs.kubeconfig import Wire
+from leasehold.cli.runs.listing import payers
+from leasehold.cli.runs.options import Session, with_session
+from leasehold.cli.runs.output import cell, local, rows
+
+WAIT_S = 2.0
+PAUSE_S = 0.1
+_KINDS = {"Run": "runs", "Budget": "budgets"}
+_UNDECIDED = ("Submitted", "Binding")
+
+
+@click.command("submit")
+@click.option("-f", "--filename", required=True, help="A file of Runs; - is standard input.")
+@with_session()
+def submit(session: Session, filename: str) -> None:
+    """Submit Runs (and Budgets) and print what happened to each at once.
+
+    The server validates them. For each Run its first decision is awaited, two seconds at most.
+    """
+    failures = 0
+    results: list[Wire] = []
+    for manifest in manifests(filename, session.namespace):
+        try:
+            results.append(_submitted(session, manifest))
+        except Failure as failure:
+            failures += 1
+            told = Failure(f"{_title(manifest)}: {failure.message}", failure.causes)
+            told.show()
+    answer: Wire = {"items": results}
+    if results:
+        session.show(answer, _rendered)
+    if failures:
+        raise SystemExit(1)
+
+
+def _title(manifest: Wire) -> str:
+    kind = cell(manifest, "kind").lower()
+    return f"{kind} {cell(manifest, 'metadata.namespace')}/{cell(manifest, 'metadata.name')}"
+
+
+def _submitted(session: Session, manifest: Wire) -> Wire:
+    kind = cell(manifest, "kind")
+    if kind not in _KINDS:
+        raise Failure("only Runs and Budgets are submitted; check kind")
+    path = session.server.run_path(cell(manifest, "metadata.namespace"), kind=_KINDS[kind])
+    created = session.server.send("POST", path, manifest)
+    done: Wire = {
+        "kind": kind,
+        "namespace": cell(created, "metadata.namespace"),
+        "name": cell(created, "metadata.name"),
+        "run": None,
+    }
+    return done if kind == "Budget" else {**done, "run": _decision(session, done)}
+
+
+def _decision(session: Session, done: Wire) -> Wire | None:
+    """What the controller first said of it, or how it stands after the wait."""
+    deadline = time.monotonic() + WAIT_S
+    params = {"namespace": cell(done, "namespace"), "run": cell(done, "name")}
+    while True:
+        found = rows(session.server.ask("runs", params))
+        row = found[0] if found else None
+        decided = row is not None and cell(row, "reason") not in _UNDECIDED
+        if decided or time.monotonic() >= deadline:
+            return row
+        time.sleep(PAUSE_S)
+
+
+def _rendered(answer: Wire, wide: bool) -> list[str]:
+    lines = []
+    for each in rows(answer):
+        name = f"{cell(each, 'namespace')}/{cell(each, 'name')}"
+        if cell(each, "kind") == "Budget":
+            lines.append(f"budget {name}: created")
+        else:
+            lines.append(f"run {name}: {_told(each.get('run'), wide)}")
+    return lines
+
+
+def _told(row: object, wide: bool) -> str:
+    if not isinstance(row, dict):
+        return "submitted; nothing was decided yet"
+    phase, message = cell(row, "phase"), cell(row, "message")
+    if phase == "Running":
+        on = cell(row, "nodes").replace(",", ", ")
+        return f"Running: {message} on {on}, paid by {payers(row)}"
+    if cell(row, "reservation.state") == "Pending" and cell(row, "reservation.starts") != "-":
+        sure = cell(row, "reservation.confidence")
+        start = local(cell(row, "reservation.starts"))
+        why = f": {message}" if wide else f": {message.partition('; planned for')[0]}"
+        return f"Reserved: starts {start} ({sure}){why}"
+    return f"{phase} ({cell(row, 'reason')}): {message}"

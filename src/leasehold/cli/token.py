@@ -1,0 +1,132 @@
+"""`leasehold token …`: who may use an embedded control plane, and what they may do.
+
+Works on the token file of a data folder, so whoever may read that folder is an administrator; a
+server that runs notices at once. A token is printed when it is made and never again.
+"""
+
+import time
+from pathlib import Path
+
+import click
+
+from leasehold.adapters.rest.kubeconfig import read_back, write_kubeconfig
+from leasehold.adapters.rest.tokens import BadTokenFile, Tokens
+from leasehold.cli.data_folder import data_option
+from leasehold.core.access import Caller, CallerRole
+from leasehold.core.objects.owners import GLOB_REMEDY, is_owner_glob
+from leasehold.core.units import format_instant, parse_span
+from leasehold.shell.folder import DataFolder
+
+ROLES = [str(role) for role in CallerRole]
+
+
+@click.group("token")
+def command() -> None:
+    """Make, list and revoke the tokens of an embedded control plane."""
+
+
+@command.command("create")
+@data_option
+@click.option("--user", required=True, help="Who it is for; audit and `whoami` say this name.")
+@click.option("--role", type=click.Choice(ROLES), default="user", show_default=True)
+@click.option("--namespace", "-n", "namespaces", multiple=True, help="Globs; may be repeated.")
+@click.option("--spend", multiple=True, help="Owners it may name in Runs, as globs.")
+@click.option("--fund", multiple=True, help="Owners whose Budgets it may create and raise.")
+@click.option("--lend", multiple=True, help="Owners whose lending it may change.")
+@click.option("--expires", help="A span such as 12h or 90d; without it, never.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a kubeconfig with it there (0600) instead of printing the token.",
+)
+def create(
+    data: DataFolder,
+    user: str,
+    role: str,
+    namespaces: tuple[str, ...],
+    *,
+    spend: tuple[str, ...],
+    fund: tuple[str, ...],
+    lend: tuple[str, ...],
+    expires: str | None,
+    kubeconfig: Path | None,
+) -> None:
+    """Make a token; for example --user ann --namespace vision --spend 'org:ai:*'."""
+    for option, globs in (("--spend", spend), ("--fund", fund), ("--lend", lend)):
+        for glob in globs:
+            if not is_owner_glob(glob):
+                raise click.BadParameter(f"{glob!r}: {GLOB_REMEDY}", param_hint=option)
+    if role in ("user", "viewer") and not namespaces:
+        raise click.UsageError(f"a {role} sees nothing without --namespace; name at least one")
+    until = None
+    if expires is not None:
+        span = parse_span(expires)
+        if not span:
+            raise click.BadParameter("write a span such as 12h or 90d", param_hint="--expires")
+        until = time.time_ns() // 1_000_000 + span
+    caller = Caller(
+        user=user,
+        role=CallerRole(role),
+        namespaces=namespaces,
+        spend=spend,
+        fund=fund,
+        lend=lend,
+    )
+    cluster = None
+    if kubeconfig is not None:
+        cluster = read_back(data.kubeconfig)
+        if cluster is None:
+            raise click.ClickException(
+                f"{data.kubeconfig} is not there yet: start `leasehold up` once, then try again"
+            )
+    token = _tokens(data).create(caller, expires=until)
+    if kubeconfig is None or cluster is None:
+        click.echo(token)
+        return
+    first = namespaces[0] if namespaces and "*" not in namespaces[0] else "default"
+    write_kubeconfig(
+        kubeconfig, server=cluster.server, ca_pem=cluster.ca_pem, token=token, namespace=first
+    )
+    click.echo(f"export KUBECONFIG={kubeconfig}")
+
+
+@command.command("list")
+@data_option
+def list_tokens(data: DataFolder) -> None:
+    """Who has a token, and what it may do."""
+    rows = [("USER", "ROLE", "NAMESPACES", "SPEND", "FUND", "LEND", "EXPIRES")]
+    for record in _tokens(data).list():
+        caller = record.caller
+        globs = (caller.namespaces, caller.spend, caller.fund, caller.lend)
+        rows.append(
+            (
+                caller.user,
+                str(caller.role),
+                *(",".join(each) or "-" for each in globs),  # type: ignore[arg-type]
+                "never" if record.expires is None else format_instant(record.expires),
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        click.echo("  ".join(cell.ljust(wide) for cell, wide in zip(row, widths)).rstrip())
+
+
+@command.command("revoke")
+@data_option
+@click.option("--user", required=True)
+def revoke(data: DataFolder, user: str) -> None:
+    """End every token of a user, at once."""
+    revoked = _tokens(data).revoke(user)
+    if not revoked:
+        raise click.ClickException(f"{user} has no token; see leasehold token list")
+    click.echo(f"{revoked} token{'s' if revoked > 1 else ''} of {user} revoked")
+
+
+def _tokens(data: DataFolder) -> Tokens:
+    if not data.root.is_dir():
+        remedy = "start `leasehold up` once, or name the folder with --data"
+        raise click.ClickException(f"{data.root}: no such folder; {remedy}")
+    try:
+        return Tokens(data.tokens)
+    except (BadTokenFile, OSError) as error:
+        raise click.ClickException(str(error)) from None

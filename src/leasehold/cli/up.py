@@ -1,0 +1,200 @@
+"""`leasehold up`: a complete control plane on this machine, until it is told to stop.
+
+Reads what was asked, starts `cli.embedded`, says how to use it, and waits for a signal. Everything
+that can be wrong with folder, port, fleet or store ends in one sentence.
+"""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+from pathlib import Path
+
+import click
+import uvloop
+
+from leasehold.adapters.agent.devices import discover
+from leasehold.adapters.agent.limits import AgentError
+from leasehold.adapters.agent.requests import LocalNode
+from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
+from leasehold.adapters.rest.serve import PortInUse
+from leasehold.adapters.rest.tokens import BadTokenFile
+from leasehold.adapters.sqlite.errors import BadStore
+from leasehold.cli.config import config_option, read_config
+from leasehold.cli.data_folder import data_option
+from leasehold.cli.embedded import Embedded, Settings
+from leasehold.shell.fleetfile import NODE_GPUS_MAX, load_fleet, node_rows
+from leasehold.shell.folder import BadFolder, DataFolder
+from leasehold.shell.logs import LEVELS, configure
+from leasehold.shell.yamlfile import BadFile
+
+PORT = 7443
+PLACE = "local"  # region, cluster and domain of a machine that stands alone
+VIRTUAL = "virtual"
+
+
+class GpuCount(click.ParamType["int | None"]):
+    name = "auto|N"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | None:
+        if value is None or value == "auto":
+            return None
+        text = str(value)
+        if not text.isdecimal() or not 1 <= int(text) <= NODE_GPUS_MAX:
+            self.fail(f"write auto, or a number from 1 to {NODE_GPUS_MAX}", param, ctx)
+        return int(text)
+
+
+@click.command("up")
+@data_option
+@config_option
+@click.option("--gpus", type=GpuCount(), default="auto", show_default=True,
+              help="GPUs of this machine; a number makes virtual slots.")  # fmt: skip
+@click.option("--flavor", help="The GPU type.  [default: the product's name, or `virtual`]")
+@click.option("--fleet", type=click.Path(dir_okay=False, path_type=Path),
+              help="Several virtual nodes on this machine, in rows.")  # fmt: skip
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True,
+              help="0 takes a free one.")  # fmt: skip
+@click.option("--work", type=click.Path(file_okay=False, path_type=Path),
+              help="Where jobs start, by namespace.  [default: beside the data]")  # fmt: skip
+@click.option("--log-level", type=click.Choice(list(LEVELS)), default="info", show_default=True)
+@click.option("--quiet", is_flag=True, help="Do not say how to use it.")
+@click.option("--end-jobs", is_flag=True, help="At the end, end the jobs as well.")
+def command(
+    data: DataFolder,
+    config_file: Path | None,
+    gpus: int | None,
+    flavor: str | None,
+    *,
+    fleet: Path | None,
+    host: str,
+    port: int,
+    work: Path | None,
+    log_level: str,
+    quiet: bool,
+    end_jobs: bool,
+) -> None:
+    """Start a control plane here: store, REST server, controller and node agent."""
+    configure(log_level)
+    try:
+        data.prepare()
+        settings = Settings(
+            folder=data,
+            config=read_config(data, config_file),
+            nodes=_nodes(gpus, flavor, fleet),
+            host=host,
+            port=port,
+            work=work.absolute() if work is not None else data.work,
+        )
+        _run(settings, quiet=quiet, end_jobs=end_jobs)
+    except (AgentError, BadFolder, BadStore, BadFile, BadTokenFile, PortInUse) as bad:
+        raise click.ClickException(str(bad)) from None
+    except OSError as error:
+        place = error.filename or data.root
+        raise click.ClickException(f"{place}: {error.strerror}; check rights and space") from None
+
+
+def _nodes(gpus: int | None, flavor: str | None, fleet: Path | None) -> list[LocalNode]:
+    if fleet is not None:
+        if gpus is not None or flavor is not None:
+            raise click.UsageError("a fleet file says its GPUs itself; leave --gpus and --flavor")
+        return [
+            LocalNode(
+                name=name,
+                flavor=row.flavor,
+                region=row.region,
+                cluster=row.cluster,
+                domain=row.domain,
+                gpus=row.gpus,
+            )
+            for name, row in node_rows(load_fleet(fleet))
+        ]
+    devices = tuple(discover()) if gpus is None else ()
+    if gpus is None and not devices:
+        raise click.UsageError(
+            "no NVIDIA GPU was found here; --gpus N makes N virtual slots, on which jobs run "
+            "without a GPU"
+        )
+    return [
+        LocalNode(
+            name=_host_name(),
+            flavor=flavor or (_label(devices[0].product) if devices else VIRTUAL),
+            region=PLACE,
+            cluster=PLACE,
+            domain=PLACE,
+            gpus=len(devices) if gpus is None else gpus,
+            devices=devices,
+        )
+    ]
+
+
+def _host_name() -> str:
+    """As a Node may be called: a DNS label made of this machine's name."""
+    name = re.sub(r"[^a-z0-9]+", "-", socket.gethostname().lower()).strip("-")
+    return name[:63].strip("-") or "localhost"
+
+
+def _label(product: str) -> str:
+    """As device plugins write a product into a label: NVIDIA H200 -> NVIDIA-H200."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", product).strip("-._")[:63] or "gpu"
+
+
+def _run(settings: Settings, *, quiet: bool, end_jobs: bool) -> None:
+    async def supervised() -> None:
+        tasks = AsyncioTasks()
+        await tasks.supervise(
+            _serve(settings, AsyncioClock(), tasks, quiet=quiet, end_jobs=end_jobs)
+        )
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(supervised())
+
+
+async def _serve(
+    settings: Settings, clock: AsyncioClock, tasks: AsyncioTasks, *, quiet: bool, end_jobs: bool
+) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    embedded = Embedded(settings, clock, tasks)
+    try:
+        await embedded.start()
+        loop.add_signal_handler(signal.SIGUSR1, embedded.ask_to_compact)
+        if not quiet:
+            for line in _greeting(settings, embedded):
+                click.echo(line)
+        await stopping.wait()
+        if end_jobs:
+            await embedded.agent.end_all()
+        left = embedded.agent.running
+        await embedded.stop()
+        if not quiet and left:
+            click.echo(f"stopped; {left} jobs go on, and the next `leasehold up` adopts them")
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+            loop.remove_signal_handler(number)
+        embedded.close()
+
+
+def _greeting(settings: Settings, embedded: Embedded) -> list[str]:
+    nodes = settings.nodes
+    gpus = sum(node.gpus for node in nodes)
+    is_virtual = not any(node.devices for node in nodes)
+    where = f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}"
+    flavors = ", ".join(sorted({node.flavor for node in nodes}))
+    slots = "virtual slots" if is_virtual else "GPUs"
+    return [
+        f"leasehold is up at {embedded.url} with {gpus} {slots} ({flavors}) on {where}, "
+        f"pid {os.getpid()}",
+        f"  {embedded.users.trust}",
+        f"  export KUBECONFIG={settings.folder.kubeconfig}",
+        "  kubectl get nodes          what there is",
+        "  kubectl runs list -A       what runs, how wide, who pays",
+        "  kubectl runs submit -f …   docs/user-guide/quickstart.md has a first Run",
+        "Ctrl-C stops it; jobs go on and are adopted by the next start.",
+    ]

@@ -1,0 +1,160 @@
+"""Why a run was cut: by which Resolution, which draw and seed, at what odds, for whom.
+
+Told from the ledger's records: the leases that ended, the Resolution that ended them, and the
+reservation that had announced the odds. Used by `explain`.
+"""
+
+from leasehold.control.questions.forms import Wire, instant, listed, moment, plural
+from leasehold.control.questions.subject import Subject
+from leasehold.core.book import base_reason
+from leasehold.core.facts import Closed, Lease, Resolution, RunKey
+from leasehold.core.world import World
+
+_DONE = {
+    Closed.DROP_SPARE: "spare dropped",
+    Closed.SHRINK: "groups given up",
+    Closed.RANDOM_PREEMPT: "drawn in a lottery",
+    Closed.RECLAIMED: "a spare it sat on was taken back",
+}
+
+
+def cuts(world: World, subject: Subject) -> list[Wire]:
+    """Every Resolution that cut the run, the oldest first, and what was reclaimed without one."""
+    by_resolution: dict[str, list[Lease]] = {}
+    alone: dict[str, list[Lease]] = {}
+    for lease in subject.every_lease():
+        name = world.victims.get(lease.name)
+        if name is not None:
+            by_resolution.setdefault(name, []).append(lease)
+            continue
+        reason = _reason(lease)
+        if reason is Closed.RANDOM_PREEMPT:
+            seed = _closure(lease).partition("(")[2].rstrip(")")
+            known = world.resolution_of_seed.get(seed)
+            into, key = (alone, seed) if known is None else (by_resolution, known)
+            into.setdefault(key, []).append(lease)
+        elif reason is Closed.RECLAIMED:
+            alone.setdefault(f"{_decided(lease)}", []).append(lease)
+    found = [
+        _resolved(world, world.resolutions[name], lost) for name, lost in by_resolution.items()
+    ]
+    found += [_unresolved(lost) for lost in alone.values()]
+    return sorted(found, key=lambda cut: str(cut["at"]))
+
+
+def _closure(lease: Lease) -> str:
+    return lease.closure or (lease.ending.reason if lease.ending else "")
+
+
+def _reason(lease: Lease) -> Closed | None:
+    closure = _closure(lease)
+    return base_reason(closure) if closure else None
+
+
+def _decided(lease: Lease) -> int:
+    if lease.ending is not None:
+        return lease.ending.at
+    assert lease.end is not None, lease.name
+    return lease.end
+
+
+def _resolved(world: World, resolution: Resolution, lost: list[Lease]) -> Wire:
+    run = lost[0].run_key
+    reservation = world.reservations.get(resolution.subject)
+    odds = dict(reservation.odds).get(run) if reservation is not None else None
+    cut = _cut(lost, at=resolution.instant)
+    lottery = resolution.lottery
+    drawn = lottery is not None and str(Closed.RANDOM_PREEMPT) in _reasons(lost)
+    return {
+        **cut,
+        "resolution": resolution.name,
+        "cause": resolution.cause,
+        "subject": resolution.subject,
+        "beneficiary": resolution.beneficiary,
+        "deficit": resolution.deficit,
+        "odds": odds,
+        "seed": lottery.seed if lottery is not None and drawn else "",
+        "draws": [
+            {"owner": draw.owner, "bundle": draw.bundle, "gpus": draw.gpus}
+            for draw in (lottery.draws if lottery is not None and drawn else ())
+        ],
+        "sentences": [
+            _what(lost, resolution.instant),
+            _for_whom(resolution, reservation is not None),
+            *_draw_words(resolution, run, odds, drawn=drawn),
+        ],
+    }
+
+
+def _unresolved(lost: list[Lease]) -> Wire:
+    """Its Resolution is not in the World: archived with it, or a swap needed the spare at once."""
+    at = min(_decided(lease) for lease in lost)
+    seed = _closure(lost[0]).partition("(")[2].rstrip(")")
+    why = (
+        f"The lottery's seed was {seed}; its Resolution is in the archived ledger."
+        if seed
+        else "The spare it sat on was needed by the run that pays for it."
+    )
+    return {
+        **_cut(lost, at=at),
+        "resolution": "",
+        "cause": "",
+        "subject": "",
+        "beneficiary": "",
+        "deficit": 0,
+        "odds": None,
+        "seed": seed,
+        "draws": [],
+        "sentences": [_what(lost, at), why],
+    }
+
+
+def _cut(lost: list[Lease], *, at: int) -> Wire:
+    return {
+        "at": instant(at),
+        "gpus": sum(lease.gpus for lease in lost),
+        "reasons": _reasons(lost),
+        "groups": sorted({lease.group for lease in lost}),
+        "attempt": lost[0].attempt,
+        "leases": [lease.name for lease in lost],
+    }
+
+
+def _reasons(lost: list[Lease]) -> list[str]:
+    return sorted({str(reason) for lease in lost if (reason := _reason(lease)) is not None})
+
+
+def _what(lost: list[Lease], at: int) -> str:
+    gpus = sum(lease.gpus for lease in lost)
+    how = [_DONE.get(Closed(reason), reason) for reason in _reasons(lost)]
+    return f"At {moment(at)} it lost {plural(gpus, 'GPU')} ({listed(how)})."
+
+
+def _for_whom(resolution: Resolution, is_known: bool) -> str:
+    name = resolution.name
+    if resolution.beneficiary:
+        planned = f", whose reservation {resolution.subject} had come due" if is_known else ""
+        return (
+            f"Resolution {name} made room for {resolution.beneficiary}{planned} and which was "
+            f"short of {plural(resolution.deficit, 'GPU')}."
+        )
+    return (
+        f"Resolution {name} brought {resolution.subject} back within its caps, which were "
+        f"exceeded by {plural(resolution.deficit, 'GPU')}; nobody else was to blame for it."
+    )
+
+
+def _draw_words(resolution: Resolution, run: RunKey, odds: int | None, *, drawn: bool) -> list[str]:
+    lottery = resolution.lottery
+    if not drawn or lottery is None:
+        return ["Nobody was drawn for these GPUs: spares and groups above a minimum go first."]
+    owners = [f"{owner} with {len(found)}" for owner, found in lottery.conflict_set]
+    order = [f"{draw.bundle} of {draw.owner}" for draw in lottery.draws]
+    words = [
+        f"In the lottery were {listed(owners)} (bundles of each owner).",
+        f"Drawn were, in this order, {listed(order)}; the seed was {lottery.seed}.",
+    ]
+    if odds is not None:
+        words.insert(0, f"The odds announced for {run} were {odds} %.")
+    words.append("Anybody can draw it again from that record: `leasehold lottery verify`.")
+    return words

@@ -1,0 +1,190 @@
+"""`budgets usage|balance|tree`: used, lent, borrowed, left, committed, and until when."""
+
+from collections.abc import Iterable
+
+from leasehold.control.questions.forms import Wire, gpu_time, instant
+from leasehold.control.views import EnvelopeView, envelope_view
+from leasehold.core.facts import Envelope, EnvelopeKey, Relation, Role
+from leasehold.core.objects.owners import glob_admits
+from leasehold.core.overdraft import next_money_event
+from leasehold.core.units import GpuMs, Instant, format_gpu_hours
+from leasehold.core.world import World
+
+FORMS = ("usage", "balance", "tree")
+
+
+def budgets(world: World, now: Instant, *, form: str, owner: str = "") -> Wire:
+    assert form in FORMS, form
+    keys = [
+        key
+        for key in sorted(world.envelopes)
+        if not owner or glob_admits(owner, world.envelopes[key].owner)
+    ]
+    if form == "usage":
+        return {
+            "items": [_usage(world, key, now) for key in keys],
+            "owners": _owners(world, owner),
+        }
+    if form == "balance":
+        return {"items": [_balance(world, key, now) for key in keys]}
+    return {"items": _tree(world, now, owner)}
+
+
+def _usage(world: World, key: EnvelopeKey, now: Instant) -> Wire:
+    envelope = world.envelopes[key]
+    view = envelope_view(world, key, now)
+    leases = [world.leases[name] for name in world.open_by_payer.get(key, ())]
+    overdraft = world.overdrafts.get(key)
+    return {
+        **_identity(envelope),
+        "concurrency": envelope.concurrency,
+        "used": view.used,
+        "shared": sum(each.gpus for each in leases if each.relation is Relation.SHARED),
+        "spare": sum(each.gpus for each in leases if each.role is Role.SPARE),
+        "lent": view.lent,
+        "lentTo": [
+            {"owner": name, "gpus": gpus}
+            for name, gpus in sorted(world.accounts.of(key).borrowers.items())
+        ],
+        "free": max(0, view.free),
+        "claimed": sum(claim.gpus for claim in world.claims if claim.payer == key),
+        "overdrawn": view.overdrawn,
+        "overdrawnSince": None if overdraft is None else instant(overdraft.since),
+        "state": _state(envelope, view, now),
+        "opens": instant(envelope.start or None),
+        "until": instant(envelope.end),
+    }
+
+
+def _balance(world: World, key: EnvelopeKey, now: Instant) -> Wire:
+    envelope = world.envelopes[key]
+    view = envelope_view(world, key, now)
+    account = world.accounts.of(key)
+    return {
+        **_identity(envelope),
+        "limit": _hours(envelope.max_gpu_ms),
+        "used": _hours(view.gpu_ms),
+        "committed": _hours(view.committed_ms),
+        "left": _hours(view.left_ms),
+        "lendingLimit": _hours(envelope.lending.max_gpu_ms),
+        "lent": _hours(account.lent_used_ms(now)),
+        "opens": instant(envelope.start or None),
+        "until": instant(envelope.end),
+        "paysUntil": instant(next_money_event(world, key, now)),
+    }
+
+
+def _identity(envelope: Envelope) -> Wire:
+    return {
+        "envelope": envelope.key,
+        "owner": envelope.owner,
+        "flavor": envelope.flavor,
+        "region": envelope.region or "",
+        "cluster": envelope.cluster or "",
+    }
+
+
+def _hours(amount: GpuMs | None) -> Wire | None:
+    return None if amount is None else gpu_time(amount)
+
+
+def _state(envelope: Envelope, view: EnvelopeView, now: Instant) -> str:
+    if view.overdrawn:
+        return "Overdrawn"
+    if now < envelope.start:
+        return "NotOpen"
+    return "Closed" if now >= envelope.end else "Open"
+
+
+def _owners(world: World, owner: str) -> list[Wire]:
+    """What the runs of each owner hold, by who pays, and what its envelopes lend to others."""
+    held: dict[str, dict[Relation, int]] = {}
+    lent: dict[str, int] = {}
+    for names in world.open_by_payer.values():
+        for name in names:
+            lease = world.leases[name]
+            mine = held.setdefault(lease.owner, dict.fromkeys(Relation, 0))
+            mine[lease.relation] += lease.gpus
+            if lease.relation is Relation.BORROWED:
+                lent[lease.payer_owner] = lent.get(lease.payer_owner, 0) + lease.gpus
+    known = {*held, *lent, *(each.owner for each in world.envelopes.values())}
+    nothing = dict.fromkeys(Relation, 0)
+    return [
+        {
+            "owner": name,
+            "gpus": sum(held.get(name, nothing).values()),
+            "owned": held.get(name, nothing)[Relation.OWNED],
+            "shared": held.get(name, nothing)[Relation.SHARED],
+            "borrowed": held.get(name, nothing)[Relation.BORROWED],
+            "lent": lent.get(name, 0),
+        }
+        for name in sorted(known)
+        if not owner or glob_admits(owner, name)
+    ]
+
+
+class _Sum:
+    """Of the envelopes of an owner, and of everybody below it."""
+
+    def __init__(self, world: World, envelopes: Iterable[Envelope], now: Instant) -> None:
+        self.concurrency = self.used = self.lent = 0
+        self.gpu_ms: GpuMs = 0
+        for envelope in envelopes:
+            view = envelope_view(world, envelope.key, now)
+            self.concurrency += envelope.concurrency
+            self.used += view.used
+            self.lent += view.lent
+            self.gpu_ms += view.gpu_ms
+
+    def wire(self) -> Wire:
+        return {
+            "concurrency": self.concurrency,
+            "used": self.used,
+            "lent": self.lent,
+            "gpuMs": self.gpu_ms,
+            "gpuHours": format_gpu_hours(self.gpu_ms),
+        }
+
+
+def _tree(world: World, now: Instant, owner: str) -> list[Wire]:
+    """Owners from the top, children after their first parent, with sums of all below."""
+    tree = world.tree
+    mine: dict[str, list[Envelope]] = {}
+    for envelope in world.envelopes.values():
+        mine.setdefault(envelope.owner, []).append(envelope)
+    owners = set(mine)
+    for name in list(owners):
+        owners.update(each for level in tree.ancestors(name) for each in level)
+    below: dict[str, set[str]] = {name: {name} for name in owners}
+    children: dict[str, list[str]] = {}
+    roots = []
+    for name in sorted(owners):
+        for level in tree.ancestors(name):
+            for each in level:
+                below[each].add(name)
+        parents = tree.parents(name)
+        if parents:
+            children.setdefault(parents[0], []).append(name)
+        else:
+            roots.append(name)
+    rows: list[Wire] = []
+
+    def walk(name: str, depth: int) -> None:
+        if not owner or glob_admits(owner, name):
+            of_all = [each for one in sorted(below[name]) for each in mine.get(one, ())]
+            rows.append(
+                {
+                    "owner": name,
+                    "depth": depth,
+                    "parents": list(tree.parents(name)),
+                    "envelopes": len(mine.get(name, ())),
+                    "own": _Sum(world, mine.get(name, ()), now).wire(),
+                    "below": _Sum(world, of_all, now).wire(),
+                }
+            )
+        for child in children.get(name, ()):
+            walk(child, depth + 1)
+
+    for root in roots:
+        walk(root, 0)
+    return rows

@@ -1,0 +1,119 @@
+"""`leases`: who used what, when, who paid, why it began and why it ended.
+
+One pass over the leases at most, and only over a run's own where a run is named; what is sorted is
+what is shown.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from leasehold.control.questions.forms import Wire, gpu_time, instant
+from leasehold.control.questions.subject import Archived, Subject, no_archive
+from leasehold.core.facts import Lease, Record
+from leasehold.core.objects.owners import glob_admits
+from leasehold.core.units import Instant
+from leasehold.core.world import World, ledger_order
+
+
+class Filter(Record):
+    """Everything that narrows the list; an empty text or None narrows nothing."""
+
+    node: str = ""
+    owner: str = ""  # of the run, a glob
+    payer: str = ""  # an envelope, or an owner whose envelopes pay (a glob)
+    since: Instant | None = None
+    at: Instant | None = None
+    closed: bool = False  # only those that have ended
+    limit: int | None = None  # the newest so many
+
+
+def lease_list(
+    world: World,
+    now: Instant,
+    wanted: Filter,
+    *,
+    subject: Subject | None = None,
+    archived: Archived = no_archive,
+) -> Wire:
+    """Open leases; closed ones too where a time, a run or `closed` asks for the past."""
+    found = [
+        lease for lease in _candidates(world, wanted, subject, archived) if _admits(wanted, lease)
+    ]
+    found.sort(key=ledger_order)
+    total = len(found)
+    if wanted.limit is not None:
+        found = found[max(0, total - wanted.limit) :]
+    return {"total": total, "items": [lease_row(lease, now) for lease in found]}
+
+
+def _candidates(
+    world: World, wanted: Filter, subject: Subject | None, archived: Archived
+) -> Iterator[Lease]:
+    if subject is not None:
+        yield from subject.archived
+        yield from subject.leases
+    elif wanted.closed or wanted.since is not None or wanted.at is not None:
+        since = wanted.since if wanted.at is None else wanted.at
+        until = None if wanted.at is None else wanted.at + 1
+        yield from (each for each in archived(since, until) if each.name not in world.leases)
+        yield from world.leases.values()
+    else:
+        yield from _open(world, wanted)
+
+
+def _open(world: World, wanted: Filter) -> Iterator[Lease]:
+    by_name: Iterable[Iterable[str]] = world.open_by_run.values()
+    if wanted.node:
+        by_name = [world.open_by_node.get(wanted.node, ())]
+    elif wanted.payer in world.open_by_payer:
+        by_name = [world.open_by_payer[wanted.payer]]
+    for names in by_name:
+        yield from (world.leases[name] for name in names)
+
+
+def _admits(wanted: Filter, lease: Lease) -> bool:
+    if wanted.node and lease.node != wanted.node:
+        return False
+    end = lease.end
+    if end is None:
+        if wanted.closed:
+            return False
+    elif wanted.since is not None and end <= wanted.since:
+        return False
+    at = wanted.at
+    if at is not None and (lease.start > at or (end is not None and end <= at)):
+        return False
+    if wanted.owner and not glob_admits(wanted.owner, lease.owner):
+        return False
+    payer = wanted.payer
+    return not payer or lease.payer == payer or ("/" not in payer and
+                                                 glob_admits(payer, lease.payer_owner))  # fmt: skip
+
+
+def lease_row(lease: Lease, now: Instant) -> Wire:
+    ending = lease.ending
+    return {
+        "lease": lease.name,
+        "run": lease.run_key,
+        "owner": lease.owner,
+        "attempt": lease.attempt,
+        "group": lease.group,
+        "index": lease.index,
+        "pod": f"{lease.namespace}/{lease.pod}" if lease.pod else "",
+        "node": lease.node,
+        "slots": list(lease.slots),
+        "gpus": lease.gpus,
+        "role": lease.role.value,
+        "payer": lease.payer,
+        "payerOwner": lease.payer_owner,
+        "relation": lease.relation.value,
+        "opened": lease.reason.value,
+        "start": instant(lease.start),
+        "end": instant(lease.end),
+        "closed": lease.closure.partition("(")[0],
+        "closure": lease.closure,
+        "cause": "" if lease.cause is None else lease.cause.value,
+        "ending": None
+        if ending is None or lease.end is not None
+        else {"reason": ending.reason, "deadline": instant(ending.deadline)},
+        **gpu_time(lease.gpu_ms(now)),
+    }

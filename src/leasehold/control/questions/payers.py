@@ -1,0 +1,47 @@
+"""`who-pays`: owned, shared and borrowed by envelope, GPUs now and GPU-hours to date."""
+
+from leasehold.control.questions.forms import Wire, gpu_time
+from leasehold.control.questions.subject import Subject
+from leasehold.control.views import run_view
+from leasehold.core.facts import Relation
+from leasehold.core.units import Instant
+from leasehold.core.world import World
+
+
+def who_pays(world: World, subject: Subject, now: Instant) -> Wire:
+    """Every envelope that pays or ever paid for a run, of this or any earlier attempt."""
+    gpus: dict[tuple[str, Relation], int] = {}
+    owners: dict[str, str] = {}
+    for lease in (*subject.archived, *subject.leases):
+        owners[lease.payer] = lease.payer_owner
+        if lease.is_open:
+            key = (lease.payer, lease.relation)
+            gpus[key] = gpus.get(key, 0) + lease.gpus
+    spent = subject.spent(world, now)
+    rows: list[Wire] = []
+    shares = {relation: [0, 0] for relation in Relation}
+    for (payer, relation), amount in sorted(spent.items()):
+        held = gpus.get((payer, relation), 0)
+        shares[relation][0] += held
+        shares[relation][1] += amount
+        rows.append(
+            {
+                "envelope": payer,
+                "payerOwner": owners.get(payer, ""),
+                "relation": str(relation),
+                "gpus": held,
+                **gpu_time(amount),
+            }
+        )
+    return {
+        "run": subject.key,
+        "owner": subject.owner,
+        "phase": str(run_view(world, subject.uid, now).phase),
+        "gpus": sum(gpus.values()),
+        **gpu_time(sum(spent.values())),
+        "shares": {
+            str(relation).lower(): {"gpus": share[0], **gpu_time(share[1])}
+            for relation, share in shares.items()
+        },
+        "payers": rows,
+    }

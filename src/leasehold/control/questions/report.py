@@ -1,0 +1,148 @@
+"""`report`: GPU-hours of a period by owner, payer, run, node or day: the bill.
+
+Leases are clipped to [from, to) and summed as whole GPU-milliseconds, so that the rows of any
+report add up to its total, and reports of adjoining periods to that of both.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from leasehold.control.questions.forms import Wire, gpu_time, instant
+from leasehold.control.questions.subject import Archived, no_archive
+from leasehold.core.facts import Lease, Record
+from leasehold.core.objects.owners import glob_admits
+from leasehold.core.units import DAY, GpuMs, Instant
+from leasehold.core.world import World
+
+
+class Period(Record):
+    start: Instant
+    end: Instant
+
+
+Keys = Callable[[Lease], str]
+
+_KEYS: dict[str, Keys] = {
+    "owner": lambda lease: lease.owner,
+    "payer": lambda lease: lease.payer,
+    "run": lambda lease: lease.run_key,
+    "node": lambda lease: lease.node,
+}
+GROUPINGS = (*_KEYS, "day")
+
+
+class _Row:
+    __slots__ = ("gpu_ms", "leases", "paid_ms")
+
+    def __init__(self) -> None:
+        self.gpu_ms: GpuMs = 0
+        self.paid_ms: GpuMs = 0
+        self.leases = 0
+
+
+def gpu_hours(
+    world: World,
+    now: Instant,
+    period: Period,
+    *,
+    by: str,
+    owner: str = "",
+    archived: Archived = no_archive,
+) -> Wire:
+    """`owner` keeps what runs of that owner used; with `by` payer, what its envelopes paid.
+
+    By owner each row has both: `gpuMs` its own runs used, whoever paid, and `paidGpuMs` its
+    envelopes paid, whoever used it.
+    """
+    assert by in GROUPINGS, by
+    until = min(period.end, now)
+    leases = _clipped(world, period.start, until, archived)
+    rows: dict[str, _Row] = {}
+    if by == "owner":
+        _by_owner(rows, leases, owner)
+    elif by == "day":
+        _by_day(rows, leases, owner)
+    else:
+        whose = _payer_owner if by == "payer" else _KEYS["owner"]
+        for lease, start, end in leases:
+            if not owner or glob_admits(owner, whose(lease)):
+                _add(rows, _KEYS[by](lease), lease.gpus * (end - start))
+    return {
+        "by": by,
+        "from": instant(period.start or None),
+        "to": instant(until),
+        "owner": owner,
+        "items": [_wire(by, key, row) for key, row in sorted(rows.items())],
+        "total": _total(by, rows.values()),
+    }
+
+
+def _payer_owner(lease: Lease) -> str:
+    return lease.payer_owner
+
+
+def _clipped(
+    world: World, start: Instant, end: Instant, archived: Archived
+) -> Iterator[tuple[Lease, Instant, Instant]]:
+    """Every lease that has a part in the period, with that part."""
+    for lease in archived(start, end):
+        if lease.name not in world.leases:
+            yield from _part(lease, start, end)
+    for lease in world.leases.values():
+        yield from _part(lease, start, end)
+
+
+def _part(lease: Lease, start: Instant, end: Instant) -> Iterator[tuple[Lease, Instant, Instant]]:
+    first = max(lease.start, start)
+    last = end if lease.end is None else min(lease.end, end)
+    if first < last:
+        yield lease, first, last
+
+
+def _add(rows: dict[str, _Row], key: str, gpu_ms: GpuMs) -> None:
+    row = rows.setdefault(key, _Row())
+    row.gpu_ms += gpu_ms
+    row.leases += 1
+
+
+def _by_owner(
+    rows: dict[str, _Row], leases: Iterable[tuple[Lease, Instant, Instant]], owner: str
+) -> None:
+    for lease, start, end in leases:
+        amount = lease.gpus * (end - start)
+        if not owner or glob_admits(owner, lease.owner):
+            _add(rows, lease.owner, amount)
+        if not owner or glob_admits(owner, lease.payer_owner):
+            rows.setdefault(lease.payer_owner, _Row()).paid_ms += amount
+
+
+def _by_day(
+    rows: dict[str, _Row], leases: Iterable[tuple[Lease, Instant, Instant]], owner: str
+) -> None:
+    """Days of UTC; a lease counts in each for what it ran in it."""
+    for lease, start, end in leases:
+        if owner and not glob_admits(owner, lease.owner):
+            continue
+        for day in range(start - start % DAY, end, DAY):
+            part = min(end, day + DAY) - max(start, day)
+            _add(rows, str(instant(day))[:10], lease.gpus * part)
+
+
+def _wire(by: str, key: str, row: _Row) -> Wire:
+    wire: Wire = {by: key, "leases": row.leases, **gpu_time(row.gpu_ms)}
+    if by == "owner":
+        paid = gpu_time(row.paid_ms)
+        wire |= {"paidGpuMs": paid["gpuMs"], "paidGpuHours": paid["gpuHours"]}
+    return wire
+
+
+def _total(by: str, rows: Iterable[_Row]) -> Wire:
+    total = _Row()
+    for row in rows:
+        total.gpu_ms += row.gpu_ms
+        total.paid_ms += row.paid_ms
+        total.leases += row.leases
+    wire = _wire(by, "", total)
+    del wire[by]
+    if by == "day":
+        del wire["leases"]  # a lease of two days is counted in both
+    return wire

@@ -1,0 +1,80 @@
+"""`runs`: what is there, in what state, how wide, who pays."""
+
+from collections.abc import Callable
+
+from leasehold.control.questions.forms import Wire, gpu_time, instant
+from leasehold.control.reservations import present
+from leasehold.control.views import run_view
+from leasehold.core.facts import Run
+from leasehold.core.objects.owners import glob_admits
+from leasehold.core.units import Instant
+from leasehold.core.width import desired_gpus, maximum_gpus, minimum_gpus
+from leasehold.core.world import World
+
+
+def run_list(
+    world: World,
+    now: Instant,
+    *,
+    sees: Callable[[str], bool],
+    namespace: str = "",
+    owner: str = "",
+    name: str = "",
+) -> list[Wire]:
+    """Runs of the namespaces that `sees` lets through, by namespace and name."""
+    visible: dict[str, bool] = {}
+    rows = []
+    keys = sorted(world.uid_of) if not (namespace and name) else [f"{namespace}/{name}"]
+    for key in keys:
+        run = world.runs.get(world.uid_of.get(key, ""))
+        if run is None or namespace not in ("", run.namespace) or name not in ("", run.name):
+            continue
+        if run.namespace not in visible:
+            visible[run.namespace] = sees(run.namespace)
+        if visible[run.namespace] and (not owner or glob_admits(owner, run.spec.owner)):
+            rows.append(run_row(world, run, now))
+    return rows
+
+
+def run_row(world: World, run: Run, now: Instant) -> Wire:
+    view = run_view(world, run.uid, now)
+    payers: dict[str, int] = {}
+    nodes: dict[str, None] = {}
+    for name in world.open_by_run.get(run.uid, ()):
+        lease = world.leases[name]
+        payers[lease.payer] = payers.get(lease.payer, 0) + lease.gpus
+        nodes[lease.node] = None
+    reservation = present(world, run)
+    return {
+        "namespace": run.namespace,
+        "name": run.name,
+        "owner": run.spec.owner,
+        "flavor": run.spec.flavor,
+        "phase": str(view.phase),
+        "reason": view.because,
+        "message": view.message,
+        "attempt": view.attempt,
+        "created": instant(run.created),
+        "started": instant(view.started),
+        "ended": instant(view.ended),
+        "width": {
+            "min": minimum_gpus(run.spec),
+            "max": maximum_gpus(run.spec),
+            "desired": desired_gpus(run.spec),
+            "allocated": view.gpus,
+            "spares": view.spares,
+            "pending": view.pending,
+        },
+        "funding": {"owned": view.owned, "shared": view.shared, "borrowed": view.borrowed},
+        "payers": [{"envelope": key, "gpus": gpus} for key, gpus in sorted(payers.items())],
+        "nodes": sorted(nodes),
+        "reservation": None
+        if reservation is None
+        else {
+            "name": reservation.name,
+            "state": str(reservation.state),
+            "starts": instant(reservation.starts or None),
+            "confidence": str(reservation.confidence),
+        },
+        **gpu_time(view.gpu_ms),
+    }

@@ -1,0 +1,85 @@
+"""Which run a question is about: one that is there, one of the past, or one in the archive.
+
+A name may have been used by several runs; the newest is meant. A run whose object is gone is found
+by its leases, of which the ledger keeps every one, in the World or in the archive.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from leasehold.control.views import spent_by
+from leasehold.core.facts import EnvelopeKey, Lease, Relation, Run, RunKey, Uid
+from leasehold.core.units import GpuMs, Instant
+from leasehold.core.world import World, ledger_order
+
+# Archived closed leases that overlap [since, until); None is open on that side.
+Archived = Callable[[Instant | None, Instant | None], Iterable[Lease]]
+
+
+def no_archive(_since: Instant | None, _until: Instant | None) -> Iterable[Lease]:
+    return ()
+
+
+class Subject:
+    """A run, and all its leases wherever they are kept."""
+
+    def __init__(self, world: World, key: RunKey, uid: Uid, archived: Sequence[Lease] = ()) -> None:
+        self.key = key
+        self.uid = uid
+        self.run: Run | None = world.runs.get(uid)
+        book = world.books.get(uid)
+        names = book.names if book else []
+        self.leases = [world.leases[name] for name in names if name in world.leases]
+        known = set(names)
+        self.archived = [lease for lease in archived if lease.name not in known]
+
+    @property
+    def namespace(self) -> str:
+        return self.key.partition("/")[0]
+
+    @property
+    def owner(self) -> str:
+        if self.run is not None:
+            return self.run.spec.owner
+        return self.every_lease()[-1].owner
+
+    def every_lease(self) -> list[Lease]:
+        """In the order of the ledger."""
+        return sorted([*self.archived, *self.leases], key=ledger_order)
+
+    def spent(self, world: World, now: Instant) -> dict[tuple[EnvelopeKey, Relation], GpuMs]:
+        """GPU-time to date by payer, archived leases too."""
+        spent = spent_by(world, self.uid, now)
+        for lease in self.archived:
+            key = (lease.payer, lease.relation)
+            spent[key] = spent.get(key, 0) + lease.gpu_ms(now)
+        return spent
+
+
+def find(world: World, key: RunKey, archived: Archived = no_archive) -> Subject | None:
+    """The newest run of this `namespace/name`, or None if there never was one."""
+    uid = world.uid_of.get(key)
+    if uid is not None:
+        created = world.runs[uid].created if uid in world.runs else None
+        mine = [lease for lease in archived(created, None) if lease.uid == uid]
+        return Subject(world, key, uid, mine)
+    uid = _of_the_past(world, key)
+    of_name = [lease for lease in archived(None, None) if lease.run_key == key]
+    if uid is None:
+        newest = max(of_name, key=ledger_order, default=None)
+        if newest is None:
+            return None
+        uid = newest.uid
+    return Subject(world, key, uid, [lease for lease in of_name if lease.uid == uid])
+
+
+def _of_the_past(world: World, key: RunKey) -> Uid | None:
+    newest: Lease | None = None
+    for book in world.books.values():
+        last = world.leases.get(book.names[-1]) if book.names else None
+        if (
+            last is not None
+            and last.run_key == key
+            and (newest is None or last.batch > newest.batch)
+        ):
+            newest = last
+    return None if newest is None else newest.uid

@@ -1,0 +1,109 @@
+"""`cover`: every envelope walked, in order, taken or why not, in words."""
+
+from leasehold.control.questions.forms import Wire, moment, plural
+from leasehold.control.questions.rehearse import in_front_of
+from leasehold.control.wishes import wish_for
+from leasehold.core.admit import as_found_by, ask_for, no_such_flavor
+from leasehold.core.cover import cover
+from leasehold.core.facts import Run
+from leasehold.core.units import Instant, format_gpu_hours
+from leasehold.core.verdicts import Refusal, Refused, Step
+from leasehold.core.width import group_count, places_for, starting_gpus
+from leasehold.core.world import World
+
+
+def recorded(world: World, run: Run) -> Wire | None:
+    """The walk that was made when the run was last considered, if it is still known."""
+    trace = world.traces.get(run.uid)
+    if not trace:
+        return None
+    refused = None if world.open_by_run.get(run.uid) else world.refusals.get(run.uid)
+    return {"when": "recorded", "walks": [_walk(world, "", trace, refused)]}
+
+
+def afresh(world: World, run: Run, now: Instant) -> Wire:
+    """The walk as it would be made now, for every location the run may use."""
+    turn, _ = in_front_of(world, run, now)
+    groups = tuple(range(group_count(run.spec, starting_gpus(run.spec))))
+    wish = wish_for(world, run, groups)
+    walks: list[Wire] = []
+    mark = world.journal.mark()
+    as_found_by(world, wish, turn.agenda, start=turn.now)
+    for place in places_for(world, run.spec):
+        ask = ask_for(wish, place, wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
+        answer = cover(world, ask, now=turn.now)
+        refused = answer if isinstance(answer, Refused) else None
+        walks.append(_walk(world, "/".join(place), answer.trace, refused))
+    world.journal.undo(mark)
+    if not walks:
+        walks.append(_walk(world, "", (), no_such_flavor(wish.want)))
+    return {"when": "now", "walks": walks}
+
+
+def _walk(world: World, place: str, trace: tuple[Step, ...], refused: Refused | None) -> Wire:
+    return {
+        "place": place,
+        "covered": refused is None,
+        "reason": "" if refused is None else str(refused.reason),
+        "remedy": "" if refused is None else refused.remedy,
+        "shortBy": 0 if refused is None else refused.short_by,
+        "steps": walk_of(world, trace),
+    }
+
+
+def walk_of(world: World, trace: tuple[Step, ...]) -> list[Wire]:
+    return [{**step_row(step), "says": says(world, step)} for step in trace]
+
+
+def step_row(step: Step) -> Wire:
+    return {
+        "envelope": step.envelope,
+        "relation": str(step.relation),
+        "taken": step.taken,
+        "verdict": str(step.verdict),
+        "heldBack": "" if step.held_back is None else str(step.held_back),
+        "limit": step.limit,
+        "used": step.used,
+    }
+
+
+def says(world: World, step: Step) -> str:
+    """One step of a walk as a sentence."""
+    gave = f"pays for {plural(step.taken, 'GPU')}" if step.taken else "pays for nothing"
+    if step.held_back is None:
+        return gave
+    enough = ", and no more" if step.taken else ""
+    return f"{gave}{enough}: {_because(world, step)}"
+
+
+def _because(world: World, step: Step) -> str:
+    envelope = world.envelopes.get(step.envelope)
+    match step.held_back:
+        case Refusal.CONCURRENCY:
+            return f"{step.used} of its {step.limit} GPUs were in use or kept for planned starts"
+        case Refusal.AGGREGATE:
+            return f"{step.used} of the {step.limit} GPUs of a common cap were in use or kept"
+        case Refusal.LENDING_CAP:
+            return f"{step.used} of the {step.limit} GPUs it lends at most were lent"
+        case Refusal.GPU_HOURS | Refusal.LENDING_HOURS:
+            what = "it lends" if step.held_back is Refusal.LENDING_HOURS else "it has"
+            return (
+                f"{format_gpu_hours(step.used)} of the {format_gpu_hours(step.limit)} GPU-hours "
+                f"{what} were used or committed"
+            )
+        case Refusal.BORROW_LIMIT:
+            return f"the run may borrow {step.limit} GPUs at most (funding.maxBorrowGPUs)"
+        case Refusal.WINDOW_NOT_OPEN if envelope is not None:
+            return f"its window opens at {moment(envelope.start)}"
+        case Refusal.WINDOW_CLOSED if envelope is not None:
+            return f"its window closed at {moment(envelope.end)}"
+        case Refusal.OTHER_LOCATION:
+            return "it pays for GPUs of another place"
+        case Refusal.LENDING_DISABLED:
+            return "it does not lend"
+        case Refusal.ACL_DENIED:
+            return "it does not lend to this owner"
+        case Refusal.RECIPROCAL_LOAN:
+            return "its owner borrows from this one already, and loans both ways are off"
+        case _:
+            return str(step.held_back)

@@ -1,0 +1,226 @@
+"""`explain`: why it waits, why these payers, why here, why it was cut, and what to do about it."""
+
+from leasehold.control.life import Standing, units_of
+from leasehold.control.questions.cut_story import cuts
+from leasehold.control.questions.forms import Wire, instant, listed, moment, places, plural
+from leasehold.control.questions.payers import who_pays
+from leasehold.control.questions.subject import Subject
+from leasehold.control.questions.waits import reservation_row
+from leasehold.control.questions.walk import says, walk_of
+from leasehold.control.reservations import present
+from leasehold.control.views import RunView, run_view
+from leasehold.core.book import WHOLE
+from leasehold.core.facts import Closed, Confidence, Opened, Phase, Reservation, Role, Run, State
+from leasehold.core.units import Instant, format_span
+from leasehold.core.verdicts import Refused, Step
+from leasehold.core.width import open_leases
+from leasehold.core.world import World
+
+_SURE = {
+    Confidence.EXACT: "leases that are known to end will have made room",
+    Confidence.WINDOW: "a budget window opens",
+    Confidence.CUTS: "others are cut for it then, if there is no room before",
+    Confidence.MONEY: "it starts then if there is money; GPUs are not what it waits for",
+}
+
+
+def explain(world: World, subject: Subject, now: Instant) -> Wire:
+    """Everything that is known about how a run came to stand where it stands."""
+    view = run_view(world, subject.uid, now)
+    run = subject.run
+    refused = world.refusals.get(subject.uid) if view.phase is Phase.PENDING else None
+    reservation = present(world, run) if run is not None else None
+    lost = cuts(world, subject)
+    paid = who_pays(world, subject, now)
+    trace = world.traces.get(subject.uid, ())
+    where = places(world, open_leases(world, subject.uid))
+    sentences = [_summary(subject.key, view)]
+    sentences += _waiting(refused, reservation, now)
+    sentences += _asked(world, trace)
+    sentences += _money(paid)
+    sentences += _here(run, where)
+    sentences += _swaps(subject)
+    sentences += [str(words) for cut in lost for words in _sentences(cut)]
+    sentences += _aftermath(world, run, view, lost)
+    return {
+        "run": subject.key,
+        "owner": subject.owner,
+        "phase": str(view.phase),
+        "reason": view.because,
+        "message": view.message,
+        "sentences": sentences,
+        "refusal": None if refused is None else _refusal(refused),
+        "reservation": None if reservation is None else reservation_row(reservation, now),
+        "payers": paid["payers"],
+        "walk": walk_of(world, trace),
+        "places": where,
+        "cuts": lost,
+        "attempts": _attempts(world, subject),
+        "remedies": _remedies(run, view, refused, lost),
+    }
+
+
+def _summary(key: str, view: RunView) -> str:
+    because = "" if view.because == str(view.phase) else f" ({view.because})"
+    message = view.message.partition("; `explain`")[0]  # this is what that points to
+    return f"{key} is {view.phase}{because}: {message}."
+
+
+def _refusal(refused: Refused) -> Wire:
+    return {
+        "reason": str(refused.reason),
+        "subject": refused.subject,
+        "asked": refused.asked,
+        "shortBy": refused.short_by,
+        "timeMayHelp": refused.time_may_help or refused.reason.clears_with_time,
+        "remedy": refused.remedy,
+    }
+
+
+def _waiting(refused: Refused | None, reservation: Reservation | None, now: Instant) -> list[str]:
+    words = []
+    if refused is not None and refused.asked:
+        helps = refused.time_may_help or refused.reason.clears_with_time
+        hope = "waiting may be enough" if helps else "waiting alone does not help"
+        words.append(
+            f"It asked for {plural(refused.asked, 'GPU')} and was short of {refused.short_by}; "
+            f"{hope}."
+        )
+    if reservation is None:
+        return words
+    if reservation.state is State.BLOCKED:
+        words.append(f"Its reservation {reservation.name} is Blocked: {reservation.message}.")
+    elif reservation.state is State.ACTIVATING:
+        words.append(f"Room is being made for it (reservation {reservation.name}).")
+    else:
+        wait = format_span(max(0, reservation.starts - now))
+        words.append(
+            f"It is planned to start at {moment(reservation.starts)}, in {wait}: "
+            f"{_SURE[reservation.confidence]} (reservation {reservation.name})."
+        )
+        if reservation.confidence is Confidence.CUTS and reservation.remedies:
+            words.append(f"As things stand, {listed(reservation.remedies)}.")
+        odds = [f"{run} with {percent} %" for run, percent in reservation.odds]
+        if odds:
+            words.append(f"If it comes to a lottery, drawn would be {listed(odds)}.")
+    return words
+
+
+def _asked(world: World, trace: tuple[Step, ...]) -> list[str]:
+    """Why these payers: the walk, where it was more than one step or ended short."""
+    if len(trace) < 2 and not any(step.held_back for step in trace):
+        return []
+    steps = [f"{step.envelope} ({step.relation}) {says(world, step)}" for step in trace]
+    return [f"Asked to pay, in this order: {'; '.join(steps)}."]
+
+
+def _swaps(subject: Subject) -> list[str]:
+    """Pods that were lost with a node, and the spares that took over."""
+    words = []
+    leases = subject.every_lease()
+    for lost in leases:
+        if lost.closure != Closed.NODE_FAILURE or lost.end is None or lost.role is Role.SPARE:
+            continue
+        heirs = [
+            lease.node
+            for lease in leases
+            if lease.reason is Opened.SWAP
+            and (lease.attempt, lease.group, lease.index) == (lost.attempt, lost.group, lost.index)
+            and lease.start >= lost.end
+        ]
+        after = f"; its spare on {heirs[0]} took over" if heirs else ", and there was no spare"
+        words.append(f"At {moment(lost.end)} node {lost.node} was lost{after}.")
+    return list(dict.fromkeys(words))
+
+
+def _money(paid: Wire) -> list[str]:
+    rows = paid["payers"]
+    assert isinstance(rows, list)
+    now = [
+        f"{row['envelope']} ({row['relation']}, {row['gpus']} GPUs)" for row in rows if row["gpus"]
+    ]
+    words = [f"Paid by {listed(now)}."] if now else []
+    if rows and not now:
+        past = [f"{row['envelope']} ({row['relation']})" for row in rows]
+        words.append(f"It was paid by {listed(past)}.")
+    if rows:
+        words.append(f"To date it has cost {paid['gpuHours']} GPU-hours.")
+    return words
+
+
+def _here(run: Run | None, where: list[Wire]) -> list[str]:
+    if not where:
+        return []
+    domains = sorted({str(each["domain"]) for each in where})
+    nodes = sorted({str(each["node"]) for each in where if not each["spare"]})
+    spares = sorted({str(each["node"]) for each in where if each["spare"]})
+    words = f"It is on {listed(nodes)}" if nodes else "It holds spares only"
+    words += f", with spares on {listed(spares)}" if spares else ""
+    asked = run is not None and run.spec.selector.domain
+    why = "as its selector asks" if asked else "the tightest place its payers pay for"
+    return [f"{words}, in {listed(domains)}: {why}."]
+
+
+def _sentences(cut: Wire) -> list[object]:
+    found = cut["sentences"]
+    assert isinstance(found, list)
+    return found
+
+
+def _aftermath(world: World, run: Run | None, view: RunView, lost: list[Wire]) -> list[str]:
+    """Whether it was put back in line, after the last cut."""
+    if not lost or run is None:
+        return []
+    if not {"RandomPreempt", "ReclaimedBySpare"} & set(_reasons(lost[-1])):
+        return []
+    waiting = any(each.standing is Standing.WAITING for each in units_of(world, run).values())
+    if view.phase is Phase.FAILED:
+        return ["It was not requeued, because it declares no runtime.checkpoint."]
+    if view.phase is Phase.PENDING or waiting:
+        return ["It was requeued in its old place in line and starts again from its checkpoint."]
+    return [f"It was requeued and is in attempt {view.attempt} now."]
+
+
+def _reasons(cut: Wire) -> list[str]:
+    found = cut["reasons"]
+    assert isinstance(found, list)
+    return found
+
+
+def _remedies(
+    run: Run | None,
+    view: RunView,
+    refused: Refused | None,
+    lost: list[Wire],
+) -> list[str]:
+    words = []
+    if refused is not None:
+        words.append(refused.remedy)
+    if run is None:
+        return words
+    if lost and run.spec.checkpoint is None and view.phase is Phase.FAILED:
+        words.append("set runtime.checkpoint, and it is requeued when it is drawn")
+    if lost and run.spec.malleable is None and view.phase is Phase.FAILED:
+        words.append("malleable runs give up groups before anybody is drawn")
+    if view.because == "WorkloadFailed" and view.phase is Phase.FAILED:
+        words.append(f"see `kubectl runs logs {run.name} -n {run.namespace}`; "
+                     "runtime.retries starts it again after an exit")  # fmt: skip
+    return words
+
+
+def _attempts(world: World, subject: Subject) -> list[Wire]:
+    book = world.books.get(subject.uid)
+    rows: list[Wire] = []
+    for key, unit in sorted(book.units.items()) if book else ():
+        for attempt in unit.attempts:
+            rows.append(
+                {
+                    "group": None if key == WHOLE else key,
+                    "attempt": attempt.number,
+                    "started": instant(attempt.started),
+                    "ended": None if attempt.open else instant(attempt.ended_at),
+                    "outcome": "" if attempt.open else str(attempt.outcome),
+                    "cause": "" if attempt.cause is None else str(attempt.cause),
+                }
+            )
+    return rows

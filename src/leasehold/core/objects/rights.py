@@ -1,0 +1,81 @@
+"""What a write of a Budget or a Run needs: which verb on which owner.
+
+Asked by the REST facade before a user's write, and by whoever explains a refusal; on Kubernetes a
+policy says the same. Pure and lenient: an object that is malformed needs nothing here, because the
+server refuses it for that. Whether a caller has the right is `core.access`' answer.
+"""
+
+from leasehold.core.access import Caller, OwnerVerb
+from leasehold.core.objects.wire import Wire, list_at, part, text_at
+
+Right = tuple[OwnerVerb, str]
+
+
+def rights_needed(old: Wire | None, new: Wire) -> list[Right]:
+    """Every (verb, owner) that turning `old` into `new` needs; none for other kinds."""
+    kind = new.get("kind")
+    if kind == "Budget":
+        return _of_budget(part(old, "spec"), part(new, "spec"), is_new=old is None)
+    if kind == "Run":
+        return _of_run(part(old, "spec"), part(new, "spec"), is_new=old is None)
+    return []
+
+
+def rights_to_delete(old: Wire) -> list[Right]:
+    """Taking a Budget away is the funder's; a Run's deletion spends nothing."""
+    owner = text_at(part(old, "spec"), "owner")
+    return [(OwnerVerb.FUND, owner)] if old.get("kind") == "Budget" and owner else []
+
+
+def missing_right(caller: Caller, needed: list[Right]) -> Right | None:
+    """The first of them that the caller lacks. Whoever may fund may also lend."""
+    for verb, owner in needed:
+        if caller.may(verb, owner):
+            continue
+        if verb is OwnerVerb.LEND and caller.may(OwnerVerb.FUND, owner):
+            continue
+        return verb, owner
+    return None
+
+
+def _of_run(old: Wire, new: Wire, *, is_new: bool) -> list[Right]:
+    """Cancelling spends nothing, so an edit of `stop` alone needs no right."""
+    owner = text_at(new, "owner")
+    is_same = not is_new and _without(old, "stop") == _without(new, "stop")
+    return [] if is_same or not owner else [(OwnerVerb.SPEND, owner)]
+
+
+def _of_budget(old: Wire, new: Wire, *, is_new: bool) -> list[Right]:
+    owner = text_at(new, "owner")
+    if not owner or (not is_new and old == new):
+        return []
+    if not is_new and _without_lending(old) == _without_lending(new):
+        return [(OwnerVerb.LEND, owner)]
+    known = list_at(old, "parents")
+    parents = [
+        parent
+        for parent in list_at(new, "parents")
+        if isinstance(parent, str) and parent not in known and not _is_above(parent, owner)
+    ]
+    needed = [owner, *parents]
+    before = text_at(old, "owner")
+    if before and before != owner:  # refused by the server too, but not for want of a right
+        needed.append(before)
+    return [(OwnerVerb.FUND, each) for each in needed]
+
+
+def _is_above(parent: str, owner: str) -> bool:
+    """Whether the parent is on the owner's own path: nobody's leave is needed to be its child."""
+    return owner.startswith(f"{parent}:")
+
+
+def _without_lending(spec: Wire) -> Wire:
+    envelopes = [
+        _without(each, "lending") if isinstance(each, dict) else each
+        for each in list_at(spec, "envelopes")
+    ]
+    return {**spec, "envelopes": envelopes}
+
+
+def _without(raw: Wire, key: str) -> Wire:
+    return {each: value for each, value in raw.items() if each != key}

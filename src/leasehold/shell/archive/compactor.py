@@ -1,0 +1,336 @@
+"""Takes what is old out of the store when it is safe in the archive; the controller does it itself.
+
+The loop calls `step` between two turns; each call does a bounded piece. The order makes a death at
+any moment harmless: archive the batches, read them back, write a checkpoint, and only then delete.
+Before the checkpoint nothing has happened; after it, whatever is not deleted yet is left over, and
+the next recovery finds it. Nothing here decides what runs.
+"""
+
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+
+from leasehold.core.batch import batch_from_wire
+from leasehold.core.chain import Digest, canonical, next_digest
+from leasehold.core.checkpoint import Carried
+from leasehold.core.compaction import Plan, carried_after, forget, plan_compaction
+from leasehold.core.facts import Lease, Record
+from leasehold.core.objects.lease import ARCHIVED
+from leasehold.core.objects.wire import part, text_at
+from leasehold.core.units import DAY, HOUR, MINUTE, SECOND, Instant, Millis
+from leasehold.core.verify import Fold
+from leasehold.core.world import World
+from leasehold.ports.runtime import Clock
+from leasehold.ports.store import (
+    Answers,
+    Conflict,
+    Delete,
+    NotFound,
+    OutcomeUnknown,
+    Store,
+    StoreError,
+    Unavailable,
+    Update,
+    Wire,
+    Write,
+)
+from leasehold.shell.archive.checkpoints import KIND as CHECKPOINT
+from leasehold.shell.archive.checkpoints import (
+    CheckpointLost,
+    Stored,
+    read_checkpoint,
+    write_checkpoint,
+)
+from leasehold.shell.archive.reader import Archive
+from leasehold.shell.archive.segments import BadArchive
+from leasehold.shell.archive.writer import write_segment
+from leasehold.shell.ledger import Ledger, batch_name
+from leasehold.shell.retry import until_answered
+
+Note = Callable[[str], None]
+
+SEGMENT_BYTES = 4 * 1024 * 1024
+ROUND = 256  # objects that are removed between two turns
+WORTH = 1_000  # objects, below which a day may pass first
+EVERY: Millis = HOUR
+AGAIN_AFTER_TROUBLE: Millis = 10 * MINUTE
+CROWDED_PERCENT = 70
+KEEP_WHEN_CROWDED: Millis = HOUR
+
+
+class Compacted(Record):
+    """What the last checkpoint took out of the store."""
+
+    seq: int
+    batches: int
+    leases: int
+    resolutions: int
+
+
+class Compactor:
+    """`folder` None: there is no archive, nothing is ever removed, and it says so when that begins
+    to matter."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        folder: Path | None,
+        keep_closed: Millis,
+        max_objects: int,
+        note: Note = lambda _: None,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._archive = None if folder is None else Archive(folder)
+        self._keep = keep_closed
+        self._max_objects = max_objects
+        self._note = note
+        self._segment_bytes = segment_bytes
+        self._next: Instant = 0
+        self._asked = False
+        self.last: Compacted | None = None
+
+    def request(self) -> None:
+        """Somebody wants it now, even if little is to be gained."""
+        self._asked = True
+
+    async def run_once(self, world: World, ledger: Ledger) -> Compacted | None:
+        """All of it at once, for whoever has the World to itself; None if there was nothing."""
+        self.last = None
+        self.request()
+        while (wait := await self.step(world, ledger)) is not None and wait <= SECOND:
+            await self._clock.sleep(wait)
+        return self.last
+
+    async def step(self, world: World, ledger: Ledger) -> Millis | None:
+        """A bounded piece of work between two turns, and when to call again at the latest."""
+        if ledger.leftovers:
+            swept = await self._sweep(ledger)
+            return 0 if swept else SECOND
+        now = self._clock.now()
+        if now < self._next and not self._asked:
+            return self._next - now
+        try:
+            wait = await self._compact_some(world, ledger, now)
+        except (BadArchive, OSError) as error:
+            self._note(f"alert: the ledger is not archived: {error}")
+            wait = AGAIN_AFTER_TROUBLE
+        except Conflict:
+            self._note("alert: somebody else has compacted the ledger; start again")
+            wait = EVERY
+        except (StoreError, CheckpointLost) as error:
+            self._note(f"alert: the ledger is not compacted: {error}")
+            wait = AGAIN_AFTER_TROUBLE
+        if wait:
+            self._asked = False
+            self._next = now + wait
+        return wait
+
+    async def _compact_some(self, world: World, ledger: Ledger, now: Instant) -> Millis:
+        count = len(world.leases) + len(ledger.chain)
+        is_crowded = 100 * count > CROWDED_PERCENT * self._max_objects
+        if self._archive is None:
+            if is_crowded:
+                self._note(
+                    f"alert: {count} leases and batches of at most {self._max_objects} are in the "
+                    "store, and there is no archive; set ledger.archive to a folder"
+                )
+            return EVERY
+        keep = min(self._keep, KEEP_WHEN_CROWDED) if is_crowded else self._keep
+        cutoff = now - keep
+        upto = _newest(ledger, cutoff, world.carried.seq)
+        plan = plan_compaction(world, upto=upto, cutoff=cutoff)
+        gain = len(plan.leases) + len(plan.resolutions) + upto - world.carried.seq
+        if not gain or not (self._asked or is_crowded or self._is_worth(ledger, gain, cutoff)):
+            return EVERY
+        if await self._archive_some(world, ledger, upto):
+            return 0
+        await self._check_point(world, ledger, plan, upto)
+        return 0 if ledger.leftovers else EVERY
+
+    def _is_worth(self, ledger: Ledger, gain: int, cutoff: Instant) -> bool:
+        oldest = next(iter(ledger.chain.values()), None)
+        return gain >= WORTH or (oldest is not None and oldest.instant <= cutoff - DAY)
+
+    async def _archive_some(self, world: World, ledger: Ledger, upto: int) -> bool:
+        """One more segment; False if everything up to there was in the archive already."""
+        assert self._archive is not None, "whoever has none does not get here"
+        end = self._archive.end()
+        _check_fit(self._archive, world, ledger)
+        if end.seq >= upto:
+            return False
+        lines: list[Wire] = []
+        size, digest = 0, end.digest
+        for seq in range(end.seq + 1, upto + 1):
+            line, length = await self._line(ledger, seq, digest)
+            lines.append(line)
+            digest = text_at(line, "digest")
+            size += length
+            if size >= self._segment_bytes:
+                break
+        batches = [batch_from_wire(part(line, "batch")) for line in lines]
+        names = [closing.lease for batch in batches for closing in batch.closed]
+        quoted = [name for batch in batches for name, _ in batch.resolutions]
+        write_segment(
+            self._archive.folder,
+            end,
+            lines,
+            leases=self._leases(world, names, lines),
+            resolutions=[await self._resolution(name) for name in quoted],
+        )
+        return True
+
+    async def _line(self, ledger: Ledger, seq: int, before: Digest) -> tuple[Wire, int]:
+        name = ledger.chain[seq].name
+        wire = await until_answered(self._clock, lambda: self._store.get("LedgerBatch", "", name))
+        line = part(wire, "spec")
+        encoded = canonical(line.get("batch"))
+        if next_digest(before, encoded) != line.get("digest"):
+            assert self._archive is not None
+            why = f"ends before batch {seq}, which does not follow from it"
+            raise BadArchive(self._archive.folder, why, _OTHER_FOLDER)
+        return line, len(encoded)
+
+    def _leases(self, world: World, names: list[str], lines: list[Wire]) -> list[Lease]:
+        """As the World has them; one that never had an object is known to the ledger alone."""
+        if all(name in world.leases for name in names):
+            return [world.leases[name] for name in names]
+        assert self._archive is not None
+        fold = Fold()
+        for line in chain(self._archive.lines(), lines):
+            fold.step(line)
+        return [fold.leases[name] for name in names]
+
+    async def _resolution(self, name: str) -> Wire:
+        try:
+            return await until_answered(
+                self._clock, lambda: self._store.get("Resolution", "", name)
+            )
+        except NotFound:
+            assert self._archive is not None
+            why = f"cannot take in Resolution {name}, which is not in the store"
+            raise BadArchive(self._archive.folder, why, "restore it from a backup") from None
+
+    async def _check_point(self, world: World, ledger: Ledger, plan: Plan, upto: int) -> None:
+        """The commit point; from here on what the plan names is gone, whoever crashes."""
+        _, before = await read_checkpoint(self._store, self._clock)
+        if before.seq != world.carried.seq:
+            raise Conflict(CHECKPOINT, "", "main")
+        carried = self._carried(world, ledger, plan, upto)
+        assert self._archive is not None
+        segments = [each for each in self._archive.indices() if each.first <= upto]
+        last = segments[-1].files if segments else {}
+        archive: Wire = {
+            "segments": len(segments),
+            "last": [f"{file.name} {file.sha256}" for file in last.values()],
+        }
+        stored = await write_checkpoint(self._store, self._clock, carried, before, archive=archive)
+        self.last = Compacted(
+            seq=upto,
+            batches=upto - world.carried.seq,
+            leases=len(plan.leases),
+            resolutions=len(plan.resolutions),
+        )
+        forget(world, plan, carried)
+        _leave(ledger, plan, carried, before, stored)
+
+    def _carried(self, world: World, ledger: Ledger, plan: Plan, upto: int) -> Carried:
+        """From the lines as the archive has them, which are the chain's."""
+        assert self._archive is not None
+        told, digest = world.carried.told.copied(), world.carried.digest
+        instant = world.carried.instant
+        for line in self._archive.lines(after=world.carried.seq):
+            batch = batch_from_wire(part(line, "batch"))
+            if batch.seq > upto:
+                break
+            digest = next_digest(digest, canonical(line["batch"]))
+            if batch_name(batch.seq, digest) != ledger.chain[batch.seq].name:
+                why = f"has another batch {batch.seq} than the store"
+                raise BadArchive(self._archive.folder, why, _OTHER_FOLDER)
+            told.read(batch)
+            instant = batch.instant
+        return carried_after(world, plan, told, seq=upto, digest=digest, instant=instant)
+
+    async def _sweep(self, ledger: Ledger) -> bool:
+        """Some of what is left over; False if the store could not be asked."""
+        some = list(ledger.leftovers)[:ROUND]
+        writes: list[Write] = []
+        owners: list[tuple[str, str]] = []
+        for kind, name in some:
+            try:
+                mine = await self._removal(kind, name)
+            except NotFound:
+                ledger.leftovers.pop((kind, name))
+                continue
+            except StoreError:
+                return False
+            writes += mine
+            owners += [(kind, name)] * len(mine)
+        try:
+            answers: Answers = await self._store.write_all(writes)
+        except (Unavailable, OutcomeUnknown):
+            return False
+        is_complete = True
+        for owner, write, answer in zip(owners, writes, answers, strict=True):
+            if isinstance(answer, Unavailable | OutcomeUnknown | Conflict):
+                is_complete = False  # asked again later
+            elif isinstance(write, Delete):
+                if isinstance(answer, StoreError) and not isinstance(answer, NotFound):
+                    self._note(f"alert: cannot remove {owner[0]} {owner[1]}: {answer}")
+                ledger.leftovers.pop(owner, None)
+        return is_complete
+
+    async def _removal(self, kind: str, name: str) -> list[Write]:
+        """A lease is held by a finalizer that nobody else removes."""
+        delete = Delete(kind, "", name, None)
+        if kind != "Lease":
+            return [delete]
+        wire = await self._store.get(kind, "", name)
+        metadata = part(wire, "metadata")
+        held = metadata.get("finalizers")
+        if not isinstance(held, list) or ARCHIVED not in held:
+            return [delete]
+        metadata["finalizers"] = [each for each in held if each != ARCHIVED]
+        return [Update(wire), delete]
+
+
+_OTHER_FOLDER = "it is another ledger's: name the right folder (ledger.archive)"
+
+
+def _newest(ledger: Ledger, cutoff: Instant, archived: int) -> int:
+    """The last batch that is old enough and whose leases are all written."""
+    found = archived
+    for seq, committed in ledger.chain.items():
+        if committed.instant > cutoff or seq > ledger.known.materialised:
+            break
+        found = seq
+    return found
+
+
+def _check_fit(archive: Archive, world: World, ledger: Ledger) -> None:
+    """That the archive ends on the chain, and not before what the store has let go."""
+    end, carried = archive.end(), world.carried
+    if end.seq < carried.seq:
+        why = f"ends with batch {end.seq}, and the store begins after {carried.seq}"
+        raise BadArchive(archive.folder, why, "put the missing files back (ledger.archive)")
+    if end.seq == carried.seq:
+        fits = end.digest == carried.digest
+    else:
+        known = ledger.chain.get(end.seq)
+        fits = known is not None and known.name == batch_name(end.seq, end.digest)
+    if not fits:
+        why = f"ends with a batch {end.seq} that is not in this ledger"
+        raise BadArchive(archive.folder, why, _OTHER_FOLDER)
+
+
+def _leave(ledger: Ledger, plan: Plan, carried: Carried, before: Stored, after: Stored) -> None:
+    """To be removed from now on, a few at a time."""
+    left = ledger.leftovers
+    left.update((("Lease", name), None) for name in plan.leases)
+    left.update((("Resolution", name), None) for name in plan.resolutions)
+    left.update(((CHECKPOINT, name), None) for name in before.parts if name not in after.parts)
+    for seq in [each for each in ledger.chain if each <= carried.seq]:
+        left["LedgerBatch", ledger.chain.pop(seq).name] = None

@@ -1,0 +1,134 @@
+"""The files of an archive: their names, what a segment's index says, and reading them with care.
+
+    ledger-FIRST-LAST.jsonl         the exported lines of these batches, as they are
+    leases-FIRST-LAST.jsonl         the leases that these batches closed, as objects
+    resolutions-FIRST-LAST.jsonl    the Resolutions whose digests they quote, as objects
+    segment-FIRST-LAST.json         digests, sizes and instants of the three; written last
+
+A segment exists when its index does. Numbers are padded, so that names sort as batches do. The
+writer and the reader use this; it writes nothing.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from leasehold.core.chain import GENESIS, Digest
+from leasehold.core.facts import Record
+from leasehold.core.units import Instant
+
+Wire = dict[str, object]
+
+FORMAT = 1
+LEDGER, LEASES, RESOLUTIONS = "ledger", "leases", "resolutions"
+PARTS = (LEDGER, LEASES, RESOLUTIONS)
+_DIGITS = 12
+
+_line = msgspec.json.Decoder(dict[str, object])
+
+
+class BadArchive(Exception):  # noqa: N818 - it says what the archive is
+    """A file of the archive is not what it must be; says which, why, and what to do."""
+
+    def __init__(self, path: Path, why: str, remedy: str) -> None:
+        super().__init__(path, why, remedy)
+        self.path = path
+        self.why = why
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}; {self.remedy}"
+
+
+class File(Record):
+    name: str
+    sha256: str
+    bytes: int
+
+
+class Index(Record, rename="camel"):
+    """What a segment holds. `leases_from` and `leases_to` bound the leases it closed."""
+
+    format: int
+    first: int
+    last: int
+    before: Digest  # the chain's digest before the first batch
+    after: Digest
+    first_instant: Instant
+    last_instant: Instant
+    files: dict[str, File]  # by part
+    leases: int
+    leases_from: Instant
+    leases_to: Instant
+
+
+class End(Record):
+    """Where an archive ends: its last batch, and the chain's digest after it."""
+
+    seq: int = 0
+    digest: Digest = GENESIS
+
+
+def file_name(part: str, first: int, last: int) -> str:
+    suffix = "json" if part == "segment" else "jsonl"
+    return f"{part}-{first:0{_DIGITS}d}-{last:0{_DIGITS}d}.{suffix}"
+
+
+def read_indices(folder: Path) -> list[Index]:
+    """Every segment in order; raises `BadArchive` where one is missing between two others."""
+    found: list[Index] = []
+    try:
+        paths = sorted(folder.glob("segment-*.json"))
+    except OSError as error:
+        raise BadArchive(folder, f"cannot be read: {error.strerror}", "check its rights") from None
+    end = End()
+    for path in paths:
+        index = _read_index(path)
+        if (index.first, index.before) != (end.seq + 1, end.digest):
+            why = f"begins with batch {index.first}, and the archive before it ends with {end.seq}"
+            raise BadArchive(path, why, "put the files that are missing back into the folder")
+        end = End(seq=index.last, digest=index.after)
+        found.append(index)
+    return found
+
+
+def end_of(indices: list[Index]) -> End:
+    return End(seq=indices[-1].last, digest=indices[-1].after) if indices else End()
+
+
+def read_part(folder: Path, index: Index, part: str) -> Iterator[Wire]:
+    """The objects of one file, after its digest was found right."""
+    file = index.files.get(part)
+    if file is None or Path(file.name).name != file.name:
+        path = folder / file_name("segment", index.first, index.last)
+        raise BadArchive(path, f"names no file of {part}", "restore it from a backup")
+    path = folder / file.name
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        said = error.strerror or str(error)
+        raise BadArchive(path, f"cannot be read: {said}", "restore it from a backup") from None
+    if hashlib.sha256(content).hexdigest() != file.sha256:
+        raise BadArchive(path, "is not what its index says", "restore it from a backup")
+    for line in content.splitlines():
+        yield _line.decode(line)  # its digest is right: it is what was written
+
+
+def _read_index(path: Path) -> Index:
+    try:
+        index = msgspec.json.decode(path.read_bytes(), type=Index)
+    except OSError as error:
+        said = error.strerror or str(error)
+        raise BadArchive(path, f"cannot be read: {said}", "check its rights") from None
+    except msgspec.DecodeError as error:
+        raise BadArchive(
+            path, f"is no segment's index ({error})", "restore it from a backup"
+        ) from None
+    if index.format != FORMAT:
+        why = f"was written by a newer leasehold (format {index.format}; this one knows {FORMAT})"
+        raise BadArchive(path, why, "use that newer one")
+    if path.name != file_name("segment", index.first, index.last):
+        raise BadArchive(path, "is the index of other batches", "give it its own name back")
+    return index

@@ -1,0 +1,91 @@
+"""Fleets in rows of equal nodes, as scenario files and `leasehold up --fleet` write them.
+
+Rows become node names here and nowhere else: `<domain>-<two digits>`, a second row of a domain goes
+on counting. What a node then is (simulated or local) is the caller's business.
+"""
+
+from pathlib import Path
+
+from leasehold.core.facts import Record
+from leasehold.core.objects import kinds
+from leasehold.core.objects.fields import Fields
+from leasehold.core.objects.problems import Problem, shown
+from leasehold.shell.yamlfile import BadFile, Document, Mistake, load_documents
+
+NODES_MAX = 100_000
+NODE_GPUS_MAX = 1_024
+
+
+class FleetRow(Record):
+    domain: str
+    nodes: int
+    gpus: int
+    flavor: str
+    region: str
+    cluster: str
+    line: int
+
+
+def node_rows(fleet: tuple[FleetRow, ...]) -> list[tuple[str, FleetRow]]:
+    """Every node's name with its row."""
+    counted: dict[str, int] = {}
+    named = []
+    for row in fleet:
+        first = counted.get(row.domain, 0)
+        counted[row.domain] = first + row.nodes
+        named += [(f"{row.domain}-{first + i:02d}", row) for i in range(row.nodes)]
+    return named
+
+
+def read_fleet(fields: Fields, document: Document) -> tuple[FleetRow, ...]:
+    """The rows under `fleet`; what is wrong with them is noted in `fields`."""
+    rows: list[FleetRow] = []
+    if fields.raw("fleet") is None:
+        fields.need("fleet", kinds.text)
+    for row in fields.each("fleet"):
+        domain = row.need("domain", kinds.namespace)
+        nodes = row.need("nodes", kinds.whole(1, NODES_MAX))
+        gpus = row.need("gpus", kinds.whole(1, NODE_GPUS_MAX))
+        flavor = row.need("flavor", kinds.word)
+        region, cluster = row.need("region", kinds.word), row.need("cluster", kinds.word)
+        row.finish()
+        if None not in (domain, nodes, gpus, flavor, region, cluster):
+            rows.append(
+                FleetRow(
+                    domain=domain or "",
+                    nodes=nodes or 0,
+                    gpus=gpus or 0,
+                    flavor=flavor or "",
+                    region=region or "",
+                    cluster=cluster or "",
+                    line=document.line_of(row.path),
+                )
+            )
+    if sum(row.nodes for row in rows) > NODES_MAX:
+        fields.note("fleet", f"write at most {NODES_MAX} nodes in all")
+        return ()
+    return tuple(rows)
+
+
+def load_fleet(path: Path) -> tuple[FleetRow, ...]:
+    """A file that has nothing but `fleet:` and its rows; raises `BadFile` with all mistakes."""
+    document = load_documents(path)[0]
+    if not isinstance(document.data, dict):
+        remedy = "write `fleet:` and under it rows {domain, nodes, gpus, flavor, region, cluster}"
+        problem = Problem(path="", value=shown(document.data), remedy=remedy)
+        raise BadFile(str(path), [Mistake(line=document.line, problem=problem)])
+    problems: list[Problem] = []
+    fields = Fields(document.data, "", problems)
+    rows = read_fleet(fields, document)
+    fields.finish()
+    if problems:
+        mistakes = [mistake_at(document, problem) for problem in problems]
+        raise BadFile(str(path), sorted(mistakes, key=lambda mistake: mistake.line))
+    return rows
+
+
+def mistake_at(document: Document, problem: Problem) -> Mistake:
+    """`BadFile` prints value and remedy; the path says which of several on a line is meant."""
+    where = f"{problem.path}: " if problem.path else ""
+    said = Problem(path=problem.path, value=f"{where}{problem.value}", remedy=problem.remedy)
+    return Mistake(line=document.line_of(problem.path), problem=said)

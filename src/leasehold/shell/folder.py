@@ -1,0 +1,70 @@
+"""The data folder of an embedded control plane: what lies where, and who may look at it.
+
+`leasehold up` makes it; the commands that work on a folder directly (`token`, `ledger`, `backup`)
+find their files through it. Nobody but its owner may enter it.
+"""
+
+import os
+import secrets
+from pathlib import Path
+
+from leasehold.adapters.rest.private_file import write_private
+
+KEY_BYTES = 32
+
+
+class BadFolder(Exception):  # noqa: N818 - it says what the folder is
+    """The folder cannot be used; the text names it and the remedy."""
+
+    def __init__(self, path: Path, why: str, remedy: str) -> None:
+        super().__init__(f"{path}: {why}; {remedy}")
+
+
+class DataFolder:
+    """Paths only; `prepare` makes what is missing."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self.store = self.root / "store.sqlite"
+        self.archive = self.root / "archive"
+        self.tokens = self.root / "tokens.json"
+        self.tls = self.root / "tls"
+        self.agent = self.root / "agent"
+        self.config = self.root / "config.yaml"
+        self.kubeconfig = self.root / "kubeconfig"
+        self.lottery_key = self.root / "lottery.key"
+        self.generation = self.root / "generation"
+
+    @property
+    def work(self) -> Path:
+        """Where jobs start, a folder per namespace; beside the data, which jobs may not enter."""
+        return self.root.with_name(f"{self.root.name}.work")
+
+    def prepare(self) -> None:
+        """Makes the folder, or refuses one that others could enter."""
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = self.root.stat()
+        except OSError as error:
+            remedy = "name a folder that can be made and written (--data)"
+            raise BadFolder(self.root, error.strerror or "cannot be made", remedy) from None
+        if status.st_uid != os.geteuid():
+            remedy = "start as that user, or name another folder (--data)"
+            raise BadFolder(self.root, f"belongs to uid {status.st_uid}", remedy)
+        if status.st_mode & 0o077:
+            remedy = f"chmod 700 {self.root}"
+            raise BadFolder(self.root, "may be entered by others than its owner", remedy)
+
+    def key(self) -> bytes:
+        """The secret from which the lottery's nonces are derived; made once."""
+        try:
+            found = self.lottery_key.read_bytes()
+        except FileNotFoundError:
+            found = secrets.token_bytes(KEY_BYTES)
+            write_private(self.lottery_key, found)
+        except OSError as error:
+            raise BadFolder(self.lottery_key, str(error.strerror), "check its rights") from None
+        if len(found) != KEY_BYTES:
+            remedy = "restore it from a backup: commitments that were announced depend on it"
+            raise BadFolder(self.lottery_key, f"has {len(found)} bytes, not {KEY_BYTES}", remedy)
+        return found

@@ -1,0 +1,60 @@
+"""Structured logs on stderr: one line per decision and per thing that went wrong.
+
+Set up once by the commands that run for long. On a terminal the lines are for people, otherwise
+they are JSON; both carry the same fields. Nothing else in the program configures logging.
+"""
+
+import logging
+import sys
+from typing import TextIO
+
+import structlog
+from structlog.typing import Processor
+
+from leasehold.control.turn import Turn
+from leasehold.core.units import Instant
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
+
+
+def configure(level: str, *, stream: TextIO | None = None) -> None:
+    """`level` is one of `LEVELS`."""
+    out = sys.stderr if stream is None else stream
+    shape: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if out.isatty():
+        shape.append(structlog.dev.ConsoleRenderer())
+    else:
+        shape += [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    structlog.configure(
+        processors=shape,
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=structlog.WriteLoggerFactory(file=out),
+        cache_logger_on_first_use=True,
+    )
+    logging.basicConfig(level=logging.WARNING, stream=out, format="%(message)s")
+
+
+class DecisionLog:
+    """One line per notice of a turn, with the batch that made it true."""
+
+    def __init__(self) -> None:
+        self._log = structlog.get_logger("leasehold")
+
+    def after_turn(self, turn: Turn) -> None:
+        for notice in turn.notices:
+            self._log.info(
+                notice.reason,
+                kind=notice.kind,
+                subject=notice.subject,
+                message=notice.message,
+                batch=notice.batch,
+            )
+
+    def observe(self, _: Instant, words: str) -> None:
+        """What the loop says beside its decisions; those it says twice are logged by the turn."""
+        if words.startswith(("alert", "deposed")):
+            self._log.warning("alert", message=words)

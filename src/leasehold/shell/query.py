@@ -1,0 +1,359 @@
+"""The read-only query API: a caller's request in, the answer of a question out.
+
+The REST facade calls `Questions.ask` for `/query/v1/{question}`. Here a request's parameters are
+checked, the caller's right to see is asked, and other tenants' names are hidden where that is
+configured; what is answered is computed in `control.questions`. Nothing is ever written.
+"""
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+
+from leasehold.control.questions.envelopes import FORMS, budgets
+from leasehold.control.questions.forms import instant
+from leasehold.control.questions.lease_list import Filter, lease_list
+from leasehold.control.questions.lenders import sponsors
+from leasehold.control.questions.masks import Mask, is_own
+from leasehold.control.questions.payers import who_pays
+from leasehold.control.questions.plan import as_submitted, plan, plan_of
+from leasehold.control.questions.records import audited, ledger_head, pods
+from leasehold.control.questions.report import GROUPINGS, Period, gpu_hours
+from leasehold.control.questions.run_list import run_list
+from leasehold.control.questions.subject import Subject, find
+from leasehold.control.questions.waits import reservations
+from leasehold.control.questions.walk import afresh, recorded
+from leasehold.control.questions.why import explain
+from leasehold.core.access import Caller, OwnerVerb
+from leasehold.core.facts import Lease, Run
+from leasehold.core.objects.manifests import check_manifest
+from leasehold.core.objects.owners import is_owner_glob
+from leasehold.core.objects.problems import Problem
+from leasehold.core.objects.run import run_from_wire
+from leasehold.core.units import Instant, parse_instant, parse_span
+from leasehold.core.world import World
+from leasehold.ports.archive import ArchivedLeases
+from leasehold.ports.runtime import Clock
+from leasehold.ports.store import Wire
+from leasehold.shell.loop import Controller
+
+_TEXT_CHARS_MAX = 512
+_LIMIT_MAX = 10_000_000
+
+
+class BadQuestion(Exception):  # noqa: N818 - it says what was asked
+    """Why there is no answer, in the words of a Kubernetes `Status`."""
+
+    def __init__(
+        self,
+        status: int,
+        reason: str,
+        message: str,
+        causes: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.causes = tuple(causes)  # (field, message)
+
+
+class _Asked:
+    """One question: who asks, with which parameters, of which World at which instant."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        params: Mapping[str, str],
+        body: Wire | None,
+        *,
+        world: World,
+        now: Instant,
+    ) -> None:
+        self.caller = caller
+        self.body = body
+        self.world = world
+        self.now = now
+        self._params = params
+
+    def text(self, name: str) -> str:
+        value = self._params.get(name, "")
+        if len(value) > _TEXT_CHARS_MAX:
+            raise _bad_param(name, f"write at most {_TEXT_CHARS_MAX} characters")
+        return value
+
+    def flag(self, name: str) -> bool:
+        value = self.text(name)
+        if value not in ("", "true", "false"):
+            raise _bad_param(name, "write true or false")
+        return value == "true"
+
+    def choice(self, name: str, choices: tuple[str, ...]) -> str:
+        value = self.text(name) or choices[0]
+        if value not in choices:
+            raise _bad_param(name, f"write {' or '.join(choices)}")
+        return value
+
+    def limit(self) -> int | None:
+        value = self.text("limit")
+        if not value:
+            return None
+        if not (value.isascii() and value.isdigit() and 0 < int(value[:9]) <= _LIMIT_MAX):
+            raise _bad_param("limit", f"write a whole number from 1 to {_LIMIT_MAX}")
+        return int(value[:9])
+
+    def instant(self, name: str) -> Instant | None:
+        """An RFC 3339 instant, a day (its midnight in UTC), or a span before now."""
+        value = self.text(name)
+        if not value:
+            return None
+        found = parse_instant(value)
+        if found is None:
+            found = parse_instant(f"{value}T00:00:00Z")
+        span = parse_span(value) if found is None and value.isascii() else None
+        if span is not None:
+            found = self.now - span
+        if found is None:
+            raise _bad_param(
+                name, "write an instant (2026-11-15T00:00:00Z), a day (2026-11-15) or a span (12h)"
+            )
+        return found
+
+    def owner(self, name: str = "owner") -> str:
+        value = self.text(name)
+        if value and not is_owner_glob(value):
+            raise _bad_param(name, "write an owner such as org:ai:mm, or a pattern as org:ai:*")
+        return value
+
+    def namespace(self) -> str:
+        value = self.text("namespace")
+        if value and not self.caller.sees(value):
+            raise _hidden(self.caller, value)
+        return value
+
+
+Answer = Callable[["Questions", _Asked], Wire]
+
+
+class Questions:
+    """Answers from the World as it is between two turns of the loop."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        clock: Clock,
+        *,
+        archive: ArchivedLeases | None = None,
+        hide_tenants: bool = False,
+        pseudonym_key: bytes | None = None,
+    ) -> None:
+        """Without a `pseudonym_key` the pseudonyms of hidden tenants last as long as this."""
+        self._controller = controller
+        self._clock = clock
+        self._archive = archive
+        self._hides = hide_tenants
+        self._key = pseudonym_key or secrets.token_bytes(32)
+
+    async def ask(
+        self, caller: Caller, question: str, params: Mapping[str, str], body: Wire | None
+    ) -> Wire:
+        """The answer as JSON values, with `question` and `now`; raises BadQuestion."""
+        known = _QUESTIONS.get(question)
+        if known is None:
+            names = ", ".join(sorted(_QUESTIONS))
+            raise BadQuestion(404, "NotFound", f"there is no question {question!r}; ask {names}")
+        answer, allowed = known
+        for name in params:
+            if name not in allowed:
+                legal = ", ".join(allowed) or "none"
+                raise _bad_param(name, f"{question} takes {legal}")
+        if body is not None and question not in _WITH_BODY:
+            raise BadQuestion(400, "BadRequest", f"{question} takes no manifest; use GET")
+        world = self._controller.world
+        if world is None:
+            raise BadQuestion(
+                503, "ServiceUnavailable", "the controller is reading the ledger; ask again soon"
+            )
+        now = max(self._clock.now(), world.head.instant)
+        asked = _Asked(caller, params, body, world=world, now=now)
+        found = answer(self, asked)
+        if self._hides and not caller.is_trusted:
+            mask = Mask(world, caller, self._key)
+            found = {key: mask.over(each) for key, each in found.items()}
+        return {"question": question, "now": instant(now), **found}
+
+    def _archived(self, since: Instant | None, until: Instant | None) -> Iterable[Lease]:
+        return () if self._archive is None else self._archive.leases(since=since, until=until)
+
+    def _owner(self, asked: _Asked) -> str:
+        """Whoever may not be told of an owner may not ask for it by name either."""
+        owner = asked.owner()
+        if owner and self._hides and "*" not in owner and not is_own(asked.caller, owner):
+            raise _hidden(asked.caller, owner)
+        return owner
+
+    def _subject(self, asked: _Asked) -> Subject:
+        namespace, name = asked.text("namespace"), asked.text("run")
+        if not namespace or not name:
+            missing = "namespace" if not namespace else "run"
+            raise _bad_param(missing, "name the run by namespace and run")
+        if not asked.caller.sees(namespace):
+            raise _hidden(asked.caller, namespace, name)
+        found = find(asked.world, f"{namespace}/{name}", self._archived)
+        if found is None:
+            raise BadQuestion(
+                404, "NotFound", f"runs.rq.davidlangworthy.io {name!r} not found in {namespace!r}"
+            )
+        return found
+
+    # One method for each question.
+
+    def runs(self, asked: _Asked) -> Wire:
+        rows = run_list(
+            asked.world,
+            asked.now,
+            sees=asked.caller.sees,
+            namespace=asked.namespace(),
+            owner=self._owner(asked),
+            name=asked.text("run"),
+        )
+        limit = asked.limit()
+        return {"total": len(rows), "items": rows if limit is None else rows[:limit]}
+
+    def plan(self, asked: _Asked) -> Wire:
+        if asked.body is None:
+            return plan_of(asked.world, self._subject(asked), asked.now)
+        run, notes = as_submitted(asked.world, _manifest(asked), asked.now)
+        if not asked.caller.may(OwnerVerb.SPEND, run.spec.owner):
+            notes.append(f"{asked.caller.user} may not spend for {run.spec.owner}: "
+                         "submitting it would be refused")  # fmt: skip
+        return {**plan(asked.world, run, asked.now), "notes": notes}
+
+    def cover(self, asked: _Asked) -> Wire:
+        if asked.body is not None:
+            run, _ = as_submitted(asked.world, _manifest(asked), asked.now)
+            return {"run": run.key, "owner": run.spec.owner,
+                    **afresh(asked.world, run, asked.now)}  # fmt: skip
+        subject = self._subject(asked)
+        if subject.run is None:
+            raise BadQuestion(
+                404, "NotFound", f"{subject.key} is gone; who-pays still tells who paid for it"
+            )
+        walked = recorded(asked.world, subject.run) or afresh(asked.world, subject.run, asked.now)
+        return {"run": subject.key, "owner": subject.owner, **walked}
+
+    def explain(self, asked: _Asked) -> Wire:
+        return explain(asked.world, self._subject(asked), asked.now)
+
+    def who_pays(self, asked: _Asked) -> Wire:
+        return who_pays(asked.world, self._subject(asked), asked.now)
+
+    def sponsors(self, asked: _Asked) -> Wire:
+        return sponsors(asked.world, self._subject(asked), asked.now)
+
+    def pods(self, asked: _Asked) -> Wire:
+        subject = self._subject(asked)
+        return {"run": subject.key, "items": pods(asked.world, subject)}
+
+    def budgets(self, asked: _Asked) -> Wire:
+        form = asked.choice("form", FORMS)
+        return {"form": form, **budgets(asked.world, asked.now, form=form,
+                                        owner=self._owner(asked))}  # fmt: skip
+
+    def leases(self, asked: _Asked) -> Wire:
+        payer = asked.text("payer")
+        if payer and "/" not in payer:
+            payer = asked.owner("payer")
+        wanted = Filter(
+            node=asked.text("node"),
+            owner=self._owner(asked),
+            payer=payer,
+            since=asked.instant("since"),
+            at=asked.instant("at"),
+            closed=asked.flag("closed"),
+            limit=asked.limit(),
+        )
+        subject = self._subject(asked) if asked.text("run") else None
+        return lease_list(asked.world, asked.now, wanted, subject=subject, archived=self._archived)
+
+    def reservations(self, asked: _Asked) -> Wire:
+        rows = reservations(
+            asked.world,
+            asked.now,
+            sees=asked.caller.sees,
+            namespace=asked.namespace(),
+            past=asked.flag("past"),
+        )
+        return {"items": rows}
+
+    def report(self, asked: _Asked) -> Wire:
+        start, end = asked.instant("from"), asked.instant("to")
+        period = Period(start=start or 0, end=asked.now if end is None else end)
+        if period.end < period.start:
+            raise _bad_param("to", "write an instant after from")
+        return gpu_hours(
+            asked.world,
+            asked.now,
+            period,
+            by=asked.choice("by", GROUPINGS),
+            owner=self._owner(asked),
+            archived=self._archived,
+        )
+
+    def audit(self, asked: _Asked) -> Wire:
+        return audited(asked.world, asked.now)
+
+    def ledger_head(self, asked: _Asked) -> Wire:
+        return ledger_head(asked.world)
+
+
+_RUN = ("namespace", "run")
+_WITH_BODY = frozenset({"plan", "cover"})
+_QUESTIONS: dict[str, tuple[Answer, tuple[str, ...]]] = {
+    "runs": (Questions.runs, (*_RUN, "owner", "limit")),
+    "plan": (Questions.plan, _RUN),
+    "cover": (Questions.cover, _RUN),
+    "explain": (Questions.explain, _RUN),
+    "who-pays": (Questions.who_pays, _RUN),
+    "sponsors": (Questions.sponsors, _RUN),
+    "pods": (Questions.pods, _RUN),
+    "budgets": (Questions.budgets, ("form", "owner")),
+    "leases": (
+        Questions.leases,
+        (*_RUN, "node", "owner", "payer", "since", "at", "closed", "limit"),
+    ),
+    "reservations": (Questions.reservations, ("namespace", "past")),
+    "report": (Questions.report, ("by", "from", "to", "owner")),
+    "audit": (Questions.audit, ()),
+    "ledger-head": (Questions.ledger_head, ()),
+}
+QUESTIONS = tuple(sorted(_QUESTIONS))
+
+
+def _manifest(asked: _Asked) -> Run:
+    """The Run of a request's body, checked as the server would check it."""
+    body = dict(asked.body or {})
+    metadata = body.get("metadata")
+    namespace = asked.text("namespace")
+    if isinstance(metadata, dict) and namespace and not metadata.get("namespace"):
+        body["metadata"] = {**metadata, "namespace": namespace}
+    problems = check_manifest(body)
+    if not problems and body["kind"] != "Run":
+        problems = [Problem(path="kind", value=str(body["kind"]), remedy="write Run")]
+    if problems:
+        causes = [(each.path, f"{each.value}: {each.remedy}") for each in problems]
+        raise BadQuestion(422, "Invalid", "the manifest is not valid", causes)
+    run = run_from_wire(body)
+    if not asked.caller.sees(run.namespace):
+        raise _hidden(asked.caller, run.namespace, run.name)
+    return run
+
+
+def _bad_param(name: str, remedy: str) -> BadQuestion:
+    return BadQuestion(400, "BadRequest", f"parameter {name}: {remedy}", [(name, remedy)])
+
+
+def _hidden(caller: Caller, place: str, name: str = "") -> BadQuestion:
+    """As Kubernetes says it: the same whether there is such a thing or not."""
+    what = f"runs.rq.davidlangworthy.io {name!r}" if name else "this"
+    return BadQuestion(
+        403, "Forbidden", f"{what} is forbidden: user {caller.user!r} may not see {place!r}"
+    )

@@ -1,0 +1,37 @@
+"""Everything a World holds, as plain values that can be compared."""
+
+from enum import Enum
+
+import msgspec
+
+from leasehold.core.world import World
+
+
+def photograph(world: World) -> object:
+    """Without what is made again whenever it is asked for: the tree, and domains by free GPUs."""
+    world.fleet.by_free("", "", "")
+    fields = {name: each for name, each in vars(world).items() if name != "_tree"}
+    return _plain(fields, set())
+
+
+def _plain(value: object, above: set[int]) -> object:
+    if value is None or isinstance(value, str | int | bytes | Enum):
+        return value
+    if id(value) in above:
+        return "(above)"
+    inside = {*above, id(value)}
+    if isinstance(value, dict):
+        # Decisions sort what they take from an index, so its own order says nothing.
+        plain = [(_plain(key, inside), _plain(each, inside)) for key, each in value.items()]
+        return sorted(plain, key=lambda pair: repr(pair[0]))
+    if isinstance(value, list | tuple):
+        return [_plain(each, inside) for each in value]
+    if isinstance(value, set | frozenset):
+        return sorted(map(repr, value))
+    if isinstance(value, msgspec.Struct):
+        return repr(value)
+    fields = dict(getattr(value, "__dict__", {}))
+    for kind in type(value).__mro__:
+        for name in getattr(kind, "__slots__", ()):
+            fields[name] = getattr(value, name)
+    return [(name, _plain(each, inside)) for name, each in sorted(fields.items())]

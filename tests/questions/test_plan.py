@@ -1,0 +1,128 @@
+"""A plan changes nothing, and what it says is what then happens."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.questions.photograph import photograph
+from tests.questions.played import FIRST_DAY, SCENARIOS, Played
+
+from leasehold.control.reservations import present
+from leasehold.core.facts import Opened, State
+from leasehold.core.objects.wire import API_VERSION
+from leasehold.core.units import format_instant
+from leasehold.core.width import open_leases
+from leasehold.ports.store import Wire
+from leasehold.sim.scenario.ledger import digest_of_store, objects_of
+
+# Gangs, sweeps, spares and fillers, loans, windows, lotteries, reservations of all confidences.
+STORIES = [
+    FIRST_DAY,
+    *(
+        next(SCENARIOS.glob(f"{name}-*.yaml"))
+        for name in (
+            "mission-01", "cuts-01", "cuts-02", "cuts-06", "cuts-07", "cuts-11", "fill-01",
+            "found-08", "money-02", "money-09", "money-14", "money-19", "money-23", "money-41",
+            "queue-01", "queue-03", "queue-04", "queue-08", "queue-10", "queue-11", "sweep-01",
+            "sweep-04", "spec-05", "spare-01",
+        )
+    ),
+]  # fmt: skip
+
+
+def candidates(played: Played) -> Iterator[Wire]:
+    """Every Run of the story once more, under another name."""
+    for number, wire in enumerate(objects_of(played.stage.store, "Run")):
+        metadata = msgspec.convert(wire["metadata"], dict[str, object])
+        yield {
+            "apiVersion": API_VERSION,
+            "kind": "Run",
+            "metadata": {"name": f"new-{number}", "namespace": metadata["namespace"]},
+            "spec": wire["spec"],
+        }
+
+
+@pytest.mark.parametrize("file", STORIES, ids=lambda file: file.stem[:10])
+def test_asking_changes_nothing(file: Path) -> None:
+    played = Played(file)
+    world = played.world
+    before, ledger = photograph(world), digest_of_store(played.stage.store)
+    verdicts = set()
+    for body in candidates(played):
+        verdicts.add(played.ask("plan", body)["verdict"])
+        played.ask("cover", body)
+    for run in list(world.runs.values()):
+        for question in ("plan", "cover", "explain", "who-pays", "sponsors"):
+            played.ask(question, namespace=run.namespace, run=run.name)
+    for question in ("runs", "budgets", "leases", "reservations", "report", "audit"):
+        played.ask(question)
+    assert verdicts
+    assert photograph(world) == before
+    assert digest_of_store(played.stage.store) == ledger
+    played.stage.settle()
+    assert photograph(played.world) == before
+
+
+def test_a_photograph_shows_a_change() -> None:
+    played = Played(FIRST_DAY, "1h")
+    before = photograph(played.world)
+    played.world.accounts.of("vision/vision/west").gpus += 1
+    assert photograph(played.world) != before
+
+
+@pytest.mark.parametrize("file", STORIES, ids=lambda file: file.stem[:10])
+def test_what_is_planned_is_what_happens(file: Path) -> None:
+    count = len(list(candidates(Played(file))))
+    for number in range(count):
+        played = Played(file)
+        body = list(candidates(played))[number]
+        planned = played.ask("plan", body)
+        stage = played.stage
+        stage.kernel.complete(stage.store.create(body), process=stage.user)
+        stage.settle()
+        assert happened(played, body) == told(planned), planned["sentences"]
+
+
+def told(planned: Wire) -> Wire:
+    places = msgspec.convert(planned["places"], list[dict[str, object]])
+    payers = msgspec.convert(planned["payers"], list[dict[str, object]])
+    if planned["verdict"] == "StartsNow":
+        return {
+            "starts": "now",
+            "payers": {str(each["envelope"]): each["gpus"] for each in payers},
+            "nodes": sorted({str(each["node"]) for each in places}),
+        }
+    return {
+        "starts": planned["start"],
+        "confidence": planned["confidence"] if planned["start"] else "",
+        "reason": planned["reason"],
+        "odds": planned["odds"],
+    }
+
+
+def happened(played: Played, body: Wire) -> Wire:
+    world = played.world
+    metadata = msgspec.convert(body["metadata"], dict[str, str])
+    run = world.runs[world.uid_of[f"{metadata['namespace']}/{metadata['name']}"]]
+    leases = [each for each in open_leases(world, run.uid) if each.reason is Opened.START]
+    reservation = present(world, run)
+    if leases and reservation is None:
+        payers: dict[str, int] = {}
+        for lease in leases:
+            payers[lease.payer] = payers.get(lease.payer, 0) + lease.gpus
+        return {
+            "starts": "now",
+            "payers": payers,
+            "nodes": sorted({lease.node for lease in leases}),
+        }
+    refused = world.refusals.get(run.uid)
+    planned = reservation is not None and reservation.state is not State.BLOCKED
+    return {
+        "starts": format_instant(reservation.starts) if reservation and planned else None,
+        "confidence": str(reservation.confidence) if reservation and planned else "",
+        "reason": "" if refused is None else str(refused.reason),
+        "odds": [{"run": key, "percent": percent} for key, percent in reservation.odds]
+        if reservation
+        else [],
+    }

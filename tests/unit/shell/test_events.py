@@ -1,0 +1,121 @@
+"""Events on the objects concerned, written by the Teller from turns of the shipped loop."""
+
+from tests.unit.shell.plant import Plant
+
+from leasehold.control.turn import Turn
+from leasehold.core.units import HOUR, MINUTE
+from leasehold.ports.store import Wire
+from leasehold.shell.events import KEEP, Story, Teller
+from leasehold.sim.scenario.ledger import at_once, objects_of
+
+
+class Telling:
+    def __init__(self, **plant: object) -> None:
+        self._teller: Teller | None = None
+        self.plant = Plant(on_turn=self._after_turn, **plant)  # type: ignore[arg-type]
+        process = self.plant.user
+        self._teller = Teller(self.plant.store, process.clock, process.tasks)
+        process.tasks.spawn("events", self._teller.run())
+        self.plant.wait(1)
+
+    def _after_turn(self, turn: Turn) -> None:
+        if self._teller is not None:
+            self._teller.after_turn(turn)
+
+    @property
+    def teller(self) -> Teller:
+        assert self._teller is not None
+        return self._teller
+
+    def events(self, name: str) -> dict[str, Wire]:
+        """By reason, of the object of that name."""
+        found: dict[str, Wire] = {}
+        for event in objects_of(self.plant.store, "Event"):
+            involved = event["involvedObject"]
+            assert isinstance(involved, dict)
+            if involved["name"] == name:
+                found[str(event["reason"])] = event
+        return found
+
+
+def story(message: str = "why") -> Story:
+    return Story(kind="Run", namespace="a", name="x", uid="u", reason="Said", message=message)
+
+
+def test_a_life_is_told_on_the_run() -> None:
+    telling = Telling(nodes=1)
+    telling.plant.submit("a/one", lasts=MINUTE)
+    telling.plant.wait(2 * MINUTE)
+    told = telling.events("one")
+    assert {"Admitted", "Running", "Completed"} <= set(told)
+    assert told["Completed"]["type"] == "Normal"
+    involved = told["Admitted"]["involvedObject"]
+    assert isinstance(involved, dict)
+    assert involved == {
+        "apiVersion": "rq.davidlangworthy.io/v1", "kind": "Run", "namespace": "a", "name": "one",
+        "uid": telling.plant.world.uid_of["a/one"],
+    }  # fmt: skip
+
+
+def test_a_refusal_is_a_warning() -> None:
+    telling = Telling(nodes=1, concurrency=4, owners="a")
+    telling.plant.submit("a/one")
+    telling.plant.wait(MINUTE)
+    told = telling.events("one")
+    assert told["ConcurrencyExhausted"]["type"] == "Warning"
+
+
+def test_whoever_is_cut_is_told_for_whom() -> None:
+    telling = Telling()
+    telling.plant.submit("a/fixed")
+    telling.plant.submit("b/fixed")
+    telling.plant.wait(MINUTE)
+    telling.plant.submit("b/big", resources={"gpuType": "H", "totalGPUs": 16, "gpusPerPod": 8})
+    telling.plant.wait(20 * MINUTE)
+    cut = telling.events("fixed")["Preempted"]
+    assert cut["type"] == "Warning"
+    assert "for b/big" in str(cut["message"])
+    assert "RandomPreempt" in str(cut["message"])
+
+
+def test_the_same_story_again_is_counted() -> None:
+    telling = Telling()
+    for _ in range(3):
+        telling.teller.tell(story())
+    telling.plant.wait(MINUTE)
+    telling.teller.tell(story())
+    telling.teller.tell(story("another"))
+    telling.plant.wait(MINUTE)
+    found = [event for event in objects_of(telling.plant.store, "Event")
+             if event["reason"] == "Said"]  # fmt: skip
+    assert sorted((event["message"], event["count"]) for event in found) == [
+        ("another", 1), ("why", 4),
+    ]  # fmt: skip
+    first = next(event for event in found if event["message"] == "why")
+    assert str(first["firstTimestamp"]) < str(first["lastTimestamp"])
+
+
+def test_old_events_go() -> None:
+    telling = Telling()
+    telling.teller.tell(story())
+    telling.plant.wait(KEEP // 2)
+    assert telling.events("x")
+    telling.plant.wait(KEEP + HOUR)
+    assert not telling.events("x")
+
+
+def test_a_node_that_is_not_used_says_why() -> None:
+    telling = Telling(nodes=1)
+    telling.plant.submit("a/one")
+    telling.plant.wait(MINUTE)
+    assert not telling.events("bare")
+    store = telling.plant.store
+    bare: Wire = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "bare"},
+        "status": {"allocatable": {"nvidia.com/gpu": "8"}},
+    }
+    at_once(store.create(bare))
+    telling.plant.wait(MINUTE)
+    assert "NotUsed" in telling.events("bare")

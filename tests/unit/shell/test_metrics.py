@@ -1,0 +1,113 @@
+"""What a scrape says after things happened, on the shipped loop."""
+
+import re
+
+from tests.unit.shell.plant import Plant
+
+from leasehold.control.turn import Turn
+from leasehold.core.units import HOUR, MINUTE
+from leasehold.shell.metrics import Metrics
+
+# The names that 6-interfaces promises to whoever writes alerts.
+PROMISED = """
+run_admissions_total leases_open leases_closed_total borrowing_attempts_total
+borrowing_denied_total borrowed_gpus_current borrowed_gpu_hours_total budget_gpus budget_gpu_hours
+lending_cap_used_ratio resolver_invocations_total resolver_spares_dropped_total
+resolver_shrinks_total resolver_lottery_draws_total spares_active spare_swaps_total
+filler_preemptions_total reservation_seconds_until_start decide_seconds commit_seconds bind_seconds
+tenure_epoch ledger_head drift_found_total
+"""
+
+
+class Scraped:
+    def __init__(self, **plant: object) -> None:
+        self._metrics: Metrics | None = None
+        self.plant = Plant(on_turn=self._after_turn, **plant)  # type: ignore[arg-type]
+        self._metrics = Metrics(lambda: self.plant.controller.world, self.plant.control.clock)
+
+    def _after_turn(self, turn: Turn) -> None:
+        if self._metrics is not None:
+            self._metrics.after_turn(turn)
+
+    @property
+    def text(self) -> str:
+        assert self._metrics is not None
+        return self._metrics.text().decode()
+
+    def value(self, name: str, **labels: str) -> float | None:
+        """Of the one sample with these labels; None if there is none."""
+        found = []
+        for line in self.text.splitlines():
+            match = re.fullmatch(r"leasehold_(\w+)(?:\{(.*)\})? (\S+)", line)
+            if match and match[1] == name:
+                has = dict(re.findall(r'(\w+)="([^"]*)"', match[2] or ""))
+                if labels.items() <= has.items():
+                    found.append(float(match[3]))
+        assert len(found) <= 1, found
+        return found[0] if found else None
+
+
+def test_every_promised_name_is_there() -> None:
+    scraped = Scraped()
+    scraped.plant.wait(1)
+    text = scraped.text
+    for name in PROMISED.split():
+        assert re.search(rf"^# TYPE leasehold_{name} ", text, re.M), name
+
+
+def test_admissions_and_closings_count_what_was_committed() -> None:
+    scraped = Scraped(nodes=1)
+    scraped.plant.submit("a/one", lasts=MINUTE)
+    scraped.plant.submit("b/two")
+    scraped.plant.wait(30_000)
+    assert scraped.value("run_admissions_total", result="success") == 1
+    assert scraped.value("run_admissions_total", result="failure") == 1
+    assert scraped.value("leases_open", role="Active") == 1
+    assert scraped.value("leases_closed_total", reason="Completed") is None
+    scraped.plant.wait(MINUTE)
+    assert scraped.value("leases_closed_total", reason="Completed") == 1
+    assert scraped.value("run_admissions_total", result="success") == 2
+    head = scraped.plant.world.head
+    assert scraped.value("ledger_head") == head.seq > 0
+    assert scraped.value("tenure_epoch") == head.epoch
+
+
+def test_budgets_say_what_is_used_and_free() -> None:
+    scraped = Scraped(concurrency=20)
+    scraped.plant.submit("a/one")
+    scraped.plant.wait(HOUR)
+    assert scraped.value("budget_gpus", envelope="a/a/e", state="used") == 8
+    assert scraped.value("budget_gpus", envelope="a/a/e", state="free") == 12
+    assert scraped.value("budget_gpus", envelope="a/a/e", state="cap") == 20
+    assert scraped.value("budget_gpu_hours", envelope="a/a/e", state="used") == 8
+    assert scraped.value("budget_gpu_hours", envelope="b/b/e", state="used") == 0
+
+
+def test_a_resolution_and_its_draws_are_counted() -> None:
+    scraped = Scraped()
+    scraped.plant.submit("a/fixed")
+    scraped.plant.submit("b/fixed")
+    scraped.plant.wait(MINUTE)
+    scraped.plant.submit("b/big", resources={"gpuType": "H", "totalGPUs": 16, "gpusPerPod": 8})
+    scraped.plant.wait(10_000)
+    until = scraped.value("reservation_seconds_until_start", run="b/big")
+    assert until is not None
+    assert 0 < until <= 15 * 60
+    scraped.plant.wait(20 * MINUTE)
+    assert scraped.plant.view("b/big").phase == "Running"
+    assert scraped.value("resolver_invocations_total", cause="Reservation") == 1
+    assert scraped.value("resolver_lottery_draws_total") == 2
+    assert scraped.value("leases_closed_total", reason="RandomPreempt") == 2
+    assert scraped.value("reservation_seconds_until_start", run="b/big") is None
+
+
+def test_steps_of_a_turn_are_timed() -> None:
+    scraped = Scraped()
+    metrics = scraped._metrics
+    assert metrics is not None
+    metrics.begin("commit")
+    metrics.end("commit")
+    assert scraped.value("commit_seconds_count") == 1
+    scraped.plant.submit("a/one")
+    scraped.plant.wait(MINUTE)
+    assert scraped.value("bind_seconds_count") == 1
