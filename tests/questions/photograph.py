@@ -6,11 +6,13 @@ import msgspec
 
 from leasehold.core.world import World
 
+_REMEMBERED = ("_tree", "in_place")
+
 
 def photograph(world: World) -> object:
-    """Without what is made again whenever it is asked for: the tree, and domains by free GPUs."""
-    world.fleet.by_free("", "", "")
-    fields = {name: each for name, each in vars(world).items() if name != "_tree"}
+    """Without what is only remembered so as not to be computed again, by any question."""
+    world.fleet.by_free("", "", "")  # domains by free GPUs are put in order when asked for
+    fields = {name: each for name, each in vars(world).items() if name not in _REMEMBERED}
     return _plain(fields, set())
 
 

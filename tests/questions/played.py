@@ -17,7 +17,7 @@ from leasehold.shell.query import Questions
 from leasehold.sim.scenario.act import Actor
 from leasehold.sim.scenario.parse import load_story
 from leasehold.sim.scenario.stage import Stage
-from leasehold.sim.scenario.story import Expect
+from leasehold.sim.scenario.story import Expect, RestartController
 
 ROOT = Path(__file__).parents[2]
 FIRST_DAY = ROOT / "demo" / "first-day.yaml"
@@ -45,7 +45,10 @@ class Played:
             if last is not None and step.at > last:
                 break
             self.stage.advance_to(story.start + step.at)
-            if not isinstance(step.action, Expect):
+            if isinstance(step.action, RestartController):
+                self.stage.start_controller()
+                self.stage.settle()
+            elif not isinstance(step.action, Expect):
                 self.stage.kernel.complete(self._actor.perform(step), process=self.stage.user)
                 self.stage.settle()
         if last is not None:

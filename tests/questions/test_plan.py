@@ -11,10 +11,11 @@ from tests.questions.played import FIRST_DAY, SCENARIOS, Played
 from leasehold.control.reservations import present
 from leasehold.core.facts import Opened, State
 from leasehold.core.objects.wire import API_VERSION
-from leasehold.core.units import format_instant
+from leasehold.core.units import format_instant, format_span
 from leasehold.core.width import open_leases
 from leasehold.ports.store import Wire
 from leasehold.sim.scenario.ledger import digest_of_store, objects_of
+from leasehold.sim.scenario.parse import load_story
 
 # Gangs, sweeps, spares and fillers, loans, windows, lotteries, reservations of all confidences.
 STORIES = [
@@ -82,6 +83,24 @@ def test_what_is_planned_is_what_happens(file: Path) -> None:
         stage.kernel.complete(stage.store.create(body), process=stage.user)
         stage.settle()
         assert happened(played, body) == told(planned), planned["sentences"]
+
+
+@pytest.mark.parametrize("file", STORIES, ids=lambda file: file.stem[:10])
+def test_the_plan_of_one_that_waits_is_the_plan_it_has(file: Path) -> None:
+    last = load_story(file).steps[-1].at
+    for at in {step.at for step in load_story(file).steps} | {last}:
+        played = Played(file, format_span(at))
+        for uid in list(played.world.pending):
+            run = played.world.runs.get(uid)
+            reservation = present(played.world, run) if run is not None else None
+            if run is None or reservation is None or reservation.state is State.ACTIVATING:
+                continue
+            if open_leases(played.world, uid):
+                continue  # a sweep, of which some groups run
+            planned = played.ask("plan", namespace=run.namespace, run=run.name)
+            blocked = reservation.state is State.BLOCKED
+            starts = None if blocked else format_instant(reservation.starts)
+            assert planned["start"] == starts, (run.key, planned["sentences"])
 
 
 def told(planned: Wire) -> Wire:

@@ -35,9 +35,7 @@ DEADLINE_S = 30
 
 ADMIN = Caller(user="root", role=CallerRole.ADMIN)
 SYSTEM = Caller(user="loop", role=CallerRole.SYSTEM)
-ANN = Caller(
-    user="ann", namespaces=("vision",), spend=("org:ai:mm:*",), fund=("org:ai:mm:vision",)
-)
+ANN = Caller(user="ann", namespaces=("vision",), spend=("org:ai:mm:*",), fund=("org:ai:mm:vision",))
 LENDER = Caller(user="lee", namespaces=("vision",), lend=("org:ai:mm:*",))
 VIEWER = Caller(user="vic", role=CallerRole.VIEWER, namespaces=("vision",), spend=("*",))
 BOB = Caller(user="bob", namespaces=("audio",), spend=("*",), fund=("*",))

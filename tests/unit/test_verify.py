@@ -5,12 +5,15 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.unit.records import FACTS, T0, a_lease, lines_of
 from tests.unit.test_lottery import a_resolution
 
 from leasehold.core import lottery
 from leasehold.core.batch import Batch, Closing, NodeFact
 from leasehold.core.chain import canonical
+from leasehold.core.charges import Charges
+from leasehold.core.checkpoint import Carried
 from leasehold.core.facts import Cause, Ending, Lease, Opened, Role
 from leasehold.core.objects.lease import Wire, lease_to_wire
 from leasehold.core.objects.resolution import resolution_digest, resolution_to_wire
@@ -278,9 +281,33 @@ def test_what_is_missing_is_named_unless_it_may_be() -> None:
     assert missing is not None
     assert missing.record == f"Lease {SPARE.name}"
     assert verify_objects(lines, first, [], materialised=2) is None
-    assert verify_objects(lines, first, [], archived=frozenset({SPARE.name})) is None
-    both = frozenset({SPARE.name, FIRST.name})
-    assert verify_objects(lines, [], [], archived=both) is not None
+    closed = replace(SPARE, end=T0, closure="Completed", close_batch=3)
+    charges = {SPARE.payer: Charges().with_leases([closed])}
+    archived = Carried(seq=3, digest=str(lines[-1]["digest"]), charges=charges)
+    assert verify_objects(lines, first, [], carried=archived) is None
+    assert verify_objects(lines, [], [], carried=archived) is not None, "one is open"
+    kept = Carried(seq=3, digest=archived.digest, kept=frozenset({SPARE.name}))
+    assert verify_objects(lines, first, [], carried=kept) is not None
+
+
+def test_a_checkpoint_is_compared_with_what_it_stands_for() -> None:
+    end = T0 + 5
+    lines = lines_of(FACTS, OPEN, replace(at(3, closed=(closing(SPARE.name, end),)), instant=end))
+    first, digest = [lease_to_wire(FIRST)], str(lines[-1]["digest"])
+    closed = replace(SPARE, end=end, closure="Completed", close_batch=3)
+    right = {SPARE.payer: Charges().with_leases([closed])}
+    carried = Carried(seq=3, digest=digest, charges=right)
+    assert verify_objects(lines, first, [], carried=carried) is None
+    longer = {SPARE.payer: Charges().with_leases([replace(closed, end=end + 1)])}
+    for wrong in (
+        Carried(seq=3, digest="0" * 64, charges=right),
+        Carried(seq=4, digest=digest, charges=right),
+        Carried(seq=3, digest=digest),
+        Carried(seq=3, digest=digest, charges=longer),
+    ):
+        problem = verify_objects(lines, first, [], carried=wrong)
+        assert problem is not None
+        assert problem.record == "checkpoint"
 
 
 def lottery_story(**changes: object) -> tuple[list[Wire], list[Wire]]:

@@ -34,6 +34,7 @@ from leasehold.ports.store import AlreadyExists, Expired, NotFound, Store, Wire
 from leasehold.shell.archive.compactor import Compactor
 from leasehold.shell.archive.reader import Archive
 from leasehold.shell.config import Config
+from leasehold.shell.ended_pods import sweep_ended_pods
 from leasehold.shell.events import Story, Teller
 from leasehold.shell.folder import DataFolder
 from leasehold.shell.ledger import SHARD
@@ -124,6 +125,8 @@ class Embedded:
         self._tasks.spawn("agent", self.agent.run())
         self._tasks.spawn("events", self._teller.run())
         self._tasks.spawn("budgets", self._follow_budgets())
+        sweep = sweep_ended_pods(self.store, self._clock, lambda: self._controller.world)
+        self._tasks.spawn("ended pods", sweep)
         while self._controller.world is None:
             await self._clock.sleep(1)
         certificates = ensure_certificates(folder.tls, [settings.host])

@@ -13,10 +13,13 @@ from leasehold import __version__
 
 # name -> (module, what it does, for the list in --help)
 COMMANDS = {
+    "audit": ("leasehold.cli.audit", "Prove that leases, pods and balances agree."),
+    "backup": ("leasehold.cli.backup", "Copy a data folder, also while it is used."),
     "config": ("leasehold.cli.config", "Look at the configuration."),
-    "ledger": ("leasehold.cli.ledger", "Verify and replay an exported ledger."),
+    "ledger": ("leasehold.cli.ledger", "Verify, export, compact and replay the ledger."),
     "lint": ("leasehold.cli.lint", "Validate manifests without a server."),
     "lottery": ("leasehold.cli.lottery", "Re-run the draws of a lottery and compare."),
+    "restore": ("leasehold.cli.restore", "Make a data folder from a backup."),
     "runs": ("leasehold.cli.runs.command", "The same as kubectl runs."),
     "sim": ("leasehold.cli.sim", "Run the control plane on virtual time."),
     "token": ("leasehold.cli.token", "Who may use an embedded control plane."),

@@ -146,22 +146,21 @@ def _label(product: str) -> str:
 def _run(settings: Settings, *, quiet: bool, end_jobs: bool) -> None:
     async def supervised() -> None:
         tasks = AsyncioTasks()
-        await tasks.supervise(
-            _serve(settings, AsyncioClock(), tasks, quiet=quiet, end_jobs=end_jobs)
-        )
+        embedded = Embedded(settings, AsyncioClock(), tasks)
+        try:
+            await tasks.supervise(_serve(settings, embedded, quiet=quiet, end_jobs=end_jobs))
+        finally:
+            embedded.close()  # when nobody is left who uses it
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(supervised())
 
 
-async def _serve(
-    settings: Settings, clock: AsyncioClock, tasks: AsyncioTasks, *, quiet: bool, end_jobs: bool
-) -> None:
+async def _serve(settings: Settings, embedded: Embedded, *, quiet: bool, end_jobs: bool) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    embedded = Embedded(settings, clock, tasks)
     try:
         await embedded.start()
         loop.add_signal_handler(signal.SIGUSR1, embedded.ask_to_compact)
@@ -172,13 +171,13 @@ async def _serve(
         if end_jobs:
             await embedded.agent.end_all()
         left = embedded.agent.running
-        await embedded.stop()
-        if not quiet and left:
-            click.echo(f"stopped; {left} jobs go on, and the next `leasehold up` adopts them")
+        if not quiet:
+            after = f"; {left} jobs go on, and the next `leasehold up` adopts them" if left else ""
+            click.echo(f"stopped{after}")
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
             loop.remove_signal_handler(number)
-        embedded.close()
+        await embedded.stop()
 
 
 def _greeting(settings: Settings, embedded: Embedded) -> list[str]:

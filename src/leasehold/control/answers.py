@@ -1,55 +1,52 @@
 """The questions people ask, answered as lines of text from the World alone.
 
-Used by `sim scenario --show` and by the command line. Nothing here computes a number of its own:
-views and ledger records do; this file chooses words.
+Used by `sim scenario --show`. What is answered is computed in `control.questions`, as it is for the
+query API; this file only chooses words for a story that is over.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from leasehold.control.reservations import present
-from leasehold.control.views import envelope_view, run_view, spent_by
-from leasehold.core.book import base_reason
-from leasehold.core.facts import Closed, Lease, Reservation, Resolution, Run, State, Uid
-from leasehold.core.units import FOREVER, Instant, format_gpu_hours, format_instant
-from leasehold.core.width import open_leases
-from leasehold.core.world import World, ledger_order
+from leasehold.control.questions.envelopes import budgets as budget_rows
+from leasehold.control.questions.forms import Wire
+from leasehold.control.questions.lease_list import Filter, lease_list
+from leasehold.control.questions.payers import who_pays as payers_of
+from leasehold.control.questions.subject import Subject
+from leasehold.control.questions.walk import step_row
+from leasehold.control.questions.why import explain as explained
+from leasehold.core.facts import Closed, State, Uid
+from leasehold.core.units import Instant, format_instant
+from leasehold.core.world import World
 
 
 def explain(world: World, uid: Uid, now: Instant) -> list[str]:
     """Why it waits, who pays, where it runs, why it was cut, by which draw, for whom."""
-    view = run_view(world, uid, now)
-    run = world.runs.get(uid)
-    name = run.key if run is not None else uid
-    lines = [f"{name}: {view.phase} ({view.because}): {view.message}"]
-    if run is not None:
-        lines += _waiting(world, run)
+    found = explained(world, _subject(world, uid), now)
+    lines = [f"{found['run']}: {found['phase']} ({found['reason']}): {found['message']}"]
+    lines += _waiting(found)
     lines += [f"  walked {step}" for step in cover_lines(world, uid)]
-    lines += _places(world, uid)
-    lines += _cuts(world, uid)
+    lines += _places(found)
+    for cut in _rows(found, "cuts"):
+        lines += _cut(cut)
     return lines
 
 
 def who_pays(world: World, uid: Uid, now: Instant) -> list[str]:
     """Each payer's GPUs now and GPU-hours to date; historical runs too."""
-    run = world.runs.get(uid)
-    name = run.key if run is not None else uid
-    gpus: dict[tuple[str, str], int] = {}
-    for lease in open_leases(world, uid):
-        key = (lease.payer, str(lease.relation))
-        gpus[key] = gpus.get(key, 0) + lease.gpus
+    found = payers_of(world, _subject(world, uid), now)
     rows = [("payer", "relation", "GPUs", "GPU-hours")]
-    for (payer, relation), spent in sorted(spent_by(world, uid, now).items()):
-        held = gpus.get((payer, str(relation)), 0)
-        rows.append((payer, str(relation), str(held), format_gpu_hours(spent)))
-    return [name, *_table(rows)]
+    for row in _rows(found, "payers"):
+        keys = ("envelope", "relation", "gpus", "gpuHours")
+        payer, relation, gpus, hours = (str(row[key]) for key in keys)
+        rows.append((payer, relation, gpus, hours))
+    return [str(found["run"]), *_table(rows)]
 
 
 def cover_lines(world: World, uid: Uid) -> list[str]:
     """The newest walk of cover: every envelope, taken or why not."""
     lines = []
-    for step in world.traces.get(uid, ()):
-        short = f" (then {step.held_back})" if step.taken and step.held_back else ""
-        lines.append(f"{step.envelope} {step.relation}: {step.verdict}{short}")
+    for step in map(step_row, world.traces.get(uid, ())):
+        short = f" (then {step['heldBack']})" if step["taken"] and step["heldBack"] else ""
+        lines.append(f"{step['envelope']} {step['relation']}: {step['verdict']}{short}")
     return lines
 
 
@@ -58,107 +55,111 @@ def leases(world: World, now: Instant, *, node: str = "", payer: str = "") -> li
     rows: list[tuple[str, ...]] = [
         ("lease", "run", "where", "role", "payer", "from", "to", "opened", "ended")
     ]
-    for lease in sorted(world.leases.values(), key=ledger_order):
-        if node in ("", lease.node) and payer in ("", lease.payer):
-            rows.append(_lease_row(lease))
+    found = lease_list(world, now, Filter(node=node, payer=payer, since=0))
+    rows += [_lease_row(row) for row in _rows(found, "items")]
     return [f"as of {format_instant(now)}", *_table(rows)]
 
 
 def budgets(world: World, now: Instant) -> list[str]:
     """Used, lent, left, committed, until when."""
     rows = [("envelope", "used", "of", "lent", "hours", "committed", "left", "until", "overdrawn")]
-    for key in sorted(world.envelopes):
-        envelope = world.envelopes[key]
-        view = envelope_view(world, key, now)
+    usage = _rows(budget_rows(world, now, form="usage"), "items")
+    balance = _rows(budget_rows(world, now, form="balance"), "items")
+    for used, money in zip(usage, balance, strict=True):
         rows.append(
             (
-                key,
-                str(view.used),
-                str(envelope.concurrency),
-                str(view.lent),
-                format_gpu_hours(view.gpu_ms),
-                format_gpu_hours(view.committed_ms),
-                "-" if view.left_ms is None else format_gpu_hours(view.left_ms),
-                "-" if envelope.end == FOREVER else format_instant(envelope.end),
-                str(view.overdrawn or "-"),
+                str(used["envelope"]),
+                str(used["used"]),
+                str(used["concurrency"]),
+                str(used["lent"]),
+                _hours(money["used"]),
+                _hours(money["committed"]),
+                _hours(money["left"]),
+                str(used["until"] or "-"),
+                str(used["overdrawn"] or "-"),
             )
         )
     return _table(rows)
 
 
-def _waiting(world: World, run: Run) -> list[str]:
+def _subject(world: World, uid: Uid) -> Subject:
+    run = world.runs.get(uid)
+    return Subject(world, uid if run is None else run.key, uid)
+
+
+def _rows(found: Wire, key: str) -> list[Wire]:
+    rows = found[key]
+    assert isinstance(rows, list), key
+    return rows
+
+
+def _hours(amount: object) -> str:
+    return str(amount["gpuHours"]) if isinstance(amount, Mapping) else "-"
+
+
+def _waiting(found: Wire) -> list[str]:
     lines = []
-    refused = world.refusals.get(run.uid)
-    if refused is not None:
-        wait = "time may clear it" if refused.time_may_help else "it needs somebody to act"
-        lines.append(f"  asked {refused.asked} GPUs, short by {refused.short_by}; {wait}")
-    reservation = present(world, run)
-    if reservation is not None:
+    refused, reservation = found["refusal"], found["reservation"]
+    if isinstance(refused, dict):
+        wait = "time may clear it" if refused["timeMayHelp"] else "it needs somebody to act"
+        lines.append(f"  asked {refused['asked']} GPUs, short by {refused['shortBy']}; {wait}")
+    if isinstance(reservation, dict):
         lines += _reservation(reservation)
     return lines
 
 
-def _reservation(reservation: Reservation) -> list[str]:
+def _reservation(row: Wire) -> list[str]:
     lines = [
-        f"  reservation {reservation.name} is {reservation.state}, starts "
-        f"{format_instant(reservation.starts)}, {reservation.confidence}, "
-        f"deficit {reservation.deficit} GPUs"
+        f"  reservation {row['name']} is {row['state']}, starts {row['starts']}, "
+        f"{row['confidence']}, deficit {row['deficit']} GPUs"
     ]
-    if reservation.state is State.BLOCKED:
-        lines[0] = f"  reservation {reservation.name} is Blocked: {reservation.message}"
-    lines += [f"  {remedy}" for remedy in reservation.remedies]
-    lines += [f"  {run} would be drawn with {percent} %" for run, percent in reservation.odds]
-    return lines
+    if row["state"] == State.BLOCKED:
+        lines[0] = f"  reservation {row['name']} is Blocked: {row['message']}"
+    remedies = row["remedies"]
+    assert isinstance(remedies, list)
+    lines += [f"  {remedy}" for remedy in remedies]
+    odds = _rows(row, "odds")
+    return lines + [f"  {each['run']} would be drawn with {each['percent']} %" for each in odds]
 
 
-def _places(world: World, uid: Uid) -> list[str]:
-    nodes: dict[int, dict[str, None]] = {}
-    for lease in open_leases(world, uid):
-        nodes.setdefault(lease.group, {})[lease.node] = None
+def _places(found: Wire) -> list[str]:
+    nodes: dict[object, dict[str, None]] = {}
+    for place in _rows(found, "places"):
+        nodes.setdefault(place["group"], {})[str(place["node"])] = None
     return [f"  group {group} on {', '.join(sorted(names))}" for group, names in nodes.items()]
 
 
-def _cuts(world: World, uid: Uid) -> list[str]:
-    """Every Resolution that cut this run, with the proof in words."""
-    book = world.books.get(uid)
-    names = book.names if book is not None else []
-    found = {world.victims[name]: world.leases[name] for name in names if name in world.victims}
-    lines = []
-    for name in sorted(found):
-        resolution = world.resolutions[name]
-        lost = [world.leases[each] for each in names if world.victims.get(each) == name]
-        lines += _cut(resolution, lost)
-    return lines
-
-
-def _cut(resolution: Resolution, lost: list[Lease]) -> list[str]:
-    gpus = sum(lease.gpus for lease in lost)
-    whom = resolution.beneficiary or f"the caps of {resolution.subject}"
-    reasons = sorted({str(base_reason(lease.ending.reason)) for lease in lost if lease.ending})
+def _cut(cut: Wire) -> list[str]:
+    """One Resolution that cut this run, with the proof in words."""
+    if not cut["resolution"]:
+        return []  # a spare was taken back by its own run: the leases tell
+    reasons = cut["reasons"]
+    assert isinstance(reasons, list)
+    whom = cut["beneficiary"] or f"the caps of {cut['subject']}"
     lines = [
-        f"  cut by {resolution.name} at {format_instant(resolution.instant)}: {gpus} GPUs "
+        f"  cut by {cut['resolution']} at {cut['at']}: {cut['gpus']} GPUs "
         f"({', '.join(reasons)}) for {whom}"
     ]
-    lottery = resolution.lottery
-    if lottery is not None and str(Closed.RANDOM_PREEMPT) in reasons:
-        owners = ", ".join(f"{owner} with {len(found)}" for owner, found in lottery.conflict_set)
-        lines.append(f"    the lottery had {owners} bundles; seed {lottery.seed}")
-        lines += [f"    drew {draw.bundle} of {draw.owner}" for draw in lottery.draws]
+    if cut["seed"] and Closed.RANDOM_PREEMPT in reasons:
+        owners = [f"{each['owner']} with {each['bundles']}" for each in _rows(cut, "conflictSet")]
+        lines.append(f"    the lottery had {', '.join(owners)} bundles; seed {cut['seed']}")
+        lines += [f"    drew {draw['bundle']} of {draw['owner']}" for draw in _rows(cut, "draws")]
     return lines
 
 
-def _lease_row(lease: Lease) -> tuple[str, ...]:
-    slots = ",".join(map(str, lease.slots))
+def _lease_row(row: Wire) -> tuple[str, ...]:
+    slots = row["slots"]
+    assert isinstance(slots, list)
     return (
-        lease.name,
-        f"{lease.run_key}#{lease.group}.{lease.index}",
-        f"{lease.node}[{slots}]",
-        str(lease.role),
-        lease.payer,
-        format_instant(lease.start),
-        "-" if lease.end is None else format_instant(lease.end),
-        str(lease.reason),
-        lease.closure[:24] or "-",
+        str(row["lease"]),
+        f"{row['run']}#{row['group']}.{row['index']}",
+        f"{row['node']}[{','.join(map(str, slots))}]",
+        str(row["role"]),
+        str(row["payer"]),
+        str(row["start"]),
+        str(row["end"] or "-"),
+        str(row["opened"]),
+        str(row["closure"])[:24] or "-",
     )
 
 

@@ -155,6 +155,8 @@ def _superfluous(turn: Turn, uid: Uid) -> list[RemovePod]:
     for key in sorted(world.pods_by_run.get(uid, ())):
         pod = world.pods[key]
         leases = [world.leases[name] for name in sorted(world.open_by_pod.get(key, ()))]
+        if not leases and key not in again and _is_kept(world, pod):
+            continue
         if not leases or key in again:
             if pod.has_ended or _is_dead(world, pod):
                 orders.append(_remove(pod, grace=0))
@@ -164,6 +166,16 @@ def _superfluous(turn: Turn, uid: Uid) -> list[RemovePod]:
             deadline = max(lease.ending.deadline for lease in leases if lease.ending is not None)
             orders.append(_remove(pod, grace=max(AT_ONCE, deadline - turn.now)))
     return orders
+
+
+def _is_kept(world: World, pod: Pod) -> bool:
+    """A pod that ended by itself stays for whoever wants to read its log: as long as its run is
+    there and has made no newer attempt. Sweeping many of them away is the cluster's business."""
+    run = world.runs.get(pod.run_uid)
+    if run is None or run.deleting or not pod.has_ended or pod.deleting:
+        return False
+    unit = world.book(pod.run_uid).units.get(world.unit_of(pod.run_uid, pod.group))
+    return unit is not None and unit.last is not None and unit.last.number == pod.attempt
 
 
 def _is_dead(world: World, pod: Pod) -> bool:

@@ -63,12 +63,7 @@ class _Wrong(Exception):  # noqa: N818 - it is caught in this module and becomes
 
 def verify_lines(lines: Iterable[Wire]) -> Disagreement | None:
     """Chain, order, the life of every lease, slots and balances."""
-    fold = Fold()
-    for line in lines:
-        problem = fold.step(line)
-        if problem is not None:
-            return problem
-    return None
+    return fold_lines(lines)[1]
 
 
 def verify_objects(
@@ -81,12 +76,10 @@ def verify_objects(
 ) -> Disagreement | None:
     """The lines, and that the objects say the same. What batches after `materialised` touched may
     still be on its way; what is `carried` only may be gone."""
+    fold, problem = fold_lines(lines)
+    if problem is not None:
+        return problem
     carried = carried or Carried()
-    fold = Fold()
-    for line in lines:
-        problem = fold.step(line)
-        if problem is not None:
-            return problem
     try:
         _compare_carried(fold, carried)
         _compare_leases(fold, leases, materialised, carried)
@@ -94,6 +87,16 @@ def verify_objects(
     except _Wrong as wrong:
         return Disagreement(seq=fold.seq, record=wrong.record, why=wrong.why)
     return None
+
+
+def fold_lines(lines: Iterable[Wire]) -> "tuple[Fold, Disagreement | None]":
+    """All of them, or those before the first that cannot be, and why."""
+    fold = Fold()
+    for line in lines:
+        problem = fold.step(line)
+        if problem is not None:
+            return fold, problem
+    return fold, None
 
 
 class Fold:

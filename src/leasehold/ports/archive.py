@@ -1,11 +1,11 @@
-"""Closed leases that were compacted out of the store, as `shell` sees them.
+"""What was compacted out of the store, as `shell` sees it: closed leases, and Resolutions.
 
 Implemented by whatever keeps the archive. Reports and questions about the past read live leases
 and these together; a lease is in one of the two, and where it is in both it is the same lease.
 """
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from leasehold.core.facts import Lease
 
@@ -13,4 +13,13 @@ from leasehold.core.facts import Lease
 class ArchivedLeases(Protocol):
     def leases(self, *, since: int | None, until: int | None) -> Iterable[Lease]:
         """Every archived lease that overlaps [since, until) in milliseconds UTC; None is open."""
+        ...
+
+
+@runtime_checkable
+class ArchivedResolutions(Protocol):
+    """An archive that also keeps why leases were cut."""
+
+    def resolutions(self, *, upto: int | None = None) -> Iterable[dict[str, object]]:
+        """The objects, those of batches up to this one; None: all of them."""
         ...

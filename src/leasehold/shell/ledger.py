@@ -65,6 +65,11 @@ class Ledger:
         assert self._known is not None, "the ledger is not sealed yet"
         return self._known
 
+    async def look(self) -> HeadObject:
+        """The head as it is, for whoever only reads; raises `NotFound` before the first seal."""
+        self._known = await self._read()
+        return self._known
+
     async def seal(self) -> HeadObject:
         """Put our epoch into the head; from then on an older owner's commit fails."""
         while True:

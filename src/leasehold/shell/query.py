@@ -23,16 +23,18 @@ from leasehold.control.questions.waits import reservations
 from leasehold.control.questions.walk import afresh, recorded
 from leasehold.control.questions.why import explain
 from leasehold.core.access import Caller, OwnerVerb
-from leasehold.core.facts import Lease, Run
+from leasehold.core.facts import Lease, Resolution, Run
 from leasehold.core.objects.manifests import check_manifest
 from leasehold.core.objects.owners import is_owner_glob
 from leasehold.core.objects.problems import Problem
+from leasehold.core.objects.resolution import resolution_from_wire
 from leasehold.core.objects.run import run_from_wire
 from leasehold.core.units import Instant, parse_instant, parse_span
 from leasehold.core.world import World
-from leasehold.ports.archive import ArchivedLeases
+from leasehold.ports.archive import ArchivedLeases, ArchivedResolutions
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Wire
+from leasehold.shell.archive.segments import BadArchive
 from leasehold.shell.loop import Controller
 
 _TEXT_CHARS_MAX = 512
@@ -174,7 +176,10 @@ class Questions:
             )
         now = max(self._clock.now(), world.head.instant)
         asked = _Asked(caller, params, body, world=world, now=now)
-        found = answer(self, asked)
+        try:
+            found = answer(self, asked)
+        except BadArchive as bad:
+            raise BadQuestion(500, "InternalError", f"the archive: {bad}") from None
         if self._hides and not caller.is_trusted:
             mask = Mask(world, caller, self._key)
             found = {key: mask.over(each) for key, each in found.items()}
@@ -182,6 +187,12 @@ class Questions:
 
     def _archived(self, since: Instant | None, until: Instant | None) -> Iterable[Lease]:
         return () if self._archive is None else self._archive.leases(since=since, until=until)
+
+    def _archived_resolutions(self) -> Iterable[Resolution]:
+        archive: object = self._archive
+        if isinstance(archive, ArchivedResolutions):
+            return map(resolution_from_wire, archive.resolutions())
+        return ()
 
     def _owner(self, asked: _Asked) -> str:
         """Whoever may not be told of an owner may not ask for it by name either."""
@@ -241,7 +252,9 @@ class Questions:
         return {"run": subject.key, "owner": subject.owner, **walked}
 
     def explain(self, asked: _Asked) -> Wire:
-        return explain(asked.world, self._subject(asked), asked.now)
+        return explain(
+            asked.world, self._subject(asked), asked.now, archived=self._archived_resolutions
+        )
 
     def who_pays(self, asked: _Asked) -> Wire:
         return who_pays(asked.world, self._subject(asked), asked.now)

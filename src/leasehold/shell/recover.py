@@ -46,8 +46,16 @@ class Recovered:
 async def recover(
     store: Store, clock: Clock, ledger: Ledger, *, policy: Policy, labels: Labels
 ) -> Recovered:
-    """Everything that is known, listed consistently."""
-    sealed = await ledger.seal()
+    """Everything that is known, listed consistently, by its one owner."""
+    await ledger.seal()
+    return await read_world(store, clock, ledger, policy=policy, labels=labels)
+
+
+async def read_world(
+    store: Store, clock: Clock, ledger: Ledger, *, policy: Policy, labels: Labels
+) -> Recovered:
+    """The same for a ledger whose head is known already; it writes nothing."""
+    sealed = ledger.known
     world = World(policy)
     found = Recovered(world)
     world.head = sealed.head
@@ -164,8 +172,8 @@ async def _note_old_parts(store: Store, clock: Clock, ledger: Ledger) -> None:
 
 
 def follow(lines: dict[int, list[Wire]], head: Head, carried: Carried) -> list[tuple[str, Batch]]:
-    """Walk back from the head: a line is the chain's if it leads to the digest after it. The digests
-    after the batches, and the batches, in order."""
+    """Walk back from the head: a line is the chain's if it leads to the digest after it. Batches in
+    order, each after the digest that follows from it."""
     chain: list[tuple[str, Batch]] = []
     wanted = head.digest
     for number in range(head.seq, carried.seq, -1):

@@ -16,6 +16,7 @@ from leasehold.core.access import Caller
 from leasehold.ports.store import Wire
 
 BODY_BYTES_MAX = 3 * 1024 * 1024
+DRAINED_BYTES_MAX = 8 * BODY_BYTES_MAX
 QUERY_FIELDS_MAX = 64
 WARNING_CHARS_MAX = 400
 WARNINGS_MAX = 8
@@ -93,10 +94,7 @@ class Request:
         return int(value)
 
     async def body(self) -> bytes:
-        """All of it; refused as soon as it is known to be too large."""
-        announced = self.headers.get(b"content-length", b"0")
-        if announced.isdigit() and len(announced) < 19 and int(announced) > BODY_BYTES_MAX:
-            raise _too_large()
+        """All of it; refused when it is too large."""
         chunks: list[bytes] = []
         size = 0
         while True:
@@ -105,10 +103,14 @@ class Request:
                 raise bad_request("the connection ended before the body did")
             chunk: bytes = message.get("body", b"")
             size += len(chunk)
-            if size > BODY_BYTES_MAX:
+            # What is too large is still read, up to a point: a client that is cut off while it
+            # sends does not hear why.
+            if size <= BODY_BYTES_MAX:
+                chunks.append(chunk)
+            is_last = not message.get("more_body", False)
+            if size > DRAINED_BYTES_MAX or (is_last and size > BODY_BYTES_MAX):
                 raise _too_large()
-            chunks.append(chunk)
-            if not message.get("more_body", False):
+            if is_last:
                 return b"".join(chunks)
 
 

@@ -74,7 +74,8 @@ def _can_i(caller: Caller, spec: Wire) -> Wire:
 def _why_not(caller: Caller, asked: Wire) -> str:
     group, plural, verb = (text_at(asked, key) for key in ("group", "resource", "verb"))
     name, namespace = text_at(asked, "name"), text_at(asked, "namespace")
-    if group == GROUP and plural == "owners":
+    # kubectl does not split the name of a resource that discovery does not list.
+    if (group, plural) in ((GROUP, "owners"), ("", f"owners.{GROUP}")):
         if verb not in list(OwnerVerb):
             return f"the verbs on owners are {', '.join(OwnerVerb)}"
         missing = missing_right(caller, [(OwnerVerb(verb), name)])

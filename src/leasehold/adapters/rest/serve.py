@@ -95,7 +95,9 @@ async def serve(app: Streaming, *, host: str, port: int, certificates: Certifica
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends small answers at once (TCP_NODELAY) only on sockets that say they are TCP;
+    # otherwise every answer waits 40 ms for the client to acknowledge its headers.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))

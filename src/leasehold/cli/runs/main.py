@@ -7,6 +7,7 @@ asks for candidates.
 import os
 import signal
 import sys
+from contextlib import suppress
 
 import click
 
@@ -34,11 +35,9 @@ def complete() -> None:
     """Candidates for the last word, one a line, then cobra's directive `:4` (no files)."""
     from leasehold.cli.runs.completion import candidates
 
-    try:
+    with suppress(click.ClickException, OSError):  # without an answer there are no candidates
         for each in candidates(sys.argv[1:]):
             print(each)
-    except Exception:
-        pass
     print(":4")
 
 

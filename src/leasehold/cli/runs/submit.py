@@ -48,8 +48,10 @@ def _title(manifest: Wire) -> str:
 
 def _submitted(session: Session, manifest: Wire) -> Wire:
     kind = cell(manifest, "kind")
+    if kind == "Namespace":
+        return _namespace(session, manifest)
     if kind not in _KINDS:
-        raise Failure("only Runs and Budgets are submitted; check kind")
+        raise Failure("only Runs, Budgets and Namespaces are submitted; check kind")
     path = session.server.run_path(cell(manifest, "metadata.namespace"), kind=_KINDS[kind])
     created = session.server.send("POST", path, manifest)
     done: Wire = {
@@ -59,6 +61,17 @@ def _submitted(session: Session, manifest: Wire) -> Wire:
         "run": None,
     }
     return done if kind == "Budget" else {**done, "run": _decision(session, done)}
+
+
+def _namespace(session: Session, manifest: Wire) -> Wire:
+    """Made if it is not there: a file may bring the namespace of its Budgets along."""
+    name = cell(manifest, "metadata.name")
+    try:
+        session.server.send("POST", "/api/v1/namespaces", {**manifest, "metadata": {"name": name}})
+    except Failure as failure:
+        if failure.status != 409:
+            raise
+    return {"kind": "Namespace", "namespace": "", "name": name, "run": None}
 
 
 def _decision(session: Session, done: Wire) -> Wire | None:
@@ -80,6 +93,8 @@ def _rendered(answer: Wire, wide: bool) -> list[str]:
         name = f"{cell(each, 'namespace')}/{cell(each, 'name')}"
         if cell(each, "kind") == "Budget":
             lines.append(f"budget {name}: created")
+        elif cell(each, "kind") == "Namespace":
+            lines.append(f"namespace {cell(each, 'name')}: there")
         else:
             lines.append(f"run {name}: {_told(each.get('run'), wide)}")
     return lines

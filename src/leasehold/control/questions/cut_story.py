@@ -4,12 +4,23 @@ Told from the ledger's records: the leases that ended, the Resolution that ended
 reservation that had announced the odds. Used by `explain`.
 """
 
+from collections.abc import Callable, Iterable
+
 from leasehold.control.questions.forms import Wire, instant, listed, moment, plural
 from leasehold.control.questions.subject import Subject
 from leasehold.core.book import base_reason
 from leasehold.core.facts import Closed, Lease, Resolution, RunKey
 from leasehold.core.world import World
 
+# Resolutions that are no longer in the World, read when somebody asks for them.
+Resolutions = Callable[[], Iterable[Resolution]]
+
+
+def no_resolutions() -> Iterable[Resolution]:
+    return ()
+
+
+_BY_OTHERS = (Closed.RANDOM_PREEMPT, Closed.SHRINK, Closed.DROP_SPARE)
 _DONE = {
     Closed.DROP_SPARE: "spare dropped",
     Closed.SHRINK: "groups given up",
@@ -18,28 +29,52 @@ _DONE = {
 }
 
 
-def cuts(world: World, subject: Subject) -> list[Wire]:
+def cuts(world: World, subject: Subject, archived: Resolutions = no_resolutions) -> list[Wire]:
     """Every Resolution that cut the run, the oldest first, and what was reclaimed without one."""
+    leases = subject.every_lease()
+    by_name, victims = _resolutions_of(world, leases, archived)
     by_resolution: dict[str, list[Lease]] = {}
     alone: dict[str, list[Lease]] = {}
-    for lease in subject.every_lease():
-        name = world.victims.get(lease.name)
+    for lease in leases:
+        name = victims.get(lease.name)
+        reason = _reason(lease)
         if name is not None:
             by_resolution.setdefault(name, []).append(lease)
-            continue
-        reason = _reason(lease)
-        if reason is Closed.RANDOM_PREEMPT:
-            seed = _closure(lease).partition("(")[2].rstrip(")")
-            known = world.resolution_of_seed.get(seed)
-            into, key = (alone, seed) if known is None else (by_resolution, known)
-            into.setdefault(key, []).append(lease)
+        elif reason is Closed.RANDOM_PREEMPT:
+            alone.setdefault(_seed(lease), []).append(lease)
         elif reason is Closed.RECLAIMED:
             alone.setdefault(f"{_decided(lease)}", []).append(lease)
-    found = [
-        _resolved(world, world.resolutions[name], lost) for name, lost in by_resolution.items()
-    ]
+    found = [_resolved(world, by_name[name], lost) for name, lost in by_resolution.items()]
     found += [_unresolved(lost) for lost in alone.values()]
     return sorted(found, key=lambda cut: str(cut["at"]))
+
+
+def _resolutions_of(
+    world: World, leases: list[Lease], archived: Resolutions
+) -> tuple[dict[str, Resolution], dict[str, str]]:
+    """Which Resolution ended which lease; the archive is read only if the World does not know."""
+    victims = {
+        lease.name: world.victims[lease.name] for lease in leases if lease.name in world.victims
+    }
+    for lease in leases:
+        if _reason(lease) is Closed.RANDOM_PREEMPT and lease.name not in victims:
+            known = world.resolution_of_seed.get(_seed(lease))
+            if known is not None:
+                victims[lease.name] = known  # a filler that went with the spare of one who was cut
+    by_name = {name: world.resolutions[name] for name in victims.values()}
+    lost = {
+        lease.name for lease in leases if lease.name not in victims and _reason(lease) in _BY_OTHERS
+    }
+    for resolution in archived() if lost else ():
+        mine = lost.intersection(resolution.victims)
+        if mine:
+            by_name[resolution.name] = resolution
+            victims |= dict.fromkeys(mine, resolution.name)
+    return by_name, victims
+
+
+def _seed(lease: Lease) -> str:
+    return _closure(lease).partition("(")[2].rstrip(")")
 
 
 def _closure(lease: Lease) -> str:
@@ -74,6 +109,10 @@ def _resolved(world: World, resolution: Resolution, lost: list[Lease]) -> Wire:
         "deficit": resolution.deficit,
         "odds": odds,
         "seed": lottery.seed if lottery is not None and drawn else "",
+        "conflictSet": [
+            {"owner": owner, "bundles": len(found)}
+            for owner, found in (lottery.conflict_set if lottery is not None and drawn else ())
+        ],
         "draws": [
             {"owner": draw.owner, "bundle": draw.bundle, "gpus": draw.gpus}
             for draw in (lottery.draws if lottery is not None and drawn else ())
@@ -87,11 +126,11 @@ def _resolved(world: World, resolution: Resolution, lost: list[Lease]) -> Wire:
 
 
 def _unresolved(lost: list[Lease]) -> Wire:
-    """Its Resolution is not in the World: archived with it, or a swap needed the spare at once."""
+    """Without a Resolution: a swap needed the spare, or the archive that has it is not here."""
     at = min(_decided(lease) for lease in lost)
-    seed = _closure(lost[0]).partition("(")[2].rstrip(")")
+    seed = _seed(lost[0])
     why = (
-        f"The lottery's seed was {seed}; its Resolution is in the archived ledger."
+        f"The lottery's seed was {seed}; its Resolution is not at hand."
         if seed
         else "The spare it sat on was needed by the run that pays for it."
     )
@@ -104,6 +143,7 @@ def _unresolved(lost: list[Lease]) -> Wire:
         "deficit": 0,
         "odds": None,
         "seed": seed,
+        "conflictSet": [],
         "draws": [],
         "sentences": [_what(lost, at), why],
     }
@@ -140,7 +180,7 @@ def _for_whom(resolution: Resolution, is_known: bool) -> str:
         )
     return (
         f"Resolution {name} brought {resolution.subject} back within its caps, which were "
-        f"exceeded by {plural(resolution.deficit, 'GPU')}; nobody else was to blame for it."
+        f"exceeded by {plural(resolution.deficit, 'GPU')}; nobody got these GPUs instead."
     )
 
 

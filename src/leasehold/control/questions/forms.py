@@ -12,8 +12,10 @@ from leasehold.core.units import (
     SECOND,
     GpuMs,
     Instant,
+    Millis,
     format_gpu_hours,
     format_instant,
+    format_span,
 )
 from leasehold.core.world import World
 
@@ -38,8 +40,13 @@ def _day(days: int) -> str:
 
 
 def moment(at: Instant) -> str:
-    """An instant within a sentence: without the milliseconds it does not have."""
-    return format_instant(at).replace(".000Z", "Z")
+    """An instant within a sentence: to the second."""
+    return f"{str(instant(at))[:19]}Z"
+
+
+def wait_of(span: Millis) -> str:
+    """A span to come within a sentence: `14m59s`, `0s` for what is due."""
+    return format_span(max(0, span - span % SECOND))
 
 
 def gpu_time(amount: GpuMs) -> Wire:

@@ -11,13 +11,15 @@ from leasehold.control.questions.forms import (
     moment,
     places,
     plural,
+    wait_of,
 )
 from leasehold.control.questions.rehearse import Outcome, Rehearsal, rehearse
 from leasehold.control.questions.subject import Subject
 from leasehold.control.questions.walk import walk_of
+from leasehold.control.questions.why import time_may_help
 from leasehold.control.views import run_view
 from leasehold.core.facts import Confidence, Phase, Relation, Reservation, Run, State
-from leasehold.core.units import Instant, format_span
+from leasehold.core.units import Instant
 from leasehold.core.verdicts import Admitted, PodPlace
 from leasehold.core.width import open_leases
 from leasehold.core.world import World
@@ -80,7 +82,7 @@ def plan(world: World, run: Run, now: Instant) -> Wire:
         return _answer(run.key, run.spec.owner, "Refused", sentences=[words])
     if refused is None:
         return _answer(run.key, run.spec.owner, "Waits", sentences=[_pause(world, run)])
-    verdict = "Waits" if refused.reason.clears_with_time else "Refused"
+    verdict = "Waits" if time_may_help(refused) else "Refused"
     return _answer(
         run.key,
         run.spec.owner,
@@ -142,8 +144,10 @@ def _reserved(turn: Rehearsal, run: Run, outcome: Outcome) -> Wire:
     if outcome.started:
         first = f"{plural(len(outcome.started), 'group')} would start at once; the others wait."
         sentences.insert(0, first)
-    if payers:
+    if any(each["gpus"] for each in payers):
         sentences.append(f"Paid by {listed(_paid(payers))}.")
+    if outcome.obstacle is not None:
+        sentences.append(f"As things stand nobody would be cut for it: {outcome.obstacle.remedy}.")
     cuts, told = _cuts(outcome)
     return _answer(
         run.key,
@@ -168,7 +172,7 @@ def _when(turn: Rehearsal, reservation: Reservation) -> str:
         return f"Nothing is planned until something changes: {reservation.message}."
     if reservation.state is State.ACTIVATING:
         return "Room is being made for it now; it starts when the victims are gone."
-    wait = format_span(max(0, reservation.starts - turn.now))
+    wait = wait_of(reservation.starts - turn.now)
     return (
         f"It would start at {moment(reservation.starts)}, in {wait}, "
         f"{_SURE[reservation.confidence]}."
@@ -255,11 +259,7 @@ def _payer(envelope: str, owner: str, relation: Relation, gpus: int) -> Wire:
 
 
 def _paid(payers: list[Wire]) -> list[str]:
-    return [
-        f"{each['envelope']} ({each['relation']}"
-        + (")" if each["gpus"] is None else f", {each['gpus']} GPUs)")
-        for each in payers
-    ]
+    return [f"{each['envelope']} ({each['relation']}, {each['gpus']} GPUs)" for each in payers]
 
 
 def _places_of(world: World, plans: tuple[Admitted, ...]) -> list[Wire]:

@@ -77,6 +77,7 @@ class Outcome(Record):
     refused: Refused | None = None
     reservation: Reservation | None = None
     preview: Preview | None = None
+    obstacle: Refused | None = None  # why cutting would be no answer, as things stand
 
 
 def in_front_of(world: World, run: Run, now: Instant) -> tuple[Rehearsal, Line]:
@@ -225,5 +226,5 @@ def _planned(turn: Rehearsal, wish: Wish, refused: Refused, line: Line) -> Outco
         return Outcome(refused=refused, reservation=reservation or known)
     seen = preview(world, wish, turn.agenda, now=turn.now, may_sample=lambda: False)
     if isinstance(seen, Refused):  # nothing that may be cut would make room
-        return Outcome(refused=seen, reservation=reservation)
+        return Outcome(refused=refused, reservation=reservation, obstacle=seen)
     return Outcome(refused=refused, reservation=reservation, preview=seen)

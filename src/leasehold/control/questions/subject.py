@@ -40,7 +40,8 @@ class Subject:
     def owner(self) -> str:
         if self.run is not None:
             return self.run.spec.owner
-        return self.every_lease()[-1].owner
+        leases = self.every_lease()
+        return leases[-1].owner if leases else ""
 
     def every_lease(self) -> list[Lease]:
         """In the order of the ledger."""

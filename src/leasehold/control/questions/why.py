@@ -1,8 +1,8 @@
 """`explain`: why it waits, why these payers, why here, why it was cut, and what to do about it."""
 
 from leasehold.control.life import Standing, units_of
-from leasehold.control.questions.cut_story import cuts
-from leasehold.control.questions.forms import Wire, instant, listed, moment, places, plural
+from leasehold.control.questions.cut_story import Resolutions, cuts, no_resolutions
+from leasehold.control.questions.forms import Wire, instant, listed, moment, places, plural, wait_of
 from leasehold.control.questions.payers import who_pays
 from leasehold.control.questions.subject import Subject
 from leasehold.control.questions.waits import reservation_row
@@ -10,9 +10,20 @@ from leasehold.control.questions.walk import says, walk_of
 from leasehold.control.reservations import present
 from leasehold.control.views import RunView, run_view
 from leasehold.core.book import WHOLE
-from leasehold.core.facts import Closed, Confidence, Opened, Phase, Reservation, Role, Run, State
-from leasehold.core.units import Instant, format_span
-from leasehold.core.verdicts import Refused, Step
+from leasehold.core.facts import (
+    Closed,
+    Confidence,
+    Failed,
+    Gang,
+    Opened,
+    Phase,
+    Reservation,
+    Role,
+    Run,
+    State,
+)
+from leasehold.core.units import Instant
+from leasehold.core.verdicts import Refusal, Refused, Step
 from leasehold.core.width import open_leases
 from leasehold.core.world import World
 
@@ -23,14 +34,20 @@ _SURE = {
     Confidence.MONEY: "it starts then if there is money; GPUs are not what it waits for",
 }
 
+_ENDING = {str(Closed.RANDOM_PREEMPT), str(Closed.RECLAIMED)}  # cuts that end what they hit
+_CUT = (Failed.RANDOM_PREEMPT, Failed.RECLAIMED, Failed.OVERDRAWN)
+_PASSING = (Refusal.HELD, Refusal.RETRYING, Refusal.BIND_FAILING)
 
-def explain(world: World, subject: Subject, now: Instant) -> Wire:
+
+def explain(
+    world: World, subject: Subject, now: Instant, *, archived: Resolutions = no_resolutions
+) -> Wire:
     """Everything that is known about how a run came to stand where it stands."""
     view = run_view(world, subject.uid, now)
     run = subject.run
     refused = world.refusals.get(subject.uid) if view.phase is Phase.PENDING else None
     reservation = present(world, run) if run is not None else None
-    lost = cuts(world, subject)
+    lost = cuts(world, subject, archived)
     paid = who_pays(world, subject, now)
     trace = world.traces.get(subject.uid, ())
     where = places(world, open_leases(world, subject.uid))
@@ -41,7 +58,7 @@ def explain(world: World, subject: Subject, now: Instant) -> Wire:
     sentences += _here(run, where)
     sentences += _swaps(subject)
     sentences += [str(words) for cut in lost for words in _sentences(cut)]
-    sentences += _aftermath(world, run, view, lost)
+    sentences += _aftermath(world, run, lost)
     return {
         "run": subject.key,
         "owner": subject.owner,
@@ -66,13 +83,18 @@ def _summary(key: str, view: RunView) -> str:
     return f"{key} is {view.phase}{because}: {message}."
 
 
+def time_may_help(refused: Refused) -> bool:
+    """Whether nobody needs to act; pauses and holds pass by themselves."""
+    return refused.time_may_help or refused.reason in _PASSING
+
+
 def _refusal(refused: Refused) -> Wire:
     return {
         "reason": str(refused.reason),
         "subject": refused.subject,
         "asked": refused.asked,
         "shortBy": refused.short_by,
-        "timeMayHelp": refused.time_may_help or refused.reason.clears_with_time,
+        "timeMayHelp": time_may_help(refused),
         "remedy": refused.remedy,
     }
 
@@ -80,8 +102,7 @@ def _refusal(refused: Refused) -> Wire:
 def _waiting(refused: Refused | None, reservation: Reservation | None, now: Instant) -> list[str]:
     words = []
     if refused is not None and refused.asked:
-        helps = refused.time_may_help or refused.reason.clears_with_time
-        hope = "waiting may be enough" if helps else "waiting alone does not help"
+        hope = "waiting may be enough" if time_may_help(refused) else "waiting alone does not help"
         words.append(
             f"It asked for {plural(refused.asked, 'GPU')} and was short of {refused.short_by}; "
             f"{hope}."
@@ -93,12 +114,13 @@ def _waiting(refused: Refused | None, reservation: Reservation | None, now: Inst
     elif reservation.state is State.ACTIVATING:
         words.append(f"Room is being made for it (reservation {reservation.name}).")
     else:
-        wait = format_span(max(0, reservation.starts - now))
+        wait = wait_of(reservation.starts - now)
         words.append(
             f"It is planned to start at {moment(reservation.starts)}, in {wait}: "
             f"{_SURE[reservation.confidence]} (reservation {reservation.name})."
         )
-        if reservation.confidence is Confidence.CUTS and reservation.remedies:
+        told = () if refused is None else (refused.remedy,)
+        if reservation.confidence is Confidence.CUTS and reservation.remedies not in ((), told):
             words.append(f"As things stand, {listed(reservation.remedies)}.")
         odds = [f"{run} with {percent} %" for run, percent in reservation.odds]
         if odds:
@@ -167,18 +189,23 @@ def _sentences(cut: Wire) -> list[object]:
     return found
 
 
-def _aftermath(world: World, run: Run | None, view: RunView, lost: list[Wire]) -> list[str]:
-    """Whether it was put back in line, after the last cut."""
-    if not lost or run is None:
+def _aftermath(world: World, run: Run | None, lost: list[Wire]) -> list[str]:
+    """Whether it, or its groups that live alone, were put back in line after the last cut."""
+    if not lost or run is None or not _ENDING & set(_reasons(lost[-1])):
         return []
-    if not {"RandomPreempt", "ReclaimedBySpare"} & set(_reasons(lost[-1])):
-        return []
-    waiting = any(each.standing is Standing.WAITING for each in units_of(world, run).values())
-    if view.phase is Phase.FAILED:
-        return ["It was not requeued, because it declares no runtime.checkpoint."]
-    if view.phase is Phase.PENDING or waiting:
-        return ["It was requeued in its old place in line and starts again from its checkpoint."]
-    return [f"It was requeued and is in attempt {view.attempt} now."]
+    groups = lost[-1]["groups"]
+    assert isinstance(groups, list)
+    units = units_of(world, run)
+    found = (units.get(world.unit_of(run.uid, group)) for group in groups)
+    standings = {where.standing for where in found if where is not None}
+    what = "It" if run.spec.gang is Gang.RUN else "What was lost"
+    if Standing.FAILED in standings:
+        if run.spec.checkpoint is None:
+            return [f"{what} was not requeued, because it declares no runtime.checkpoint."]
+        return [f"{what} was requeued and has ended since."]
+    if Standing.WAITING in standings:
+        return [f"{what} was requeued in its old place and starts again from its checkpoint."]
+    return [f"{what} was requeued and started again from its checkpoint."]
 
 
 def _reasons(cut: Wire) -> list[str]:
@@ -198,10 +225,14 @@ def _remedies(
         words.append(refused.remedy)
     if run is None:
         return words
-    if lost and run.spec.checkpoint is None and view.phase is Phase.FAILED:
-        words.append("set runtime.checkpoint, and it is requeued when it is drawn")
-    if lost and run.spec.malleable is None and view.phase is Phase.FAILED:
-        words.append("malleable runs give up groups before anybody is drawn")
+    if lost and view.because in _CUT:
+        if run.spec.checkpoint is None:
+            words.append("set runtime.checkpoint, and it is requeued when it is cut")
+        if lost[-1]["cause"] == "Overdraft":
+            payer = lost[-1]["subject"]
+            words.append(f"raise the caps of {payer}, or give the run another payer or a sponsor")
+        elif run.spec.malleable is None:
+            words.append("a malleable run gives up groups before anybody is drawn")
     if view.because == "WorkloadFailed" and view.phase is Phase.FAILED:
         words.append(f"see `kubectl runs logs {run.name} -n {run.namespace}`; "
                      "runtime.retries starts it again after an exit")  # fmt: skip

@@ -7,8 +7,11 @@ the next recovery finds it. Nothing here decides what runs.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
+
+import msgspec
 
 from leasehold.core.batch import batch_from_wire
 from leasehold.core.chain import Digest, canonical, next_digest
@@ -43,7 +46,7 @@ from leasehold.shell.archive.checkpoints import (
 )
 from leasehold.shell.archive.reader import Archive
 from leasehold.shell.archive.segments import BadArchive
-from leasehold.shell.archive.writer import write_segment
+from leasehold.shell.archive.writer import put_file, write_segment
 from leasehold.shell.ledger import Ledger, batch_name
 from leasehold.shell.retry import until_answered
 
@@ -56,6 +59,7 @@ EVERY: Millis = HOUR
 AGAIN_AFTER_TROUBLE: Millis = 10 * MINUTE
 CROWDED_PERCENT = 70
 KEEP_WHEN_CROWDED: Millis = HOUR
+ANSWER = "compacted.json"  # beside the segments
 
 
 class Compacted(Record):
@@ -65,6 +69,14 @@ class Compacted(Record):
     batches: int
     leases: int
     resolutions: int
+
+
+class Answered(Record):
+    """What came of the last time that somebody asked for it."""
+
+    at: Instant
+    problem: str
+    compacted: Compacted | None  # None: nothing was old enough
 
 
 class Compactor:
@@ -96,13 +108,14 @@ class Compactor:
     def request(self) -> None:
         """Somebody wants it now, even if little is to be gained."""
         self._asked = True
+        self.last = None
 
     async def run_once(self, world: World, ledger: Ledger) -> Compacted | None:
         """All of it at once, for whoever has the World to itself; None if there was nothing."""
-        self.last = None
         self.request()
         while (wait := await self.step(world, ledger)) is not None and wait <= SECOND:
-            await self._clock.sleep(wait)
+            if wait:
+                await self._clock.sleep(wait)
         return self.last
 
     async def step(self, world: World, ledger: Ledger) -> Millis | None:
@@ -113,21 +126,30 @@ class Compactor:
         now = self._clock.now()
         if now < self._next and not self._asked:
             return self._next - now
+        problem = ""
         try:
             wait = await self._compact_some(world, ledger, now)
         except (BadArchive, OSError) as error:
-            self._note(f"alert: the ledger is not archived: {error}")
-            wait = AGAIN_AFTER_TROUBLE
+            problem, wait = f"the ledger is not archived: {error}", AGAIN_AFTER_TROUBLE
         except Conflict:
-            self._note("alert: somebody else has compacted the ledger; start again")
-            wait = EVERY
+            problem, wait = "somebody else has compacted the ledger; start again", EVERY
         except (StoreError, CheckpointLost) as error:
-            self._note(f"alert: the ledger is not compacted: {error}")
-            wait = AGAIN_AFTER_TROUBLE
+            problem, wait = f"the ledger is not compacted: {error}", AGAIN_AFTER_TROUBLE
+        if problem:
+            self._note(f"alert: {problem}")
         if wait:
-            self._asked = False
+            self._answer(problem)
             self._next = now + wait
         return wait
+
+    def _answer(self, problem: str) -> None:
+        """Whoever asked from another process finds what came of it beside the archive."""
+        if self._asked and self._archive is not None:
+            answer = Answered(at=self._clock.now(), problem=problem, compacted=self.last)
+            with suppress(OSError):
+                self._archive.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                put_file(self._archive.folder / ANSWER, msgspec.json.encode(answer) + b"\n")
+        self._asked = False
 
     async def _compact_some(self, world: World, ledger: Ledger, now: Instant) -> Millis:
         count = len(world.leases) + len(ledger.chain)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from leasehold.core.facts import Lease
 from leasehold.core.objects.lease import lease_from_wire
+from leasehold.core.objects.resolution import resolution_from_wire
 from leasehold.core.units import FOREVER, Instant
 from leasehold.shell.archive.segments import (
     LEASES,
@@ -55,9 +56,12 @@ class Archive:
                 if isinstance(seq, int) and seq > after:
                     yield line
 
-    def resolutions(self) -> Iterator[Wire]:
+    def resolutions(self, *, upto: int | None = None) -> Iterator[Wire]:
+        """As objects; those that batches up to this one published."""
         for index in self.indices():
-            yield from read_part(self.folder, index, RESOLUTIONS)
+            for wire in read_part(self.folder, index, RESOLUTIONS):
+                if upto is None or resolution_from_wire(wire).batch <= upto:
+                    yield wire
 
     def end(self) -> End:
         return end_of(self.indices())

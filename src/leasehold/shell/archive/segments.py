@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from leasehold.core.chain import GENESIS, Digest
 from leasehold.core.facts import Record
@@ -62,6 +63,17 @@ class Index(Record, rename="camel"):
     leases: int
     leases_from: Instant
     leases_to: Instant
+    checksum: str = ""  # of all of the above
+
+    def sealed(self) -> "Index":
+        return replace(self, checksum=self._sum())
+
+    def is_sound(self) -> bool:
+        return self.checksum == self._sum()
+
+    def _sum(self) -> str:
+        content = msgspec.json.encode(replace(self, checksum=""), order="sorted")
+        return hashlib.sha256(content).hexdigest()
 
 
 class End(Record):
@@ -129,6 +141,8 @@ def _read_index(path: Path) -> Index:
     if index.format != FORMAT:
         why = f"was written by a newer leasehold (format {index.format}; this one knows {FORMAT})"
         raise BadArchive(path, why, "use that newer one")
+    if not index.is_sound():
+        raise BadArchive(path, "is not what was written", "restore it from a backup")
     if path.name != file_name("segment", index.first, index.last):
         raise BadArchive(path, "is the index of other batches", "give it its own name back")
     return index

@@ -62,7 +62,7 @@ def write_segment(
     files = {}
     for kind in PARTS:
         name = file_name(kind, first, last)
-        _put(folder / name, contents[kind])
+        put_file(folder / name, contents[kind])
         files[kind] = File(name=name, sha256=_sha256(contents[kind]), bytes=len(contents[kind]))
     ends = [lease.end for lease in leases if lease.end is not None]
     index = Index(
@@ -77,9 +77,9 @@ def write_segment(
         leases=len(leases),
         leases_from=min((lease.start for lease in leases), default=0),
         leases_to=max(ends, default=0),
-    )
+    ).sealed()
     path = folder / file_name("segment", first, last)
-    _put(path, msgspec.json.format(msgspec.json.encode(index), indent=1) + b"\n")
+    put_file(path, msgspec.json.format(msgspec.json.encode(index), indent=1) + b"\n")
     try:
         return read_back(folder, index)
     except BadArchive:
@@ -154,7 +154,7 @@ def _batch(path: Path, line: Wire) -> Batch:
         raise BadArchive(path, f"holds what is no batch ({error})", _REMEDY) from None
 
 
-def _put(path: Path, content: bytes) -> None:
+def put_file(path: Path, content: bytes) -> None:
     """On the disk under its name, or not at all."""
     unfinished = path.with_name(path.name + ".tmp")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

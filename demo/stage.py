@@ -1,0 +1,112 @@
+"""A control plane for the demonstration, and a reader who types commands and sees their answers.
+
+Everything shown is what the real command printed. Waiting is done on the server's own answers,
+never on a clock.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+HERE = Path(__file__).parent
+BIN = Path(sys.executable).parent
+PATIENCE_S = 40.0
+PAUSE_S = 0.1
+BOLD, DIM, PLAIN = ("\033[1m", "\033[2m", "\033[0m") if sys.stdout.isatty() else ("", "", "")
+
+
+class Gone(Exception):
+    """Something that the demonstration waits for did not happen."""
+
+
+class Stage:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self._env = {**os.environ, "KUBECONFIG": str(self.data / "kubeconfig"), "NO_COLOR": "1"}
+
+    def open(self) -> None:
+        """`leasehold up` on a fresh folder; returns when it answers."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        self._log = (self.folder / "up.log").open("w")
+        command = ["up", "--data", str(self.data), "--fleet", "demo/fleet.yaml", "--config",
+                   "demo/config.yaml", "--work", str(self.folder / "work"), "--port", "0",
+                   "--end-jobs"]  # fmt: skip
+        self.say(f"$ leasehold {' '.join(command[:6])}", BOLD)
+        self._up = subprocess.Popen(
+            [BIN / "leasehold", *command],
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            start_new_session=True,
+        )
+        assert self._up.stdout is not None
+        while line := self._up.stdout.readline():
+            if line.startswith("leasehold is up"):
+                self.say(f"  {line.rstrip()}")
+                return
+        raise Gone(f"the server did not start; see {self._log.name}")
+
+    def close(self) -> None:
+        self._up.send_signal(signal.SIGTERM)
+        self._up.wait(PATIENCE_S)
+        if self._up.stdout is not None:
+            self._up.stdout.close()
+        self._log.close()
+
+    @property
+    def pid(self) -> int:
+        return self._up.pid
+
+    def act(self, title: str, words: str) -> None:
+        self.say("")
+        self.say(title, BOLD)
+        self.say(words, DIM)
+
+    def runs(self, *arguments: str) -> None:
+        """One `kubectl runs` command, shown with its answer."""
+        self.show(["kubectl", "runs", *arguments], [BIN / "kubectl-runs", *arguments])
+
+    def leasehold(self, *arguments: str, shown: tuple[str, ...] = ()) -> None:
+        command = [BIN / "leasehold", *arguments]
+        self.show(["leasehold", *(shown or arguments)], command)
+
+    def show(self, typed: list[str], command: list[str | Path]) -> None:
+        self.say(f"$ {' '.join(typed)}", BOLD)
+        done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False)
+        for line in (done.stdout + done.stderr).splitlines():
+            self.say(f"  {line}")
+        if done.returncode:
+            raise Gone(f"{' '.join(typed)} ended with {done.returncode}")
+
+    def ask(self, *arguments: str) -> object:
+        """The same as JSON, for the stage's own use."""
+        command = [BIN / "kubectl-runs", *arguments, "-o", "json"]
+        done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False)
+        return json.loads(done.stdout) if done.returncode == 0 else None
+
+    def phase(self, run: str) -> tuple[str, int]:
+        namespace, _, name = run.partition("/")
+        answer = self.ask("list", "-n", namespace)
+        rows = answer.get("items", []) if isinstance(answer, dict) else []
+        for row in rows:
+            if row["name"] == name:
+                return row["phase"], row["gpus"]
+        return "", 0
+
+    def wait(self, what: str, holds: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not holds():
+            if time.monotonic() > deadline:
+                raise Gone(f"waited {PATIENCE_S:g} s for {what}")
+            time.sleep(PAUSE_S)
+
+    def say(self, text: str, style: str = "") -> None:
+        print(f"{style}{text}{PLAIN}" if style and text else text, flush=True)

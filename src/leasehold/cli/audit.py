@@ -1,0 +1,62 @@
+"""`leasehold audit`: leases, pods and balances of a data folder agree, or each record is named.
+
+Beside a server that runs, things are on their way from one record to another: what disagrees is
+looked at again, and only what stays is told.
+"""
+
+import time
+
+import click
+
+from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks, run
+from leasehold.cli.config import read_config
+from leasehold.cli.data_folder import data_option
+from leasehold.cli.ledger_source import snapshot_of
+from leasehold.control.audit import audit
+from leasehold.core.invariants import check_all
+from leasehold.core.objects.pod import pod_from_wire
+from leasehold.core.world import World
+from leasehold.shell.archive.snapshot import Snapshot, world_of
+from leasehold.shell.config import Config
+from leasehold.shell.folder import DataFolder
+
+LOOKS = 4
+PAUSE_S = 1.5
+
+
+@click.command("audit")
+@data_option
+def command(data: DataFolder) -> None:
+    """Compare leases, pods and balances; exit 1 with every record that disagrees."""
+    config = read_config(data, None)
+    leases, found = _look(data, config)
+    for _ in range(LOOKS - 1):
+        if not found:
+            break
+        time.sleep(PAUSE_S)
+        leases, again = _look(data, config)
+        found = [each for each in found if each in set(again)]
+    for each in found:
+        click.echo(each)
+    if found:
+        raise SystemExit(1)
+    click.echo(f"audit: ok ({leases} open leases)")
+
+
+def _look(data: DataFolder, config: Config) -> tuple[int, list[str]]:
+    with snapshot_of(data) as snapshot:
+        if not snapshot.head():
+            return 0, []  # no server ever began with it
+        return _compare(snapshot, config)
+
+
+def _compare(snapshot: Snapshot, config: Config) -> tuple[int, list[str]]:
+    async def main(clock: AsyncioClock, _: AsyncioTasks) -> World:
+        return await world_of(snapshot, clock, policy=config.policy, labels=config.labels)
+
+    world = run(main)
+    resource = config.policy.gpu_resource
+    pods = [pod_from_wire(wire, gpu_resource=resource) for wire in snapshot.objects("Pod")]
+    now = max(world.head.instant, time.time_ns() // 1_000_000)
+    broken = map(str, check_all(world, now))
+    return len(world.terms), [*audit(world, pods, now), *broken]

@@ -1,0 +1,40 @@
+"""`leasehold backup TO.tar`: everything of a data folder but its pods, taken while jobs run."""
+
+import time
+from itertools import count
+from pathlib import Path
+
+import click
+
+from leasehold.cli.data_folder import data_option
+from leasehold.cli.ledger_source import archive_of, sentences, snapshot_of
+from leasehold.cli.ledger_verify import verify_folder
+from leasehold.shell.archive.backup import BadBackup, take_backup
+from leasehold.shell.folder import DataFolder
+
+
+@click.command("backup")
+@click.argument("to", type=click.Path(dir_okay=False, path_type=Path), metavar="TO.tar")
+@data_option
+def command(to: Path, data: DataFolder) -> None:
+    """Write the store, archive, tokens, keys and configuration into one file (0600).
+
+    A server may run meanwhile. The file is read back and checked before it gets its name. It holds
+    secrets: whoever has it can be anybody.
+    """
+    with snapshot_of(data) as snapshot:
+        wrong = verify_folder(snapshot, archive_of(data), count())
+        if wrong is not None:
+            raise click.ClickException(f"the ledger does not verify: {wrong}")
+    try:
+        with sentences():
+            contents = take_backup(
+                data, archive_of(data).folder, to, now=time.time_ns() // 1_000_000
+            )
+    except BadBackup as bad:
+        raise click.ClickException(str(bad)) from None
+    except OSError as error:
+        said = f"{error.filename or to}: {error.strerror}; name a file that can be written"
+        raise click.ClickException(said) from None
+    size = sum(member.bytes for member in contents.files.values())
+    click.echo(f"backup: ok ({len(contents.files)} files, {size} bytes) in {to}")

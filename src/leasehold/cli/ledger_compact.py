@@ -1,0 +1,138 @@
+"""`leasehold ledger compact`: archive what is old and take it out of the store, now.
+
+Without a server it does so itself, under the store's lock. With one it asks the server, since
+nobody else may write then, and waits for its answer.
+"""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import click
+import msgspec
+
+from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks, run
+from leasehold.adapters.sqlite.errors import BadStore
+from leasehold.adapters.sqlite.lock import FileLock
+from leasehold.adapters.sqlite.store import SqliteStore
+from leasehold.cli.config import read_config
+from leasehold.cli.data_folder import data_option
+from leasehold.cli.ledger_source import archive_of, sentences
+from leasehold.core.units import Millis, parse_span
+from leasehold.ports.store import NotFound
+from leasehold.shell.archive.compactor import ANSWER, Answered, Compacted, Compactor
+from leasehold.shell.config import Config
+from leasehold.shell.folder import DataFolder
+from leasehold.shell.ledger import Ledger
+from leasehold.shell.materialise import materialise
+from leasehold.shell.recover import read_world
+
+WAIT_S = 600
+_POLL_S = 0.1
+
+
+@click.command("compact")
+@data_option
+@click.option("--keep", help="How long closed leases stay.  [default: ledger.keepClosed]")
+def compact(data: DataFolder, keep: str | None) -> None:
+    """Archive and verify what is old enough, then take it out of the store.
+
+    Balances, books and reports stay the same; `ledger verify` and `ledger export` read archive and
+    store as one. A server does this by itself, too.
+    """
+    config = read_config(data, None)
+    span = config.policy.keep_closed if keep is None else parse_span(keep)
+    if span is None:
+        raise click.BadParameter(f"{keep!r} is no span; write 7d or 12h", param_hint="--keep")
+    with sentences():
+        if not data.store.is_file():
+            raise BadStore(data.store, "is not there", "name a server's data folder (--data)")
+        holder = _holder(data.store)
+        if holder is None:
+            compacted, problem = _compact_here(data, config, span)
+        elif keep is not None:
+            raise click.UsageError(
+                f"a server runs (pid {holder}) and keeps what its own configuration says; "
+                "leave --keep out, or stop it first"
+            )
+        else:
+            compacted, problem = _ask(holder, archive_of(data).folder / ANSWER)
+    if problem:
+        raise click.ClickException(problem)
+    if compacted is None:
+        click.echo("nothing is old enough to be archived")
+        return
+    click.echo(
+        f"archived up to batch {compacted.seq}: {compacted.batches} batches, {compacted.leases} "
+        f"leases and {compacted.resolutions} resolutions left the store"
+    )
+
+
+def _holder(store: Path) -> int | None:
+    """The process that has the store open, if any."""
+    try:
+        FileLock(store).release()
+    except BadStore as error:
+        pid = store.with_name(store.name + ".lock").read_text("ascii").strip()
+        if not pid.isdigit():
+            raise error from None
+        return int(pid)
+    return None
+
+
+def _compact_here(data: DataFolder, config: Config, keep: Millis) -> tuple[Compacted | None, str]:
+    # Another `ledger compact` takes whoever holds the lock for a server.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+    troubles: list[str] = []
+
+    async def main(clock: AsyncioClock, tasks: AsyncioTasks) -> Compacted | None:
+        store = SqliteStore(data.store, tasks, clock)
+        try:
+            ledger = Ledger(store, clock, epoch=0)
+            try:
+                await ledger.look()
+            except NotFound:
+                return None  # no server ever began with it
+            found = await read_world(
+                store, clock, ledger, policy=config.policy, labels=config.labels
+            )
+            for batch in found.unmaterialised:  # what the head could not say yet
+                await materialise(store, clock, found.world, batch)
+                ledger.note_materialised(batch.seq)
+            compactor = Compactor(
+                store,
+                clock,
+                folder=archive_of(data).folder,
+                keep_closed=keep,
+                max_objects=config.policy.max_objects,
+                note=troubles.append,
+            )
+            return await compactor.run_once(found.world, ledger)
+        finally:
+            store.close()
+
+    compacted = run(main)
+    return compacted, "; ".join(each.removeprefix("alert: ") for each in troubles)
+
+
+def _ask(pid: int, answer: Path) -> tuple[Compacted | None, str]:
+    asked = time.time_ns() // 1_000_000
+    try:
+        os.kill(pid, signal.SIGUSR1)
+    except (ProcessLookupError, PermissionError) as error:
+        return None, f"the server (pid {pid}) cannot be asked: {error.strerror}"
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        found = _answered(answer)
+        if found is not None and found.at >= asked:
+            return found.compacted, found.problem
+        time.sleep(_POLL_S)
+    return None, f"the server (pid {pid}) did not answer in {WAIT_S} s; look at its log"
+
+
+def _answered(path: Path) -> Answered | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Answered)
+    except (OSError, msgspec.DecodeError):
+        return None

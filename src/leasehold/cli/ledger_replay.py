@@ -1,0 +1,61 @@
+"""`leasehold ledger replay --at T`: what the ledger alone says was true at an instant."""
+
+from pathlib import Path
+
+import click
+
+from leasehold.cli.data_folder import data_option
+from leasehold.cli.jsonlines import Wire
+from leasehold.cli.ledger_source import FILES, instant_option, lines_of, title_of
+from leasehold.core.facts import Lease
+from leasehold.core.units import format_gpu_hours, format_instant
+from leasehold.core.verify import Fold
+from leasehold.shell.folder import DataFolder
+
+
+@click.command("replay")
+@click.argument("files", nargs=-1, type=FILES, metavar="[FILE]...")
+@click.option("--at", "instant", required=True, help="An instant, as 2026-11-15T00:00:10Z.")
+@data_option
+def replay(files: tuple[Path, ...], instant: str, data: DataFolder) -> None:
+    """What the ledger says was true at an instant: open leases, budgets, what each had spent.
+
+    Of exported files in their order; without any, of a data folder and its archive.
+    """
+    at = instant_option(instant, "--at")
+    assert at is not None, "it is required"
+    fold = Fold()
+    seen = 0
+    with lines_of(files, data) as lines:
+        for line in lines:
+            if _instant(line) > at:
+                break
+            wrong = fold.step(line)
+            if wrong is not None:
+                click.echo(f"{title_of(files, data)}: {wrong}", err=True)
+                raise SystemExit(1)
+            seen += 1
+    click.echo(f"{format_instant(at)}: {seen} batches, {len(_open(fold, at))} open leases")
+    for lease in _open(fold, at):
+        slots = ",".join(map(str, lease.slots))
+        click.echo(f"  {lease.name}  {lease.run_key}  {lease.node}[{slots}]  {lease.role}  "
+                   f"{lease.payer}  since {format_instant(lease.start)}")  # fmt: skip
+    spent: dict[str, int] = {}
+    for lease in fold.leases.values():
+        if lease.start <= at:
+            end = at if lease.end is None else min(lease.end, at)
+            spent[lease.payer] = spent.get(lease.payer, 0) + lease.gpus * (end - lease.start)
+    for payer, amount in sorted(spent.items()):
+        click.echo(f"  {payer} has spent {format_gpu_hours(amount)} GPU-hours")
+
+
+def _instant(line: Wire) -> int:
+    """The batch's own; a line without one is left to `verify` to name."""
+    batch = line.get("batch")
+    instant = batch.get("instant") if isinstance(batch, dict) else None
+    return instant if isinstance(instant, int) else 0
+
+
+def _open(fold: Fold, at: int) -> list[Lease]:
+    leases = sorted(fold.leases.values(), key=lambda lease: (lease.batch, lease.name))
+    return [each for each in leases if each.start <= at and (each.end is None or each.end > at)]

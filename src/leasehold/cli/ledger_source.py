@@ -1,0 +1,73 @@
+"""Where the ledger's lines come from: exported files, or a data folder with its archive.
+
+Used by the subcommands of `leasehold ledger`, and by `audit` and `backup` for the folder. Whatever
+is wrong with a file or a folder ends the command with one sentence.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from leasehold.adapters.sqlite.errors import BadStore
+from leasehold.cli.config import read_config
+from leasehold.cli.jsonlines import Wire, read_lines
+from leasehold.core.units import Instant, parse_instant
+from leasehold.shell.archive.checkpoints import CheckpointLost
+from leasehold.shell.archive.reader import Archive
+from leasehold.shell.archive.segments import BadArchive
+from leasehold.shell.archive.snapshot import Snapshot, whole_ledger
+from leasehold.shell.folder import DataFolder
+
+FILES = click.Path(path_type=Path)
+
+
+def archive_of(data: DataFolder) -> Archive:
+    """The one that the folder's configuration names, or its own."""
+    named = read_config(data, None).policy.archive
+    return Archive(Path(named) if named else data.archive)
+
+
+@contextmanager
+def snapshot_of(data: DataFolder) -> Iterator[Snapshot]:
+    """One moment of its store, with or without a server; troubles become sentences."""
+    with sentences():
+        snapshot = Snapshot(data.store)
+        try:
+            yield snapshot
+        finally:
+            snapshot.close()
+
+
+@contextmanager
+def sentences() -> Iterator[None]:
+    try:
+        yield
+    except (BadStore, BadArchive, CheckpointLost) as error:
+        raise click.ClickException(str(error)) from None
+
+
+@contextmanager
+def lines_of(files: tuple[Path, ...], data: DataFolder) -> Iterator[Iterator[Wire]]:
+    """The lines of the files in their order; without files, those of the data folder."""
+    if files:
+        yield (line for file in files for line in read_lines(file))
+    else:
+        with snapshot_of(data) as snapshot:
+            yield whole_ledger(snapshot, archive_of(data))
+
+
+def title_of(files: tuple[Path, ...], data: DataFolder) -> str:
+    return ", ".join(map(str, files)) if files else str(data.root)
+
+
+def instant_option(value: str | None, option: str) -> Instant | None:
+    if value is None:
+        return None
+    at = parse_instant(value)
+    if at is None:
+        raise click.BadParameter(
+            f"{value!r} is no instant; write 2026-11-15T00:00:10Z", param_hint=option
+        )
+    return at

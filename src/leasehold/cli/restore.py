@@ -1,0 +1,85 @@
+"""`leasehold restore FROM.tar`: a data folder from a backup, outranking every earlier owner."""
+
+import shutil
+import time
+from itertools import count
+from pathlib import Path
+
+import click
+
+from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks, run
+from leasehold.adapters.sqlite.store import SqliteStore
+from leasehold.cli.config import read_config
+from leasehold.cli.data_folder import data_option
+from leasehold.cli.ledger_source import sentences, snapshot_of
+from leasehold.cli.ledger_verify import verify_folder
+from leasehold.ports.store import NotFound
+from leasehold.shell.archive.backup import (
+    BadBackup,
+    check_empty,
+    check_folder,
+    generation_at,
+    unpack,
+)
+from leasehold.shell.archive.reader import Archive
+from leasehold.shell.folder import BadFolder, DataFolder
+from leasehold.shell.ledger import Ledger
+
+
+@click.command("restore")
+@click.argument("backup", type=click.Path(dir_okay=False, path_type=Path), metavar="FROM.tar")
+@data_option
+def command(backup: Path, data: DataFolder) -> None:
+    """Make a data folder from a backup; the folder must be empty or not there.
+
+    The ledger begins a new generation: whoever still works with an older copy can commit nothing
+    into this one. Jobs that ran when the backup was taken are looked for when the server starts.
+    """
+    try:
+        check_empty(data.root)
+        data.prepare()
+        with sentences():
+            _fill(backup, data)
+    except (BadBackup, BadFolder) as bad:
+        raise click.ClickException(str(bad)) from None
+    except OSError as error:
+        said = f"{error.filename or backup}: {error.strerror}; name a backup that can be read"
+        raise click.ClickException(said) from None
+    named = read_config(data, None).policy.archive
+    if named and Path(named) != data.archive:
+        click.echo(f"its configuration names the archive {named}: move {data.archive} there first")
+    click.echo(f"restore: ok; start it with `leasehold up --data {data.root}`")
+
+
+def _fill(backup: Path, data: DataFolder) -> None:
+    """All of it or nothing: a folder that is half filled would be taken for a whole one."""
+    try:
+        unpack(backup, data.root)
+        check_folder(data.root)
+        begin_generation(data)
+        with snapshot_of(data) as snapshot:
+            wrong = verify_folder(snapshot, Archive(data.archive), count())
+        if wrong is not None:
+            raise BadBackup(backup, f"its ledger does not verify: {wrong}", "use another backup")
+    except BaseException:
+        for each in data.root.iterdir():
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+        raise
+
+
+def begin_generation(data: DataFolder) -> None:
+    """Seals the head with an epoch above all that any copy of this ledger can have used."""
+
+    async def main(clock: AsyncioClock, tasks: AsyncioTasks) -> None:
+        store = SqliteStore(data.store, tasks, clock)
+        try:
+            ledger = Ledger(store, clock, epoch=generation_at(time.time_ns() // 1_000_000))
+            try:
+                await ledger.look()
+            except NotFound:
+                return  # a ledger that never began
+            await ledger.seal()
+        finally:
+            store.close()
+
+    run(main)

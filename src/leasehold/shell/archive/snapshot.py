@@ -1,0 +1,131 @@
+"""One moment of a store's file, read beside the server that writes it; ledger and archive as one.
+
+Takes no lock and writes nothing: it works while `leasehold up` runs and when it does not. Used by
+the commands that answer from a data folder: export, verify, replay, audit and backup.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import apsw
+import msgspec
+
+from leasehold.adapters.objects.shelf import decode
+from leasehold.adapters.sqlite.errors import BadStore, sentence
+from leasehold.adapters.sqlite.schema import APPLICATION, open_reader
+from leasehold.adapters.sqlite.shelf import FilePages
+from leasehold.core.checkpoint import Carried
+from leasehold.core.objects.node import Labels
+from leasehold.core.objects.wire import part, text_at, whole_at
+from leasehold.core.policy import Policy
+from leasehold.core.world import Head, World
+from leasehold.ports.runtime import Clock
+from leasehold.ports.store import Listing, NotFound, Store, Wire
+from leasehold.shell.archive.checkpoints import KIND as CHECKPOINT
+from leasehold.shell.archive.checkpoints import MAIN, carried_from
+from leasehold.shell.archive.reader import Archive
+from leasehold.shell.archive.segments import BadArchive
+from leasehold.shell.ledger import SHARD, Ledger
+from leasehold.shell.recover import follow, read_world
+
+
+class Snapshot:
+    """`get` and `list` are those of `ports.store.Store`; nothing here writes."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises `BadStore`. All that is read until `close` is of the moment of opening."""
+        self.path = path
+        if not path.is_file():
+            raise BadStore(path, "is not there", "name the data folder of a server (--data)")
+        try:
+            self._connection = open_reader(path)
+        except apsw.Error as error:
+            raise BadStore(path, f"cannot be read ({error})", sentence(error)) from None
+        self._pages = FilePages(self._connection, path)
+        try:
+            if self._connection.pragma("application_id") != APPLICATION:
+                raise BadStore(path, "is no store of leasehold's", "name its data folder (--data)")
+            self._connection.execute("BEGIN")
+            self.version = self._pages.version  # the first read is what fixes the moment
+        except apsw.Error as error:
+            self.close()
+            raise BadStore(path, f"cannot be read ({error})", sentence(error)) from None
+        except BadStore:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def objects(self, kind: str) -> list[Wire]:
+        return [decode(body) for body in self._pages.read_all(kind)[0]]
+
+    def object(self, kind: str, name: str) -> Wire | None:
+        body = self._pages.read((kind, "", name))
+        return None if body is None else decode(body)
+
+    def head(self) -> Wire:
+        """The spec of the ledger's head; empty before the first start."""
+        return part(self.object("LedgerHead", SHARD), "spec")
+
+    def carried(self) -> Carried:
+        """Raises `CheckpointLost`."""
+        main = self.object(CHECKPOINT, MAIN)
+        if main is None:
+            return Carried()
+        parts = {text_at(part(each, "metadata"), "name"): part(each, "spec").get("text")
+                 for each in self.objects(CHECKPOINT)}  # fmt: skip
+        return carried_from(main, parts)
+
+    def lines(self) -> list[Wire]:
+        """Of the committed batches that are still here, in order; raises `BadStore`."""
+        spec = self.head()
+        head = Head(seq=whole_at(spec, "seq") or 0, digest=text_at(spec, "digest"))
+        by_seq: dict[int, list[Wire]] = {}
+        for stored in self.objects("LedgerBatch"):
+            line = part(stored, "spec")
+            by_seq.setdefault(whole_at(line, "seq") or 0, []).append(line)
+        try:
+            chain = follow(by_seq, head, self.carried())
+        except msgspec.ValidationError as error:
+            raise BadStore(self.path, str(error), "restore it from a backup") from None
+        return [
+            next(line for line in by_seq[batch.seq] if line.get("digest") == digest)
+            for digest, batch in chain
+        ]
+
+    # The port, as far as it reads.
+
+    async def get(self, kind: str, namespace: str, name: str) -> Wire:
+        body = self._pages.read((kind, namespace, name))
+        if body is None:
+            raise NotFound(kind, namespace, name)
+        return decode(body)
+
+    async def list(self, kind: str) -> Listing:
+        return Listing(self.objects(kind), self.version)
+
+
+async def world_of(snapshot: Snapshot, clock: Clock, *, policy: Policy, labels: Labels) -> World:
+    """As a server that starts now would see it, without becoming one."""
+    store = cast(Store, snapshot)  # reading a World calls nothing but `get` and `list`
+    ledger = Ledger(store, clock, epoch=0)
+    await ledger.look()
+    found = await read_world(store, clock, ledger, policy=policy, labels=labels)
+    return found.world
+
+
+def whole_ledger(snapshot: Snapshot, archive: Archive) -> Iterator[Wire]:
+    """Every line there ever was: up to the checkpoint from the archive, then from the store."""
+    carried = snapshot.carried()
+    end = archive.end() if carried.seq else None
+    if end is not None and end.seq < carried.seq:
+        why = f"ends with batch {end.seq}, and the store begins after {carried.seq}"
+        raise BadArchive(archive.folder, why, "put the missing files back (ledger.archive)")
+    if carried.seq:
+        for line in archive.lines():
+            if (whole_at(line, "seq") or 0) > carried.seq:
+                break
+            yield line
+    yield from snapshot.lines()

@@ -1,0 +1,283 @@
+"""The control plane dies and comes back: no job is lost, none runs twice, no exit code is lost."""
+
+import asyncio
+import json
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.agent.harness import (
+    Stage,
+    eventually,
+    is_alive,
+    phase,
+    pids_in,
+    stage,
+    terminated,
+    uid_of,
+)
+from tests.agent.lonely import Lonely, agent_on
+
+from leasehold.adapters.agent.shim.records import ticks_of
+from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks, run
+from leasehold.adapters.sqlite.group import GroupStore
+from leasehold.core.objects.pod import pod_from_wire
+from leasehold.core.objects.wire import part, text_at
+from leasehold.core.units import parse_instant
+from leasehold.ports.store import Wire
+
+KILLS = 25
+
+
+@pytest.fixture
+def lonely(ground: Path) -> Iterator[Lonely]:
+    process = Lonely(ground)
+    yield process
+    process.close()
+
+
+def test_a_job_that_ends_while_the_agent_is_dead_is_reported_with_its_times_and_lines(
+    ground: Path, lonely: Lonely
+) -> None:
+    script = (
+        "echo $$$$ > pid; i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done; "
+        "while [ ! -e go ]; do sleep 0.02; done; echo last; exit 7"
+    )
+    agent = lonely.start(script, ["job"])
+    work = ground / "work" / "team"
+    [pid] = asyncio.run(pids_in(work / "pid"))
+    os.kill(agent, signal.SIGKILL)
+    lonely.wait(agent)
+    assert is_alive(pid)
+    released_at = time.time_ns() // 1_000_000
+    (work / "go").touch()
+    asyncio.run(_until_dead(pid))
+    seen_dead_at = time.time_ns() // 1_000_000
+
+    ended, printed = _finish(ground, ["job"])["job"]
+
+    assert phase(ended) == "Failed"
+    assert terminated(ended)["exitCode"] == 7
+    finished = parse_instant(text_at(terminated(ended), "finishedAt"))
+    assert finished is not None
+    assert released_at <= finished <= seen_dead_at + 1
+    assert printed.decode().splitlines() == [*(f"line {i}" for i in range(2000)), "last"]
+
+
+def test_an_agent_killed_at_any_moment_starts_every_pod_exactly_once(
+    ground: Path, lonely: Lonely
+) -> None:
+    seed = random.randrange(1 << 32)
+    chance = random.Random(seed)
+    script = "echo once >> ran-$HOSTNAME"
+    names: list[str] = []
+    for moment in range(KILLS):
+        fresh = [f"r{moment}-{index}" for index in range(4)]
+        names += fresh
+        agent = lonely.start(script, fresh)
+        # Short enough that most kills fall into a start.
+        time.sleep(chance.uniform(0.01, 0.12))
+        os.kill(agent, signal.SIGKILL)
+        lonely.wait(agent)
+
+    ended = _finish(ground, None)
+
+    assert set(ended) <= set(names), f"seed {seed}"
+    assert len(ended) > KILLS // 2, f"seed {seed}"
+    assert {name: phase(wire) for name, (wire, _) in ended.items()} == dict.fromkeys(
+        ended, "Succeeded"
+    ), f"seed {seed}"
+    work = ground / "work" / "team"
+    ran = {name: (work / f"ran-{name}").read_text() for name in ended}
+    assert ran == dict.fromkeys(ended, "once\n"), f"seed {seed}"
+    assert len(list(work.glob("ran-*"))) == len(ended)
+
+
+def test_a_job_goes_on_over_a_restart_and_can_then_be_stopped(ground: Path) -> None:
+    async def play(machine: Stage) -> int:
+        await machine.submit("long", "echo $$$$ > pid; exec sleep 600")
+        await machine.running("long")
+        [pid] = await pids_in(ground / "work" / "team" / "pid")
+        await machine.restart()
+        assert is_alive(pid)
+        assert machine.agent.running == 1
+        assert phase(await machine.get("long")) == "Running"
+        await machine.delete("long", 10_000)
+        await machine.gone("long")
+        return pid
+
+    assert not is_alive(stage(ground, play))
+
+
+def test_a_job_whose_object_goes_while_the_agent_is_away_is_ended(ground: Path) -> None:
+    async def play(machine: Stage) -> int:
+        await machine.submit("orphan", "echo $$$$ > pid; exec sleep 600")
+        [pid] = await pids_in(ground / "work" / "team" / "pid")
+
+        async def meanwhile() -> None:
+            await machine.delete("orphan", 0)
+
+        await machine.restart(meanwhile)
+        await _until_dead(pid)
+        return pid
+
+    stage(ground, play)
+
+
+DAEMON = (
+    "echo $$$$ > pids; (setsid sh -c 'echo $$$$ >> pids; while :; do sleep 1; done' &); sleep 600"
+)
+
+
+def test_a_killed_shim_is_a_failure_with_unknown_exit_and_leaves_no_process(ground: Path) -> None:
+    async def play(machine: Stage) -> tuple[Wire, list[int]]:
+        made = await machine.submit("struck", DAEMON)
+        pids = await pids_in(ground / "work" / "team" / "pids", 2)
+        await machine.running("struck")
+        os.kill(_shim(ground, made), signal.SIGKILL)
+        ended = await machine.ended("struck")
+        return ended, [pid for pid in pids if is_alive(pid)]
+
+    ended, left = stage(ground, play)
+
+    assert left == []
+    assert phase(ended) == "Failed"
+    assert terminated(ended)["reason"] == "ExitUnknown"
+    told = pod_from_wire(ended)
+    assert (told.exit_code, told.reason, told.is_bound) == (None, "", True)
+    assert told.finished_at is not None
+
+
+def test_a_shim_killed_while_the_agent_is_away_is_found_dead(ground: Path) -> None:
+    async def play(machine: Stage) -> tuple[Wire, list[int]]:
+        made = await machine.submit("struck", DAEMON)
+        pids = await pids_in(ground / "work" / "team" / "pids", 2)
+        await machine.running("struck")
+        shim = _shim(ground, made)
+
+        async def meanwhile() -> None:
+            os.kill(shim, signal.SIGKILL)
+            await _until_dead(shim)
+
+        await machine.restart(meanwhile)
+        return await machine.ended("struck"), [pid for pid in pids if is_alive(pid)]
+
+    ended, left = stage(ground, play)
+
+    assert left == []
+    assert terminated(ended)["reason"] == "ExitUnknown"
+    assert "exitCode" not in terminated(ended)
+
+
+@pytest.mark.parametrize("other", [{"boot": "another"}, {"shim_ticks": 1}])
+def test_a_pid_of_another_boot_or_of_another_process_is_not_the_shim(
+    ground: Path, other: dict[str, object]
+) -> None:
+    async def play(machine: Stage) -> Wire:
+        made = await machine.submit("old", "exec sleep 600")
+        await machine.running("old")
+        shim = _shim(ground, made)
+
+        async def number_anew() -> None:
+            os.kill(shim, signal.SIGKILL)
+            await _until_dead(shim)
+            path, me = _record(ground, made), os.getpid()
+            now_ours = {"shim": me, "shim_ticks": ticks_of(me)}
+            path.write_text(json.dumps(json.loads(path.read_text()) | now_ours | other))
+
+        await machine.restart(number_anew)
+        return await machine.ended("old")
+
+    assert terminated(stage(ground, play))["reason"] == "ExitUnknown"
+
+
+def test_a_pod_that_ran_and_has_no_record_fails_and_is_not_run_again(ground: Path) -> None:
+    async def play(machine: Stage) -> Wire:
+        made = await machine.submit("once", "echo x >> ran; echo $$$$ > pid; exec sleep 600")
+        await machine.running("once")
+        [pid] = await pids_in(ground / "work" / "team" / "pid")
+
+        async def lose_all() -> None:
+            shutil.rmtree(_record(ground, made).parent)
+
+        await machine.restart(lose_all)
+        ended = await machine.ended("once")
+        assert not is_alive(pid)
+        return ended
+
+    assert terminated(stage(ground, play))["reason"] == "ExitUnknown"
+    assert (ground / "work" / "team" / "ran").read_text() == "x\n"
+
+
+def test_a_zygote_that_dies_is_replaced(ground: Path) -> None:
+    async def play(machine: Stage) -> str:
+        await machine.submit("before", "exec sleep 600")
+        await machine.running("before")
+        me = os.getpid()
+        [zygote] = [pid for pid in _processes() if _parent(pid) == me]
+        os.kill(zygote, signal.SIGKILL)
+        await machine.submit("after", "true")
+        await machine.ended("after")
+        return phase(await machine.get("before"))
+
+    assert stage(ground, play) == "Running"
+
+
+def _finish(ground: Path, names: list[str] | None) -> dict[str, tuple[Wire, bytes]]:
+    """Runs an agent here until all pods have ended; each with what it printed."""
+
+    async def main(clock: AsyncioClock, tasks: AsyncioTasks) -> dict[str, tuple[Wire, bytes]]:
+        store = GroupStore(ground / "store.db", tasks, clock)
+        agent = agent_on(ground, store, clock, tasks)
+        await agent.prepare()
+        tasks.spawn("agent", agent.run())
+
+        async def all_ended() -> list[Wire] | None:
+            items = (await store.list("Pod")).items
+            return items if all(phase(i) in ("Succeeded", "Failed") for i in items) else None
+
+        ended = await eventually(all_ended)
+        found = {}
+        for wire in ended:
+            printed = b"".join([portion async for portion in agent.logs(wire)])
+            found[text_at(part(wire, "metadata"), "name")] = (wire, printed)
+        await agent.end_all()
+        await agent.stop()
+        store.close()
+        return found
+
+    found = run(main)
+    assert names is None or sorted(found) == sorted(names)
+    return found
+
+
+async def _until_dead(pid: int) -> None:
+    async def look() -> bool:
+        return not is_alive(pid)
+
+    await eventually(look)
+
+
+def _record(ground: Path, made: Wire) -> Path:
+    return ground / "data" / "pods" / uid_of(made) / "started.json"
+
+
+def _shim(ground: Path, made: Wire) -> int:
+    return int(json.loads(_record(ground, made).read_text())["shim"])
+
+
+def _processes() -> list[int]:
+    return [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
+
+
+def _parent(pid: int) -> int:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return 0
+    return int(stat.rpartition(b")")[2].split()[1])

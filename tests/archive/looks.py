@@ -1,0 +1,73 @@
+"""A World read back from its store, beside the one that wrote it; used by several tests."""
+
+from tests.properties.snapshots import snapshot
+
+from leasehold.core.objects.node import Labels
+from leasehold.core.units import HOUR
+from leasehold.core.world import World
+from leasehold.ports.runtime import Clock
+from leasehold.ports.store import Store
+from leasehold.shell.ledger import Ledger
+from leasehold.shell.recover import read_world
+from leasehold.sim.scenario.ledger import at_once
+from leasehold.sim.scenario.stage import Stage
+
+
+def read_again(store: Store, clock: Clock, world: World) -> World:
+    """What a server that starts now would know."""
+    ledger = Ledger(store, clock, epoch=1)
+    at_once(ledger.look())
+    found = at_once(read_world(store, clock, ledger, policy=world.policy, labels=Labels()))
+    return found.world
+
+
+def differences(stage: Stage) -> list[str]:
+    """Between the World of the loop and one that is read from its store."""
+    world = stage.world
+    assert world is not None
+    again = read_again(stage.store, stage.user.clock, world)
+    found = []
+    mine, theirs = told(world, stage.now), told(again, stage.now)
+    for name in mine:
+        if mine[name] != theirs[name]:
+            found.append(f"{name}: {mine[name]} is not {theirs[name]}")
+    return found
+
+
+def told(world: World, now: int) -> dict[str, object]:
+    """Everything that decisions and views read, also after the windows of all envelopes moved."""
+    books = {uid: book for uid, book in world.books.items() if uid in world.runs}
+    seen = snapshot(world, now)
+    seen["books"] = {uid: seen["books"][uid] for uid in books}  # type: ignore[index]
+    return {
+        **seen,
+        "leases": dict(world.leases),
+        "resolutions": sorted(world.resolutions),
+        "victims": dict(world.victims),
+        "names": {uid: book.names for uid, book in books.items()},
+        "verdicts": {
+            uid: {key: [each.verdict for each in unit.attempts] for key, unit in book.units.items()}
+            for uid, book in books.items()
+        },
+        "reservations": {
+            subject: (each.batch, each.commitment) for subject, each in world.reservations.items()
+        },
+        "budget facts": world.budget_facts,
+        "node facts": world.node_facts,
+        "spent since": {
+            payer: [_spent_since(world, payer, now - span, now) for span in (0, HOUR, 7 * HOUR)]
+            for payer in world.accounts.payers()
+        },
+    }
+
+
+def _spent_since(world: World, payer: str, since: int, now: int) -> tuple[int, int]:
+    """What would count as used if the window began then."""
+    used, lent = world.accounts.carried_ms(payer, since)
+    for lease in world.leases.values():
+        if lease.payer == payer:
+            end = now if lease.end is None else lease.end
+            amount = lease.gpus * max(0, end - max(lease.start, since))
+            used += amount
+            lent += amount if lease.relation == "Borrowed" else 0
+    return used, lent

@@ -1,0 +1,120 @@
+"""What commands change is changed on the server, and nothing else is."""
+
+import json
+
+import pytest
+from tests.cli_runs.conftest import Cli
+from tests.cli_runs.facade import Facade
+from tests.cli_runs.test_golden import NEW
+
+from leasehold.core.facts import Run
+
+
+def run_of(facade: Facade, key: str) -> Run:
+    world = facade.played.world
+    return world.runs[world.uid_of[key]]
+
+
+def test_an_elastic_run_shrinks_and_grows(cli: Cli, facade: Facade) -> None:
+    assert cli("shrink", "audio/sweep", "--to", "8").exit_code == 0
+    malleable = run_of(facade, "audio/sweep").spec.malleable
+    assert malleable is not None
+    assert malleable.desired_gpus == 8
+    done = cli("grow", "sweep", "-n", "audio", "--to", "16", "-o", "json")
+    assert json.loads(done.stdout)["spec"]["malleable"]["desiredTotalGPUs"] == 16
+    malleable = run_of(facade, "audio/sweep").spec.malleable
+    assert malleable is not None
+    assert malleable.desired_gpus == 16
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["shrink", "train", "--to", "8"], "is not malleable"),
+        (["shrink", "audio/sweep", "--to", "16"], "16 GPUs wide already"),
+        (["shrink", "audio/sweep", "--to", "24"], "use grow"),
+        (["grow", "audio/sweep", "--to", "8"], "use shrink"),
+        (["shrink", "audio/sweep", "--to", "9"], "in steps of 8"),
+        (["grow", "audio/sweep", "--to", "800"], "maxTotalGPUs 16"),
+        (["cancel", "nothing"], "NotFound"),
+        (["sponsors", "add", "train", "lab:speech:asr"], "already"),
+        (["sponsors", "add", "text/pretrain", "lab:speech:asr"], "--allow-borrow"),
+        (["sponsors", "add", "train", "No Body"], "spec.funding.sponsors"),
+        (["sponsors", "remove", "train", "org:ai:text"], "it names lab:speech:asr"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_sentence(
+    cli: Cli, facade: Facade, words: list[str], says: str
+) -> None:
+    before = facade.played.world.head
+    done = cli(*words)
+    assert done.exit_code == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert says in done.stderr
+    assert facade.played.world.head == before
+
+
+def test_sponsors_are_added_in_order_and_removed(cli: Cli, facade: Facade) -> None:
+    cli("sponsors", "add", "train", "org:ai:text")
+    assert run_of(facade, "vision/train").spec.funding.sponsors == ("lab:speech:asr", "org:ai:text")
+    cli("sponsors", "remove", "train", "lab:speech:asr")
+    assert run_of(facade, "vision/train").spec.funding.sponsors == ("org:ai:text",)
+    assert run_of(facade, "vision/train").spec.funding.max_borrow_gpus == 16
+    done = cli("sponsors", "add", "audio/tags", "lab:speech:asr", "--allow-borrow")
+    assert done.exit_code == 0, done.stderr
+    assert run_of(facade, "audio/tags").spec.funding.allow_borrow
+    late = cli("sponsors", "add", "text/pretrain", "lab:speech:asr", "--allow-borrow")
+    assert "spec.funding.allowBorrow" in late.stderr  # it is admitted: the server says what may be
+
+
+def test_a_change_that_meets_another_is_tried_again(cli: Cli, facade: Facade) -> None:
+    facade.conflicts = 2
+    assert cli("shrink", "audio/sweep", "--to", "8").exit_code == 0
+    facade.conflicts = 100
+    done = cli("grow", "audio/sweep", "--to", "16")
+    assert done.exit_code == 1
+    assert "has been modified" in done.stderr
+
+
+def test_a_cancelled_run_stops(cli: Cli, facade: Facade) -> None:
+    assert cli("cancel", "train").exit_code == 0
+    assert run_of(facade, "vision/train").spec.stop
+    facade.played.stage.advance_to(facade.played.now + 60_000)
+    assert "Canceled" in cli("explain", "train").stdout
+
+
+def test_every_document_of_a_file_is_submitted_and_told_about(cli: Cli, facade: Facade) -> None:
+    budget = (
+        "apiVersion: rq.davidlangworthy.io/v1\nkind: Budget\nmetadata: {name: extra}\n"
+        "spec: {owner: 'org:extra', envelopes: [{name: e, flavor: H100-80GB, concurrency: 4}]}\n"
+    )
+    wrong = NEW.replace("probe", "wrong").replace("totalGPUs: 8", "totalGPUs: -8")
+    here = NEW.replace("probe", "here").replace("8, gpusPerPod: 8", "4")
+    done = cli("submit", "-f", "-", stdin="---\n".join([budget, wrong, here]))
+    assert done.exit_code == 1  # one of them
+    assert "run vision/wrong: Run 'wrong' is invalid" in done.stderr
+    assert "  spec.resources.totalGPUs: " in done.stderr
+    first, second = done.stdout.splitlines()
+    assert first == "budget vision/extra: created"
+    assert second.startswith("run vision/here: Reserved: starts ")
+    assert "vision/here" in facade.played.world.uid_of
+    assert "vision/wrong" not in facade.played.world.uid_of
+
+
+def test_a_run_that_starts_is_told_where_and_by_whom(cli: Cli, facade: Facade) -> None:
+    cli("cancel", "train")
+    facade.played.stage.advance_to(facade.played.now + 60_000)
+    tolerant = NEW.replace("name: probe", "name: quick")
+    done = cli("submit", "-f", "-", stdin=tolerant)
+    assert done.stdout.startswith("run vision/quick: Running: 8 GPUs bound on ")
+    assert done.stdout.rstrip().endswith("paid by vision/vision/west=8")
+    twice = cli("submit", "-f", "-", stdin=tolerant)
+    assert twice.exit_code == 1
+    assert "AlreadyExists" in twice.stderr
+
+
+def test_one_that_waits_for_somebody_is_told_why(cli: Cli) -> None:
+    nobody = NEW.replace("org:ai:mm:vision", "org:nobody")
+    done = cli("submit", "-f", "-", stdin=nobody)
+    assert done.stdout.startswith("run vision/probe: Pending (OwnerNotAllowed): ")

@@ -1,0 +1,256 @@
+"""Whatever goes wrong: one sentence on stderr, a non-zero status, never a traceback or silence."""
+
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.cli_runs.certificates import authority, certificate
+from tests.cli_runs.conftest import Cli
+from tests.cli_runs.facade import TOKEN, Facade, kubeconfig, served
+from tests.cli_runs.test_golden import NEW
+
+from leasehold.cli.runs.command import command
+from leasehold.core.access import Caller
+
+SCRIPT = [sys.executable, "-m", "leasehold.cli.runs.main"]
+
+
+def failed(config: Path | str, *words: str, stdin: str | None = None) -> str:
+    """The one sentence."""
+    done = CliRunner().invoke(command, list(words), env={"KUBECONFIG": str(config)}, input=stdin)
+    assert done.exit_code == 1, done
+    assert isinstance(done.exception, SystemExit)
+    assert done.stdout == ""
+    first, *rest = done.stderr.splitlines()
+    assert first.startswith("error: ")
+    assert all(line.startswith("  ") for line in rest)
+    return done.stderr
+
+
+def test_a_server_that_is_not_there(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        said = failed(kubeconfig(tmp_path, f"https://127.0.0.1:{port}"), "list")
+    assert "connection refused; is it running?" in said
+    assert f"https://127.0.0.1:{port}" in said
+
+
+def test_a_server_that_does_not_answer(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        said = failed(kubeconfig(tmp_path, url), "list", "--request-timeout", "0.2")
+    assert "did not answer within 0.2 s" in said
+
+
+def test_a_server_that_speaks_something_else(tmp_path: Path, facade: Facade) -> None:
+    with served(facade) as url:
+        said = failed(kubeconfig(tmp_path, url.replace("http:", "https:")), "list")
+    assert "does not speak TLS" in said
+
+
+def test_no_such_host(tmp_path: Path) -> None:
+    said = failed(kubeconfig(tmp_path, "http://leasehold.invalid:1"), "list")
+    assert "leasehold.invalid" in said
+
+
+def tls(folder: Path) -> tuple[ssl.SSLContext, str]:
+    """A server's context with a certificate for the loopback, and its CA in PEM."""
+    ca = authority()
+    chain = folder / "server.pem"
+    chain.write_bytes(certificate(ca, "127.0.0.1"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(chain)
+    return context, ca.pem
+
+
+def test_tls_is_trusted_by_the_ca_of_the_kubeconfig_only(tmp_path: Path, facade: Facade) -> None:
+    context, pem = tls(tmp_path)
+    (tmp_path / "ca.pem").write_text(pem)
+    with served(facade, context) as url:
+        said = failed(kubeconfig(tmp_path, url), "list")
+        assert "is not trusted" in said
+        assert "certificate-authority" in said
+        trusting = kubeconfig(tmp_path, url, **{"certificate-authority": "ca.pem"})
+        done = CliRunner().invoke(command, ["list"], env={"KUBECONFIG": str(trusting)})
+        assert done.exit_code == 0, done.stderr
+        assert "train" in done.stdout
+        careless = json.loads(kubeconfig(tmp_path, url).read_text())
+        careless["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
+        (tmp_path / "careless").write_text(json.dumps(careless))
+        env = {"KUBECONFIG": str(tmp_path / "careless")}
+        assert CliRunner().invoke(command, ["list"], env=env).exit_code == 0
+        bad = kubeconfig(tmp_path, url, **{"certificate-authority": "missing.pem"})
+        assert "a certificate or key cannot be used" in failed(bad, "list")
+
+
+def test_a_token_nobody_knows(cli: Cli, facade: Facade) -> None:
+    facade.callers = {}
+    done = cli("list")
+    assert done.exit_code == 1
+    assert "does not accept the credentials of user 'me'" in done.stderr
+
+
+def test_a_namespace_one_may_not_see(cli: Cli, facade: Facade) -> None:
+    facade.callers[TOKEN] = Caller(user="vera", namespaces=("vision",))
+    done = cli("explain", "text/pretrain")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "is forbidden: user 'vera' may not see 'text'" in done.stderr
+
+
+def test_a_run_that_is_not_there(cli: Cli) -> None:
+    done = cli("explain", "nothing")
+    assert done.exit_code == 1
+    assert done.stderr == ("error: runs.rq.davidlangworthy.io 'nothing' not found in 'vision'\n")
+    assert "names no run" in cli("explain", "a/b/c").stderr
+
+
+def test_every_mistake_of_a_manifest_by_path(cli: Cli) -> None:
+    wrong = NEW.replace("totalGPUs: 8", "totalGPUs: -8").replace("org:ai:mm:vision", "No Body")
+    done = cli("plan", "-f", "-", stdin=wrong)
+    assert done.exit_code == 1
+    paths = [line.strip().partition(":")[0] for line in done.stderr.splitlines()[1:]]
+    assert paths == ["spec.owner", "spec.resources.totalGPUs"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a: [", "standard input:"),
+        ("", "an empty file"),
+        ("- 1\n", "write an object with kind and spec"),
+        ("kind: Budget\nmetadata: {name: x}\n", "there is no Run in it"),
+    ],
+)
+def test_a_file_that_is_no_manifest(cli: Cli, text: str, says: str) -> None:
+    done = cli("plan", "-f", "-", stdin=text)
+    assert done.exit_code == 1
+    assert says in done.stderr
+
+
+def test_a_run_or_a_file_but_not_both(cli: Cli) -> None:
+    assert "name a RUN or a file" in cli("plan").stderr
+    assert "name a RUN or a file" in cli("plan", "x", "-f", "y").stderr
+
+
+def test_parquet_needs_what_is_not_installed(cli: Cli, tmp_path: Path) -> None:
+    done = cli("report", "gpu-hours", "-o", "parquet", "--file", str(tmp_path / "x.parquet"))
+    assert done.exit_code == 1
+    assert "pip install duckdb" in done.stderr
+    assert "--file is for" in cli("report", "gpu-hours", "--file", "x").stderr
+
+
+def test_csv_goes_to_a_file(cli: Cli, tmp_path: Path) -> None:
+    printed = cli("report", "gpu-hours", "-o", "csv").stdout
+    cli("report", "gpu-hours", "-o", "csv", "--file", str(tmp_path / "x.csv"))
+    assert (tmp_path / "x.csv").read_text() == printed
+    done = cli("report", "gpu-hours", "-o", "csv", "--file", str(tmp_path / "no" / "x.csv"))
+    assert "cannot write" in done.stderr
+
+
+def kubeconfigs(tmp_path: Path) -> dict[str, str]:
+    return {
+        "no such file": str(tmp_path / "none"),
+        "YAML": "a: [",
+        "is not a kubeconfig": "[1]",
+        "no current-context": "kind: Config",
+        "no context 'x'; it has no contexts": "current-context: x",
+        "no cluster 'c'": "{current-context: x, contexts: [{name: x, context: {cluster: c}}]}",
+        "no https:// server": "{current-context: x, contexts: [{name: x, context: {cluster: c}}], "
+        "clusters: [{name: c, cluster: {}}]}",
+        "is not base64": "{current-context: x, contexts: [{name: x, context: {cluster: c}}], "
+        "clusters: [{name: c, cluster: {server: 'https://h', certificate-authority-data: '!'}}]}",
+        "proxy-url is not supported": "{current-context: x, contexts: [{name: x, context: "
+        "{cluster: c}}], clusters: [{name: c, cluster: {server: 'https://h', proxy-url: p}}]}",
+    }
+
+
+@pytest.mark.parametrize("says", list(kubeconfigs(Path())))
+def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, says: str) -> None:
+    if says == "no such file":
+        assert "there is no kubeconfig" in failed(tmp_path / "none", "list")
+        named = failed("", "list", "--kubeconfig", str(tmp_path / "none"))
+        assert "there is no such kubeconfig" in named
+        return
+    file = tmp_path / "config"
+    file.write_text(kubeconfigs(tmp_path)[says])
+    assert says in failed(file, "list")
+
+
+def test_several_kubeconfigs_are_read_as_one(config: Path, tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    whole = json.loads(config.read_text())
+    token = tmp_path / "token"
+    token.write_text(f"{TOKEN}\n")
+    user = {"name": "me", "user": {"tokenFile": "token"}}
+    one.write_text(json.dumps({"current-context": "here", "users": [user]}))
+    two.write_text(json.dumps({key: whole[key] for key in ("contexts", "clusters")}))
+    env = {"KUBECONFIG": os.pathsep.join(map(str, (tmp_path / "none", one, two)))}
+    done = CliRunner().invoke(command, ["list"], env=env)
+    assert done.exit_code == 0, done.stderr
+
+
+def test_an_exec_plugin_gives_the_token(config: Path, tmp_path: Path) -> None:
+    whole = json.loads(config.read_text())
+    said = json.dumps({"kind": "ExecCredential", "status": {"token": TOKEN}})
+    plugin = {"command": sys.executable, "args": ["-c", f"print({said!r})"]}
+    whole["users"] = [{"name": "me", "user": {"exec": plugin}}]
+    file = tmp_path / "exec"
+    file.write_text(json.dumps(whole))
+    assert CliRunner().invoke(command, ["list"], env={"KUBECONFIG": str(file)}).exit_code == 0
+    whole["users"][0]["user"]["exec"] = {"command": "/no/such/plugin"}
+    file.write_text(json.dumps(whole))
+    assert "gave no credential" in failed(file, "list")
+
+
+def test_the_program_by_its_own_name(config: Path) -> None:
+    env = {**os.environ, "KUBECONFIG": str(config)}
+    done = subprocess.run([*SCRIPT, "list"], env=env, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("NAME ")
+    assert "\x1b" not in done.stdout
+    bad = subprocess.run([*SCRIPT, "lsit"], env=env, capture_output=True, text=True, timeout=30)
+    assert bad.returncode == 2
+    assert "lsit" in bad.stderr
+    gone = subprocess.run(
+        [*SCRIPT, "explain", "x"], env=env, capture_output=True, text=True, timeout=30
+    )
+    assert gone.returncode == 1
+    assert gone.stderr.startswith("error: ")
+
+
+def test_a_reader_who_goes_away_is_no_failure_to_speak_of(config: Path) -> None:
+    env = {**os.environ, "KUBECONFIG": str(config), "PYTHONUNBUFFERED": "1"}
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as closed:
+        done = subprocess.run(
+            [*SCRIPT, "leases", "-o", "json"], env=env, stdout=closed, stderr=subprocess.PIPE,
+            timeout=30,
+        )  # fmt: skip
+    assert done.stderr == b""
+    assert done.returncode == 1
+
+
+def test_ctrl_c_is_130(config: Path, facade: Facade) -> None:
+    env = {**os.environ, "KUBECONFIG": str(config)}
+    with subprocess.Popen(
+        [*SCRIPT, "watch", "--interval", "0.1"], env=env, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as watching:  # fmt: skip
+        deadline = time.monotonic() + 20
+        while len(facade.asked) < 2:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        watching.send_signal(signal.SIGINT)
+        _, said = watching.communicate(timeout=20)
+    assert watching.returncode == 130
+    assert said == b""

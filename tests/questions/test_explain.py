@@ -1,0 +1,106 @@
+"""Why a run stands where it stands, in words, for every kind of reason there is."""
+
+import msgspec
+import pytest
+from tests.questions.played import FIRST_DAY, SCENARIOS, Played
+from tests.questions.test_the_past import STORY, rows
+
+# scenario (its beginning), until, run, what must be said
+TOLD = [
+    ("cuts-02", "1h5m", "z/z", ["planned to start at 2026-01-01T01:15:00Z, in 10m",
+                                "x/x with 100 % and y/y with 100 %"]),
+    ("cuts-02", "1h20m", "x/x", ["drawn in a lottery", "for z/z", "not requeued",
+                                 "set runtime.checkpoint"]),
+    ("cuts-02", "1h20m", "y/y", ["requeued in its old place", "is Pending"]),
+    ("cuts-02", "2h16m", "y/y", ["requeued and started again from its checkpoint"]),
+    ("cuts-02", "1h50m", "w/w", ["is Blocked"]),
+    ("fill-03", None, "o/gang", ["a spare it sat on was taken back", "needed by the run"]),
+    ("money-20", None, "t/plain", ["brought b/b/e back within", "raise the caps of b/b/e"]),
+    ("money-20", None, "t/elastic", ["groups given up", "Nobody was drawn"]),
+    ("money-09", "2h", "v/s", ["waiting alone does not help", "q/q/e (Borrowed) pays for nothing: "
+                               "it does not lend", "p/p/e (Borrowed) pays for 3 GPUs, and no more: "
+                               "0 of the 3 GPUs it lends at most were lent"]),
+    ("money-14", "0s", "v/twelve", ["its window opens at", "a budget window opens"]),
+    ("money-29", "0s", "*", ["OwnerNotAllowed"]),
+    ("life-01", None, "t/never", ["no retries are left", "kubectl runs logs never -n t"]),
+    ("failure-08", None, "p/p", ["node a-00 was lost, and there was no spare"]),
+    ("queue-11", None, "*", ["BinderDisabled"]),
+    ("spec-05", None, "*", ["GangTooLarge"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("story", "until", "run", "says"), TOLD, ids=lambda each: str(each)[:12])
+def test_it_is_said(story: str, until: str | None, run: str, says: list[str]) -> None:
+    played = Played(next(SCENARIOS.glob(f"{story}-*.yaml")), until)
+    keys = sorted(played.world.uid_of) if run == "*" else [run]
+    words = ""
+    for key in keys:
+        namespace, name = key.split("/")
+        told = played.ask("explain", namespace=namespace, run=name)
+        words += " ".join(msgspec.convert(told["sentences"], list[str]))
+        words += " ".join(msgspec.convert(told["remedies"], list[str]))
+    for each in says:
+        assert each in words
+
+
+def test_a_swap_and_the_payers_in_their_order() -> None:
+    told = Played(STORY).ask("explain", namespace="vision", run="train")
+    words = " ".join(msgspec.convert(told["sentences"], list[str]))
+    assert "node a-01 was lost; its spare on a-03 took over" in words
+    first, second = (
+        words.index(f"{name} (") for name in ("vision/vision/west", "speech/speech/west")
+    )
+    assert first < second
+    assert [place["node"] for place in rows(told, "places")] == ["a-00", "a-02", "a-03"]
+
+
+def test_who_pays_says_what_the_books_say() -> None:
+    played = Played(FIRST_DAY, "3h")
+    for key, uid in played.world.uid_of.items():
+        namespace, name = key.split("/")
+        told = played.ask("who-pays", namespace=namespace, run=name)
+        mine = [lease for lease in played.world.leases.values() if lease.uid == uid]
+        assert told["gpuMs"] == sum(lease.gpu_ms(played.now) for lease in mine)
+        assert told["gpus"] == sum(lease.gpus for lease in mine if lease.is_open)
+        for row in rows(told, "payers"):
+            theirs = [lease for lease in mine if lease.payer == row["envelope"]]
+            assert row["gpuMs"] == sum(lease.gpu_ms(played.now) for lease in theirs)
+            assert {lease.payer_owner for lease in theirs} == {row["payerOwner"]}
+
+
+def test_budgets_say_what_the_leases_say() -> None:
+    played = Played(STORY)
+    leases = [lease for lease in played.world.leases.values() if lease.is_open]
+    usage = played.ask("budgets")
+    for row in rows(usage):
+        paid = [lease for lease in leases if lease.payer == row["envelope"]]
+        assert row["used"] == sum(lease.gpus for lease in paid)
+        assert row["lent"] == sum(each.gpus for each in paid if each.relation == "Borrowed")
+    for row in rows(usage, "owners"):
+        held = [lease for lease in leases if lease.owner == row["owner"]]
+        assert row["gpus"] == sum(lease.gpus for lease in held)
+        assert row["borrowed"] == sum(each.gpus for each in held if each.relation == "Borrowed")
+    (vision,) = rows(played.ask("budgets", form="balance", owner="org:ai:mm:vision"))
+    spent = {key: msgspec.convert(vision[key], dict[str, object])["gpuMs"]
+             for key in ("limit", "used", "committed", "left")}  # fmt: skip
+    assert spent["left"] == spent["limit"] - spent["used"] - spent["committed"]  # type: ignore[operator]
+    tree = {str(row["owner"]): row for row in rows(played.ask("budgets", form="tree"))}
+    below = [msgspec.convert(tree[name]["below"], dict[str, object])["used"]
+             for name in ("org:ai", "org:ai:mm", "org:ai:text")]  # fmt: skip
+    assert below[0] == below[1] + below[2] == 44  # type: ignore[operator]
+
+
+def test_a_name_used_again_means_the_newest_run() -> None:
+    played = Played(next(SCENARIOS.glob("spec-06-*.yaml")))
+    keys = {lease.run_key for lease in played.world.leases.values()}
+    for key in keys:
+        namespace, name = key.split("/")
+        newest = max(
+            (each for each in played.world.leases.values() if each.run_key == key),
+            key=lambda each: each.batch,
+        )
+        told = played.ask("leases", namespace=namespace, run=name)
+        assert {row["attempt"] for row in rows(told)}
+        assert newest.name in {row["lease"] for row in rows(told)}
+        uids = {played.world.leases[str(row["lease"])].uid for row in rows(told)}
+        assert len(uids) == 1

@@ -1,0 +1,166 @@
+"""Who may see what: namespaces of others, owners that are hidden, and questions without sense."""
+
+import json
+import re
+
+import pytest
+from tests.questions.played import ADMIN, Played
+from tests.questions.test_the_past import STORY, rows
+
+from leasehold.core.access import Caller, CallerRole
+from leasehold.ports.store import Wire
+from leasehold.shell.query import QUESTIONS, BadQuestion
+
+VISION = Caller(user="vera", namespaces=("vision",), spend=("org:ai:mm:vision",))
+RUN: Wire = {
+    "apiVersion": "rq.davidlangworthy.io/v1",
+    "kind": "Run",
+    "metadata": {"name": "probe", "namespace": "vision"},
+    "spec": {"owner": "org:ai:mm:vision", "resources": {"gpuType": "H100-80GB", "totalGPUs": 8}},
+}
+FOREIGN = re.compile(
+    r"audio|text/|org:ai:text|speech|pretrain|sweep|decode|rescore|tags"
+)  # names of others
+
+
+def refused(question: str, body: Wire | None = None, **params: str) -> BadQuestion:
+    with pytest.raises(BadQuestion) as caught:
+        Played(STORY, "1h").ask(question, body, caller=VISION, **params)
+    return caught.value
+
+
+def test_runs_and_reservations_of_other_namespaces_are_not_listed() -> None:
+    played = Played(STORY)
+    mine = rows(played.ask("runs", caller=VISION))
+    assert [row["name"] for row in mine] == ["train"]
+    assert len(rows(played.ask("runs"))) == 6
+    assert rows(played.ask("reservations", caller=VISION)) == []
+    assert len(rows(played.ask("reservations"))) == 2
+
+
+@pytest.mark.parametrize("question", ["plan", "explain", "who-pays", "cover", "sponsors", "pods"])
+def test_a_run_of_another_namespace_is_forbidden_whether_it_is_there_or_not(question: str) -> None:
+    there = refused(question, namespace="text", run="pretrain")
+    nowhere = refused(question, namespace="text", run="nothing")
+    assert there.status == nowhere.status == 403
+    assert there.message.replace("pretrain", "nothing") == nowhere.message
+    own = refused(question, namespace="vision", run="nothing")
+    assert (own.status, own.reason) == (404, "NotFound")
+
+
+def test_leases_and_budgets_of_all_are_visible_unless_they_are_hidden() -> None:
+    played = Played(STORY)
+    assert FOREIGN.search(json.dumps(played.ask("leases", since="12h", caller=VISION)))
+    for question, params in (
+        ("leases", {"since": "12h"}),
+        ("budgets", {"form": "usage"}),
+        ("budgets", {"form": "balance"}),
+        ("report", {"by": "owner"}),
+        ("report", {"by": "payer"}),
+        ("report", {"by": "run"}),
+        ("explain", {"namespace": "vision", "run": "train"}),
+        ("who-pays", {"namespace": "vision", "run": "train"}),
+        ("sponsors", {"namespace": "vision", "run": "train"}),
+        ("cover", {"namespace": "vision", "run": "train"}),
+        ("audit", {}),
+    ):
+        told = played.ask(question, caller=VISION, **params)
+        masked = played.ask(question, caller=VISION, hide_tenants=True, **params)
+        assert not FOREIGN.search(json.dumps(masked)), question
+        assert "vision" in json.dumps(masked) or question in ("audit",)
+        numbers = [re.findall(r'"gpuMs": \d+|"gpus": \d+', json.dumps(each, sort_keys=True))
+                   for each in (told, masked)]  # fmt: skip
+        assert sorted(numbers[0]) == sorted(numbers[1])
+
+
+def test_a_plan_in_a_hidden_world_names_nobody() -> None:
+    played = Played(STORY)
+    spec = {"owner": "org:ai:mm:vision", "locality": {"selector": {"fabric.domain": "b"}},
+            "resources": {"gpuType": "H100-80GB", "totalGPUs": 8}}  # fmt: skip
+    told = played.ask("plan", {**RUN, "spec": spec}, caller=VISION)
+    masked = played.ask("plan", {**RUN, "spec": spec}, caller=VISION, hide_tenants=True)
+    assert FOREIGN.search(json.dumps(told))
+    assert not FOREIGN.search(json.dumps(masked))
+    assert "us-west/gpu-a/b" in json.dumps(masked)
+
+
+def test_pseudonyms_are_stable_and_different() -> None:
+    one, two = (
+        rows(Played(STORY).ask("leases", caller=VISION, hide_tenants=True, since="12h"))
+        for _ in range(2)
+    )
+    assert one == two
+    real = rows(Played(STORY).ask("leases", since="12h"))
+    pairs = {(str(a["owner"]), str(b["owner"])) for a, b in zip(real, one)}
+    assert len(pairs) == len({each for each, _ in pairs}) == len({each for _, each in pairs}) == 4
+
+
+def test_nobody_asks_for_a_hidden_owner_by_name() -> None:
+    with pytest.raises(BadQuestion) as caught:
+        Played(STORY, "1h").ask("leases", caller=VISION, hide_tenants=True, owner="org:ai:text")
+    assert caught.value.status == 403
+    own = Played(STORY, "1h").ask(
+        "leases", caller=VISION, hide_tenants=True, owner="org:ai:mm:vision"
+    )
+    assert rows(own)
+
+
+def test_whoever_may_not_spend_is_told_so_in_the_plan() -> None:
+    played = Played(STORY)
+    viewer = Caller(user="vic", role=CallerRole.VIEWER, namespaces=("vision",))
+    assert "may not spend" in str(played.ask("plan", RUN, caller=viewer)["notes"])
+    assert played.ask("plan", RUN, caller=VISION)["notes"] == []
+
+
+@pytest.mark.parametrize(
+    ("question", "params", "says"),
+    [
+        ("runs", {"colour": "red"}, "colour"),
+        ("runs", {"limit": "-1"}, "limit"),
+        ("runs", {"limit": "9" * 30}, "limit"),
+        ("runs", {"owner": "Not An Owner"}, "owner"),
+        ("leases", {"since": "yesterday"}, "since"),
+        ("leases", {"at": "25:00"}, "at"),
+        ("leases", {"closed": "perhaps"}, "closed"),
+        ("leases", {"node": "n" * 600}, "node"),
+        ("report", {"by": "colour"}, "by"),
+        ("report", {"from": "2026-11-02", "to": "2026-11-01"}, "to"),
+        ("budgets", {"form": "round"}, "form"),
+        ("explain", {"run": "train"}, "namespace"),
+        ("explain", {"namespace": "vision"}, "run"),
+    ],
+)
+def test_a_parameter_that_makes_no_sense_is_named(
+    question: str, params: dict[str, str], says: str
+) -> None:
+    bad = refused(question, None, **params)
+    assert (bad.status, bad.reason) == (400, "BadRequest")
+    assert says in bad.message
+    assert bad.causes[0][0] == says
+
+
+def test_a_question_that_nobody_knows() -> None:
+    bad = refused("colour")
+    assert bad.status == 404
+    assert all(name in bad.message for name in QUESTIONS)
+
+
+def test_a_manifest_is_checked_as_the_server_checks_it() -> None:
+    wrong: Wire = {**RUN, "spec": {"owner": "x y", "resources": {"totalGPUs": -1}}}
+    bad = refused("plan", wrong)
+    assert (bad.status, bad.reason) == (422, "Invalid")
+    assert {path for path, _ in bad.causes} >= {"spec.owner", "spec.resources.totalGPUs"}
+    assert refused("plan", {**RUN, "kind": "Budget"}).status == 422
+    elsewhere = {"name": "probe", "namespace": "text"}
+    assert refused("plan", {**RUN, "metadata": elsewhere}).status == 403
+    assert refused("leases", RUN).status == 400
+
+
+def test_a_controller_that_is_reading_the_ledger_says_so() -> None:
+    played = Played(STORY, "1h")
+    played.stage.start_controller()  # and is not given the time to recover
+    with pytest.raises(BadQuestion) as caught:
+        played.ask("runs", caller=ADMIN)
+    assert caught.value.status == 503
+    played.stage.settle()
+    assert played.ask("runs", caller=ADMIN)["items"]

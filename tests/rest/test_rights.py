@@ -1,0 +1,125 @@
+"""Rights on owners: what a write needs, and what a caller is told who lacks it."""
+
+from typing import Any
+
+import pytest
+from tests.rest.facade import (
+    ADMIN,
+    ANN,
+    BUDGETS,
+    LENDER,
+    RUNS,
+    SYSTEM,
+    Facade,
+    budget,
+    run,
+)
+
+from leasehold.core.access import Caller, CallerRole, OwnerVerb
+from leasehold.core.objects.rights import missing_right, rights_needed, rights_to_delete
+
+FUND, SPEND, LEND = OwnerVerb.FUND, OwnerVerb.SPEND, OwnerVerb.LEND
+OWNER = "org:ai:mm:vision"
+WEST = {"name": "west", "flavor": "H100-80GB", "concurrency": 8}
+LENDING = {**WEST, "lending": {"allow": True, "to": ["org:*"]}}
+MORE = {**WEST, "concurrency": 9}
+MERGE = {"Content-Type": "application/merge-patch+json"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "needed"),
+    [
+        (None, budget("b"), [(FUND, OWNER)]),
+        (budget("b"), budget("b"), []),
+        (budget("b"), budget("b", envelopes=[MORE]), [(FUND, OWNER)]),
+        (budget("b", envelopes=[MORE]), budget("b"), [(FUND, OWNER)]),
+        (budget("b"), budget("b", envelopes=[LENDING]), [(LEND, OWNER)]),
+        (budget("b", envelopes=[LENDING]), budget("b"), [(LEND, OWNER)]),
+        (budget("b"), budget("b", envelopes=[{**LENDING, "concurrency": 9}]), [(FUND, OWNER)]),
+        (budget("b"), budget("b", envelopes=[LENDING, {**WEST, "name": "e"}]), [(FUND, OWNER)]),
+        (budget("b"), budget("b", namespaces=["n"]), [(FUND, OWNER)]),
+        (None, budget("b", parents=["org:ai:mm", "org"]), [(FUND, OWNER)]),
+        (None, budget("b", parents=["org:ai:rai"]), [(FUND, OWNER), (FUND, "org:ai:rai")]),
+        (None, budget("b", parents=["org:ai:mm:visio"]), [(FUND, OWNER), (FUND, "org:ai:mm:visio")]),
+        (budget("b", parents=["x"]), budget("b", parents=["x"], envelopes=[MORE]), [(FUND, OWNER)]),
+        (None, run("r"), [(SPEND, OWNER)]),
+        (run("r"), run("r"), []),
+        (run("r"), run("r", sparesPerGroup=8), [(SPEND, OWNER)]),
+        (run("r"), run("r", stop=True), []),
+        (run("r"), run("r", owner="org:b"), [(SPEND, "org:b")]),
+        (None, {"kind": "Node"}, []),
+        (None, {"kind": "Run", "spec": []}, []),
+        (None, {"kind": "Budget", "spec": {"owner": 1}}, []),
+    ],
+)  # fmt: skip
+def test_what_a_write_needs(old: Any, new: Any, needed: list[tuple[OwnerVerb, str]]) -> None:
+    assert rights_needed(old, new) == needed
+
+
+def test_who_has_them() -> None:
+    funder = Caller(user="f", fund=("org:*",))
+    assert missing_right(funder, [(FUND, "org:a"), (LEND, "org:a")]) is None
+    assert missing_right(funder, [(SPEND, "org:a")]) == (SPEND, "org:a")
+    assert missing_right(LENDER, [(LEND, OWNER), (FUND, OWNER)]) == (FUND, OWNER)
+    assert missing_right(Caller(user="a", role=CallerRole.ADMIN), [(FUND, "x")]) is None
+    assert rights_to_delete(budget("b")) == [(FUND, OWNER)]
+    assert rights_to_delete(run("r")) == []
+
+
+def test_nobody_invents_money(facade: Facade) -> None:
+    refused = facade.ask("POST", BUDGETS, budget("mint"), caller=LENDER)
+    assert refused.status == 403
+    message = refused.json["message"]
+    assert f"verb fund on owner {OWNER}" in message
+    assert f"leasehold token create --user lee --fund '{OWNER}'" in message
+
+    assert facade.ask("POST", BUDGETS, budget("mint"), caller=ANN).status == 201
+    path = f"{BUDGETS}/mint"
+    raised = {"spec": {"envelopes": [MORE]}}
+    assert facade.ask("PATCH", path, raised, headers=MERGE, caller=LENDER).status == 403
+    lent = {"spec": {"envelopes": [LENDING]}}
+    assert facade.ask("PATCH", path, lent, headers=MERGE, caller=LENDER).status == 200
+    assert facade.ask("DELETE", path, caller=LENDER).status == 403
+    assert facade.ask("DELETE", BUDGETS, caller=LENDER).status == 403
+    elsewhere = budget("child", parents=["org:rich"])
+    told = facade.ask("POST", BUDGETS, elsewhere, caller=ANN)
+    assert "verb fund on owner org:rich" in told.json["message"]
+    assert facade.ask("DELETE", path, caller=ANN).status == 200
+
+
+def test_nobody_spends_anothers_money(facade: Facade) -> None:
+    assert facade.ask("POST", RUNS, run("spent"), caller=ANN).status == 201
+    rich = run("rich", owner="org:rich")
+    refused = facade.ask("POST", RUNS, rich, caller=ANN)
+    assert refused.status == 403
+    assert "verb spend on owner org:rich" in refused.json["message"]
+    assert facade.ask("POST", RUNS, rich, caller=LENDER).status == 403
+    assert facade.ask("POST", RUNS, rich, caller=ADMIN).status == 201
+    patch = {"spec": {"owner": "org:rich"}}
+    assert facade.ask("PATCH", f"{RUNS}/spent", patch, headers=MERGE, caller=ANN).status == 403
+    stop = {"spec": {"stop": True}}
+    assert facade.ask("PATCH", f"{RUNS}/rich", stop, headers=MERGE, caller=ANN).status == 200
+
+
+def test_reviews_agree_with_what_happens(facade: Facade) -> None:
+    review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    cases = [
+        (ANN, "create", "runs", "vision", True), (ANN, "create", "runs", "audio", False),
+        (ANN, "list", "runs", "", False), (ADMIN, "list", "runs", "", True),
+        (ANN, "delete", "pods", "vision", False), (ADMIN, "delete", "pods", "vision", True),
+        (ADMIN, "create", "leases", "", False), (SYSTEM, "create", "leases", "", True),
+        (ANN, "list", "leases", "", True), (ANN, "patch", "nodes", "", False),
+        (ADMIN, "*", "*", "", False), (SYSTEM, "*", "*", "", True), (ANN, "eat", "runs", "", False),
+        (ANN, "get", "toasters", "vision", False),
+    ]  # fmt: skip
+    for caller, verb, plural, namespace, allowed in cases:
+        group = "" if plural in ("pods", "nodes") else "rq.davidlangworthy.io"
+        asked = {"verb": verb, "resource": plural, "group": "*" if plural == "*" else group,
+                 "namespace": namespace}  # fmt: skip
+        body = {"kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": asked}}
+        answer = facade.ask("POST", review, body, caller=caller)
+        assert answer.status == 201
+        assert answer.json["status"]["allowed"] is allowed, (caller.user, verb, plural, namespace)
+    bad = {"kind": "SelfSubjectRulesReview"}
+    assert facade.ask("POST", review, bad).status == 400
+    assert facade.ask("GET", review).status == 405

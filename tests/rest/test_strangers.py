@@ -1,0 +1,184 @@
+"""Whoever has no token, a wrong one, or one for another namespace gets nothing at all."""
+
+import pytest
+from tests.rest.facade import (
+    ADMIN,
+    BOB,
+    BUDGETS,
+    OURS,
+    PODS,
+    RUNS,
+    SYSTEM,
+    VIEWER,
+    Facade,
+    budget,
+    node,
+    pod,
+    run,
+)
+
+from leasehold.core.access import Caller
+
+PATHS = (
+    "/", "/api", "/apis", "/api/v1", OURS, "/version", "/metrics", "/openapi/v2", "/openapi/v3",
+    "/openapi/v3/api/v1", "/api/v1/nodes", "/api/v1/namespaces", "/api/v1/pods", PODS,
+    f"{PODS}/p1", f"{PODS}/p1/log", f"{PODS}/p1/log?follow=true", RUNS, f"{RUNS}/secret",
+    f"{RUNS}?watch=true", f"{RUNS}/secret/status", f"{OURS}/leases", f"{OURS}/ledgerbatches",
+    "/query/v1/budgets", "/no/such/path",
+    "/api/v1/namespaces/leasehold-system/services/https:leasehold:query/proxy/query/v1/budgets",
+)  # fmt: skip
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def secrets(facade: Facade) -> None:
+    for path, obj in (
+        (RUNS, run("secret")), (BUDGETS, budget("secret")), ("/api/v1/nodes", node("n1")),
+        (PODS, pod("p1")),
+    ):  # fmt: skip
+        assert facade.ask("POST", path, obj, caller=SYSTEM).status == 201
+
+
+@pytest.mark.parametrize(
+    "token", ["", "Bearer wrong", "Bearer ", "Basic cm9vdDpyb290", "Bearer \xff"]
+)
+def test_without_a_good_token_there_is_nothing(facade: Facade, token: str) -> None:
+    before = facade.store.version
+    for method in METHODS:
+        for path in PATHS:
+            headers = {"Authorization": token} if token else {}
+            body = b"{}" if method in ("POST", "PUT", "PATCH") else None
+            answer = facade.ask(method, path, body, caller=None, headers=headers)
+            assert answer.status == 401, (method, path)
+            assert method == "HEAD" or answer.json["reason"] == "Unauthorized"
+            assert b"secret" not in answer.body
+    assert facade.store.version == before
+
+
+def test_a_token_in_the_url_is_none(facade: Facade) -> None:
+    token = facade.token(ADMIN)
+
+    assert facade.ask("GET", RUNS, caller=None, token=token).status == 401
+    assert facade.ask("GET", RUNS, caller=None, access_token=token).status == 401
+
+
+def test_health_needs_no_token_and_tells_nothing_else(facade: Facade) -> None:
+    for name in ("healthz", "livez", "readyz"):
+        assert facade.ask("GET", f"/{name}", caller=None).body == b"ok"
+    assert facade.ask("GET", "/readyz/store", caller=None).status == 404
+    assert facade.ask("POST", "/readyz", b"{}", caller=None).status == 405
+    facade.world.health["store"] = "the disk at /secret/place is full"
+    try:
+        told = facade.ask("GET", "/readyz", caller=None)
+        assert facade.ask("GET", "/livez", caller=None).status == 200
+    finally:
+        facade.world.health["store"] = ""
+    assert told.status == 503
+    assert b"[-]store failed" in told.body
+    assert b"secret" not in told.body
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", RUNS), ("GET", f"{RUNS}/secret"), ("GET", f"{RUNS}?watch=true"),
+        ("GET", f"{RUNS}/secret/status"), ("GET", BUDGETS), ("GET", PODS),
+        ("GET", f"{PODS}/p1/log"),
+        ("GET", f"{OURS}/runs"), ("GET", "/api/v1/pods"), ("GET", "/api/v1/events"),
+        ("GET", "/api/v1/namespaces/vision/events"),
+        ("POST", RUNS), ("PUT", f"{RUNS}/secret"), ("PATCH", f"{RUNS}/secret"),
+        ("DELETE", f"{RUNS}/secret"), ("DELETE", RUNS), ("DELETE", f"{BUDGETS}/secret"),
+        ("DELETE", f"{PODS}/p1"), ("POST", f"{PODS}/p1/eviction"), ("POST", f"{PODS}/p1/binding"),
+        ("PATCH", "/api/v1/nodes/n1"), ("DELETE", "/api/v1/nodes/n1"),
+        ("POST", "/api/v1/namespaces"), ("DELETE", "/api/v1/namespaces/vision"),
+    ],
+)  # fmt: skip
+def test_another_namespace_is_closed(facade: Facade, method: str, path: str) -> None:
+    before = facade.store.version
+    body = run("mine") if method in ("POST", "PUT") else {} if method == "PATCH" else None
+    headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else None
+
+    answer = facade.ask(method, path, body, caller=BOB, headers=headers)
+
+    assert answer.status == 403
+    assert answer.json["reason"] == "Forbidden"
+    assert b"totalGPUs" not in answer.body
+    assert facade.store.version == before
+
+
+def test_a_viewer_writes_nothing(facade: Facade) -> None:
+    assert facade.ask("GET", f"{RUNS}/secret", caller=VIEWER).status == 200
+    for method, path, body in (
+        ("POST", RUNS, run("mine")), ("DELETE", f"{RUNS}/secret", None),
+        ("PUT", f"{RUNS}/secret", run("secret")),
+    ):  # fmt: skip
+        assert facade.ask(method, path, body, caller=VIEWER).status == 403
+
+
+def test_what_the_ledger_writes_nobody_else_does(facade: Facade) -> None:
+    for caller in (ADMIN, BOB):
+        for plural in ("leases", "resolutions", "ledgerheads", "ledgerbatches"):
+            for method, path in (("POST", ""), ("DELETE", "/x"), ("DELETE", "")):
+                body = {} if method == "POST" else None
+                answer = facade.ask(method, f"{OURS}/{plural}{path}", body, caller=caller)
+                assert answer.status == 403
+                assert "the ledger writes them" in answer.json["message"]
+            assert facade.ask("GET", f"{OURS}/{plural}", caller=caller).status == 200
+    for part in ("runs/secret", "budgets/secret"):
+        path = f"{OURS}/namespaces/vision/{part}/status"
+        assert facade.ask("PUT", path, run("secret"), caller=ADMIN).status == 403
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["..%2f..%2fetc%2fpasswd", "..%2Fstore.db", "%2e%2e", "%00", "secret%00", "a%2fb", "..\\..\\x",
+     "%ff%fe", "secret%2fstatus", "%2e%2e%2fsecret", "SECRET", "secret%20", "%252e%252e", "~", "-",
+     "store.db", "a" * 300],
+)  # fmt: skip
+def test_no_name_reaches_anything_else(facade: Facade, name: str) -> None:
+    before = facade.store.version
+    for path in (
+        f"{RUNS}/{name}", f"{PODS}/{name}/log", f"{OURS}/namespaces/{name}/runs/secret",
+        f"/openapi/v3/{name}", f"/api/v1/nodes/{name}", f"/apis/{name}/v1/runs",
+    ):  # fmt: skip
+        answer = facade.ask("GET", path)
+        assert answer.status in (400, 404), path
+        assert answer.json["kind"] == "Status"
+        assert facade.ask("DELETE", path).status in (400, 404, 405)
+    assert facade.store.version == before
+
+
+@pytest.mark.parametrize(
+    "path", ["/../../etc/passwd", "//etc/passwd", "/api/v1/../../x", "/.", "/api/v1//nodes"]
+)
+def test_no_path_leads_out(facade: Facade, path: str) -> None:
+    answer = facade.ask("GET", path)
+
+    assert answer.status == 404
+    assert answer.json["reason"] == "NotFound"
+
+
+def test_names_in_manifests_are_checked(facade: Facade) -> None:
+    for name in ("../x", "a/b", "", "A", "a\x00b", "..", "a" * 254):
+        answer = facade.ask("POST", RUNS, run(name))
+        assert answer.status == 422, name
+        assert answer.json["details"]["causes"][0]["field"] == "metadata.name"
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "../../x"}}
+    assert facade.ask("POST", "/api/v1/namespaces", namespace).status == 422
+
+
+def test_a_token_that_is_revoked_or_expired_is_none(facade: Facade) -> None:
+    gone = Caller(user="gone", namespaces=("vision",))
+    assert facade.ask("GET", RUNS, caller=gone).status == 200
+    facade.tokens.revoke("gone")
+    assert facade.ask("GET", RUNS, caller=gone).status == 401
+    old = facade.tokens.create(Caller(user="old", namespaces=("vision",)), expires=1)
+    header = {"Authorization": f"Bearer {old}"}
+    assert facade.ask("GET", RUNS, caller=None, headers=header).status == 401
+
+
+def test_nobody_is_somebody_else(facade: Facade) -> None:
+    for name in ("Impersonate-User", "Impersonate-Group", "Impersonate-Extra-x"):
+        answer = facade.ask("GET", RUNS, caller=ADMIN, headers={name: "loop"})
+        assert answer.status == 403
+        assert "impersonation" in answer.json["message"]

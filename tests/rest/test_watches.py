@@ -1,0 +1,223 @@
+"""Watches over a real connection: what comes first, what comes next, and how they end."""
+
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.rest.facade import ADMIN, ANN, PODS, RUNS, SYSTEM, Facade, pod, run
+
+TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
+INITIAL = {
+    "watch": "true",
+    "allowWatchBookmarks": "true",
+    "sendInitialEvents": "true",
+    "resourceVersionMatch": "NotOlderThan",
+}
+MERGE = {"Content-Type": "application/merge-patch+json"}
+
+
+class Watching:
+    """Events as they arrive; `next` waits for one."""
+
+    def __init__(self, facade: Facade, path: str, **query: str) -> None:
+        self._connection = facade.connection()
+        headers = TABLE if query.pop("table", "") else None
+        facade.send(
+            self._connection, "GET", path, headers=headers, caller=ADMIN, **{"watch": "1", **query}
+        )
+        self.response = self._connection.getresponse()
+
+    def next(self) -> Any:
+        line = self.response.readline()
+        return json.loads(line) if line else None
+
+    def names(self, count: int) -> list[tuple[str, str]]:
+        found = [self.next() for _ in range(count)]
+        return [(each["type"], each["object"]["metadata"]["name"]) for each in found]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+@pytest.fixture
+def watching(facade: Facade) -> Iterator[Any]:
+    opened: list[Watching] = []
+
+    def start(path: str, **query: str) -> Watching:
+        opened.append(Watching(facade, path, **query))
+        return opened[-1]
+
+    yield start
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(facade: Facade) -> Iterator[None]:
+    yield
+    facade.ask("DELETE", RUNS)
+
+
+def label(facade: Facade, name: str, **labels: str | None) -> None:
+    body = {"metadata": {"labels": labels}}
+    assert facade.ask("PATCH", f"{RUNS}/{name}", body, headers=MERGE).status == 200
+
+
+def test_from_a_version_only_what_changes_after_it(facade: Facade, watching: Any) -> None:
+    facade.ask("POST", RUNS, run("before"))
+    watch = watching(RUNS, resourceVersion=str(facade.store.version))
+    assert watch.response.status == 200
+    facade.ask("POST", RUNS, run("after"))
+    label(facade, "after", a="b")
+    facade.ask("DELETE", f"{RUNS}/after")
+
+    assert watch.names(3) == [("ADDED", "after"), ("MODIFIED", "after"), ("DELETED", "after")]
+
+
+@pytest.mark.parametrize("query", [{}, {"resourceVersion": "0"}])
+def test_without_a_version_all_there_is_comes_first(
+    facade: Facade, watching: Any, query: dict[str, str]
+) -> None:
+    facade.ask("POST", RUNS, run("a"))
+    facade.ask("POST", RUNS, run("b"))
+    watch = watching(RUNS, **query)
+
+    assert watch.names(2) == [("ADDED", "a"), ("ADDED", "b")]
+    facade.ask("POST", RUNS, run("c"))
+    assert watch.names(1) == [("ADDED", "c")]
+
+
+def test_a_streamed_list_ends_with_one_bookmark(facade: Facade, watching: Any) -> None:
+    facade.ask("POST", RUNS, run("s"))
+    watch = watching(RUNS, **INITIAL, fieldSelector="metadata.name=s")
+    assert watch.names(1) == [("ADDED", "s")]
+    mark = watch.next()
+    assert mark["type"] == "BOOKMARK"
+    assert mark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+    assert mark["object"]["metadata"]["resourceVersion"] == str(facade.store.version)
+    label(facade, "s", a="b")
+    facade.ask("POST", RUNS, run("other"))
+    facade.ask("DELETE", f"{RUNS}/s")
+    assert watch.names(2) == [("MODIFIED", "s"), ("DELETED", "s")]
+
+    empty = watching(RUNS, **INITIAL, fieldSelector="metadata.name=nobody")
+    assert empty.next()["type"] == "BOOKMARK"
+
+
+def test_a_selector_translates(facade: Facade, watching: Any) -> None:
+    facade.ask("POST", RUNS, run("t"))
+    facade.ask("POST", RUNS, run("never"))
+    for start in ({}, {"resourceVersion": str(facade.store.version)}):
+        watch = watching(RUNS, labelSelector="x=1", **start)
+        label(facade, "never", y="1")
+        label(facade, "t", x="1")
+        label(facade, "t", x="1", y="1")
+        label(facade, "t", x="2")
+        label(facade, "t", y="2")
+        label(facade, "t", x="1")
+        facade.ask("DELETE", f"{RUNS}/t")
+        kinds = [kind for kind, _ in watch.names(5)]
+        assert kinds == ["ADDED", "MODIFIED", "DELETED", "ADDED", "DELETED"]
+        facade.ask("POST", RUNS, run("t"))
+
+
+def test_another_namespace_is_not_told(facade: Facade, watching: Any) -> None:
+    watch = watching(PODS, resourceVersion=str(facade.store.version))
+    elsewhere = PODS.replace("vision", "audio")
+    facade.ask("POST", elsewhere, pod("quiet", namespace="audio"), caller=SYSTEM)
+    facade.ask("POST", PODS, pod("loud"), caller=SYSTEM)
+
+    assert watch.names(1) == [("ADDED", "loud")]
+    facade.ask("DELETE", f"{PODS}/loud", gracePeriodSeconds="0")
+
+
+def test_under_a_table_the_columns_come_once(facade: Facade, watching: Any) -> None:
+    watch = watching(RUNS, table="yes", resourceVersion=str(facade.store.version))
+    facade.ask("POST", RUNS, run("one"))
+    facade.ask("POST", RUNS, run("two"))
+    first, second = watch.next()["object"], watch.next()["object"]
+
+    assert first["columnDefinitions"][0]["name"] == "Name"
+    assert second["columnDefinitions"] == []
+    assert [each["rows"][0]["cells"][0] for each in (first, second)] == ["one", "two"]
+
+
+def test_a_lost_place_is_an_error_in_the_stream(facade: Facade, watching: Any) -> None:
+    future = watching(RUNS, resourceVersion=str(facade.store.version + 1000))
+
+    event = future.next()
+    assert event["type"] == "ERROR"
+    assert (event["object"]["code"], event["object"]["reason"]) == (410, "Expired")
+    assert future.next() is None
+
+
+def test_its_time_is_its_end(facade: Facade, watching: Any) -> None:
+    watch = watching(RUNS, resourceVersion=str(facade.store.version), timeoutSeconds="1")
+
+    assert watch.next() is None
+
+
+def test_whoever_hangs_up_leaves_nothing_behind(facade: Facade) -> None:
+    watch = Watching(facade, RUNS, resourceVersion=str(facade.store.version))
+    watch.close()
+    done = threading.Event()
+    due = 1000
+    while facade.app._watches._open and due:  # noqa: SLF001 - there is no other way to see it
+        done.wait(0.02)
+        due -= 1
+
+    assert due
+
+
+def test_a_stop_ends_what_would_go_on(tmp_path_factory: pytest.TempPathFactory) -> None:
+    facade = Facade(tmp_path_factory.mktemp("stopped"))
+    ended: list[bytes] = []
+    with facade:
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vision"}}
+        facade.ask("POST", "/api/v1/namespaces", namespace)
+        facade.ask("POST", PODS, pod("p"), caller=SYSTEM)
+        connections: list[http.client.HTTPSConnection] = []
+        responses = []
+        for path, query in ((RUNS, {"watch": "1"}), (f"{PODS}/p/log", {"follow": "true"})):
+            connections.append(facade.connection())
+            facade.send(
+                connections[-1], "GET", path, caller=ANN if "w" in query else ADMIN, **query
+            )
+            responses.append(connections[-1].getresponse())
+    for response, connection in zip(responses, connections):
+        ended.append(response.read())
+        connection.close()
+
+    assert ended == [b"", b"one\ntwo\nthree\n"]
+
+
+def test_a_namespace_that_goes_takes_its_contents_along(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Runs first; held by their finalizers, also over a restart."""
+    with Facade(tmp_path_factory.mktemp("going")) as facade:
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "vision"}}
+        facade.ask("POST", "/api/v1/namespaces", namespace)
+        held = run("held")
+        held["metadata"]["finalizers"] = ["rq.davidlangworthy.io/leases-closed"]  # type: ignore[index]
+        facade.ask("POST", RUNS, held, caller=SYSTEM)
+        facade.ask("POST", PODS, pod("p", ""), caller=SYSTEM)
+        watch = Watching(facade, RUNS, resourceVersion=str(facade.store.version))
+        going = facade.ask("DELETE", "/api/v1/namespaces/vision").json
+        assert going["status"]["phase"] == "Terminating"
+        assert watch.names(1) == [("MODIFIED", "held")]
+        watch.close()
+        assert facade.ask("GET", f"{PODS}/p").status == 200, "pods end with their runs"
+        assert facade.ask("POST", RUNS, run("late")).status == 403
+
+        facade.restart()
+        watch = Watching(facade, "/api/v1/namespaces", resourceVersion=str(facade.store.version))
+        obj = facade.ask("GET", f"{RUNS}/held").json
+        obj["metadata"]["finalizers"] = []
+        assert facade.ask("PUT", f"{RUNS}/held", obj, caller=SYSTEM).status == 200
+        assert watch.names(1) == [("DELETED", "vision")]
+        watch.close()
+        assert facade.ask("GET", f"{PODS}/p").status == 404

@@ -1,0 +1,28 @@
+"""Servers for the tests of this folder; each ends with its test, jobs and all."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.up.server import Up
+
+Servers = Callable[..., Up]
+
+
+@pytest.fixture
+def up() -> Iterator[Servers]:
+    made: list[Up] = []
+    # Not pytest's own folder: as root jobs run as other users, who must be able to come here.
+    with tempfile.TemporaryDirectory(prefix="leasehold-up-") as root:
+        Path(root).chmod(0o755)
+
+        def make(*arguments: str, **settings: str) -> Up:
+            folder = Path(root) / str(len(made))
+            folder.mkdir()
+            made.append(Up(folder, *(arguments or ("--gpus", "8")), **settings))
+            return made[-1]
+
+        yield make
+        for server in made:
+            server.end()

@@ -1,0 +1,148 @@
+"""`leasehold up` as a person meets it: first start, refusals, Ctrl-C, and starting again."""
+
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.up.conftest import Servers
+from tests.up.server import PATIENCE_S, Up, job, marked, team
+
+
+def refused(server: Up, *more: str) -> str:
+    """What a start that cannot be says, on stderr and in one go."""
+    done = subprocess.run(
+        server.command(*more), capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_the_first_start_says_what_to_do_next(up: Servers) -> None:
+    server = up().start()
+    said = "\n".join(server.said)
+    assert "8 virtual slots" in said
+    assert server.kubeconfig.stat().st_mode & 0o777 == 0o600
+    assert server.data.stat().st_mode & 0o777 == 0o700
+    assert server.rows("list", "-A") == []
+    assert server.stop() == 0
+
+
+def test_a_run_goes_all_the_way(up: Servers) -> None:
+    server = up().start()
+    server.submit(*team(), job("hello", "echo hello $RANK of $WORLD_SIZE", gpus=2, pods=2))
+    row = server.wait_phase("hello", "Completed")
+    assert row["attempt"] == 1
+    logs = server.runs("logs", "hello", "-n", "team").stdout
+    assert sorted(line.split("] ")[-1] for line in logs.splitlines()) == [
+        "hello 0 of 4", "hello 2 of 4",
+    ]  # fmt: skip
+    [used] = {str(each["node"]) for each in server.rows("leases", "-n", "team", "hello")}
+    assert used
+    assert "ok" in server.cli("leasehold", "ledger", "verify", "--data", str(server.data)).stdout
+    server.cli("leasehold", "audit", "--data", str(server.data))
+
+
+def test_a_second_one_on_the_same_data_names_the_first(up: Servers) -> None:
+    server = up().start()
+    assert str(server.process.pid) in refused(server)
+    assert server.rows("list", "-A") == []
+
+
+def test_a_lock_that_a_dead_process_left_is_taken_over(up: Servers) -> None:
+    server = up().start()
+    server.kill()
+    lock = server.data / "store.sqlite.lock"
+    lock.write_text(f"{os.getpid()}\n")  # somebody who lives, but does not hold it
+    server.start()
+    assert server.rows("list", "-A") == []
+
+
+def test_a_port_in_use_is_one_sentence(up: Servers) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        said = refused(up(), "--port", str(taken.getsockname()[1]))
+    assert "is in use by another program" in said
+    assert "--port" in said
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (("--fleet", "nowhere.yaml"), "no such file"),
+        (("--config", "nowhere.yaml"), "name a file that can be read"),
+    ],
+)
+def test_a_wrong_file_is_named(up: Servers, more: tuple[str, ...], says: str) -> None:
+    server = up("--log-level", "info") if "--fleet" in more else up()
+    assert says in refused(server, *more)
+
+
+def test_a_setting_that_is_none_is_refused_by_name(up: Servers) -> None:
+    assert "activationlead" in refused(up(config="activationlead: 3s\n"))
+
+
+def test_a_damaged_store_is_refused_and_left_alone(up: Servers) -> None:
+    server = up().start()
+    server.stop()
+    store = server.data / "store.sqlite"
+    whole = store.read_bytes()
+    store.write_bytes(whole[:5000] + os.urandom(3000) + whole[8000:])
+    damaged = store.read_bytes()
+    said = refused(server)
+    assert "damaged" in said or "malformed" in said
+    assert "backup" in said
+    assert store.read_bytes() == damaged
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_jobs_live_through_a_restart(up: Servers, how: signal.Signals) -> None:
+    server = up().start()
+    script = "for i in 1 2 3 4 5 6; do echo $i; sleep 0.5; done; exit 0"
+    server.submit(*team(), job("long", script, pods=2), job("quick", "sleep 0.7; exit 3"))
+    server.wait_phase("long", "Running")
+    server.process.send_signal(how)
+    server._gone()
+    assert marked(server.data)  # nobody ended them
+    server.start()
+    assert server.wait_phase("quick", "Failed")["phase"] == "Failed"
+    row = server.wait_phase("long", "Completed")
+    assert row["attempt"] == 1
+    logs = server.runs("logs", "long", "-n", "team").stdout
+    assert [line.split("] ")[-1] for line in logs.splitlines()].count("6") == 2
+    assert len(logs.splitlines()) == 12
+    leases = server.rows("leases", "-n", "team", "long")
+    assert {each["closed"] for each in leases} == {"Completed"}
+
+
+def test_it_can_be_asked_to_end_its_jobs(up: Servers) -> None:
+    server = up("--gpus", "2", "--end-jobs").start()
+    server.submit(*team(), job("long", "sleep 600"))
+    server.wait_phase("long", "Running")
+    assert marked(server.data)
+    server.stop()
+    assert not marked(server.data)
+
+
+def test_health_needs_no_token_and_tells_nothing_else(up: Servers, tmp_path: Path) -> None:
+    import http.client
+    import ssl
+
+    server = up().start()
+    url = next(word for word in server.said[0].split() if word.startswith("https://"))
+    host, _, port = url.removeprefix("https://").partition(":")
+    unchecked = ssl._create_unverified_context()
+    connection = http.client.HTTPSConnection(host, int(port), context=unchecked, timeout=30)
+    try:
+        for path, status in (("/readyz", 200), ("/livez", 200), ("/metrics", 401), ("/api", 401)):
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            body = answer.read()
+            assert answer.status == status, (path, body)
+            assert b"org:" not in body
+    finally:
+        connection.close()
