@@ -23,15 +23,17 @@ def main() -> int:
         play(stage)
     except Gone as gone:
         print(f"demo: {gone}", file=sys.stderr)
-        stage.close()
         return 1
+    finally:
+        if not (keep and stage.is_over):
+            stage.close()
     if keep:
         stage.say("")
         stage.say(f"It goes on, pid {stage.pid}; kill {stage.pid} ends it and its jobs.")
         stage.say(f"  export KUBECONFIG={(stage.data / 'kubeconfig').absolute()}")
-        stage.say("  kubectl get runs,pods -A; kubectl runs watch; kubectl runs explain safety/eval")
-    else:
-        stage.close()
+        stage.say(
+            "  kubectl get runs,pods -A; kubectl runs watch; kubectl runs explain safety/eval"
+        )
     stage.say("")
     stage.say(f"That took {time.monotonic() - started:.0f} s, on real processes.")
     return 0
@@ -40,13 +42,14 @@ def main() -> int:
 def play(stage: Stage) -> None:
     stage.say("leasehold: every GPU-second on a shared fleet has a payer and a reason.")
     stage.open()
-    stage.leasehold("runs", "submit", "-f", BUDGETS)
+    stage.runs("submit", "-f", BUDGETS)
     gang(stage)
     elastic(stage)
     reservation(stage)
     lottery(stage)
     failure(stage)
     accounts(stage)
+    stage.is_over = True
 
 
 def gang(stage: Stage) -> None:
@@ -92,6 +95,7 @@ def lottery(stage: Stage) -> None:
     stage.runs("list", "-A")
     victim = "safety/eval" if stage.phase("safety/eval")[0] == "Pending" else "vision/sweep"
     stage.runs("explain", victim)
+    stage.leasehold("lottery", "verify", stage.resolution(victim))
     stage.wait("the training", lambda: stage.phase("audio/train")[0] == "Completed")
     stage.wait("the requeued run", lambda: stage.phase(victim)[0] == "Running")
     stage.runs("logs", victim)

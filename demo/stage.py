@@ -21,7 +21,7 @@ PAUSE_S = 0.1
 BOLD, DIM, PLAIN = ("\033[1m", "\033[2m", "\033[0m") if sys.stdout.isatty() else ("", "", "")
 
 
-class Gone(Exception):
+class Gone(Exception):  # noqa: N818 - it says what became of the story
     """Something that the demonstration waits for did not happen."""
 
 
@@ -29,6 +29,7 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.data = folder / "data"
+        self.is_over = False
         self._env = {**os.environ, "KUBECONFIG": str(self.data / "kubeconfig"), "NO_COLOR": "1"}
 
     def open(self) -> None:
@@ -39,7 +40,7 @@ class Stage:
         command = ["up", "--data", str(self.data), "--fleet", "demo/fleet.yaml", "--config",
                    "demo/config.yaml", "--work", str(self.folder / "work"), "--port", "0",
                    "--end-jobs"]  # fmt: skip
-        self.say(f"$ leasehold {' '.join(command[:6])}", BOLD)
+        self.say("$ leasehold up --fleet demo/fleet.yaml --config demo/config.yaml", BOLD)
         self._up = subprocess.Popen(
             [BIN / "leasehold", *command],
             stdout=subprocess.PIPE,
@@ -98,8 +99,14 @@ class Stage:
         rows = answer.get("items", []) if isinstance(answer, dict) else []
         for row in rows:
             if row["name"] == name:
-                return row["phase"], row["gpus"]
+                return row["phase"], row["width"]["allocated"]
         return "", 0
+
+    def resolution(self, run: str) -> str:
+        """The name of the last one that cut this run."""
+        answer = self.ask("explain", run)
+        cuts = answer.get("cuts", []) if isinstance(answer, dict) else []
+        return str(cuts[-1]["resolution"]) if cuts else ""
 
     def wait(self, what: str, holds: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S

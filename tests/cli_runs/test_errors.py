@@ -1,5 +1,6 @@
 """Whatever goes wrong: one sentence on stderr, a non-zero status, never a traceback or silence."""
 
+import base64
 import json
 import os
 import signal
@@ -254,3 +255,34 @@ def test_ctrl_c_is_130(config: Path, facade: Facade) -> None:
         _, said = watching.communicate(timeout=20)
     assert watching.returncode == 130
     assert said == b""
+
+
+def test_a_client_certificate_and_another_name(tmp_path: Path, facade: Facade) -> None:
+    ca = authority()
+    chain = tmp_path / "server.pem"
+    chain.write_bytes(certificate(ca, "127.0.0.2"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(chain)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=ca.pem)
+    mine = certificate(ca, "127.0.0.3")
+    key = mine[mine.index(b"-----BEGIN PRIVATE KEY") :]
+    with served(facade, context) as url:
+        whole = json.loads(kubeconfig(tmp_path, url).read_text())
+        whole["clusters"][0]["cluster"] |= {
+            "certificate-authority-data": base64.b64encode(ca.pem.encode()).decode(),
+            "tls-server-name": "127.0.0.2",
+        }
+        file = tmp_path / "strict"
+        file.write_text(json.dumps(whole))
+        assert "error: " in failed(file, "list")  # no certificate
+        whole["users"][0]["user"] |= {
+            "client-certificate-data": base64.b64encode(mine).decode(),
+            "client-key-data": base64.b64encode(key).decode(),
+        }
+        file.write_text(json.dumps(whole))
+        done = CliRunner().invoke(command, ["list"], env={"KUBECONFIG": str(file)})
+        assert done.exit_code == 0, done.stderr
+        del whole["clusters"][0]["cluster"]["tls-server-name"]
+        file.write_text(json.dumps(whole))
+        assert "is not trusted" in failed(file, "list")

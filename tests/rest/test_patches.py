@@ -61,8 +61,9 @@ def test_json_patch(operations: list[object], after: object) -> None:
     "operations",
     [
         {}, [1], [_op("add", "x", value=1)], [_op("remove", "/x")], [_op("replace", "/x", value=1)],
-        [_op("add", "/l/9", value=1)], [_op("add", "/l/01", value=1)], [_op("test", "/l/0", value=2)],
-        [_op("test", "/l/0", value=True)], [_op("add", "/l/0")], [_op("zap", "/l")],
+        [_op("add", "/l/9", value=1)], [_op("add", "/l/01", value=1)],
+        [_op("test", "/l/0", value=2)], [_op("test", "/l/0", value=True)],
+        [_op("add", "/l/0")], [_op("zap", "/l")],
         [_op("move", "/l/0", **{"from": "/l"})], [_op("remove", "")], [_op("copy", "/m")],
         [_op("copy", "/l/-", **{"from": ""})] * 40,
     ],

@@ -40,7 +40,7 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
         (budget("b"), budget("b", namespaces=["n"]), [(FUND, OWNER)]),
         (None, budget("b", parents=["org:ai:mm", "org"]), [(FUND, OWNER)]),
         (None, budget("b", parents=["org:ai:rai"]), [(FUND, OWNER), (FUND, "org:ai:rai")]),
-        (None, budget("b", parents=["org:ai:mm:visio"]), [(FUND, OWNER), (FUND, "org:ai:mm:visio")]),
+        (None, budget("b", parents=["org:ai:m"]), [(FUND, OWNER), (FUND, "org:ai:m")]),
         (budget("b", parents=["x"]), budget("b", parents=["x"], envelopes=[MORE]), [(FUND, OWNER)]),
         (None, run("r"), [(SPEND, OWNER)]),
         (run("r"), run("r"), []),

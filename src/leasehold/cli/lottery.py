@@ -1,6 +1,11 @@
-"""`leasehold lottery verify`: re-run a draw from its record alone and compare."""
+"""`leasehold lottery verify`: re-run a draw from its record alone and compare.
 
+The record is a Resolution: of a server, by its name, or out of a file of exported objects.
+"""
+
+from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 import msgspec
@@ -8,6 +13,9 @@ import msgspec
 from leasehold.cli.jsonlines import read_lines
 from leasehold.core.lottery import replay
 from leasehold.core.objects.resolution import resolution_from_wire
+from leasehold.ports.store import Wire
+
+PATH = "/apis/rq.davidlangworthy.io/v1/resolutions/"
 
 
 @click.group("lottery")
@@ -16,27 +24,57 @@ def command() -> None:
 
 
 @command.command("verify")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("resolution", metavar="RESOLUTION|FILE")
 @click.argument("name", required=False)
-def verify(file: Path, name: str | None) -> None:
-    """Re-run the draws of the Resolutions in a file of objects (or of one of them)."""
-    found = failed = 0
-    for wire in read_lines(file):
-        if wire.get("kind") != "Resolution":
-            continue
+@click.option("--context", default="", help="The kubeconfig context to use.")
+@click.option("--kubeconfig", default="", help="The kubeconfig file to use.")
+def verify(resolution: str, name: str | None, context: str, kubeconfig: str) -> None:
+    """Re-run the draws of a Resolution, or of those (or the one named NAME) in a FILE of objects."""
+    file = Path(resolution)
+    if file.exists() or "/" in resolution:
+        found = _in_file(file, name)
+    else:
+        found = [_from_server(resolution, context=context, kubeconfig=kubeconfig)]
+    failed = 0
+    for wire in found:
         try:
-            resolution = resolution_from_wire(wire)
+            record = resolution_from_wire(wire)
         except msgspec.ValidationError as error:
-            raise click.ClickException(
-                f"{file}: a Resolution is not well-formed: {error}"
-            ) from None
-        if name not in (None, resolution.name):
-            continue
-        found += 1
-        problems = replay(resolution)
+            said = f"{resolution}: a Resolution is not well-formed: {error}"
+            raise click.ClickException(said) from None
+        problems = replay(record)
         failed += bool(problems)
-        draws = len(resolution.lottery.draws) if resolution.lottery else 0
-        click.echo(f"{resolution.name}: {'; '.join(problems) or f'ok, draws: {draws}'}")
+        draws = len(record.lottery.draws) if record.lottery else 0
+        click.echo(f"{record.name}: {'; '.join(problems) or f'ok, draws: {draws}'}")
+    raise SystemExit(1 if failed else 0)
+
+
+def _in_file(file: Path, name: str | None) -> list[Wire]:
+    found = list(_resolutions(file, name))
     if not found:
         raise click.ClickException(f"{file}: no Resolution {name or ''} in it".replace("  ", " "))
-    raise SystemExit(1 if failed else 0)
+    return found
+
+
+def _resolutions(file: Path, name: str | None) -> Iterator[Wire]:
+    for wire in read_lines(file):
+        if wire.get("kind") == "Resolution":
+            metadata = wire.get("metadata")
+            here = metadata.get("name") if isinstance(metadata, dict) else None
+            if name in (None, here):
+                yield wire
+
+
+def _from_server(name: str, *, context: str, kubeconfig: str) -> Wire:
+    from leasehold.cli.runs.failure import Failure
+    from leasehold.cli.runs.kubeconfig import load_target
+    from leasehold.cli.runs.server import Server
+
+    try:
+        server = Server(load_target(kubeconfig, context))
+        try:
+            return server.send("GET", f"{PATH}{quote(name, safe='')}")
+        finally:
+            server.close()
+    except Failure as failure:
+        raise click.ClickException(failure.message) from None

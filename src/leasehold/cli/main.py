@@ -16,6 +16,8 @@ COMMANDS = {
     "audit": ("leasehold.cli.audit", "Prove that leases, pods and balances agree."),
     "backup": ("leasehold.cli.backup", "Copy a data folder, also while it is used."),
     "config": ("leasehold.cli.config", "Look at the configuration."),
+    "drain": ("leasehold.cli.nodes:drain", "Empty a node without loss."),
+    "fence": ("leasehold.cli.nodes:fence", "Declare a node dead."),
     "ledger": ("leasehold.cli.ledger", "Verify, export, compact and replay the ledger."),
     "lint": ("leasehold.cli.lint", "Validate manifests without a server."),
     "lottery": ("leasehold.cli.lottery", "Re-run the draws of a lottery and compare."),
@@ -28,7 +30,8 @@ COMMANDS = {
 
 
 class Lazy(click.Group):
-    """A group whose members are imported one by one; each module has its command as `command`."""
+    """A group whose members are imported one by one; a module has its command as
+    `command`, or under the name after the colon."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(COMMANDS)
@@ -36,8 +39,9 @@ class Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        found = import_module(COMMANDS[cmd_name][0]).command
-        assert isinstance(found, click.Command), f"{COMMANDS[cmd_name][0]} has no command"
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        found = getattr(import_module(module), name or "command")
+        assert isinstance(found, click.Command), f"{module} has no {name or 'command'}"
         return found
 
     def invoke(self, ctx: click.Context) -> object:

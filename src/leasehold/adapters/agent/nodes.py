@@ -3,7 +3,9 @@
 Run by `agent` as one task. Labels, capacity and readiness are ours to write; cordons and taints are
 the administrator's, and stay. A node that carries the out-of-service taint, or whose object was
 deleted, counts as dead: the agent ends what runs there, and the node becomes Ready again when the
-taint is gone (or at once, for a deleted object) and nothing runs there any more.
+taint is gone (or at once, for a deleted object) and nothing runs there any more. A node that is
+asked to fence itself (an annotation) is emptied first and carries the taint then: from the taint on
+its ranks may start elsewhere.
 """
 
 import os
@@ -14,7 +16,7 @@ from contextlib import suppress
 from leasehold import __version__
 from leasehold.adapters.agent.requests import LocalNode
 from leasehold.core.facts import Node
-from leasehold.core.objects.node import OUT_OF_SERVICE, Labels, node_to_wire
+from leasehold.core.objects.node import FENCE, OUT_OF_SERVICE, Labels, node_to_wire
 from leasehold.core.objects.wire import GROUP, list_at, part, text_at
 from leasehold.core.units import Instant, format_instant
 from leasehold.ports.runtime import Clock, Tasks
@@ -145,7 +147,7 @@ class Nodes:
         if known is not None and _version(known) >= _version(wire):
             return
         self._stored[name] = wire
-        if _is_fenced(wire):
+        if _is_fenced(wire) or _is_asked(wire):
             self._die(name)
         self._changed.set()
 
@@ -174,6 +176,8 @@ class Nodes:
 
     async def _settle(self, name: str) -> None:
         stored = self._stored.get(name)
+        if stored is not None and name in self._dead and self.is_empty(name) and _is_asked(stored):
+            stored = await self._fence(stored)
         if name in self._dead and self.is_empty(name) and not _is_fenced(stored or {}):
             self._dead.discard(name)
             self.on_return(name)
@@ -186,6 +190,24 @@ class Nodes:
         if local is not None:
             stored = await self._write_labels(local, stored)
         await self._write_status(name, stored, is_ready=is_ready)
+
+    async def _fence(self, stored: Wire) -> Wire:
+        """Says that it is dead, as it was asked to: now that nothing runs there, it is true."""
+        metadata, spec = part(stored, "metadata"), part(stored, "spec")
+        annotations = {
+            key: value for key, value in part(metadata, "annotations").items() if key != FENCE
+        }
+        taints = [each for each in list_at(spec, "taints") if isinstance(each, dict)]
+        if not _is_fenced(stored):
+            taints.append({"key": OUT_OF_SERVICE, "value": "fenced", "effect": "NoExecute"})
+        fenced = {
+            **stored,
+            "metadata": {**metadata, "annotations": annotations},
+            "spec": {**spec, "taints": taints},
+        }
+        written = await self._store.update(fenced)
+        self._see(written)
+        return written
 
     async def _write_labels(self, local: LocalNode, stored: Wire) -> Wire:
         """Ours over whatever stands there; everything else of the object is not ours."""
@@ -283,6 +305,10 @@ def _capacity(nodes: Sequence[LocalNode]) -> dict[str, tuple[int, int]]:
 def _is_fenced(wire: Wire) -> bool:
     taints = list_at(part(wire, "spec"), "taints")
     return any(isinstance(each, dict) and each.get("key") == OUT_OF_SERVICE for each in taints)
+
+
+def _is_asked(wire: Wire) -> bool:
+    return FENCE in part(part(wire, "metadata"), "annotations")
 
 
 def _without_heartbeat(status: Wire) -> Wire:

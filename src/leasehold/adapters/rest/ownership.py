@@ -74,13 +74,16 @@ def apply(live: Wire, applied: Wire, *, manager: str, force: bool, time: str) ->
         for each in managers
         if each.key != (manager, APPLY)
     ]
-    before = next((each.fields for each in managers if each.key == (manager, APPLY)), frozenset())
+    known = next((each for each in managers if each.key == (manager, APPLY)), None)
+    before = frozenset() if known is None else known.fields
     kept = frozenset().union(*(each.fields for each in others))
     result = deepcopy(live)
     for path in sorted(before - mine - kept):
         _drop(result, path)
     for path in sorted(mine):
         _set(result, path, _at(applied, path))
+    if known is not None and before == mine and result == live:
+        time = known.time  # the same again changes nothing, not even its time
     return with_managers(result, [*others, Manager(manager, APPLY, mine, time)])
 
 

@@ -18,6 +18,8 @@ from starlette.types import Receive, Scope, Send
 from leasehold.adapters.rest.tls import Certificates
 
 GRACE_S = 5  # for requests under way at a stop
+GOODBYE_S = 0.3  # and for clients to take the last of their answers
+TICK_S = 0.05
 BACKLOG = 2048
 
 
@@ -46,7 +48,21 @@ class Server:
         """Returns when the last answer is sent. Stopping twice is harmless."""
         self._server.should_exit = True
         self._app.end_streams()
+        patience = GOODBYE_S
+        while not self._task.done():
+            await asyncio.wait({self._task}, timeout=TICK_S)
+            if not self._server.server_state.tasks:
+                patience -= TICK_S
+            if patience <= 0:
+                self._hang_up()
         await self._task
+
+    def _hang_up(self) -> None:
+        """Does not wait for clients that keep a connection and do not say goodbye in TLS."""
+        for connection in list(self._server.server_state.connections):
+            transport = getattr(connection, "transport", None)
+            if transport is not None:
+                transport.abort()
 
 
 class _Uvicorn(uvicorn.Server):

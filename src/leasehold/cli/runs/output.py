@@ -4,17 +4,16 @@ Chooses words and widths only; every number in a table stands in the answer. Col
 tricks are for terminals, and for those not if NO_COLOR is set.
 """
 
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import lru_cache
 
 import click
 
 from leasehold.cli.runs.kubeconfig import Wire
-from leasehold.core.units import DAY, HOUR, MINUTE, SECOND, format_instant, parse_instant
+from leasehold.core.units import DAY, HOUR, MINUTE, SECOND, parse_instant
 
 COLOURS = {
     "Running": "green",
@@ -42,6 +41,8 @@ def _is_coloured() -> bool:
 
 def part(wire: object, path: str) -> object:
     """What lies under a dotted path; None where there is nothing."""
+    if "." not in path:
+        return wire.get(path) if isinstance(wire, dict) else None
     for key in path.split("."):
         wire = wire.get(key) if isinstance(wire, dict) else None
     return wire
@@ -69,20 +70,22 @@ def words(wire: object, path: str) -> list[str]:
 
 def local(text: str) -> str:
     """An instant of an answer in the user's own zone, to the second."""
-    at = parse_instant(text) if text != "-" else None
-    if at is None:
+    if len(text) < len("2026-11-15T00:00:00Z"):
         return text or "-"
-    offset, zone = _zone(at // (15 * MINUTE))
-    return format_instant(at + offset)[:19] + zone
+    minute, zone = _minute(text[:16])
+    return f"{minute}{text[16:19]}{zone}"
 
 
-@lru_cache(maxsize=4096)
-def _zone(quarter: int) -> tuple[int, str]:
-    """How far the user's clock is from UTC in a quarter of an hour; no zone changes within one."""
-    moment = datetime.fromtimestamp(quarter * 15 * MINUTE // SECOND).astimezone()
+@lru_cache(maxsize=1 << 14)
+def _minute(text: str) -> tuple[str, str]:
+    """A minute of UTC on the user's clock, and its zone; long tables are full of the same ones."""
+    at = parse_instant(f"{text}:00Z")
+    if at is None:
+        return text, "Z"
+    moment = datetime.fromtimestamp(at // SECOND).astimezone()
     offset = moment.strftime("%z")
-    seconds = (moment.utcoffset() or timedelta()) // timedelta(seconds=1)
-    return seconds * SECOND, "Z" if offset == "+0000" else f"{offset[:3]}:{offset[3:5]}"
+    zone = "Z" if offset == "+0000" else f"{offset[:3]}:{offset[3:5]}"
+    return moment.strftime("%Y-%m-%dT%H:%M"), zone
 
 
 def age(answer: Wire, then: str) -> str:
@@ -122,7 +125,6 @@ def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
     shown = []
     for line in lines:
         cells = [text.ljust(width) for text, width in zip(line, widths, strict=True)]
-        cells[-1] = line[-1]
         if coloured:
             cells = [
                 click.style(padded, fg=COLOURS[text]) if text in COLOURS else padded
@@ -138,12 +140,19 @@ Render = Callable[[Wire, bool], list[str]]
 def show(answer: Wire, form: str, render: Render) -> None:
     """The answer in the form that was asked for; `render` makes the table, wide or not."""
     if form == "json":
-        click.echo(json.dumps(answer, indent=2, ensure_ascii=False))
+        click.echo(as_json(answer))
     elif form == "yaml":
         click.echo(as_yaml(answer), nl=False)
     else:
-        for line in render(answer, form == "wide"):
-            click.echo(line)
+        lines = render(answer, form == "wide")
+        if lines:
+            click.echo("\n".join(lines))
+
+
+def as_json(answer: Wire) -> str:
+    from msgspec import json  # here: it is quick with much, and slow to load for little
+
+    return json.format(json.encode(answer), indent=2).decode()
 
 
 def as_yaml(answer: Wire) -> str:

@@ -10,6 +10,7 @@ from leasehold.core.objects.wire import Wire, instant_at, list_at, part, stamps,
 from leasehold.core.units import format_instant
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+FENCE = "rq.davidlangworthy.io/fence"  # the annotation that asks a node's agent to fence it
 REGION_WELL_KNOWN = "topology.kubernetes.io/region"
 FLAVOR_WELL_KNOWN = "nvidia.com/gpu.product"
 

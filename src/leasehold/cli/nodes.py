@@ -1,0 +1,136 @@
+"""`leasehold fence NODE` and `leasehold drain NODE`: an administrator takes a machine out.
+
+Both speak to whatever the kubeconfig names, as `kubectl runs` does. Fencing is a statement of fact
+that starts ranks elsewhere, so it is made by whoever can know it: the agent of the node, when it
+has ended every process there; without an agent, the administrator who insists.
+"""
+
+import time
+from collections.abc import Callable
+from urllib.parse import quote
+
+import click
+
+from leasehold.cli.runs.failure import Failure
+from leasehold.cli.runs.kubeconfig import Wire
+from leasehold.cli.runs.options import Session, with_session
+from leasehold.cli.runs.output import cell, rows
+from leasehold.core.objects.node import FENCE, OUT_OF_SERVICE
+
+PAUSE_S = 0.1
+TRIES = 5
+_DEAD: Wire = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
+
+
+@click.command("fence")
+@click.argument("node")
+@click.option("--force", is_flag=True, help="Nobody answers there, and you know it is dead.")
+@click.option("--undo", is_flag=True, help="It is well again, and may be used.")
+@click.option(
+    "--wait",
+    "patience",
+    type=click.FloatRange(min=0.0),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for its agent.",
+)
+@with_session()
+def fence(session: Session, node: str, *, force: bool, undo: bool, patience: float) -> None:
+    """Declare a node dead: its processes are ended, its leases close, its spares take over."""
+    if undo:
+        after = _changed(session, node, lambda found: _without(found))
+        said = f"node {node} is in service again"
+    elif force:
+        after = _changed(session, node, lambda found: _with_taint(found))
+        said = f"node {node} is fenced on your word; whatever may still run there is yours to end"
+    else:
+        _changed(session, node, lambda _: {"metadata": {"annotations": {FENCE: "asked"}}})
+        after = _await_fence(session, node, patience)
+        said = f"node {node} is fenced: no process of leasehold's runs there any more"
+    session.show(after, lambda _found, _wide: [said])
+
+
+@click.command("drain")
+@click.argument("node")
+@click.option(
+    "--wait",
+    "patience",
+    type=click.FloatRange(min=0.0),
+    default=0.0,
+    metavar="SECONDS",
+    help="How long to wait until it is empty.  [default: for ever]",
+)
+@with_session()
+def drain(session: Session, node: str, *, patience: float) -> None:
+    """Empty a node without loss: no new work, and wait for what runs there to end."""
+    after = _changed(session, node, lambda _: {"spec": {"unschedulable": True}})
+    deadline = time.monotonic() + patience if patience else None
+    told = ""
+    while busy := _busy(session, node):
+        listed = ", ".join(busy)
+        if listed != told and session.form in ("table", "wide"):
+            click.echo(f"node {node} takes no new work; it still runs {listed}", err=True)
+            told = listed
+        if deadline is not None and time.monotonic() > deadline:
+            raise Failure(
+                f"node {node} still runs {listed} after {patience:g} s; it stays cordoned"
+            )
+        time.sleep(PAUSE_S)
+    session.show(after, lambda _found, _wide: [f"node {node} is empty and takes no new work"])
+
+
+def _busy(session: Session, node: str) -> list[str]:
+    """The runs with open leases there."""
+    answer = session.server.ask("leases", {"node": node})
+    return sorted({cell(each, "run") for each in rows(answer)})
+
+
+def _await_fence(session: Session, node: str, patience: float) -> Wire:
+    deadline = time.monotonic() + patience
+    while True:
+        found = session.server.send("GET", _path(node))
+        if any(taint.get("key") == OUT_OF_SERVICE for taint in _taints(found)):
+            return found
+        if time.monotonic() > deadline:
+            raise Failure(
+                f"no agent of node {node} answered within {patience:g} s: its processes may still "
+                "run; if you know that they do not (the machine is off), say so with --force"
+            )
+        time.sleep(PAUSE_S)
+
+
+def _changed(session: Session, node: str, change: Callable[[Wire], Wire]) -> Wire:
+    """Merge-patches the Node as it is; somebody else's change meanwhile is looked at again."""
+    for _ in range(TRIES):
+        found = session.server.send("GET", _path(node))
+        patch = change(found)
+        metadata = patch.setdefault("metadata", {})
+        assert isinstance(metadata, dict)
+        metadata["resourceVersion"] = cell(found, "metadata.resourceVersion")
+        try:
+            return session.server.patch(_path(node), patch)
+        except Failure as failure:
+            if failure.status != 409:
+                raise
+    raise Failure(f"node {node} is being changed by others all the time; try again")
+
+
+def _with_taint(found: Wire) -> Wire:
+    others = [taint for taint in _taints(found) if taint.get("key") != OUT_OF_SERVICE]
+    return {"spec": {"taints": [*others, _DEAD]}}
+
+
+def _without(found: Wire) -> Wire:
+    others = [taint for taint in _taints(found) if taint.get("key") != OUT_OF_SERVICE]
+    return {"metadata": {"annotations": {FENCE: None}}, "spec": {"taints": others}}
+
+
+def _taints(found: Wire) -> list[Wire]:
+    spec = found.get("spec")
+    taints = spec.get("taints") if isinstance(spec, dict) else None
+    return [each for each in taints if isinstance(each, dict)] if isinstance(taints, list) else []
+
+
+def _path(node: str) -> str:
+    return f"/api/v1/nodes/{quote(node, safe='')}"

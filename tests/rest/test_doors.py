@@ -1,0 +1,183 @@
+"""Tokens, certificates, kubeconfigs and the port: what lets callers in, and keeps others out."""
+
+import asyncio
+import socket
+import ssl
+import stat
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import yaml
+from cryptography import x509
+from tests.rest.facade import ADMIN, ANN, Facade
+
+from leasehold.adapters.rest import tls
+from leasehold.adapters.rest.kubeconfig import read_back, write_kubeconfig
+from leasehold.adapters.rest.serve import PortInUse, serve
+from leasehold.adapters.rest.tls import BadCertificates, ensure_certificates
+from leasehold.adapters.rest.tokens import BadTokenFile, Tokens
+from leasehold.core.access import Caller
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_token_is_told_once_and_known_for_ever(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "tokens.json"
+    tokens = Tokens(path)
+    token = tokens.create(ANN)
+
+    assert mode(path) == 0o600
+    assert token not in path.read_text()
+    assert tokens.caller_of(token) == ANN
+    assert Tokens(path).caller_of(token) == ANN
+    assert tokens.caller_of(token + "x") is None
+    assert tokens.caller_of("") is None
+    assert tokens.caller_of("x" * 100_000) is None
+    assert [record.caller for record in tokens.list()] == [ANN]
+    assert tokens.revoke("nobody") == 0
+    assert tokens.revoke("ann") == 1
+    assert tokens.caller_of(token) is None
+
+
+def test_a_change_by_another_process_is_seen(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+    server, command = Tokens(path), Tokens(path)
+    token = command.create(ANN)
+    assert server.caller_of(token) == ANN
+    command.revoke("ann")
+    assert server.caller_of(token) is None
+    path.unlink()
+    assert server.caller_of(command.create(ADMIN)) == ADMIN
+
+
+def test_tokens_made_at_once_are_all_kept(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+
+    def make(number: int) -> str:
+        return Tokens(path).create(Caller(user=f"u{number}"))
+
+    with ThreadPoolExecutor(8) as pool:
+        made = list(pool.map(make, range(40)))
+    tokens = Tokens(path)
+    known = [tokens.caller_of(each) for each in made]
+    assert [each.user if each else "" for each in known] == [f"u{n}" for n in range(40)]
+
+
+def test_a_token_expires(tmp_path: Path) -> None:
+    now = 1000
+    tokens = Tokens(tmp_path / "tokens.json", now=lambda: now)
+    token = tokens.create(ANN, expires=2000)
+    assert tokens.caller_of(token) == ANN
+    now = 2000
+    assert tokens.caller_of(token) is None
+
+
+def test_a_damaged_file_lets_nobody_in(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+    tokens = Tokens(path)
+    token = tokens.create(ANN)
+    good = path.read_bytes()
+    path.write_bytes(good[:-20])
+    assert tokens.caller_of(token) is None
+    with pytest.raises(BadTokenFile, match="restore it"):
+        Tokens(path)
+    path.write_bytes(good + b" ")
+    assert tokens.caller_of(token) == ANN
+
+
+def test_certificates_are_made_once_and_kept(tmp_path: Path) -> None:
+    first = ensure_certificates(tmp_path / "tls", ["gpu.example"])
+    for name in ("ca.key", "server.key"):
+        assert mode(tmp_path / "tls" / name) == 0o600
+    leaf = first.cert_path.read_bytes()
+    again = ensure_certificates(tmp_path / "tls", ["gpu.example"])
+    assert (again.ca_pem, again.cert_path.read_bytes()) == (first.ca_pem, leaf)
+    names = x509.load_pem_x509_certificate(leaf).extensions.get_extension_for_class(
+        x509.SubjectAlternativeName
+    )
+    assert set(names.value.get_values_for_type(x509.DNSName)) == {"localhost", "gpu.example"}
+    served = {str(each) for each in names.value.get_values_for_type(x509.IPAddress)}
+    assert served == {"127.0.0.1", "::1"}
+
+    other = ensure_certificates(tmp_path / "tls", ["other.example"])
+    assert other.ca_pem == first.ca_pem
+    assert other.cert_path.read_bytes() != leaf
+
+
+def test_a_leaf_near_its_end_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls, "LEAF_LIFE", tls.RENEW_BEFORE)
+    leaf = ensure_certificates(tmp_path, []).cert_path.read_bytes()
+    assert ensure_certificates(tmp_path, []).cert_path.read_bytes() != leaf
+
+
+def test_a_damaged_certificate_is_named(tmp_path: Path) -> None:
+    ensure_certificates(tmp_path, [])
+    (tmp_path / "ca.crt").write_text("nonsense")
+    with pytest.raises(BadCertificates, match=r"ca\.crt is no certificate"):
+        ensure_certificates(tmp_path, [])
+
+
+def test_a_kubeconfig_is_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "k" / "config"
+    write_kubeconfig(path, server="https://h:1", ca_pem=b"CA", token="T", namespace="n")
+    assert mode(path) == 0o600
+    config = yaml.safe_load(path.read_text())
+    assert config["contexts"][0]["context"]["namespace"] == "n"
+    found = read_back(path)
+    assert found is not None
+    assert (found.server, found.ca_pem, found.token) == ("https://h:1", b"CA", "T")
+    path.write_text("[]")
+    assert read_back(path) is None
+    assert read_back(tmp_path / "none") is None
+
+
+def test_a_port_in_use_is_said_plainly(facade: Facade) -> None:
+    async def again() -> None:
+        await serve(
+            facade.app, host="127.0.0.1", port=facade.port, certificates=facade.certificates
+        )
+
+    with pytest.raises(PortInUse, match=f"127.0.0.1:{facade.port} is in use .* --port"):
+        asyncio.run(again())
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        lambda port: socket.create_connection(("127.0.0.1", port), 10).recv(1),
+        lambda port: _handshake(port, ssl.create_default_context()),
+        lambda port: _handshake(port, _old()),
+    ],
+    ids=["plain text", "unknown authority", "TLS 1.1"],
+)
+def test_no_talk_but_tls_with_our_authority(
+    facade: Facade, attempt: Callable[[int], object]
+) -> None:
+    if attempt.__code__.co_names[0] == "socket":
+        with socket.create_connection(("127.0.0.1", facade.port), 10) as plain:
+            plain.sendall(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert not plain.recv(100).startswith(b"HTTP/")
+        return
+    with pytest.raises(ssl.SSLError):
+        attempt(facade.port)
+
+
+def _old() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.options |= ssl.OP_NO_TLSv1_2 | ssl.OP_NO_TLSv1_3
+    return context
+
+
+def _handshake(port: int, context: ssl.SSLContext) -> None:
+    with (
+        socket.create_connection(("127.0.0.1", port), 10) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1"),
+    ):
+        pass
