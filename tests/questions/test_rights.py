@@ -19,7 +19,7 @@ RUN: Wire = {
     "spec": {"owner": "org:ai:mm:vision", "resources": {"gpuType": "H100-80GB", "totalGPUs": 8}},
 }
 FOREIGN = re.compile(
-    r"audio|text/|org:ai:text|speech|pretrain|sweep|decode|rescore|tags"
+    r"audio|text/|org:ai:text|speech|pretrain|sweep|decode|rescore|tags|\blab\b"
 )  # names of others
 
 
@@ -55,6 +55,7 @@ def test_leases_and_budgets_of_all_are_visible_unless_they_are_hidden() -> None:
         ("leases", {"since": "12h"}),
         ("budgets", {"form": "usage"}),
         ("budgets", {"form": "balance"}),
+        ("budgets", {"form": "tree"}),
         ("report", {"by": "owner"}),
         ("report", {"by": "payer"}),
         ("report", {"by": "run"}),
@@ -95,14 +96,33 @@ def test_pseudonyms_are_stable_and_different() -> None:
     assert len(pairs) == len({each for each, _ in pairs}) == len({each for _, each in pairs}) == 4
 
 
-def test_nobody_asks_for_a_hidden_owner_by_name() -> None:
-    with pytest.raises(BadQuestion) as caught:
-        Played(STORY, "1h").ask("leases", caller=VISION, hide_tenants=True, owner="org:ai:text")
-    assert caught.value.status == 403
-    own = Played(STORY, "1h").ask(
-        "leases", caller=VISION, hide_tenants=True, owner="org:ai:mm:vision"
+def test_whoever_was_cut_learns_the_draw_but_not_the_others() -> None:
+    text = Caller(user="tom", namespaces=("text",), spend=("org:ai:text",))
+    told = Played(STORY).ask(
+        "explain", caller=text, hide_tenants=True, namespace="text", run="pretrain"
     )
-    assert rows(own)
+    words = json.dumps(told)
+    assert not re.search(r"audio|vision|speech|sweep|decode|rescore|\blab\b", words)
+    (cut,) = rows(told, "cuts")
+    assert str(cut["seed"]) in str(cut["sentences"])
+    assert re.fullmatch(r"run-[0-9a-f]{10}", str(cut["beneficiary"]))
+    assert "text/pretrain of org:ai:text" in words
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{"owner": "org:ai:text"}, {"owner": "org:ai:te*"}, {"payer": "org:ai:text"},
+     {"payer": "text/text/west"}, {"payer": "text/text/nothing"}],
+    ids=str,
+)  # fmt: skip
+def test_nobody_asks_for_a_hidden_owner_by_name(params: dict[str, str]) -> None:
+    played = Played(STORY, "1h")
+    with pytest.raises(BadQuestion) as caught:
+        played.ask("leases", caller=VISION, hide_tenants=True, **params)
+    assert caught.value.status == 403
+    played.ask("leases", caller=VISION, **params)  # where nobody is hidden anybody may ask
+    for own in ({"owner": "org:ai:mm:vision"}, {"payer": "vision/vision/west"}):
+        assert rows(played.ask("leases", caller=VISION, hide_tenants=True, **own))
 
 
 def test_whoever_may_not_spend_is_told_so_in_the_plan() -> None:

@@ -224,3 +224,12 @@ def test_a_namespace_that_goes_takes_its_contents_along(
         assert watch.names(1) == [("DELETED", "vision")]
         watch.close()
         assert facade.ask("GET", f"{PODS}/p").status == 404
+
+
+def test_one_object_is_watched_by_its_path(facade: Facade, watching: Any) -> None:
+    facade.ask("POST", RUNS, run("single"))
+    watch = watching(f"{RUNS}/single")
+    facade.ask("POST", RUNS, run("other"))
+    label(facade, "single", a="b")
+
+    assert watch.names(2) == [("ADDED", "single"), ("MODIFIED", "single")]

@@ -7,7 +7,8 @@ no decision and no view of anything that is still there can tell the difference:
   object is gone, everything goes together;
 - attempts whose binds were rejected stay until another outcome follows: their nodes are tried last;
 - whoever was cut sees why for as long as its Run exists: a Resolution stays while its beneficiary
-  or a victim does, and its victims stay with it.
+  or a victim does, and its victims stay with it;
+- a plan (a Reservation) that is over goes when its run has gone.
 """
 
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ from leasehold.core.book import Book, Settled, Unit
 from leasehold.core.chain import Digest
 from leasehold.core.charges import Charges
 from leasehold.core.checkpoint import Carried, CarriedBook, Told
-from leasehold.core.facts import Cause, Closed, EnvelopeKey, Lease, Record, Resolution, Uid
+from leasehold.core.facts import Cause, Closed, EnvelopeKey, Lease, Record, Resolution, State, Uid
 from leasehold.core.units import Instant
 from leasehold.core.world import World
 
@@ -28,7 +29,12 @@ class Plan(Record):
 
     leases: tuple[str, ...]
     resolutions: tuple[str, ...]
+    reservations: tuple[str, ...]  # subjects
     kept: frozenset[str]
+
+    @property
+    def count(self) -> int:
+        return len(self.leases) + len(self.resolutions) + len(self.reservations)
 
 
 def plan_compaction(world: World, *, upto: int, cutoff: Instant) -> Plan:
@@ -50,7 +56,12 @@ def plan_compaction(world: World, *, upto: int, cutoff: Instant) -> Plan:
         for lease in world.leases.values()
         if not lease.is_open and lease.close_batch <= upto and lease.name not in dropped
     )
-    return Plan(leases=tuple(dropped), resolutions=tuple(leaving), kept=kept)
+    return Plan(
+        leases=tuple(dropped),
+        resolutions=tuple(leaving),
+        reservations=_over(world, leaving, upto, cutoff),
+        kept=kept,
+    )
 
 
 def carried_after(
@@ -80,6 +91,10 @@ def forget(world: World, plan: Plan, carried: Carried) -> None:
             world.resolution_of_seed.pop(resolution.lottery.seed, None)
         for victim in resolution.victims:
             world.victims.pop(victim, None)
+    for subject in plan.reservations:
+        uid = world.reservations.pop(subject).uid
+        if world.reservation_of.get(uid) == subject:
+            del world.reservation_of[uid]
     for uid in (*touched, *(uid for uid in world.carried.books if uid not in carried.books)):
         book = world.books.get(uid)
         if book is None:
@@ -146,6 +161,20 @@ def _may_leave(world: World, resolution: Resolution, gone: set[Uid]) -> bool:
     return all(lease is None or lease.uid in gone for lease in victims)
 
 
+def _over(world: World, leaving: dict[str, None], upto: int, cutoff: Instant) -> tuple[str, ...]:
+    """Plans of runs that are gone, unless a Resolution that stays was made for them."""
+    wanted = {each.subject for each in world.resolutions.values() if each.name not in leaving}
+    return tuple(
+        subject
+        for subject, each in world.reservations.items()
+        if each.uid not in world.runs
+        and each.state in (State.RELEASED, State.CANCELED)
+        and each.batch <= upto
+        and each.since <= cutoff
+        and subject not in wanted
+    )
+
+
 def _charges(known: dict[EnvelopeKey, Charges], leases: list[Lease]) -> dict[EnvelopeKey, Charges]:
     by_payer: dict[EnvelopeKey, list[Lease]] = {}
     for lease in leases:
@@ -181,10 +210,11 @@ def _books(world: World, leases: list[Lease]) -> dict[Uid, CarriedBook]:
 def _pruned(world: World, plan: Plan, told: Told) -> Told:
     """Announcements are for reservations that exist, and digests for Resolutions that do."""
     pruned = told.copied()
+    over = frozenset(plan.reservations)
     pruned.reservations = {
         subject: said
         for subject, said in told.reservations.items()
-        if subject in world.reservations
+        if subject in world.reservations and subject not in over
     }
     going = frozenset(plan.resolutions)
     pruned.resolutions = {

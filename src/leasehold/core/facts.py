@@ -282,6 +282,7 @@ class Pod(Record):
     phase: PodPhase = PodPhase.PENDING
     reason: str = ""  # why a node rejected it
     exit_code: int | None = None
+    said: str = ""  # how its node put the end into words
     finished_at: Instant | None = None
     deleting: bool = False
 

@@ -174,7 +174,9 @@ class Effects:
         return Order(self._runs, uid, write, settle)
 
     def _reservation_orders(self, world: World, subject: str) -> list[Order]:
-        reservation = world.reservations[subject]
+        reservation = world.reservations.get(subject)
+        if reservation is None:
+            return []  # it was over, and left with its run
         if not _is_news(self._plans.get(subject), reservation):
             return []
         orders = []

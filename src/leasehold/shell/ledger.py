@@ -58,7 +58,7 @@ class Ledger:
         self._epoch = epoch
         self._known: HeadObject | None = None
         self.chain: dict[int, Committed] = {}  # by number, in order; those that were not compacted
-        self.leftovers: dict[tuple[str, str], None] = {}  # (kind, name) to be removed some time
+        self.leftovers: dict[tuple[str, str], None] = {}  # (kind, [namespace/]name) to go some time
 
     @property
     def known(self) -> HeadObject:

@@ -194,12 +194,22 @@ class Questions:
             return map(resolution_from_wire, archive.resolutions())
         return ()
 
-    def _owner(self, asked: _Asked) -> str:
-        """Whoever may not be told of an owner may not ask for it by name either."""
-        owner = asked.owner()
-        if owner and self._hides and "*" not in owner and not is_own(asked.caller, owner):
+    def _owner(self, asked: _Asked, name: str = "owner") -> str:
+        """Whoever may not be told of an owner may not ask for it by name or pattern either."""
+        owner = asked.owner(name)
+        if owner and self._hides and not is_own(asked.caller, owner):
             raise _hidden(asked.caller, owner)
         return owner
+
+    def _payer(self, asked: _Asked) -> str:
+        payer = asked.text("payer")
+        if "/" not in payer:
+            return self._owner(asked, "payer")
+        envelope = asked.world.envelopes.get(payer)
+        owner = "" if envelope is None else envelope.owner
+        if self._hides and not is_own(asked.caller, owner, payer.partition("/")[0]):
+            raise _hidden(asked.caller, payer)
+        return payer
 
     def _subject(self, asked: _Asked) -> Subject:
         namespace, name = asked.text("namespace"), asked.text("run")
@@ -272,13 +282,10 @@ class Questions:
                                         owner=self._owner(asked))}  # fmt: skip
 
     def leases(self, asked: _Asked) -> Wire:
-        payer = asked.text("payer")
-        if payer and "/" not in payer:
-            payer = asked.owner("payer")
         wanted = Filter(
             node=asked.text("node"),
             owner=self._owner(asked),
-            payer=payer,
+            payer=self._payer(asked),
             since=asked.instant("since"),
             at=asked.instant("at"),
             closed=asked.flag("closed"),

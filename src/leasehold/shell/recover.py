@@ -90,6 +90,8 @@ async def read_world(
         if reservation.subject in told.reservations:
             said = told.reservations[reservation.subject]
             world.fold_reservation(_announced(reservation, said))
+        elif reservation.batch <= carried.seq:
+            ledger.leftovers["Reservation", reservation.subject] = None
     for wire in listings["Pod"].items:
         world.put_pod(pod_from_wire(wire, gpu_resource=policy.gpu_resource))
     _restore_told(world, told)

@@ -51,7 +51,7 @@ def check_fields(request: Request, resource: Resource, obj: Wire) -> None:
     schema = schema_of(resource.kind)
     # A status is not written here, so nothing in it can be a mistake.
     body: Wire = {key: value for key, value in obj.items() if key != "status"}
-    unknown = list(_unknown(body, schema, ""))
+    unknown = [] if _knows(schema, body) else list(_unknown(body, schema, ""))
     if unknown and mode == "Strict":
         raise _strict(unknown)
     for path, holder, key in unknown:
@@ -73,6 +73,20 @@ def _strict(unknown: list[tuple[str, Wire, str]]) -> Refused:
     listed = ", ".join(f'unknown field "{path}"' for path, _, _ in unknown[:_SHOWN_MAX])
     more = f", and {len(unknown) - _SHOWN_MAX} more" if len(unknown) > _SHOWN_MAX else ""
     return bad_request(f"strict decoding error: {listed}{more}")
+
+
+def _knows(schema: Wire, value: object) -> bool:
+    """Whether there is nothing unknown; most objects are right, and this makes no paths."""
+    if isinstance(value, list):
+        items = part(schema, "items")
+        return all(_knows(items, each) for each in value)
+    if not isinstance(value, dict) or "properties" not in schema:
+        return True
+    fields, is_open = part(schema, "properties"), schema.get(OPEN)
+    return all(
+        _knows(part(fields, key), each) if key in fields else bool(is_open)
+        for key, each in value.items()
+    )
 
 
 def _unknown(value: object, schema: Wire, path: str) -> Iterator[tuple[str, Wire, str]]:

@@ -1,7 +1,7 @@
 """Who a bearer token belongs to: a private file of hashes, shared by the server and the CLI.
 
 The file never holds a token, only its SHA-256; a token is shown once, when it is made. The server
-asks `caller_of` on every request and notices a changed file by its stamp; `leasehold token` may
+asks `caller_of` on every request and notices a changed file within `LOOK_S`; `leasehold token` may
 write while the server runs, under a lock beside the file. One that cannot be read lets nobody in.
 """
 
@@ -23,6 +23,7 @@ from leasehold.core.access import Caller
 from leasehold.core.units import Instant
 
 TOKEN_BYTES = 32
+LOOK_S = 0.1  # how long a token that another process revokes may still be good
 TOKEN_CHARS_MAX = 512  # of what somebody sends us; ours are much shorter
 PREFIX = "lh_"
 
@@ -61,17 +62,19 @@ class Tokens:
         self._now = now
         self._stamp: tuple[int, int, int] | None = None
         self._known: dict[str, TokenRecord] = {}
+        self._looked = 0.0
         self._refresh()
 
     def caller_of(self, token: str) -> Caller | None:
         """Whose token it is; None for one that is unknown, revoked or expired."""
         if not token or len(token) > TOKEN_CHARS_MAX:
             return None
-        try:
-            self._refresh()
-        except BadTokenFile as error:
-            _log.error("token file unusable; nobody is let in", why=str(error))
         digest = _digest(token)
+        if digest not in self._known or time.monotonic() > self._looked + LOOK_S:
+            try:
+                self._refresh()
+            except BadTokenFile as error:
+                _log.error("token file unusable; nobody is let in", why=str(error))
         record = self._known.get(digest)
         # The lookup tells at most something about a hash, and nothing about the token.
         if record is None or not hmac.compare_digest(record.sha256, digest):
@@ -122,6 +125,7 @@ class Tokens:
 
     def _refresh(self) -> None:
         """Reads the file again if it is another one than last time."""
+        self._looked = time.monotonic()
         try:
             about = self.path.stat()
         except FileNotFoundError:

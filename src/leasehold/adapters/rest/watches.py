@@ -148,7 +148,7 @@ class WatchStream:
                 found.append(self._shown("ADDED", body))
             self._version = start
             if self._initial:
-                found.append(self._bookmark(start, is_end=True))
+                pass
         self._watch = self._backend.store.watch(self._resource.kind, start)
         if self._is_closed:
             self._watch.close()

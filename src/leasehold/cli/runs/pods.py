@@ -20,13 +20,14 @@ def pods(session: Session, run: str) -> None:
 
 
 def _rendered(answer: Wire, wide: bool) -> list[str]:
-    keys = ["name", "phase", "node", "slots", "group", "index"]
+    usual = ("name", "phase", "node", "slots", "group", "index")
     head = ["NAME", "PHASE", "NODE", "SLOTS", "GROUP", "POD", "AGE"]
-    more = ["ATTEMPT", "EXIT", "REASON", "LEASES"]
+    more = ["ATTEMPT", "EXIT", "REASON", "LEASES", "MESSAGE"]
     body = []
     for row in rows(answer):
-        line = [cell(row, key) for key in keys] + [age(answer, cell(row, "started"))]
+        line = [cell(row, key) for key in usual] + [age(answer, cell(row, "started"))]
         if wide:
-            line += [cell(row, key) for key in ("attempt", "exitCode", "reason", "leases")]
+            keys = ("attempt", "exitCode", "reason", "leases", "message")
+            line += [cell(row, key) for key in keys]
         body.append(line)
     return table([*head, *(more if wide else [])], body)

@@ -1,7 +1,51 @@
 """Questions people ask of the World, answered as plain data that any client can print.
 
 Each module answers one question and returns a dict of JSON values; `shell.query` asks for it on
-behalf of a caller and adds `now`. Numbers come from `core` and `control`: nothing is counted twice,
-and a client does no arithmetic. GPU-time is given exactly (`gpuMs`) and in words (`gpuHours`);
-instants are RFC 3339 in UTC; a run is `namespace/name`, an envelope `namespace/budget/envelope`.
+behalf of a caller and adds `question` and `now`. Numbers come from `core` and `control`: nothing is
+counted twice, and a client does no arithmetic. The fields below are stable: fields are added, never
+renamed or given another meaning. GPU-time is exact in `gpuMs` (GPU-milliseconds) and in words in
+`gpuHours`; instants are RFC 3339 in UTC, null for what has not happened; a run is `namespace/name`,
+an envelope `namespace/budget/envelope`.
+
+    runs          total, items: namespace name owner flavor phase reason message attempt created
+                  started ended width{min max desired allocated spares pending}
+                  funding{owned shared borrowed} payers[envelope gpus] nodes
+                  reservation{name state starts confidence} gpuMs gpuHours
+    plan          run owner verdict (StartsNow Reserved Blocked Waits Refused Running Over) reason
+                  sentences start confidence deficit payers[envelope payerOwner relation gpus]
+                  places[group node domain gpus spare]
+                  cuts{spares shrunk[run groups] lottery domains} odds[run percent] remedies walk
+                  notes
+    cover         run owner when (recorded now) walks[place covered reason remedy shortBy steps];
+                  a step of steps or walk: envelope relation taken verdict heldBack limit used says
+    explain       run owner phase reason message sentences
+                  refusal{reason subject asked shortBy timeMayHelp remedy} reservation walk places
+                  payers[envelope payerOwner relation gpus gpuMs gpuHours]
+                  cuts[at gpus reasons groups attempt leases resolution cause subject beneficiary
+                  deficit odds seed conflictSet[owner bundles] draws[owner bundle gpus]
+                  sentences] attempts[group attempt started ended outcome cause] remedies
+    who-pays      run owner phase gpus gpuMs gpuHours shares{owned shared borrowed}
+                  payers[envelope payerOwner relation gpus gpuMs gpuHours]
+    sponsors      run owner allowBorrow maxBorrowGPUs
+                  items: owner named gpus gpuMs gpuHours envelopes[envelope lends says]
+    budgets       form (usage balance tree)
+      usage       items: envelope owner flavor region cluster concurrency used shared spare lent
+                  lentTo[owner gpus] free claimed overdrawn overdrawnSince state opens until;
+                  owners: owner gpus owned shared borrowed lent
+      balance     items: envelope owner flavor region cluster limit used committed left lendingLimit
+                  lent opens until paysUntil
+      tree        items: owner depth parents envelopes own below {concurrency used lent gpuMs
+                  gpuHours}
+    leases        total, items: lease run owner attempt group index pod node slots gpus role payer
+                  payerOwner relation opened start end closed closure cause ending{reason deadline}
+                  gpuMs gpuHours
+    reservations  items: namespace name run state starts startsInMs confidence deficit reason
+                  message payers domains nodes releases[lease at] remedies odds[run percent]
+                  announced since
+    pods          run, items: namespace name phase reason exitCode message node slots gpus group
+                  index attempt started finished leases
+    report        by from to owner, items and total: (owner payer run node or day) leases gpuMs
+                  gpuHours, and by owner paidGpuMs paidGpuHours
+    audit         ok problems
+    ledger-head   seq digest epoch instant openLeases leases
 """

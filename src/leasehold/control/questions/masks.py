@@ -34,6 +34,9 @@ class Mask:
         self._key = key
         self._owners = {budget.owner for budget in world.budgets.values()}
         self._owners |= {run.spec.owner for run in world.runs.values()}
+        self._owners |= {lease.owner for lease in world.leases.values()}
+        for owner in list(self._owners):
+            self._owners.update(each for level in world.tree.ancestors(owner) for each in level)
         self._known: dict[str, str] = {}
 
     def over(self, value: object) -> object:

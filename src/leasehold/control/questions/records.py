@@ -39,6 +39,7 @@ def pods(world: World, subject: Subject) -> list[Wire]:
                 "phase": str(pod.phase),
                 "reason": pod.reason,
                 "exitCode": pod.exit_code,
+                "message": pod.said,
                 "node": pod.node,
                 "slots": sorted(slot for lease in leases for slot in lease.slots),
                 "gpus": pod.gpus,

@@ -17,6 +17,7 @@ from leasehold.core.facts import (
     Gang,
     Opened,
     Phase,
+    PodPhase,
     Reservation,
     Role,
     Run,
@@ -36,6 +37,7 @@ _SURE = {
 
 _ENDING = {str(Closed.RANDOM_PREEMPT), str(Closed.RECLAIMED)}  # cuts that end what they hit
 _CUT = (Failed.RANDOM_PREEMPT, Failed.RECLAIMED, Failed.OVERDRAWN)
+_FAILURES_MAX = 5
 _PASSING = (Refusal.HELD, Refusal.RETRYING, Refusal.BIND_FAILING)
 
 
@@ -52,6 +54,7 @@ def explain(
     trace = world.traces.get(subject.uid, ())
     where = places(world, open_leases(world, subject.uid))
     sentences = [_summary(subject.key, view)]
+    sentences += _failures(world, subject)
     sentences += _waiting(refused, reservation, now)
     sentences += _asked(world, trace)
     sentences += _money(paid)
@@ -81,6 +84,22 @@ def _summary(key: str, view: RunView) -> str:
     because = "" if view.because == str(view.phase) else f" ({view.because})"
     message = view.message.partition("; `explain`")[0]  # this is what that points to
     return f"{key} is {view.phase}{because}: {message}."
+
+
+def _failures(world: World, subject: Subject) -> list[str]:
+    """Pods that are still there and ended badly, as their nodes tell it."""
+    pods = [world.pods[key] for key in sorted(world.pods_by_run.get(subject.uid, ()))]
+    words = []
+    for pod in pods:
+        if pod.phase is not PodPhase.FAILED:
+            continue
+        code = "an unknown exit code" if pod.exit_code is None else f"exit code {pod.exit_code}"
+        how = f"was not taken by {pod.node}" if pod.reason else f"ended with {code} on {pod.node}"
+        said = f": {pod.said}" if pod.said else ""
+        words.append(f"Pod {pod.name} (group {pod.group}, pod {pod.index}) {how}{said}.")
+    return words[:_FAILURES_MAX] + (
+        [f"{len(words) - _FAILURES_MAX} more pods failed."] if len(words) > _FAILURES_MAX else []
+    )
 
 
 def time_may_help(refused: Refused) -> bool:

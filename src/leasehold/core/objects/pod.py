@@ -54,6 +54,7 @@ def pod_from_wire(raw: object, *, gpu_resource: str = _GPU_RESOURCE) -> Pod:
         phase=_PHASES.get(text_at(status, "phase"), PodPhase.PENDING),
         reason=text_at(status, "reason"),
         exit_code=whole_at(ended, "exitCode"),
+        said=_said(ended, status),
         finished_at=instant_at(ended, "finishedAt"),
         deleting=stamped.is_deleting,
     )
@@ -118,6 +119,13 @@ def _name_of(variable: object) -> str:
 def _index(labels: Wire, key: str) -> int:
     written = text_at(labels, key)
     return int(written) if written.isascii() and written.isdigit() and len(written) < 20 else 0
+
+
+def _said(ended: Wire, status: Wire) -> str:
+    """The sentence if there is one, else a reason that says more than the exit code."""
+    reason = text_at(ended, "reason")
+    sentence = text_at(ended, "message") or text_at(status, "message")
+    return sentence or ("" if reason in ("Completed", "Error") else reason)
 
 
 def _terminated(spec: Wire, status: Wire) -> Wire:

@@ -52,8 +52,9 @@ from leasehold.shell.retry import until_answered
 
 Note = Callable[[str], None]
 
-SEGMENT_BYTES = 4 * 1024 * 1024
+SEGMENT_BYTES = 2 * 1024 * 1024
 ROUND = 256  # objects that are removed between two turns
+BATCHES = 256  # that one checkpoint goes ahead by, so that no turn waits long for it
 WORTH = 1_000  # objects, below which a day may pass first
 EVERY: Millis = HOUR
 AGAIN_AFTER_TROUBLE: Millis = 10 * MINUTE
@@ -63,12 +64,12 @@ ANSWER = "compacted.json"  # beside the segments
 
 
 class Compacted(Record):
-    """What the last checkpoint took out of the store."""
+    """What left the store since somebody asked, or the last time it did so by itself."""
 
     seq: int
-    batches: int
-    leases: int
-    resolutions: int
+    batches: int = 0
+    leases: int = 0
+    resolutions: int = 0
 
 
 class Answered(Record):
@@ -103,6 +104,7 @@ class Compactor:
         self._segment_bytes = segment_bytes
         self._next: Instant = 0
         self._asked = False
+        self._is_going_on = False
         self.last: Compacted | None = None
 
     def request(self) -> None:
@@ -138,6 +140,7 @@ class Compactor:
         if problem:
             self._note(f"alert: {problem}")
         if wait:
+            self._is_going_on = False
             self._answer(problem)
             self._next = now + wait
         return wait
@@ -163,9 +166,9 @@ class Compactor:
             return EVERY
         keep = min(self._keep, KEEP_WHEN_CROWDED) if is_crowded else self._keep
         cutoff = now - keep
-        upto = _newest(ledger, cutoff, world.carried.seq)
+        upto = min(_newest(ledger, cutoff, world.carried.seq), world.carried.seq + BATCHES)
         plan = plan_compaction(world, upto=upto, cutoff=cutoff)
-        gain = len(plan.leases) + len(plan.resolutions) + upto - world.carried.seq
+        gain = plan.count + upto - world.carried.seq
         if not gain or not (self._asked or is_crowded or self._is_worth(ledger, gain, cutoff)):
             return EVERY
         if await self._archive_some(world, ledger, upto):
@@ -250,12 +253,14 @@ class Compactor:
             "last": [f"{file.name} {file.sha256}" for file in last.values()],
         }
         stored = await write_checkpoint(self._store, self._clock, carried, before, archive=archive)
+        sofar = self.last if self._is_going_on and self.last is not None else Compacted(seq=0)
         self.last = Compacted(
             seq=upto,
-            batches=upto - world.carried.seq,
-            leases=len(plan.leases),
-            resolutions=len(plan.resolutions),
+            batches=sofar.batches + upto - world.carried.seq,
+            leases=sofar.leases + len(plan.leases),
+            resolutions=sofar.resolutions + len(plan.resolutions),
         )
+        self._is_going_on = True
         forget(world, plan, carried)
         _leave(ledger, plan, carried, before, stored)
 
@@ -307,7 +312,8 @@ class Compactor:
 
     async def _removal(self, kind: str, name: str) -> list[Write]:
         """A lease is held by a finalizer that nobody else removes."""
-        delete = Delete(kind, "", name, None)
+        namespace, _, last = name.rpartition("/")  # only a Reservation has a namespace
+        delete = Delete(kind, namespace, last, None)
         if kind != "Lease":
             return [delete]
         wire = await self._store.get(kind, "", name)
@@ -353,6 +359,7 @@ def _leave(ledger: Ledger, plan: Plan, carried: Carried, before: Stored, after: 
     left = ledger.leftovers
     left.update((("Lease", name), None) for name in plan.leases)
     left.update((("Resolution", name), None) for name in plan.resolutions)
+    left.update((("Reservation", subject), None) for subject in plan.reservations)
     left.update(((CHECKPOINT, name), None) for name in before.parts if name not in after.parts)
     for seq in [each for each in ledger.chain if each <= carried.seq]:
         left["LedgerBatch", ledger.chain.pop(seq).name] = None

@@ -1,0 +1,69 @@
+"""Every field of every answer is in the list that says that it is stable."""
+
+import pytest
+from tests.questions.played import SCENARIOS, Played
+from tests.questions.test_rights import RUN
+from tests.questions.test_the_past import STORY
+
+from leasehold.control import questions
+from leasehold.shell.query import QUESTIONS
+
+RUN_PARAMS = {"namespace": "vision", "run": "train"}
+ASKED: dict[str, list[dict[str, str]]] = {
+    "plan": [RUN_PARAMS, {"namespace": "speech", "run": "rescore"}],
+    "explain": [RUN_PARAMS, {"namespace": "speech", "run": "rescore"},
+                {"namespace": "text", "run": "pretrain"}],
+    "budgets": [{"form": "usage"}, {"form": "balance"}, {"form": "tree"}],
+    "leases": [{"since": "12h"}],
+    "reservations": [{"past": "true"}],
+    "report": [{"by": by} for by in ("owner", "payer", "run", "node", "day")],
+    "pods": [RUN_PARAMS],
+    "cover": [RUN_PARAMS],
+    "who-pays": [RUN_PARAMS],
+    "sponsors": [RUN_PARAMS],
+}  # fmt: skip
+
+
+def documented() -> dict[str, set[str]]:
+    """Words by question: a line that begins at the fourth column begins one."""
+    assert questions.__doc__ is not None
+    found: dict[str, set[str]] = {}
+    name = ""
+    for line in questions.__doc__.splitlines():
+        if line.startswith("    ") and line[4:5].strip():
+            name = line.split()[0]
+            found[name] = set()
+        if name:
+            words = "".join(each if each.isalnum() else " " for each in line)
+            found[name].update(words.split())
+    return found
+
+
+def keys(value: object) -> set[str]:
+    if isinstance(value, dict):
+        return {*map(str, value), *(key for each in value.values() for key in keys(each))}
+    if isinstance(value, list):
+        return {key for each in value for key in keys(each)}
+    return set()
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_every_field_is_listed(question: str) -> None:
+    played = Played(STORY)
+    # What explain and plan show as other questions do is described there.
+    known = documented()
+    listed = known[question] | known["plan"] | known["cover"] | known["reservations"]
+    if question not in ("plan", "explain"):
+        listed = known[question] | known["cover"]
+    seen: set[str] = set()
+    for params in ASKED.get(question, [{}]):
+        seen |= keys(played.ask(question, **params))
+    if question in ("plan", "cover"):
+        seen |= keys(played.ask(question, RUN))
+    assert seen - {"question", "now"} <= listed
+
+
+def test_what_is_ending_too() -> None:
+    played = Played(next(SCENARIOS.glob("drain-03-*.yaml")), "1h16m")
+    assert keys(played.ask("leases")) - {"question", "now"} <= documented()["leases"]
+    assert "deadline" in keys(played.ask("leases"))

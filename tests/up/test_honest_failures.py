@@ -1,0 +1,82 @@
+"""Whatever goes wrong with a job, its run says so in words, and its lease ends when it did."""
+
+import json
+import signal
+
+import pytest
+from tests.up.conftest import Servers
+from tests.up.server import Up, job, marked, team
+
+
+def started(up: Servers, *jobs: dict[str, object]) -> Up:
+    server = up().start()
+    server.submit(*team(), *jobs)
+    return server
+
+
+# `$$` in a command is `$` in Kubernetes, so a shell's own `$$` is written `$$$$`.
+
+
+def told(server: Up, name: str) -> str:
+    """All that a user can read about a run without asking anybody."""
+    explained = server.runs("explain", f"team/{name}").stdout
+    pods = server.runs("pods", f"team/{name}", "-o", "json").stdout
+    return explained + pods
+
+
+def test_a_command_that_is_not_there(up: Servers) -> None:
+    container = {"command": ["/nowhere/train"]}
+    server = started(up, job("typo", "", container=container))
+    server.wait_phase("typo", "Failed")
+    assert "/nowhere/train" in told(server, "typo")
+    assert "127" in told(server, "typo")
+
+
+def test_an_exit_code(up: Servers) -> None:
+    server = started(up, job("three", "echo before; exit 3", runtime={"retries": 1}))
+    row = server.wait_phase("three", "Failed")
+    assert row["attempt"] == 2
+    assert "3" in told(server, "three")
+    assert "before" in server.runs("logs", "team/three").stdout
+    closed = {str(each["closed"]) for each in server.rows("leases", "team/three")}
+    assert closed == {"Fail"}
+
+
+def test_a_process_that_is_killed(up: Servers) -> None:
+    server = started(up, job("killed", "kill -9 $$$$"))
+    server.wait_phase("killed", "Failed")
+    assert "137" in told(server, "killed")
+
+
+def test_a_process_that_ignores_sigterm(up: Servers) -> None:
+    script = "trap '' TERM; (trap '' TERM; sleep 600) & while :; do sleep 1; done"
+    server = started(up, job("deaf", script, runtime={"gracePeriod": "1s"}))
+    server.wait_phase("deaf", "Running")
+    assert len(marked(server.data)) >= 2
+    server.runs("cancel", "team/deaf")
+    server.wait_phase("deaf", "Failed")
+    [lease] = server.rows("leases", "team/deaf")
+    assert lease["closed"] == "Canceled"
+    assert not marked(server.data)
+
+
+def test_a_second_container_is_refused_by_its_path(up: Servers) -> None:
+    server = started(up)
+    two = job("two", "true")
+    spec = two["spec"]
+    assert isinstance(spec, dict)
+    containers = spec["template"]["spec"]["containers"]
+    containers.append({"name": "beside", "image": "none", "command": ["true"]})
+    path = server.folder / "two.yaml"
+    path.write_text(json.dumps(two))
+    done = server.runs("submit", "-f", str(path), ok=False)
+    assert done.returncode != 0
+    assert "spec.template.spec.containers[1]" in done.stderr
+    assert server.run("two") == {}
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT])
+def test_a_crash_is_told_as_its_signal(up: Servers, number: signal.Signals) -> None:
+    server = started(up, job("crash", f"kill -{int(number)} $$$$"))
+    server.wait_phase("crash", "Failed")
+    assert str(128 + int(number)) in told(server, "crash")
