@@ -2,6 +2,7 @@
 and deletes Pods as the controller would."""
 
 import json
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +40,8 @@ class Stage:
     notes: list[EventNote] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.store = MemoryStore(self.tasks, self.clock)
+        # Processes are known by the uids of their pods, and other tests run beside this one.
+        self.store = MemoryStore(self.tasks, self.clock, prefix=f"uid-{secrets.token_hex(4)}")
         self.agent = self.new_agent()
 
     def new_agent(self) -> Agent:

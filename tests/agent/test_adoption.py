@@ -89,9 +89,8 @@ def test_an_agent_killed_at_any_moment_starts_every_pod_exactly_once(
 
     assert set(ended) <= set(names), f"seed {seed}"
     assert len(ended) > KILLS // 2, f"seed {seed}"
-    assert {name: phase(wire) for name, (wire, _) in ended.items()} == dict.fromkeys(
-        ended, "Succeeded"
-    ), f"seed {seed}"
+    failed = [wire["status"] for wire, _ in ended.values() if phase(wire) != "Succeeded"]
+    assert failed == [], f"seed {seed}"
     work = ground / "work" / "team"
     ran = {name: (work / f"ran-{name}").read_text() for name in ended}
     assert ran == dict.fromkeys(ended, "once\n"), f"seed {seed}"

@@ -57,6 +57,7 @@ def told(world: World, now: int) -> dict[str, object]:
         "spent since": {
             payer: [_spent_since(world, payer, now - span, now) for span in (0, HOUR, 7 * HOUR)]
             for payer in world.accounts.payers()
+            if world.accounts.of(payer).gpus or world.accounts.of(payer).used_ms(now)
         },
     }
 

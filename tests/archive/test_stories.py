@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.archive.looks import differences
+from tests.properties.random_stories import story_of
 
 from leasehold.sim.scenario.ledger import at_once
 from leasehold.sim.scenario.runner import HELD, run_scenario
@@ -13,6 +14,7 @@ from leasehold.sim.scenario.stage import Stage
 STORIES = sorted((Path(__file__).parents[1] / "scenarios").glob("*.yaml"))
 SHARES = 8
 SEEDED = STORIES[::7]
+NEVER_BROKEN = ("expected every invariant", "expected ledger ok", "expected audit ok")
 
 
 @pytest.mark.parametrize("share", range(SHARES))
@@ -36,6 +38,20 @@ def test_every_expectation_holds_and_a_restart_finds_the_same_world(
         assert world.carried.seq == world.head.seq, "the last commit is archived, too"
         archived += sum(len(charges) > 0 for charges in world.carried.charges.values())
     assert archived > 0, "no lease left any store: nothing was tried"
+
+
+@pytest.mark.parametrize("seed", [3, 14, 26, 44, 58])
+def test_random_stories_are_the_same_world_after_a_restart(seed: int, tmp_path: Path) -> None:
+    story, found = tmp_path / "story.yaml", list[str]()
+    story.write_text(story_of(seed))
+    outcome = run_scenario(
+        story,
+        archive=tmp_path / "archive",
+        echo=lambda _: None,
+        look=lambda stage: found.extend(differences(stage)),
+    )
+    broken = [each for each in outcome.problems if any(word in each for word in NEVER_BROKEN)]
+    assert broken == found == []
 
 
 @pytest.mark.parametrize("seed", [11, 12])

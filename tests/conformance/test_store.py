@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from tests.conformance.harness import STORES, MemoryHarness
 
@@ -497,5 +498,22 @@ def test_no_writes_are_no_trouble(harness: MemoryHarness) -> None:
 
     async def story() -> None:
         assert await store.write_all([]) == []
+
+    harness.run(story())
+
+
+def test_a_scan_shows_what_a_list_has(harness: MemoryHarness) -> None:
+    store = harness.store()
+
+    async def story() -> None:
+        for name in ("b", "a"):
+            await store.create(thing(name))
+        await store.create(thing("c", kind="Lease", namespace=""))
+        listing = await store.list("Run")
+        shown: list[bytes] = []
+        assert await store.scan("Run", shown.append) == listing.version
+        assert [msgspec.json.decode(body) for body in shown] == listing.items
+        assert await store.scan("Pod", shown.append) == listing.version
+        assert len(shown) == 2
 
     harness.run(story())

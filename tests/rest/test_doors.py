@@ -183,3 +183,25 @@ def handshake(port: int, context: ssl.SSLContext) -> None:
         context.wrap_socket(plain, server_hostname="127.0.0.1"),
     ):
         pass
+
+
+def test_answers_are_sent_at_once(facade: Facade) -> None:
+    """Without TCP_NODELAY every answer on a kept connection waits 40 ms for an acknowledgement."""
+    connection = facade.connection()
+    try:
+        facade.send(connection, "GET", "/version")
+        connection.getresponse().read()
+
+        async def options() -> list[int]:
+            sockets = [
+                each.transport.get_extra_info("socket")  # type: ignore[union-attr]
+                for each in facade.server._server.server_state.connections
+            ]
+            return [each.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for each in sockets]
+
+        found = facade.run(options())
+    finally:
+        connection.close()
+
+    assert found
+    assert all(found)

@@ -373,7 +373,7 @@ def test_many_objects_come_in_one_list(facade: Facade) -> None:
         obj = run(f"m{number:02d}")
         obj["metadata"] = {"name": f"m{number:02d}", "namespace": "audio"}
         assert facade.ask("POST", path, obj).status == 201
-    listed = facade.ask("GET", path, limit="5").json
+    listed = facade.ask("GET", path).json
 
     assert [each["metadata"]["name"] for each in listed["items"]] == [
         f"m{n:02d}" for n in range(50)
@@ -384,3 +384,37 @@ def test_many_objects_come_in_one_list(facade: Facade) -> None:
     assert [each["metadata"]["name"] for each in named] == ["m07"]
     future = facade.ask("GET", path, resourceVersion="999999")
     assert (future.status, future.json["reason"]) == (410, "Expired")
+
+
+def test_a_long_list_comes_in_pages(facade: Facade) -> None:
+    path = f"{OURS}/namespaces/default/runs"
+    for number in range(7):
+        obj = run(f"q{number}")
+        labels = {"odd": str(number % 2)}
+        obj["metadata"] = {"name": f"q{number}", "namespace": "default", "labels": labels}
+        assert facade.ask("POST", path, obj).status == 201
+    whole = [each["metadata"]["name"] for each in facade.ask("GET", path).json["items"]]
+
+    def pages(**query: str) -> list[list[str]]:
+        found, token, versions = [], "", set()
+        while True:
+            answer = facade.ask("GET", path, **query, **({"continue": token} if token else {})).json
+            rows = answer.get("items") or [each["object"] for each in answer.get("rows", [])]
+            found.append([each["metadata"]["name"] for each in rows])
+            versions.add(answer["metadata"]["resourceVersion"])
+            token = answer["metadata"].get("continue", "")
+            if not token:
+                assert len(versions) == 1, "a watch goes on from the first page"
+                return found
+
+    assert pages(limit="3") == [whole[:3], whole[3:6], whole[6:]]
+    assert pages(limit="7") == [whole]
+    assert pages(limit="2", labelSelector="odd=1")[:2] == [["q1", "q3"], ["q5"]]
+    assert pages(limit="500") == [whole]
+    everywhere = facade.ask("GET", f"{OURS}/runs", limit="2").json
+    assert len(everywhere["items"]) == 2
+    shown = facade.ask("GET", path, limit="3", headers=TABLE).json
+    assert len(shown["rows"]) == 3
+    assert shown["metadata"]["continue"]
+    assert facade.ask("GET", path, **{"continue": "nonsense"}).status == 400
+    assert facade.ask("GET", path, limit="-1").status == 400

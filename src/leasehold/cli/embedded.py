@@ -4,6 +4,7 @@
 handed to the others, started, and stopped in the opposite order. What the parts do is theirs.
 """
 
+import hashlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -168,6 +169,8 @@ class Embedded:
             self._clock,
             archive=self.archive,
             hide_tenants=self._settings.config.embedding.hide_tenants,
+            # A pseudonym stays the same over restarts, and nobody can try names out.
+            pseudonym_key=hashlib.sha256(b"pseudonyms\n" + self._settings.folder.key()).digest(),
         )
         return Backend(
             store=self.store,

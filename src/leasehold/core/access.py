@@ -1,7 +1,7 @@
 """Who is asking, and what they may do: the verbs on owners, and the namespaces they see.
 
 The REST facade makes a Caller from a token and asks before it writes; the query API asks before it
-tells. Pure: nothing here knows a token or a request. What a write needs is in `core.objects.rights`.
+tells. Pure: nothing here knows a token or a request. `core.objects.rights` says what a write needs.
 """
 
 from enum import StrEnum, unique

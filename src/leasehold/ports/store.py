@@ -21,7 +21,7 @@ the events of one object never go back.
       Forbidden        you may not                             never retry; tell somebody
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -160,6 +160,11 @@ class Store(Protocol):
 
     async def list(self, kind: str) -> Listing:
         """A consistent snapshot of one kind, never from a cache."""
+        ...
+
+    async def scan(self, kind: str, see: Callable[[bytes], None]) -> int:
+        """`list` without holding it all: shows `see` the JSON of each object and returns the
+        version. After an error some may have been shown; the caller begins anew."""
         ...
 
     def watch(self, kind: str, version: int) -> Watch:

@@ -5,11 +5,15 @@ again from a fresh list, and what vanished meanwhile is reported as deleted. It 
 events only wake the loop.
 """
 
+import msgspec
+
 from leasehold.core.facts import Record
 from leasehold.ports.runtime import Clock, Signal
 from leasehold.ports.store import Expired, Store, StoreError, Wire
 from leasehold.shell.retry import FIRST_MS, until_answered
 
+_encode = msgspec.json.encode
+_decode = msgspec.json.Decoder(dict[str, object]).decode
 _OURS_IS_STATUS = ("Budget", "Run")
 _WRITTEN_BY_STORES = ("resourceVersion", "managedFields")
 
@@ -33,11 +37,13 @@ class Informer:
         self._clock = clock
         self._inbox = inbox
         self._wake = wake
-        self._there: dict[str, Wire] = {}
+        # What is there, encoded: as dictionaries ten thousand Runs would be most of our memory.
+        self._there: dict[str, bytes] = {}
 
-    async def run(self, version: int, there: list[Wire]) -> None:
-        for obj in there:
-            self._there[_key(obj)] = obj
+    async def run(self, version: int, there: list[bytes]) -> None:
+        for body in there:
+            self._there[_key(_decode(body))] = body
+        there.clear()  # nobody else needs them, and they are many
         while True:
             try:
                 await self._follow(version)
@@ -53,9 +59,10 @@ class Informer:
             while True:
                 event = await watch.next()
                 gone = event.type == "DELETED"
-                before = self._there.pop(_key(event.object), None)
+                key = _key(event.object)
+                before = self._there.pop(key, None)
                 if not gone:
-                    self._there[_key(event.object)] = event.object
+                    self._there[key] = _encode(event.object)
                 if gone or not self._is_echo(before, event.object):
                     self._tell(event.object, gone=gone)
         finally:
@@ -63,20 +70,20 @@ class Informer:
 
     async def _relist(self) -> int:
         listing = await until_answered(self._clock, lambda: self._store.list(self._kind))
-        now_there = {_key(obj): obj for obj in listing.items}
+        now_there = {_key(obj): _encode(obj) for obj in listing.items}
         for key in sorted(set(self._there) - set(now_there)):
-            self._tell(self._there[key], gone=True)
-        for obj in now_there.values():
+            self._tell(_decode(self._there[key]), gone=True)
+        for obj in listing.items:
             self._tell(obj, gone=False)
         self._there = now_there
         return listing.version
 
-    def _is_echo(self, before: Wire | None, after: Wire) -> bool:
+    def _is_echo(self, before: bytes | None, after: Wire) -> bool:
         """Our own status written to an object of a user: no event, or plans would cause plans."""
         return (
             self._kind in _OURS_IS_STATUS
             and before is not None
-            and _without_status(before) == _without_status(after)
+            and _without_status(_decode(before)) == _without_status(after)
         )
 
     def _tell(self, obj: Wire, *, gone: bool) -> None:

@@ -5,30 +5,33 @@ decision that broke an invariant.
 """
 
 import gc
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 from msgspec.structs import replace
 
-from leasehold.core.batch import Batch, batch_from_wire
-from leasehold.core.chain import canonical, next_digest
+from leasehold.core.batch import Batch
 from leasehold.core.checkpoint import Announcement, Carried, Told
 from leasehold.core.facts import Ending, Lease, Opened, Reservation, Role
 from leasehold.core.objects.budget import budget_from_wire
-from leasehold.core.objects.lease import lease_from_wire, pod_name
+from leasehold.core.objects.lease import leases_from_json, pod_name
 from leasehold.core.objects.node import Labels, node_from_wire
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.reservation import reservation_from_wire
 from leasehold.core.objects.resolution import resolution_from_wire
 from leasehold.core.objects.run import run_from_wire
 from leasehold.core.policy import Policy
-from leasehold.core.world import Head, Overdraft, World, ledger_order
+from leasehold.core.world import Overdraft, World, ledger_order
 from leasehold.ports.runtime import Clock
-from leasehold.ports.store import Listing, Store, Wire
+from leasehold.ports.store import Listing, Store
 from leasehold.shell.archive.checkpoints import KIND as CHECKPOINTS
 from leasehold.shell.archive.checkpoints import MAIN, read_checkpoint
 from leasehold.shell.ledger import Committed, Ledger
+from leasehold.shell.read_chain import Lines, read_lines
 from leasehold.shell.retry import until_answered
+
+_decode = msgspec.json.Decoder(dict[str, object]).decode
 
 WATCHED = ("Budget", "Node", "Run", "Pod")
 
@@ -40,7 +43,7 @@ class Recovered:
         self.world = world
         self.unmaterialised: list[Batch] = []
         self.versions: dict[str, int] = {}
-        self.listed: dict[str, list[Wire]] = {}
+        self.listed: dict[str, list[bytes]] = {}  # objects of the kinds that are watched
 
 
 async def recover(
@@ -61,29 +64,29 @@ async def read_world(
     world.head = sealed.head
     carried, _ = await read_checkpoint(store, clock)
     world.carry(carried)
-    chain = await _chain(store, clock, ledger, carried)
+    # The head is written with the next batch; that a batch was archived says that it was done.
+    materialised = max(sealed.materialised, carried.seq)
+    chain = await _chain(store, clock, ledger, carried, materialised)
     told = carried.told.copied()
     for batch in chain:
         told.read(batch)
-    # The head is written with the next batch; that a batch was archived says that it was done.
-    materialised = max(sealed.materialised, carried.seq)
-    listings = {
-        kind: await _list(store, clock, kind)
-        for kind in (*WATCHED, "Lease", "Reservation", "Resolution")
-    }
-    for wire in listings["Budget"].items:
-        world.put_budget(budget_from_wire(wire))
-    for wire in listings["Node"].items:
-        world.put_node(node_from_wire(wire, labels=labels))
-    for wire in listings["Run"].items:
-        world.put_run(run_from_wire(wire))
+    listings = {kind: await _list(store, clock, kind) for kind in ("Reservation", "Resolution")}
+    watched = {kind: await _scan(store, clock, kind) for kind in WATCHED}
+    found.versions = {kind: version for kind, (_, version) in watched.items()}
+    found.listed = {kind: bodies for kind, (bodies, _) in watched.items()}
+    for body in found.listed["Budget"]:
+        world.put_budget(budget_from_wire(_decode(body)))
+    for body in found.listed["Node"]:
+        world.put_node(node_from_wire(_decode(body), labels=labels))
+    for body in found.listed["Run"]:
+        world.put_run(run_from_wire(_decode(body)))
     for wire in listings["Resolution"].items:
         resolution = resolution_from_wire(wire)
         if resolution.name in told.resolutions:
             world.fold_resolution(resolution)
         elif resolution.batch <= sealed.head.seq:
             ledger.leftovers["Resolution", resolution.name] = None
-    leases = _leases(listings["Lease"].items, chain, materialised)
+    leases = _leases(await _stored_leases(store, clock), chain, materialised)
     fold_leases(world, sorted(_present(leases, carried, ledger), key=ledger_order))
     for wire in listings["Reservation"].items:
         reservation = reservation_from_wire(wire)
@@ -92,24 +95,28 @@ async def read_world(
             world.fold_reservation(_announced(reservation, said))
         elif reservation.batch <= carried.seq:
             ledger.leftovers["Reservation", reservation.subject] = None
-    for wire in listings["Pod"].items:
-        world.put_pod(pod_from_wire(wire, gpu_resource=policy.gpu_resource))
+    for body in found.listed["Pod"]:
+        world.put_pod(pod_from_wire(_decode(body), gpu_resource=policy.gpu_resource))
     _restore_told(world, told)
     found.unmaterialised = [batch for batch in chain if batch.seq > materialised]
-    found.versions = {kind: listings[kind].version for kind in WATCHED}
-    found.listed = {kind: listings[kind].items for kind in WATCHED}
     return found
 
 
 def fold_leases(world: World, leases: Iterable[Lease]) -> None:
     """All leases, in ledger order."""
-    # A million records that all stay: looking for garbage among them again and again is half the
-    # time of a restart.
+    with no_collection():
+        for lease in leases:
+            (world.fold_open if lease.is_open else world.fold_closed_lease)(lease)
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """A million records that all stay: looking for garbage among them again and again is half the
+    time of a restart."""
     was_on = gc.isenabled()
     gc.disable()
     try:
-        for lease in leases:
-            (world.fold_open if lease.is_open else world.fold_closed_lease)(lease)
+        yield
     finally:
         if was_on:
             gc.enable()
@@ -138,27 +145,20 @@ async def _list(store: Store, clock: Clock, kind: str) -> Listing:
     return await until_answered(clock, lambda: store.list(kind))
 
 
-async def _chain(store: Store, clock: Clock, ledger: Ledger, carried: Carried) -> list[Batch]:
-    """The committed batches since the archive, in order: those that the head reaches. What else
-    there is of them, and of older checkpoints, is left over."""
-    head = ledger.known.head
-    listing = await _list(store, clock, "LedgerBatch")
-    lines: dict[int, list[Wire]] = {}
-    names: dict[tuple[int, str], str] = {}
-    for wire in listing.items:
-        spec, metadata = wire["spec"], wire["metadata"]
-        assert isinstance(spec, dict)
-        assert isinstance(metadata, dict)
-        number = int(spec["seq"])
-        if number <= head.seq:
-            names[number, str(spec["digest"])] = str(metadata["name"])
-            lines.setdefault(number, []).append(spec)
+async def _chain(
+    store: Store, clock: Clock, ledger: Ledger, carried: Carried, materialised: int
+) -> list[Batch]:
+    """The committed batches since the archive, in order; those whose leases are objects already
+    are only skimmed. What else there is of them, and of older checkpoints, is left over."""
+    lines = Lines(
+        ledger.known.head, after=carried.seq, digest=carried.digest, whole_after=materialised
+    )
+    await read_lines(store, clock, lines)
     chain = []
-    for digest, batch in follow(lines, head, carried):
-        name = names.pop((batch.seq, digest))
-        ledger.chain[batch.seq] = Committed(name=name, instant=batch.instant)
-        chain.append(batch)
-    ledger.leftovers.update((("LedgerBatch", name), None) for name in names.values())
+    for link in lines.chain():
+        ledger.chain[link.batch.seq] = Committed(name=link.name, instant=link.batch.instant)
+        chain.append(link.batch)
+    ledger.leftovers.update((("LedgerBatch", name), None) for name in lines.left_over())
     await _note_old_parts(store, clock, ledger)
     return chain
 
@@ -173,32 +173,31 @@ async def _note_old_parts(store: Store, clock: Clock, ledger: Ledger) -> None:
             ledger.leftovers[CHECKPOINTS, str(metadata["name"])] = None
 
 
-def follow(lines: dict[int, list[Wire]], head: Head, carried: Carried) -> list[tuple[str, Batch]]:
-    """Walk back from the head: a line is the chain's if it leads to the digest after it. Batches in
-    order, each after the digest that follows from it."""
-    chain: list[tuple[str, Batch]] = []
-    wanted = head.digest
-    for number in range(head.seq, carried.seq, -1):
-        befores = [str(each["digest"]) for each in lines.get(number - 1, [])]
-        if number == carried.seq + 1:
-            befores = [carried.digest]
-        for spec in lines.get(number, []):
-            batch = spec["batch"]
-            encoded = canonical(batch)
-            before = next((d for d in befores if next_digest(d, encoded) == wanted), None)
-            if str(spec["digest"]) == wanted and before is not None:
-                assert isinstance(batch, dict)
-                chain.append((wanted, batch_from_wire(batch)))
-                wanted = before
-                break
-        else:
-            raise msgspec.ValidationError(f"the ledger has no batch {number} that its head names")
-    return chain[::-1]
+async def _scan(store: Store, clock: Clock, kind: str) -> tuple[list[bytes], int]:
+    bodies: list[bytes] = []
+
+    async def scan() -> int:
+        bodies.clear()  # an earlier try may have been cut off
+        return await store.scan(kind, bodies.append)
+
+    return bodies, await until_answered(clock, scan)
 
 
-def _leases(items: list[Wire], chain: list[Batch], materialised: int) -> dict[str, Lease]:
+async def _stored_leases(store: Store, clock: Clock) -> dict[str, Lease]:
+    """Decoded one by one: a hundred thousand objects at once would be most of our memory."""
+    leases: dict[str, Lease] = {}
+
+    def see(body: bytes) -> None:
+        lease = leases_from_json(body)
+        leases[lease.name] = lease
+
+    with no_collection():
+        await until_answered(clock, lambda: store.scan("Lease", see))
+    return leases
+
+
+def _leases(leases: dict[str, Lease], chain: list[Batch], materialised: int) -> dict[str, Lease]:
     """Lease objects, and on top of them what committed batches say that objects do not yet."""
-    leases = {lease.name: lease for lease in map(lease_from_wire, items)}
     instants = {batch.seq: batch.instant for batch in chain}
     for batch in chain:
         if batch.seq <= materialised:

@@ -97,6 +97,10 @@ class FaultyStore:
         await self._before_read(kind)
         return await self._store.list(kind)
 
+    async def scan(self, kind: str, see: Callable[[bytes], None]) -> int:
+        await self._before_read(kind)
+        return await self._store.scan(kind, see)
+
     def watch(self, kind: str, version: int) -> "FaultyWatch":
         self._assert_alive()
         return FaultyWatch(self._store.watch(kind, version), self._process, self._faults)

@@ -62,6 +62,9 @@ class Doomed:
     async def list(self, kind: str) -> Listing:
         return await self._call(lambda: self._store.list(kind))
 
+    async def scan(self, kind: str, see: Callable[[bytes], None]) -> int:
+        return await self._call(lambda: self._store.scan(kind, see))
+
     def watch(self, kind: str, version: int) -> Watch:
         return self._store.watch(kind, version)
 

@@ -72,6 +72,7 @@ class Agent:
         self._pipe = (-1, -1)
         self._stopped = tasks.signal()
         self._is_open = False
+        self._is_stopped = False
         agent = _identity(folder)
         cgroups = find_cgroups(f"leasehold-{agent}")
         self._cgroups = cgroups
@@ -117,6 +118,8 @@ class Agent:
     async def run(self) -> None:
         """For ever, or until `stop`."""
         await self.prepare()
+        if self._is_stopped:  # before it came to run
+            return
         for name, work in (
             ("agent-forks", self._forks.serve()),
             ("agent-nodes", self._nodes.run()),
@@ -129,7 +132,7 @@ class Agent:
 
     async def prepare(self) -> None:
         """Knows what runs here, and its nodes are registered, when this returns."""
-        if self._is_open:
+        if self._is_open or self._is_stopped:
             return
         self._is_open = True
         self._open_pipe()
@@ -144,6 +147,7 @@ class Agent:
 
     async def stop(self) -> None:
         """Leaves what runs running; the next agent on this folder adopts it."""
+        self._is_stopped = True
         for task in self._spawned:
             task.cancel()
         self._pods.close()

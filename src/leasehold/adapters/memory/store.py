@@ -5,9 +5,10 @@ file. Its calls never suspend (a watch does): delays and faults are put around i
 """
 
 from bisect import bisect_right
+from collections.abc import Callable
 
 from leasehold.adapters.objects.manners import Admit, Manners
-from leasehold.adapters.objects.shelf import Change, Key, Past
+from leasehold.adapters.objects.shelf import Change, Key, Past, Place, Placed
 from leasehold.adapters.objects.store import Bells, ObjectStore
 from leasehold.ports.runtime import Clock, Tasks
 from leasehold.ports.store import Expired
@@ -48,6 +49,21 @@ class MemoryShelf:
         if namespace is not None:
             places = [place for place in places if place[0] == namespace]
         return [stored[place] for place in places], self.version
+
+    def read_page(
+        self, kind: str, namespace: str | None, *, after: Place, count: int
+    ) -> tuple[list[Placed], int]:
+        stored = self._kinds.get(kind, {})
+        places = [
+            place for place in sorted(stored) if place > after and namespace in (None, place[0])
+        ]
+        return [(place, stored[place]) for place in places[:count]], self.version
+
+    def scan(self, kind: str, see: Callable[[bytes], None]) -> int:
+        stored, version = self.read_all(kind)
+        for body in stored:
+            see(body)
+        return version
 
     def next_change(self, kind: str, after: int) -> Past | None:
         history = self._histories.get(kind)

@@ -4,6 +4,7 @@
 implement one. A shelf knows bytes and versions: it checks nothing and decides nothing.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,6 +13,8 @@ import msgspec
 from leasehold.ports.store import EventType
 
 Key = tuple[str, str, str]  # kind, namespace, name
+Place = tuple[str, str]  # namespace, name
+Placed = tuple[Place, bytes]
 
 # Objects are kept as bytes, so that nobody changes what is stored by changing what was read.
 encode = msgspec.json.Encoder(order="deterministic").encode
@@ -49,6 +52,16 @@ class Pages(Protocol):
 
     def read_all(self, kind: str, namespace: str | None = None) -> tuple[list[bytes], int]:
         """By namespace and name (or of one namespace), and the version as of which this is all."""
+        ...
+
+    def read_page(
+        self, kind: str, namespace: str | None, *, after: Place, count: int
+    ) -> tuple[list[Placed], int]:
+        """At most `count` of `read_all`, those that come after a place; ("", "") is the start."""
+        ...
+
+    def scan(self, kind: str, see: Callable[[bytes], None]) -> int:
+        """Shows all of `read_all`, one after another, and returns its version."""
         ...
 
     def next_change(self, kind: str, after: int) -> Past | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from leasehold.adapters.objects.manners import Manners
-from leasehold.adapters.objects.shelf import Pages, Past, decode, encode
+from leasehold.adapters.objects.shelf import Pages, Past, Place, Placed, decode, encode
 from leasehold.ports.runtime import Tasks
 from leasehold.ports.store import (
     Answer,
@@ -74,10 +74,19 @@ class ObjectStore:
         """`list` as bytes; with a namespace, only what is in it."""
         return self._pages.read_all(kind, namespace)
 
+    def stored_page(
+        self, kind: str, namespace: str | None, *, after: Place, count: int
+    ) -> tuple[Sequence[Placed], int]:
+        """A part of `stored_all`, with the places to go on from."""
+        return self._pages.read_page(kind, namespace, after=after, count=count)
+
     @property
     def version(self) -> int:
         """Of the last change of any kind."""
         return self._pages.version
+
+    async def scan(self, kind: str, see: Callable[[bytes], None]) -> int:
+        return self._pages.scan(kind, see)
 
     def watch(self, kind: str, version: int) -> "ObjectWatch":
         return ObjectWatch(self._tasks, self._bells, self._pages, kind=kind, version=version)

@@ -218,6 +218,9 @@ class App:
                 async for chunk in chunks:
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except Exception:
+            # The status is sent; all that can still be said is that the stream is not complete.
+            _log.exception("stream failed")
         finally:
             self._streams.pop(key, None)
             listener.cancel()

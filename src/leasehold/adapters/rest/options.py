@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from leasehold.adapters.rest.backend import Refused
 from leasehold.adapters.rest.bodies import read_object
 from leasehold.adapters.rest.messages import Request, bad_request
-from leasehold.core.objects.wire import list_at, part
+from leasehold.core.objects.wire import list_at, part, whole_at
 from leasehold.core.units import SECOND
 from leasehold.ports.store import Wire
 
@@ -68,15 +68,20 @@ def options_of(body: Wire, request: Request, *, rehearses: bool) -> DeleteOption
         if each != "All":
             raise bad_request("dryRun: the only value is All")
         rehearses = True
-    seconds = body.get("gracePeriodSeconds")
-    if seconds is None:
+    seconds = whole_at(body, "gracePeriodSeconds")
+    if body.get("gracePeriodSeconds") is None:
         seconds = request.number("gracePeriodSeconds")
-    is_whole = isinstance(seconds, int) and not isinstance(seconds, bool)
-    if seconds is not None and not (is_whole and 0 <= seconds <= _SECONDS_MAX):  # type: ignore[operator]
-        raise bad_request("gracePeriodSeconds is a whole number of seconds from 0")
+    elif seconds is None:
+        raise _bad_grace()
+    if seconds is not None and not 0 <= seconds <= _SECONDS_MAX:
+        raise _bad_grace()
     wanted = part(body, "preconditions")
     uid, version = wanted.get("uid"), wanted.get("resourceVersion")
     if not isinstance(uid, str | None) or not isinstance(version, str | None):
         raise bad_request("preconditions.uid and preconditions.resourceVersion are text")
-    grace = seconds * SECOND if isinstance(seconds, int) else None
+    grace = None if seconds is None else seconds * SECOND
     return DeleteOptions(rehearse=rehearses, grace_ms=grace, uid=uid, version=version)
+
+
+def _bad_grace() -> Refused:
+    return bad_request("gracePeriodSeconds is a whole number of seconds from 0")

@@ -4,9 +4,12 @@ Called by `app` through `handlers`. An object is decoded only for a selector or 
 out what is the store's own; a list of ten thousand is otherwise the bytes on the shelf, joined.
 """
 
+import base64
 from collections.abc import Sequence
 
-from leasehold.adapters.objects.shelf import decode
+import msgspec
+
+from leasehold.adapters.objects.shelf import Place, decode
 from leasehold.adapters.rest.backend import Backend
 from leasehold.adapters.rest.messages import Request, Response, bad_request, encode
 from leasehold.adapters.rest.paths import Target
@@ -16,6 +19,8 @@ from leasehold.adapters.rest.statuses import expired, refusal_of
 from leasehold.adapters.rest.tables import included, table, wants_table
 from leasehold.core.objects.wire import part
 from leasehold.ports.store import NotFound, Wire
+
+SCANNED = 1000  # objects that are looked at in one go for a page
 
 _GRACE = b'"deletionGraceMs"'  # how the store notes a deletion
 
@@ -39,18 +44,74 @@ def list_(backend: Backend, request: Request, target: Target) -> Response:
     resource = target.resource
     as_table, include = wants_table(request), included(request)
     matches = selection(request, resource)
-    bodies, version = stored(backend, request, target)
-    check_version(backend, request, version)
-    if matches is None and not as_table:
-        return Response(200, _joined(resource, bodies, version))
-    objects = [decode(body) for body in bodies]
-    if matches is not None:
-        objects = [obj for obj in objects if matches(obj)]
+    limit, token = request.number("limit") or 0, request.query.get("continue", "")
+    going_on = ""
+    if (limit or token) and selected_name(request.query.get("fieldSelector", "")) is None:
+        page = Page(backend, target, matches, limit=limit, token=token)
+        bodies: Sequence[bytes] = page.bodies
+        version, going_on = page.version, page.going_on
+    else:
+        bodies, version = stored(backend, request, target)
+        if matches is not None:
+            bodies = [body for body in bodies if matches(decode(body))]
+    if not token:
+        check_version(backend, request, version)
     if not as_table:
-        return Response(200, _joined(resource, [encode(obj) for obj in objects], version))
+        return Response(200, _joined(resource, bodies, version, going_on))
     now = backend.clock.now()
+    objects = [decode(body) for body in bodies]
     shown = table(resource, objects, version=str(version), now=now, include=include)
+    if going_on:
+        part(shown, "metadata")["continue"] = going_on
     return Response(200, encode(shown))
+
+
+class Page:
+    """A part of a list. Where it ends is in the token that the caller sends for the next one, with
+    the version of the first: a watch from there tells whatever changed between two pages."""
+
+    def __init__(
+        self, backend: Backend, target: Target, matches: Matches | None, *, limit: int, token: str
+    ) -> None:
+        resource = target.resource
+        namespace = target.namespace if resource.is_namespaced else None
+        first, place = _read_token(token)
+        self.bodies: list[bytes] = []
+        self.going_on = ""
+        count = min(limit or SCANNED, SCANNED) if matches is None else SCANNED
+        while True:
+            found, version = backend.store.stored_page(
+                resource.kind, namespace, after=place, count=count
+            )
+            first = first or version
+            for where, raw in found:
+                place = where
+                body = told(resource, raw)
+                if matches is None or matches(decode(body)):
+                    self.bodies.append(body)
+                if limit and len(self.bodies) == limit:
+                    break
+            is_full = bool(limit) and len(self.bodies) == limit
+            if is_full or len(found) < count:
+                break
+        self.version = first
+        if is_full and backend.store.stored_page(resource.kind, namespace, after=place, count=1)[0]:
+            self.going_on = _write_token(first, place)
+
+
+def _write_token(version: int, place: Place) -> str:
+    return base64.urlsafe_b64encode(encode([version, *place])).decode("ascii")
+
+
+def _read_token(token: str) -> tuple[int, Place]:
+    if not token:
+        return 0, ("", "")
+    try:
+        raw = base64.urlsafe_b64decode(token.encode("ascii"))
+        version, namespace, name = msgspec.json.decode(raw, type=tuple[int, str, str])
+    except (ValueError, msgspec.DecodeError):
+        raise bad_request("continue is no token of this server; list without it") from None
+    return version, (namespace, name)
 
 
 def selection(request: Request, resource: Resource) -> Matches | None:
@@ -107,9 +168,10 @@ def told_object(resource: Resource, obj: Wire) -> Wire:
     return obj
 
 
-def _joined(resource: Resource, bodies: Sequence[bytes], version: int) -> bytes:
+def _joined(resource: Resource, bodies: Sequence[bytes], version: int, going_on: str) -> bytes:
+    more = f',"continue":"{going_on}"' if going_on else ""
     head = (
         f'{{"kind":"{resource.kind}List","apiVersion":"{resource.api_version}",'
-        f'"metadata":{{"resourceVersion":"{version}"}},"items":['
+        f'"metadata":{{"resourceVersion":"{version}"{more}}},"items":['
     )
     return b"".join((head.encode(), b",".join(bodies), b"]}"))

@@ -15,11 +15,11 @@ from leasehold.adapters.rest.backend import Backend
 from leasehold.adapters.rest.messages import Request, Stream, bad_request, encode
 from leasehold.adapters.rest.paths import Target
 from leasehold.adapters.rest.reads import check_version, selection, stored, told
-from leasehold.adapters.rest.statuses import expired, failure
+from leasehold.adapters.rest.statuses import expired, failure, refusal_of
 from leasehold.adapters.rest.tables import event_table, included, wants_table
 from leasehold.core.objects.wire import part, stamps
 from leasehold.core.units import SECOND
-from leasehold.ports.store import Expired, Wire
+from leasehold.ports.store import Expired, StoreError, Wire
 
 BOOKMARK_MS = 60 * SECOND
 TIMEOUT_S_MAX = 365 * 24 * 3600
@@ -130,6 +130,9 @@ class WatchStream:
                     f"too old resource version: {self._version} ({self._backend.store.version})"
                 )
                 yield _event("ERROR", encode(failure(expired(message))))
+        except StoreError as error:
+            refused = refusal_of(error, self._resource, "")
+            yield _event("ERROR", encode(failure(refused)))
 
     def _begin(self) -> list[bytes]:
         """The events that come before anything has changed, and the watch from there on."""
@@ -148,7 +151,7 @@ class WatchStream:
                 found.append(self._shown("ADDED", body))
             self._version = start
             if self._initial:
-                pass
+                found.append(self._bookmark(start, is_end=True))
         self._watch = self._backend.store.watch(self._resource.kind, start)
         if self._is_closed:
             self._watch.close()

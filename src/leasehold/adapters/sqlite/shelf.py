@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import apsw
 
-from leasehold.adapters.objects.shelf import Change, Key, Past
+from leasehold.adapters.objects.shelf import Change, Key, Past, Place, Placed
 from leasehold.adapters.sqlite.errors import (
     FATAL,
     CommitUnknown,
@@ -26,6 +26,14 @@ T = TypeVar("T")
 _READ = "SELECT body FROM objects WHERE kind = ? AND namespace = ? AND name = ?"
 _READ_ALL = "SELECT body FROM objects WHERE kind = ? ORDER BY namespace, name"
 _READ_SOME = "SELECT body FROM objects WHERE kind = ? AND namespace = ? ORDER BY name"
+_READ_PAGE = (
+    "SELECT namespace, name, body FROM objects WHERE kind = ? AND (namespace, name) > (?, ?)"
+    " ORDER BY namespace, name LIMIT ?"
+)
+_READ_PAGE_OF = (
+    "SELECT namespace, name, body FROM objects WHERE kind = ? AND namespace = ? AND name > ?"
+    " ORDER BY name LIMIT ?"
+)
 _META = "SELECT value FROM meta WHERE key = ?"
 _NEXT = (
     "SELECT version, event, body FROM history WHERE kind = ? AND version > ?"
@@ -67,6 +75,27 @@ class FilePages:
             version = self._number("version")
             stored = [body for (body,) in self._connection.execute(*asked)]
         return stored, version
+
+    def read_page(
+        self, kind: str, namespace: str | None, *, after: Place, count: int
+    ) -> tuple[list[Placed], int]:
+        if namespace is None:
+            asked = (_READ_PAGE, (kind, *after, count))
+        else:
+            asked = (_READ_PAGE_OF, (kind, namespace, after[1], count))
+        with self._speaking(), self._connection:
+            version = self._number("version")
+            found = [
+                ((space, name), body) for space, name, body in self._connection.execute(*asked)
+            ]
+        return found, version
+
+    def scan(self, kind: str, see: Callable[[bytes], None]) -> int:
+        with self._speaking(), self._connection:
+            version = self._number("version")
+            for (body,) in self._connection.execute(_READ_ALL, (kind,)):
+                see(body)
+        return version
 
     def next_change(self, kind: str, after: int) -> Past | None:
         try:

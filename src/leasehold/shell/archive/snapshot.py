@@ -4,7 +4,7 @@ Takes no lock and writes nothing: it works while `leasehold up` runs and when it
 the commands that answer from a data folder: export, verify, replay, audit and backup.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import cast
 
@@ -15,6 +15,8 @@ from leasehold.adapters.objects.shelf import decode
 from leasehold.adapters.sqlite.errors import BadStore, sentence
 from leasehold.adapters.sqlite.schema import APPLICATION, open_reader
 from leasehold.adapters.sqlite.shelf import FilePages
+from leasehold.core.batch import Batch, batch_from_wire
+from leasehold.core.chain import canonical, next_digest
 from leasehold.core.checkpoint import Carried
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.wire import part, text_at, whole_at
@@ -27,11 +29,11 @@ from leasehold.shell.archive.checkpoints import MAIN, carried_from
 from leasehold.shell.archive.reader import Archive
 from leasehold.shell.archive.segments import BadArchive
 from leasehold.shell.ledger import SHARD, Ledger
-from leasehold.shell.recover import follow, read_world
+from leasehold.shell.recover import read_world
 
 
 class Snapshot:
-    """`get` and `list` are those of `ports.store.Store`; nothing here writes."""
+    """`get`, `list` and `scan` are those of `ports.store.Store`; nothing here writes."""
 
     def __init__(self, path: Path) -> None:
         """Raises `BadStore`. All that is read until `close` is of the moment of opening."""
@@ -87,7 +89,7 @@ class Snapshot:
             line = part(stored, "spec")
             by_seq.setdefault(whole_at(line, "seq") or 0, []).append(line)
         try:
-            chain = follow(by_seq, head, self.carried())
+            chain = _follow(by_seq, head, self.carried())
         except msgspec.ValidationError as error:
             raise BadStore(self.path, str(error), "restore it from a backup") from None
         return [
@@ -106,10 +108,15 @@ class Snapshot:
     async def list(self, kind: str) -> Listing:
         return Listing(self.objects(kind), self.version)
 
+    async def scan(self, kind: str, see: Callable[[bytes], None]) -> int:
+        for body in self._pages.read_all(kind)[0]:
+            see(body)
+        return self.version
+
 
 async def world_of(snapshot: Snapshot, clock: Clock, *, policy: Policy, labels: Labels) -> World:
     """As a server that starts now would see it, without becoming one."""
-    store = cast(Store, snapshot)  # reading a World calls nothing but `get` and `list`
+    store = cast(Store, snapshot)  # reading a World calls nothing but `get`, `list` and `scan`
     ledger = Ledger(store, clock, epoch=0)
     await ledger.look()
     found = await read_world(store, clock, ledger, policy=policy, labels=labels)
@@ -129,3 +136,26 @@ def whole_ledger(snapshot: Snapshot, archive: Archive) -> Iterator[Wire]:
                 break
             yield line
     yield from snapshot.lines()
+
+
+def _follow(lines: dict[int, list[Wire]], head: Head, carried: Carried) -> list[tuple[str, Batch]]:
+    """Walk back from the head: a line is the chain's if it leads to the digest after it. Batches in
+    order, each after the digest that follows from it."""
+    chain: list[tuple[str, Batch]] = []
+    wanted = head.digest
+    for number in range(head.seq, carried.seq, -1):
+        befores = [str(each["digest"]) for each in lines.get(number - 1, [])]
+        if number == carried.seq + 1:
+            befores = [carried.digest]
+        for spec in lines.get(number, []):
+            batch = spec["batch"]
+            encoded = canonical(batch)
+            before = next((d for d in befores if next_digest(d, encoded) == wanted), None)
+            if str(spec["digest"]) == wanted and before is not None:
+                assert isinstance(batch, dict)
+                chain.append((wanted, batch_from_wire(batch)))
+                wanted = before
+                break
+        else:
+            raise msgspec.ValidationError(f"the ledger has no batch {number} that its head names")
+    return chain[::-1]

@@ -160,6 +160,7 @@ class Shim:
         if is_ours and self._is_in_place():
             self._started_at, self._since_boot = at, since
             return True
+        records.give_room_back(self._folder)
         return False
 
     def _is_in_place(self) -> bool:

@@ -10,6 +10,7 @@ import os
 import time
 
 PIECE_BYTES_MAX = 16 * 1024  # a longer line is written in pieces
+PORTION_BYTES = 32 * 1024  # written at once; what does not fit is dropped by so much
 _SECOND = 1_000_000_000
 
 
@@ -74,13 +75,13 @@ class LogFile:
         if self._untold:
             said = f"leasehold: {self._untold} bytes of output were dropped, the disk was full"
             lines = [self._head("stderr") + b"F " + said.encode(), *lines]
-        # In portions, so that a file is hardly larger than it may be.
+        # In portions, so that a file is hardly larger than it may be, and a disk well filled.
         portion: list[bytes] = []
         size = 0
         for line in lines:
             portion.append(line)
             size += len(line) + 1
-            if self._size + size >= self._bytes_max:
+            if size >= PORTION_BYTES or self._size + size >= self._bytes_max:
                 self._put(portion, size)
                 portion, size = [], 0
         if portion:

@@ -19,7 +19,6 @@ EXIT_BYTES = 4096  # kept free from the start, so that a full disk cannot lose a
 
 Record = dict[str, object]
 
-_EXIT_SPARE = "exit.spare"
 _MS = 1_000_000
 
 
@@ -97,31 +96,40 @@ def claim(folder: int, record: Record) -> bool:
 
 def keep_room_for_exit(folder: int) -> None:
     """Takes the disk space of the exit record while there is some."""
-    fd = os.open(_EXIT_SPARE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    fd = os.open(_exit_spare(), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:
         os.write(fd, b" " * EXIT_BYTES)
     finally:
         os.close(fd)
 
 
+def give_room_back(folder: int) -> None:
+    os.unlink(_exit_spare(), dir_fd=folder)
+
+
 def write_exit(folder: int, record: Record, pause: Callable[[], None]) -> None:
     """Writes it into the room that was kept; tries for ever, since nothing else knows it."""
-    body = json.dumps(record).encode().ljust(EXIT_BYTES)
+    body, spare = json.dumps(record).encode().ljust(EXIT_BYTES), _exit_spare()
     while True:
         try:
-            fd = os.open(_EXIT_SPARE, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=folder)
+            fd = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=folder)
             try:
                 os.pwrite(fd, body, 0)
                 os.fsync(fd)
             finally:
                 os.close(fd)
-            os.rename(_EXIT_SPARE, EXIT, src_dir_fd=folder, dst_dir_fd=folder)
+            os.rename(spare, EXIT, src_dir_fd=folder, dst_dir_fd=folder)
             os.fsync(folder)
             return
         except OSError:
             if not _still_there(folder):
                 return
             pause()
+
+
+def _exit_spare() -> str:
+    """Each shim has its own: one that has lost the start must not touch the winner's."""
+    return f"exit.{os.getpid()}"
 
 
 def _still_there(folder: int) -> bool:

@@ -1,0 +1,109 @@
+"""The committed batches since the archive: those that the head reaches, and nothing else.
+
+Called by `recover`. The objects are scanned twice, and neither time held: first for their numbers
+and digests, then each is checked against the digests before it. Walking back from the head along
+what was found right gives the chain; what is not on it was never committed.
+"""
+
+import msgspec
+
+from leasehold.core.batch import Batch, batch_from_json, skimmed_from_json
+from leasehold.core.chain import Digest, canonical, next_digest
+from leasehold.core.facts import Record
+from leasehold.core.world import Head
+from leasehold.ports.runtime import Clock
+from leasehold.ports.store import Store
+from leasehold.shell.retry import until_answered
+
+KIND = "LedgerBatch"
+
+
+class Link(Record):
+    """One batch that is right after the digest `before`."""
+
+    name: str
+    before: Digest
+    batch: Batch
+
+
+class _Spec(msgspec.Struct):
+    seq: int
+    digest: str
+    batch: msgspec.Raw
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+    spec: _Spec
+
+
+_decode = msgspec.json.Decoder(_Object).decode
+
+
+class Lines:
+    """What the store has of batches, up to the head's number."""
+
+    def __init__(self, head: Head, *, after: int, digest: Digest, whole_after: int) -> None:
+        """`digest` is the one after batch `after`, where the archive ends; batches later than
+        `whole_after` are read with their leases."""
+        self._head = head
+        self._after = after
+        self._whole_after = whole_after
+        self._digests: dict[int, list[Digest]] = {after: [digest]}
+        self._links: dict[tuple[int, Digest], Link] = {}
+        self._names: dict[tuple[int, Digest], str] = {}
+
+    def note(self, body: bytes) -> None:
+        found = _decode(body)
+        if found.spec.seq <= self._head.seq:
+            self._names[found.spec.seq, found.spec.digest] = found.metadata.name
+            if found.spec.seq > self._after:
+                self._digests.setdefault(found.spec.seq, []).append(found.spec.digest)
+
+    def check(self, body: bytes) -> None:
+        found = _decode(body)
+        number, digest, raw = found.spec.seq, found.spec.digest, bytes(found.spec.batch)
+        if not self._after < number <= self._head.seq:
+            return
+        befores = self._digests.get(number - 1, [])
+        before = _matching(befores, raw, digest)
+        if before is None:
+            # A store may keep the members in another order than the one that is hashed.
+            before = _matching(befores, canonical(msgspec.json.decode(raw)), digest)
+        if before is not None:
+            read = batch_from_json if number > self._whole_after else skimmed_from_json
+            self._links[number, digest] = Link(
+                name=found.metadata.name, before=before, batch=read(raw)
+            )
+
+    def chain(self) -> list[Link]:
+        """In order; raises `ValidationError` when the head names a batch that is not there."""
+        links = []
+        wanted = self._head.digest
+        for number in range(self._head.seq, self._after, -1):
+            link = self._links.get((number, wanted))
+            if link is None:
+                raise msgspec.ValidationError(
+                    f"the ledger has no batch {number} that its head names"
+                )
+            links.append(link)
+            self._names.pop((number, wanted), None)
+            wanted = link.before
+        return links[::-1]
+
+    def left_over(self) -> list[str]:
+        """Names of the objects that are not on the chain; asked after it."""
+        return list(self._names.values())
+
+
+async def read_lines(store: Store, clock: Clock, lines: Lines) -> None:
+    await until_answered(clock, lambda: store.scan(KIND, lines.note))
+    await until_answered(clock, lambda: store.scan(KIND, lines.check))
+
+
+def _matching(befores: list[Digest], encoded: bytes, digest: Digest) -> Digest | None:
+    return next((each for each in befores if next_digest(each, encoded) == digest), None)

@@ -1,0 +1,95 @@
+"""What this machine cannot honour in a template is refused by path; nothing else is."""
+
+import pytest
+
+from leasehold.adapters.agent.template import problems_of_template
+from leasehold.ports.store import Wire
+
+PATH = "spec.template.spec"
+FIRST = f"{PATH}.containers[0]"
+
+
+def run(container: Wire | None = None, **spec: object) -> Wire:
+    first = {"name": "main", "command": ["train"], **(container or {})}
+    return {"kind": "Run", "spec": {"template": {"spec": {"containers": [first], **spec}}}}
+
+
+def test_a_template_that_a_process_can_be_is_accepted() -> None:
+    made = run(
+        {
+            "image": "nvcr.io/torch:24",
+            "imagePullPolicy": "Always",
+            "args": ["--fast"],
+            "workingDir": "/srv",
+            "env": [
+                {"name": "A", "value": "1"},
+                {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+                {"name": "C", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+            ],
+            "resources": {"limits": {"cpu": 2, "memory": "1Gi"}},
+            "ports": [{"containerPort": 80}],
+            "securityContext": {},
+            "tty": False,
+        },
+        restartPolicy="Never",
+        terminationGracePeriodSeconds=30,
+        tolerations=[{"key": "x"}],
+        volumes=[],
+    )
+
+    assert problems_of_template(made) == []
+
+
+@pytest.mark.parametrize(
+    ("made", "path"),
+    [
+        (run(containers=[{"name": "a", "command": ["x"]}, {"name": "b"}]), f"{PATH}.containers[1]"),
+        (run(initContainers=[{"name": "i"}]), f"{PATH}.initContainers"),
+        (run(volumes=[{"name": "v"}]), f"{PATH}.volumes"),
+        (run(hostNetwork=True), f"{PATH}.hostNetwork"),
+        (run(imagePullSecrets=[{"name": "s"}]), f"{PATH}.imagePullSecrets"),
+        (run(restartPolicy="Always"), f"{PATH}.restartPolicy"),
+        (run(somethingNew=1), f"{PATH}.somethingNew"),
+        (run({"command": None}), f"{FIRST}.command"),
+        (run({"command": []}), f"{FIRST}.command"),
+        (run({"command": "train"}), f"{FIRST}.command"),
+        (run({"args": [1]}), f"{FIRST}.args"),
+        (run({"workingDir": "here"}), f"{FIRST}.workingDir"),
+        (run({"volumeMounts": [{"name": "v"}]}), f"{FIRST}.volumeMounts"),
+        (run({"securityContext": {"runAsUser": 0}}), f"{FIRST}.securityContext"),
+        (run({"livenessProbe": {"exec": {}}}), f"{FIRST}.livenessProbe"),
+        (run({"lifecycle": {"preStop": {}}}), f"{FIRST}.lifecycle"),
+        (run({"envFrom": [{}]}), f"{FIRST}.envFrom"),
+        (run({"tty": True}), f"{FIRST}.tty"),
+        (run({"env": [{"name": "A", "value": 1}]}), f"{FIRST}.env[0].value"),
+        (run({"env": [{"name": "A=B", "value": ""}]}), f"{FIRST}.env[0].name"),
+        (
+            run({"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s"}}}]}),
+            f"{FIRST}.env[0].valueFrom.secretKeyRef",
+        ),
+        (
+            run({"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]}),
+            f"{FIRST}.env[0].valueFrom.fieldRef.fieldPath",
+        ),
+        (
+            run({"resources": {"limits": {"ephemeral-storage": "1Gi"}}}),
+            f"{FIRST}.resources.limits.ephemeral-storage",
+        ),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_where_it_stands(made: Wire, path: str) -> None:
+    assert [found for found, _ in problems_of_template(made)] == [path]
+
+
+ODD: list[Wire] = [
+    {},
+    {"kind": "Run"},
+    {"kind": "Run", "spec": {"template": 7}},
+    {"kind": "Run", "spec": {"template": {"spec": {"containers": [7]}}}},
+    {"kind": "Budget", "spec": {"template": {"spec": {"x": 1}}}},
+]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_nothing_odd_makes_it_fail(odd: Wire) -> None:
+    assert problems_of_template(odd) == []
