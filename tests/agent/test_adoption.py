@@ -54,9 +54,11 @@ def test_a_job_that_ends_while_the_agent_is_dead_is_reported_with_its_times_and_
     os.kill(agent, signal.SIGKILL)
     lonely.wait(agent)
     assert is_alive(pid)
+    [record] = (ground / "data" / "pods").glob("*/started.json")
+    shim = int(json.loads(record.read_text())["shim"])
     released_at = time.time_ns() // 1_000_000
     (work / "go").touch()
-    asyncio.run(_until_dead(pid))
+    asyncio.run(_until_dead(shim))
     seen_dead_at = time.time_ns() // 1_000_000
 
     ended, printed = _finish(ground, ["job"])["job"]
