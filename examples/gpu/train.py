@@ -8,11 +8,12 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 import torch
 
 name, steps = sys.argv[1], int(sys.argv[2])
-state_file = f"{name}.pt"
+state_file = Path(f"{name}.pt")
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(f"{name}: told to stop"))
 
 visible = os.environ["CUDA_VISIBLE_DEVICES"]
@@ -25,7 +26,7 @@ model = torch.nn.Sequential(torch.nn.Linear(2048, 2048), torch.nn.ReLU(), torch.
 model.to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
 first = 0
-if os.path.exists(state_file):
+if state_file.exists():
     state = torch.load(state_file, map_location=device)
     model.load_state_dict(state["model"])
     first = state["step"]
@@ -38,8 +39,9 @@ for step in range(first, steps):
     loss.backward()
     optimizer.step()
     if (step + 1) % 10 == 0:
-        torch.save({"model": model.state_dict(), "step": step + 1}, f"{state_file}.new")
-        os.replace(f"{state_file}.new", state_file)
+        fresh = state_file.with_suffix(".new")
+        torch.save({"model": model.state_dict(), "step": step + 1}, fresh)
+        fresh.replace(state_file)
         print(f"{name}: step {step + 1}, loss {loss.item():.1f}", flush=True)
     time.sleep(0.1)
 print(f"{name}: done after {steps} steps", flush=True)

@@ -11,8 +11,8 @@ root=$(mktemp -d /tmp/leasehold-gpu.XXXXXX) && chmod 755 "$root"
 up=
 trap '[ -n "$up" ] && kill "$up" 2>/dev/null && wait "$up"; rm -rf "$root"' EXIT
 
-show() { echo "\$ $*" && "$@" | sed 's/^/  /'; }
-runs() { show $leasehold runs "$@"; }
+show() { echo "\$ leasehold ${*//$root\//}" && $leasehold "$@" | sed 's/^/  /'; }
+runs() { show runs "$@"; }
 field() { $leasehold runs list -A -o json | "$python" -c '
 import json, sys
 for row in json.load(sys.stdin)["items"]:
@@ -54,4 +54,4 @@ runs logs red/train
 runs logs blue/train
 runs leases --since 1h
 runs report gpu-hours --by owner
-show $leasehold ledger verify --data "$root/data"
+show ledger verify --data "$root/data"

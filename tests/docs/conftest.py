@@ -25,7 +25,7 @@ def kubectl_path() -> Path:
 @pytest.fixture
 def reader(kubectl_path: Path) -> Iterator[Reader]:
     # Not pytest's own folder: as root jobs run as other users, who must be able to come here.
-    with tempfile.TemporaryDirectory(prefix="leasehold-docs-") as root:
+    with tempfile.TemporaryDirectory(prefix="leasehold-docs-", ignore_cleanup_errors=True) as root:
         Path(root).chmod(0o755)
         found = Reader(Path(root), kubectl_path)
         try:

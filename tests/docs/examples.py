@@ -26,6 +26,7 @@ _KINDS = (
     (re.compile(r"\b(\d+m)?\d+(\.\d+)?m?s\b"), "<seconds>"),
     (re.compile(r"127\.0\.0\.1:\d+"), "<address>"),
     (re.compile(r"\bpid \d+"), "pid <pid>"),
+    (re.compile(r"(?<![\w.,:/=-])0(\.\d+)?(?![\w.,:/-])"), "<small>"),  # GPU-hours of a short story
     (re.compile(r"(?<![\d.])\d+\.\d+(?![\d.])"), "<decimal>"),
     (re.compile(r"(?<=-)\d+(?=-g\d+-p\d+\b)"), "<batch>"),  # in the name of a pod
     (re.compile(r"(?<=\S) {2,}"), "  "),

@@ -138,4 +138,5 @@ class Reader:
 
     def _told(self, line: str) -> str:
         host = re.sub(r"[^a-z0-9]+", "-", socket.gethostname().lower()).strip("-")
-        return line.replace(str(self.data), "<data>").replace(host, MACHINE)
+        line = re.sub(rf"(?<![\w-]){re.escape(host)}(?![\w-])", MACHINE, line)
+        return line.replace(str(self.data), "<data>")

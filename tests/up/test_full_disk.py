@@ -1,6 +1,8 @@
 """A disk that fills up: refused in words, nothing that was acknowledged is lost, and it goes on
 when there is room again. Needs root: the disk is a small tmpfs of the test's own."""
 
+import contextlib
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,18 +29,11 @@ def small(up: Servers) -> Iterator[Up]:
 
 def fill(server: Up) -> Path:
     ballast = server.data / "ballast"
-    with ballast.open("wb") as file:
-        try:
-            while True:
-                file.write(b"x" * 4096)
-                file.flush()
-        except OSError:
-            pass
-        finally:
-            try:
-                file.close()
-            except OSError:
-                pass
+    file = os.open(ballast, os.O_WRONLY | os.O_CREAT)
+    with contextlib.suppress(OSError):
+        while True:
+            os.write(file, b"x" * 4096)
+    os.close(file)
     return ballast
 
 

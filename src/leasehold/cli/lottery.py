@@ -29,7 +29,7 @@ def command() -> None:
 @click.option("--context", default="", help="The kubeconfig context to use.")
 @click.option("--kubeconfig", default="", help="The kubeconfig file to use.")
 def verify(resolution: str, name: str | None, context: str, kubeconfig: str) -> None:
-    """Re-run the draws of a Resolution, or of those (or the one named NAME) in a FILE of objects."""
+    """Re-run the draws of a Resolution, or of those (or of NAME) in a FILE of objects."""
     file = Path(resolution)
     if file.exists() or "/" in resolution:
         found = _in_file(file, name)

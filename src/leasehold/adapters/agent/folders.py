@@ -51,6 +51,7 @@ class PodFolder:
         self._started: Record | None = None
         self._exit: Record | None = None
         self._request: Record | None = None
+        self._is_lost: bool | None = None
 
     @property
     def request(self) -> Record:
@@ -79,7 +80,9 @@ class PodFolder:
 
     @property
     def is_lost(self) -> bool:
-        return (self.path / records.LOST).exists()
+        if self._is_lost is None:
+            self._is_lost = (self.path / records.LOST).exists()
+        return self._is_lost
 
     def stage(self) -> Stage:
         if self._exit is None:
@@ -132,6 +135,7 @@ class PodFolder:
 
     def mark_lost(self) -> None:
         (self.path / records.LOST).touch()
+        self._is_lost = True
 
     def write_unknown_exit(self, finished_at: Instant) -> None:
         """For a shim that died without a word, once nothing of its pod is left."""
@@ -190,8 +194,11 @@ class PodFolders:
     def create(self, uid: str, request: Record) -> PodFolder:
         """With its request from the first moment on; a name with a dot before it is none yet."""
         place, coming = self.place(uid), self._path / f".{uid}"
-        shutil.rmtree(coming, ignore_errors=True)
-        coming.mkdir(mode=0o700)
+        try:
+            coming.mkdir(mode=0o700)
+        except FileExistsError:  # left by an agent that died here
+            shutil.rmtree(coming, ignore_errors=True)
+            coming.mkdir(mode=0o700)
         try:
             with _opened(coming) as here:
                 records.put(here, records.REQUEST, request)

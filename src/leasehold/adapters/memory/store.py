@@ -65,9 +65,9 @@ class MemoryShelf:
             see(body)
         return version
 
-    def next_change(self, kind: str, after: int) -> Past | None:
+    def next_changes(self, kind: str, after: int, *, count: int) -> list[Past]:
         history = self._histories.get(kind)
-        return None if history is None else history.next_change(after)
+        return [] if history is None else history.next_changes(after, count)
 
     def put(self, change: Change) -> None:
         assert change.version == self.version + 1, change.version
@@ -94,11 +94,11 @@ class _History:
         self._versions: list[int] = []
         self._changes: list[Past] = []
 
-    def next_change(self, after: int) -> Past | None:
+    def next_changes(self, after: int, count: int) -> list[Past]:
         if after < self._dropped_version:
             raise Expired
         position = bisect_right(self._versions, after)
-        return self._changes[position] if position < len(self._changes) else None
+        return self._changes[position : position + count]
 
     def add(self, change: Past) -> None:
         self._versions.append(change.version)

@@ -64,8 +64,9 @@ class Pages(Protocol):
         """Shows all of `read_all`, one after another, and returns its version."""
         ...
 
-    def next_change(self, kind: str, after: int) -> Past | None:
-        """The first one later than `after`; raises `Expired` if it may have been forgotten."""
+    def next_changes(self, kind: str, after: int, *, count: int) -> list[Past]:
+        """Some of the first ones later than `after`, at most `count` and none only if there is
+        none; raises `Expired` if the first may have been forgotten."""
         ...
 
 

@@ -5,6 +5,7 @@ and sleeps until somebody rings. Here no call but a watch's ever suspends; a sto
 for a write says so in `_perform`.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -29,6 +30,8 @@ from leasehold.ports.store import (
 )
 
 T = TypeVar("T")
+
+AHEAD_MAX = 64  # changes that a watch reads at once
 
 
 class Bells:
@@ -175,6 +178,7 @@ class ObjectWatch:
         self._kind = kind
         self._version = version
         self._closed = version > pages.version  # one we never gave out is another store's
+        self._ahead: deque[Past] = deque()  # read together, because each reading has its price
         self._is_listed = False  # with the bells, until they ring
 
     async def next(self) -> WatchEvent:
@@ -185,8 +189,10 @@ class ObjectWatch:
     async def next_stored(self, timeout_ms: int | None) -> Past | None:
         """The next change as bytes, or None when none came in time."""
         while not self._closed:
-            change = self._pages.next_change(self._kind, self._version)
-            if change is not None:
+            if not self._ahead:
+                self._ahead += self._pages.next_changes(self._kind, self._version, count=AHEAD_MAX)
+            if self._ahead:
+                change = self._ahead.popleft()
                 self._version = change.version
                 return change
             if not self._is_listed:

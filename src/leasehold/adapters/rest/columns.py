@@ -16,26 +16,32 @@ Cell = Callable[[Wire, Instant], object]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`wide` ones are shown by `-o wide` only."""
+    """`wide` ones are shown by `-o wide` only. `path` is the nearest to a computed cell that a
+    CustomResourceDefinition, which can only show what stands under a path, has instead."""
 
     name: str
     cell: Cell
     type: str = "string"
     wide: bool = False
     about: str = ""
+    path: str = ""
 
 
-def at(path: str) -> Cell:
+@dataclass(frozen=True, slots=True)
+class At:
     """The scalar under a dotted path; blank when there is none."""
-    keys = path.split(".")
 
-    def cell(obj: Wire, _: Instant) -> object:
+    path: str
+
+    def __call__(self, obj: Wire, _: Instant) -> object:
         found: object = obj
-        for key in keys:
+        for key in self.path.split("."):
             found = found.get(key) if isinstance(found, dict) else None
         return found if isinstance(found, str | int | float) else None
 
-    return cell
+
+def at(path: str) -> Cell:
+    return At(path)
 
 
 def human_span(ms: int) -> str:
@@ -67,16 +73,20 @@ def _two(ms: int, large: tuple[int, str], small: tuple[int, str]) -> str:
     return f"{whole}{large[1]}" + (f"{fine}{small[1]}" if fine else "")
 
 
-def since(path: str) -> Cell:
-    """How long ago the instant under the path was."""
-    read = at(path)
+@dataclass(frozen=True, slots=True)
+class Since:
+    """How long ago the instant under a dotted path was."""
 
-    def cell(obj: Wire, now: Instant) -> object:
-        text = read(obj, now)
+    path: str
+
+    def __call__(self, obj: Wire, now: Instant) -> object:
+        text = At(self.path)(obj, now)
         moment = parse_instant(text) if isinstance(text, str) and len(text) < 64 else None
         return "<unknown>" if moment is None else human_span(now - moment)
 
-    return cell
+
+def since(path: str) -> Cell:
+    return Since(path)
 
 
 def _mappings(obj: Wire, key: str) -> list[Wire]:
@@ -312,10 +322,17 @@ AGE = Column("Age", since("metadata.creationTimestamp"), about="Since it was cre
 
 RUN = (
     NAME,
-    Column("Phase", _run_phase, about="Pending, Running, Completed or Failed."),
+    Column(
+        "Phase", _run_phase, about="Pending, Running, Completed or Failed.", path="status.phase"
+    ),
     Column("Reason", _run_reason, about="Why it is in its phase."),
     Column("GPUs", at("status.width.allocated"), "integer", about="GPUs it holds now."),
-    Column("Width", _run_width, about="GPUs it wants; least and most if it is malleable."),
+    Column(
+        "Width",
+        _run_width,
+        about="GPUs it wants; least and most if it is malleable.",
+        path="spec.resources.totalGPUs",
+    ),
     Column("Owner", at("spec.owner"), about="Whose run it is."),
     AGE,
     Column("Attempt", at("status.attempt"), "integer", wide=True),
@@ -333,12 +350,19 @@ BUDGET = (
 )
 LEASE = (
     NAME,
-    Column("Run", _lease_run),
+    Column("Run", _lease_run, path="spec.runRef.name"),
     Column("Node", at("spec.slice.node")),
     Column("GPUs", _lease_gpus, "integer"),
     Column("Role", at("spec.slice.role")),
-    Column("Payer", _lease_payer, about="Namespace, budget and envelope."),
-    Column("State", _lease_state, about="Open, Ending, or why it was closed."),
+    Column(
+        "Payer", _lease_payer, about="Namespace, budget and envelope.", path="spec.paidByEnvelope"
+    ),
+    Column(
+        "State",
+        _lease_state,
+        about="Open, Ending, or why it was closed.",
+        path="status.closureReason",
+    ),
     Column("Age", since("spec.interval.start"), about="Since it began."),
     Column("Owner", at("spec.owner"), wide=True),
     Column("Relation", at("spec.paidBy.relation"), wide=True),
@@ -361,7 +385,7 @@ RESERVATION = (
 RESOLUTION = (
     NAME,
     Column("Cause", at("spec.cause")),
-    Column("Beneficiary", _beneficiary),
+    Column("Beneficiary", _beneficiary, path="spec.beneficiary.name"),
     Column("Deficit", at("spec.deficitGPUs"), "integer", about="GPUs that were lacking."),
     Column("Victims", _count_of("spec.victims"), "integer", about="Leases that were cut."),
     Column("Draws", _count_of("spec.lottery.draws"), "integer"),

@@ -37,7 +37,7 @@ _READ_PAGE_OF = (
 _META = "SELECT value FROM meta WHERE key = ?"
 _NEXT = (
     "SELECT version, event, body FROM history WHERE kind = ? AND version > ?"
-    " ORDER BY version LIMIT 1"
+    " ORDER BY version LIMIT ?"
 )
 _PUT = (
     "INSERT INTO objects VALUES (?, ?, ?, ?, ?) ON CONFLICT(kind, namespace, name)"
@@ -97,15 +97,15 @@ class FilePages:
                 see(body)
         return version
 
-    def next_change(self, kind: str, after: int) -> Past | None:
+    def next_changes(self, kind: str, after: int, *, count: int) -> list[Past]:
         try:
             with self._speaking(), self._connection:
                 if after < self._number(f"forgotten/{kind}"):
                     raise Expired
-                found = self._connection.execute(_NEXT, (kind, after)).get
+                found = list(self._connection.execute(_NEXT, (kind, after, count)))
         except FileClosed as error:  # whoever follows it lists again, from the next opening
             raise Expired from error
-        return None if found is None else Past(*found)
+        return [Past(*each) for each in found]
 
     @property
     def prefix(self) -> str:

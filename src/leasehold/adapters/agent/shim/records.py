@@ -22,7 +22,16 @@ Record = dict[str, object]
 _MS = 1_000_000
 
 
+_boot: list[str] = []  # read once: a process does not outlive its boot
+
+
 def boot_id() -> str:
+    if not _boot:
+        _boot.append(_read_boot_id())
+    return _boot[0]
+
+
+def _read_boot_id() -> str:
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:  # noqa: PTH123
         return file.read().strip()
 

@@ -1,0 +1,121 @@
+"""Our kinds as CustomResourceDefinitions, for a real Kubernetes API server.
+
+Printed by `leasehold crds` and applied by whoever installs leasehold on a cluster. They are made
+from the tables that the facade serves from, so that one server knows what the other knows: names
+and selectable fields from `resources`, fields from `schemas`, columns from `columns`. What is added
+here is what the facade's store enforces by itself (`objects.rules`): immutability, as CEL.
+"""
+
+from leasehold.adapters.objects.rules import IMMUTABLE_KINDS
+from leasehold.adapters.rest.columns import At, Column, Since
+from leasehold.adapters.rest.resources import RESOURCES, Resource
+from leasehold.adapters.rest.schema_words import OPEN
+from leasehold.adapters.rest.shapes import schema_of
+from leasehold.core.objects.wire import part
+from leasehold.ports.store import Wire
+
+SELECTABLE_MAX = 8  # the most fields that the server lets one version declare
+
+_FIXED: Wire = {
+    "rule": "self == oldSelf",
+    "message": "is immutable",
+    "reason": "FieldValueForbidden",
+}
+# On the whole object, because a rule on `status` is not asked when the status is taken away.
+_CLOSED_ONCE: Wire = {
+    "rule": "!oldSelf.?status.?closed.orValue(false) || self.?status == oldSelf.?status",
+    "message": "status is final once the lease is closed",
+    "reason": "FieldValueForbidden",
+}
+_ENDING_ONCE: Wire = {
+    "rule": "!oldSelf.?status.?ending.hasValue() "
+    "|| self.?status.?ending == oldSelf.?status.?ending",
+    "message": "status.ending is set once and stays",
+    "reason": "FieldValueForbidden",
+}
+
+
+def definitions() -> list[Wire]:
+    """One CustomResourceDefinition for each kind of ours."""
+    return [_definition(each) for each in RESOURCES if each.is_ours]
+
+
+def _definition(resource: Resource) -> Wire:
+    names: Wire = {
+        "kind": resource.kind,
+        "listKind": f"{resource.kind}List",
+        "plural": resource.plural,
+        "singular": resource.singular,
+    }
+    if resource.short_names:
+        names["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        names["categories"] = list(resource.categories)
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": resource.qualified},
+        "spec": {
+            "group": resource.group,
+            "scope": "Namespaced" if resource.is_namespaced else "Cluster",
+            "names": names,
+            "versions": [_version(resource)],
+        },
+    }
+
+
+def _version(resource: Resource) -> Wire:
+    found: Wire = {
+        "name": resource.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": _schema(resource)},
+        "additionalPrinterColumns": _columns(resource.columns),
+    }
+    if resource.subresource("status") is not None:
+        found["subresources"] = {"status": {}}
+    chosen = resource.selectable[:SELECTABLE_MAX]
+    if chosen:
+        found["selectableFields"] = [{"jsonPath": f".{path}"} for path in chosen]
+    return found
+
+
+def _schema(resource: Resource) -> Wire:
+    """The facade's schema; of the metadata a definition says nothing, the server knows it."""
+    schema = schema_of(resource.kind)
+    fields: Wire = {**part(schema, "properties"), "metadata": {"type": "object"}}
+    if resource.subresource("status") is None:
+        fields.pop("status", None)
+    found: Wire = {**schema, "properties": fields}
+    if resource.kind in IMMUTABLE_KINDS:
+        # Required, because a rule is not asked when what it stands on is taken away.
+        found["required"] = ["spec"]
+        fields["spec"] = {**part(fields, "spec"), "x-kubernetes-validations": [_FIXED]}
+    if resource.kind == "Lease":
+        found["x-kubernetes-validations"] = [_CLOSED_ONCE, _ENDING_ONCE]
+    return found
+
+
+def _columns(columns: tuple[Column, ...]) -> list[Wire]:
+    """Those that stand under a path. The name is always shown and is none of them."""
+    found: list[Wire] = []
+    for column in columns:
+        path = _path(column)
+        if not path or path == "metadata.name":
+            continue
+        is_age = isinstance(column.cell, Since)
+        row: Wire = {
+            "name": column.name,
+            "type": "date" if is_age else column.type,
+            "jsonPath": f".{path}",
+        }
+        if column.about:
+            row["description"] = column.about
+        if column.wide:
+            row["priority"] = 1
+        found.append(row)
+    return found
+
+
+def _path(column: Column) -> str:
+    return column.cell.path if isinstance(column.cell, At | Since) else column.path
