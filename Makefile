@@ -5,10 +5,10 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 WORKERS ?= 2
 
-.PHONY: help setup demo test coverage check format bench test-mutants docs lock clean
+.PHONY: help setup demo test test-torch coverage check format bench test-mutants docs lock clean
 
 help:
-	@echo "make demo | test | check | coverage | bench | test-mutants | docs | format | lock | clean"
+	@echo "make demo | test | test-torch | check | coverage | bench | test-mutants | docs | format | lock | clean"
 
 setup: $(STAMP)
 
@@ -27,6 +27,17 @@ demo: $(STAMP)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS)
+
+# A real torchrun job that is resized and loses nodes. Jobs take PyTorch from the machine: Debian's
+# package is a CPU build, and .venv does not have it.
+test-torch: $(STAMP)
+	@command -v torchrun >/dev/null || { \
+		echo "torchrun is not here; installing Debian's python3-torch"; \
+		apt-get install -y python3-torch || \
+		{ apt-get update && apt-get install -y python3-torch; } || \
+		{ echo "it cannot be installed: as root on Debian 12 or later, apt-get install python3-torch" >&2; \
+		exit 1; }; }
+	$(BIN)/python -m tests.torch.elastic
 
 coverage: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term-missing:skip-covered \

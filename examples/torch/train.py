@@ -8,6 +8,7 @@ working directory, which all pods of a run share.
 
 import argparse
 import os
+import sys
 import time
 
 import torch
@@ -24,7 +25,14 @@ options = parser.parse_args()
 
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
-me = f"rank {rank} of {world} on {os.environ.get('NODE_NAME', 'this machine')}"
+node = os.environ.get("NODE_NAME", "this-machine")
+
+
+def say(text: str) -> None:
+    """A line in one piece: torchrun passes on whatever it finds."""
+    sys.stdout.write(f"rank {rank} of {world} on {node}: {text}\n")
+    sys.stdout.flush()
+
 
 torch.manual_seed(0)  # the same beginning and the same samples for every rank
 samples = torch.randn(SAMPLES, 8)
@@ -40,9 +48,9 @@ if os.path.exists(file):
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
     done, worlds = state["step"], state["worlds"]
-    print(f"{me}: goes on from step {done}", flush=True)
+    say(f"goes on from step {done}")
 else:
-    print(f"{me}: begins", flush=True)
+    say("begins")
 worlds.append((done, world))
 shared = torch.nn.parallel.DistributedDataParallel(model)
 
@@ -54,12 +62,13 @@ while done < options.steps:
     done += 1
     mean = loss.detach() / world
     dist.all_reduce(mean)
-    print(f"{me}: step {done}, loss {mean.item():.6f}", flush=True)
+    say(f"step {done}, loss {mean.item():.6f}")
     if rank == 0 and (done % EVERY == 0 or done == options.steps):
         state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
         torch.save({**state, "step": done, "worlds": worlds}, f"{file}.new")
         os.replace(f"{file}.new", file)  # whole or not at all, whenever it is killed
     time.sleep(options.pause)
 
-print(f"{me}: done after {done} steps", flush=True)
+story = ", ".join(f"{size} ranks from step {first}" for first, size in worlds)
+say(f"done after {done} steps: {story}")
 dist.destroy_process_group()

@@ -1,19 +1,57 @@
-"""What can rot in the documents: links to files that are not there."""
+"""What can rot in the documents: links to files and headings that are not there."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
-def test_docs_link_only_to_files_that_exist() -> None:
-    documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+def documents() -> list[Path]:
+    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+def anchors(text: str) -> set[str]:
+    """As GitHub and the site name headings: lower case, no punctuation, dashes for spaces."""
+    titles = HEADING.findall(FENCE.sub("", text))
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def broken_links(document: Path, text: str) -> Iterator[str]:
+    for target in LINK.findall(FENCE.sub("", text)):
+        path, _, anchor = target.partition("#")
+        if "://" in target:
+            continue
+        place = document.parent / path if path else document
+        if not place.exists():
+            yield f"{document.name}: {target}; write the path of a file that exists instead"
+        elif anchor and anchor not in anchors(place.read_text(encoding="utf-8")):
+            yield f"{document.name}: {target}; write the anchor of a heading there instead"
+
+
+def test_docs_link_only_to_files_and_headings_that_exist() -> None:
     broken = [
-        f"{document.relative_to(ROOT)}: {target}; write the path of a file that exists instead"
-        for document in sorted(documents)
-        for target in LINK.findall(document.read_text(encoding="utf-8"))
-        if "://" not in target and not (document.parent / target).exists()
+        each
+        for document in documents()
+        for each in broken_links(document, document.read_text(encoding="utf-8"))
     ]
 
     assert not broken, "\n" + "\n".join(broken)
+
+
+def test_docs_with_a_broken_link_are_found_out(tmp_path: Path) -> None:
+    other = tmp_path / "other.md"
+    other.write_text("# A title, `with` marks\n```sh\n# no title\n```\n")
+    here = tmp_path / "here.md"
+    good = "[a](other.md) [b](other.md#a-title-with-marks) [c](https://example.com/x)\n"
+    bad = "[d](none.md) [e](other.md#no-title) [f](#nowhere)\n"
+    here.write_text(good + bad)
+
+    found = list(broken_links(here, here.read_text()))
+
+    assert [each.partition(";")[0] for each in found] == [
+        "here.md: none.md", "here.md: other.md#no-title", "here.md: #nowhere",
+    ]  # fmt: skip

@@ -1,22 +1,17 @@
-"""The documents say all there is to say, and what they show really happens.
+"""The documents say all there is to say.
 
-Every name that a person can meet (enumeration members, invariants, configuration keys, commands,
-the words of scenarios) is in the document that explains it; commands and stories are run as shown.
+Every name that a person can meet (enumeration members, invariants, configuration keys, the words of
+scenarios) is in the document that explains it. That what they show really happens, and what belongs
+to the server and its commands, is for `tests/docs`.
 """
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-import click
 import pytest
 
-from leasehold.cli.main import main
 from leasehold.control import life
 from leasehold.core import cuts, facts, verdicts
 from leasehold.core.invariants import REJECTED
@@ -27,11 +22,8 @@ from leasehold.sim.scenario.parse_expectations import CLAIMS
 from leasehold.sim.scenario.runner import SHOWS, run_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-COMMAND_SECONDS_MAX = 60
-ELLIPSIS = "…"
 
 ENUMS = sorted(
     {
@@ -103,25 +95,6 @@ def test_every_configuration_key_is_explained_with_its_default() -> None:
     assert {name: default.lower() for name, default in told.items()} == shown
 
 
-def test_every_command_is_shown() -> None:
-    text = "\n".join([README, *DOCS.values()])
-    lacking = [path for path in commands(main, "leasehold") if not has_word(text, path)]
-
-    assert lacking == []
-
-
-def commands(group: click.Command, path: str) -> Iterator[str]:
-    """The full path of every command that does something."""
-    if not isinstance(group, click.Group):
-        yield path
-        return
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None, name
-        yield from commands(command, f"{path} {name}")
-
-
 def test_every_word_of_scenarios_is_explained() -> None:
     words = {*ACTIONS, *SHOWS, *CLAIMS, *(claim for claims in CLAIMS.values() for claim in claims)}
 
@@ -136,99 +109,3 @@ def test_the_story_that_explains_scenarios_holds(tmp_path: Path) -> None:
     told: list[str] = []
 
     assert run_scenario(file, echo=told.append).code == 0, "\n".join(told)
-
-
-@dataclass
-class Shown:
-    """A command of the tour, with what the reader is told that it prints."""
-
-    command: str
-    lines: list[str] = field(default_factory=list)
-    status: int = 0
-
-
-def tour(text: str) -> Iterator[tuple[str, str] | Shown]:
-    """The files to save (name, content) and the commands to run, in the order of the text."""
-    for language, body in FENCE.findall(text):
-        first, _, _ = body.partition("\n")
-        if language == "yaml" and first.startswith("# "):
-            yield first.removeprefix("# "), body
-        if language == "console":
-            yield from _commands(body)
-
-
-def _commands(body: str) -> Iterator[Shown]:
-    shown: list[Shown] = []
-    for line in body.splitlines():
-        if line.startswith("$ "):
-            shown.append(Shown(line.removeprefix("$ ")))
-        elif line.startswith("# exit status "):
-            shown[-1].status = int(line.rpartition(" ")[2])
-        else:
-            shown[-1].lines.append(line)
-    yield from shown
-
-
-def first_unprinted(lines: list[str], printed: list[str]) -> str | None:
-    """The first line that was not printed after those before it; `…` stands for anything."""
-    left = iter(printed)
-    for line in lines:
-        if line != ELLIPSIS:
-            pattern = re.compile(".*".join(map(re.escape, line.split(ELLIPSIS))))
-            if not any(pattern.fullmatch(each.rstrip()) for each in left):
-                return line
-    return None
-
-
-def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """A command of ours, as a person with the environment on the path would run it."""
-    words = command.split()
-    assert words[0] == "leasehold", f"{command}; show commands of leasehold instead"
-    return subprocess.run(
-        words,
-        cwd=folder,
-        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=COMMAND_SECONDS_MAX,
-    )
-
-
-def test_the_tour_of_the_readme_runs_as_shown(tmp_path: Path) -> None:
-    ran = 0
-    for each in tour(README):
-        if isinstance(each, tuple):
-            (tmp_path / each[0]).write_text(each[1], encoding="utf-8")
-            continue
-        done = run(each.command, tmp_path)
-        ran += 1
-        assert done.returncode == each.status, f"{each.command}\n{done.stdout}{done.stderr}"
-        lacking = first_unprinted(each.lines, done.stdout.splitlines())
-        assert lacking is None, f"{each.command} does not print\n{lacking}\nbut\n{done.stdout}"
-    assert ran >= 5
-
-
-def test_the_demo_prints_what_the_readme_says(tmp_path: Path) -> None:
-    (shown,) = [body for language, body in FENCE.findall(README) if language == "text"]
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    recipe = makefile.partition("\ndemo:")[2].partition("\n\n")[0]
-    printed: list[str] = []
-    for line in recipe.splitlines()[1:]:
-        command = line.strip().removeprefix("$(BIN)/").replace("build/demo", str(tmp_path))
-        done = run(command, ROOT)
-        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-        printed += done.stdout.splitlines()
-
-    assert printed
-    assert first_unprinted(shown.splitlines(), printed) is None
-
-
-def test_a_tour_that_shows_something_else_is_found_out() -> None:
-    (saved, command) = tour("```yaml\n# a.yaml\nx: 1\n```\n```console\n$ leasehold x\none …\n```\n")
-
-    assert saved == ("a.yaml", "# a.yaml\nx: 1\n")
-    assert command == Shown("leasehold x", ["one …"])
-    assert first_unprinted(["one …", "two"], ["zero", "one 1", "two"]) is None
-    assert first_unprinted(["two", "one …"], ["zero", "one 1", "two"]) == "one …"
-    assert first_unprinted(["one"], ["one 1"]) == "one"

@@ -31,6 +31,7 @@ from leasehold.control.edits import uncovered_edit
 from leasehold.control.turn import Turn
 from leasehold.core.access import Caller, CallerRole
 from leasehold.core.objects.wire import part, text_at
+from leasehold.core.units import Millis
 from leasehold.ports.store import AlreadyExists, Expired, NotFound, Store, Wire
 from leasehold.shell.archive.compactor import Compactor
 from leasehold.shell.archive.reader import Archive
@@ -44,6 +45,7 @@ from leasehold.shell.loop import Controller
 from leasehold.shell.metrics import Metrics
 from leasehold.shell.query import BadQuestion, Questions
 
+GATHER: Millis = 10
 ADMIN = "admin"  # the user of the kubeconfig that `up` writes
 NAMESPACES = ("default", "leasehold-system")
 
@@ -120,6 +122,7 @@ class Embedded:
             on_turn=self._after_turn,
             between_turns=self._compactor.step,
             stopwatch=self.metrics,
+            gather=GATHER,
         )
         await self.agent.prepare()
         self._tasks.spawn("controller", self._controller.run())

@@ -93,7 +93,9 @@ class PodFolder:
             return Stage.VOID  # not even the request was whole, so nobody can have started it
         started = self.started
         if started is None:
-            return Stage.REQUESTED
+            # Of another boot it may have been started, and nobody can tell any more.
+            is_of_this_boot = self.request.get("boot") == records.boot_id()
+            return Stage.REQUESTED if is_of_this_boot else Stage.ORPHANED
         if started["by"] != "shim":
             return Stage.VOID
         if self.shim is not None:
@@ -163,8 +165,7 @@ class PodFolder:
 
     def _read(self, name: str) -> Record | None:
         try:
-            with _opened(self.path) as here:
-                return records.read(here, name)
+            return records.read_at(self.path / name)
         except (FileNotFoundError, ValueError):  # not there; or cut off by the end of the machine
             return None
 

@@ -278,8 +278,13 @@ class Pods:
         if stored is None or latest is None or latest.pod.deleting:
             self._again.add(pod.uid)
             return
-        self._held[pod.uid] = self._machine.folders.create(pod.uid, request)
-        self.shims.ask(self._held[pod.uid])
+        # On a thread: a file system that is syncing for others makes whoever creates a file wait.
+        folder = await asyncio.to_thread(self._machine.folders.create, pod.uid, request)
+        self._held[pod.uid] = folder
+        if pod.uid in self._buried or self._machine.nodes.is_dead(pod.node):
+            self._again.add(pod.uid)  # meanwhile it was not to be started any more
+            return
+        self.shims.ask(folder)
         self._machine.advice.started(latest, request)
 
     async def _check_devices(self, node: LocalNode, seen: Seen) -> None:

@@ -1,8 +1,9 @@
 """Small JSON records in a pod's folder, written so that they are there wholly or not at all.
 
-Shared by the shim, which has only the standard library, and by the agent. A record is synced with
-its folder before anybody acts on it. `claim` is how a pod is started at most once: of all who try
-to write the record of the start, the file system lets one win. Nothing here decides anything.
+Shared by the shim, which has only the standard library, and by the agent. How a pod ended is synced
+with its folder before anybody acts on it; the rest need not outlive the boot. `claim` is how a pod
+is started at most once: of all who try to write the record of the start, the file system lets one
+win. Nothing here decides anything.
 """
 
 import json
@@ -58,6 +59,13 @@ def ticks_of(pid: int) -> int | None:
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
+def read_at(path: os.PathLike[str]) -> Record:
+    with open(path, "rb") as file:  # noqa: PTH123
+        found = json.loads(file.read())
+    assert isinstance(found, dict), path
+    return found
+
+
 def read(folder: int, name: str) -> Record | None:
     try:
         fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
@@ -85,21 +93,16 @@ def put(folder: int, name: str, record: Record) -> None:
 
 
 def claim(folder: int, record: Record) -> bool:
-    """Writes the record of the start, if nobody has; true for the one that did."""
+    """Writes the record of the start, if nobody has; true for the one that did. Not synced: what
+    it speaks of is over with this boot, and an agent that finds a request of another boot knows."""
     spare = f"{STARTED}.{os.getpid()}"
-    _write_spare(folder, spare, record)
+    _write_spare(folder, spare, record, sync=False)
     try:
         os.link(spare, STARTED, src_dir_fd=folder, dst_dir_fd=folder)
     except FileExistsError:
         return False
     finally:
         os.unlink(spare, dir_fd=folder)
-    os.fsync(folder)
-    parent = os.open("..", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        os.fsync(parent)  # the folder's own name
-    finally:
-        os.close(parent)
     return True
 
 

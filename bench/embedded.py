@@ -1,0 +1,191 @@
+"""`leasehold up` under load, beside what the machine could do at most, in wall seconds.
+
+Submissions through REST and Runs started with durable commits are compared with plain process
+spawning and plain durable inserts of the same run; then a store with a long past is opened, asked,
+and left alone. Called by `bench.__main__`.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from bench import bigstore
+
+BIN = Path(sys.executable).parent
+SPAWNS, INSERTS = 400, 3_000
+SUBMISSIONS, STARTS = 600, 600
+RUNS, LEASES = 10_000, 100_000
+IDLE_S = 10.0
+PATIENCE_S = 300.0
+TEAM = """
+{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "t"}}
+---
+{"apiVersion": "rq.davidlangworthy.io/v1", "kind": "Budget",
+ "metadata": {"name": "b", "namespace": "t"},
+ "spec": {"owner": "org:t", "envelopes": [{"name": "e", "flavor": "virtual", "concurrency": 512}]}}
+"""
+
+
+class Up:
+    """A server in a process of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.data = root / "data"
+        (root / "fleet.yaml").write_text(bigstore.FLEET)
+
+    def start(self) -> float:
+        """Seconds until it says that it is up."""
+        began = time.perf_counter()
+        self.process = subprocess.Popen(
+            [BIN / "leasehold", "up", "--data", self.data, "--work", self._root / "work", "--fleet",
+             self._root / "fleet.yaml", "--port", "0", "--log-level", "warning"],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self.process.stdout is not None
+        assert self.process.stdout.readline().startswith("leasehold is up")
+        return time.perf_counter() - began
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(PATIENCE_S)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def runs(self, *arguments: str) -> str:
+        env = {**os.environ, "KUBECONFIG": str(self.data / "kubeconfig")}
+        done = subprocess.run([BIN / "kubectl-runs", *arguments], env=env, capture_output=True,
+                              text=True, check=True)  # fmt: skip
+        return done.stdout
+
+    def submit(self, owner: str, prefix: str, count: int, clients: int) -> float:
+        """Submissions per second, measured by the client."""
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.rest_client", self.data / "kubeconfig", "t", owner,
+             prefix, str(count), str(clients)],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return count / float(done.stdout)
+
+    @property
+    def mib(self) -> float:
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+        raise AssertionError("the kernel says nothing of its memory")
+
+    @property
+    def cpu_s(self) -> float:
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def server() -> Iterator[Up]:
+    root = Path(tempfile.mkdtemp(prefix="leasehold-bench-"))
+    root.chmod(0o755)
+    up = Up(root)
+    try:
+        yield up
+    finally:
+        if up.process.poll() is None:
+            up.stop()
+        shutil.rmtree(root)
+
+
+def spawns_per_s() -> float:
+    """A process in a session of its own whose output goes to a file, one after another."""
+    with tempfile.TemporaryFile() as out:
+        began = time.perf_counter()
+        for _ in range(SPAWNS):
+            subprocess.run(["/bin/true"], stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                           start_new_session=True, check=True)  # fmt: skip
+        return SPAWNS / (time.perf_counter() - began)
+
+
+def inserts_per_s() -> float:
+    """One durable transaction for each row of the size of a Run."""
+    with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as root:
+        connection = apsw.Connection(str(Path(root) / "plain.sqlite"))
+        connection.pragma("journal_mode", "wal")
+        connection.pragma("synchronous", 2)
+        connection.execute("CREATE TABLE rows (id INTEGER PRIMARY KEY, body BLOB)")
+        body = b"x" * 1500
+        began = time.perf_counter()
+        for _ in range(INSERTS):
+            connection.execute("INSERT INTO rows (body) VALUES (?)", (body,))
+        took = time.perf_counter() - began
+        connection.close()
+    return INSERTS / took
+
+
+def load() -> dict[str, float]:
+    """Submissions and starts per second on an empty folder."""
+    found = {"plain_spawns_per_s": spawns_per_s(), "plain_inserts_per_s": inserts_per_s()}
+    with server() as up:
+        found["up_ready_empty_s"] = up.start()
+        path = up.data.parent / "team.yaml"
+        path.write_text(TEAM)
+        up.runs("submit", "-f", str(path))
+        # Whoever names an owner that may not be named here is stored, looked at, and waits.
+        found["rest_submit_1_per_s"] = up.submit("org:nobody", "one", SUBMISSIONS, 1)
+        found["rest_submit_32_per_s"] = up.submit("org:nobody", "many", SUBMISSIONS, 32)
+        began = time.perf_counter()
+        up.submit("org:t", "go", STARTS, 32)
+        _until(lambda: _completed(up) == STARTS)
+        found["runs_started_per_s"] = STARTS / (time.perf_counter() - began)
+    return found
+
+
+def past() -> dict[str, float]:
+    """A store with ten thousand runs and a hundred thousand closed leases."""
+    found = {}
+    with server() as up:
+        bigstore.make(up.data, RUNS, LEASES)
+        found["up_ready_big_s"] = up.start()
+        for name, arguments in (
+            ("list_10k_s", ("list", "-A")),
+            ("budgets_usage_s", ("budgets", "usage")),
+            ("leases_since_s", ("leases", "--since", "1h")),
+        ):
+            found[name] = min(_timed(lambda: up.runs(*arguments)) for _ in range(3))  # noqa: B023
+        time.sleep(2)
+        before, began = up.cpu_s, time.perf_counter()
+        time.sleep(IDLE_S)
+        found["idle_cpu_percent"] = 100 * (up.cpu_s - before) / (time.perf_counter() - began)
+        found["server_mib"] = up.mib
+    return found
+
+
+def _completed(up: Up) -> int:
+    """Read from the store's own file, so that looking costs the server nothing."""
+    connection = apsw.Connection(str(up.data / "store.sqlite"), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        rows = connection.execute("SELECT body FROM objects WHERE kind = 'Run'")
+        return sum(json.loads(body).get("status", {}).get("phase") == "Completed"
+                   for (body,) in rows)  # fmt: skip
+    finally:
+        connection.close()
+
+
+def _until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, "it takes too long"
+        time.sleep(0.05)
+
+
+def _timed(action: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began

@@ -1,0 +1,265 @@
+"""Cases: forms of a write, patches of all kinds, rehearsals, and what is refused."""
+
+from tests.apiserver.table import case
+from tests.apiserver.talk import APPLY, JSON_PATCH, MERGE, OURS, STRATEGIC, Talk
+from tests.apiserver.things import budget, node, pod, run
+
+META = ("kind", "apiVersion", "metadata")
+JSON = {"Content-Type": "application/json"}
+
+
+@case()
+def bodies_that_are_none(it: Talk) -> None:
+    for body in (b"{", b"", b"[]", b"null", b'"text"', b"\xff"):
+        it.ask("POST", it.runs, body, headers=JSON)
+
+
+@case()
+def media_types_of_bodies(it: Talk) -> None:
+    for media in ("text/plain", "application/xml", "application/x-www-form-urlencoded"):
+        it.ask("POST", it.runs, run(it, "a"), headers={"Content-Type": media})
+    it.ask("POST", it.runs, run(it, "a"), headers={"Content-Type": "application/yaml"}, see=META)
+    it.ask("POST", it.runs, run(it, "b"),
+           headers={"Content-Type": "application/json; charset=utf-8"}, see=META)  # fmt: skip
+
+
+@case()
+def bodies_that_are_too_large(it: Talk) -> None:
+    asked = run(it, "a")
+    asked["metadata"]["annotations"] = {"x": "y" * (4 << 20)}
+    it.ask("POST", it.runs, asked)
+
+
+@case()
+def merge_patches(it: Talk) -> None:
+    it.make(it.runs, run(it, "a", labels={"x": "y", "z": "w"}))
+    it.patch(f"{it.runs}/a", {"metadata": {"labels": {"x": None, "n": "m"}}})
+    it.patch(f"{it.runs}/a", {"spec": {"funding": {"allowBorrow": True, "sponsors": ["org:b"]}}})
+    it.patch(f"{it.runs}/a", {"spec": {"funding": {"sponsors": []}}})
+    it.patch(f"{it.runs}/a", {})
+
+
+@case()
+def merge_patches_that_cannot_be(it: Talk) -> None:
+    it.make(it.runs, run(it, "a"))
+    for body in (b"{", b"[]", b"1", b"null", b""):
+        it.ask("PATCH", f"{it.runs}/a", body, headers={"Content-Type": MERGE})
+    it.patch(f"{it.runs}/a", {"metadata": {"name": "b"}})
+    it.patch(f"{it.runs}/a", {"metadata": {"namespace": "audio"}})
+    it.patch(f"{it.runs}/a", {"kind": "Budget"})
+    it.patch(f"{it.runs}/a", {"metadata": {"resourceVersion": "1"}})
+    it.patch(f"{it.runs}/a", {"metadata": {"uid": "other"}})
+    it.patch(f"{it.runs}/a", {"metadata": {"labels": 3}})
+
+
+@case()
+def json_patches(it: Talk) -> None:
+    it.make(it.runs, run(it, "a", labels={"x": "y"}))
+    for operations in (
+        [{"op": "test", "path": "/metadata/labels/x", "value": "y"},
+         {"op": "replace", "path": "/metadata/labels/x", "value": "z"}],
+        [{"op": "add", "path": "/spec/stop", "value": True}],
+        [{"op": "add", "path": "/metadata/annotations", "value": {"a~/b": "c"}}],
+        [{"op": "copy", "from": "/metadata/labels/x", "path": "/metadata/labels/w"}],
+        [{"op": "move", "from": "/metadata/labels/w", "path": "/metadata/labels/v"}],
+        [{"op": "remove", "path": "/metadata/annotations"}],
+        [],
+    ):  # fmt: skip
+        it.patch(f"{it.runs}/a", operations, JSON_PATCH)
+
+
+@case()
+def json_patches_that_cannot_be(it: Talk) -> None:
+    it.make(it.runs, run(it, "a", labels={"x": "y"}))
+    for operations in (
+        [{"op": "test", "path": "/metadata/labels/x", "value": "w"}],
+        [{"op": "remove", "path": "/metadata/labels/none"}],
+        [{"op": "replace", "path": "/metadata/none/x", "value": 1}],
+        [{"op": "bend", "path": "/spec"}],
+        [{"path": "/spec/stop", "value": True}],
+        {"op": "remove", "path": "/spec"},
+        "text",
+    ):
+        it.patch(f"{it.runs}/a", operations, JSON_PATCH)
+
+
+@case()
+def strategic_patches(it: Talk) -> None:
+    it.make(it.runs, run(it, "a"))
+    it.patch(f"{it.runs}/a", {"spec": {"stop": True}}, STRATEGIC)
+    it.make("/api/v1/nodes", node(it, "n"))
+    place = f"/api/v1/nodes/{it.namespace}-n"
+    see = ("spec.taints", "metadata.labels", "metadata.generation")
+    first = {"key": "a", "value": "1", "effect": "NoSchedule"}
+    it.patch(place, {"spec": {"taints": [first]}}, STRATEGIC, see=see)
+    it.patch(place, {"spec": {"taints": [{"key": "b", "effect": "NoExecute"}]}}, STRATEGIC,
+             see=("metadata.generation",))  # fmt: skip
+    it.patch(place, {"metadata": {"labels": {"region": None, "x": "y"}}}, STRATEGIC, see=see)
+    it.patch(f"/api/v1/namespaces/{it.namespace}", {"metadata": {"labels": {"x": "y"}}},
+             STRATEGIC, see=("metadata.labels",))  # fmt: skip
+
+
+@case()
+def strategic_patches_of_lists(it: Talk) -> None:
+    it.make(it.pods, pod(it, "p"))
+    place = f"{it.pods}/p/status"
+    ready = {"type": "Ready", "status": "True"}
+    other = {"type": "Initialized", "status": "True"}
+    see = ("status.phase",)
+    it.patch(place, {"status": {"conditions": [ready]}}, STRATEGIC, see=see)
+    found = it.patch(place, {"status": {"conditions": [other]}}, STRATEGIC, see=see)
+    it.note("conditions", sorted(each["type"] for each in found["status"]["conditions"]))
+    gone = {"type": "Ready", "$patch": "delete"}
+    found = it.patch(place, {"status": {"conditions": [gone]}}, STRATEGIC, see=see)
+    it.note("conditions", sorted(each["type"] for each in found["status"]["conditions"]))
+    found = it.patch(place, {"status": {"conditions": [{"status": "True"}]}}, STRATEGIC, see=see)
+
+
+@case()
+def patches_of_no_kind(it: Talk) -> None:
+    it.make(it.runs, run(it, "a"))
+    for media in ("application/json", "text/plain", "application/yaml"):
+        it.patch(f"{it.runs}/a", {"spec": {"stop": True}}, media)
+
+
+@case()
+def apply(it: Talk) -> None:
+    asked = run(it, "a", labels={"x": "y"})
+    it.patch(f"{it.runs}/a", asked, APPLY, fieldManager="one")
+    it.patch(f"{it.runs}/a", asked, APPLY, fieldManager="one")
+    del asked["metadata"]["labels"]
+    it.patch(f"{it.runs}/a", asked, APPLY, fieldManager="one")
+    theirs = run(it, "a", resources={"gpuType": "H100-80GB", "totalGPUs": 16})
+    it.patch(f"{it.runs}/a", theirs, APPLY, fieldManager="two")
+    it.patch(f"{it.runs}/a", theirs, APPLY, fieldManager="two", force="true")
+
+
+@case()
+def apply_that_cannot_be(it: Talk) -> None:
+    asked = run(it, "a")
+    it.patch(f"{it.runs}/a", asked, APPLY)
+    it.patch(f"{it.runs}/b", asked, APPLY, fieldManager="one")
+    it.patch(f"{it.runs}/a", {**asked, "kind": "Budget"}, APPLY, fieldManager="one")
+    it.patch(f"{it.runs}/a", {"spec": {}}, APPLY, fieldManager="one")
+    it.patch(f"{it.runs}/a", asked, APPLY, fieldManager="x" * 129)
+    it.ask("PATCH", f"{it.runs}/a", b"a: [", headers={"Content-Type": APPLY},
+           fieldManager="one")  # fmt: skip
+    it.patch(f"{it.runs}/a", {"spec": {"stop": True}}, MERGE, force="true")
+
+
+@case()
+def rehearsals(it: Talk) -> None:
+    it.ask("POST", it.runs, run(it, "a"), dryRun="All", see=(
+        "kind", "metadata.name", "metadata.generation", "spec"))  # fmt: skip
+    it.ask("GET", f"{it.runs}/a")
+    made = it.make(it.runs, run(it, "a"))
+    it.ask("POST", it.runs, run(it, "a"), dryRun="All")
+    made["spec"]["stop"] = True
+    it.ask("PUT", f"{it.runs}/a", made, dryRun="All")
+    it.patch(f"{it.runs}/a", {"spec": {"stop": True}}, dryRun="All")
+    it.ask("DELETE", f"{it.runs}/a", dryRun="All")
+    it.ask("GET", f"{it.runs}/a")
+    it.ask("POST", it.runs, run(it, "b"), dryRun="Some")
+    it.ask("DELETE", f"{it.runs}/a", {"dryRun": ["Some"]})
+
+
+@case()
+def unknown_fields(it: Talk) -> None:
+    asked = run(it, "a", colour="red")
+    asked["spec"]["resources"]["shade"] = 1
+    it.ask("POST", it.runs, asked, fieldValidation="Strict")
+    it.ask("POST", it.runs, asked, fieldValidation="Warn")
+    asked["metadata"]["name"] = "b"
+    it.ask("POST", it.runs, asked, fieldValidation="Ignore")
+    asked["metadata"]["name"] = "c"
+    it.ask("POST", it.runs, asked)
+    asked["metadata"]["name"] = "d"
+    it.ask("POST", it.runs, asked, fieldValidation="Loose")
+    it.patch(f"{it.runs}/a", {"spec": {"colour": "red"}}, fieldValidation="Strict")
+    it.patch(f"{it.runs}/a", {"spec": {"colour": "red"}}, fieldValidation="Warn")
+
+
+@case()
+def fields_in_a_template_are_open(it: Talk) -> None:
+    template = {
+        "metadata": {"labels": {"x": "y"}},
+        "spec": {"containers": [{"name": "main", "command": ["true"], "stdin": True}],
+                 "hostname": "h"},
+    }  # fmt: skip
+    it.ask("POST", it.runs, run(it, "a", template=template), fieldValidation="Strict")
+    lost = {**template, "extra": 1}
+    it.ask("POST", it.runs, run(it, "b", template=lost), fieldValidation="Strict")
+
+
+@case()
+def fields_of_wrong_types(it: Talk) -> None:
+    it.ask("POST", it.runs, {**run(it, "a"), "spec": 3})
+    it.ask("POST", it.runs, run(it, "a", owner=3))
+    it.ask("POST", it.runs, run(it, "a", stop="yes"))
+    it.ask("POST", it.runs, run(it, "a", gang="Band"))
+    it.ask("POST", it.runs, {**run(it, "a"), "metadata": {"name": "a", "labels": {"x": 1}}})
+    it.ask("POST", it.runs, {**run(it, "a"), "metadata": 3})
+
+
+@case()
+def fields_that_are_missing(it: Talk) -> None:
+    whole = run(it, "a")
+    it.ask("POST", it.runs, {key: value for key, value in whole.items() if key != "spec"})
+    it.ask("POST", it.runs, {**whole, "spec": {}})
+    it.ask("POST", it.runs, run(it, "a", resources={"gpuType": "H100-80GB"}))
+    envelope = {"name": "west", "flavor": "H100-80GB"}
+    it.ask("POST", it.budgets, budget(it, "b", envelopes=[envelope]))
+
+
+@case()
+def managers_of_fields(it: Talk) -> None:
+    it.ask("POST", it.runs, run(it, "a"), fieldManager="x" * 129)
+    it.ask("POST", it.runs, run(it, "a"), fieldManager="a\nb")
+    it.ask("POST", it.runs, run(it, "a"), fieldManager="me", see=META)
+
+
+@case()
+def callers_that_may_not(it: Talk) -> None:
+    theirs = f"{OURS}/namespaces/audio/runs"
+    for who in ("", "nobody", "vic", "ann"):
+        it.ask("GET", theirs, who=who)
+        it.ask("POST", theirs, {**run(it, "a"), "metadata": {"name": "a"}}, who=who)
+        it.ask("DELETE", f"{theirs}/a", who=who)
+    it.ask("DELETE", f"{OURS}/leases/none", who="ann")
+    it.patch("/api/v1/nodes/none", {}, who="ann")
+    it.ask("GET", "/api/v1/pods", who="ann")
+
+
+@case()
+def callers_that_may(it: Talk) -> None:
+    place = f"{OURS}/namespaces/vision/runs"
+    asked = {**run(it, "may"), "metadata": {"name": "may"}}
+    it.ask("POST", place, asked, who="ann")
+    it.patch(f"{place}/may", {"spec": {"stop": True}}, who="ann")
+    it.ask("GET", f"{OURS}/leases", who="vic", see=("kind",), labelSelector="case=none")
+    it.ask("DELETE", f"{place}/may", who="ann")
+
+
+@case()
+def who_am_i(it: Talk) -> None:
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    it.ask("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", review, who="ann",
+           see=("kind", "apiVersion", "status.userInfo.username"))  # fmt: skip
+    place = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    for verb, resource, namespace, who in (
+        ("create", "runs", "vision", "ann"), ("create", "runs", "audio", "ann"),
+        ("delete", "leases", "", "ann"), ("list", "leases", "", "vic"),
+        ("create", "runs", "vision", "vic"),
+    ):  # fmt: skip
+        asked = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {
+                "group": "rq.davidlangworthy.io", "version": "v1", "verb": verb,
+                "resource": resource, **({"namespace": namespace} if namespace else {}),
+            }},
+        }  # fmt: skip
+        it.ask("POST", place, asked, who=who, see=("kind", "apiVersion", "status.allowed", "spec"))
+    it.ask("POST", place, {"apiVersion": "authorization.k8s.io/v1",
+                           "kind": "SelfSubjectAccessReview", "spec": {}}, who="ann")  # fmt: skip
+    it.ask("GET", place, who="ann")

@@ -1,0 +1,98 @@
+"""Plain HTTP to one of the two servers: a bearer token, JSON, and what came back as it came."""
+
+import contextlib
+import http.client
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+DEADLINE_S = 30
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    warnings: tuple[str, ...]
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Client:
+    """One connection that is kept, and one of its own for each watch."""
+
+    def __init__(self, port: int, ca: str, tokens: Mapping[str, str]) -> None:
+        self._port = port
+        self._context = ssl.create_default_context(cadata=ca)
+        self._tokens = tokens
+        self._kept = self._connection()
+
+    def close(self) -> None:
+        self._kept.close()
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        who: str = "system",
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """`who` "" sends no token; a body that is no bytes goes as JSON."""
+        response = self._send(self._kept, method, path, body, who, headers or {}, query or {})
+        found = {name.lower(): value for name, value in response.getheaders()}
+        warnings = tuple(response.headers.get_all("warning") or ())
+        return Answer(response.status, found, response.read(), warnings)
+
+    def watch(self, path: str, query: Mapping[str, str], count: int) -> list[Any]:
+        """The first `count` events, or as many as come before the watch ends."""
+        with contextlib.closing(self._connection()) as connection:
+            asked = {"watch": "true", **query}
+            accept = {"Accept": asked.pop("accept", "application/json")}
+            response = self._send(connection, "GET", path, None, "system", accept, asked)
+            if response.status != 200:
+                return [json.loads(response.read())]
+            events: list[Any] = []
+            while len(events) < count and (line := response.readline()):
+                events.append(json.loads(line))
+            return events
+
+    def _connection(self) -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection(
+            "127.0.0.1", self._port, context=self._context, timeout=DEADLINE_S
+        )
+
+    def _send(
+        self,
+        connection: http.client.HTTPSConnection,
+        method: str,
+        path: str,
+        body: object,
+        who: str,
+        headers: Mapping[str, str],
+        query: Mapping[str, str],
+    ) -> http.client.HTTPResponse:
+        sent = dict(headers)
+        if who:
+            sent.setdefault("Authorization", f"Bearer {self._tokens.get(who, who)}")
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+            sent.setdefault("Content-Type", "application/json")
+        url = f"{path}?{urlencode(query)}" if query else path
+        for is_last in (False, True):  # a server may close a connection that it kept
+            try:
+                connection.request(method, url, body=body, headers=sent)
+                return connection.getresponse()
+            except (ConnectionError, http.client.RemoteDisconnected):
+                connection.close()
+                if is_last:
+                    raise
+        raise AssertionError("unreachable")

@@ -1,0 +1,174 @@
+"""A case's conversation with one server, and what of it must be the same with the other.
+
+Every exchange is kept as a flat table, `step path -> value`, after what no two servers share was
+replaced: uids, versions and times by names for them, in order of appearance. Sentences for people
+are left out: ours name a remedy, and programs read the reason, the details and the code.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.apiserver.client import Answer, Client
+
+GROUP = "rq.davidlangworthy.io"
+OURS = f"/apis/{GROUP}/v1"
+MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_STAMPS = ("creationTimestamp", "deletionTimestamp", "time")
+_GENERATED = re.compile(r"(?<=-)[bcdfghjklmnpqrstvwxz2456789]{5}$")
+
+Flat = dict[str, object]
+
+
+class Talk:
+    """`namespace` is the case's own, and so is whatever name begins with it."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client = client
+        self.namespace = namespace
+        self.seen: Flat = {}
+        self._step = 0
+        self._names: dict[str, str] = {}
+
+    @property
+    def runs(self) -> str:
+        return f"{OURS}/namespaces/{self.namespace}/runs"
+
+    @property
+    def budgets(self) -> str:
+        return f"{OURS}/namespaces/{self.namespace}/budgets"
+
+    @property
+    def pods(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        see: tuple[str, ...] | None = None,
+        who: str = "system",
+        headers: Mapping[str, str] | None = None,
+        **query: str,
+    ) -> Any:
+        """One exchange; of its body only the paths in `see` are compared, or all."""
+        self._step += 1
+        answer = self._client.ask(method, path, body, who=who, headers=headers, query=query)
+        self._keep_head(answer)
+        found = _document(answer)
+        self._keep(f"{self._step}", _chosen(found, see))
+        return found
+
+    def make(self, path: str, body: object) -> Any:
+        """Something the case needs; it must be there and is not compared."""
+        answer = self._client.ask("POST", path, body)
+        assert answer.status == 201, answer.body.decode()
+        return answer.json
+
+    def patch(self, path: str, body: object, media: str = MERGE, **more: Any) -> Any:
+        return self.ask("PATCH", path, body, headers={"Content-Type": media}, **more)
+
+    def watch(self, path: str, count: int, *, see: tuple[str, ...] | None = None,
+              **query: str) -> list[Any]:  # fmt: skip
+        """The first events of a watch."""
+        self._step += 1
+        events = self._client.watch(path, query, count)
+        self.seen[f"{self._step} events"] = len(events)
+        for at, event in enumerate(events):
+            self.seen[f"{self._step}.{at} type"] = event.get("type")
+            self._keep(f"{self._step}.{at}", _chosen(event.get("object", event), see))
+        return events
+
+    def note(self, what: str, value: object) -> None:
+        """Something the case itself concluded."""
+        self.seen[f"{self._step} {what}"] = value
+
+    def _keep_head(self, answer: Answer) -> None:
+        step = self._step
+        self.seen[f"{step} code"] = answer.status
+        self.seen[f"{step} content-type"] = answer.headers.get("content-type")
+        self.seen[f"{step} warnings"] = len(answer.warnings)
+
+    def _keep(self, place: str, found: object) -> None:
+        for path, value in _flat(found, ""):
+            self.seen[f"{place} {path}"] = self._told(path, value)
+
+    def _told(self, path: str, value: object) -> object:
+        last = path.rpartition(".")[2]
+        if last in ("uid", "resourceVersion") and isinstance(value, str) and value:
+            return self._named(last, value)
+        if last in _STAMPS and isinstance(value, str):
+            return "<time>" if _TIME.fullmatch(value) else value
+        if isinstance(value, str):
+            return _GENERATED.sub("<made up>", value) if last == "name" else value
+        return value
+
+    def _named(self, kind: str, value: str) -> str:
+        known = sum(1 for each in self._names if each.startswith(f"{kind}/"))
+        return self._names.setdefault(f"{kind}/{value}", f"<{kind} {known + 1}>")
+
+
+def _document(answer: Answer) -> Any:
+    if "json" in answer.headers.get("content-type", "") and answer.body:
+        return answer.json
+    return {"text": answer.body.decode("utf-8", "replace")}
+
+
+def _chosen(found: Any, see: tuple[str, ...] | None) -> Any:
+    """A Status is always compared whole, less its sentences."""
+    if isinstance(found, dict) and found.get("kind") == "Status":
+        return _bare_status(found)
+    if see is None:
+        return found
+    chosen: dict[str, Any] = {}
+    for path in see:
+        value = found
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        chosen[path] = value
+    return chosen
+
+
+def _bare_status(found: dict[str, Any]) -> dict[str, Any]:
+    bare = {key: value for key, value in found.items() if key != "message"}
+    details = bare.get("details")
+    if isinstance(details, dict) and "causes" in details:
+        causes = sorted(
+            (each.get("field", ""), each.get("reason", "")) for each in details["causes"]
+        )
+        bare["details"] = {**details, "causes": [f"{field} {why}" for field, why in causes]}
+    return bare
+
+
+def _flat(value: Any, path: str) -> list[tuple[str, object]]:
+    """Leaves by path. Who set which field is ours to count and not compared; and an empty mapping
+    is a value of its own."""
+    if isinstance(value, dict) and value:
+        found: list[tuple[str, object]] = []
+        for key, each in value.items():
+            if key != "managedFields":
+                found += _flat(each, f"{path}.{key}" if path else str(key))
+        return found
+    if isinstance(value, list) and value:
+        return [leaf for at, each in enumerate(value) for leaf in _flat(each, f"{path}[{at}]")]
+    return [(path, value)]
+
+
+Case = Callable[[Talk], None]
+
+
+def differences(real: Flat, ours: Flat) -> dict[str, tuple[object, object]]:
+    """What differs, as (the real server's, ours); None is nothing there."""
+    return {
+        path: (real.get(path), ours.get(path))
+        for path in {**real, **ours}
+        if real.get(path) != ours.get(path)
+    }

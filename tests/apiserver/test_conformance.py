@@ -1,0 +1,36 @@
+"""The same conversation with a real kube-apiserver and with the facade: the real one is right.
+
+Every difference must be one that the case declares, with a reason; and what is declared must still
+differ, so that the table in the documents does not outlive what it explains.
+"""
+
+import pytest
+from tests.apiserver import cases_objects, cases_reading, cases_writing
+from tests.apiserver.client import Client
+from tests.apiserver.table import CASES, Row, reason_for
+from tests.apiserver.talk import Talk, differences
+
+MODULES = (cases_objects, cases_reading, cases_writing)
+
+
+@pytest.mark.parametrize("row", CASES.values(), ids=lambda row: row.name)
+def test_conformance(row: Row, real: Client, ours: Client) -> None:
+    talks = []
+    for client in (real, ours):
+        namespace = row.name.replace("_", "-")
+        talk = Talk(client, namespace)
+        document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+        talk.make("/api/v1/namespaces", document)
+        row.case(talk)
+        talks.append(talk)
+    found = differences(talks[0].seen, talks[1].seen)
+    explained = {path: reason_for(row, path) for path in found}
+    unexplained = [
+        f"{path}: the real server has {real_one!r}, ours {our_one!r}"
+        for path, (real_one, our_one) in found.items()
+        if explained[path] is None
+    ]
+    outlived = [pattern for pattern in row.differs if pattern not in explained.values()]
+
+    assert not unexplained, "\n" + "\n".join(unexplained)
+    assert not outlived, f"these differ no longer: {outlived}"

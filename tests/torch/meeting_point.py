@@ -1,0 +1,54 @@
+"""Which node's torchrun holds the store that all others meet at: whoever came first.
+
+Called by `elastic`, which then takes just that node away. Read from `/proc`, because neither
+torchrun nor leasehold decides or records it.
+"""
+
+import os
+from pathlib import Path
+
+from tests.up.server import marked
+
+_LISTENING = "0A"
+
+
+def host_of_store(data: Path) -> str:
+    """The node's name; empty while nobody listens."""
+    for pid in marked(data):
+        environ = _environ(pid)
+        port = environ.get("PET_RDZV_ENDPOINT", "").rpartition(":")[2]
+        if port and _listening(int(port)) & _sockets(pid):
+            return environ.get("NODE_NAME", "")
+    return ""
+
+
+def _environ(pid: int) -> dict[str, str]:
+    try:
+        text = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    except OSError:
+        return {}
+    pairs = (variable.partition("=") for variable in text.split("\0"))
+    return {name: value for name, _, value in pairs}
+
+
+def _listening(port: int) -> set[str]:
+    """Inodes of the sockets that listen there, on any address."""
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for row in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            cells = row.split()
+            if cells[3] == _LISTENING and int(cells[1].rpartition(":")[2], 16) == port:
+                found.add(cells[9])
+    return found
+
+
+def _sockets(pid: int) -> set[str]:
+    found = set()
+    try:
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            target = os.readlink(descriptor)
+            if target.startswith("socket:["):
+                found.add(target.removeprefix("socket:[").removesuffix("]"))
+    except OSError:  # it ended meanwhile
+        return set()
+    return found
