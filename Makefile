@@ -5,7 +5,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 WORKERS ?= 2
 
-.PHONY: help setup demo test test-torch coverage check format bench test-mutants docs lock clean
+.PHONY: help setup demo test test-kills test-torch coverage check format bench test-mutants docs lock clean
 
 help:
 	@echo "make demo | test | test-torch | check | coverage | bench | test-mutants | docs | format | lock | clean"
@@ -21,9 +21,9 @@ $(STAMP): requirements.txt requirements-dev.txt pyproject.toml
 		--no-build-isolation --editable .
 	@touch $@
 
+# `make demo KEEP=1` leaves it running, to be explored with kubectl.
 demo: $(STAMP)
-	$(BIN)/leasehold sim scenario demo/first-day.yaml --show who-pays --show budgets --out build/demo
-	$(BIN)/leasehold ledger verify build/demo/ledger.jsonl --objects build/demo/objects.jsonl
+	$(BIN)/python -m demo $(if $(KEEP),--keep)
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS)
@@ -37,7 +37,11 @@ test-torch: $(STAMP)
 		{ apt-get update && apt-get install -y python3-torch; } || \
 		{ echo "it cannot be installed: as root on Debian 12 or later, apt-get install python3-torch" >&2; \
 		exit 1; }; }
-	$(BIN)/python -m tests.torch.elastic
+	$(BIN)/python -m tests.torchrun.elastic
+
+# The control plane is killed 200 times while it works; takes about ten minutes.
+test-kills: $(STAMP)
+	$(BIN)/python -m tests.up.storm --kills 200
 
 coverage: $(STAMP)
 	$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term-missing:skip-covered \
@@ -60,9 +64,12 @@ bench: $(STAMP)
 test-mutants: $(STAMP)
 	$(BIN)/python tests/mutants/run.py
 
-# The documents are plain Markdown; what can rot in them is checked.
+# Nothing is regenerated here: it builds, and fails when something is stale, broken or missing.
 docs: $(STAMP)
-	$(BIN)/python -m pytest -q tests/tidy -k docs
+	$(BIN)/python tools/cli_docs.py --check
+	$(BIN)/zensical build --strict
+	$(BIN)/python -m pytest -q -n $(WORKERS) tests/docs tests/tidy/test_docs.py \
+		tests/tidy/test_docs_complete.py
 
 # Needs uv. The files name no index, so they say nothing about the machine that made them.
 lock:

@@ -109,7 +109,10 @@ def main(arguments: list[str]) -> int:
     if arguments == ["--check"]:
         stored = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
         if stored != text:
-            print("docs/cli.md is not what the commands say; run python tools/cli_docs.py", file=sys.stderr)
+            print(
+                "docs/cli.md is not what the commands say; run python tools/cli_docs.py",
+                file=sys.stderr,
+            )
             return 1
         return 0
     if arguments:

@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -41,9 +42,9 @@ mine = slice(rank * SAMPLES // world, (rank + 1) * SAMPLES // world)
 model = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
 
-file = f"{options.name}.pt"
+file = Path(f"{options.name}.pt")
 done, worlds = 0, []
-if os.path.exists(file):
+if file.exists():
     state = torch.load(file)
     model.load_state_dict(state["model"])
     optimizer.load_state_dict(state["optimizer"])
@@ -66,7 +67,7 @@ while done < options.steps:
     if rank == 0 and (done % EVERY == 0 or done == options.steps):
         state = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
         torch.save({**state, "step": done, "worlds": worlds}, f"{file}.new")
-        os.replace(f"{file}.new", file)  # whole or not at all, whenever it is killed
+        Path(f"{file}.new").replace(file)  # whole or not at all, whenever it is killed
     time.sleep(options.pause)
 
 story = ", ".join(f"{size} ranks from step {first}" for first, size in worlds)

@@ -38,7 +38,7 @@ def lists_in_pages(it: Talk) -> None:
     token = first["metadata"]["continue"]
     last = it.ask("GET", it.runs, see=("kind",), limit="2", **{"continue": token})
     names(it, last)
-    it.note("continue", last["metadata"].get("continue"))
+    it.note("more", bool(last["metadata"].get("continue")))
     it.ask("GET", it.runs, limit="2", **{"continue": "nonsense"})
     it.ask("GET", it.runs, limit="x")
     it.ask("GET", it.runs, limit="2", resourceVersion="1", **{"continue": token})
@@ -107,7 +107,9 @@ def versions_of_lists(it: Talk) -> None:
 def tables(it: Talk) -> None:
     it.make(it.pods, pod(it, "p"))
     found = it.ask("GET", it.pods, headers={"Accept": TABLE},
-                   see=("kind", "apiVersion", "columnDefinitions"))  # fmt: skip
+                   see=("kind", "apiVersion"))  # fmt: skip
+    for column in found["columnDefinitions"]:
+        it.note(column["name"], {key: column[key] for key in ("type", "format", "priority")})
     it.note("cells", [type(cell).__name__ for cell in found["rows"][0]["cells"]])
     it.note("object", found["rows"][0]["object"]["kind"])
     one = it.ask("GET", f"{it.pods}/p", headers={"Accept": TABLE}, see=("kind",))
@@ -239,7 +241,7 @@ def the_server_itself(it: Talk) -> None:
         it.ask("GET", path)
     it.ask("GET", "/api")
     it.ask("GET", f"/apis/{GROUP}")
-    found = it.ask("GET", "/openapi/v3", see=("kind",))
+    found = it.ask("GET", "/openapi/v3", see=("kind",), headers={"Accept": "application/json"})
     for place in ("api/v1", f"apis/{GROUP}/v1"):
         it.note(place, place in found["paths"])
 

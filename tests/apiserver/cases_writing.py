@@ -262,4 +262,4 @@ def who_am_i(it: Talk) -> None:
         it.ask("POST", place, asked, who=who, see=("kind", "apiVersion", "status.allowed", "spec"))
     it.ask("POST", place, {"apiVersion": "authorization.k8s.io/v1",
                            "kind": "SelfSubjectAccessReview", "spec": {}}, who="ann")  # fmt: skip
-    it.ask("GET", place, who="ann")
+    it.ask("GET", place)

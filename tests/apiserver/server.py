@@ -118,7 +118,7 @@ def _start(state: Path) -> Running:
             "--disable-admission-plugins=ServiceAccount", "--service-account-issuer=https://test",
             f"--service-account-key-file={state / 'sa.key'}",
             f"--service-account-signing-key-file={state / 'sa.key'}",
-            "--service-cluster-ip-range=10.0.0.0/24",
+            "--service-cluster-ip-range=10.0.0.0/24", "--anonymous-auth=false",
         ]))  # fmt: skip
         _prepare(running, state / "apiserver.log")
     except BaseException:

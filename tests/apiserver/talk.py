@@ -93,12 +93,17 @@ class Talk:
 
     def _keep_head(self, answer: Answer) -> None:
         step = self._step
-        self.seen[f"{step} code"] = answer.status
+        self.seen[f"{step} http"] = answer.status
         self.seen[f"{step} content-type"] = answer.headers.get("content-type")
         self.seen[f"{step} warnings"] = len(answer.warnings)
 
     def _keep(self, place: str, found: object) -> None:
-        for path, value in _flat(found, ""):
+        is_list = isinstance(found, dict) and str(found.get("kind", "")).endswith(("List", "Table"))
+        for path, value in sorted(_flat(found, ""), key=lambda leaf: leaf[0]):
+            if path == "metadata.continue" and not value:
+                continue  # absent or empty: there is no more
+            if is_list and path == "metadata.resourceVersion":
+                value = bool(value)  # of the whole server, which others use too
             self.seen[f"{place} {path}"] = self._told(path, value)
 
     def _told(self, path: str, value: object) -> object:
@@ -140,9 +145,11 @@ def _chosen(found: Any, see: tuple[str, ...] | None) -> Any:
 def _bare_status(found: dict[str, Any]) -> dict[str, Any]:
     bare = {key: value for key, value in found.items() if key != "message"}
     details = bare.get("details")
+    if not details:
+        bare.pop("details", None)
     if isinstance(details, dict) and "causes" in details:
         causes = sorted(
-            (each.get("field", ""), each.get("reason", "")) for each in details["causes"]
+            {(each.get("field", ""), each.get("reason", "")) for each in details["causes"]}
         )
         bare["details"] = {**details, "causes": [f"{field} {why}" for field, why in causes]}
     return bare

@@ -26,7 +26,7 @@ async def answer(backend: Backend, watches: Watches, request: Request) -> Answer
         case "list":
             return reads.list_(backend, request, target)
         case "watch":
-            return watches.start(*_watched(request, target))
+            return watches.start(request, target)
         case "create":
             return await writes.create(backend, request, target)
         case "update":
@@ -50,25 +50,14 @@ async def _part(backend: Backend, request: Request, target: Target) -> Answer:
             return await podparts.bind(backend, request, target)
 
 
-def _watched(request: Request, target: Target) -> tuple[Request, Target]:
-    """To watch one object by its path is to watch the collection for its name."""
-    if target.name:
-        name = target.name.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
-        others = request.query.get("fieldSelector", "")
-        chosen = f"metadata.name={name}" + (f",{others}" if others else "")
-        request.query = {**request.query, "fieldSelector": chosen}
-    return request, Target(target.resource, target.namespace)
-
-
 def _verb(request: Request, target: Target) -> str:
     method = request.method
     if target.subresource is not None:
         verb = "create" if method == "POST" else _OF_ONE.get(method, "")
         legal = target.subresource.verbs
     elif target.name:
+        # One object is watched by selecting its name: `watch` on its path means nothing.
         verb, legal = _OF_ONE.get(method, ""), target.resource.verbs
-        if verb == "get" and request.flag("watch"):
-            verb = "watch"
     else:
         verb, legal = _OF_MANY.get(method, ""), target.resource.verbs
         if verb == "list" and request.flag("watch"):

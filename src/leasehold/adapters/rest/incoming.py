@@ -8,7 +8,7 @@ nothing against it. The store's own rules come after this.
 import secrets
 
 from leasehold.adapters.rest.access import check_rights
-from leasehold.adapters.rest.backend import Backend, Refused
+from leasehold.adapters.rest.backend import Backend, Cause, Refused
 from leasehold.adapters.rest.messages import Request, bad_request
 from leasehold.adapters.rest.paths import Target
 from leasehold.adapters.rest.resources import NAMESPACES, Resource
@@ -43,6 +43,8 @@ def check_identity(target: Target, obj: Wire) -> None:
     metadata = obj.setdefault("metadata", {})
     if not isinstance(metadata, dict):
         raise bad_request("metadata is no mapping; write at least a name in it")
+    if metadata.get("uid") == "":  # as good as none
+        del metadata["uid"]
     namespace = metadata.get("namespace") or ""
     if resource.is_namespaced:
         if namespace not in ("", target.namespace):
@@ -94,7 +96,7 @@ def keep_finalizers(request: Request, old: Wire, new: Wire) -> None:
     _set_or_drop(metadata, "finalizers", kept + [each for each in asked if each not in kept])
 
 
-def check_namespace(backend: Backend, target: Target) -> None:
+def check_namespace(backend: Backend, target: Target, obj: Wire) -> None:
     """What is created needs a namespace that is there and stays."""
     if not target.resource.is_namespaced:
         return
@@ -105,11 +107,18 @@ def check_namespace(backend: Backend, target: Target) -> None:
         message = f'namespaces "{name}" not found; create it with `kubectl create namespace`'
         raise Refused(404, "NotFound", message, kind=NAMESPACES.plural, name=name) from None
     if b'"deletionTimestamp"' in body:
-        message = (
-            f'{target.resource.qualified} "{target.name}" is forbidden: unable to create new '
-            f"content in namespace {name} because it is being terminated"
+        resource, own = target.resource, text_at(part(obj, "metadata"), "name")
+        going = f"namespace {name} is being terminated"
+        raise Refused(
+            403,
+            "Forbidden",
+            f'{resource.qualified} "{own}" is forbidden: unable to create new content in '
+            f"namespace {name} because it is being terminated",
+            [Cause("NamespaceTerminating", going, "metadata.namespace")],
+            kind=resource.plural,
+            name=own,
+            group=resource.group,
         )
-        raise Refused(403, "Forbidden", message, kind=target.resource.plural, name=target.name)
 
 
 async def check_write(

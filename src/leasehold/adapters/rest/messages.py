@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 import msgspec
 from starlette.types import Receive, Scope
 
-from leasehold.adapters.rest.backend import Refused
+from leasehold.adapters.rest.backend import Cause, Refused
 from leasehold.core.access import Caller
 from leasehold.ports.store import Wire
 
@@ -22,6 +22,12 @@ WARNING_CHARS_MAX = 400
 WARNINGS_MAX = 8
 
 JSON = "application/json"
+_OPTIONS = {
+    "POST": "CreateOptions",
+    "PUT": "UpdateOptions",
+    "PATCH": "PatchOptions",
+    "DELETE": "DeleteOptions",
+}
 
 encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -127,6 +133,18 @@ def warning_headers(warnings: list[str]) -> list[tuple[bytes, bytes]]:
 
 def bad_request(message: str) -> Refused:
     return Refused(400, "BadRequest", message)
+
+
+def wrong_option(request: Request, field: str, reason: str, message: str) -> Refused:
+    """A parameter that can be read and means nothing, as the real server refuses it."""
+    return Refused(
+        422,
+        "Invalid",
+        f"{field}: {message}",
+        [Cause(reason, message, field)],
+        kind=_OPTIONS.get(request.method, "ListOptions"),
+        group="meta.k8s.io",
+    )
 
 
 def _too_large() -> Refused:

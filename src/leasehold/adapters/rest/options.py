@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from leasehold.adapters.rest.backend import Refused
 from leasehold.adapters.rest.bodies import read_object
-from leasehold.adapters.rest.messages import Request, bad_request
+from leasehold.adapters.rest.messages import Request, bad_request, wrong_option
 from leasehold.core.objects.wire import list_at, part, whole_at
 from leasehold.core.units import SECOND
 from leasehold.ports.store import Wire
@@ -31,7 +31,7 @@ class DeleteOptions:
 def is_rehearsal(request: Request) -> bool:
     asked = request.query.get("dryRun", "")
     if asked not in ("", "All"):
-        raise bad_request(f"dryRun={asked[:80]!r}; the only value is All")
+        raise _unknown_dry_run(request, asked)
     return asked == "All"
 
 
@@ -39,9 +39,9 @@ def field_manager(request: Request) -> str:
     """Who writes, for `managedFields`; without a parameter, the client's program."""
     asked = request.query.get("fieldManager", "")
     if len(asked) > MANAGER_CHARS_MAX or not asked.isprintable():
-        raise Refused(
-            422, "Invalid", f"fieldManager has at most {MANAGER_CHARS_MAX} printable characters"
-        )
+        reason = "FieldValueTooLong" if len(asked) > MANAGER_CHARS_MAX else "FieldValueInvalid"
+        remedy = f"write at most {MANAGER_CHARS_MAX} printable characters"
+        raise wrong_option(request, "fieldManager", reason, remedy)
     agent = request.header(b"user-agent").partition("/")[0][:MANAGER_CHARS_MAX]
     return asked or (agent if agent and agent.isprintable() else "unknown")
 
@@ -63,10 +63,11 @@ async def delete_options(request: Request) -> DeleteOptions:
 def options_of(body: Wire, request: Request, *, rehearses: bool) -> DeleteOptions:
     policy = body.get("propagationPolicy") or request.query.get("propagationPolicy") or "Background"
     if policy not in _POLICIES:
-        raise bad_request(f"propagationPolicy is one of {', '.join(_POLICIES)}")
+        remedy = f"write one of {', '.join(_POLICIES)}"
+        raise wrong_option(request, "propagationPolicy", "FieldValueNotSupported", remedy)
     for each in list_at(body, "dryRun"):
         if each != "All":
-            raise bad_request("dryRun: the only value is All")
+            raise _unknown_dry_run(request, str(each))
         rehearses = True
     seconds = whole_at(body, "gracePeriodSeconds")
     if body.get("gracePeriodSeconds") is None:
@@ -81,6 +82,11 @@ def options_of(body: Wire, request: Request, *, rehearses: bool) -> DeleteOption
         raise bad_request("preconditions.uid and preconditions.resourceVersion are text")
     grace = None if seconds is None else seconds * SECOND
     return DeleteOptions(rehearse=rehearses, grace_ms=grace, uid=uid, version=version)
+
+
+def _unknown_dry_run(request: Request, asked: str) -> Refused:
+    remedy = f"{asked[:80]!r}: the only value is All"
+    return wrong_option(request, "dryRun", "FieldValueNotSupported", remedy)
 
 
 def _bad_grace() -> Refused:

@@ -5,7 +5,7 @@ version; one who did gets its conflict. Server-side apply also creates.
 """
 
 from leasehold.adapters.rest.access import check
-from leasehold.adapters.rest.backend import Backend, Refused
+from leasehold.adapters.rest.backend import Backend, Cause, Refused
 from leasehold.adapters.rest.bodies import (
     as_mapping,
     check_plain,
@@ -14,14 +14,20 @@ from leasehold.adapters.rest.bodies import (
     yaml_value,
 )
 from leasehold.adapters.rest.incoming import check_identity
-from leasehold.adapters.rest.messages import Request, Response, bad_request, json_response
+from leasehold.adapters.rest.messages import (
+    Request,
+    Response,
+    bad_request,
+    json_response,
+    wrong_option,
+)
 from leasehold.adapters.rest.options import field_manager, is_rehearsal
 from leasehold.adapters.rest.ownership import apply, first_applied
 from leasehold.adapters.rest.patches import json_patch, merge_patch
 from leasehold.adapters.rest.paths import Target
 from leasehold.adapters.rest.reads import told_object
 from leasehold.adapters.rest.shapes import check_fields
-from leasehold.adapters.rest.statuses import refusal_of
+from leasehold.adapters.rest.statuses import invalid, refusal_of
 from leasehold.adapters.rest.strategic import strategic_merge
 from leasehold.adapters.rest.writes import APPLY_PATCH, create_object, store_update, write_status
 from leasehold.core.objects.wire import part, text_at
@@ -48,8 +54,12 @@ async def patch(backend: Backend, request: Request, target: Target) -> Response:
     field_manager(request)
     if media == APPLY:
         if not request.query.get("fieldManager"):
-            raise Refused(422, "Invalid", "fieldManager is required for apply patch")
+            remedy = "is required for an apply patch"
+            raise wrong_option(request, "fieldManager", "FieldValueRequired", remedy)
         check_identity(target, as_mapping(asked))
+    elif request.query.get("force"):
+        remedy = "only an apply patch is forced; leave it out"
+        raise wrong_option(request, "force", "FieldValueForbidden", remedy)
     for _ in range(TRIES):
         try:
             old = await backend.store.get(*target.key)
@@ -109,9 +119,10 @@ def _check_same(target: Target, old: Wire, new: Wire) -> None:
     for key in ("name", "namespace"):
         if after.get(key) != before.get(key):
             raise bad_request(f"a patch cannot change metadata.{key}")
-    for key in ("resourceVersion", "uid"):
-        if after.get(key) not in (None, "", before[key]):
-            raise refusal_of(Conflict(*target.key), target.resource, target.name)
+    if after.get("uid") not in (None, "", before["uid"]):
+        raise invalid(target.resource, target.name, [("metadata.uid", "is immutable")])
+    if after.get("resourceVersion") not in (None, "", before["resourceVersion"]):
+        raise refusal_of(Conflict(*target.key), target.resource, target.name)
     after["resourceVersion"] = before["resourceVersion"]
     after["uid"] = before["uid"]
 
@@ -122,8 +133,19 @@ async def _write(backend: Backend, request: Request, target: Target, old: Wire, 
         rehearse = is_rehearsal(request)
         return await write_status(backend, target, new, version=version, rehearse=rehearse)
     if request.media_type != APPLY:
-        check_fields(request, target.resource, new)
+        _check_patched(request, target, new)
     return await store_update(backend, request, target, old, new)
+
+
+def _check_patched(request: Request, target: Target, new: Wire) -> None:
+    """What would be a bad body of a PUT is an invalid patch."""
+    try:
+        check_fields(request, target.resource, new)
+    except Refused as refused:
+        if refused.code != 400:
+            raise
+        cause = Cause("FieldValueInvalid", refused.message, "patch")
+        raise Refused(422, "Invalid", refused.message, [cause]) from None
 
 
 async def _create(backend: Backend, request: Request, target: Target, applied: Wire) -> Response:

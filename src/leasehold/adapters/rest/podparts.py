@@ -19,12 +19,19 @@ from leasehold.adapters.rest.messages import (
 )
 from leasehold.adapters.rest.options import is_rehearsal, options_of
 from leasehold.adapters.rest.paths import Target
-from leasehold.adapters.rest.statuses import refusal_of, success
+from leasehold.adapters.rest.statuses import refusal_of
 from leasehold.adapters.rest.writes import delete_object, refusing
 from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.core.units import SECOND, parse_instant
 from leasehold.ports.store import StoreError, Wire
 
+DONE: Wire = {
+    "kind": "Status",
+    "apiVersion": "v1",
+    "metadata": {},
+    "status": "Success",
+    "code": 201,
+}
 FIRST_S = 0.25  # how long a refusal may take that is to come as one, before headers are sent
 
 
@@ -52,7 +59,7 @@ async def evict(backend: Backend, request: Request, target: Target) -> Response:
     options = options_of(asked, request, rehearses=is_rehearsal(request))
     pod = Target(target.resource, target.namespace, target.name)
     await delete_object(backend, request, pod, options)
-    return json_response(success(target.resource, target.name, ""), 201)
+    return json_response(DONE, 201)
 
 
 async def bind(backend: Backend, request: Request, target: Target) -> Response:
@@ -73,7 +80,7 @@ async def bind(backend: Backend, request: Request, target: Target) -> Response:
         await backend.store.update(bound, rehearse=is_rehearsal(request))
     except StoreError as error:
         raise refusal_of(error, target.resource, target.name) from None
-    return json_response(success(target.resource, target.name, ""), 201)
+    return json_response(DONE, 201)
 
 
 def _log_options(backend: Backend, request: Request) -> LogOptions:

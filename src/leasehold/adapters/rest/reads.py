@@ -10,8 +10,14 @@ from collections.abc import Sequence
 import msgspec
 
 from leasehold.adapters.objects.shelf import Place, decode
-from leasehold.adapters.rest.backend import Backend
-from leasehold.adapters.rest.messages import Request, Response, bad_request, encode
+from leasehold.adapters.rest.backend import Backend, Refused
+from leasehold.adapters.rest.messages import (
+    Request,
+    Response,
+    bad_request,
+    encode,
+    wrong_option,
+)
 from leasehold.adapters.rest.paths import Target
 from leasehold.adapters.rest.resources import Resource
 from leasehold.adapters.rest.selectors import Matches, parse_selectors, selected_name
@@ -45,6 +51,8 @@ def list_(backend: Backend, request: Request, target: Target) -> Response:
     as_table, include = wants_table(request), included(request)
     matches = selection(request, resource)
     limit, token = request.number("limit") or 0, request.query.get("continue", "")
+    if token and request.query.get("resourceVersion", "") not in ("", "0"):
+        raise bad_request("continue says which version it goes on with; leave resourceVersion out")
     going_on = ""
     if (limit or token) and selected_name(request.query.get("fieldSelector", "")) is None:
         page = Page(backend, target, matches, limit=limit, token=token)
@@ -140,16 +148,23 @@ def check_version(backend: Backend, request: Request, current: int) -> None:
     """We only ever tell the present: refuses a past, and a future that is another store's."""
     match = request.query.get("resourceVersionMatch", "")
     if match not in ("", "NotOlderThan", "Exact"):
-        raise bad_request(f"resourceVersionMatch={match[:80]!r}; write NotOlderThan or Exact")
+        remedy = f"{match[:80]!r}: write NotOlderThan or Exact"
+        raise wrong_option(request, "resourceVersionMatch", "FieldValueNotSupported", remedy)
     asked = request.number("resourceVersion")
     if match and asked is None and not request.query.get("sendInitialEvents"):
-        raise bad_request("resourceVersionMatch needs a resourceVersion")
+        raise _wrong_match(request, "it needs a resourceVersion")
+    if match == "Exact" and not asked:
+        raise _wrong_match(request, "no version is exactly 0; write NotOlderThan")
     if asked is None:
         return
     if asked > max(current, backend.store.version):
         raise expired(f"resourceVersion {asked} is none of this server's; list without one")
     if match == "Exact" and asked != current:
         raise expired(f"only the present is kept, at version {current}; list without one")
+
+
+def _wrong_match(request: Request, why: str) -> Refused:
+    return wrong_option(request, "resourceVersionMatch", "FieldValueForbidden", why)
 
 
 def told(resource: Resource, body: bytes) -> bytes:

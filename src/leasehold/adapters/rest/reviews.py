@@ -5,6 +5,7 @@ owners are answered too, as the virtual resource `owners` of our group.
 """
 
 from leasehold.adapters.rest.access import why_not
+from leasehold.adapters.rest.backend import Cause, Refused
 from leasehold.adapters.rest.bodies import read_object
 from leasehold.adapters.rest.messages import Request, Response, bad_request, json_response
 from leasehold.adapters.rest.resources import ALL_VERBS, RESOURCES, Resource, resource_at
@@ -68,7 +69,15 @@ def _can_i(caller: Caller, spec: Wire) -> Wire:
         known = any(asked == each or asked.startswith(f"{each}/") for each in PATHS)
         is_allowed = known and text_at(path, "verb") in ("get", "head")
         return _verdict("" if is_allowed else "only GET of the paths that are served")
-    return _verdict(_why_not(caller, part(spec, "resourceAttributes")))
+    asked = part(spec, "resourceAttributes")
+    if not asked:
+        why = "write one of resourceAttributes and nonResourceAttributes"
+        cause = Cause("FieldValueInvalid", why, "spec.resourceAttributes")
+        raise Refused(
+            422, "Invalid", f"spec.resourceAttributes: {why}", [cause],
+            group="authorization.k8s.io", kind="SelfSubjectAccessReview",
+        )  # fmt: skip
+    return _verdict(_why_not(caller, asked))
 
 
 def _why_not(caller: Caller, asked: Wire) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from leasehold.adapters.rest.backend import Refused
-from leasehold.adapters.rest.messages import Request, bad_request
+from leasehold.adapters.rest.messages import Request, bad_request, wrong_option
 from leasehold.adapters.rest.resources import Resource
 from leasehold.adapters.rest.schema_words import OPEN
 from leasehold.adapters.rest.schemas import USER_SCHEMAS
@@ -47,7 +47,8 @@ def check_fields(request: Request, resource: Resource, obj: Wire) -> None:
     cannot be an object of its kind at all."""
     mode = request.query.get("fieldValidation", "") or "Warn"
     if mode not in ("Strict", "Warn", "Ignore"):
-        raise bad_request(f"fieldValidation={mode[:80]!r}; write Strict, Warn or Ignore")
+        remedy = f"{mode[:80]!r}: write Strict, Warn or Ignore"
+        raise wrong_option(request, "fieldValidation", "FieldValueNotSupported", remedy)
     schema = schema_of(resource.kind)
     # A status is not written here, so nothing in it can be a mistake.
     body: Wire = {key: value for key, value in obj.items() if key != "status"}

@@ -17,6 +17,9 @@ _REASONS = (
     ("write this field", "FieldValueRequired"),
     ("is required", "FieldValueRequired"),
     ("immutable", "FieldValueForbidden"),
+    ("is final once", "FieldValueForbidden"),
+    ("is set once", "FieldValueForbidden"),
+    ("to what is going", "FieldValueForbidden"),
 )
 
 

@@ -12,7 +12,7 @@ import msgspec
 from leasehold.adapters.objects.shelf import Past, decode
 from leasehold.adapters.objects.store import ObjectWatch
 from leasehold.adapters.rest.backend import Backend
-from leasehold.adapters.rest.messages import Request, Stream, bad_request, encode
+from leasehold.adapters.rest.messages import Request, Stream, encode, wrong_option
 from leasehold.adapters.rest.paths import Target
 from leasehold.adapters.rest.reads import check_version, selection, stored, told
 from leasehold.adapters.rest.statuses import expired, failure, refusal_of
@@ -94,10 +94,10 @@ class WatchStream:
         self._wants_bookmarks = request.flag("allowWatchBookmarks")
         self._initial = request.flag("sendInitialEvents")
         self._version = request.number("resourceVersion")
-        if self._initial and not self._wants_bookmarks:
-            raise bad_request("sendInitialEvents needs allowWatchBookmarks=true")
-        if self._initial and request.query.get("resourceVersionMatch") != "NotOlderThan":
-            raise bad_request("sendInitialEvents needs resourceVersionMatch=NotOlderThan")
+        match = request.query.get("resourceVersionMatch", "")
+        if match != ("NotOlderThan" if self._initial else ""):
+            remedy = "write NotOlderThan with sendInitialEvents, and leave it out otherwise"
+            raise wrong_option(request, "resourceVersionMatch", "FieldValueForbidden", remedy)
         timeout = request.number("timeoutSeconds")
         self._ends = None
         if timeout:
@@ -150,7 +150,7 @@ class WatchStream:
                     continue
                 found.append(self._shown("ADDED", body))
             self._version = start
-            if self._initial:
+            if self._initial and self._wants_bookmarks:
                 found.append(self._bookmark(start, is_end=True))
         self._watch = self._backend.store.watch(self._resource.kind, start)
         if self._is_closed:

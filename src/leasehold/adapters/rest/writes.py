@@ -54,7 +54,7 @@ async def create_object(
     resource = target.resource
     check_identity(target, obj)
     check_fields(request, resource, obj)
-    check_namespace(backend, target)
+    check_namespace(backend, target, obj)
     is_named = bool(part(obj, "metadata").get("name"))
     for attempt in range(NAME_TRIES):
         tried = decode_copy(obj)

@@ -4,7 +4,6 @@ Called by `elastic`, which then takes just that node away. Read from `/proc`, be
 torchrun nor leasehold decides or records it.
 """
 
-import os
 from pathlib import Path
 
 from tests.up.server import marked
@@ -46,7 +45,7 @@ def _sockets(pid: int) -> set[str]:
     found = set()
     try:
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            target = os.readlink(descriptor)
+            target = str(descriptor.readlink())
             if target.startswith("socket:["):
                 found.add(target.removeprefix("socket:[").removesuffix("]"))
     except OSError:  # it ended meanwhile

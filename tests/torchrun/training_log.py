@@ -51,6 +51,8 @@ class TrainingLog:
             before = self._shown.get(node, [])
             if lines[: len(before)] == before:
                 new += lines[len(before) :]
+            elif lines == before[: len(lines)]:
+                continue  # it was cut short: the pod is going
             else:
                 self.begun_anew.add(node)
                 new += lines

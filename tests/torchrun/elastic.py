@@ -1,10 +1,11 @@
-"""A real torchrun job lives through a grow, a shrink and two lost nodes: `python -m tests.torch.elastic`.
+"""A real torchrun job lives through a grow, a shrink and two lost nodes.
 
-Not part of `make test`: it needs PyTorch and takes two minutes (`make test-torch`). The same training
-is done twice with the files of `examples/torch`: by a fixed gang that nobody disturbs, and by an
-elastic one to which all of this happens. All is seen from outside, by the commands a person has and
-the lines the ranks print; since the loss at a step does not depend on the world size, the two must
-tell of the same losses.
+`python -m tests.torchrun.elastic`, which is `make test-torch`: it needs PyTorch and takes minutes,
+so `make test` does not have it (no file here is named `test_...`). The same training is done twice
+with the files of `examples/torch`: by a fixed gang that nobody disturbs, and by an elastic one to
+which all of this happens. All is seen from outside, by the commands a person has and the lines the
+ranks print; since the loss at a step does not depend on the world size, the two must tell of the
+same losses.
 """
 
 import re
@@ -16,8 +17,8 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.torch.meeting_point import host_of_store
-from tests.torch.training_log import TrainingLog
+from tests.torchrun.meeting_point import host_of_store
+from tests.torchrun.training_log import TrainingLog
 from tests.up.server import Up
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "torch"

@@ -1,0 +1,44 @@
+"""The demo prints what the README says that it prints, and `make demo` plays that demo."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.docs.examples import first_difference
+from tests.docs.reader import Reader
+
+ROOT = Path(__file__).resolve().parents[2]
+DEMO_S = 120.0
+
+
+def test_the_demo_prints_what_the_readme_says(reader: Reader) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"^```text\n(Act 1.*?)^```$", readme, re.MULTILINE | re.DOTALL)
+    folder = reader.data.parent
+    (folder / "demo").symlink_to(ROOT / "demo")  # it leaves what it makes in ./build
+
+    done = subprocess.run(
+        [sys.executable, "-m", "demo"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=DEMO_S,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout
+    # Shortened: whatever is shown is there, in this order.
+    lines = [each for line in shown.splitlines() for each in ("…", line)]
+    difference = first_difference([*lines, "…"], done.stdout.splitlines())
+    assert difference is None, f"{difference!r} is not in\n{done.stdout}"
+
+
+def test_make_demo_plays_it() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    recipe = makefile.partition("\ndemo:")[2].partition("\n\n")[0]
+
+    assert "-m demo" in recipe
