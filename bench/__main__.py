@@ -1,9 +1,9 @@
 """`make bench`: the decision core at fleet size, beside naive baselines, in one run on one core.
 
 Times are CPU seconds of that core, so that what else the machine does is not in them; those of
-`leasehold up` at the end are wall seconds on all cores. Prints a table and writes `build/bench.json`
-as {name: value}. Each measurement runs in a process of its own, so that one does not count another's
-garbage.
+`leasehold up` at the end are wall seconds on all cores. Prints a table and writes
+`build/bench.json` as {name: value}. Each measurement runs in a process of its own, so that one does
+not count another's garbage.
 """
 
 import json

@@ -1,7 +1,8 @@
 """Writes docs/cli.md from the commands themselves: `python tools/cli_docs.py [--check]`.
 
-`make docs` and a test call it with --check, which writes nothing and fails when the file is not what the
-commands say. The text depends on the commands alone: not on the terminal, the user or the machine.
+`make docs` and a test call it with --check, which writes nothing and fails when the file is not
+what the commands say. The text depends on the commands alone: not on the terminal, the user or the
+machine.
 """
 
 import sys
@@ -23,14 +24,14 @@ _BEGINNING = """\
 `leasehold` works on this machine: it starts a control plane, and reads a data folder or files.
 `kubectl runs` (the same as `leasehold runs`) talks to whatever the kubeconfig names.
 
-Errors are one sentence on standard error. Exit status 0 is success, 1 a failure or a disagreement that
-was found, 2 a command that was not understood.
+Errors are one sentence on standard error. Exit status 0 is success, 1 a failure or a disagreement
+that was found, 2 a command that was not understood.
 """
 _COMMON_SAYS = """\
 ## Common options of `kubectl runs`
 
-Every command of `kubectl runs`, and `leasehold fence` and `leasehold drain`, have these as well; `-o json` is stable.
-Names of runs are `NAME` in the chosen namespace, or `NAMESPACE/NAME`.
+Every command of `kubectl runs`, and `leasehold fence` and `leasehold drain`, have these as well.
+`-o json` is stable. Names of runs are `NAME` in the chosen namespace, or `NAMESPACE/NAME`.
 """
 
 

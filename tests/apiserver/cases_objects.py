@@ -35,7 +35,13 @@ def missing_objects(it: Talk) -> None:
     it.ask("GET", "/api/v1/nodes/none")
 
 
-@case()
+@case(
+    {
+        "1 http": "another kind",
+        "1 *": "another kind",
+        "2 warnings": "warning",
+    }
+)
 def wrong_identity(it: Talk) -> None:
     for change in (
         {"kind": "Budget"},
@@ -55,7 +61,12 @@ def wrong_identity_of_updates(it: Talk) -> None:
         it.ask("PUT", f"{it.runs}/a", {**made, "metadata": {**made["metadata"], **change}})
 
 
-@case()
+@case(
+    {
+        "2 http": "mistake",
+        "2 *": "mistake",
+    }
+)
 def server_fields_are_the_servers(it: Talk) -> None:
     asked = run(it, "a")
     asked["metadata"] |= {
@@ -72,7 +83,11 @@ def server_fields_are_the_servers(it: Talk) -> None:
     it.ask("POST", it.runs, versioned)
 
 
-@case()
+@case(
+    {
+        "2 details.causes*": "made-up name",
+    }
+)
 def generate_name(it: Talk) -> None:
     asked = run(it, "a")
     asked["metadata"] = {"generateName": "made-"}
@@ -81,7 +96,11 @@ def generate_name(it: Talk) -> None:
     it.ask("POST", it.runs, asked)
 
 
-@case()
+@case(
+    {
+        "* details.causes*": "place",
+    }
+)
 def bad_names_and_labels(it: Talk) -> None:
     for name in ("A", "a_b", "-a", "a" * 254, "a..b"):
         it.ask("POST", it.runs, run(it, name))
@@ -102,11 +121,17 @@ def generation_moves_with_spec_only(it: Talk) -> None:
 def an_update_that_changes_nothing(it: Talk) -> None:
     made = it.make(it.runs, run(it, "a"))
     again = it.ask("PUT", f"{it.runs}/a", made)
-    it.note("same version",
-            made["metadata"]["resourceVersion"] == again["metadata"]["resourceVersion"])  # fmt: skip
+    before, after = (each["metadata"]["resourceVersion"] for each in (made, again))
+    it.note("same version", before == after)
 
 
-@case()
+@case(
+    {
+        "3 http": "mistake",
+        "3 *": "mistake",
+        "4 details.*": "required",
+    }
+)
 def updates_and_versions(it: Talk) -> None:
     made = it.make(it.runs, run(it, "a"))
     made["spec"]["stop"] = True
@@ -118,7 +143,11 @@ def updates_and_versions(it: Talk) -> None:
     it.ask("PUT", f"{it.runs}/a", made)
 
 
-@case()
+@case(
+    {
+        "1 metadata.generation": "generation",
+    }
+)
 def an_update_without_version_of_a_core_kind(it: Talk) -> None:
     made = it.make("/api/v1/nodes", node(it, "n"))
     del made["metadata"]["resourceVersion"]
@@ -148,7 +177,12 @@ def status_of_a_wrong_version(it: Talk) -> None:
     it.ask("PUT", f"{it.runs}/a/status", made)
 
 
-@case()
+@case(
+    {
+        "* metadata.generation": "generation",
+        "6 metadata.resourceVersion": "last word",
+    }
+)
 def finalizers(it: Talk) -> None:
     asked = run(it, "a")
     asked["metadata"] |= HOLD
@@ -170,7 +204,11 @@ def delete_an_object(it: Talk) -> None:
     it.ask("DELETE", f"{it.runs}/a")
 
 
-@case()
+@case(
+    {
+        "* details.kind": "conflict",
+    }
+)
 def delete_preconditions(it: Talk) -> None:
     made = it.make(it.runs, run(it, "a"))
     options = {"apiVersion": "v1", "kind": "DeleteOptions"}
@@ -181,14 +219,23 @@ def delete_preconditions(it: Talk) -> None:
     it.ask("DELETE", f"{it.runs}/a", {**options, "preconditions": right})
 
 
-@case()
+@case(
+    {
+        "6 http": "garbage",
+        "6 *": "garbage",
+        "7 http": "garbage",
+        "7 *": "garbage",
+    }
+)
 def delete_policies(it: Talk) -> None:
     for name in ("a", "b", "c", "d"):
         it.make(it.runs, run(it, name))
     it.ask("DELETE", f"{it.runs}/a", propagationPolicy="Background")
-    it.ask("DELETE", f"{it.runs}/b", propagationPolicy="Foreground")
-    it.ask("DELETE", f"{it.runs}/c", propagationPolicy="Orphan")
+    it.ask("DELETE", f"{it.runs}/b", propagationPolicy="Foreground", see=())
+    it.ask("DELETE", f"{it.runs}/c", propagationPolicy="Orphan", see=())
     it.ask("DELETE", f"{it.runs}/d", propagationPolicy="None")
+    for name in ("a", "b", "c", "d"):
+        it.ask("GET", f"{it.runs}/{name}", see=("metadata.finalizers",))
 
 
 @case()
@@ -208,7 +255,13 @@ def delete_a_collection(it: Talk) -> None:
     it.ask("GET", it.runs)
 
 
-@case()
+@case(
+    {
+        "* metadata.generation": "generation",
+        "5 *": "pod gone",
+        "7 *": "pod gone",
+    }
+)
 def pods_wait_for_their_node(it: Talk) -> None:
     it.make(it.pods, pod(it, "p", "n1"))
     see = ("kind", "metadata.name", "metadata.deletionTimestamp",
@@ -224,7 +277,13 @@ def pods_wait_for_their_node(it: Talk) -> None:
     it.ask("GET", f"{it.pods}/q")
 
 
-@case()
+@case(
+    {
+        "2 http": "mistake",
+        "2 *": "mistake",
+        "4 metadata.generation": "generation",
+    }
+)
 def pods_are_bound_once(it: Talk) -> None:
     it.make(it.pods, pod(it, "p"))
     binding = {
@@ -262,7 +321,11 @@ def a_new_pod_is_pending(it: Talk) -> None:
     it.patch(f"{it.pods}/p/status", {"status": {"phase": "Running", "message": "m"}}, see=see)
 
 
-@case()
+@case(
+    {
+        "* metadata.generation": "generation",
+    }
+)
 def nodes_keep_the_status_they_come_with(it: Talk) -> None:
     it.ask("POST", "/api/v1/nodes", node(it, "n"),
            see=("kind", "apiVersion", "metadata", "status.allocatable"))  # fmt: skip
@@ -271,7 +334,11 @@ def nodes_keep_the_status_they_come_with(it: Talk) -> None:
     it.ask("DELETE", place)
 
 
-@case()
+@case(
+    {
+        "* metadata.generation": "generation",
+    }
+)
 def namespaces_come_and_go(it: Talk) -> None:
     name = f"{it.namespace}-x"
     document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
@@ -289,7 +356,11 @@ def namespaces_come_and_go(it: Talk) -> None:
              see=("metadata.labels",))  # fmt: skip
 
 
-@case()
+@case(
+    {
+        "6 details.causes*": "twice",
+    }
+)
 def namespaces_that_are_not(it: Talk) -> None:
     it.ask("POST", f"{OURS}/namespaces/nowhere/runs", {**run(it, "a"), "metadata": {"name": "a"}})
     it.ask("GET", f"{OURS}/namespaces/nowhere/runs", see=("kind", "items"))
@@ -299,7 +370,11 @@ def namespaces_that_are_not(it: Talk) -> None:
         it.ask("POST", "/api/v1/namespaces", document)
 
 
-@case()
+@case(
+    {
+        "12 details.causes*": "twice",
+    }
+)
 def leases_are_for_ever(it: Talk) -> None:
     it.ask("POST", f"{OURS}/leases", lease(it, "l"))
     place = f"{OURS}/leases/{it.namespace}-l"

@@ -30,7 +30,11 @@ def lists(it: Talk) -> None:
     names(it, it.ask("GET", it.pods, see=("kind", "apiVersion")))
 
 
-@case()
+@case(
+    {
+        "1 metadata.remainingItemCount": "remaining",
+    }
+)
 def lists_in_pages(it: Talk) -> None:
     colored(it)
     first = it.ask("GET", it.runs, limit="2", see=("kind", "metadata.remainingItemCount"))
@@ -83,7 +87,11 @@ def field_selectors_of_leases(it: Talk) -> None:
         names(it, it.ask("GET", f"{OURS}/leases", fieldSelector=selector, see=("kind",), **mine))
 
 
-@case()
+@case(
+    {
+        "4 names": "defaults",
+    }
+)
 def field_selectors_of_pods(it: Talk) -> None:
     it.make(it.pods, pod(it, "p", "n1"))
     it.make(it.pods, pod(it, "q"))
@@ -144,7 +152,11 @@ def forms_of_answers(it: Talk) -> None:
     it.ask("GET", it.runs, headers={"Accept": accept}, see=("kind", "apiVersion"))
 
 
-@case()
+@case(
+    {
+        "5.3 metadata.deletion*": "deleted event",
+    }
+)
 def watches_tell_changes(it: Talk) -> None:
     start = it.ask("GET", it.runs)["metadata"]["resourceVersion"]
     it.make(it.runs, run(it, "a"))
@@ -163,7 +175,12 @@ def watches_of_what_is_there(it: Talk) -> None:
     it.watch(it.runs, 1, see=META, fieldSelector="metadata.name=c")
 
 
-@case()
+@case(
+    {
+        "7.0 metadata.labels.color": "past selector",
+        "7.1 type": "past selector",
+    }
+)
 def watches_with_selectors(it: Talk) -> None:
     it.make(it.runs, run(it, "a", labels={"color": "red"}))
     it.make(it.runs, run(it, "b"))
@@ -192,7 +209,11 @@ def watches_with_initial_events(it: Talk) -> None:
     it.watch(it.runs, 1, see=END, resourceVersionMatch="NotOlderThan", resourceVersion="0")
 
 
-@case()
+@case(
+    {
+        "1.0 *": "mistake",
+    }
+)
 def watches_of_the_past(it: Talk) -> None:
     it.watch(it.runs, 1, resourceVersion="x")
     it.watch(it.runs, 1, timeoutSeconds="x", resourceVersion="0")
@@ -212,17 +233,27 @@ def watches_as_tables(it: Talk) -> None:
         it.note(event["type"], bool(event["object"].get("columnDefinitions")))
 
 
-@case()
+@case({"* content-type": "typed 404"})
 def paths_that_are_none(it: Talk) -> None:
-    for path in ("/nothing", "/api/v2", "/api/v1/nothings", "/apis/none.example/v1",
-                 "/apis/none.example", f"/apis/{GROUP}/v2/runs", f"{OURS}/nothings",
-                 f"{it.runs}/a/nothing", f"{it.pods}/a/nothing",
-                 f"/api/v1/namespaces/{it.namespace}/nothings", f"{OURS}/runs/a",
-                 f"{OURS}/namespaces/{it.namespace}/leases", "/api/v1/nodes/a/nothing"):  # fmt: skip
+    for path in ("/nothing", "/apis/none.example/v1", "/apis/none.example",
+                 f"/apis/{GROUP}/v2/runs", f"{OURS}/nothings", f"{OURS}/runs/a",
+                 f"{OURS}/namespaces/{it.namespace}/leases"):  # fmt: skip
+        it.ask("GET", path, see=())
+
+
+@case({"6 details.*": "405 details", "7 details.*": "405 details"})
+def resources_that_are_none(it: Talk) -> None:
+    for path in ("/api/v2", "/api/v1/nothings", f"{it.pods}/a/nothing", "/api/v1/nodes/a/nothing",
+                 f"/api/v1/namespaces/{it.namespace}/nothings", f"{it.runs}/a/nothing",
+                 f"{OURS}/resolutions/a/status"):  # fmt: skip
         it.ask("GET", path)
 
 
-@case()
+@case({
+    "1 http": "verbs", "1 *": "verbs", "2 http": "verbs", "2 *": "verbs", "3 http": "verbs",
+    "3 *": "verbs", "4 http": "verbs", "4 content-type": "typed 404", "5 http": "verbs",
+    "5 content-type": "typed 404", "* details.*": "405 details",
+})  # fmt: skip
 def methods_that_are_not(it: Talk) -> None:
     for method, path in (
         ("POST", f"{it.runs}/a"), ("PUT", it.runs), ("PATCH", it.runs), ("POST", f"{OURS}/runs"),
@@ -231,15 +262,20 @@ def methods_that_are_not(it: Talk) -> None:
         ("POST", "/version"), ("POST", "/api"), ("TRACE", it.runs), ("OPTIONS", it.runs),
         ("DELETE", "/api/v1/namespaces"),
     ):  # fmt: skip
-        it.ask(method, path, {})
+        is_elsewhere = path == f"{OURS}/runs"
+        it.ask(method, path, {}, see=() if is_elsewhere else None)
 
 
-@case()
+@case(
+    {
+        "* content-type": "content type",
+    }
+)
 def the_server_itself(it: Talk) -> None:
     it.ask("GET", "/version", see=("major", "minor"))
     for path in ("/healthz", "/livez", "/readyz"):
         it.ask("GET", path)
-    it.ask("GET", "/api")
+    it.ask("GET", "/api", see=("kind", "versions"))
     it.ask("GET", f"/apis/{GROUP}")
     found = it.ask("GET", "/openapi/v3", see=("kind",), headers={"Accept": "application/json"})
     for place in ("api/v1", f"apis/{GROUP}/v1"):
@@ -271,14 +307,54 @@ def discovery_in_one_document(it: Talk) -> None:
     found = it.ask("GET", "/apis", headers={"Accept": accept}, see=("kind", "apiVersion"))
     ours = next(each for each in found["items"] if each["metadata"]["name"] == GROUP)
     for each in sorted(ours["versions"][0]["resources"], key=lambda row: row["resource"]):
-        it.note(each["resource"], {**each, "verbs": sorted(each["verbs"]), "subresources": [
-            {**part, "verbs": sorted(part["verbs"])} for part in each.get("subresources", [])]})  # fmt: skip
+        parts = [{**part, "verbs": sorted(part["verbs"])} for part in each.get("subresources", [])]
+        shown = {**each, "verbs": sorted(each["verbs"]), "subresources": parts}
+        it.note(each["resource"], shown)
 
 
-@case()
+@case(
+    {
+        "2 columns": "columns",
+    }
+)
 def nodes_in_a_list(it: Talk) -> None:
     it.make("/api/v1/nodes", node(it, "n"))
     mine = {"labelSelector": f"case={it.namespace}"}
     names(it, it.ask("GET", "/api/v1/nodes", see=("kind", "apiVersion"), **mine))
     found = it.ask("GET", "/api/v1/nodes", headers={"Accept": TABLE}, see=("kind",), **mine)
     it.note("columns", [each["name"] for each in found["columnDefinitions"]])
+
+
+@case({"* http": "selectable", "* *": "selectable"})
+def field_selectors_that_only_we_have(it: Talk) -> None:
+    for selector in ("spec.slice.role=Active", "status.closureReason=Fail"):
+        it.ask("GET", f"{OURS}/leases", fieldSelector=selector, see=("kind",))
+
+
+@case()
+def watches_of_metadata_only(it: Talk) -> None:
+    colored(it)
+    accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+    it.watch(it.runs, 3, accept=accept)
+
+
+@case()
+def logs_of_a_pod_without_a_node(it: Talk) -> None:
+    it.make(it.pods, pod(it, "p"))
+    it.ask("GET", f"{it.pods}/p/log")
+    it.ask("GET", f"{it.pods}/none/log")
+
+
+@case()
+def events(it: Talk) -> None:
+    place = f"/api/v1/namespaces/{it.namespace}/events"
+    for name, about in (("x", "a"), ("y", "b")):
+        it.ask("POST", place, {
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "type": "Normal",
+            "involvedObject": {"kind": "Run", "name": about, "namespace": it.namespace},
+            "reason": "Started", "message": "m", "count": 1,
+        }, see=("kind", "apiVersion", "metadata.name", "involvedObject", "reason", "type", "count")
+        )  # fmt: skip
+    for selector in ("involvedObject.name=a", "involvedObject.kind=Run,involvedObject.name=b",
+                     "reason=Started", "type=Warning", "message=m"):  # fmt: skip
+        names(it, it.ask("GET", place, fieldSelector=selector, see=("kind",)))

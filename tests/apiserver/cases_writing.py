@@ -39,7 +39,12 @@ def merge_patches(it: Talk) -> None:
     it.patch(f"{it.runs}/a", {})
 
 
-@case()
+@case(
+    {
+        "8 http": "another kind",
+        "8 *": "another kind",
+    }
+)
 def merge_patches_that_cannot_be(it: Talk) -> None:
     it.make(it.runs, run(it, "a"))
     for body in (b"{", b"[]", b"1", b"null", b""):
@@ -52,7 +57,11 @@ def merge_patches_that_cannot_be(it: Talk) -> None:
     it.patch(f"{it.runs}/a", {"metadata": {"labels": 3}})
 
 
-@case()
+@case(
+    {
+        "3 details.causes*": "place",
+    }
+)
 def json_patches(it: Talk) -> None:
     it.make(it.runs, run(it, "a", labels={"x": "y"}))
     for operations in (
@@ -83,7 +92,11 @@ def json_patches_that_cannot_be(it: Talk) -> None:
         it.patch(f"{it.runs}/a", operations, JSON_PATCH)
 
 
-@case()
+@case(
+    {
+        "* metadata.generation": "generation",
+    }
+)
 def strategic_patches(it: Talk) -> None:
     it.make(it.runs, run(it, "a"))
     it.patch(f"{it.runs}/a", {"spec": {"stop": True}}, STRATEGIC)
@@ -99,7 +112,12 @@ def strategic_patches(it: Talk) -> None:
              STRATEGIC, see=("metadata.labels",))  # fmt: skip
 
 
-@case()
+@case(
+    {
+        "4 http": "mistake",
+        "4 *": "mistake",
+    }
+)
 def strategic_patches_of_lists(it: Talk) -> None:
     it.make(it.pods, pod(it, "p"))
     place = f"{it.pods}/p/status"
@@ -191,7 +209,11 @@ def fields_in_a_template_are_open(it: Talk) -> None:
     it.ask("POST", it.runs, run(it, "b", template=lost), fieldValidation="Strict")
 
 
-@case()
+@case(
+    {
+        "* details.causes*": "type words",
+    }
+)
 def fields_of_wrong_types(it: Talk) -> None:
     it.ask("POST", it.runs, {**run(it, "a"), "spec": 3})
     it.ask("POST", it.runs, run(it, "a", owner=3))
@@ -263,3 +285,23 @@ def who_am_i(it: Talk) -> None:
     it.ask("POST", place, {"apiVersion": "authorization.k8s.io/v1",
                            "kind": "SelfSubjectAccessReview", "spec": {}}, who="ann")  # fmt: skip
     it.ask("GET", place)
+
+
+@case({"1 http": "impersonation", "1 *": "impersonation"})
+def impersonation(it: Talk) -> None:
+    it.ask("GET", it.runs, headers={"Impersonate-User": "bob", "Impersonate-Group":
+           "system:masters"})  # fmt: skip
+    it.ask("GET", it.runs, headers={"Authorization": "Basic YTpi"}, who="")
+    it.ask("GET", it.runs, headers={"Authorization": "Bearer"}, who="")
+
+
+@case()
+def apply_of_a_status(it: Talk) -> None:
+    it.make(it.runs, run(it, "a"))
+    asked = {"apiVersion": "rq.davidlangworthy.io/v1", "kind": "Run", "metadata": {"name": "a"},
+             "status": {"phase": "Running"}}  # fmt: skip
+    it.patch(f"{it.runs}/a/status", asked, APPLY, fieldManager="one")
+    it.patch(f"{it.runs}/a/status", {**asked, "status": {"phase": "Failed"}}, APPLY,
+             fieldManager="one")  # fmt: skip
+    none = {**asked, "metadata": {"name": "none"}}
+    it.patch(f"{it.runs}/none/status", none, APPLY, fieldManager="one")

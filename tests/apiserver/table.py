@@ -11,8 +11,8 @@ CASES: dict[str, "Row"] = {}
 
 @dataclass(frozen=True)
 class Row:
-    """`differs`: pattern over `step path` -> why. Each must match a difference, and every
-    difference one of them."""
+    """`differs`: pattern over `step path` -> which of REASONS. Each must match a difference, and
+    every difference one of them."""
 
     name: str
     case: Case
@@ -30,7 +30,11 @@ def case(differs: Mapping[str, str] | None = None) -> Callable[[Case], Case]:
 
 
 def reason_for(row: Row, path: str) -> str | None:
+    """The pattern that explains it. Another HTTP code is never part of a larger difference: it
+    must be named."""
     for pattern in row.differs:
+        if path.endswith(" http") and not pattern.endswith(" http"):
+            continue
         if fnmatchcase(path, pattern.replace("[", "[[]")):
             return pattern
     return None

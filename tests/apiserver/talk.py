@@ -122,13 +122,15 @@ class Talk:
 
 
 def _document(answer: Answer) -> Any:
-    if "json" in answer.headers.get("content-type", "") and answer.body:
+    if answer.body.startswith((b"{", b"[")):
         return answer.json
     return {"text": answer.body.decode("utf-8", "replace")}
 
 
 def _chosen(found: Any, see: tuple[str, ...] | None) -> Any:
-    """A Status is always compared whole, less its sentences."""
+    """A Status is always compared whole, less its sentences, unless nothing is to be seen."""
+    if see == ():
+        return {}
     if isinstance(found, dict) and found.get("kind") == "Status":
         return _bare_status(found)
     if see is None:

@@ -7,10 +7,17 @@ differ, so that the table in the documents does not outlive what it explains.
 import pytest
 from tests.apiserver import cases_objects, cases_reading, cases_writing
 from tests.apiserver.client import Client
+from tests.apiserver.reasons import REASONS
 from tests.apiserver.table import CASES, Row, reason_for
 from tests.apiserver.talk import Talk, differences
 
 MODULES = (cases_objects, cases_reading, cases_writing)
+
+
+def test_every_reason_is_used_and_every_one_used_is_given() -> None:
+    used = {reason for row in CASES.values() for reason in row.differs.values()}
+
+    assert used == set(REASONS)
 
 
 @pytest.mark.parametrize("row", CASES.values(), ids=lambda row: row.name)

@@ -1,11 +1,11 @@
 """The examples of a document: what they say is saved, run and printed, and whether it is so.
 
-The convention, which a reader can follow by hand. A block whose first line is a comment with a file
-name (`# run.yaml`) is saved under that name. In a `console` block a line `$ ...` is a command (it goes
-on after a backslash); what follows is all that it prints, errors included, and `# exit status N` how
-it ends if not with 0. `…` stands for anything within a line, and alone on a line for any lines.
-What differs from day to day is compared by kind: instants, seconds, decimals, digests, ports, pids,
-the name of the machine and the number of spaces between columns.
+The convention, which a reader can follow by hand. A block whose first line is a comment with a
+file name (`# run.yaml`) is saved under that name. In a `console` block a line `$ ...` is a command
+(it goes on after a backslash); what follows is all that it prints, errors included, and
+`# exit status N` how it ends if not with 0. `…` stands for anything within a line, and alone on a
+line for any lines. What differs from day to day is compared by kind: instants, seconds, decimals,
+digests, ports, pids, the name of the machine and the number of spaces between columns.
 """
 
 import re

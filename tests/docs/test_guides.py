@@ -45,7 +45,7 @@ def test_an_example_that_shows_something_else_is_found_out(reader: Reader) -> No
         Shown("bash a.sh", ["two …"], status=3),
         Shown("bash a.sh", ["one", "two …", "three"], status=3),
     ):
-        with pytest.raises(AssertionError, match="bash a.sh"):
+        with pytest.raises(AssertionError, match="bash"):
             reader.follow(wrong)
 
 

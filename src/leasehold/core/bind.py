@@ -68,12 +68,15 @@ def _role(pod: PodPlace, plan: Admitted) -> Role:
 
 
 def deal_slots(fleet: Fleet, places: Sequence[PodPlace]) -> dict[PodPlace, tuple[int, ...]]:
-    """The lowest free ordinals of each pod's node, pods in order."""
+    """The lowest free ordinals of each pod's node that no stranger is known to hold, in order."""
     taken: dict[str, int] = {}
     dealt: dict[PodPlace, tuple[int, ...]] = {}
     for pod in places:
-        occupied = fleet.nodes[pod.node].occupied | taken.get(pod.node, 0)
-        dealt[pod] = _lowest(~occupied, pod.gpus)
+        state = fleet.nodes[pod.node]
+        free = ~(state.occupied | taken.get(pod.node, 0))
+        known = free & ~state.strangers & ((1 << state.node.gpus) - 1)
+        # Where a stranger sits on a slot of ours, there may be fewer left than were counted.
+        dealt[pod] = _lowest(known if known.bit_count() >= pod.gpus else free, pod.gpus)
         for slot in dealt[pod]:
             taken[pod.node] = taken.get(pod.node, 0) | 1 << slot
     return dealt

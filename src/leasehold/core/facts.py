@@ -283,6 +283,7 @@ class Pod(Record):
     reason: str = ""  # why a node rejected it
     exit_code: int | None = None
     said: str = ""  # how its node put the end into words
+    slots: tuple[int, ...] = ()  # its GPUs' ordinals, where that is known
     finished_at: Instant | None = None
     deleting: bool = False
 

@@ -18,7 +18,7 @@ class NodeState:
 
     __slots__ = (
         "bucket", "cpu_used", "filler", "foreign", "free", "memory_used", "node", "planned",
-        "pods_used", "solid", "spare", "takes_work", "tolerated",
+        "pods_used", "solid", "spare", "strangers", "takes_work", "tolerated",
     )  # fmt: skip
 
     def __init__(self, node: Node) -> None:
@@ -27,6 +27,7 @@ class NodeState:
         self.spare = 0  # those of them under a Spare lease
         self.filler = 0  # slots under a Borrowed lease
         self.foreign = 0  # GPUs of pods that hold no open lease of ours
+        self.strangers = 0  # which slots those are, as far as their node says it
         self.planned = 0  # GPUs a what-if or a hold keeps from being taken
         self.cpu_used = 0
         self.memory_used = 0
@@ -306,12 +307,23 @@ class Fleet:
         state.planned += sign * shape.gpus
         self.refile(state)
 
-    def load(self, name: str, *, gpus: int, cpu_milli: int, memory_bytes: int, pods: int) -> None:
-        """Count a pod that somebody runs there; negative numbers take it off again."""
+    def load(
+        self,
+        name: str,
+        *,
+        gpus: int,
+        cpu_milli: int,
+        memory_bytes: int,
+        pods: int,
+        slots: int = 0,
+    ) -> None:
+        """Count a pod that somebody runs there; negative numbers take it off again. `slots` is
+        the mask of its GPUs, where that is known."""
         state = self.nodes.get(name)
         if state is None:
             return
         state.foreign += gpus
+        state.strangers = state.strangers | slots if pods > 0 else state.strangers & ~slots
         state.cpu_used += cpu_milli
         state.memory_used += memory_bytes
         state.pods_used += pods

@@ -86,7 +86,7 @@ class World:
         self.pods: dict[str, Pod] = {}
         self.pods_by_run: dict[Uid, dict[str, None]] = {}
         self.pods_by_node: dict[str, dict[str, None]] = {}
-        self._loads: dict[str, tuple[str, int, int, int]] = {}  # foreign load by pod
+        self._loads: dict[str, tuple[str, int, int, int, int]] = {}  # foreign load by pod
         self.reservations: dict[str, Reservation] = {}
         self.reservation_of: dict[Uid, str] = {}  # the newest
         self.resolutions: dict[str, Resolution] = {}
@@ -281,15 +281,24 @@ class World:
             return
         if pod.node not in self.fleet.nodes:
             return  # news of the pod came before news of its node, which will count it
-        load = (pod.node, pod.gpus, pod.cpu_milli, pod.memory_bytes)
+        mask = sum(1 << slot for slot in set(pod.slots))
+        load = (pod.node, pod.gpus, pod.cpu_milli, pod.memory_bytes, mask)
         self._loads[key] = load
-        self.fleet.load(load[0], gpus=load[1], cpu_milli=load[2], memory_bytes=load[3], pods=1)
+        self.fleet.load(
+            load[0], gpus=load[1], cpu_milli=load[2], memory_bytes=load[3], pods=1, slots=mask
+        )
 
     def _shed(self, key: str) -> None:
         load = self._loads.pop(key, None)
         if load is not None:
+            node, gpus, cpu_milli, memory_bytes, slots = load
             self.fleet.load(
-                load[0], gpus=-load[1], cpu_milli=-load[2], memory_bytes=-load[3], pods=-1
+                node,
+                gpus=-gpus,
+                cpu_milli=-cpu_milli,
+                memory_bytes=-memory_bytes,
+                pods=-1,
+                slots=slots,
             )
 
     # What the ledger says.

@@ -13,7 +13,7 @@ from leasehold.adapters.agent.devices import DeviceWatch, is_alive
 from leasehold.adapters.agent.requests import LocalNode
 from leasehold.core.facts import PodPhase
 from leasehold.core.objects.node import Labels
-from leasehold.core.objects.pod import pod_to_wire
+from leasehold.core.objects.pod import SLOTS, pod_to_wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import NotFound, Store, StoreError, Wire
@@ -38,7 +38,7 @@ class Foreign:
         self._labels = labels
         self._watch = watch
         self._devices_ms = devices_ms
-        self._written: dict[str, int] = {}
+        self._written: dict[str, tuple[int, ...]] = {}
         self.is_ours: Callable[[int, str], bool] = lambda _pid, _uuid: False
 
     async def run(self) -> None:
@@ -46,11 +46,14 @@ class Foreign:
         with_devices = [node for node in self._nodes if node.devices]
         for node in self._nodes:
             if not node.devices:
-                await self._tell(node, 0)  # one of before, when there were devices
+                await self._tell(node, ())  # one of before, when there were devices
         while with_devices:
             for node in with_devices:
                 held = await self.held(node)
-                await self._tell(node, len(held))
+                slots = tuple(
+                    slot for slot, device in enumerate(node.devices) if device.uuid in held
+                )
+                await self._tell(node, slots)
             await self._clock.sleep(self._devices_ms)
 
     async def held(self, node: LocalNode) -> dict[str, frozenset[int]]:
@@ -71,12 +74,12 @@ class Foreign:
                 return True
         return False
 
-    async def _tell(self, node: LocalNode, gpus: int) -> None:
-        if self._written.get(node.name) == gpus:
+    async def _tell(self, node: LocalNode, slots: tuple[int, ...]) -> None:
+        if self._written.get(node.name) == slots:
             return
         with suppress(StoreError):  # told again at the next look
-            await write_foreign(self._store, node.name, gpus, self._labels)
-            self._written[node.name] = gpus
+            await write_foreign(self._store, node.name, slots, self._labels)
+            self._written[node.name] = slots
 
 
 def describe(pids: frozenset[int]) -> str:
@@ -84,9 +87,9 @@ def describe(pids: frozenset[int]) -> str:
     return ", ".join(f"{pid}" if is_alive(pid) else f"{pid} (not here)" for pid in sorted(pids))
 
 
-async def write_foreign(store: Store, node: str, gpus: int, labels: Labels) -> None:
-    """The Pod object says how many GPUs are held there; there is none when none is."""
-    name = f"foreign-{node}"
+async def write_foreign(store: Store, node: str, slots: tuple[int, ...], labels: Labels) -> None:
+    """The Pod object says which GPUs are held there; there is none when none is."""
+    name, gpus = f"foreign-{node}", len(slots)
     wanted = pod_to_wire(
         b"{}",
         name=name,
@@ -94,6 +97,7 @@ async def write_foreign(store: Store, node: str, gpus: int, labels: Labels) -> N
         node=node,
         gpus=gpus,
         labels={},
+        annotations={SLOTS: ",".join(map(str, slots))},
         env={},
         gpu_resource=labels.gpu_resource,
     )
@@ -103,8 +107,10 @@ async def write_foreign(store: Store, node: str, gpus: int, labels: Labels) -> N
             uid = text_at(part(stored, "metadata"), "uid")
             await store.delete("Pod", ELSEWHERE, name, uid=uid, grace_ms=0)
             return
-        if stored.get("spec") != wanted["spec"]:
-            await store.update({**stored, "spec": wanted["spec"]})
+        metadata, notes = part(stored, "metadata"), part(part(wanted, "metadata"), "annotations")
+        if stored.get("spec") != wanted["spec"] or part(metadata, "annotations") != notes:
+            metadata["annotations"] = notes
+            await store.update({**stored, "metadata": metadata, "spec": wanted["spec"]})
     except NotFound:
         if not gpus:
             return

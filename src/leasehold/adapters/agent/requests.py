@@ -17,11 +17,10 @@ from leasehold.adapters.agent.shim.records import Record, boot_id
 from leasehold.adapters.agent.users import Users
 from leasehold.adapters.agent.variables import declared, expand
 from leasehold.core.facts import Pod
-from leasehold.core.objects.pod import ATTEMPT, RUN_UID
+from leasehold.core.objects.pod import ATTEMPT, RUN_UID, SLOTS
 from leasehold.core.objects.quantity import CPU, MEMORY, milli, quantity_or, units
-from leasehold.core.objects.wire import GROUP, Wire, list_at, part, text_at, whole_at
+from leasehold.core.objects.wire import Wire, list_at, part, text_at, whole_at
 
-SLOTS = f"{GROUP}/slots"  # the annotation by which the controller says which GPUs are leased
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 GRACE_MS = 30_000
 

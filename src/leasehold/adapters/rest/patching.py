@@ -120,7 +120,7 @@ def _check_same(target: Target, old: Wire, new: Wire) -> None:
         if after.get(key) != before.get(key):
             raise bad_request(f"a patch cannot change metadata.{key}")
     if after.get("uid") not in (None, "", before["uid"]):
-        raise invalid(target.resource, target.name, [("metadata.uid", "is immutable")])
+        raise invalid(target.resource, target.name, [("metadata.uid", "an object keeps its uid")])
     if after.get("resourceVersion") not in (None, "", before["resourceVersion"]):
         raise refusal_of(Conflict(*target.key), target.resource, target.name)
     after["resourceVersion"] = before["resourceVersion"]

@@ -22,7 +22,14 @@ from leasehold.adapters.rest.paths import Target
 from leasehold.adapters.rest.resources import Resource
 from leasehold.adapters.rest.selectors import Matches, parse_selectors, selected_name
 from leasehold.adapters.rest.statuses import expired, refusal_of
-from leasehold.adapters.rest.tables import included, table, wants_table
+from leasehold.adapters.rest.tables import (
+    Form,
+    asked_form,
+    included,
+    metadata_list,
+    metadata_of,
+    table,
+)
 from leasehold.core.objects.wire import part
 from leasehold.ports.store import NotFound, Wire
 
@@ -33,14 +40,16 @@ _GRACE = b'"deletionGraceMs"'  # how the store notes a deletion
 
 def get(backend: Backend, request: Request, target: Target) -> Response:
     resource = target.resource
-    as_table, include = wants_table(request), included(request)
+    form, include = asked_form(request, is_list=False), included(request)
     try:
         body = told(resource, backend.store.stored(*target.key))
     except NotFound as error:
         raise refusal_of(error, resource, target.name) from None
-    if not as_table:
+    if form is Form.WHOLE:
         return Response(200, body)
     obj = decode(body)
+    if form is Form.METADATA:
+        return Response(200, encode(metadata_of(obj)))
     version = str(part(obj, "metadata").get("resourceVersion", ""))
     now = backend.clock.now()
     return Response(200, encode(table(resource, [obj], version=version, now=now, include=include)))
@@ -48,7 +57,7 @@ def get(backend: Backend, request: Request, target: Target) -> Response:
 
 def list_(backend: Backend, request: Request, target: Target) -> Response:
     resource = target.resource
-    as_table, include = wants_table(request), included(request)
+    form, include = asked_form(request, is_list=True), included(request)
     matches = selection(request, resource)
     limit, token = request.number("limit") or 0, request.query.get("continue", "")
     if token and request.query.get("resourceVersion", "") not in ("", "0"):
@@ -64,11 +73,14 @@ def list_(backend: Backend, request: Request, target: Target) -> Response:
             bodies = [body for body in bodies if matches(decode(body))]
     if not token:
         check_version(backend, request, version)
-    if not as_table:
+    if form is Form.WHOLE:
         return Response(200, _joined(resource, bodies, version, going_on))
     now = backend.clock.now()
     objects = [decode(body) for body in bodies]
-    shown = table(resource, objects, version=str(version), now=now, include=include)
+    if form is Form.METADATA:
+        shown = metadata_list(objects, version=str(version))
+    else:
+        shown = table(resource, objects, version=str(version), now=now, include=include)
     if going_on:
         part(shown, "metadata")["continue"] = going_on
     return Response(200, encode(shown))

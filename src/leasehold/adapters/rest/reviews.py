@@ -75,7 +75,7 @@ def _can_i(caller: Caller, spec: Wire) -> Wire:
         cause = Cause("FieldValueInvalid", why, "spec.resourceAttributes")
         raise Refused(
             422, "Invalid", f"spec.resourceAttributes: {why}", [cause],
-            group="authorization.k8s.io", kind="SelfSubjectAccessReview",
+            group="authorization.k8s.io",
         )  # fmt: skip
     return _verdict(_why_not(caller, asked))
 

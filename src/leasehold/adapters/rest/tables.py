@@ -1,10 +1,11 @@
-"""Objects as rows of a `Table`, which is how `kubectl get` prints anything.
+"""Objects as rows of a `Table`, which is how `kubectl get` prints anything, or as metadata only.
 
 Called by lists, gets and watches whose caller asked for one. The columns are the resource's; ages
 are written here, by the server's clock, because kubectl prints cells as they come.
 """
 
 from collections.abc import Iterable
+from enum import Enum, unique
 
 from leasehold.adapters.rest.backend import Refused
 from leasehold.adapters.rest.messages import Request, bad_request
@@ -14,24 +15,35 @@ from leasehold.core.units import Instant
 from leasehold.ports.store import Wire
 
 CELL_CHARS_MAX = 1024
+_METADATA, _METADATA_LIST = "partialobjectmetadata", "partialobjectmetadatalist"
 _INCLUDES = ("None", "Metadata", "Object")
 
 
-def wants_table(request: Request) -> bool:
-    """Whether the first form that the caller accepts and we have is a table; raises `Refused` 406
-    when we have none of its forms."""
+@unique
+class Form(Enum):
+    """How objects are shown."""
+
+    WHOLE = "Object"
+    TABLE = "Table"
+    METADATA = "PartialObjectMetadata"
+
+
+def asked_form(request: Request, *, is_list: bool) -> Form:
+    """The first form that the caller accepts and we have; raises `Refused` 406 when we have none
+    of its forms."""
     accept = request.header(b"accept")
     if not accept or accept in ("application/json", "*/*"):
-        return False
+        return Form.WHOLE
+    forms = {"table": Form.TABLE, _METADATA_LIST if is_list else _METADATA: Form.METADATA}
     for each in accept.lower().split(","):
         media, *parameters = [word.strip() for word in each.split(";")]
         if media not in ("application/json", "*/*", "application/*"):
             continue
         asked = next((word[3:] for word in parameters if word.startswith("as=")), "")
         if not asked:
-            return False
-        if asked == "table" and "g=meta.k8s.io" in parameters:
-            return True
+            return Form.WHOLE
+        if asked in forms and "g=meta.k8s.io" in parameters:
+            return forms[asked]
     raise not_acceptable()
 
 
@@ -40,7 +52,8 @@ def not_acceptable() -> Refused:
         406,
         "NotAcceptable",
         "only the following media types are accepted: application/json, "
-        "application/json;as=Table;v=v1;g=meta.k8s.io",
+        "application/json;as=Table;v=v1;g=meta.k8s.io, "
+        "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
     )
 
 
@@ -96,12 +109,25 @@ def _row(resource: Resource, obj: Wire, *, now: Instant, include: str) -> Wire:
     if include == "Object":
         row["object"] = obj
     elif include == "Metadata":
-        row["object"] = {
-            "kind": "PartialObjectMetadata",
-            "apiVersion": "meta.k8s.io/v1",
-            "metadata": obj.get("metadata"),
-        }
+        row["object"] = metadata_of(obj)
     return row
+
+
+def metadata_of(obj: Wire) -> Wire:
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": obj.get("metadata"),
+    }
+
+
+def metadata_list(objects: Iterable[Wire], *, version: str) -> Wire:
+    return {
+        "kind": "PartialObjectMetadataList",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": {"resourceVersion": version},
+        "items": [metadata_of(obj) for obj in objects],
+    }
 
 
 def _cell(value: object) -> object:

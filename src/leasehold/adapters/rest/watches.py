@@ -16,7 +16,13 @@ from leasehold.adapters.rest.messages import Request, Stream, encode, wrong_opti
 from leasehold.adapters.rest.paths import Target
 from leasehold.adapters.rest.reads import check_version, selection, stored, told
 from leasehold.adapters.rest.statuses import expired, failure, refusal_of
-from leasehold.adapters.rest.tables import event_table, included, wants_table
+from leasehold.adapters.rest.tables import (
+    Form,
+    asked_form,
+    event_table,
+    included,
+    metadata_of,
+)
 from leasehold.core.objects.wire import part, stamps
 from leasehold.core.units import SECOND
 from leasehold.ports.store import Expired, StoreError, Wire
@@ -80,7 +86,7 @@ class WatchStream:
         self._resource = target.resource
         self._is_closed = False
         self._watch: ObjectWatch | None = None
-        self._as_table = wants_table(request)
+        self._form = asked_form(request, is_list=False)
         self._include = included(request)
         self._matches = selection(request, self._resource)
         fields = request.query.get("fieldSelector", "")
@@ -206,8 +212,10 @@ class WatchStream:
         return "DELETED" if before or (before is None and event == "MODIFIED") else None
 
     def _shown(self, event: str, body: bytes) -> bytes:
-        if not self._as_table:
+        if self._form is Form.WHOLE:
             return _event(event, body)
+        if self._form is Form.METADATA:
+            return _event(event, encode(metadata_of(decode(body))))
         shown = event_table(
             self._resource,
             decode(body),

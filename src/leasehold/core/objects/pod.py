@@ -55,6 +55,7 @@ def pod_from_wire(raw: object, *, gpu_resource: str = _GPU_RESOURCE) -> Pod:
         reason=text_at(status, "reason"),
         exit_code=whole_at(ended, "exitCode"),
         said=_said(ended, status),
+        slots=_slots(text_at(part(part(raw, "metadata"), "annotations"), SLOTS)),
         finished_at=instant_at(ended, "finishedAt"),
         deleting=stamped.is_deleting,
     )
@@ -119,6 +120,14 @@ def _name_of(variable: object) -> str:
 def _index(labels: Wire, key: str) -> int:
     written = text_at(labels, key)
     return int(written) if written.isascii() and written.isdigit() and len(written) < 20 else 0
+
+
+def _slots(written: str) -> tuple[int, ...]:
+    """Whatever somebody else wrote there is no reason to fail."""
+    numbers = written.split(",") if written else []
+    if not all(each.isascii() and each.isdigit() and len(each) < 5 for each in numbers):
+        return ()
+    return tuple(int(each) for each in numbers)
 
 
 def _said(ended: Wire, status: Wire) -> str:
