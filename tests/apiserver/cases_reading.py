@@ -358,3 +358,33 @@ def events(it: Talk) -> None:
     for selector in ("involvedObject.name=a", "involvedObject.kind=Run,involvedObject.name=b",
                      "reason=Started", "type=Warning", "message=m"):  # fmt: skip
         names(it, it.ask("GET", place, fieldSelector=selector, see=("kind",)))
+
+
+@case(
+    {
+        "1 http": "forms",
+        "3 http": "forms",
+        "* content-type": "forms",
+    }
+)
+def forms_that_only_the_real_server_has(it: Talk) -> None:
+    it.make(it.runs, run(it, "a"))
+    it.make(it.pods, pod(it, "p"))
+    protobuf = "application/vnd.kubernetes.protobuf"
+    for accept, path in (
+        ("application/yaml", f"{it.runs}/a"),
+        (protobuf, f"{it.runs}/a"),
+        (protobuf, it.pods),
+        (f"{protobuf},application/json", f"{it.runs}/a"),
+    ):
+        it.ask("GET", path, headers={"Accept": accept}, see=())
+
+
+@case(
+    {
+        "1 http": "future",
+        "1 *": "future",
+    }
+)
+def versions_from_the_future(it: Talk) -> None:
+    it.ask("GET", it.runs, resourceVersion="999999999999")

@@ -305,3 +305,41 @@ def apply_of_a_status(it: Talk) -> None:
              fieldManager="one")  # fmt: skip
     none = {**asked, "metadata": {"name": "none"}}
     it.patch(f"{it.runs}/none/status", none, APPLY, fieldManager="one")
+
+
+@case(
+    {
+        "6 managers": "first apply",
+    }
+)
+def apply_over_what_was_created(it: Talk) -> None:
+    it.ask("POST", it.runs, run(it, "a"), fieldManager="one", see=META)
+    theirs = run(it, "a", resources={"gpuType": "H100-80GB", "totalGPUs": 16})
+    it.patch(f"{it.runs}/a", theirs, APPLY, fieldManager="two")
+    same = run(it, "a")
+    it.patch(f"{it.runs}/a", same, APPLY, fieldManager="two")
+    it.patch(f"{it.runs}/a", {"spec": {"stop": True}}, fieldManager="three", see=META)
+    it.patch(f"{it.runs}/a", run(it, "a", stop=False), APPLY, fieldManager="two")
+    found = it.ask("GET", f"{it.runs}/a")
+    it.note("managers", sorted((each["manager"], each["operation"], each.get("subresource"))
+                               for each in found["metadata"].get("managedFields", [])))  # fmt: skip
+
+
+@case(
+    {
+        "1 http": "pod spec",
+        "1 *": "pod spec",
+    }
+)
+def a_pods_spec_is_not_edited(it: Talk) -> None:
+    it.make(it.pods, pod(it, "p"))
+    it.patch(f"{it.pods}/p", {"spec": {"hostname": "h"}})
+    it.patch(f"{it.pods}/p", {"metadata": {"labels": {"x": "y"}}}, see=("metadata.labels",))
+
+
+@case()
+def namespaces_cannot_be_cleared_at_once(it: Talk) -> None:
+    it.ask(
+        "DELETE", "/api/v1/namespaces", labelSelector=f"kubernetes.io/metadata.name={it.namespace}"
+    )
+    it.ask("GET", f"/api/v1/namespaces/{it.namespace}", see=("status.phase",))

@@ -33,5 +33,10 @@ REASONS = {
     "warning": "A body that is refused is not warned about too.",
     "content type": "A JSON document is sent as JSON.",
     "selectable": "A CustomResourceDefinition may declare eight selectable fields; we have ten.",
+    "forms": "Answers come as JSON only; clients that prefer protobuf or YAML accept JSON too.",
+    "future": "A version we never gave out is another server's: 410 at once, not 504 after 3 s; "
+    "either makes a client list again.",
+    "first apply": "Who created an object is noted from the first apply on, and by no name.",
+    "pod spec": "Only the control plane writes pods, and it never edits one: there is no rule.",
     "impersonation": "Nobody acts as another here: make a token of that user.",
 }

@@ -94,14 +94,31 @@ def test_a_malformed_body(facade: Facade, body: bytes, media: str, code: int, wo
         {"labelSelector": "a>x"}, {"labelSelector": "a=b=c"}, {"labelSelector": "A B/c"},
         {"fieldSelector": "spec.gang=Run"}, {"fieldSelector": "metadata.name"},
         {"fieldSelector": "metadata.name=\\"}, {"resourceVersion": "x"}, {"watch": "maybe"},
-        {"resourceVersion": "-1"}, {"includeObject": "All"}, {"resourceVersionMatch": "Exactly"},
-        {"watch": "1", "timeoutSeconds": "soon"}, {"watch": "1", "sendInitialEvents": "true"},
+        {"resourceVersion": "-1"}, {"includeObject": "All"},
+        {"watch": "1", "timeoutSeconds": "soon"}, {"continue": "x", "resourceVersion": "1"},
     ],
 )  # fmt: skip
 def test_a_malformed_question(facade: Facade, query: dict[str, str]) -> None:
     answer = facade.ask("GET", RUNS, **query)
 
     assert (answer.status, answer.json["reason"]) == (400, "BadRequest")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"resourceVersionMatch": "Exactly"}, {"resourceVersionMatch": "Exact"},
+        {"resourceVersionMatch": "Exact", "resourceVersion": "0"},
+        {"watch": "1", "sendInitialEvents": "true"},
+        {"watch": "1", "resourceVersionMatch": "NotOlderThan", "resourceVersion": "0"},
+    ],
+)  # fmt: skip
+def test_a_question_that_means_nothing(facade: Facade, query: dict[str, str]) -> None:
+    answer = facade.ask("GET", RUNS, **query)
+
+    assert (answer.status, answer.json["reason"]) == (422, "Invalid")
+    assert answer.json["details"]["kind"] == "ListOptions"
+    assert [each["field"] for each in answer.json["details"]["causes"]] == ["resourceVersionMatch"]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +179,7 @@ def test_a_rehearsal_writes_nothing_and_meets_the_same_rules(facade: Facade) -> 
     status = {**run("there"), "status": {"phase": "Running"}}
     told = facade.ask("PUT", f"{RUNS}/there/status", status, caller=SYSTEM, dryRun="All")
     assert told.json["status"] == {"phase": "Running"}
-    assert facade.ask("POST", RUNS, run("dry"), dryRun="some").status == 400
+    assert facade.ask("POST", RUNS, run("dry"), dryRun="some").status == 422
     assert facade.store.version == before
 
 
@@ -184,7 +201,7 @@ def test_unknown_fields(facade: Facade) -> None:
     assert "zork" not in warned.json["spec"]
     ignored = facade.ask("POST", RUNS, run("u2", zork=1), fieldValidation="Ignore")
     assert (ignored.status, ignored.warnings) == (201, ())
-    assert facade.ask("POST", RUNS, run("u3"), fieldValidation="Lax").status == 400
+    assert facade.ask("POST", RUNS, run("u3"), fieldValidation="Lax").status == 422
     odd = node("odd")
     odd["metadata"]["annotations"] = {"a": 1}  # type: ignore[index]
     typed = facade.ask("POST", "/api/v1/nodes", odd, caller=SYSTEM)
@@ -237,8 +254,9 @@ def test_a_pod_goes_gracefully(facade: Facade) -> None:
     assert going["metadata"]["deletionGracePeriodSeconds"] == 7
     assert facade.ask("DELETE", f"{PODS}/grace", gracePeriodSeconds="0").json["kind"] == "Status"
     assert facade.ask("GET", f"{PODS}/grace").status == 404
-    for bad in ({"gracePeriodSeconds": "7"}, {"propagationPolicy": "Sideways"}, {"dryRun": ["x"]}):
-        assert facade.ask("DELETE", f"{PODS}/grace", bad).status == 400
+    assert facade.ask("DELETE", f"{PODS}/grace", {"gracePeriodSeconds": "7"}).status == 400
+    for bad in ({"propagationPolicy": "Sideways"}, {"dryRun": ["x"]}):
+        assert facade.ask("DELETE", f"{PODS}/grace", bad).status == 422
 
 
 def test_preconditions_of_a_deletion(facade: Facade) -> None:

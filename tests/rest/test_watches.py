@@ -226,10 +226,13 @@ def test_a_namespace_that_goes_takes_its_contents_along(
         assert facade.ask("GET", f"{PODS}/p").status == 404
 
 
-def test_one_object_is_watched_by_its_path(facade: Facade, watching: Any) -> None:
+def test_one_object_is_watched_by_its_name_and_not_by_its_path(
+    facade: Facade, watching: Any
+) -> None:
     facade.ask("POST", RUNS, run("single"))
-    watch = watching(f"{RUNS}/single")
+    watch = watching(RUNS, fieldSelector="metadata.name=single")
     facade.ask("POST", RUNS, run("other"))
     label(facade, "single", a="b")
 
     assert watch.names(2) == [("ADDED", "single"), ("MODIFIED", "single")]
+    assert facade.ask("GET", f"{RUNS}/single", watch="true").json["kind"] == "Run"

@@ -186,7 +186,8 @@ def check(story: Story, expected: dict[int, float]) -> None:
     for command in (["ledger", "verify"], ["audit"]):
         said = server.cli("leasehold", *command, "--data", str(server.data)).stdout
         story.say(said.strip().splitlines()[0])
-    print(server.runs("leases", ELASTIC, "-n", NAMESPACE, "-o", "wide").stdout)
+    story.say(f"$ kubectl runs leases {ELASTIC} -n {NAMESPACE}")
+    print(server.runs("leases", ELASTIC, "-n", NAMESPACE).stdout, end="", flush=True)
 
 
 def _is_within(wanted: list[int], found: list[int]) -> bool:

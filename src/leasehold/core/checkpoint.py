@@ -11,8 +11,8 @@ import msgspec
 from leasehold.core.batch import Batch
 from leasehold.core.chain import GENESIS, Digest
 from leasehold.core.charges import Charges
-from leasehold.core.facts import Cause, EnvelopeKey, Record, Relation, Uid
-from leasehold.core.lowered import LoweredCaps
+from leasehold.core.facts import Cause, Envelope, EnvelopeKey, Record, Relation, Uid
+from leasehold.core.lowered import CapKey, LoweredCaps
 from leasehold.core.objects.budget import budget_from_wire
 from leasehold.core.units import GpuMs, Instant
 
@@ -34,6 +34,7 @@ class Told:
         self.budgets: dict[str, bytes] = {}
         self.nodes: dict[str, tuple[int, str, str]] = {}
         self.lowered = LoweredCaps()
+        self.lowerings: dict[CapKey, tuple[Envelope, Instant]] = {}  # the newest of each cap
         self.overdrafts: dict[str, Announcement] = {}  # the newest of each envelope
         self.reservations: dict[str, Announcement] = {}  # by subject
         self.resolutions: dict[str, Digest] = {}
@@ -60,7 +61,8 @@ class Told:
                 "spec": msgspec.json.decode(spec),
             }
             # What the same batch opens was opened under these caps already.
-            self.lowered.note(budget_from_wire(wire), batch=batch.seq - 1)
+            for envelope, lent in self.lowered.note(budget_from_wire(wire), batch=batch.seq - 1):
+                self.lowerings[envelope.key, lent] = (envelope, batch.instant)
         for fact in batch.facts_nodes:
             if fact.gone:
                 self.nodes.pop(fact.name, None)
@@ -72,6 +74,7 @@ class Told:
         new.budgets = dict(self.budgets)
         new.nodes = dict(self.nodes)
         new.lowered = self.lowered.copied()
+        new.lowerings = dict(self.lowerings)
         new.overdrafts = dict(self.overdrafts)
         new.reservations = dict(self.reservations)
         new.resolutions = dict(self.resolutions)

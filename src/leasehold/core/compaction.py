@@ -210,6 +210,8 @@ def _books(world: World, leases: list[Lease]) -> dict[Uid, CarriedBook]:
 def _pruned(world: World, plan: Plan, told: Told) -> Told:
     """Announcements are for reservations that exist, and digests for Resolutions that do."""
     pruned = told.copied()
+    pruned.lowered.keep_only_of(world.lowered)  # what it forgave, no lease may tell any more
+    pruned.lowerings.clear()
     over = frozenset(plan.reservations)
     pruned.reservations = {
         subject: said

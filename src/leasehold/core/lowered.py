@@ -2,10 +2,10 @@
 
 Work with a limit was paid for ahead: it is cut for hours only if the cap was lowered under it, not
 because others spent on during their grace. The World notes every Budget it is given; after a
-restart the ledger's facts tell the same.
+restart the ledger's facts tell the same, and its leases whether there was enough then.
 """
 
-from leasehold.core.facts import Budget, EnvelopeKey, Lease, Record
+from leasehold.core.facts import Budget, Envelope, EnvelopeKey, Lease, Record
 from leasehold.core.units import FOREVER, GpuMs
 
 CapKey = tuple[EnvelopeKey, bool]  # an envelope's hours, or those of them that it lends
@@ -23,11 +23,17 @@ class LoweredCaps:
         self._caps: dict[CapKey, GpuMs] = {}
         self._lowered: dict[CapKey, _Lowered] = {}
 
-    def note(self, budget: Budget, *, batch: int) -> None:
-        """The ledger stood at `batch` when this Budget was read."""
-        for envelope in budget.envelopes:
-            self._note((envelope.key, False), envelope.max_gpu_ms, batch)
-            self._note((envelope.key, True), envelope.lending.max_gpu_ms, batch)
+    def note(self, budget: Budget, *, batch: int) -> list[tuple[Envelope, bool]]:
+        """The ledger stood at `batch` when this Budget was read; returns what it lowered."""
+        return [
+            (envelope, lent)
+            for envelope in budget.envelopes
+            for lent, cap in (
+                (False, envelope.max_gpu_ms),
+                (True, envelope.lending.max_gpu_ms),
+            )
+            if self._note((envelope.key, lent), cap, batch)
+        ]
 
     def was_lowered_under(self, lease: Lease, *, lent: bool) -> bool:
         lowered = self._lowered.get((lease.payer, lent))
@@ -36,6 +42,11 @@ class LoweredCaps:
     def forgive(self, payer: EnvelopeKey, *, lent: bool) -> None:
         """The lowered cap is enough for all that was opened before."""
         self._lowered.pop((payer, lent), None)
+
+    def keep_only_of(self, others: "LoweredCaps") -> None:
+        """What others, who know more, do not hold against anybody, is forgiven here too."""
+        for key in [key for key in self._lowered if key not in others._lowered]:
+            del self._lowered[key]
 
     def copied(self) -> "LoweredCaps":
         new = LoweredCaps()
@@ -63,7 +74,7 @@ class LoweredCaps:
         }
         return new
 
-    def _note(self, key: CapKey, cap: GpuMs | None, batch: int) -> None:
+    def _note(self, key: CapKey, cap: GpuMs | None, batch: int) -> bool:
         now = FOREVER if cap is None else cap
         last = self._caps.get(key, now)
         self._caps[key] = now
@@ -73,3 +84,4 @@ class LoweredCaps:
             self._lowered[key] = _Lowered(before=before, batch=batch)
         elif known is not None and now >= known.before:
             del self._lowered[key]
+        return now < last

@@ -231,6 +231,34 @@ def forgive_lowering(world: World, payer: EnvelopeKey, now: Instant) -> None:
             world.lowered.forgive(payer, lent=lent)
 
 
+def was_enough(world: World, envelope: Envelope, *, lent: bool, at: Instant) -> bool:
+    """Whether a cap of hours held, at an instant that is past, all that was paid for ahead: what
+    `forgive_lowering` saw then, told from the leases."""
+    cap = envelope.lending.max_gpu_ms if lent else envelope.max_gpu_ms
+    if cap is None:
+        return True
+    now = max(world.head.instant, at)
+    account = world.accounts.of(envelope.key)
+    left = cap - (account.lent_used_ms(now) if lent else account.used_ms(now))
+    for lease in world.leases.values():
+        if lease.payer != envelope.key or (lent and lease.relation is not Relation.BORROWED):
+            continue
+        end = now if lease.end is None else lease.end
+        left += lease.gpus * max(0, end - max(lease.start, account.since, at))  # spent since
+        is_ending = lease.ending is not None and lease.ending.at <= at
+        if lease.start <= at < (end if lease.end is not None else FOREVER) and not is_ending:
+            left -= lease.gpus * max(0, min(_limit(world, lease), envelope.end) - at)
+    return left >= 0
+
+
+def _limit(world: World, lease: Lease) -> Instant:
+    """Up to when it was paid for ahead; nothing, without a limit."""
+    run, attempt = world.runs.get(lease.uid), world.attempt_of(lease)
+    if run is None or attempt is None or run.spec.max_duration is None:
+        return 0
+    return attempt.started + run.spec.max_duration
+
+
 def _exhausted(
     world: World,
     envelope: Envelope,

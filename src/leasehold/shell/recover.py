@@ -21,6 +21,7 @@ from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.reservation import reservation_from_wire
 from leasehold.core.objects.resolution import resolution_from_wire
 from leasehold.core.objects.run import run_from_wire
+from leasehold.core.overdraft import was_enough
 from leasehold.core.policy import Policy
 from leasehold.core.world import Overdraft, World, ledger_order
 from leasehold.ports.runtime import Clock
@@ -246,6 +247,9 @@ def _restore_told(world: World, told: Told) -> None:
     world.budget_facts = dict(told.budgets)
     world.node_facts = dict(told.nodes)
     world.lowered = told.lowered
+    for (payer, lent), (envelope, at) in told.lowerings.items():
+        if was_enough(world, envelope, lent=lent, at=at):
+            world.lowered.forgive(payer, lent=lent)
     for budget in world.budgets.values():
         world.lowered.note(budget, batch=world.head.seq)
     for subject, said in told.overdrafts.items():

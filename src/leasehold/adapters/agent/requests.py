@@ -15,7 +15,7 @@ from leasehold.adapters.agent.limits import CannotStart, Limits
 from leasehold.adapters.agent.meeting import Meetings
 from leasehold.adapters.agent.shim.records import Record, boot_id
 from leasehold.adapters.agent.users import Users
-from leasehold.adapters.agent.variables import declared, expand
+from leasehold.adapters.agent.variables import declared, words
 from leasehold.core.facts import Pod
 from leasehold.core.objects.pod import ATTEMPT, RUN_UID, SLOTS
 from leasehold.core.objects.quantity import CPU, MEMORY, milli, quantity_or, units
@@ -167,7 +167,7 @@ def _command(container: Wire, env: dict[str, str]) -> list[str]:
         raise CannotStart(
             "spec.containers[0].command is missing, and there is no image to take one from"
         )
-    argv = [expand(str(each), env) for each in written]
+    argv = words(written, env)
     if any("\0" in each for each in [*argv, *env, *env.values()]):
         raise CannotStart("its command or environment has a zero byte in it")
     return argv

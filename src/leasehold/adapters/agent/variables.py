@@ -6,7 +6,7 @@ secrets and config maps do not exist here, and are refused by path.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from leasehold.adapters.agent.limits import CannotStart
 from leasehold.core.objects.kinds import Wrong
@@ -17,6 +17,12 @@ from leasehold.ports.store import Wire as Pod
 _REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_.\-][A-Za-z0-9_.\-]*)\))")
 _MEMBER = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 _ADDRESS = "127.0.0.1"
+TEXT_CHARS_MAX = 128 * 1024 - 1  # of one word or variable, as Linux has it
+TOGETHER_CHARS_MAX = 2 * 1024 * 1024
+_TOO_LONG_TOGETHER = (
+    f"from here on it is over {TOGETHER_CHARS_MAX} characters together, more than a process can be "
+    "given; put some of it in a file"
+)
 _FIELDS: dict[str, Callable[[Pod], str]] = {
     "metadata.name": lambda pod: text_at(part(pod, "metadata"), "name"),
     "metadata.namespace": lambda pod: text_at(part(pod, "metadata"), "namespace"),
@@ -34,6 +40,7 @@ def declared(pod: Pod, container: Wire, *, given: Mapping[str, str]) -> dict[str
     """The variables that the container declares. `given` are those that came before them all."""
     env = dict(given)
     found: dict[str, str] = {}
+    size = 0
     for index, variable in enumerate(list_at(container, "env")):
         path = f"spec.containers[0].env[{index}]"
         assert isinstance(variable, dict), path
@@ -43,16 +50,39 @@ def declared(pod: Pod, container: Wire, *, given: Mapping[str, str]) -> dict[str
         else:
             value = expand(text_at(variable, "value"), env)
         env[name] = found[name] = value
+        size += len(name) + len(value)
+        if size > TOGETHER_CHARS_MAX:
+            raise CannotStart(f"{path}: {_TOO_LONG_TOGETHER}")
+    return found
+
+
+def words(written: Sequence[object], env: Mapping[str, str]) -> list[str]:
+    """A command line with its references replaced."""
+    found: list[str] = []
+    size = 0
+    for each in written:
+        found.append(expand(str(each), env))
+        size += len(found[-1])
+        if size > TOGETHER_CHARS_MAX:
+            raise CannotStart(f"spec.containers[0].command: {_TOO_LONG_TOGETHER}")
     return found
 
 
 def expand(text: str, env: Mapping[str, str]) -> str:
-    """References to what is not there stay as they are."""
+    """References to what is not there stay as they are. Raises `CannotStart` for a text that no
+    process could be given, before it is made: references of references grow without bounds."""
+    size = len(text)
 
     def replaced(match: re.Match[str]) -> str:
-        if match[1] == "$":
-            return "$"
-        return env.get(match[2], match[0])
+        nonlocal size
+        found = "$" if match[1] == "$" else env.get(match[2], match[0])
+        size += len(found) - len(match[0])
+        if size > TEXT_CHARS_MAX:
+            raise CannotStart(
+                f"{text[:40]!r}… has over {TEXT_CHARS_MAX} characters once $({match[2]}) and other "
+                "references are replaced, more than a process can be given; put it in a file"
+            )
+        return found
 
     return _REFERENCE.sub(replaced, text)
 

@@ -6,6 +6,7 @@ nothing of it in the answer and all of it in the log.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 
@@ -36,6 +37,7 @@ OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 PROXY = ("api", "v1", "namespaces", "leasehold-system", "services", "https:leasehold:query",
          "proxy")  # fmt: skip
 HEALTH = ("healthz", "livez", "readyz")
+STREAMS_MAX = 128  # watches and followed logs of one user who is no administrator
 
 _log = structlog.get_logger(__name__)
 
@@ -52,6 +54,7 @@ class App:
         self._openapi_index = openapi.index(self._openapi)
         self._watches = Watches(backend)
         self._streams: dict[int, Callable[[], None]] = {}
+        self._streaming: Counter[str] = Counter()  # by user
 
     def end_streams(self) -> None:
         """Ends watches and logs that are followed, so that a stop need not wait for them."""
@@ -97,7 +100,8 @@ class App:
             _log.exception("request failed", method=scope.get("method"))
             answer = status_response(Refused(500, "InternalError", "an error of the server's own"))
         if isinstance(answer, Stream):
-            await self._stream(answer, receive, send)
+            assert request is not None, "somebody asked for it"
+            await self._stream_for(request.caller, answer, receive, send)
             return
         if request is not None and request.warnings:
             answer.headers += warning_headers(request.warnings)
@@ -115,6 +119,7 @@ class App:
         found = await self._elsewhere(request)
         if found is not None:
             return found
+        self._check_streams(request)
         return await handlers.answer(self._backend, self._watches, request)
 
     def _caller(self, request: Request) -> Caller:
@@ -125,6 +130,14 @@ class App:
         if caller is None:
             raise Refused(401, "Unauthorized", "Unauthorized: a valid bearer token is needed")
         return caller
+
+    def _check_streams(self, request: Request) -> None:
+        """One user cannot take all connections for good."""
+        user = request.caller.user
+        wants_one = "watch" in request.query or "follow" in request.query
+        if wants_one and not request.caller.is_trusted and self._streaming[user] >= STREAMS_MAX:
+            message = f"user {user!r} has {STREAMS_MAX} watches and logs open; end some of them"
+            raise Refused(429, "TooManyRequests", message)
 
     def _health(self, request: Request, which: str) -> Response:
         """Liveness is that we answer; readiness asks the parts. Nothing else is told here."""
@@ -200,6 +213,17 @@ class App:
         question = "/".join(segments[2:])
         answer = await self._backend.query(request.caller, question, request.query, body)
         return json_response(answer)
+
+    async def _stream_for(
+        self, caller: Caller, stream: Stream, receive: Receive, send: Send
+    ) -> None:
+        self._streaming[caller.user] += 1
+        try:
+            await self._stream(stream, receive, send)
+        finally:
+            self._streaming[caller.user] -= 1
+            if not self._streaming[caller.user]:
+                del self._streaming[caller.user]
 
     async def _stream(self, stream: Stream, receive: Receive, send: Send) -> None:
         """Headers at once, and every chunk as it comes; ends when the caller goes."""

@@ -4,6 +4,7 @@ Made by `app` from ASGI's scope and read by every handler. A path is split befor
 that an encoded slash stays inside its segment and can never make another path of it.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote_to_bytes
@@ -16,6 +17,7 @@ from leasehold.core.access import Caller
 from leasehold.ports.store import Wire
 
 BODY_BYTES_MAX = 3 * 1024 * 1024
+BODY_S_MAX = 60.0  # a caller who is slower holds a connection for nothing
 DRAINED_BYTES_MAX = 8 * BODY_BYTES_MAX
 QUERY_FIELDS_MAX = 64
 WARNING_CHARS_MAX = 400
@@ -100,7 +102,15 @@ class Request:
         return int(value)
 
     async def body(self) -> bytes:
-        """All of it; refused when it is too large."""
+        """All of it; refused when it is too large or too slow."""
+        try:
+            async with asyncio.timeout(BODY_S_MAX):
+                return await self._body()
+        except TimeoutError:
+            message = f"the body did not come within {BODY_S_MAX:.0f} s; send it again"
+            raise Refused(408, "Timeout", message) from None
+
+    async def _body(self) -> bytes:
         chunks: list[bytes] = []
         size = 0
         while True:

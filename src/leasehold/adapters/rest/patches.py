@@ -12,6 +12,7 @@ from leasehold.ports.store import Wire
 
 OPERATIONS_MAX = 10_000
 NODES_MAX = 200_000  # of what a JSON patch may copy together
+TEXT_PER_NODE = 32  # a text counts as so many of its characters a value, besides itself
 
 Json = object
 
@@ -82,7 +83,7 @@ class _Patched:
                 value = self._get(_pointer(operation, "from"))
                 self._copied += _count(value)
                 if self._copied > NODES_MAX:
-                    raise _Cannot(f"it copies more than {NODES_MAX} values together")
+                    raise _Cannot(f"it copies more than {NODES_MAX} values, or as much text")
                 self._add(path, deepcopy(value))
             case "test":
                 if not _equal(self._get(path), _value(operation)):
@@ -156,9 +157,12 @@ def _equal(one: Json, other: Json) -> bool:
 
 
 def _count(value: Json) -> int:
+    """How large it is, in values: a copied text costs nothing until it is written out."""
     if isinstance(value, dict):
-        return 1 + sum(map(_count, value.values()))
-    return 1 + sum(map(_count, value)) if isinstance(value, list) else 1
+        return 1 + sum(map(_count, value)) + sum(map(_count, value.values()))
+    if isinstance(value, list):
+        return 1 + sum(map(_count, value))
+    return 1 + len(value) // TEXT_PER_NODE if isinstance(value, str) else 1
 
 
 def _shown(path: list[str]) -> str:

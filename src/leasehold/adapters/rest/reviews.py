@@ -69,15 +69,15 @@ def _can_i(caller: Caller, spec: Wire) -> Wire:
         known = any(asked == each or asked.startswith(f"{each}/") for each in PATHS)
         is_allowed = known and text_at(path, "verb") in ("get", "head")
         return _verdict("" if is_allowed else "only GET of the paths that are served")
-    asked = part(spec, "resourceAttributes")
-    if not asked:
+    wanted = part(spec, "resourceAttributes")
+    if not wanted:
         why = "write one of resourceAttributes and nonResourceAttributes"
         cause = Cause("FieldValueInvalid", why, "spec.resourceAttributes")
         raise Refused(
             422, "Invalid", f"spec.resourceAttributes: {why}", [cause],
             group="authorization.k8s.io",
         )  # fmt: skip
-    return _verdict(_why_not(caller, asked))
+    return _verdict(_why_not(caller, wanted))
 
 
 def _why_not(caller: Caller, asked: Wire) -> str:

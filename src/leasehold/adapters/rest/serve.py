@@ -15,6 +15,7 @@ from typing import Protocol
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
+from leasehold.adapters.rest.connections import Connections, HttpProtocol
 from leasehold.adapters.rest.tls import Certificates
 
 GRACE_S = 5  # for requests under way at a stop
@@ -38,14 +39,22 @@ class PortInUse(Exception):  # noqa: N818 - it says what the port is
 class Server:
     """A facade that is listening."""
 
-    def __init__(self, server: "_Uvicorn", task: "asyncio.Task[None]", app: Streaming) -> None:
+    def __init__(
+        self,
+        server: "_Uvicorn",
+        task: "asyncio.Task[None]",
+        app: Streaming,
+        connections: Connections,
+    ) -> None:
         self._server = server
         self._task = task
+        self._connections = connections
         self._app = app
         self.port = 0
 
     async def stop(self) -> None:
         """Returns when the last answer is sent. Stopping twice is harmless."""
+        self._connections.close()
         self._server.should_exit = True
         self._app.end_streams()
         patience = GOODBYE_S
@@ -70,13 +79,19 @@ class _Uvicorn(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    def make_protocol(self) -> HttpProtocol:
+        """For a connection that `Connections` took."""
+        return HttpProtocol(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+
 
 async def serve(app: Streaming, *, host: str, port: int, certificates: Certificates) -> Server:
     """Listening when this returns; with port 0 on a free one, see `Server.port`."""
     listener = _listen(host, port)
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=HttpProtocol,
         ws="none",
         lifespan="on",
         ssl_certfile=certificates.cert_path,
@@ -93,18 +108,18 @@ async def serve(app: Streaming, *, host: str, port: int, certificates: Certifica
         assert isinstance(config.ssl, ssl.SSLContext), "a certificate was given"
         config.ssl.minimum_version = ssl.TLSVersion.TLSv1_2
         server = _Uvicorn(config)
-        task = asyncio.get_running_loop().create_task(
-            server.serve(sockets=[listener]), name="rest-server"
-        )
+        task = asyncio.get_running_loop().create_task(server.serve(sockets=[]), name="rest-server")
         while not server.started and not task.done():
             await asyncio.sleep(0.005)
         if task.done():
             task.result()
             raise RuntimeError("the REST server ended before it began")
+        connections = Connections(listener, server.make_protocol, config.ssl)
+        connections.open()
     except BaseException:
         listener.close()
         raise
-    found = Server(server, task, app)
+    found = Server(server, task, app, connections)
     found.port = listener.getsockname()[1]
     return found
 

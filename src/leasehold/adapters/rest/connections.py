@@ -1,0 +1,187 @@
+"""Who is let in at the port, and for how long: strangers cannot use up the server.
+
+Used by `serve`, which has a listening socket and uvicorn's idea of HTTP. Anybody of this machine
+can connect, so that whoever has not sent the head of a request yet has `HELLO_S` and
+`HEAD_BYTES_MAX`. When there are as many connections as there may be, the oldest one without a
+request under way makes room for a new one: files, pipes and the store always have descriptors left.
+Tokens, and how many streams one user may have, are the business of `app`.
+"""
+
+import asyncio
+import resource
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+
+import structlog
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HELLO_S = 10.0  # from the connection to the end of the first request's head, with TLS between
+GOODBYE_S = 5.0  # for the end of TLS, which a caller may leave unanswered
+HEAD_BYTES_MAX = 64 * 1024
+ACCEPTS_AT_ONCE = 64
+OURS = 256  # descriptors that are not for connections
+_PAUSE_S = 0.1
+_SILENCE_S = 60.0  # between two complaints
+
+_log = structlog.get_logger(__name__)
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """uvicorn's, with a limit to what comes before a request."""
+
+    has_asked = False  # whether it ever sent a whole head
+    on_end: Callable[[], None] | None = None
+    _head_bytes = 0
+    _is_in_head = True
+
+    @property
+    def is_idle(self) -> bool:
+        """Nobody waits for an answer on it."""
+        if not self.has_asked or self.transport is None or self.transport.is_closing():
+            return True
+        return self.cycle is not None and self.cycle.response_complete and not self.pipeline
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if not self._is_in_head:
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > HEAD_BYTES_MAX:
+            self.transport.abort()  # an answer would have to wait for the end of what it sends
+
+    def on_message_begin(self) -> None:
+        self._is_in_head, self._head_bytes = True, 0
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._is_in_head, self.has_asked = False, True
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self.on_end is not None:
+            self.on_end()
+
+
+class Connections:
+    """Takes connections between `open` and `close`; those that are open then go on."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        make: Callable[[], HttpProtocol],
+        context: ssl.SSLContext,
+        *,
+        most: int | None = None,
+        hello_s: float = HELLO_S,
+    ) -> None:
+        """`most` at a time; None: as many as this process may have files, less some for itself."""
+        self._listener = listener
+        self._make = make
+        self._context = context
+        self._most = _most() if most is None else most
+        self._hello_s = hello_s
+        self._open: dict[socket.socket, HttpProtocol] = {}  # the oldest first
+        self._greeting: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+        self._complained = -_SILENCE_S
+
+    def open(self) -> None:
+        self._listener.setblocking(False)
+        self._loop.add_reader(self._listener.fileno(), self._accept)
+
+    def close(self) -> None:
+        if self._listener.fileno() >= 0:
+            self._loop.remove_reader(self._listener.fileno())
+            self._listener.close()
+        for connection, protocol in list(self._open.items()):
+            if not protocol.has_asked:
+                _hang_up(connection)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_AT_ONCE):
+            try:
+                connection, _ = self._listener.accept()
+            except (BlockingIOError, ConnectionError):
+                return
+            except OSError as error:  # no descriptor is left, in spite of all
+                self._complain(str(error.strerror))
+                self._make_room()
+                self._loop.remove_reader(self._listener.fileno())
+                self._loop.call_later(_PAUSE_S, self._accept_again)
+                return
+            if len(self._open) >= self._most:
+                self._complain(f"there are {self._most} connections")
+                if not self._make_room():
+                    connection.close()
+                    continue
+            self._take(connection)
+
+    def _accept_again(self) -> None:
+        if self._listener.fileno() >= 0:
+            self._loop.add_reader(self._listener.fileno(), self._accept)
+
+    def _take(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        protocol = self._make()
+        self._open[connection] = protocol
+        patience = self._loop.call_later(self._hello_s, self._lose_patience, connection)
+
+        def over() -> None:
+            patience.cancel()
+            self._open.pop(connection, None)
+
+        protocol.on_end = over
+        task = self._loop.create_task(self._greet(connection, protocol))
+        self._greeting.add(task)
+        task.add_done_callback(self._greeting.discard)
+
+    async def _greet(self, connection: socket.socket, protocol: HttpProtocol) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: protocol,
+                connection,
+                ssl=self._context,
+                ssl_handshake_timeout=self._hello_s,
+                ssl_shutdown_timeout=GOODBYE_S,
+            )
+        except OSError:  # not TLS, or gone, or too slow
+            connection.close()
+            assert protocol.on_end is not None, "it was taken"
+            protocol.on_end()
+
+    def _lose_patience(self, connection: socket.socket) -> None:
+        protocol = self._open.get(connection)
+        if protocol is not None and not protocol.has_asked:
+            _hang_up(connection)
+
+    def _make_room(self) -> bool:
+        """Ends the oldest connection on which nobody waits for an answer."""
+        for connection, protocol in self._open.items():
+            if protocol.is_idle:
+                del self._open[connection]
+                _hang_up(connection)
+                return True
+        return False
+
+    def _complain(self, why: str) -> None:
+        now = self._loop.time()
+        if now - self._complained >= _SILENCE_S:
+            self._complained = now
+            _log.warning("not all connections are taken; raise `ulimit -n`, or see who makes "
+                         "them with `ss -tnp`", why=why)  # fmt: skip
+
+
+def _hang_up(connection: socket.socket) -> None:
+    """Whoever reads from it finds its end, whatever state TLS is in."""
+    with suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
+def _most() -> int:
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 1 << 20 if limit == resource.RLIM_INFINITY else max(limit - OURS, limit // 2)
