@@ -8,7 +8,7 @@ WORKERS ?= 2
 .PHONY: help setup demo test test-kills test-torch coverage check format bench test-mutants docs lock clean
 
 help:
-	@echo "make demo | test | test-torch | check | coverage | bench | test-mutants | docs | format | lock | clean"
+	@echo "make demo | test | test-kills | test-torch | check | coverage | bench | test-mutants | docs | format | lock | clean"
 
 setup: $(STAMP)
 

@@ -93,3 +93,8 @@ ODD: list[Wire] = [
 @pytest.mark.parametrize("odd", ODD)
 def test_nothing_odd_makes_it_fail(odd: Wire) -> None:
     assert problems_of_template(odd) == []
+
+
+def test_a_run_without_a_template_is_refused() -> None:
+    found = problems_of_template({"kind": "Run", "spec": {"owner": "t:a"}})
+    assert [path for path, _ in found] == ["spec.template"]

@@ -388,3 +388,20 @@ def forms_that_only_the_real_server_has(it: Talk) -> None:
 )
 def versions_from_the_future(it: Talk) -> None:
     it.ask("GET", it.runs, resourceVersion="999999999999")
+
+
+@case()
+def selectors_while_things_change(it: Talk) -> None:
+    colored(it)
+    name = ("kind", "metadata.name", "metadata.generation")
+    with it.watching(it.runs, 1, 4, see=name, labelSelector="color=red"):
+        it.patch(f"{it.runs}/c", {"metadata": {"labels": {"color": "red"}}}, see=())
+        it.patch(f"{it.runs}/b", {"spec": {"stop": True}}, see=())
+        it.patch(f"{it.runs}/c", {"spec": {"stop": True}}, see=())
+        it.patch(f"{it.runs}/a", {"metadata": {"labels": {"color": "blue"}}}, see=())
+        it.ask("DELETE", f"{it.runs}/a")
+        it.ask("DELETE", f"{it.runs}/c")
+    with it.watching(it.runs, 1, 2, see=name, fieldSelector="spec.owner=org:ai:mm:vision"):
+        it.make(it.runs, run(it, "d", owner="org:other"))
+        it.make(it.runs, run(it, "e"))
+        it.ask("DELETE", f"{it.runs}/e")

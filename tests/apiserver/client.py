@@ -1,10 +1,10 @@
 """Plain HTTP to one of the two servers: a bearer token, JSON, and what came back as it came."""
 
-import contextlib
 import http.client
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -22,6 +22,20 @@ class Answer:
     @property
     def json(self) -> Any:
         return json.loads(self.body)
+
+
+class Watch:
+    def __init__(self, response: http.client.HTTPResponse) -> None:
+        self._response = response
+
+    def take(self, count: int) -> list[Any]:
+        """So many events, or as many as come before the watch ends; or why there is none."""
+        if self._response.status != 200:
+            return [json.loads(self._response.read())]
+        events: list[Any] = []
+        while len(events) < count and (line := self._response.readline()):
+            events.append(json.loads(line))
+        return events
 
 
 class Client:
@@ -52,18 +66,12 @@ class Client:
         warnings = tuple(response.headers.get_all("warning") or ())
         return Answer(response.status, found, response.read(), warnings)
 
-    def watch(self, path: str, query: Mapping[str, str], count: int) -> list[Any]:
-        """The first `count` events, or as many as come before the watch ends."""
-        with contextlib.closing(self._connection()) as connection:
+    @contextmanager
+    def watch(self, path: str, query: Mapping[str, str]) -> Iterator["Watch"]:
+        with closing(self._connection()) as connection:
             asked = {"watch": "true", **query}
             accept = {"Accept": asked.pop("accept", "application/json")}
-            response = self._send(connection, "GET", path, None, "system", accept, asked)
-            if response.status != 200:
-                return [json.loads(response.read())]
-            events: list[Any] = []
-            while len(events) < count and (line := response.readline()):
-                events.append(json.loads(line))
-            return events
+            yield Watch(self._send(connection, "GET", path, None, "system", accept, asked))
 
     def _connection(self) -> http.client.HTTPSConnection:
         return http.client.HTTPSConnection(

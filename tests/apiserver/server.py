@@ -13,7 +13,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -234,21 +234,22 @@ def _until(holds: Callable[[], bool], log: Path) -> None:
 
 def _stop(running: Running) -> None:
     """The server first, which would complain about an etcd that is gone."""
-    for pid, port in reversed(list(zip(running.pids, running.ports))):
+    for pid in reversed(running.pids):
         for number in (signal.SIGTERM, signal.SIGKILL):
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, number)
-            except ProcessLookupError:
-                break
-            if _is_closed(port):
+            if _is_gone_soon(pid):
                 break
 
 
-def _is_closed(port: int) -> bool:
+def _is_gone_soon(pid: int) -> bool:
     deadline = time.monotonic() + STOP_S
     while time.monotonic() < deadline:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) != 0:
-                return True
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2]
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+        if state.split()[0] == "Z":  # ended, and its new parent does not care
+            return True
         time.sleep(0.05)
     return False

@@ -6,7 +6,8 @@ are left out: ours name a remedy, and programs read the reason, the details and 
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from tests.apiserver.client import Answer, Client
@@ -76,11 +77,25 @@ class Talk:
     def patch(self, path: str, body: object, media: str = MERGE, **more: Any) -> Any:
         return self.ask("PATCH", path, body, headers={"Content-Type": media}, **more)
 
-    def watch(self, path: str, count: int, *, see: tuple[str, ...] | None = None,
-              **query: str) -> list[Any]:  # fmt: skip
+    def watch(
+        self, path: str, count: int, *, see: tuple[str, ...] | None = None, **query: str
+    ) -> list[Any]:
         """The first events of a watch."""
+        with self._client.watch(path, query) as watch:
+            return self._keep_events(watch.take(count), see)
+
+    @contextmanager
+    def watching(
+        self, path: str, first: int, count: int, *, see: tuple[str, ...], **query: str
+    ) -> Iterator[None]:
+        """A watch that is open during the block: `first` events before it, `count` after it."""
+        with self._client.watch(path, query) as watch:
+            self._keep_events(watch.take(first), see)
+            yield
+            self._keep_events(watch.take(count), see)
+
+    def _keep_events(self, events: list[Any], see: tuple[str, ...] | None) -> list[Any]:
         self._step += 1
-        events = self._client.watch(path, query, count)
         self.seen[f"{self._step} events"] = len(events)
         for at, event in enumerate(events):
             self.seen[f"{self._step}.{at} type"] = event.get("type")

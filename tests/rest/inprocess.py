@@ -44,7 +44,7 @@ class InProcess:
                 clock=clock,
                 query=self.world.query,
                 logs=self.world.logs,
-                metrics=lambda: b"leasehold_up 1\n",
+                metrics=lambda _: b"leasehold_up 1\n",
                 health=lambda: self.world.health,
                 judge=self.world.judge,
             )

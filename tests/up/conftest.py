@@ -14,7 +14,8 @@ Servers = Callable[..., Up]
 def up() -> Iterator[Servers]:
     made: list[Up] = []
     # Not pytest's own folder: as root jobs run as other users, who must be able to come here.
-    with tempfile.TemporaryDirectory(prefix="leasehold-up-") as root:
+    # A shim that was just killed may be writing its last record while we clear up.
+    with tempfile.TemporaryDirectory(prefix="leasehold-up-", ignore_cleanup_errors=True) as root:
         Path(root).chmod(0o755)
 
         def make(*arguments: str, **settings: str) -> Up:

@@ -40,7 +40,7 @@ def command(data: DataFolder) -> None:
         click.echo(each)
     if found:
         raise SystemExit(1)
-    click.echo(f"audit: ok ({leases} open leases)")
+    click.echo(f"audit: ok ({leases} open lease{'' if leases == 1 else 's'})")
 
 
 def _look(data: DataFolder, config: Config) -> tuple[int, list[str]]:

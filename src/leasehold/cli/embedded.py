@@ -36,6 +36,7 @@ from leasehold.ports.store import AlreadyExists, Expired, NotFound, Store, Wire
 from leasehold.shell.archive.compactor import Compactor
 from leasehold.shell.archive.reader import Archive
 from leasehold.shell.config import Config
+from leasehold.shell.drift import DriftWatch
 from leasehold.shell.ended_pods import sweep_ended_pods
 from leasehold.shell.events import Story, Teller
 from leasehold.shell.folder import DataFolder
@@ -102,6 +103,7 @@ class Embedded:
             max_objects=config.policy.max_objects,
             note=lambda words: self._observe(clock.now(), words),
         )
+        self._drift = DriftWatch(clock, lambda: self._controller.world, self._on_drift)
         self._server: Server | None = None
 
     async def start(self) -> None:
@@ -131,6 +133,7 @@ class Embedded:
         self._tasks.spawn("budgets", self._follow_budgets())
         sweep = sweep_ended_pods(self.store, self._clock, lambda: self._controller.world)
         self._tasks.spawn("ended pods", sweep)
+        self._tasks.spawn("drift", self._drift.run())
         while self._controller.world is None:
             await self._clock.sleep(1)
         certificates = ensure_certificates(folder.tls, [settings.host])
@@ -181,7 +184,7 @@ class Embedded:
             clock=self._clock,
             query=self._ask,
             logs=self._logs,
-            metrics=self.metrics.text,
+            metrics=self._metrics,
             health=self._health,
             judge=self._judge,
         )
@@ -209,6 +212,12 @@ class Embedded:
             causes = [Cause("FieldValueInvalid", why, path) for path, why in bad.causes]
             raise Refused(bad.status, bad.reason, bad.message, causes) from None
 
+    def _metrics(self, caller: Caller) -> bytes:
+        if self._settings.config.embedding.hide_tenants and not caller.is_trusted:
+            said = "metrics name every team, and query.hideTenants is on; ask with an admin's token"
+            raise Refused(403, "Forbidden", said)
+        return self.metrics.text()
+
     async def _judge(self, _: Caller, old: Wire | None, new: Wire) -> list[tuple[str, str]]:
         world = self._controller.world
         if world is None or old is None or new.get("kind") != "Run":
@@ -228,6 +237,10 @@ class Embedded:
         self.metrics.after_turn(turn)
         self._teller.after_turn(turn)
         self._log.after_turn(turn)
+
+    def _on_drift(self, kind: str, words: str) -> None:
+        self.metrics.note_drift(kind)
+        self._observe(self._clock.now(), f"alert: drift: {words}")
 
     def _observe(self, now: int, words: str) -> None:
         if words.startswith("alert"):

@@ -43,8 +43,10 @@ def problems_of_template(run: Wire) -> list[tuple[str, str]]:
     if run.get("kind") != "Run":
         return []
     path = "spec.template.spec"
-    pod = part(part(part(run, "spec"), "template"), "spec")
-    return list(_in_pod(pod, path))
+    spec = part(run, "spec")
+    if spec and "template" not in spec:
+        return [("spec.template", "write a pod template: without a command nothing can run")]
+    return list(_in_pod(part(part(spec, "template"), "spec"), path))
 
 
 def _in_pod(pod: Wire, path: str) -> Found:

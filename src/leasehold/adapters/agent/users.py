@@ -9,6 +9,7 @@ user for all. No job runs as root.
 import json
 import os
 import pwd
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,9 +90,13 @@ class Users:
         if home.is_symlink():
             raise CannotStart(f"{home} is a link; jobs of {namespace} need a folder there")
         home.mkdir(mode=0o700, exist_ok=True)
-        if account.uid is not None and home.stat().st_uid != account.uid:
+        there = home.stat()
+        if account.uid is not None and there.st_uid != account.uid:
             os.chown(home, account.uid, account.gid, follow_symlinks=False)
             home.chmod(0o700)
+        elif there.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+            # A job that shut itself out must not shut out all jobs after it.
+            home.chmod(stat.S_IMODE(there.st_mode) | stat.S_IRWXU)
         return home
 
     def _give_out(self, namespace: str) -> int:

@@ -50,8 +50,9 @@ class Admission:
             return []
         found = self.problems(old, new)
         said = [(problem.path, f"{problem.value}: {problem.remedy}") for problem in found]
-        if not said and old is None and new["kind"] == "Run":
-            said = self._also(new)
+        is_template_sound = not any(path.startswith("spec.template") for path, _ in said)
+        if old is None and new["kind"] == "Run" and is_template_sound:
+            said += self._also(new)  # all at once, not one after another
         return said
 
     def problems(self, old: Wire | None, new: Wire) -> list[Problem]:

@@ -74,14 +74,14 @@ Judge = Callable[[Caller, Wire | None, Wire], Awaitable[list[tuple[str, str]]]]
 @dataclass(frozen=True, slots=True)
 class Backend:
     """`query` answers (caller, question, parameters, body) or raises `Refused`; `logs` is of a Pod
-    object; `metrics` is Prometheus text; `health` names each check, with what is wrong or "";
-    `judge` finds problems (path, why) that need the World, before a user writes a Run or Budget."""
+    object; `metrics` is Prometheus text for a caller; `health` names each check, with what is
+    wrong or ""; `judge` finds problems (path, why) that need the World, before a user writes a Run or Budget."""
 
     store: ObjectStore
     tokens: Tokens
     clock: Clock
     query: Query
     logs: Logs
-    metrics: Callable[[], bytes]
+    metrics: Callable[[Caller], bytes]
     health: Callable[[], Mapping[str, str]]
     judge: Judge

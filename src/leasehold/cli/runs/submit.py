@@ -53,7 +53,8 @@ def _submitted(session: Session, manifest: Wire) -> Wire:
     if kind not in _KINDS:
         raise Failure("only Runs, Budgets and Namespaces are submitted; check kind")
     path = session.server.run_path(cell(manifest, "metadata.namespace"), kind=_KINDS[kind])
-    created = session.server.send("POST", path, manifest)
+    # A field that nobody knows is a mistake, not noise.
+    created = session.server.send("POST", f"{path}?fieldValidation=Strict", manifest)
     done: Wire = {
         "kind": kind,
         "namespace": cell(created, "metadata.namespace"),

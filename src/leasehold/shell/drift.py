@@ -1,0 +1,49 @@
+"""Looks now and then whether leases, pods and balances still agree, and says so when they do not.
+
+Run by `leasehold up` as a task. A pod that is about to be made, or was just seen to end, disagrees
+for a moment: only what disagrees twice, a while apart, is drift. It repairs nothing; the loop does.
+"""
+
+from collections.abc import Callable
+
+from leasehold.control.audit import audit
+from leasehold.core.units import MINUTE, SECOND, Millis
+from leasehold.core.world import World
+from leasehold.ports.runtime import Clock
+
+EVERY: Millis = 10 * MINUTE
+AGAIN: Millis = 30 * SECOND
+_KINDS = ("lease", "pod")  # what a sentence of the audit begins with; else it is about a balance
+
+OnDrift = Callable[[str, str], None]
+
+
+class DriftWatch:
+    def __init__(self, clock: Clock, world: Callable[[], World | None], on_drift: OnDrift) -> None:
+        """`on_drift(kind, words)` is called once for everything that has come to disagree."""
+        self._clock = clock
+        self._world = world
+        self._on_drift = on_drift
+        self._told: frozenset[str] = frozenset()
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await self._clock.sleep(EVERY)
+            suspects = self._look()
+            if not suspects:
+                self._told = frozenset()
+                continue
+            await self._clock.sleep(AGAIN)
+            drift = suspects & self._look()
+            for words in sorted(drift - self._told):
+                first = words.partition(" ")[0]
+                self._on_drift(first if first in _KINDS else "balance", words)
+            self._told = drift
+
+    def _look(self) -> frozenset[str]:
+        world = self._world()
+        if world is None:
+            return frozenset()
+        now = max(self._clock.now(), world.head.instant)
+        return frozenset(audit(world, list(world.pods.values()), now))
