@@ -16,6 +16,7 @@ COMMANDS = {
     "audit": ("leasehold.cli.audit", "Prove that leases, pods and balances agree."),
     "backup": ("leasehold.cli.backup", "Copy a data folder, also while it is used."),
     "config": ("leasehold.cli.config", "Look at the configuration."),
+    "crds": ("leasehold.cli.crds", "Print the CustomResourceDefinitions."),
     "drain": ("leasehold.cli.nodes:drain", "Empty a node without loss."),
     "fence": ("leasehold.cli.nodes:fence", "Declare a node dead."),
     "ledger": ("leasehold.cli.ledger", "Verify, export, compact and replay the ledger."),

@@ -75,7 +75,8 @@ Judge = Callable[[Caller, Wire | None, Wire], Awaitable[list[tuple[str, str]]]]
 class Backend:
     """`query` answers (caller, question, parameters, body) or raises `Refused`; `logs` is of a Pod
     object; `metrics` is Prometheus text for a caller; `health` names each check, with what is
-    wrong or ""; `judge` finds problems (path, why) that need the World, before a user writes a Run or Budget."""
+    wrong or ""; `judge` finds problems (path, why) that need the World, before a user writes a Run
+    or Budget."""
 
     store: ObjectStore
     tokens: Tokens
