@@ -6,7 +6,7 @@ decision that broke an invariant.
 
 import gc
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 from msgspec.structs import replace
@@ -25,7 +25,7 @@ from leasehold.core.overdraft import was_enough
 from leasehold.core.policy import Policy
 from leasehold.core.world import Overdraft, World, ledger_order
 from leasehold.ports.runtime import Clock
-from leasehold.ports.store import Listing, Store
+from leasehold.ports.store import Listing, NotFound, Store
 from leasehold.shell.archive.checkpoints import KIND as CHECKPOINTS
 from leasehold.shell.archive.checkpoints import MAIN, read_checkpoint
 from leasehold.shell.ledger import Committed, Ledger
@@ -44,6 +44,7 @@ class Recovered:
         self.world = world
         self.unmaterialised: list[Batch] = []
         self.versions: dict[str, int] = {}
+        self.orphans: list[str] = []  # Resolutions that no batch names
         self.listed: dict[str, list[bytes]] = {}  # objects of the kinds that are watched
 
 
@@ -52,7 +53,17 @@ async def recover(
 ) -> Recovered:
     """Everything that is known, listed consistently, by its one owner."""
     await ledger.seal()
-    return await read_world(store, clock, ledger, policy=policy, labels=labels)
+    found = await read_world(store, clock, ledger, policy=policy, labels=labels)
+    for name in found.orphans:
+        await _remove(store, clock, name)
+    return found
+
+
+async def _remove(store: Store, clock: Clock, name: str) -> None:
+    """A Resolution of an owner that died before its batch was true: since the head is sealed it
+    never will be, and it would prove something that did not happen."""
+    with suppress(NotFound):
+        await until_answered(clock, lambda: store.delete("Resolution", "", name, uid=None))
 
 
 async def read_world(
@@ -85,8 +96,8 @@ async def read_world(
         resolution = resolution_from_wire(wire)
         if resolution.name in told.resolutions:
             world.fold_resolution(resolution)
-        elif resolution.batch <= sealed.head.seq:
-            ledger.leftovers["Resolution", resolution.name] = None
+        else:
+            found.orphans.append(resolution.name)
     leases = _leases(await _stored_leases(store, clock), chain, materialised)
     fold_leases(world, sorted(_present(leases, carried, ledger), key=ledger_order))
     for wire in listings["Reservation"].items:
