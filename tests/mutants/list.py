@@ -373,4 +373,70 @@ SHELL = (
     ),
 )
 
-MUTANTS = (*MONEY, *PLACES, *CUTS, *LIFE, *SHELL)
+EMBEDDED = (
+    Mutant(
+        "an expired token lets in",
+        "adapters/rest/tokens.py",
+        "        if record.expires is not None and record.expires <= self._now():\n",
+        "        if record.expires is not None and record.expires <= 0:\n",
+        ("tests/rest",),
+    ),
+    Mutant(
+        "every namespace is everybody's",
+        "core/access.py",
+        "        if self.is_trusted or not namespace:\n",
+        "        if namespace is not None:\n",
+        ("tests/rest/test_rights.py", "tests/rest/test_strangers.py"),
+    ),
+    Mutant(
+        "whoever spends may fund",
+        "core/access.py",
+        "OwnerVerb.FUND: self.fund,",
+        "OwnerVerb.FUND: self.spend,",
+        ("tests/rest/test_rights.py",),
+    ),
+    Mutant(
+        "a dry run writes",
+        "adapters/rest/writes.py",
+        "            made = await backend.store.create(tried, rehearse=rehearse)\n",
+        "            made = await backend.store.create(tried)\n",
+        ("tests/rest",),
+    ),
+    Mutant(
+        "a pod may be started twice",
+        "adapters/agent/shim/records.py",
+        "    except FileExistsError:\n        return False\n    finally:\n",
+        "    except FileExistsError:\n        return True\n    finally:\n",
+        ("tests/agent/test_adoption.py", "tests/agent/test_shim.py"),
+    ),
+    Mutant(
+        "a stranger's slot is dealt",
+        "core/bind.py",
+        "        known = free & ~state.strangers & ((1 << state.node.gpus) - 1)\n",
+        "        known = free & ((1 << state.node.gpus) - 1)\n",
+        unit("core/test_bind_strangers"),
+    ),
+    Mutant(
+        "logs go with the run's last lease",
+        "control/pods.py",
+        "        if not leases and key not in again and _is_kept(world, pod):\n",
+        "        if not leases and key not in again and _is_kept(world, pod) and not pod:\n",
+        unit("shell/test_ended_pods"),
+    ),
+    Mutant(
+        "what was never committed stays",
+        "shell/recover.py",
+        "    for name in found.orphans:\n",
+        "    for name in found.orphans[:0]:\n",
+        ("tests/scenarios/test_faults.py",),
+    ),
+    Mutant(
+        "a lowered cap is never forgiven after a restart",
+        "shell/recover.py",
+        "        if was_enough(world, envelope, lent=lent, at=at):\n",
+        "        if not was_enough(world, envelope, lent=lent, at=at):\n",
+        ("tests/scenarios/test_scenarios.py",),
+    ),
+)
+
+MUTANTS = (*MONEY, *PLACES, *CUTS, *LIFE, *SHELL, *EMBEDDED)

@@ -9,6 +9,7 @@ import os
 import re
 import signal
 import socket
+import sys
 from pathlib import Path
 
 import click
@@ -79,7 +80,10 @@ def command(
     end_jobs: bool,
 ) -> None:
     """Start a control plane here: store, REST server, controller and node agent."""
+    _open_standard()
     configure(log_level)
+    if not host:
+        raise click.UsageError("--host is empty, which would be all addresses; write one")
     try:
         data.prepare()
         settings = Settings(
@@ -96,6 +100,17 @@ def command(
     except OSError as error:
         place = error.filename or data.root
         raise click.ClickException(f"{place}: {error.strerror}; check rights and space") from None
+
+
+def _open_standard() -> None:
+    """Whoever starts it without stdin, stdout or stderr must not find a socket there instead."""
+    while (opened := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(opened)
+    # Python has None where a stream was closed, whatever its own types say.
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w", closefd=False))
 
 
 def _nodes(gpus: int | None, flavor: str | None, fleet: Path | None) -> list[LocalNode]:

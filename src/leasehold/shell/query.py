@@ -113,7 +113,7 @@ class _Asked:
         span = parse_span(value) if found is None and value.isascii() else None
         if span is not None:
             found = self.now - span
-        if found is None:
+        if found is None or found < 0:
             raise _bad_param(
                 name, "write an instant (2026-11-15T00:00:00Z), a day (2026-11-15) or a span (12h)"
             )

@@ -49,7 +49,7 @@ class Users:
         self._first = _mapped_first() if private_first is None else private_first
         self._private: dict[str, int] = {}
         if self._is_root and self._file.exists():
-            self._private = json.loads(self._file.read_text(encoding="utf-8"))
+            self._private = _remembered(self._file)
 
     @property
     def trust(self) -> str:
@@ -133,6 +133,22 @@ class Users:
                 f"namespace {namespace} is to run as {user}, which is root; map it to another user"
             )
         return Account(uid=entry.pw_uid, gid=entry.pw_gid, name=user)
+
+
+def _remembered(file: Path) -> dict[str, int]:
+    """Which uid each namespace has. Another one would lock a namespace out of its own files."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(
+        type(uid) is int and uid > 0 for uid in found.values()
+    ):
+        raise AgentError(
+            f"{file} does not say which uid each namespace has; restore it from a backup, or write "
+            '{"namespace": uid} with the owners of the folders under the work folder'
+        )
+    return found
 
 
 def _mapped_first() -> int:

@@ -27,8 +27,10 @@ def logs(
     answer = session.server.ask("pods", session.of_run(run))
     found = [each for each in rows(answer) if _is_wanted(each, group, pod)]
     if not found:
-        which = "has no pods" if not rows(answer) else "has no such pod"
-        raise Failure(f"{cell(answer, 'run')} {which}; `kubectl runs pods` lists them")
+        name = cell(answer, "run")
+        if not rows(answer):
+            raise Failure(f"{name} has no pods now; `kubectl runs explain` says why")
+        raise Failure(f"{name} has no such pod; `kubectl runs pods` lists them")
     query = f"follow={'true' if follow else 'false'}"
     query += "" if tail is None else f"&tailLines={tail}"
     if len(found) == 1:
