@@ -7,6 +7,9 @@ import pytest
 from tests.up.conftest import Servers
 from tests.up.server import Up, job, marked, team
 
+from leasehold.cli.runs.kubeconfig import load_target
+from leasehold.cli.runs.server import Server
+
 
 def started(up: Servers, *jobs: dict[str, object]) -> Up:
     server = up().start()
@@ -80,3 +83,20 @@ def test_a_crash_is_told_as_its_signal(up: Servers, number: signal.Signals) -> N
     server = started(up, job("crash", f"kill -{int(number)} $$$$"))
     server.wait_phase("crash", "Failed")
     assert str(128 + int(number)) in told(server, "crash")
+
+
+def test_a_pod_that_somebody_deletes_is_not_started_again(up: Servers) -> None:
+    """Whatever its job makes of the signal."""
+    server = started(up, job("gone", "trap 'exit 0' TERM; while :; do sleep 0.1; done"))
+    server.wait_phase("gone", "Running")
+    [pod] = server.rows("pods", "team/gone")
+    client = Server(load_target(str(server.kubeconfig), ""))
+    try:
+        client.send("DELETE", f"/api/v1/namespaces/team/pods/{pod['name']}")
+    finally:
+        client.close()
+    row = server.wait_phase("gone", "Failed", "Completed")
+    assert (row["phase"], row["attempt"]) == ("Failed", 1)
+    [lease] = server.rows("leases", "team/gone")
+    assert (lease["closed"], lease["cause"]) == ("Fail", "Deleted")
+    assert not marked(server.data)

@@ -10,6 +10,7 @@ import re
 import signal
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -174,7 +175,7 @@ def _run(settings: Settings, *, quiet: bool, end_jobs: bool) -> None:
 async def _serve(settings: Settings, embedded: Embedded, *, quiet: bool, end_jobs: bool) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stopping.set)
     try:
         await embedded.start()
@@ -188,9 +189,10 @@ async def _serve(settings: Settings, embedded: Embedded, *, quiet: bool, end_job
         left = embedded.agent.running
         if not quiet:
             after = f"; {left} jobs go on, and the next `leasehold up` adopts them" if left else ""
-            click.echo(f"stopped{after}")
+            with suppress(OSError):  # whoever read the greeting may have gone
+                click.echo(f"stopped{after}")
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             loop.remove_signal_handler(number)
         await embedded.stop()
 

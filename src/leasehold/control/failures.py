@@ -27,10 +27,20 @@ def handle_losses(turn: Turn, uid: Uid) -> None:
     if run is None:
         return
     if lost:
-        turn.tell("Run", run.key, "NodeFailure", f"lost with their node: {len(lost)} of its leases")
+        _tell(turn, run, lost)
     for unit, _ in live_units(world, uid):
         if standing(world, uid, unit):
             _mend(turn, run, unit)
+
+
+def _tell(turn: Turn, run: Run, lost: list[Lease]) -> None:
+    deleted = [lease for lease in lost if turn.world.leases[lease.name].cause is Cause.DELETED]
+    if deleted:
+        pods = ", ".join(sorted({lease.pod for lease in deleted}))
+        turn.tell("Run", run.key, "PodDeleted", f"somebody deleted {pods} under its lease")
+    if len(lost) > len(deleted):
+        gone = len(lost) - len(deleted)
+        turn.tell("Run", run.key, "NodeFailure", f"lost with their node: {gone} of its leases")
 
 
 def node_has_failed(world: World, name: str, now: Instant) -> bool:

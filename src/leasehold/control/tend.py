@@ -76,7 +76,7 @@ def _close_what_is_over(turn: Turn, uid: Uid) -> None:
                 _close_ending(turn, lease)
             continue
         pod = pod_of(world, lease)
-        if pod is None or not pod.has_ended:
+        if pod is None or not pod.has_ended or pod.key in world.lost_pods:
             continue
         if pod.phase is PodPhase.SUCCEEDED:
             turn.close(lease.name, end=gone_at(turn, lease), reason=Closed.COMPLETED)

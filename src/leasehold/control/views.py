@@ -162,7 +162,8 @@ def _all_bound(world: World, run: Run) -> bool:
 
 _FAILURES = {
     "WorkloadFailed": "a pod failed and no retries are left",
-    "NodeFailure": "a node failed, no spare was left, and the run declared no checkpoint",
+    "NodeFailure": "a node failed or a pod was deleted, no spare was left, and the run declared no "
+    "checkpoint",
     "RandomPreempt": "drawn in a lottery; `explain` shows the draw and whom it benefited",
     "ReclaimedBySpare": "the spare it sat on was needed; it declared no checkpoint",
     "Overdrawn": "its payer was overdrawn and no other payer was found",

@@ -286,6 +286,7 @@ class Pod(Record):
     slots: tuple[int, ...] = ()  # its GPUs' ordinals, where that is known
     finished_at: Instant | None = None
     deleting: bool = False
+    asked_to_go: Instant | None = None  # when it was deleted; its grace comes after that
 
     @property
     def key(self) -> str:
@@ -294,6 +295,16 @@ class Pod(Record):
     @property
     def has_ended(self) -> bool:
         return self.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+
+    @property
+    def ended_because_deleted(self) -> bool:
+        """Somebody deleted it before it ended: whatever its exit code is, it is no result. Clocks
+        of nodes may count in seconds; of the same instant, a success was there before."""
+        if not self.has_ended or self.asked_to_go is None:
+            return False
+        if self.finished_at is None or self.asked_to_go < self.finished_at:
+            return True
+        return self.phase is PodPhase.FAILED and self.asked_to_go == self.finished_at
 
     @property
     def is_bound(self) -> bool:

@@ -248,12 +248,19 @@ class World:
         if pod.run_uid:
             self.pods_by_run.setdefault(pod.run_uid, {})[key] = None
             self.dirty[pod.run_uid] = None
+            made_again, _ = self.restarted.get(key, ("", 0))
+            if pod.ended_because_deleted and made_again != pod.uid and self._is_wanted(key):
+                self.lost_pods[key] = None
         self._reload(key)
 
     def drop_pod(self, key: str) -> None:
-        pod = self.pods.pop(key, None)
+        pod = self.pods.get(key)
         if pod is None:
             return
+        if self._has_unread_end(key, pod):
+            self.pods[key] = replace(pod, deleting=True)
+            return
+        del self.pods[key]
         self._shed(key)
         _discard(self.pods_by_node, pod.node, key)
         if pod.run_uid:
@@ -262,12 +269,27 @@ class World:
             if key in self.open_by_pod and pod.phase is not PodPhase.ORDERED:
                 self._note_loss(key, pod)
 
+    def _is_wanted(self, key: str) -> bool:
+        """Whether leases are open for the pod, and none of them is to end."""
+        names = self.open_by_pod.get(key)
+        return bool(names) and all(self.leases[name].ending is None for name in names or ())
+
+    def _has_unread_end(self, key: str, pod: Pod) -> bool:
+        """Its object went as soon as it had ended: how it ended is still to be acted on. One that
+        we removed to make it again in place was."""
+        made_again, _ = self.restarted.get(key, ("", 0))
+        return (
+            pod.has_ended
+            and not pod.reason
+            and made_again != pod.uid
+            and key not in self.lost_pods
+            and self._is_wanted(key)
+        )
+
     def _note_loss(self, key: str, pod: Pod) -> None:
         if pod.finished_at is not None:
             self.finished_at[key] = pod.finished_at
-        if not pod.has_ended and all(
-            self.leases[name].ending is None for name in self.open_by_pod[key]
-        ):
+        if not pod.has_ended and self._is_wanted(key):
             self.lost_pods[key] = None
 
     def _reload(self, key: str) -> None:

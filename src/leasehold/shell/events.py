@@ -38,8 +38,8 @@ DEFAULT_NAMESPACE = "default"  # where events about cluster-scoped objects lie
 _WARNINGS = frozenset(
     {
         "BindFailing", "Blocked", "ContainerCannotRun", "DrainTimeout", "ExitUnknown", "Failed",
-        "GroupLost", "LimitsNotEnforced", "NodeFailure", "NotUsed", "Overdrawn", "Preempted",
-        "WindowEndsFirst", "WorkloadFailed", *map(str, Refusal),
+        "GroupLost", "LimitsNotEnforced", "NodeFailure", "NotUsed", "Overdrawn", "PodDeleted",
+        "Preempted", "WindowEndsFirst", "WorkloadFailed", *map(str, Refusal),
     }
 )  # fmt: skip
 _GROUPS = {"Run": API_VERSION, "Budget": API_VERSION, "Pod": "v1", "Node": "v1"}

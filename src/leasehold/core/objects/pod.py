@@ -20,7 +20,7 @@ from leasehold.core.objects.wire import (
     text_at,
     whole_at,
 )
-from leasehold.core.units import SECOND, Millis
+from leasehold.core.units import SECOND, Instant, Millis
 
 RUN_UID = f"{GROUP}/run-uid"
 RUN = f"{GROUP}/run"
@@ -58,6 +58,7 @@ def pod_from_wire(raw: object, *, gpu_resource: str = _GPU_RESOURCE) -> Pod:
         slots=_slots(text_at(part(part(raw, "metadata"), "annotations"), SLOTS)),
         finished_at=instant_at(ended, "finishedAt"),
         deleting=stamped.is_deleting,
+        asked_to_go=_asked_to_go(part(raw, "metadata")),
     )
 
 
@@ -128,6 +129,17 @@ def _slots(written: str) -> tuple[int, ...]:
     if not all(each.isascii() and each.isdigit() and len(each) < 5 for each in numbers):
         return ()
     return tuple(int(each) for each in numbers)
+
+
+def _asked_to_go(metadata: Wire) -> Instant | None:
+    """The time stamp of a deletion is when its grace is over."""
+    due = instant_at(metadata, "deletionTimestamp")
+    if due is None:
+        return None
+    grace = whole_at(metadata, "deletionGraceMs")
+    if grace is None:
+        grace = SECOND * (whole_at(metadata, "deletionGracePeriodSeconds") or 0)
+    return due - grace
 
 
 def _said(ended: Wire, status: Wire) -> str:
