@@ -25,6 +25,7 @@ TOLD = [
     ("life-01", None, "t/never", ["no retries are left", "kubectl runs logs never -n t"]),
     ("failure-08", None, "p/p", ["node a-00 was lost, and there was no spare"]),
     ("queue-11", None, "*", ["BinderDisabled"]),
+    ("stuck-01", "50m", "t/old", ["being given up", "is killed at"]),
     ("spec-05", None, "*", ["GangTooLarge"]),
 ]  # fmt: skip
 

@@ -167,3 +167,9 @@ def test_only_what_is_asked_for() -> None:
     ends = {str(row["end"])[:19] + "Z" for row in rows(played.ask("leases", at=at))}
     assert at in starts  # [start, end): it is open at its start
     assert at not in ends  # and no longer at its end
+
+
+def test_an_envelope_that_is_gone_is_shown_while_it_pays() -> None:
+    played = Played(next(SCENARIOS.glob("money-22-*.yaml")), "2h10m")
+    [row] = rows(played.ask("budgets", form="usage"))
+    assert (row["envelope"], row["state"], row["used"]) == ("t/new/e", "Gone", 8)

@@ -21,8 +21,12 @@ def budgets(world: World, now: Instant, *, form: str, owner: str = "") -> Wire:
         if not owner or glob_admits(owner, world.envelopes[key].owner)
     ]
     if form == "usage":
+        gone = [
+            envelope for envelope in _gone(world) if not owner or glob_admits(owner, envelope.owner)
+        ]
+        there = [world.envelopes[key] for key in keys]
         return {
-            "items": [_usage(world, key, now) for key in keys],
+            "items": [_usage(world, envelope, now) for envelope in (*there, *gone)],
             "owners": _owners(world, owner),
         }
     if form == "balance":
@@ -30,8 +34,20 @@ def budgets(world: World, now: Instant, *, form: str, owner: str = "") -> Wire:
     return {"items": _tree(world, now, owner)}
 
 
-def _usage(world: World, key: EnvelopeKey, now: Instant) -> Wire:
-    envelope = world.envelopes[key]
+def _gone(world: World) -> list[Envelope]:
+    """Envelopes that no Budget has any more and that still pay for open leases: with no cap."""
+    found = []
+    for key in sorted(world.open_by_payer):
+        if key not in world.envelopes:
+            lease = world.leases[next(iter(world.open_by_payer[key]))]
+            state = world.fleet.nodes.get(lease.node)
+            flavor = state.node.flavor if state is not None else ""
+            found.append(Envelope(key=key, owner=lease.payer_owner, flavor=flavor, concurrency=0))
+    return found
+
+
+def _usage(world: World, envelope: Envelope, now: Instant) -> Wire:
+    key = envelope.key
     view = envelope_view(world, key, now)
     leases = [world.leases[name] for name in world.open_by_payer.get(key, ())]
     overdraft = world.overdrafts.get(key)
@@ -50,7 +66,7 @@ def _usage(world: World, key: EnvelopeKey, now: Instant) -> Wire:
         "claimed": sum(claim.gpus for claim in world.claims if claim.payer == key),
         "overdrawn": view.overdrawn,
         "overdrawnSince": None if overdraft is None else instant(overdraft.since),
-        "state": _state(envelope, view, now),
+        "state": _state(envelope, view, now) if key in world.envelopes else "Gone",
         "opens": instant(envelope.start or None),
         "until": instant(envelope.end),
     }

@@ -9,7 +9,7 @@ from leasehold.control.questions.waits import reservation_row
 from leasehold.control.questions.walk import says, walk_of
 from leasehold.control.reservations import present
 from leasehold.control.views import RunView, run_view
-from leasehold.core.book import WHOLE
+from leasehold.core.book import WHOLE, base_reason
 from leasehold.core.facts import (
     Closed,
     Confidence,
@@ -54,6 +54,7 @@ def explain(
     trace = world.traces.get(subject.uid, ())
     where = places(world, open_leases(world, subject.uid))
     sentences = [_summary(subject.key, view)]
+    sentences += _stopping(world, subject)
     sentences += _failures(world, subject)
     sentences += _waiting(refused, reservation, now)
     sentences += _asked(world, trace)
@@ -84,6 +85,22 @@ def _summary(key: str, view: RunView) -> str:
     because = "" if view.because == str(view.phase) else f" ({view.because})"
     message = view.message.partition("; `explain`")[0]  # this is what that points to
     return f"{key} is {view.phase}{because}: {message}."
+
+
+def _stopping(world: World, subject: Subject) -> list[str]:
+    """Leases that must end and whose pods are still there."""
+    gpus: dict[str, int] = {}
+    due: dict[str, Instant] = {}
+    for lease in open_leases(world, subject.uid):
+        if lease.ending is not None:
+            reason = str(base_reason(lease.ending.reason))
+            gpus[reason] = gpus.get(reason, 0) + lease.gpus
+            due[reason] = max(due.get(reason, 0), lease.ending.deadline)
+    return [
+        f"{plural(count, 'GPU')} of it {'is' if count == 1 else 'are'} being given up ({reason}); "
+        f"what still runs then is killed at {moment(due[reason])}."
+        for reason, count in sorted(gpus.items())
+    ]
 
 
 def _failures(world: World, subject: Subject) -> list[str]:
