@@ -65,3 +65,12 @@ def test_an_empty_fleet_has_no_strangers() -> None:
     fleet = Fleet(Journal())
     fleet.put_node(node("n0", gpus=4))
     assert deal_slots(fleet, [place(1)])[place(1)] == (0,)
+
+
+def test_an_annotation_that_is_no_list_of_slots_says_nothing() -> None:
+    for written in ("one", "0,,1", "-1", "99999", "٣"):
+        wire = stranger(gpus=1)
+        metadata = wire["metadata"]
+        assert isinstance(metadata, dict)
+        metadata["annotations"] = {SLOTS: written}
+        assert pod_from_wire(wire).slots == ()
