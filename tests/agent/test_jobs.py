@@ -310,3 +310,32 @@ def _follow_phases(machine: Stage, name: str) -> list[str]:
 
     machine.tasks.spawn("follow", follow())
     return seen
+
+
+def test_a_pod_that_was_stopped_stays_until_its_lease_is_closed(ground: Path) -> None:
+    """Its object is the only one that knows when it ended."""
+
+    async def play(machine: Stage) -> tuple[str, bool]:
+        lease: Wire = {
+            "apiVersion": "rq.davidlangworthy.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": "train-1-0"},
+            "spec": {},
+        }
+        await machine.store.create(lease)
+        await machine.store.create(
+            pod("held", ["/bin/sleep", "600"], env={"LEASEHOLD_LEASES": "train-1-0"})
+        )
+        await machine.running("held")
+        await machine.store.delete("Pod", "team", "held", uid=None, grace_ms=1)
+        ended = await machine.ended("held")
+        closed: Wire = {"closed": True}
+        await machine.store.patch_status("Lease", "", "train-1-0", closed, version=None)
+
+        async def is_gone() -> bool:
+            return not (await machine.store.list("Pod")).items
+
+        await eventually(is_gone)
+        return phase(ended), True
+
+    assert stage(ground, play) == ("Failed", True)

@@ -1,5 +1,6 @@
 """What every runtime promises (`ports.runtime`): the simulation's kernel and asyncio alike."""
 
+import gc
 from collections.abc import Callable, Coroutine
 
 import pytest
@@ -138,3 +139,18 @@ def test_an_exception_out_of_a_task_ends_everything(run: Run) -> None:
     with pytest.raises(LookupError) as failure:
         run(main)
     assert "child" in failure.value.__notes__[0]
+
+
+def test_a_task_that_is_cancelled_before_it_began_leaves_nothing_behind(run: Run) -> None:
+    ran: list[str] = []
+
+    async def main(clock: Clock, tasks: Tasks) -> None:
+        async def never() -> None:
+            ran.append("never")
+
+        tasks.spawn("never", never()).cancel()
+        await clock.sleep(1)
+
+    run(main)
+    gc.collect()  # a coroutine that nobody awaited would complain here
+    assert ran == []

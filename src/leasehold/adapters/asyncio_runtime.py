@@ -81,6 +81,8 @@ class AsyncioTasks:
         )
         self._running[task] = None
         task.add_done_callback(self._on_done)
+        # One that is cancelled before its first step would be reported as never awaited.
+        task.add_done_callback(lambda _: coroutine.close())
         return AsyncioTask(task)
 
     def signal(self) -> AsyncioSignal:

@@ -19,7 +19,13 @@ from leasehold.adapters.agent.forks import Forks
 from leasehold.adapters.agent.hunt import descends, end_leftovers, is_marked
 from leasehold.adapters.agent.limits import CannotStart, Limits
 from leasehold.adapters.agent.nodes import Nodes
-from leasehold.adapters.agent.requests import LocalNode, Requests, first_container, places_of
+from leasehold.adapters.agent.requests import (
+    LocalNode,
+    Requests,
+    first_container,
+    leases_of,
+    places_of,
+)
 from leasehold.adapters.agent.shims import LOOK_MS, Shims
 from leasehold.core.facts import Pod, PodPhase
 from leasehold.core.objects.node import Labels
@@ -320,7 +326,21 @@ class Pods:
                     await self._wait_for_devices(folder)
                     await self._tell_end(seen, folder.exit(), started_at=folder.started_at)
                 elif pod.deleting:
+                    await self._wait_for_leases(seen)
                     await self._remove(seen)
+
+    async def _wait_for_leases(self, seen: Seen) -> None:
+        """The object says when it ended: it stays until that is in the ledger, or a controller that
+        is killed in between could only guess. If nobody closes them, it goes all the same."""
+        patience = self._clock.monotonic() + self._machine.limits.leases_patience_ms
+        names = leases_of(seen.wire)
+        while names and self._clock.monotonic() < patience:
+            with suppress(NotFound):
+                lease = await self._store.get("Lease", "", names[-1])
+                if part(lease, "status").get("closed") is not True:
+                    await self._clock.sleep(LOOK_MS)
+                    continue
+            names.pop()
 
     async def _settle_requested(self, seen: Seen, folder: PodFolder) -> None:
         uid = seen.pod.uid

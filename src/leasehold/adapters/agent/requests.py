@@ -22,6 +22,7 @@ from leasehold.core.objects.quantity import CPU, MEMORY, milli, quantity_or, uni
 from leasehold.core.objects.wire import Wire, list_at, part, text_at, whole_at
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+LEASES = "LEASEHOLD_LEASES"
 GRACE_MS = 30_000
 
 
@@ -135,6 +136,14 @@ def slots_of(wire: Wire, node: LocalNode) -> list[int]:
     if (written and ",".join(map(str, found)) != written) or any(s >= node.gpus for s in found):
         raise CannotStart(f"its annotation {SLOTS} is {written!r}; {node.name} has {node.gpus}")
     return found
+
+
+def leases_of(wire: Wire) -> list[str]:
+    """The leases that the controller made it from, by name."""
+    for variable in list_at(first_container(wire), "env"):
+        if isinstance(variable, dict) and variable.get("name") == LEASES:
+            return [name for name in text_at(variable, "value").split(",") if name]
+    return []
 
 
 def first_container(wire: Wire) -> Wire:
