@@ -65,7 +65,7 @@ def main() -> None:
 def _embedded(report: Callable[..., None]) -> None:
     """`leasehold up` on all cores; its rates beside the slower of what spawning and inserting
     allow on the same machine in the same run."""
-    found = _alone(_load)
+    found = _alone(embedded.load)
     spawns, inserts = found["plain_spawns_per_s"], found["plain_inserts_per_s"]
     allowed = min(spawns, inserts)
     report("plain_spawns_per_s", spawns, "")
@@ -76,7 +76,7 @@ def _embedded(report: Callable[..., None]) -> None:
                "slower of spawning and inserting allows")  # fmt: skip
         report(f"{name}_ratio", rate / allowed, ">= 0.5")
     report("up_ready_empty_s", found["up_ready_empty_s"], "< 1")
-    past = _alone(_past)
+    past = _alone(embedded.past)
     for name, target in (
         ("up_ready_big_s", "< 5"),
         ("list_10k_s", "< 1"),
@@ -86,21 +86,6 @@ def _embedded(report: Callable[..., None]) -> None:
         ("server_mib", "< 300"),
     ):
         report(name, past[name], target, "10,000 runs, 100,000 closed leases")
-
-
-def _load() -> dict[str, float]:
-    _use_every_core()
-    return embedded.load()
-
-
-def _past() -> dict[str, float]:
-    _use_every_core()
-    return embedded.past()
-
-
-def _use_every_core() -> None:
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))
 
 
 def _alone(work: Callable[..., T], *arguments: int) -> T:
