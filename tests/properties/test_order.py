@@ -13,6 +13,7 @@ from leasehold.core.chain import canonical
 from leasehold.core.facts import Budget, Gang, Node, Pod, PodPhase, Run
 from leasehold.core.invariants import Touched, check_all, check_delta
 from leasehold.core.objects.reservation import reservation_status
+from leasehold.core.rebuild import rebuilt
 from leasehold.core.units import HOUR, MINUTE
 from leasehold.core.world import Head, World
 
@@ -121,6 +122,6 @@ def test_a_rebuilt_world_decides_as_the_grown_one(rows: Rows) -> None:
         world.put_run(run)
     a_turn(world, NOW)
     world.put_node(replace(NODES[0], cordoned=True))
-    again = world.rebuilt()
+    again = rebuilt(world)
     again.bound = dict(world.bound)
     assert a_turn(again, NOW + 16 * MINUTE)[:2] == a_turn(world, NOW + 16 * MINUTE)[:2]

@@ -22,6 +22,7 @@ from leasehold.core.facts import (
     Toleration,
 )
 from leasehold.core.fleet import Shape
+from leasehold.core.rebuild import rebuilt
 from leasehold.core.units import HOUR
 from leasehold.core.world import World
 
@@ -153,7 +154,7 @@ class WorldAgainstItsRebuild(RuleBasedStateMachine):
 
     @invariant()
     def it_is_the_fold_of_its_facts(self) -> None:
-        mine, again = snapshot(self.world, self.now), snapshot(self.world.rebuilt(), self.now)
+        mine, again = snapshot(self.world, self.now), snapshot(rebuilt(self.world), self.now)
         for part in mine:
             assert mine[part] == again[part], part
 

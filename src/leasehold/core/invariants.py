@@ -13,6 +13,7 @@ from leasehold.core.book import WHOLE, base_reason
 from leasehold.core.facts import Closed, EnvelopeKey, Lease, Opened, Record, Relation, Role, Uid
 from leasehold.core.fleet import NodeState
 from leasehold.core.lottery import replay
+from leasehold.core.rebuild import rebuilt
 from leasehold.core.units import Instant
 from leasehold.core.width import minimum_gpus, starting_gpus
 from leasehold.core.world import World
@@ -306,7 +307,7 @@ def _swaps(world: World) -> Iterator[Violation]:
 
 def _rebuild(world: World, now: Instant) -> Iterator[Violation]:
     """INV-WORLD-IS-ITS-FOLD. An index that drifts decides wrongly for ever after."""
-    again = world.rebuilt()
+    again = rebuilt(world)
     tables: list[tuple[str, object, object]] = [
         ("open_by_run", _sets(world.open_by_run), _sets(again.open_by_run)),
         ("open_by_node", _sets(world.open_by_node), _sets(again.open_by_node)),

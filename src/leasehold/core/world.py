@@ -478,35 +478,6 @@ class World:
         if resolution.beneficiary_uid:
             self.book(resolution.beneficiary_uid).resolved_in.append(resolution.batch)
 
-    # Rebuilding.
-
-    def rebuilt(self) -> "World":
-        """A new World from the same facts, every index made from nothing."""
-        new = World(self.policy)
-        new.head = self.head
-        new.carry(self.carried)
-        for budget in self.budgets.values():
-            new.put_budget(budget)
-        for state in self.fleet.nodes.values():
-            new.put_node(state.node)
-        for run in self.runs.values():
-            new.put_run(run)
-        new.uid_of = dict(self.uid_of)
-        for resolution in self.resolutions.values():
-            new.fold_resolution(resolution)
-        for lease in sorted(self.leases.values(), key=ledger_order):
-            (new.fold_open if lease.is_open else new.fold_closed_lease)(lease)
-        for reservation in sorted(self.reservations.values(), key=lambda each: each.batch):
-            new.fold_reservation(reservation)
-        for pod in self.pods.values():
-            new.put_pod(pod)
-        new.overdrafts = dict(self.overdrafts)
-        new.lowered = self.lowered.copied()
-        new.budget_facts = dict(self.budget_facts)
-        new.node_facts = dict(self.node_facts)
-        new.node_changes = self.node_changes
-        return new
-
 
 def ledger_order(lease: Lease) -> tuple[int, int]:
     """Leases in the order in which they were opened: batch, then index within it."""
