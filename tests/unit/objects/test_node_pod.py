@@ -191,8 +191,16 @@ def test_how_a_pod_ended() -> None:
 
     assert pod_from_wire(wire) == Pod(
         namespace="t", name="p", node="", gpus=0, phase=PodPhase.FAILED, reason="Evicted",
-        exit_code=3, finished_at=2000, deleting=True,
+        exit_code=3, finished_at=2000, deleting=True, asked_to_go=3000,
     )  # fmt: skip
+
+
+def test_a_pod_was_asked_to_go_before_its_grace() -> None:
+    metadata = {"deletionTimestamp": "1970-01-01T00:00:40Z", "deletionGracePeriodSeconds": 30}
+    assert pod_from_wire({"metadata": metadata}).asked_to_go == 10_000
+    metadata["deletionGraceMs"] = 500
+    assert pod_from_wire({"metadata": metadata}).asked_to_go == 39_500
+    assert pod_from_wire({"metadata": {}}).asked_to_go is None
 
 
 def test_the_only_status_is_taken_when_no_name_fits() -> None:
