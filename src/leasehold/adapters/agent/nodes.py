@@ -176,6 +176,8 @@ class Nodes:
 
     async def _settle(self, name: str) -> None:
         stored = self._stored.get(name)
+        if name in self._dead and not self.is_empty(name):
+            self.on_death(name)  # said until it is so: one signal may come too early to be heard
         if stored is not None and name in self._dead and self.is_empty(name) and _is_asked(stored):
             stored = await self._fence(stored)
         if name in self._dead and self.is_empty(name) and not _is_fenced(stored or {}):

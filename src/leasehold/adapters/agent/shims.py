@@ -66,7 +66,7 @@ class Shims:
 
     def stop(self, folder: PodFolder, grace: Millis, left: Millis) -> None:
         """Asks it to end its job: `left` of its grace remains. Asking for more time is nothing."""
-        if self._graces.get(folder.uid, grace + 1) <= grace:
+        if self._graces.get(folder.uid, grace + 1) <= grace and grace > _AT_ONCE:
             return
         folder.ask_to_stop(grace_ms=grace, due_boot_ms=records.boot_ms() + left)
         pid = folder.shim
