@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
 from leasehold.adapters.objects.admission import Admission
+from leasehold.adapters.objects.store import ObjectStore
 from leasehold.adapters.rest.app import App, make_app
 from leasehold.adapters.rest.backend import Backend, Cause, LogOptions, Refused
 from leasehold.adapters.rest.kubeconfig import write_kubeconfig
@@ -70,6 +71,19 @@ class World:
 
     async def judge(self, _: Caller, __: Wire | None, ___: Wire) -> list[tuple[str, str]]:
         return list(self.objections)
+
+
+def backend_over(world: World, store: ObjectStore, tokens: Tokens, clock: AsyncioClock) -> Backend:
+    return Backend(
+        store=store,
+        tokens=tokens,
+        clock=clock,
+        query=world.query,
+        logs=world.logs,
+        metrics=lambda _: b"leasehold_up 1\n",
+        health=lambda: world.health,
+        judge=world.judge,
+    )
 
 
 @dataclass(frozen=True)
@@ -182,16 +196,7 @@ class Facade:
     async def _start(self) -> None:
         clock = AsyncioClock()
         self.store = GroupStore(self.folder / "store.db", AsyncioTasks(), clock, Admission())
-        backend = Backend(
-            store=self.store,
-            tokens=self.tokens,
-            clock=clock,
-            query=self.world.query,
-            logs=self.world.logs,
-            metrics=lambda _: b"leasehold_up 1\n",
-            health=lambda: self.world.health,
-            judge=self.world.judge,
-        )
+        backend = backend_over(self.world, self.store, self.tokens, clock)
         self.certificates: Certificates = ensure_certificates(self.folder / "tls", [])
         self.app: App = make_app(backend)
         self.server: Server = await serve(

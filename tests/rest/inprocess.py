@@ -8,13 +8,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.rest.facade import SYSTEM, Answer, World
+from tests.rest.facade import SYSTEM, Answer, World, backend_over
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
 from leasehold.adapters.memory.store import MemoryStore
 from leasehold.adapters.objects.admission import Admission
 from leasehold.adapters.rest.app import make_app
-from leasehold.adapters.rest.backend import Backend
 from leasehold.adapters.rest.tokens import Tokens
 from leasehold.core.access import Caller
 
@@ -37,18 +36,7 @@ class InProcess:
     async def _make(self) -> None:
         clock = AsyncioClock()
         self.store = MemoryStore(AsyncioTasks(), clock, Admission())
-        self.app = make_app(
-            Backend(
-                store=self.store,
-                tokens=self.tokens,
-                clock=clock,
-                query=self.world.query,
-                logs=self.world.logs,
-                metrics=lambda _: b"leasehold_up 1\n",
-                health=lambda: self.world.health,
-                judge=self.world.judge,
-            )
-        )
+        self.app = make_app(backend_over(self.world, self.store, self.tokens, clock))
 
     def header(self, caller: Caller) -> bytes:
         if caller.user not in self._headers:

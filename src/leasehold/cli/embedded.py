@@ -10,8 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
-
 from leasehold.adapters.agent.agent import Agent
 from leasehold.adapters.agent.limits import EventNote
 from leasehold.adapters.agent.logs import NoLog
@@ -49,8 +47,6 @@ from leasehold.shell.query import BadQuestion, Questions
 GATHER: Millis = 10
 ADMIN = "admin"  # the user of the kubeconfig that `up` writes
 NAMESPACES = ("default", "leasehold-system")
-
-_log = structlog.get_logger("leasehold")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +107,7 @@ class Embedded:
         settings, folder = self._settings, self._settings.folder
         for name in NAMESPACES:
             await _ensure_namespace(self.store, name)
-        self._admission.learn((await self.store.list("Budget")).items)
+        budgets = await self._learn_budgets()
         self._controller = Controller(
             self.store,
             self._clock,
@@ -130,7 +126,7 @@ class Embedded:
         self._tasks.spawn("controller", self._controller.run())
         self._tasks.spawn("agent", self.agent.run())
         self._tasks.spawn("events", self._teller.run())
-        self._tasks.spawn("budgets", self._follow_budgets())
+        self._tasks.spawn("budgets", self._follow_budgets(budgets))
         sweep = sweep_ended_pods(self.store, self._clock, lambda: self._controller.world)
         self._tasks.spawn("ended pods", sweep)
         self._tasks.spawn("drift", self._drift.run())
@@ -269,12 +265,16 @@ class Embedded:
         assert isinstance(epoch, int), "the ledger wrote it"
         return epoch + 1
 
-    async def _follow_budgets(self) -> None:
-        """The admission check knows the Budgets there are, also after one is deleted."""
+    async def _learn_budgets(self) -> int:
+        """The admission check knows the Budgets there are, as of the version that is returned."""
+        listing = await self.store.list("Budget")
+        self._admission.learn(listing.items)
+        return listing.version
+
+    async def _follow_budgets(self, version: int) -> None:
+        """And those that come and go."""
         while True:
-            listing = await self.store.list("Budget")
-            self._admission.learn(listing.items)
-            watch = self.store.watch("Budget", listing.version)
+            watch = self.store.watch("Budget", version)
             with suppress(Expired):
                 while True:
                     event = await watch.next()
@@ -284,6 +284,7 @@ class Embedded:
                         self._admission.forget_budget(key)
                     else:
                         self._admission.learn([event.object])
+            version = await self._learn_budgets()
 
     def _admin_token(self) -> str:
         """The one in the kubeconfig as long as it is good; a token is told only once."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from leasehold.adapters.rest.private_file import write_private
+from leasehold.adapters.private_file import write_private
 from leasehold.cli.data_folder import data_option
 from leasehold.cli.jsonlines import Wire
 from leasehold.cli.ledger_source import archive_of, instant_option, snapshot_of

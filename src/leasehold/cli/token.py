@@ -12,6 +12,7 @@ import click
 from leasehold.adapters.rest.kubeconfig import read_back, write_kubeconfig
 from leasehold.adapters.rest.tokens import BadTokenFile, Tokens
 from leasehold.cli.data_folder import data_option
+from leasehold.cli.runs.output import table
 from leasehold.core.access import Caller, CallerRole
 from leasehold.core.objects.owners import GLOB_REMEDY, is_owner_glob
 from leasehold.core.units import format_instant, parse_span
@@ -94,7 +95,8 @@ def create(
 @data_option
 def list_tokens(data: DataFolder) -> None:
     """Who has a token, and what it may do."""
-    rows = [("USER", "ROLE", "NAMESPACES", "SPEND", "FUND", "LEND", "EXPIRES")]
+    head = ("USER", "ROLE", "NAMESPACES", "SPEND", "FUND", "LEND", "EXPIRES")
+    rows = []
     for record in _tokens(data).list():
         caller = record.caller
         globs = (caller.namespaces, caller.spend, caller.fund, caller.lend)
@@ -102,13 +104,12 @@ def list_tokens(data: DataFolder) -> None:
             (
                 caller.user,
                 str(caller.role),
-                *(",".join(each) or "-" for each in globs),  # type: ignore[arg-type]
+                *(",".join(each) or "-" for each in globs),
                 "never" if record.expires is None else format_instant(record.expires),
             )
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    for row in rows:
-        click.echo("  ".join(cell.ljust(wide) for cell, wide in zip(row, widths)).rstrip())
+    for line in table(head, rows):
+        click.echo(line)
 
 
 @command.command("revoke")

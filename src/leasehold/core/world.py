@@ -248,8 +248,7 @@ class World:
         if pod.run_uid:
             self.pods_by_run.setdefault(pod.run_uid, {})[key] = None
             self.dirty[pod.run_uid] = None
-            made_again, _ = self.restarted.get(key, ("", 0))
-            if pod.ended_because_deleted and made_again != pod.uid and self._is_wanted(key):
+            if pod.ended_because_deleted and self._is_wanted(pod):
                 self.lost_pods[key] = None
         self._reload(key)
 
@@ -269,27 +268,26 @@ class World:
             if key in self.open_by_pod and pod.phase is not PodPhase.ORDERED:
                 self._note_loss(key, pod)
 
-    def _is_wanted(self, key: str) -> bool:
-        """Whether leases are open for the pod, and none of them is to end."""
-        names = self.open_by_pod.get(key)
-        return bool(names) and all(self.leases[name].ending is None for name in names or ())
+    def _is_wanted(self, pod: Pod) -> bool:
+        """Whether leases are open for the pod, none of them is to end, and it is not the one that
+        we remove to make it again in place."""
+        names = self.open_by_pod.get(pod.key, {})
+        made_again, _ = self.restarted.get(pod.key, ("", 0))
+        is_ours = made_again == pod.uid and pod.has_ended
+        return (
+            bool(names) and not is_ours and all(self.leases[name].ending is None for name in names)
+        )
 
     def _has_unread_end(self, key: str, pod: Pod) -> bool:
-        """Its object went as soon as it had ended: how it ended is still to be acted on. One that
-        we removed to make it again in place was."""
-        made_again, _ = self.restarted.get(key, ("", 0))
+        """Its object went as soon as it had ended: how it ended is still to be acted on."""
         return (
-            pod.has_ended
-            and not pod.reason
-            and made_again != pod.uid
-            and key not in self.lost_pods
-            and self._is_wanted(key)
+            pod.has_ended and not pod.reason and key not in self.lost_pods and self._is_wanted(pod)
         )
 
     def _note_loss(self, key: str, pod: Pod) -> None:
         if pod.finished_at is not None:
             self.finished_at[key] = pod.finished_at
-        if not pod.has_ended and self._is_wanted(key):
+        if not pod.has_ended and self._is_wanted(pod):
             self.lost_pods[key] = None
 
     def _reload(self, key: str) -> None:

@@ -8,16 +8,14 @@ import os
 import secrets
 from pathlib import Path
 
-from leasehold.adapters.rest.private_file import write_private
+from leasehold.adapters.private_file import write_private
+from leasehold.adapters.unusable import Unusable
 
 KEY_BYTES = 32
 
 
-class BadFolder(Exception):  # noqa: N818 - it says what the folder is
-    """The folder cannot be used; the text names it and the remedy."""
-
-    def __init__(self, path: Path, why: str, remedy: str) -> None:
-        super().__init__(f"{path}: {why}; {remedy}")
+class BadFolder(Unusable):
+    """The folder, or something in it, cannot be used."""
 
 
 class DataFolder:
@@ -33,7 +31,6 @@ class DataFolder:
         self.config = self.root / "config.yaml"
         self.kubeconfig = self.root / "kubeconfig"
         self.lottery_key = self.root / "lottery.key"
-        self.generation = self.root / "generation"
 
     @property
     def work(self) -> Path:

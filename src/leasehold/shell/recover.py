@@ -27,7 +27,7 @@ from leasehold.core.world import Overdraft, World, ledger_order
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Listing, NotFound, Store
 from leasehold.shell.archive.checkpoints import KIND as CHECKPOINTS
-from leasehold.shell.archive.checkpoints import MAIN, read_checkpoint
+from leasehold.shell.archive.checkpoints import MAIN, Stored, read_checkpoint
 from leasehold.shell.ledger import Committed, Ledger
 from leasehold.shell.read_chain import Lines, read_lines
 from leasehold.shell.retry import until_answered
@@ -74,11 +74,12 @@ async def read_world(
     world = World(policy)
     found = Recovered(world)
     world.head = sealed.head
-    carried, _ = await read_checkpoint(store, clock)
+    carried, checkpoint = await read_checkpoint(store, clock)
     world.carry(carried)
     # The head is written with the next batch; that a batch was archived says that it was done.
     materialised = max(sealed.materialised, carried.seq)
     chain = await _chain(store, clock, ledger, carried, materialised)
+    await _note_old_parts(store, clock, ledger, checkpoint)
     told = carried.told.copied()
     for batch in chain:
         told.read(batch)
@@ -161,7 +162,7 @@ async def _chain(
     store: Store, clock: Clock, ledger: Ledger, carried: Carried, materialised: int
 ) -> list[Batch]:
     """The committed batches since the archive, in order; those whose leases are objects already
-    are only skimmed. What else there is of them, and of older checkpoints, is left over."""
+    are only skimmed. What else there is of them is left over."""
     lines = Lines(
         ledger.known.head, after=carried.seq, digest=carried.digest, whole_after=materialised
     )
@@ -171,13 +172,12 @@ async def _chain(
         ledger.chain[link.batch.seq] = Committed(name=link.name, instant=link.batch.instant)
         chain.append(link.batch)
     ledger.leftovers.update((("LedgerBatch", name), None) for name in lines.left_over())
-    await _note_old_parts(store, clock, ledger)
     return chain
 
 
-async def _note_old_parts(store: Store, clock: Clock, ledger: Ledger) -> None:
+async def _note_old_parts(store: Store, clock: Clock, ledger: Ledger, stored: Stored) -> None:
+    """What is left of older checkpoints."""
     listing = await _list(store, clock, CHECKPOINTS)
-    _, stored = await read_checkpoint(store, clock)
     for wire in listing.items:
         metadata = wire["metadata"]
         assert isinstance(metadata, dict)

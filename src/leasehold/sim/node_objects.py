@@ -8,13 +8,11 @@ from msgspec.structs import replace
 
 from leasehold.core.facts import Pod, PodPhase
 from leasehold.core.objects.node import Labels, node_to_wire
-from leasehold.core.objects.pod import pod_to_wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import Instant, format_instant
 from leasehold.ports.store import NotFound, Store, Wire
 from leasehold.sim.machines import Machine, Process
 
-ELSEWHERE = "elsewhere"  # the namespace of other schedulers' pods
 REJECTED = "Rejected"
 
 
@@ -44,35 +42,6 @@ async def write_node(store: Store, machine: Machine, labels: Labels) -> None:
         stored = await store.update({**stored, "spec": wanted["spec"]})
     if stored.get("status") != wanted["status"]:
         await store.patch_status("Node", "", name, part(wanted, "status"), version=None)
-
-
-async def write_foreign(store: Store, machine: Machine, labels: Labels) -> None:
-    """One pod stands for all that another scheduler runs there."""
-    name = f"foreign-{machine.node.name}"
-    wanted = pod_to_wire(
-        b"{}",
-        name=name,
-        namespace=ELSEWHERE,
-        node=machine.node.name,
-        gpus=machine.foreign,
-        labels={},
-        env={},
-        gpu_resource=labels.gpu_resource,
-    )
-    try:
-        stored = await store.get("Pod", ELSEWHERE, name)
-        if not machine.foreign:
-            uid = text_at(part(stored, "metadata"), "uid")
-            await store.delete("Pod", ELSEWHERE, name, uid=uid, grace_ms=0)
-            return
-        if stored.get("spec") != wanted["spec"]:
-            await store.update({**stored, "spec": wanted["spec"]})
-    except NotFound:
-        if not machine.foreign:
-            return
-        await store.create(wanted)
-    running: Wire = {"phase": PodPhase.RUNNING.value}
-    await store.patch_status("Pod", ELSEWHERE, name, running, version=None)
 
 
 def rejection(pod: Pod) -> Wire:

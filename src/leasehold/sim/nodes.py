@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from leasehold.adapters.objects.foreign_pod import write_foreign
 from leasehold.control.pods import AT_ONCE
 from leasehold.core.facts import Node, Opened, Pod, PodPhase, Uid
 from leasehold.core.objects.node import Labels
@@ -30,7 +31,7 @@ from leasehold.ports.store import (
     Wire,
 )
 from leasehold.sim.machines import Hall, Machine, NodeIs, Process, Rank, Work
-from leasehold.sim.node_objects import ended, rejection, write_foreign, write_node
+from leasehold.sim.node_objects import ended, rejection, write_node
 
 OPENED = f"{GROUP}/opened"  # the label by which a pod says why its leases were opened
 RETRY_MS = 100
@@ -322,7 +323,8 @@ class SimFleet:
             case "node":
                 await write_node(self._store, self._hall.machines[name], self._labels)
             case _:
-                await write_foreign(self._store, self._hall.machines[name], self._labels)
+                held = self._hall.machines[name].foreign
+                await write_foreign(self._store, name, held, self._labels)
 
     async def _look_again(self, keys: list[str]) -> None:
         """After a failed write: what is there now? If that cannot be read either, later."""

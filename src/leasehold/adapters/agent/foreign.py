@@ -11,14 +11,10 @@ from contextlib import suppress
 
 from leasehold.adapters.agent.devices import DeviceWatch, is_alive
 from leasehold.adapters.agent.requests import LocalNode
-from leasehold.core.facts import PodPhase
+from leasehold.adapters.objects.foreign_pod import write_foreign
 from leasehold.core.objects.node import Labels
-from leasehold.core.objects.pod import SLOTS, pod_to_wire
-from leasehold.core.objects.wire import part, text_at
 from leasehold.ports.runtime import Clock
-from leasehold.ports.store import NotFound, Store, StoreError, Wire
-
-ELSEWHERE = "elsewhere"  # the namespace of other schedulers' pods
+from leasehold.ports.store import Store, StoreError
 
 
 class Foreign:
@@ -78,42 +74,10 @@ class Foreign:
         if self._written.get(node.name) == slots:
             return
         with suppress(StoreError):  # told again at the next look
-            await write_foreign(self._store, node.name, slots, self._labels)
+            await write_foreign(self._store, node.name, len(slots), self._labels, slots=slots)
             self._written[node.name] = slots
 
 
 def describe(pids: frozenset[int]) -> str:
     """For a person who wants to know who it is."""
     return ", ".join(f"{pid}" if is_alive(pid) else f"{pid} (not here)" for pid in sorted(pids))
-
-
-async def write_foreign(store: Store, node: str, slots: tuple[int, ...], labels: Labels) -> None:
-    """The Pod object says which GPUs are held there; there is none when none is."""
-    name, gpus = f"foreign-{node}", len(slots)
-    wanted = pod_to_wire(
-        b"{}",
-        name=name,
-        namespace=ELSEWHERE,
-        node=node,
-        gpus=gpus,
-        labels={},
-        annotations={SLOTS: ",".join(map(str, slots))},
-        env={},
-        gpu_resource=labels.gpu_resource,
-    )
-    try:
-        stored = await store.get("Pod", ELSEWHERE, name)
-        if not gpus:
-            uid = text_at(part(stored, "metadata"), "uid")
-            await store.delete("Pod", ELSEWHERE, name, uid=uid, grace_ms=0)
-            return
-        metadata, notes = part(stored, "metadata"), part(part(wanted, "metadata"), "annotations")
-        if stored.get("spec") != wanted["spec"] or part(metadata, "annotations") != notes:
-            metadata["annotations"] = notes
-            await store.update({**stored, "metadata": metadata, "spec": wanted["spec"]})
-    except NotFound:
-        if not gpus:
-            return
-        await store.create(wanted)
-    running: Wire = {"phase": PodPhase.RUNNING.value}
-    await store.patch_status("Pod", ELSEWHERE, name, running, version=None)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from leasehold.adapters.agent.limits import AgentError, CannotStart
+from leasehold.adapters.private_file import write_private
 
 PRIVATE_FIRST = 2_000_000_000  # no distribution gives these out, nor do container runtimes
 PRIVATE_FIRST_SMALL = 61_184  # systemd's range for services, where high numbers are not mapped
@@ -107,12 +108,7 @@ class Users:
             last = self._first + PRIVATE_COUNT - 1
             raise CannotStart(f"no uid is left for {namespace} among {self._first} to {last}")
         self._private[namespace] = uid
-        coming = self._file.with_suffix(".new")
-        with coming.open("w", encoding="utf-8") as file:
-            json.dump(self._private, file, sort_keys=True)
-            file.flush()
-            os.fsync(file.fileno())
-        coming.rename(self._file)
+        write_private(self._file, json.dumps(self._private, sort_keys=True).encode())
         return uid
 
     def _look_up(self, namespace: str, user: str) -> Account:

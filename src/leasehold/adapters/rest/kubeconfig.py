@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from leasehold.adapters.rest.private_file import write_private
+from leasehold.adapters.private_file import write_private
 
 CONTEXT = "leasehold"
 

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from leasehold.adapters.rest.private_file import write_private
+from leasehold.adapters.private_file import write_private
 
 ALWAYS_SERVED = ("127.0.0.1", "::1", "localhost")
 CA_LIFE = timedelta(days=3650)

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from leasehold.adapters.rest.private_file import write_private
+from leasehold.adapters.private_file import write_private
 from leasehold.core.access import Caller
 from leasehold.core.units import Instant
 

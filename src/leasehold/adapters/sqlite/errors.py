@@ -16,6 +16,7 @@ from pathlib import Path
 
 import apsw
 
+from leasehold.adapters.unusable import Unusable
 from leasehold.ports.store import OutcomeUnknown, Unavailable
 
 _SENTENCES: tuple[tuple[type[apsw.Error], str], ...] = (
@@ -31,17 +32,8 @@ _SENTENCES: tuple[tuple[type[apsw.Error], str], ...] = (
 FATAL = (apsw.CorruptError, apsw.NotADBError)
 
 
-class BadStore(Exception):  # noqa: N818 - as `BadFile`, it says what somebody must see to
+class BadStore(Unusable):
     """The file cannot be opened as a store; `why` says what is wrong and `remedy` what to do."""
-
-    def __init__(self, path: Path, why: str, remedy: str) -> None:
-        super().__init__(path, why, remedy)
-        self.path = path
-        self.why = why
-        self.remedy = remedy
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.why}; {self.remedy}"
 
 
 class FileUnavailable(Unavailable):

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from leasehold.adapters.unusable import Unusable
 from leasehold.core.chain import GENESIS, Digest
 from leasehold.core.facts import Record
 from leasehold.core.units import Instant
@@ -30,17 +31,8 @@ _DIGITS = 12
 _line = msgspec.json.Decoder(dict[str, object])
 
 
-class BadArchive(Exception):  # noqa: N818 - it says what the archive is
+class BadArchive(Unusable):
     """A file of the archive is not what it must be; says which, why, and what to do."""
-
-    def __init__(self, path: Path, why: str, remedy: str) -> None:
-        super().__init__(path, why, remedy)
-        self.path = path
-        self.why = why
-        self.remedy = remedy
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.why}; {self.remedy}"
 
 
 class File(Record):

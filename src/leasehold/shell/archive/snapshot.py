@@ -15,8 +15,6 @@ from leasehold.adapters.objects.shelf import decode
 from leasehold.adapters.sqlite.errors import BadStore, sentence
 from leasehold.adapters.sqlite.schema import APPLICATION, open_reader
 from leasehold.adapters.sqlite.shelf import FilePages
-from leasehold.core.batch import Batch, batch_from_wire
-from leasehold.core.chain import canonical, next_digest
 from leasehold.core.checkpoint import Carried
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.wire import part, text_at, whole_at
@@ -29,6 +27,7 @@ from leasehold.shell.archive.checkpoints import MAIN, carried_from
 from leasehold.shell.archive.reader import Archive
 from leasehold.shell.archive.segments import BadArchive
 from leasehold.shell.ledger import SHARD, Ledger
+from leasehold.shell.read_chain import Lines
 from leasehold.shell.recover import read_world
 
 
@@ -84,18 +83,17 @@ class Snapshot:
         """Of the committed batches that are still here, in order; raises `BadStore`."""
         spec = self.head()
         head = Head(seq=whole_at(spec, "seq") or 0, digest=text_at(spec, "digest"))
-        by_seq: dict[int, list[Wire]] = {}
-        for stored in self.objects("LedgerBatch"):
-            line = part(stored, "spec")
-            by_seq.setdefault(whole_at(line, "seq") or 0, []).append(line)
+        carried = self.carried()
+        lines = Lines(head, after=carried.seq, digest=carried.digest, whole_after=head.seq)
+        bodies = self._pages.read_all("LedgerBatch")[0]
+        for look in (lines.note, lines.check):
+            for body in bodies:
+                look(body)
         try:
-            chain = _follow(by_seq, head, self.carried())
+            chain = lines.chain()
         except msgspec.ValidationError as error:
             raise BadStore(self.path, str(error), "restore it from a backup") from None
-        return [
-            next(line for line in by_seq[batch.seq] if line.get("digest") == digest)
-            for digest, batch in chain
-        ]
+        return [part(self.object("LedgerBatch", link.name), "spec") for link in chain]
 
     # The port, as far as it reads.
 
@@ -136,26 +134,3 @@ def whole_ledger(snapshot: Snapshot, archive: Archive) -> Iterator[Wire]:
                 break
             yield line
     yield from snapshot.lines()
-
-
-def _follow(lines: dict[int, list[Wire]], head: Head, carried: Carried) -> list[tuple[str, Batch]]:
-    """Walk back from the head: a line is the chain's if it leads to the digest after it. Batches in
-    order, each after the digest that follows from it."""
-    chain: list[tuple[str, Batch]] = []
-    wanted = head.digest
-    for number in range(head.seq, carried.seq, -1):
-        befores = [str(each["digest"]) for each in lines.get(number - 1, [])]
-        if number == carried.seq + 1:
-            befores = [carried.digest]
-        for spec in lines.get(number, []):
-            batch = spec["batch"]
-            encoded = canonical(batch)
-            before = next((d for d in befores if next_digest(d, encoded) == wanted), None)
-            if str(spec["digest"]) == wanted and before is not None:
-                assert isinstance(batch, dict)
-                chain.append((wanted, batch_from_wire(batch)))
-                wanted = before
-                break
-        else:
-            raise msgspec.ValidationError(f"the ledger has no batch {number} that its head names")
-    return chain[::-1]

@@ -1,0 +1,17 @@
+"""A file or folder that cannot be used, why, and what somebody must do about it.
+
+The base of what opening a store, an archive or a data folder raises; commands print it as it is.
+"""
+
+from pathlib import Path
+
+
+class Unusable(Exception):  # noqa: N818 - it says what the place is
+    def __init__(self, path: Path, why: str, remedy: str) -> None:
+        super().__init__(path, why, remedy)
+        self.path = path
+        self.why = why
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.why}; {self.remedy}"
