@@ -118,7 +118,7 @@ def _undrained(world: World, resolution: Resolution, now: Instant) -> list[str]:
 def hold_for_activations(turn: Turn) -> None:
     """Before anybody is considered: slots and money of activations under way."""
     world = turn.world
-    for uid in sorted(world.pending):
+    for uid in sorted(uid for uid in world.pending if uid in world.reservation_of):
         run = world.runs.get(uid)
         reservation = present(world, run) if run is not None else None
         if run is None or reservation is None or reservation.state is not State.ACTIVATING:

@@ -70,7 +70,8 @@ def _wake_for_protected(turn: Turn) -> None:
     """Whatever is blocked is thought over again when a protected tenure ends."""
     world = turn.world
     blocked = bool(world.overdrafts) or any(
-        (run := world.runs.get(uid)) is not None
+        uid in world.reservation_of
+        and (run := world.runs.get(uid)) is not None
         and (reservation := present(world, run)) is not None
         and reservation.state is State.BLOCKED
         for uid in world.pending

@@ -4,7 +4,6 @@ An exact start keeps its places and money from its start on; one that needs cuts
 of its domains from everybody at once; an activation keeps the places it makes room in.
 """
 
-from leasehold.control.elastic import in_order
 from leasehold.control.reservations import present
 from leasehold.control.turn import Turn
 from leasehold.control.wishes import groups_short_of_minimum, waiting_groups, wish_for
@@ -12,7 +11,7 @@ from leasehold.core.accounts import Claim
 from leasehold.core.admit import Wish, ask_for, claims_of
 from leasehold.core.agenda import Hold
 from leasehold.core.cover import cover
-from leasehold.core.facts import Confidence, Relation, State
+from leasehold.core.facts import Confidence, Relation, Run, State
 from leasehold.core.forecast import Known
 from leasehold.core.pack import Place
 from leasehold.core.units import FOREVER, Instant
@@ -107,15 +106,16 @@ def _claims_by_group(turn: Turn, wish: Wish, places: list[Place], *, start: Inst
     return claims
 
 
-def hold_for_cuts(turn: Turn) -> None:
+def hold_for_cuts(turn: Turn, line: list[Run]) -> None:
     """Before anybody is considered: what announced needs-cuts starts keep from everybody.
 
-    Who announced first keeps first: a run ahead in line that is announced later is somebody, too.
+    `line`: the pending runs in order. Who announced first keeps first: a run ahead in line that is
+    announced later is somebody, too.
     """
     world = turn.world
     announced = [
         (reservation, run)
-        for run in in_order(world, world.pending)
+        for run in line
         if (reservation := present(world, run)) is not None
         and reservation.state is State.PENDING
         and reservation.confidence is Confidence.CUTS

@@ -30,9 +30,10 @@ from leasehold.core.verdicts import Admitted, Refusal, Refused
 def consider_all(turn: Turn) -> None:
     """Every pending run once, in order."""
     hold_for_activations(turn)
-    hold_for_cuts(turn)
+    runs = in_order(turn.world, turn.world.pending)
+    hold_for_cuts(turn, runs)
     line = Line(turn.world.policy)
-    for run in in_order(turn.world, turn.world.pending):
+    for run in runs:
         _consider(turn, run, line)
 
 

@@ -73,11 +73,8 @@ def as_found_by(world: World, wish: Wish, agenda: Agenda, *, start: Instant) -> 
 
 def owner_allowed(world: World, run: Run) -> Refused | None:
     """Nobody spends another team's money by typing its name."""
-    for budget in world.budgets.values():
-        if budget.owner == run.spec.owner and (
-            budget.namespace == run.namespace or run.namespace in budget.namespaces
-        ):
-            return None
+    if world.tree.may_spend(run.spec.owner, run.namespace):
+        return None
     return Refused(
         reason=Refusal.OWNER_NOT_ALLOWED,
         remedy=f"no Budget of {run.spec.owner} lies in namespace {run.namespace} or lists it under "

@@ -13,13 +13,16 @@ WHOLE = -1
 
 Settled = dict[tuple[EnvelopeKey, Relation], GpuMs]
 
-# Closures that end a lease while its attempt goes on say nothing about how the attempt ended.
+# Closures that end a lease while its attempt goes on say nothing about how the attempt ended. (A
+# pod that leaves a drained node closes with `Swap`, too: if nothing comes after it, the attempt was
+# requeued.)
 _PASSING = frozenset({Closed.SHRINK, Closed.DROP_SPARE, Closed.SWAP, Closed.REFINANCED})
 # A spare may end alone (dropped, consumed, lost with its node), but not by these: they end a gang,
 # of which a spare may be all that is left while a lost pod waits to take it over.
 _OF_THE_GANG = frozenset({Closed.RANDOM_PREEMPT, Closed.TIME_LIMIT, Closed.CANCELED})
 _GRAVITY = {
-    Closed.COMPLETED: 0,
+    Closed.COMPLETED: -1,
+    Closed.SWAP: 0,
     Closed.FAIL: 1,
     Closed.NODE_FAILURE: 2,
     Closed.RECLAIMED: 3,
@@ -33,6 +36,17 @@ _BLAME = {None: 0, Cause.REFUSED: 1, Cause.REJECTED: 2, Cause.DELETED: 3, Cause.
 def base_reason(closure: str) -> Closed:
     """`RandomPreempt(<seed>)` is a `RandomPreempt`."""
     return Closed(closure.partition("(")[0])
+
+
+def off(reason: Closed, node: str) -> str:
+    """The reason of a lease that ends because this node is drained."""
+    return f"{reason}({node})"
+
+
+def drained_node(closure: str) -> str:
+    """The node whose draining it was for; empty if it was for something else."""
+    name, _, rest = closure.partition("(")
+    return "" if name == Closed.RANDOM_PREEMPT else rest.rstrip(")")
 
 
 class Attempt:
@@ -178,9 +192,10 @@ class Book:
     def mark(self, lease: Lease, *, voluntary: bool) -> None:
         """Fold a lease that must end; giving up a group is a resize, whoever wanted it."""
         assert lease.ending is not None, lease.name
-        if base_reason(lease.ending.reason) is Closed.SHRINK:
+        reason = base_reason(lease.ending.reason)
+        if reason in (Closed.SHRINK, Closed.SWAP):
             self.swapped_at = max(self.swapped_at or 0, lease.ending.at)
-            if voluntary:
+            if voluntary and lease.ending.reason == Closed.SHRINK:
                 self.resized_at = max(self.resized_at or 0, lease.ending.at)
 
     def close(self, lease: Lease, unit: int) -> None:
@@ -195,9 +210,14 @@ class Book:
         reason = base_reason(lease.closure)
         if reason is Closed.RANDOM_PREEMPT:
             self.cuts.add((unit, lease.attempt))
-        if reason in _PASSING or (lease.role is Role.SPARE and reason not in _OF_THE_GANG):
+        moved = reason is Closed.SWAP and lease.role is not Role.SPARE
+        if reason in _PASSING and not moved:
             return
-        if unit == WHOLE and (reason is Closed.NODE_FAILURE or lease.cause is Cause.DELETED):
+        if lease.role is Role.SPARE and reason not in _OF_THE_GANG:
+            return
+        if unit == WHOLE and (
+            moved or reason is Closed.NODE_FAILURE or lease.cause is Cause.DELETED
+        ):
             # The others feel the loss from now on, before a spare or a smaller width heals it.
             self.swapped_at = max(self.swapped_at or 0, lease.end)
         # A lease marked ending was decided then, however long its pod took to go.

@@ -59,7 +59,8 @@ class Opened(StrEnum):
 
 
 class Closed(StrEnum):
-    """Why a lease ended; `RandomPreempt` carries its seed in brackets."""
+    """Why a lease ended. `RandomPreempt` carries its seed in brackets; `Swap`, `Shrink` and
+    `DropSpare` the name of a node if they ended because that node was drained."""
 
     COMPLETED = "Completed"
     FAIL = "Fail"
@@ -244,6 +245,7 @@ class Node(Record):
     not_ready_since: Instant | None = None
     cordoned: bool = False
     fenced: bool = False  # positive evidence that its processes are dead
+    drained_by: str = ""  # who asked that it be emptied, while it takes no work; "": nobody
     taints: tuple[Taint, ...] = ()
     lacks: str = ""  # why it cannot be used, e.g. a missing label; empty when it can
     uid: Uid = ""
@@ -252,6 +254,10 @@ class Node(Record):
     @property
     def domain(self) -> str:
         return f"{self.region}/{self.cluster}/{self.fabric}"
+
+    @property
+    def is_draining(self) -> bool:
+        return bool(self.drained_by)
 
 
 class PodPhase(StrEnum):

@@ -17,11 +17,14 @@ class Tree:
     def __init__(self, budgets: Iterable[Budget]) -> None:
         self._parents: dict[str, tuple[str, ...]] = {}
         self._envelopes: dict[str, list[Envelope]] = {}
+        self._spenders: dict[str, set[str]] = {}  # the namespaces whose runs an owner pays for
         for budget in sorted(budgets, key=lambda each: each.key):
             known = self._parents.get(budget.owner, ())
             added = tuple(parent for parent in budget.parents if parent not in known)
             self._parents[budget.owner] = known + added
             self._envelopes.setdefault(budget.owner, []).extend(budget.envelopes)
+            spenders = self._spenders.setdefault(budget.owner, set())
+            spenders.update((budget.namespace, *budget.namespaces))
         self._children: dict[str, list[str]] = {}
         self._link_children()
         self._ancestors: dict[str, tuple[tuple[str, ...], ...]] = {}
@@ -35,6 +38,11 @@ class Tree:
             return known
         head, colon, _ = owner.rpartition(":")
         return (head,) if colon else ()
+
+    def may_spend(self, owner: str, namespace: str) -> bool:
+        """Whether a run of this namespace may name the owner: a Budget of the owner lies there or
+        lists it."""
+        return namespace in self._spenders.get(owner, ())
 
     def siblings(self, owner: str) -> tuple[str, ...]:
         """Other owners with a parent in common; an ancestor is not a sibling."""

@@ -64,6 +64,9 @@ class Decider(Protocol):
 # lets it arrive first: a pod that ends exactly at its run's limit has completed.
 _HOPS = 8
 
+REST = 2  # between turns, as a multiple of how long the last one took
+REST_MAX: Millis = 500
+
 
 class InvariantBroken(Exception):  # noqa: N818 - it says what happened
     """A decision would break an invariant: a defect of ours."""
@@ -95,8 +98,8 @@ class Controller:
         stopwatch: Stopwatch | None = None,
         gather: Millis = 0,
     ) -> None:
-        """`gather`: how long to wait for more news when some has come. A turn costs much the same
-        for one change as for twenty; a busy server decides less often and gets more done."""
+        """`gather`: how long to wait for more news before a turn, at least. A turn costs much the
+        same for one change as for twenty: a busy server decides less often and gets more done."""
         self._store = store
         self._clock = clock
         self._tasks = tasks
@@ -167,20 +170,27 @@ class Controller:
             await self._clock.sleep(0)
         world = self.world
         assert world is not None
+        began = self._clock.monotonic()
         self._fold_news(world)
         turn, complete = await self._turn(world)
         again = None
         if self._between_turns is not None:
             again = await self._between_turns(world, self._ledger)
-        if turn.batches or turn.again or self._inbox:
-            return
+        took = self._clock.monotonic() - began
+        if not (turn.batches or turn.again or self._inbox):
+            await self._wait(turn, again, complete=complete)
+        if self._gather:
+            # With a long line a turn is dear; whoever talks to us has the loop most of the time.
+            await self._clock.sleep(max(self._gather, min(REST * took, REST_MAX)))
+
+    async def _wait(self, turn: Turn, again: Millis | None, *, complete: bool) -> None:
+        """Until there is news, or it is time for something."""
         wait = turn.wake_at - turn.now if turn.wake_at < FOREVER else None
         if not complete or not self._time.trusted:
             again = RETRY_MS if again is None else min(again, RETRY_MS)
         if again is not None:
             wait = again if wait is None else min(wait, again)
-        if await self._wake.wait(wait) and self._gather:
-            await self._clock.sleep(self._gather)
+        await self._wake.wait(wait)
 
     def wake(self) -> None:
         """Have a turn soon, whatever the reason."""

@@ -35,7 +35,8 @@ _SERVER_FIELDS = (
 
 class Manners:
     """Objects come in encoded, as the caller had them when it called. A rehearsal answers as the
-    write would, puts nothing on the shelf and makes no version."""
+    write would, puts nothing on the shelf and makes no version. `admit` may keep nothing and change
+    nothing of what it is shown."""
 
     def __init__(self, shelf: Shelf, clock: Clock, admit: Admit | None, *, prefix: str) -> None:
         self._shelf = shelf
@@ -134,7 +135,7 @@ class Manners:
             admit, asked = self._admit, cast(object, self._admit)
             if rehearse and isinstance(asked, Rehearsing):
                 admit = asked.rehearse
-            problems = admit(None if old is None else decode(encode(old)), decode(encode(new)))
+            problems = admit(old, new)
         if problems:
             raise Invalid(problems, *key)
 
@@ -148,7 +149,7 @@ class Manners:
             raise Invalid([("", f"{len(body)} bytes; at most {rules.OBJECT_BYTES_MAX}")], *key)
         if not rehearse:
             self._shelf.put(Change(version, event, key, body))
-        return decode(body)
+        return obj
 
 
 def _set_or_drop(obj: Wire, field: str, value: object) -> None:

@@ -1,13 +1,13 @@
-"""The store in a file for asyncio: a thread writes, and commits whatever has queued at once.
+"""The store in a file for asyncio: whatever has queued is committed at once, on another thread.
 
 The disk confirms a few thousand commits a second, however much is in each; so callers wait together
-for one. Reads go to a connection of their own, on the loop's thread, and see what is committed.
-Admission is asked on the writer's thread and must not care where it is.
+for one. Reads go to a connection of their own and see what is committed.
 """
 
 import asyncio
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar, cast
@@ -23,7 +23,7 @@ from leasehold.ports.store import StoreError
 
 T = TypeVar("T")
 
-GROUP_MAX = 512  # writes in one transaction: the first of them waits for the last
+GROUP_MAX = 64  # writes in one transaction: the first of them, and the loop, wait for the last
 
 
 class GroupStore(SqliteStore):
@@ -40,7 +40,7 @@ class GroupStore(SqliteStore):
 
     def _open(self, bells: Bells) -> FileShelf:
         loop = asyncio.get_running_loop()
-        shelf = self._open_shelf(lambda kind: _tell(loop, lambda: bells.ring(kind)))
+        shelf = self._open_shelf(bells.ring)
         try:
             self._reader = open_reader(self.path)
         except apsw.Error as error:
@@ -54,13 +54,20 @@ class GroupStore(SqliteStore):
 
 
 class Writer:
-    """A thread and the queue before it."""
+    """The calls that wait, the group of them that is being written, and a thread for the disk.
+
+    Statements run on the loop's thread and only the commit on the other: a thread that needed the
+    interpreter for every statement would wait for a busy loop as often."""
 
     def __init__(self, shelf: FileShelf, loop: asyncio.AbstractEventLoop) -> None:
         self._shelf = shelf
         self._loop = loop
-        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._waiting: deque[_Job] = deque()
+        self._written: list[_Job] | None = None  # those whose commit is under way
+        self._is_called = False
         self._is_open = True
+        self._orders: queue.SimpleQueue[bool] = queue.SimpleQueue()  # false: no more
+        self._outcome: apsw.Error | None = None  # of the commit before
         self._thread = threading.Thread(target=self._serve, name="store-writer", daemon=True)
         self._thread.start()
 
@@ -69,50 +76,69 @@ class Writer:
         if not self._is_open:
             raise FileClosed(self._shelf.path, "is closed")
         job = _Job(write, self._loop)
-        self._queue.put(job)
+        self._waiting.append(job)
+        if self._written is None and not self._is_called:
+            self._is_called = True
+            self._loop.call_soon(self._begin)  # and not at once, so that others can join
         return cast(T, await job.answer)
 
     def stop(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            self._queue.put(None)
-            self._thread.join()
+        """What was called before is written first, while the caller waits."""
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._orders.put(False)
+        self._thread.join()
+        self._conclude()
+        while self._waiting:
+            if self._is_written():
+                self._outcome = self._shelf.sync()
+                self._conclude()
 
     def _serve(self) -> None:
-        while (jobs := self._next_jobs()) is not None:
-            self._commit(jobs)
-            for job in jobs:
-                _tell(self._loop, job.tell)
+        while self._orders.get():
+            self._outcome = self._shelf.sync()
+            _tell(self._loop, self._on_commit)
 
-    def _next_jobs(self) -> "list[_Job] | None":
-        """All that wait, in order, after waiting for one; None when it is time to end."""
-        first = self._queue.get()
-        if first is None:
-            return None
-        jobs = [first]
-        while len(jobs) < GROUP_MAX:
-            try:
-                job = self._queue.get_nowait()
-            except queue.Empty:
-                break
-            if job is None:  # the last thing ever queued: it is for the next time
-                self._queue.put(None)
-                break
-            jobs.append(job)
-        return jobs
+    def _begin(self) -> None:
+        self._is_called = False
+        while self._is_open and self._waiting:
+            if self._is_written():
+                self._orders.put(True)
+                return
 
-    def _commit(self, jobs: "list[_Job]") -> None:
-        """All of them or none: whoever shares a transaction shares its fate."""
+    def _on_commit(self) -> None:
+        if self._is_open:  # else `stop` has seen to it
+            self._conclude()
+            self._begin()
+
+    def _is_written(self) -> bool:
+        """Writes a group; true when it is to be committed. Whoever shares a transaction shares its
+        fate: all of them are written, or none."""
+        jobs = [self._waiting.popleft() for _ in range(min(len(self._waiting), GROUP_MAX))]
 
         def attempt_all() -> None:
             for job in jobs:
                 job.attempt()
 
         try:
-            self._shelf.transact(attempt_all)
+            self._shelf.prepare(attempt_all)
         except Exception as error:  # nobody may be left waiting, not even for a defect of ours
-            for job in jobs:
-                job.error = error
+            _tell_all(jobs, error)
+            return False
+        self._written = jobs
+        return True
+
+    def _conclude(self) -> None:
+        jobs, self._written = self._written, None
+        if jobs is None:
+            return
+        failure: Exception | None = None
+        try:
+            self._shelf.conclude(self._outcome)
+        except Exception as error:
+            failure = error
+        _tell_all(jobs, failure)
 
 
 class _Job:
@@ -138,6 +164,12 @@ class _Job:
             self.answer.set_exception(self.error)
         else:
             self.answer.set_result(self._result)
+
+
+def _tell_all(jobs: "list[_Job]", failure: Exception | None) -> None:
+    for job in jobs:
+        job.error = failure or job.error
+        job.tell()
 
 
 def _tell(loop: asyncio.AbstractEventLoop, news: Callable[[], object]) -> None:

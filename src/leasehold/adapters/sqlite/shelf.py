@@ -46,7 +46,7 @@ _PUT = (
 _DELETE = "DELETE FROM objects WHERE kind = ? AND namespace = ? AND name = ?"
 _REMEMBER = "INSERT INTO history VALUES (?, ?, ?, ?)"
 _ADVANCE = "UPDATE meta SET value = ? WHERE key = 'version' AND value = ?"
-_COUNT_CREATED = "UPDATE meta SET value = value + 1 WHERE key = 'created'"
+_COUNT_CREATED = "UPDATE meta SET value = ? WHERE key = 'created'"
 _OLDEST_KEPT = "SELECT version FROM history WHERE kind = ? ORDER BY version DESC LIMIT 1 OFFSET ?"
 _FORGET = "DELETE FROM history WHERE kind = ? AND version <= ?"
 _FORGOTTEN = "INSERT INTO meta VALUES (?, ?) ON CONFLICT(key) DO UPDATE SET value = excluded.value"
@@ -145,7 +145,7 @@ class FileShelf(FilePages):
         self._history_max = history_max
         self._changed: list[str] = []  # kinds, in the transaction that is open
         self._broken: FileUnavailable | None = None
-        self._version = self._created = 0
+        self._version = self._created = self._committed = 0
         self._lengths: dict[str, int] = {}  # of each kind's history
         self._load()
 
@@ -171,37 +171,59 @@ class FileShelf(FilePages):
 
     def transact(self, work: Callable[[], T]) -> T:
         """All that `work` puts, committed when this returns; or none of it."""
+        result = self.prepare(work)
+        self.conclude(self.sync())
+        return result
+
+    def prepare(self, work: Callable[[], T]) -> T:
+        """The first of three steps of `transact`: all that `work` puts, in a transaction that is
+        left open. When it raises, there is none."""
         if self._broken is not None:
             raise self._broken
         with self._speaking():
             self._connection.execute("BEGIN IMMEDIATE")
+        self._committed = self._version
         try:
             result = work()
+            self._count()
         except BaseException as error:
             self._undo()
             if isinstance(error, apsw.Error):
                 raise self._trouble(error) from error
             raise
-        self._commit()
+        return result
+
+    def sync(self) -> apsw.Error | None:
+        """The second, which waits for the disk and may do so on another thread; what went wrong is
+        for `conclude`, and nothing else may be asked of the shelf meanwhile."""
+        try:
+            self._connection.execute("COMMIT")
+        except apsw.Error as error:
+            return error
+        return None
+
+    def conclude(self, error: apsw.Error | None) -> None:
+        """The third: whoever waits for a change is told of it; or it is undone, and raises."""
+        if error is not None:
+            self._undo()
+            if isinstance(error, apsw.IOError):
+                # The log may hold the commit although it could not be made sure of.
+                self._break(sentence(error))
+                raise CommitUnknown(self.path, sentence(error)) from error
+            raise self._trouble(error) from error
         changed, self._changed = dict.fromkeys(self._changed), []
         for kind in changed:
             self._ring(kind)
-        return result
 
     def _put(self, change: Change) -> None:
         assert change.version == self._version + 1, change.version
         execute, kind = self._connection.execute, change.key[0]
-        execute(_ADVANCE, (change.version, self._version))
-        if self._connection.changes() != 1:
-            raise self._break("somebody else wrote to the file; start again, and alone")
         if change.event == "DELETED":
             execute(_DELETE, change.key)
         else:
             execute(_PUT, (*change.key, change.version, change.body))
         execute(_REMEMBER, (change.version, kind, change.event, change.body))
-        if change.event == "ADDED":
-            execute(_COUNT_CREATED)
-            self._created += 1
+        self._created += change.event == "ADDED"
         self._version = change.version
         self._lengths[kind] = self._lengths.get(kind, 0) + 1
         if self._lengths[kind] >= 2 * self._history_max:
@@ -215,16 +237,14 @@ class FileShelf(FilePages):
         self._connection.execute(_FORGOTTEN, (f"forgotten/{kind}", forgotten))
         self._lengths[kind] = self._history_max
 
-    def _commit(self) -> None:
-        try:
-            self._connection.execute("COMMIT")
-        except apsw.Error as error:
-            self._undo()
-            if isinstance(error, apsw.IOError):
-                # The log may hold the commit although it could not be made sure of.
-                self._break(sentence(error))
-                raise CommitUnknown(self.path, sentence(error)) from error
-            raise self._trouble(error) from error
+    def _count(self) -> None:
+        """The counters, once for all that a transaction puts."""
+        if self._version == self._committed:
+            return
+        self._connection.execute(_ADVANCE, (self._version, self._committed))
+        if self._connection.changes() != 1:
+            raise self._break("somebody else wrote to the file; start again, and alone")
+        self._connection.execute(_COUNT_CREATED, (self._created,))
 
     def _undo(self) -> None:
         """SQLite has rolled back by itself after some errors; the counters are read again."""

@@ -85,9 +85,10 @@ def in_front_of(world: World, run: Run, now: Instant) -> tuple[Rehearsal, Line]:
     turn = Rehearsal(world, now)
     line = _Places(world.policy)
     hold_for_activations(turn)
-    hold_for_cuts(turn)
+    runs = in_order(world, world.pending)
+    hold_for_cuts(turn, runs)
     mine = (run.created, run.namespace, run.name)
-    for ahead in in_order(world, world.pending):
+    for ahead in runs:
         if (ahead.created, ahead.namespace, ahead.name) >= mine or ahead.uid == run.uid:
             break
         _plan_ahead(turn, ahead, line)

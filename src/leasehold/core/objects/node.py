@@ -11,6 +11,8 @@ from leasehold.core.units import format_instant
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 FENCE = "rq.davidlangworthy.io/fence"  # the annotation that asks a node's agent to fence it
+DRAIN = "rq.davidlangworthy.io/drain"  # the one that asks us to empty it; its value says who asks
+_ASKER_CHARS_MAX = 120
 REGION_WELL_KNOWN = "topology.kubernetes.io/region"
 FLAVOR_WELL_KNOWN = "nvidia.com/gpu.product"
 
@@ -55,6 +57,7 @@ def node_from_wire(raw: object, *, labels: Labels) -> Node:
     taints = [each for each in list_at(spec, "taints") if isinstance(each, dict)]
     condition = _ready_condition(status)
     ready = text_at(condition, "status") == "True"
+    cordoned = spec.get("unschedulable") is True
     return Node(
         name=stamped.name,
         flavor=flavor,
@@ -67,8 +70,10 @@ def node_from_wire(raw: object, *, labels: Labels) -> Node:
         pods_max=quantity_or(allocatable.get("pods"), units, 110),
         ready=ready,
         not_ready_since=None if ready else instant_at(condition, "lastTransitionTime"),
-        cordoned=spec.get("unschedulable") is True,
+        cordoned=cordoned,
         fenced=any(text_at(taint, "key") == OUT_OF_SERVICE for taint in taints),
+        # Of a node that takes work again, whatever left would come back: uncordoned is undone.
+        drained_by=_asker(metadata) if cordoned else "",
         taints=tuple(
             Taint(
                 key=text_at(taint, "key"),
@@ -103,13 +108,16 @@ def node_to_wire(node: Node, *, labels: Labels) -> Wire:
         labels.fabric: node.fabric,
         labels.flavor: node.flavor,
     }
+    metadata: Wire = {
+        "name": node.name,
+        "labels": {name: value for name, value in written.items() if value},
+    }
+    if node.drained_by:
+        metadata["annotations"] = {DRAIN: node.drained_by}
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {
-            "name": node.name,
-            "labels": {name: value for name, value in written.items() if value},
-        },
+        "metadata": metadata,
         "spec": spec,
         "status": {
             "allocatable": {
@@ -121,6 +129,15 @@ def node_to_wire(node: Node, *, labels: Labels) -> Wire:
             "conditions": [condition],
         },
     }
+
+
+def _asker(metadata: Wire) -> str:
+    """Who wants it emptied; the annotation is written by people, and may be empty."""
+    annotations = part(metadata, "annotations")
+    if DRAIN not in annotations:
+        return ""
+    said = " ".join(text_at(annotations, DRAIN).split())
+    return said[:_ASKER_CHARS_MAX] or "asked"
 
 
 def _ready_condition(status: Wire) -> Wire:
