@@ -1,4 +1,4 @@
-"""A writer's thread: callers share a commit, and nothing else."""
+"""Callers share a commit, and nothing else, whether the disk is waited for here or on a thread."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,6 +8,7 @@ import pytest
 from tests.unit.sqlite_file import hooked, name_of, thing, version
 
 from leasehold.adapters import asyncio_runtime
+from leasehold.adapters.sqlite import group
 from leasehold.adapters.sqlite.errors import BadStore, FileUnavailable
 from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.ports.runtime import Clock, Tasks
@@ -18,8 +19,10 @@ CALLERS = 100
 Story = Callable[[GroupStore], Awaitable[None]]
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
+@pytest.fixture(params=["slow", "quick"])
+def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the store is to be; and what it thinks of the disk, whatever that is."""
+    monkeypatch.setattr(group, "QUICK_S", 0.0 if request.param == "slow" else 3600.0)
     return tmp_path / "store.sqlite"
 
 
@@ -50,6 +53,25 @@ def test_whoever_waits_is_committed_together(path: Path) -> None:
     with hooked() as connections:
         play(path, story)
     assert 1 <= len(commits) < CALLERS / 2
+
+
+def test_a_commit_that_fails_is_everybodys_and_none_of_it_happened(path: Path) -> None:
+    fails = [False]
+
+    async def story(store: GroupStore) -> None:
+        await store.create(thing("first"))  # after which it knows how quick the disk is
+        connections[0].set_commit_hook(lambda: fails[0])
+        fails[0] = True
+        answers = await asyncio.gather(
+            *(store.create(thing(f"r{n}")) for n in range(5)), return_exceptions=True
+        )
+        assert [isinstance(each, FileUnavailable) for each in answers] == [True] * 5
+        fails[0] = False
+        assert version(await store.create(thing("last"))) == 2
+        assert [name_of(each) for each in (await store.list("Run")).items] == ["first", "last"]
+
+    with hooked() as connections:
+        play(path, story)
 
 
 def test_one_callers_mistake_is_its_own(path: Path) -> None:

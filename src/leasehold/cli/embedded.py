@@ -28,7 +28,7 @@ from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.control.edits import uncovered_edit
 from leasehold.control.turn import Turn
 from leasehold.core.access import Caller, CallerRole
-from leasehold.core.objects.wire import part, text_at
+from leasehold.core.objects.wire import LEASES_CLOSED, part, text_at
 from leasehold.core.units import Millis
 from leasehold.ports.store import AlreadyExists, Expired, NotFound, Store, Wire
 from leasehold.shell.archive.compactor import Compactor
@@ -73,7 +73,9 @@ class Embedded:
         self._tasks = tasks
         folder, config = settings.folder, settings.config
         self._admission = Admission(also=problems_of_template)
-        self.store = GroupStore(folder.store, tasks, clock, self._admission)
+        # As the controller would, an instant later and with another write.
+        finalizers = {"Run": LEASES_CLOSED}
+        self.store = GroupStore(folder.store, tasks, clock, self._admission, finalizers=finalizers)
         self.archive = Archive(settings.archive)
         self._teller = Teller(self.store, clock, tasks)
         self._log = DecisionLog()

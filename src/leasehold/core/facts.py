@@ -218,6 +218,7 @@ class Run(Record):
     version: int = 0
     deleting: bool = False  # the user deleted it; it goes when its leases are closed
     finalized: bool = True  # our finalizer is on it
+    generation: int = 0  # counts the changes of its spec
     seen_running: int = 0  # the attempt whose pods were all bound once, from its status
 
     @property

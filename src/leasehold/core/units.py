@@ -7,6 +7,7 @@ Called by the wire codecs and by whatever prints; never reads a clock.
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 Instant = int  # aliases that document intent: all three are plain integers
 Millis = int
@@ -28,6 +29,7 @@ _SPAN_UNITS = (DAY, HOUR, MINUTE, SECOND, 1)
 SPAN_MAX: Millis = 3650 * DAY
 
 
+@lru_cache(maxsize=4096)  # objects are read again and again, and their stamps with them
 def parse_instant(text: str) -> Instant | None:
     """The instant an RFC 3339 text names, or None when it names none (also: no time zone)."""
     match = _INSTANT.fullmatch(text)
@@ -44,8 +46,13 @@ def parse_instant(text: str) -> Instant | None:
 
 def format_instant(at: Instant) -> str:
     """RFC 3339 in UTC, always with milliseconds, so that equal instants are equal texts."""
-    moment = _EPOCH + timedelta(milliseconds=at)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{at % 1000:03d}Z"
+    second, fraction = divmod(at, SECOND)
+    return f"{_format_second(second)}.{fraction:03d}Z"
+
+
+@lru_cache(maxsize=1024)
+def _format_second(second: int) -> str:
+    return (_EPOCH + timedelta(seconds=second)).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def parse_span(text: str) -> Millis | None:

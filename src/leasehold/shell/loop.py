@@ -18,6 +18,7 @@ from leasehold.core.objects.budget import budget_from_wire
 from leasehold.core.objects.node import Labels, node_from_wire
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.run import run_from_wire
+from leasehold.core.objects.wire import part, text_at
 from leasehold.core.policy import Policy
 from leasehold.core.units import FOREVER, Instant, Millis
 from leasehold.core.world import World
@@ -213,7 +214,8 @@ class Controller:
                     else:
                         world.put_node(node)
                 case "Run":
-                    run = run_from_wire(each.obj)
+                    known = world.runs.get(text_at(part(each.obj, "metadata"), "uid"))
+                    run = run_from_wire(each.obj, known=known)
                     if each.gone:
                         world.drop_run(run.uid)
                     else:

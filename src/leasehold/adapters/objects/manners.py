@@ -7,7 +7,7 @@ that changes nothing makes no new version. It decides nothing about scheduling a
 whoever calls it sees to it that between its reading and its writing nobody else writes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, cast, runtime_checkable
 
 from leasehold.adapters.objects import rules
@@ -36,13 +36,23 @@ _SERVER_FIELDS = (
 class Manners:
     """Objects come in encoded, as the caller had them when it called. A rehearsal answers as the
     write would, puts nothing on the shelf and makes no version. `admit` may keep nothing and change
-    nothing of what it is shown."""
+    nothing of what it is shown. `finalizers`: what objects of a kind are created with, for a server
+    that has whoever would set them in itself."""
 
-    def __init__(self, shelf: Shelf, clock: Clock, admit: Admit | None, *, prefix: str) -> None:
+    def __init__(
+        self,
+        shelf: Shelf,
+        clock: Clock,
+        admit: Admit | None,
+        *,
+        prefix: str,
+        finalizers: Mapping[str, str] | None = None,
+    ) -> None:
         self._shelf = shelf
         self._clock = clock
         self._admit = admit
         self._prefix = prefix
+        self._finalizers = finalizers or {}
 
     def create(self, given: bytes, *, rehearse: bool = False) -> Wire:
         obj = decode(given)
@@ -56,6 +66,8 @@ class Manners:
         metadata["uid"] = f"{self._prefix}-{self._shelf.created + 1:06d}"
         metadata["creationTimestamp"] = format_instant(self._clock.now())
         metadata["generation"] = 1
+        if (finalizer := self._finalizers.get(key[0])) is not None:
+            rules.add_finalizer(metadata, finalizer)
         rules.reset_status(obj)
         if rehearse:
             metadata.pop("resourceVersion", None)

@@ -129,6 +129,12 @@ def is_gone(obj: Wire) -> bool:
     )
 
 
+def add_finalizer(metadata: Wire, finalizer: str) -> None:
+    held = _finalizers(metadata)
+    if finalizer not in held:
+        metadata["finalizers"] = [*held, finalizer]
+
+
 def _finalizers(metadata: Wire) -> list[object]:
     found = metadata.get("finalizers", [])
     return found if isinstance(found, list) else []

@@ -1,4 +1,4 @@
-"""The store in a file for asyncio: whatever has queued is committed at once, on another thread.
+"""The store in a file for asyncio: whatever has queued is committed at once.
 
 The disk confirms a few thousand commits a second, however much is in each; so callers wait together
 for one. Reads go to a connection of their own and see what is committed.
@@ -7,6 +7,7 @@ for one. Reads go to a connection of their own and see what is committed.
 import asyncio
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +24,7 @@ from leasehold.ports.store import StoreError
 
 T = TypeVar("T")
 
+QUICK_S = 0.001  # a commit that is worth waiting for
 GROUP_MAX = 64  # writes in one transaction: the first of them, and the loop, wait for the last
 
 
@@ -56,8 +58,9 @@ class GroupStore(SqliteStore):
 class Writer:
     """The calls that wait, the group of them that is being written, and a thread for the disk.
 
-    Statements run on the loop's thread and only the commit on the other: a thread that needed the
-    interpreter for every statement would wait for a busy loop as often."""
+    Statements run on the loop's thread: one that needed the interpreter for every statement would
+    wait for a busy loop as often. The commit, too, while the disk answers quicker than two threads
+    take to hand over; on the thread otherwise, so that nobody else waits for a slow disk."""
 
     def __init__(self, shelf: FileShelf, loop: asyncio.AbstractEventLoop) -> None:
         self._shelf = shelf
@@ -67,7 +70,8 @@ class Writer:
         self._is_called = False
         self._is_open = True
         self._orders: queue.SimpleQueue[bool] = queue.SimpleQueue()  # false: no more
-        self._outcome: apsw.Error | None = None  # of the commit before
+        self._outcome: apsw.Error | None = None  # of the last commit
+        self._is_quick = False  # whether the disk was, the last time
         self._thread = threading.Thread(target=self._serve, name="store-writer", daemon=True)
         self._thread.start()
 
@@ -92,20 +96,29 @@ class Writer:
         self._conclude()
         while self._waiting:
             if self._is_written():
-                self._outcome = self._shelf.sync()
+                self._sync()
                 self._conclude()
 
     def _serve(self) -> None:
         while self._orders.get():
-            self._outcome = self._shelf.sync()
+            self._sync()
             _tell(self._loop, self._on_commit)
 
     def _begin(self) -> None:
         self._is_called = False
         while self._is_open and self._waiting:
-            if self._is_written():
+            if not self._is_written():
+                continue
+            if not self._is_quick:
                 self._orders.put(True)
                 return
+            self._sync()
+            self._conclude()
+
+    def _sync(self) -> None:
+        began = time.perf_counter()
+        self._outcome = self._shelf.sync()
+        self._is_quick = time.perf_counter() - began < QUICK_S
 
     def _on_commit(self) -> None:
         if self._is_open:  # else `stop` has seen to it

@@ -6,7 +6,7 @@ writes happen on the calling task and never suspend, as virtual time needs; `gro
 a thread for them. One process has the file at a time.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from leasehold.adapters.objects.manners import Admit, Manners
@@ -30,12 +30,14 @@ class SqliteStore(ObjectStore):
         *,
         prefix: str | None = None,
         history_max: int = 10_000,
+        finalizers: Mapping[str, str] | None = None,
     ) -> None:
         self.path = path
         self._clock = clock
         self._admit = admit
         self._prefix = prefix
         self._history_max = history_max
+        self._finalizers = finalizers
         bells = Bells()
         shelf = self._open(bells)
         super().__init__(tasks, bells, self._pages_over(shelf), self._manners_over(shelf))
@@ -80,4 +82,6 @@ class SqliteStore(ObjectStore):
         return shelf
 
     def _manners_over(self, shelf: FileShelf) -> Manners:
-        return Manners(shelf, self._clock, self._admit, prefix=shelf.prefix)
+        return Manners(
+            shelf, self._clock, self._admit, prefix=shelf.prefix, finalizers=self._finalizers
+        )

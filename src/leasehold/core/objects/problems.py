@@ -49,6 +49,8 @@ def shown(value: object) -> str:
 
 def joined(path: str, key: object) -> str:
     """The path of a member; a key that is no plain word stands in brackets, as Kubernetes does."""
+    if type(key) is str and key.isascii() and key.isidentifier() and len(key) <= VALUE_CHARS_MAX:
+        return f"{path}.{key}" if path else key  # what it nearly always is
     if isinstance(key, int) and not isinstance(key, bool):
         return f"{path}[{key}]" if key.bit_length() < 64 else f"{path}[…]"
     if not isinstance(key, str):

@@ -7,6 +7,7 @@ a pod that asks for half a byte needs a byte.
 import re
 from collections.abc import Callable
 from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 
 from leasehold.core.objects.kinds import Wrong
 from leasehold.core.objects.wire import Wire, list_at, part
@@ -19,20 +20,27 @@ _QUANTITY = re.compile(
     r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([numkMGTPE]|[KMGTPE]i|[eE][+-]?[0-9]{1,3})?"
 )
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_REMEDY = "write a Kubernetes quantity of zero or more, such as 500m, 8 or 16Gi"
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
 def milli(value: object) -> int:
     """A quantity in thousandths, rounded up; raises `Wrong` when it is none."""
-    remedy = "write a Kubernetes quantity of zero or more, such as 500m, 8 or 16Gi"
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise Wrong(remedy)
+        raise Wrong(_REMEDY)
     if isinstance(value, int) and not 0 <= value <= MILLI_MAX:
-        raise Wrong(remedy)  # before it is printed: an integer can be too long to print
+        raise Wrong(_REMEDY)  # before it is printed: an integer can be too long to print
     written = str(value)
-    match = _QUANTITY.fullmatch(written) if len(written) <= 64 else None
+    if len(written) > 64:
+        raise Wrong(_REMEDY)
+    return _parse(written)
+
+
+@lru_cache(maxsize=1024)  # a fleet asks for the same few amounts all day
+def _parse(written: str) -> int:
+    match = _QUANTITY.fullmatch(written)
     if match is None:
-        raise Wrong(remedy)
+        raise Wrong(_REMEDY)
     number, suffix = Decimal(match[1]), match[2] or ""
     if suffix in _BINARY:
         number *= 1 << _BINARY[suffix]
@@ -40,7 +48,7 @@ def milli(value: object) -> int:
         number = number.scaleb(_DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:]))
     thousandths = number * 1000
     if not 0 <= thousandths <= MILLI_MAX:
-        raise Wrong(remedy)
+        raise Wrong(_REMEDY)
     return int(thousandths.to_integral_value(rounding=ROUND_CEILING))
 
 

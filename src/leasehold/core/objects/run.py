@@ -23,12 +23,19 @@ def check_run(raw: object, *, require_template: bool = False) -> list[Problem]:
     return _read_spec(raw, require_template=require_template)[1]
 
 
-def run_from_wire(raw: object) -> Run:
-    """The record of a Run that has been checked."""
-    spec, problems = _read_spec(raw, require_template=False)
-    if spec is None:
-        raise ValueError(f"a Run that was not checked: {problems}")
+def run_from_wire(raw: object, *, known: Run | None = None) -> Run:
+    """The record of a Run that has been checked. `known` is what it was: while its generation is
+    the same, so is its spec, and most news of a Run is of its status."""
     stamped = stamps(raw)
+    generation = whole_at(part(raw, "metadata"), "generation") or 0
+    named = (stamped.uid, generation)
+    if generation and known is not None and (known.uid, known.generation) == named:
+        spec = known.spec
+    else:
+        read, problems = _read_spec(raw, require_template=False)
+        if read is None:
+            raise ValueError(f"a Run that was not checked: {problems}")
+        spec = read
     return Run(
         namespace=stamped.namespace,
         name=stamped.name,
@@ -38,6 +45,7 @@ def run_from_wire(raw: object) -> Run:
         version=stamped.version,
         deleting=stamped.is_deleting,
         finalized=LEASES_CLOSED in stamped.finalizers,
+        generation=generation,
         seen_running=whole_at(part(raw, "status"), "boundAttempt") or 0,
     )
 

@@ -39,7 +39,8 @@ def read_template(spec: Fields, *, required: bool) -> Template:
     if template.is_void:
         return Template()
     before = len(spec.problems)
-    spec.problems.extend(_not_json(template.members, template.path, DEPTH_MAX))
+    if not _is_json(template.members, DEPTH_MAX):
+        spec.problems.extend(_not_json(template.members, template.path, DEPTH_MAX))
     check_labels(template.inside("metadata"))
     pod = template.inside("spec")
     template.finish()
@@ -102,6 +103,22 @@ def _read_toleration(fields: Fields) -> Toleration:
         value=fields.take("value", kinds.text_or_none, ""),
         effect=fields.take("effect", kinds.text_or_none, ""),
     )
+
+
+def _is_json(value: object, depth: int) -> bool:
+    """The short answer, which is nearly always yes; `_not_json` says why not."""
+    if isinstance(value, str):
+        return _is_sound(value)
+    if isinstance(value, dict):
+        return depth > 0 and all(
+            isinstance(key, str) and _is_sound(key) and _is_json(member, depth - 1)
+            for key, member in value.items()
+        )
+    if isinstance(value, list):
+        return depth > 0 and all(_is_json(member, depth - 1) for member in value)
+    if isinstance(value, int):
+        return value.bit_length() <= WHOLE_BITS_MAX
+    return value is None
 
 
 def _not_json(value: object, path: str, depth: int) -> Iterator[Problem]:
