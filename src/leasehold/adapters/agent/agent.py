@@ -7,7 +7,6 @@ has left a record. See `pods` for what is done with a pod, `nodes` for Node obje
 """
 
 import asyncio
-import fcntl
 import json
 import os
 import secrets
@@ -30,6 +29,7 @@ from leasehold.adapters.agent.pods import Machine, Pods
 from leasehold.adapters.agent.requests import LocalNode as LocalNode
 from leasehold.adapters.agent.requests import Requests, first_container
 from leasehold.adapters.agent.users import Users
+from leasehold.adapters.exclusive import take
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import Instant
@@ -266,11 +266,9 @@ def _prepare(folder: Path, work: Path) -> int:
     except OSError as error:
         why = f"{error.strerror}: {error.filename}"
         raise AgentError(f"the agent's folder cannot be used: {why}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    if not take(lock):
         os.close(lock)
-        raise AgentError(f"another agent runs on {folder}; stop it first") from error
+        raise AgentError(f"another agent runs on {folder}; stop it first")
     return lock
 
 

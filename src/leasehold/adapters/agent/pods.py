@@ -27,10 +27,11 @@ from leasehold.adapters.agent.requests import (
     places_of,
 )
 from leasehold.adapters.agent.shims import LOOK_MS, Shims
+from leasehold.adapters.patience import Patience
 from leasehold.core.facts import Pod, PodPhase
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.pod import pod_from_wire
-from leasehold.core.objects.wire import instant_at, part, whole_at
+from leasehold.core.objects.wire import instant_at, part, text_at, version_at, whole_at
 from leasehold.core.units import Instant, Millis
 from leasehold.ports.runtime import Clock, Task, Tasks
 from leasehold.ports.store import (
@@ -84,6 +85,7 @@ class Pods:
         self._refusals: dict[str, str] = {}  # why a shim could not start it
         self._buried: set[str] = set()  # objects that are gone; old news of them is ignored
         self._busy: dict[str, Task] = {}
+        self._disk = Patience()
         self._again: set[str] = set()
         self._last_alive: Instant = 0  # when an agent last saw that all these shims live
         self.shims = Shims(clock, machine.forks, self.note)
@@ -102,14 +104,23 @@ class Pods:
             self.shims.watch(folder.uid, folder.shim)
 
     def see(self, wire: Wire) -> None:
-        pod = pod_from_wire(wire, gpu_resource=self._machine.labels.gpu_resource)
+        """Somebody wrote it, perhaps we: most news is of what we did ourselves, and old."""
+        metadata = part(wire, "metadata")
+        known = self._seen.get(text_at(metadata, "uid"))
+        if known is not None and version_at(metadata) <= known.pod.version:
+            return
+        pod = self._pod(wire)
         if not pod.run_uid or not pod.node or pod.uid in self._buried:
             return
         if self._machine.nodes.find(pod.node) is None and pod.uid not in self._held:
             return  # somebody else's node
-        known = self._seen.get(pod.uid)
-        if known is not None and pod.version <= known.pod.version:
-            return
+        self._keep(pod, wire)
+        self.note(pod.uid)
+
+    def _pod(self, wire: Wire) -> Pod:
+        return pod_from_wire(wire, gpu_resource=self._machine.labels.gpu_resource)
+
+    def _keep(self, pod: Pod, wire: Wire) -> None:
         metadata = part(wire, "metadata")
         self._seen[pod.uid] = Seen(
             pod=pod,
@@ -117,7 +128,6 @@ class Pods:
             grace=whole_at(metadata, "deletionGraceMs") or 0,
             due_at=instant_at(metadata, "deletionTimestamp"),
         )
-        self.note(pod.uid)
 
     def forget(self, uid: str) -> None:
         """Its object is gone."""
@@ -284,8 +294,7 @@ class Pods:
         if stored is None or latest is None or latest.pod.deleting:
             self._again.add(pod.uid)
             return
-        # On a thread: a file system that is syncing for others makes whoever creates a file wait.
-        folder = await asyncio.to_thread(self._machine.folders.create, pod.uid, request)
+        folder = await self._disk.do(lambda: self._machine.folders.create(pod.uid, request))
         self._held[pod.uid] = folder
         if pod.uid in self._buried or self._machine.nodes.is_dead(pod.node):
             self._again.add(pod.uid)  # meanwhile it was not to be started any more
@@ -389,6 +398,8 @@ class Pods:
     # Objects.
 
     async def _patch(self, seen: Seen, status: Wire) -> Wire | None:
+        """What is stored now. It is the version we knew with our status, so that there is nothing
+        in it to look at again."""
         pod = seen.pod
         try:
             # By version, because the name may belong to another pod by now.
@@ -398,7 +409,11 @@ class Pods:
         except NotFound:
             self.forget(pod.uid)
             return None
-        self.see(stored)
+        known = self._seen.get(pod.uid)
+        if known is not None and known.pod.version == pod.version:
+            self._keep(
+                pod_from_wire(stored, gpu_resource=self._machine.labels.gpu_resource), stored
+            )
         return stored
 
     async def _remove(self, seen: Seen) -> None:

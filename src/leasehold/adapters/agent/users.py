@@ -88,10 +88,15 @@ class Users:
         """The namespace's folder, made if it is not there; it stays when its runs are over."""
         account = self.account(namespace)
         home = work / namespace
-        if home.is_symlink():
+        try:
+            there = home.lstat()
+        except FileNotFoundError:
+            home.mkdir(mode=0o700)
+            there = home.lstat()
+        if stat.S_ISLNK(there.st_mode):
             raise CannotStart(f"{home} is a link; jobs of {namespace} need a folder there")
-        home.mkdir(mode=0o700, exist_ok=True)
-        there = home.stat()
+        if not stat.S_ISDIR(there.st_mode):
+            raise CannotStart(f"{home} is a file; jobs of {namespace} need a folder there")
         if account.uid is not None and there.st_uid != account.uid:
             os.chown(home, account.uid, account.gid, follow_symlinks=False)
             home.chmod(0o700)

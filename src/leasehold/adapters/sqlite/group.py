@@ -152,6 +152,7 @@ class Writer:
         except Exception as error:
             failure = error
         _tell_all(jobs, failure)
+        self._shelf.ring()  # after those who wrote: to them it is no news
 
 
 class _Job:

@@ -5,10 +5,10 @@ file left behind by a dead one is simply taken over. The file itself is never re
 removal and a lock two processes could each hold a file of that name.
 """
 
-import fcntl
 import os
 from pathlib import Path
 
+from leasehold.adapters.exclusive import take
 from leasehold.adapters.sqlite.errors import BadStore
 
 
@@ -23,13 +23,11 @@ class FileLock:
         except OSError as error:
             remedy = "check that its folder exists and may be written"
             raise BadStore(path, f"cannot be opened: {error.strerror}", remedy) from error
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        if not take(self._file):
             holder = os.read(self._file, 32).decode("ascii", "replace").strip() or "unknown"
             os.close(self._file)
             why = f"is in use by the process with pid {holder}"
-            raise BadStore(store, why, "end that one, or name another file") from error
+            raise BadStore(store, why, "end that one, or name another file")
         self._held = True
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, f"{os.getpid()}\n".encode("ascii"), 0)

@@ -173,10 +173,11 @@ class FileShelf(FilePages):
         """All that `work` puts, committed when this returns; or none of it."""
         result = self.prepare(work)
         self.conclude(self.sync())
+        self.ring()
         return result
 
     def prepare(self, work: Callable[[], T]) -> T:
-        """The first of three steps of `transact`: all that `work` puts, in a transaction that is
+        """The first of the steps of `transact`: all that `work` puts, in a transaction that is
         left open. When it raises, there is none."""
         if self._broken is not None:
             raise self._broken
@@ -203,7 +204,7 @@ class FileShelf(FilePages):
         return None
 
     def conclude(self, error: apsw.Error | None) -> None:
-        """The third: whoever waits for a change is told of it; or it is undone, and raises."""
+        """The third: it is done; or it is undone, and raises."""
         if error is not None:
             self._undo()
             if isinstance(error, apsw.IOError):
@@ -211,6 +212,9 @@ class FileShelf(FilePages):
                 self._break(sentence(error))
                 raise CommitUnknown(self.path, sentence(error)) from error
             raise self._trouble(error) from error
+
+    def ring(self) -> None:
+        """After the third: whoever waits for a change is told of it."""
         changed, self._changed = dict.fromkeys(self._changed), []
         for kind in changed:
             self._ring(kind)

@@ -31,14 +31,11 @@ class Stamps(Record, frozen=True):
 
 def stamps(raw: object) -> Stamps:
     metadata = part(raw, "metadata")
-    version = text_at(metadata, "resourceVersion")
     return Stamps(
         namespace=text_at(metadata, "namespace"),
         name=text_at(metadata, "name"),
         uid=text_at(metadata, "uid"),
-        version=int(version)
-        if version.isascii() and version.isdigit() and len(version) < 20
-        else 0,
+        version=version_at(metadata),
         created=instant_at(metadata, "creationTimestamp") or 0,
         is_deleting=metadata.get("deletionTimestamp") is not None,
         finalizers=tuple(each for each in list_at(metadata, "finalizers") if isinstance(each, str)),
@@ -59,6 +56,12 @@ def list_at(raw: Wire, key: str) -> list[object]:
 def text_at(raw: Wire, key: str) -> str:
     found = raw.get(key)
     return found if isinstance(found, str) else ""
+
+
+def version_at(metadata: Wire) -> int:
+    """Of the object; 0 for one that was not stored yet, or that somebody else numbers."""
+    version = text_at(metadata, "resourceVersion")
+    return int(version) if version.isascii() and version.isdigit() and len(version) < 20 else 0
 
 
 def whole_at(raw: Wire, key: str) -> int | None:

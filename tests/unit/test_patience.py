@@ -1,0 +1,41 @@
+"""Quick work is done where it is asked for, slow work on a thread; each may become the other."""
+
+import asyncio
+import threading
+
+import pytest
+
+from leasehold.adapters import patience
+from leasehold.adapters.patience import Patience
+
+
+def where() -> int:
+    return threading.get_ident()
+
+
+def test_it_goes_to_a_thread_while_the_disk_is_slow_and_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def play() -> list[bool]:
+        here, disk, found = where(), Patience(), []
+        for quick_s in (3600.0, 0.0, 0.0, 3600.0, 3600.0):
+            monkeypatch.setattr(patience, "QUICK_S", quick_s)
+            found.append(await disk.do(where) == here)
+        return found
+
+    # What one piece of work took decides where the next is done.
+    assert asyncio.run(play()) == [True, True, False, False, True]
+
+
+def test_what_goes_wrong_is_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise OSError(28, "No space left on device")
+
+    async def play() -> None:
+        disk = Patience()
+        for quick_s in (0.0, 0.0):
+            monkeypatch.setattr(patience, "QUICK_S", quick_s)
+            with pytest.raises(OSError, match="No space"):
+                await disk.do(fail)
+
+    asyncio.run(play())
