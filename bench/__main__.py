@@ -75,6 +75,7 @@ def _embedded(report: Callable[..., None]) -> None:
         report(f"{name}_per_s", rate, f">= {allowed / 2:,.0f}", f"{rate / allowed:.2f} of what the "
                "slower of spawning and inserting allows")  # fmt: skip
         report(f"{name}_ratio", rate / allowed, ">= 0.5")
+    report("runs_completed_per_s", found["runs_completed_per_s"], "", "from submission to the end")
     report("up_ready_empty_s", found["up_ready_empty_s"], "< 1")
     past = _alone(embedded.past)
     for name, target in (

@@ -87,14 +87,12 @@ def run(name: str, *, namespace: str, owner: str, command: list[str]) -> dict[st
 
 
 def main() -> None:
-    """`python -m bench.rest_client KUBECONFIG NAMESPACE OWNER PREFIX COUNT CLIENTS`"""
-    kubeconfig, namespace, owner, prefix, count, clients = sys.argv[1:]
+    """`python -m bench.rest_client KUBECONFIG NAMESPACE OWNER PREFIX COUNT CLIENTS COMMAND…`"""
+    kubeconfig, namespace, owner, prefix, count, clients, *command = sys.argv[1:]
     target = Target(Path(kubeconfig))
     path = RUNS.format(namespace=namespace)
     requests = [
-        target.post(
-            path, run(f"{prefix}{i}", namespace=namespace, owner=owner, command=["/bin/true"])
-        )
+        target.post(path, run(f"{prefix}{i}", namespace=namespace, owner=owner, command=command))
         for i in range(int(count))
     ]
     print(asyncio.run(send_all(target, requests, int(clients))))
