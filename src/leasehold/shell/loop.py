@@ -65,7 +65,7 @@ class Decider(Protocol):
 # lets it arrive first: a pod that ends exactly at its run's limit has completed.
 _HOPS = 8
 
-REST = 2  # between turns, as a multiple of how long the last one took
+REST = 2  # between turns, as a multiple of how long the last decision took
 REST_MAX: Millis = 500
 
 
@@ -116,6 +116,7 @@ class Controller:
         self._between_turns = between_turns
         self._stopwatch = stopwatch
         self._gather = gather
+        self._thought: Millis = 0  # how long the last decision took
         self._wake = tasks.signal()
         self._inbox: list[News] = []
         self._informers: list[Task] = []
@@ -171,27 +172,24 @@ class Controller:
             await self._clock.sleep(0)
         world = self.world
         assert world is not None
-        began = self._clock.monotonic()
         self._fold_news(world)
         turn, complete = await self._turn(world)
         again = None
         if self._between_turns is not None:
             again = await self._between_turns(world, self._ledger)
-        took = self._clock.monotonic() - began
-        if not (turn.batches or turn.again or self._inbox):
-            await self._wait(turn, again, complete=complete)
-        if self._gather:
+        is_news = bool(turn.batches or turn.again or self._inbox)
+        if (is_news or await self._has_waited(turn, again, complete=complete)) and self._gather:
             # With a long line a turn is dear; whoever talks to us has the loop most of the time.
-            await self._clock.sleep(max(self._gather, min(REST * took, REST_MAX)))
+            await self._clock.sleep(max(self._gather, min(REST * self._thought, REST_MAX)))
 
-    async def _wait(self, turn: Turn, again: Millis | None, *, complete: bool) -> None:
-        """Until there is news, or it is time for something."""
+    async def _has_waited(self, turn: Turn, again: Millis | None, *, complete: bool) -> bool:
+        """Waits until there is news, or it is time for something, which is false."""
         wait = turn.wake_at - turn.now if turn.wake_at < FOREVER else None
         if not complete or not self._time.trusted:
             again = RETRY_MS if again is None else min(again, RETRY_MS)
         if again is not None:
             wait = again if wait is None else min(wait, again)
-        await self._wake.wait(wait)
+        return await self._wake.wait(wait)
 
     def wake(self) -> None:
         """Have a turn soon, whatever the reason."""
@@ -240,6 +238,7 @@ class Controller:
             self._tell(now, f"alert: the clock jumped by {self._time.jump} ms; nothing time-driven "
                        "is done until it agrees again")  # fmt: skip
         self._begin("decide")
+        began = self._clock.monotonic()
         turn = self._decide(
             world,
             now=now,
@@ -249,6 +248,7 @@ class Controller:
         )
         self._check(turn)
         self._end("decide")
+        self._thought = self._clock.monotonic() - began
         for batch in turn.batches:
             mine = [each for each in turn.resolutions if each.batch == batch.seq]
             self._begin("commit")

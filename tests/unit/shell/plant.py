@@ -13,7 +13,7 @@ from leasehold.control.audit import audit
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
 from leasehold.control.views import RunView, run_view
-from leasehold.core.facts import Lease, Node
+from leasehold.core.facts import Lease, Node, Uid
 from leasehold.core.invariants import check_all
 from leasehold.core.objects.lease import lease_from_wire
 from leasehold.core.objects.node import Labels
@@ -21,6 +21,7 @@ from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, Instant, Millis
 from leasehold.core.world import World
+from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Answers, Listing, Store, Watch, Wire, Write
 from leasehold.shell.loop import Controller, Decider
 from leasehold.sim.faulty import one_by_one
@@ -92,6 +93,34 @@ class Doomed:
         return await one_by_one(self, writes)
 
 
+class Thinker:
+    """A clock by which a decider takes its time."""
+
+    def __init__(self, clock: Clock, decider: Decider, takes: Millis) -> None:
+        self.now, self.sleep = clock.now, clock.sleep
+        self._clock = clock
+        self._decider = decider
+        self._takes = takes
+        self._thought: Millis = 0
+
+    def monotonic(self) -> Instant:
+        return self._clock.monotonic() + self._thought
+
+    def decide(
+        self,
+        world: World,
+        *,
+        now: Instant,
+        key: bytes,
+        time_trusted: bool,
+        quarantined: frozenset[Uid],
+    ) -> Turn:
+        self._thought += self._takes
+        return self._decider(
+            world, now=now, key=key, time_trusted=time_trusted, quarantined=quarantined
+        )
+
+
 class Plant:
     """Nodes of eight GPUs in one domain, and one Budget per owner `t:x`, in namespace `x`."""
 
@@ -107,8 +136,13 @@ class Plant:
         decider: Decider = decide,
         policy: Policy | None = None,
         on_turn: Callable[[Turn], None] | None = None,
+        gather: Millis = 0,
+        thinking: Millis = 0,
     ) -> None:
+        """`thinking`: how long every decision seems to take."""
         self._on_turn = on_turn
+        self._gather = gather
+        self._thinking = thinking
         self.told: list[str] = []
         self.kernel = Kernel(START)
         self.user = self.kernel.process("user")
@@ -136,14 +170,16 @@ class Plant:
 
     def _start(self) -> None:
         self._incarnation = self.control.incarnation
+        thinker = Thinker(self.control.clock, self._decider, self._thinking)
         self.controller = Controller(
             self.doomed,
-            self.control.clock,
+            thinker,
             self.control.tasks,
             policy=self._policy,
             lottery_key=KEY,
             strict=self._strict,
-            decider=self._decider,
+            decider=thinker.decide,
+            gather=self._gather,
             observer=lambda _, words: self.told.append(words),
             on_turn=self._on_turn,
         )
