@@ -11,7 +11,7 @@ from leasehold.shell.loop import REST, REST_MAX
 
 GATHER: Millis = 10
 EVERY: Millis = 4
-CHANGES = 150
+CHANGES = 300
 
 
 def turns_while_busy(*, gather: Millis, thinking: Millis) -> list[Instant]:
