@@ -108,7 +108,7 @@ def test_a_full_disk_is_everybodys_and_none_of_it_happened(path: Path) -> None:
         play(path, story)
 
 
-def test_a_defect_in_admission_reaches_its_caller_and_the_thread_lives_on(path: Path) -> None:
+def test_a_defect_in_admission_is_its_callers_alone(path: Path) -> None:
     def admit(_old: Wire | None, new: Wire) -> list[tuple[str, str]]:
         if name_of(new) == "b":
             raise LookupError("a defect")
@@ -118,7 +118,13 @@ def test_a_defect_in_admission_reaches_its_caller_and_the_thread_lives_on(path: 
         store = GroupStore(path, tasks, clock, admit)
         with pytest.raises(LookupError):
             await store.create(thing("b"))
-        await store.create(thing("c"))
+        names = ["c", "c", "b", "d"]
+        answers = await asyncio.gather(
+            *(store.create(thing(name)) for name in names), return_exceptions=True
+        )
+        kinds = [type(each) for each in answers]
+        assert kinds == [dict, AlreadyExists, LookupError, dict]
+        assert [name_of(each) for each in (await store.list("Run")).items] == ["c", "d"]
         store.close()
 
     asyncio_runtime.run(main)

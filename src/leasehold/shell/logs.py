@@ -9,11 +9,15 @@ import sys
 from typing import TextIO
 
 import structlog
+from structlog.processors import ExceptionRenderer
+from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import Processor
 
 from leasehold.control.turn import Turn
 from leasehold.core.units import Instant
 
+# The values of a function's variables would help, but a token may be among them.
+_NO_LOCALS = ExceptionDictTransformer(show_locals=False)
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
 
@@ -26,9 +30,10 @@ def configure(level: str, *, stream: TextIO | None = None) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     if out.isatty():
-        shape.append(structlog.dev.ConsoleRenderer())
+        plain = structlog.dev.plain_traceback
+        shape.append(structlog.dev.ConsoleRenderer(exception_formatter=plain))
     else:
-        shape += [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        shape += [ExceptionRenderer(_NO_LOCALS), structlog.processors.JSONRenderer()]
     structlog.configure(
         processors=shape,
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),

@@ -4,14 +4,13 @@ Implements `ports.store.Store`; the manners are `adapters.objects`', shared with
 file. Its calls never suspend (a watch does): delays and faults are put around it by `sim.faulty`.
 """
 
-from bisect import bisect_right
 from collections.abc import Callable
 
+from leasehold.adapters.objects.history import History
 from leasehold.adapters.objects.manners import Admit, Manners
 from leasehold.adapters.objects.shelf import Change, Key, Past, Place, Placed
 from leasehold.adapters.objects.store import Bells, ObjectStore
 from leasehold.ports.runtime import Clock, Tasks
-from leasehold.ports.store import Expired
 
 
 class MemoryStore(ObjectStore):
@@ -38,7 +37,7 @@ class MemoryShelf:
         self._bells = bells
         self._history_max = history_max
         self._kinds: dict[str, dict[tuple[str, str], bytes]] = {}
-        self._histories: dict[str, _History] = {}
+        self._histories: dict[str, History] = {}
 
     def read(self, key: Key) -> bytes | None:
         return self._kinds.get(key[0], {}).get(key[1:])
@@ -80,32 +79,6 @@ class MemoryShelf:
         self.version = change.version
         self.created += change.event == "ADDED"
         if kind not in self._histories:
-            self._histories[kind] = _History(self._history_max)
+            self._histories[kind] = History(self._history_max)
         self._histories[kind].add(Past(change.version, change.event, change.body))
         self._bells.ring(kind)
-
-
-class _History:
-    """The last changes of one kind."""
-
-    def __init__(self, size_max: int) -> None:
-        self._size_max = size_max
-        self._dropped_version = 0  # of the newest that is forgotten
-        self._versions: list[int] = []
-        self._changes: list[Past] = []
-
-    def next_changes(self, after: int, count: int) -> list[Past]:
-        if after < self._dropped_version:
-            raise Expired
-        position = bisect_right(self._versions, after)
-        return self._changes[position : position + count]
-
-    def add(self, change: Past) -> None:
-        self._versions.append(change.version)
-        self._changes.append(change)
-        # Twice as many as are kept, so that a change does not move the whole list each time.
-        if len(self._changes) >= 2 * self._size_max:
-            count = len(self._changes) - self._size_max
-            self._dropped_version = self._versions[count - 1]
-            del self._versions[:count]
-            del self._changes[:count]

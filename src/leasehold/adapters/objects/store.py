@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from leasehold.adapters.objects.manners import Manners
-from leasehold.adapters.objects.shelf import Pages, Past, Place, Placed, decode, encode
+from leasehold.adapters.objects.shelf import Change, Pages, Past, Place, Placed, decode, encode
 from leasehold.ports.runtime import Tasks
 from leasehold.ports.store import (
     Answer,
@@ -46,6 +46,10 @@ class Bells:
     def ring(self, kind: str) -> None:
         for wake in self._waiting.pop(kind, []):
             wake()
+
+    def ring_for(self, changes: Sequence[Change]) -> None:
+        for kind in dict.fromkeys(change.key[0] for change in changes):
+            self.ring(kind)
 
     def ring_all(self) -> None:
         for kind in list(self._waiting):

@@ -6,25 +6,30 @@ for one. Reads go to a connection of their own and see what is committed.
 
 import asyncio
 import queue
+import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar, cast
 
 import apsw
 
+from leasehold.adapters.objects.history import History
+from leasehold.adapters.objects.shelf import Change, Past
 from leasehold.adapters.objects.store import Bells
 from leasehold.adapters.sqlite.errors import BadStore, FileClosed, FileUnavailable, sentence
 from leasehold.adapters.sqlite.schema import open_reader
 from leasehold.adapters.sqlite.shelf import FilePages, FileShelf
 from leasehold.adapters.sqlite.store import SqliteStore
-from leasehold.ports.store import StoreError
+from leasehold.ports.store import Expired, StoreError
 
 T = TypeVar("T")
 
 QUICK_S = 0.001  # a commit that is worth waiting for
+RECENT_MAX = 256  # changes of a kind that are kept in memory for watches
 GROUP_MAX = 64  # writes in one transaction: the first of them, and the loop, wait for the last
 
 
@@ -37,12 +42,19 @@ class GroupStore(SqliteStore):
     def close(self) -> None:
         """What was called before is written first."""
         self._writer.stop()
+        self._recent.forget()
         self._reader.close()
         super().close()
 
     def _open(self, bells: Bells) -> FileShelf:
         loop = asyncio.get_running_loop()
-        shelf = self._open_shelf(bells.ring)
+
+        def tell(changes: Sequence[Change]) -> None:
+            self._recent.add_all(changes)
+            bells.ring_for(changes)
+
+        shelf = self._open_shelf(tell)
+        self._recent = Recent(shelf.version, size_max=min(RECENT_MAX, self._history_max))
         try:
             self._reader = open_reader(self.path)
         except apsw.Error as error:
@@ -52,7 +64,48 @@ class GroupStore(SqliteStore):
         return shelf
 
     def _pages_over(self, shelf: FileShelf) -> FilePages:
-        return FilePages(self._reader, shelf.path)
+        return RecentPages(self._reader, shelf.path, self._recent)
+
+
+class Recent:
+    """The last changes of each kind since the file was opened."""
+
+    def __init__(self, version: int, *, size_max: int) -> None:
+        self._from = version
+        self._size_max = size_max
+        self._histories: dict[str, History] = {}
+
+    def add_all(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            kind = change.key[0]
+            if kind not in self._histories:
+                self._histories[kind] = History(self._size_max, after=self._from)
+            self._histories[kind].add(Past(change.version, change.event, change.body))
+
+    def forget(self) -> None:
+        """Only the file knows."""
+        self._from = sys.maxsize
+
+    def next_changes(self, kind: str, after: int, count: int) -> list[Past]:
+        """Raises `Expired` for what only the file knows."""
+        if after < self._from:
+            raise Expired
+        history = self._histories.get(kind)
+        return [] if history is None else history.next_changes(after, count)
+
+
+class RecentPages(FilePages):
+    """The file, and before it what was written to it last."""
+
+    def __init__(self, connection: apsw.Connection, path: Path, recent: Recent) -> None:
+        super().__init__(connection, path)
+        self._recent = recent
+
+    def next_changes(self, kind: str, after: int, *, count: int) -> list[Past]:
+        try:
+            return self._recent.next_changes(kind, after, count)
+        except Expired:
+            return super().next_changes(kind, after, count=count)
 
 
 class Writer:
@@ -129,15 +182,23 @@ class Writer:
         """Writes a group; true when it is to be committed. Whoever shares a transaction shares its
         fate: all of them are written, or none."""
         jobs = [self._waiting.popleft() for _ in range(min(len(self._waiting), GROUP_MAX))]
+        tried: list[_Job] = []
 
         def attempt_all() -> None:
             for job in jobs:
+                tried.append(job)
                 job.attempt()
 
         try:
             self._shelf.prepare(attempt_all)
-        except Exception as error:  # nobody may be left waiting, not even for a defect of ours
+        except StoreError as error:
             _tell_all(jobs, error)
+            return False
+        except Exception as error:
+            # A defect of ours: nobody is left waiting, and the others try again without this one.
+            defective = tried[-1]
+            _tell_all([defective], error)
+            self._waiting.extendleft(job for job in reversed(jobs) if job is not defective)
             return False
         self._written = jobs
         return True
@@ -152,7 +213,7 @@ class Writer:
         except Exception as error:
             failure = error
         _tell_all(jobs, failure)
-        self._shelf.ring()  # after those who wrote: to them it is no news
+        self._shelf.tell()  # after those who wrote: to them it is no news
 
 
 class _Job:
@@ -164,6 +225,7 @@ class _Job:
 
     def attempt(self) -> None:
         """An answer of the store's is this caller's alone; trouble with the file is everybody's."""
+        self.error = None
         try:
             self._result = self._write()
         except (FileUnavailable, apsw.Error):

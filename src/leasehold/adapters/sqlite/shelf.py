@@ -4,7 +4,7 @@
 SQL lives here and in `schema`, and nowhere else. Nothing here checks an object or its rights.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -137,13 +137,13 @@ class FileShelf(FilePages):
         connection: apsw.Connection,
         path: Path,
         *,
-        ring: Callable[[str], None],
+        tell: Callable[[Sequence[Change]], None],
         history_max: int,
     ) -> None:
         super().__init__(connection, path)
-        self._ring = ring
+        self._tell = tell
         self._history_max = history_max
-        self._changed: list[str] = []  # kinds, in the transaction that is open
+        self._changes: list[Change] = []  # of the transaction that is open
         self._broken: FileUnavailable | None = None
         self._version = self._created = self._committed = 0
         self._lengths: dict[str, int] = {}  # of each kind's history
@@ -173,7 +173,7 @@ class FileShelf(FilePages):
         """All that `work` puts, committed when this returns; or none of it."""
         result = self.prepare(work)
         self.conclude(self.sync())
-        self.ring()
+        self.tell()
         return result
 
     def prepare(self, work: Callable[[], T]) -> T:
@@ -213,11 +213,10 @@ class FileShelf(FilePages):
                 raise CommitUnknown(self.path, sentence(error)) from error
             raise self._trouble(error) from error
 
-    def ring(self) -> None:
+    def tell(self) -> None:
         """After the third: whoever waits for a change is told of it."""
-        changed, self._changed = dict.fromkeys(self._changed), []
-        for kind in changed:
-            self._ring(kind)
+        changes, self._changes = self._changes, []
+        self._tell(changes)
 
     def _put(self, change: Change) -> None:
         assert change.version == self._version + 1, change.version
@@ -232,7 +231,7 @@ class FileShelf(FilePages):
         self._lengths[kind] = self._lengths.get(kind, 0) + 1
         if self._lengths[kind] >= 2 * self._history_max:
             self._compact(kind)
-        self._changed.append(kind)
+        self._changes.append(change)
 
     def _compact(self, kind: str) -> None:
         """Twice as many as are kept, so that not every write also deletes."""
@@ -252,7 +251,7 @@ class FileShelf(FilePages):
 
     def _undo(self) -> None:
         """SQLite has rolled back by itself after some errors; the counters are read again."""
-        self._changed = []
+        self._changes = []
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")

@@ -6,10 +6,11 @@ writes happen on the calling task and never suspend, as virtual time needs; `gro
 a thread for them. One process has the file at a time.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from leasehold.adapters.objects.manners import Admit, Manners
+from leasehold.adapters.objects.shelf import Change
 from leasehold.adapters.objects.store import Bells, ObjectStore
 from leasehold.adapters.sqlite.lock import FileLock
 from leasehold.adapters.sqlite.schema import open_file
@@ -59,14 +60,14 @@ class SqliteStore(ObjectStore):
         self._pages, self._manners = self._pages_over(shelf), self._manners_over(shelf)
 
     def _open(self, bells: Bells) -> FileShelf:
-        return self._open_shelf(bells.ring)
+        return self._open_shelf(bells.ring_for)
 
-    def _open_shelf(self, ring: Callable[[str], None]) -> FileShelf:
+    def _open_shelf(self, tell: Callable[[Sequence[Change]], None]) -> FileShelf:
         self._lock = FileLock(self.path)
         try:
             self._connection = open_file(self.path, prefix=self._prefix)
             self._shelf = FileShelf(
-                self._connection, self.path, ring=ring, history_max=self._history_max
+                self._connection, self.path, tell=tell, history_max=self._history_max
             )
             return self._shelf
         except BaseException:
