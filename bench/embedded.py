@@ -5,6 +5,7 @@ spawning and plain durable inserts of the same run; then a store with a long pas
 and left alone. Called by `bench.__main__`.
 """
 
+import asyncio
 import os
 import shutil
 import signal
@@ -19,7 +20,7 @@ from statistics import mean
 
 import apsw
 
-from bench import bigstore
+from bench import bigstore, rest_client
 
 BIN = Path(sys.executable).parent
 PLACE = "/var/tmp"  # a disk, as a data folder has it: /tmp may be memory, and is often crowded
@@ -29,12 +30,22 @@ RUNS, LEASES = 10_000, 100_000
 IDLE_S = 10.0
 PATIENCE_S = 300.0
 QUICK, LASTING = ("/bin/true",), ("/bin/sleep", "600")
-SPACE = '{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "t"}}'
-BUDGET = """
-{"apiVersion": "rq.davidlangworthy.io/v1", "kind": "Budget",
- "metadata": {"name": "b", "namespace": "t"},
- "spec": {"owner": "org:t", "envelopes": [{"name": "e", "flavor": "virtual", "concurrency": 512}]}}
-"""
+SPACE = (
+    "/api/v1/namespaces",
+    {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "t"}},
+)
+BUDGET = (
+    "/apis/rq.davidlangworthy.io/v1/namespaces/t/budgets",
+    {
+        "apiVersion": "rq.davidlangworthy.io/v1",
+        "kind": "Budget",
+        "metadata": {"name": "b"},
+        "spec": {
+            "owner": "org:t",
+            "envelopes": [{"name": "e", "flavor": "virtual", "concurrency": 512}],
+        },
+    },
+)
 
 
 class Up:
@@ -69,10 +80,9 @@ class Up:
                               text=True, check=True)  # fmt: skip
         return done.stdout
 
-    def apply(self, manifest: str) -> None:
-        path = self._root / "manifest.yaml"
-        path.write_text(manifest)
-        self.runs("submit", "-f", str(path))
+    def create(self, path: str, obj: object) -> None:
+        target = rest_client.Target(self.data / "kubeconfig")
+        asyncio.run(rest_client.send_all(target, [target.post(path, obj)], 1))
 
     def submit(
         self, owner: str, prefix: str, count: int, clients: int, command: Sequence[str] = QUICK
@@ -145,7 +155,7 @@ def load() -> dict[str, float]:
     found = {}
     with server() as up:
         found["up_ready_empty_s"] = up.start()
-        up.apply(SPACE)
+        up.create(*SPACE)
         # Nobody pays for these yet: each is stored, looked at, and waits.
         found["rest_submit_1_per_s"] = up.submit("org:none", "one", SUBMISSIONS, 1)
         found["rest_submit_32_per_s"] = up.submit("org:none", "many", SUBMISSIONS, 32)
@@ -153,16 +163,16 @@ def load() -> dict[str, float]:
         inserts.append(inserts_per_s())
     with server() as up:
         up.start()
-        up.apply(SPACE)
+        up.create(*SPACE)
         up.submit("org:t", "go", STARTS, 32, LASTING)
         began = time.perf_counter()
-        up.apply(BUDGET)
+        up.create(*BUDGET)
         _until(lambda: _count(up, "Pod", "Running") == STARTS)
         found["runs_started_per_s"] = STARTS / (time.perf_counter() - began)
     with server() as up:
         up.start()
-        up.apply(SPACE)
-        up.apply(BUDGET)
+        up.create(*SPACE)
+        up.create(*BUDGET)
         began = time.perf_counter()
         up.submit("org:t", "live", ENDS, 32)
         _until(lambda: _count(up, "Run", "Completed") == ENDS)

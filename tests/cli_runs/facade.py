@@ -47,6 +47,7 @@ class Facade:
         self.logs: dict[str, bytes] = {}  # pod name -> what it printed
         self.tick: Callable[[], None] = lambda: None
         self.conflicts = 0  # so many patches find that somebody was faster
+        self.tells_who = True  # it answers a SelfSubjectReview
         self.asked: list[str] = []
         self.lock = threading.Lock()
 
@@ -73,6 +74,10 @@ class Facade:
         match path.strip("/").split("/"):
             case ["api", "v1", ("nodes" | "namespaces") as kind]:
                 return {"items": [{"metadata": {"name": name}} for name in self._names(kind)]}
+            case ["api", "v1", "nodes", name]:
+                return self._object(method, "Node", "", name, body)
+            case ["apis", "authentication.k8s.io", "v1", "selfsubjectreviews"] if self.tells_who:
+                return {"status": {"userInfo": {"username": caller.user}}}
             case ["api", "v1", "namespaces", _, "pods", pod, "log"]:
                 return self._log(pod, params)
             case ["apis", group, "v1", "namespaces", _, kind] if group == GROUP:
@@ -80,7 +85,7 @@ class Facade:
                 assert kind in ("runs", "budgets")
                 return self._stored(self.played.stage.store.create(body))
             case ["apis", group, "v1", "namespaces", namespace, "runs", name] if group == GROUP:
-                return self._run(method, namespace, name, body)
+                return self._object(method, "Run", namespace, name, body)
         raise Refused(404, "NotFound", "the server could not find the requested resource")
 
     def _question(self, name: str, params: dict[str, str], caller: Caller, body: Any) -> object:
@@ -103,14 +108,14 @@ class Facade:
         lines = self.logs[pod].splitlines(keepends=True)
         return b"".join(lines[-int(params["tailLines"]) :] if "tailLines" in params else lines)
 
-    def _run(self, method: str, namespace: str, name: str, body: Any) -> object:
-        found = self._stored(self.played.stage.store.get("Run", namespace, name))
+    def _object(self, method: str, kind: str, namespace: str, name: str, body: Any) -> object:
+        found = self._stored(self.played.stage.store.get(kind, namespace, name))
         if method == "GET":
             return found
         assert method == "PATCH", method
         if self.conflicts:
             self.conflicts -= 1
-            raise Refused(409, "Conflict", f'runs "{name}": the object has been modified')
+            raise Refused(409, "Conflict", f'{kind} "{name}": the object has been modified')
         return self._stored(self.played.stage.store.update(merged(found, body)))
 
     def _stored(self, action: Coroutine[object, object, Wire]) -> Wire:

@@ -99,4 +99,5 @@ def test_a_report_as_csv(cli: Cli) -> None:
 def test_every_golden_is_somebodys() -> None:
     made = {f"{name}.{form}.txt" for name in COMMANDS for form in FORMS}
     made |= {f"{name}.table.txt" for name in CHANGES} | {"report-owner.csv.txt"}
+    made |= {f"drain.{form}.txt" for form in FORMS}  # of test_drain
     assert {file.name for file in GOLDEN.iterdir()} == made

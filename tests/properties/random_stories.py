@@ -267,7 +267,8 @@ class _Teller:
         return {"restart": "controller"}
 
     def _node(self) -> Spec:
-        states = ("dead", "dead", "silent", "ready", "ready", "ready", "cordoned", "uncordoned")
+        states = ("dead", "dead", "silent", "ready", "ready", "ready", "cordoned", "uncordoned",
+                  "draining", "draining")  # fmt: skip
         name = self._random.choice(self._nodes)
         return {"node": {"name": name, "is": self._random.choice(states)}}
 

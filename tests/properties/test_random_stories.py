@@ -19,7 +19,8 @@ from leasehold.control.reservations import present
 from leasehold.control.wishes import groups_short_of_minimum, waiting_groups, wish_for
 from leasehold.core.admit import admit, owner_allowed
 from leasehold.core.agenda import Agenda
-from leasehold.core.facts import Confidence, Lease, Run, State
+from leasehold.core.drain import Way, how_to_leave, places_to_leave, spares_to_drop
+from leasehold.core.facts import Confidence, Lease, Role, Run, State
 from leasehold.core.units import HOUR, MINUTE, Instant
 from leasehold.core.verdicts import Admitted
 from leasehold.core.world import World
@@ -120,7 +121,24 @@ def left_behind(world: World, now: Instant) -> Iterator[str]:
         within = envelope is not None and envelope.in_window(now) and gpus <= envelope.concurrency
         if gpus and not within:
             yield f"{payer} still pays for {gpus} GPUs that it may not pay for"
+    for name in world.fleet.draining:
+        yield from _could_have_left(world, name)
     yield from _first_could_start(world, now)
+
+
+def _could_have_left(world: World, name: str) -> Iterator[str]:
+    for uid in sorted({world.leases[each].uid for each in world.open_by_node.get(name, ())}):
+        run = world.runs.get(uid)
+        for node, unit in places_to_leave(world, uid) if run is not None else ():
+            assert run is not None
+            leaving = how_to_leave(world, run, node, unit)
+            spares = [spare.node for each in leaving.takeovers for spare in each.spares]
+            waits = any(world.leases[each].role is Role.BORROWED and each in world.ending
+                        for spare in spares for each in world.open_by_node[spare])  # fmt: skip
+            if leaving.way is not Way.WAIT and not waits:
+                yield f"{run.key} could leave {node} ({leaving.way}) and is still there"
+        for spare in spares_to_drop(world, uid):
+            yield f"spare {spare.name} holds GPUs of {name}, which is drained"
 
 
 def _holds_something(world: World, run: Run) -> Iterator[str]:

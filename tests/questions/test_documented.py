@@ -15,6 +15,7 @@ ASKED: dict[str, list[dict[str, str]]] = {
                 {"namespace": "text", "run": "pretrain"}],
     "budgets": [{"form": "usage"}, {"form": "balance"}, {"form": "tree"}],
     "leases": [{"since": "12h"}],
+    "drain": [{"node": "a-00", "since": "12h"}],
     "reservations": [{"past": "true"}],
     "report": [{"by": by} for by in ("owner", "payer", "run", "node", "day")],
     "pods": [RUN_PARAMS],

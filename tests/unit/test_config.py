@@ -20,6 +20,7 @@ SET: tuple[tuple[str, object, object], ...] = (
     ("bind.backoff", "1s", SECOND),
     ("retry.backoff", "2s", 2 * SECOND),
     ("drain.timeout", "1m", MINUTE),
+    ("gracePeriod.max", "1m", MINUTE),
     ("resize.interval", "1m", MINUTE),
     ("swap.settle", "1m", MINUTE),
     ("nodeFailure.after", "1m", (("*", MINUTE),)),
@@ -44,6 +45,7 @@ SET: tuple[tuple[str, object, object], ...] = (
     ("tenure.renew", "1s", SECOND),
     ("tenure.timeout", "1s", SECOND),
     ("agent.users", {"vision": "ann"}, (("vision", "ann"),)),
+    ("agent.pidsMax", 100, 100),
     ("query.hideTenants", True, True),
 )
 

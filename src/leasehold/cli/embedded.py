@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from leasehold.adapters.agent.agent import Agent
-from leasehold.adapters.agent.limits import EventNote
+from leasehold.adapters.agent.limits import EventNote, Limits
 from leasehold.adapters.agent.logs import NoLog
 from leasehold.adapters.agent.requests import LocalNode
 from leasehold.adapters.agent.template import problems_of_template
@@ -28,6 +28,7 @@ from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.control.edits import uncovered_edit
 from leasehold.control.turn import Turn
 from leasehold.core.access import Caller, CallerRole
+from leasehold.core.objects.run import grace_problems
 from leasehold.core.objects.wire import LEASES_CLOSED, part, text_at
 from leasehold.core.units import Millis
 from leasehold.ports.store import AlreadyExists, Expired, NotFound, Store, Wire
@@ -72,7 +73,10 @@ class Embedded:
         self._clock = clock
         self._tasks = tasks
         folder, config = settings.folder, settings.config
-        self._admission = Admission(also=problems_of_template)
+        grace_max = config.policy.grace_max
+        self._admission = Admission(
+            also=lambda run: problems_of_template(run) + grace_problems(run, grace_max)
+        )
         # As the controller would, an instant later and with another write.
         finalizers = {"Run": LEASES_CLOSED}
         self.store = GroupStore(folder.store, tasks, clock, self._admission, finalizers=finalizers)
@@ -91,6 +95,7 @@ class Embedded:
             labels=config.labels,
             users=self.users,
             note=self._note,
+            limits=Limits(pids_max=config.embedding.pids_max),
         )
         self.tokens = Tokens(folder.tokens)
         self._compactor = Compactor(
@@ -254,6 +259,7 @@ class Embedded:
                 uid=note.uid,
                 reason=note.reason,
                 message=note.message,
+                type=note.type,
             )
         )
 

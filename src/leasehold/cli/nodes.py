@@ -2,7 +2,8 @@
 
 Both speak to whatever the kubeconfig names, as `kubectl runs` does. Fencing is a statement of fact
 that starts ranks elsewhere, so it is made by whoever can know it: the agent of the node, when it
-has ended every process there; without an agent, the administrator who insists.
+has ended every process there; without an agent, the administrator who insists. Draining asks the
+controller to empty the node, and tells what becomes of each run.
 """
 
 import time
@@ -14,11 +15,12 @@ import click
 from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.kubeconfig import Wire
 from leasehold.cli.runs.options import Session, with_session
-from leasehold.cli.runs.output import cell, rows
-from leasehold.core.objects.node import FENCE, OUT_OF_SERVICE
+from leasehold.cli.runs.output import cell, part, rows
+from leasehold.core.objects.node import DRAIN, FENCE, OUT_OF_SERVICE
 
 PAUSE_S = 0.1
 TRIES = 5
+_WHO_AM_I = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _DEAD: Wire = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
 
 
@@ -53,6 +55,7 @@ def fence(session: Session, node: str, *, force: bool, undo: bool, patience: flo
 
 @click.command("drain")
 @click.argument("node")
+@click.option("--undo", is_flag=True, help="It takes work again, and nobody need leave it.")
 @click.option(
     "--wait",
     "patience",
@@ -62,28 +65,73 @@ def fence(session: Session, node: str, *, force: bool, undo: bool, patience: flo
     help="How long to wait until it is empty.  [default: for ever]",
 )
 @with_session()
-def drain(session: Session, node: str, *, patience: float) -> None:
-    """Empty a node without loss: no new work, and wait for what runs there to end."""
-    after = _changed(session, node, lambda _: {"spec": {"unschedulable": True}})
+def drain(session: Session, node: str, *, undo: bool, patience: float) -> None:
+    """Empty a node without loss: no new work; pods move to their spares, runs with a checkpoint
+    are requeued, and what can do neither is waited for."""
+    if undo:
+        after = _changed(session, node, lambda _: _undrained())
+        session.show(after, lambda _found, _wide: [f"node {node} takes work again"])
+        return
+    since = cell(session.server.ask("drain", {"node": node}), "now")
+    asked: Wire = {"metadata": {"annotations": {DRAIN: _me(session)}}}
+    _changed(session, node, lambda _: {**asked, "spec": {"unschedulable": True}})
+    _await_empty(session, node, patience)
+    answer = session.server.ask("drain", {"node": node, "since": since})
+    last = f"node {node} is empty and takes no new work"
+    session.show(answer, lambda found, _wide: [*map(_line, rows(found)), last])
+
+
+def _undrained() -> Wire:
+    return {"metadata": {"annotations": {DRAIN: None}}, "spec": {"unschedulable": None}}
+
+
+def _await_empty(session: Session, node: str, patience: float) -> None:
+    """Tells what becomes of each run when that changes."""
     deadline = time.monotonic() + patience if patience else None
-    told = ""
-    while busy := _busy(session, node):
-        listed = ", ".join(busy)
-        if listed != told and session.form in ("table", "wide"):
-            click.echo(f"node {node} takes no new work; it still runs {listed}", err=True)
-            told = listed
+    told: dict[str, str] = {}
+    begun = False
+    while True:
+        answer = session.server.ask("drain", {"node": node})
+        items = rows(answer)
+        draining = part(answer, "draining") is True
+        if begun and not draining:
+            raise Failure(f"node {node} is not drained any more: somebody has undone it")
+        begun = begun or draining
+        for item in items if begun else ():
+            line = _line(item)
+            if told.get(_who(item)) != line and session.form in ("table", "wide"):
+                click.echo(line, err=True)
+            told[_who(item)] = line
+        if begun and not items:
+            return
         if deadline is not None and time.monotonic() > deadline:
+            busy = ", ".join(sorted({cell(item, "run") for item in items}))
             raise Failure(
-                f"node {node} still runs {listed} after {patience:g} s; it stays cordoned"
+                f"node {node} still runs {busy} after {patience:g} s; it takes no new work, and "
+                "is emptied as soon as that is possible"
+                if items
+                else f"nobody has begun to empty node {node} within {patience:g} s"
             )
         time.sleep(PAUSE_S)
-    session.show(after, lambda _found, _wide: [f"node {node} is empty and takes no new work"])
 
 
-def _busy(session: Session, node: str) -> list[str]:
-    """The runs with open leases there."""
-    answer = session.server.ask("leases", {"node": node})
-    return sorted({cell(each, "run") for each in rows(answer)})
+def _who(item: Wire) -> str:
+    group = part(item, "group")
+    return cell(item, "run") if group is None else f"{cell(item, 'run')} group {group}"
+
+
+def _line(item: Wire) -> str:
+    return f"{_who(item)} {cell(item, 'says')}"
+
+
+def _me(session: Session) -> str:
+    """Who asks, as the server knows us, for whoever reads later why a run had to leave."""
+    review: Wire = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        answer = session.server.send("POST", _WHO_AM_I, review)
+    except Failure:
+        return "asked"  # an old cluster does not say it
+    return cell(answer, "status.userInfo.username")
 
 
 def _await_fence(session: Session, node: str, patience: float) -> Wire:

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import click
+import msgspec
 import uvloop
 
 from leasehold.adapters.agent.devices import discover
@@ -23,10 +24,11 @@ from leasehold.adapters.agent.requests import LocalNode
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
 from leasehold.adapters.rest.serve import PortInUse
 from leasehold.adapters.rest.tokens import BadTokenFile
-from leasehold.adapters.sqlite.errors import BadStore
+from leasehold.adapters.sqlite.errors import BadStore, remedy_of_damage
 from leasehold.cli.config import config_option, read_config
 from leasehold.cli.data_folder import data_option
 from leasehold.cli.embedded import Embedded, Settings
+from leasehold.shell.archive.checkpoints import CheckpointLost
 from leasehold.shell.fleetfile import NODE_GPUS_MAX, load_fleet, node_rows
 from leasehold.shell.folder import BadFolder, DataFolder
 from leasehold.shell.logs import LEVELS, configure
@@ -100,6 +102,10 @@ def command(
         _run(settings, quiet=quiet, end_jobs=end_jobs)
     except (AgentError, BadFolder, BadStore, BadFile, BadTokenFile, PortInUse) as bad:
         raise click.ClickException(str(bad)) from None
+    except (CheckpointLost, msgspec.DecodeError) as error:
+        # SQLite finds the file sound, but it is not what was written into it.
+        damaged = BadStore(data.store, f"is damaged ({error})", remedy_of_damage(data.store))
+        raise click.ClickException(str(damaged)) from error
     except OSError as error:
         place = error.filename or data.root
         raise click.ClickException(f"{place}: {error.strerror}; check rights and space") from None

@@ -8,6 +8,7 @@ from heapq import heappop
 
 from leasehold.control.elastic import grow_all, shrink_all
 from leasehold.control.overdrafts import handle_overdrafts
+from leasehold.control.publish import finish_cuts
 from leasehold.control.queue import consider_all
 from leasehold.control.reservations import present
 from leasehold.control.tend import tend
@@ -30,6 +31,9 @@ def decide(
     turn = Turn(world, now=now, key=key, time_trusted=time_trusted)
     turn.quarantined = quarantined
     turn.state_changed_facts()
+    if not world.is_taken_up:
+        world.is_taken_up = True
+        finish_cuts(turn)
     _raise_alarms(world, now)
     tended = sorted(world.dirty)
     world.dirty.clear()

@@ -5,9 +5,11 @@ silent for the configured time. A failure is never a licence to evict another's 
 the filler that sits on the very spare that is needed.
 """
 
+from collections.abc import Iterable
+
 from leasehold.control.open_leases import alarm, end_all, end_unit, gone_at, live_units, standing
 from leasehold.control.turn import Turn
-from leasehold.core.book import WHOLE
+from leasehold.core.book import WHOLE, base_reason, drained_node, off
 from leasehold.core.cuts import fillers_on
 from leasehold.core.facts import Cause, Closed, Gang, Lease, Role, Run, Uid
 from leasehold.core.fleet import NodeState
@@ -99,14 +101,7 @@ def _mend(turn: Turn, run: Run, unit: int) -> None:
 
 def _take_over(turn: Turn, run: Run, takeover: Takeover) -> None:
     """Fillers go first and get little time; the active lease opens when they are gone."""
-    world = turn.world
-    in_the_way = [each for spare in takeover.spares for each in _fillers(world, spare)]
-    if in_the_way:
-        fresh = {
-            lease.name: lease for spare in takeover.spares for lease in fillers_on(world, spare)
-        }
-        end_all(turn, list(fresh.values()), Closed.RECLAIMED,
-                grace=world.policy.filler_grace_max)  # fmt: skip
+    if not make_way(turn, takeover.spares):
         return
     first = takeover.failed[0]
     for spare in takeover.spares:
@@ -120,6 +115,15 @@ def _take_over(turn: Turn, run: Run, takeover: Takeover) -> None:
         f"{takeover.node}",
     )
     turn.again = True
+
+
+def make_way(turn: Turn, spares: Iterable[Lease]) -> bool:
+    """Whether nothing sits on these spares; whatever does is told to go."""
+    world = turn.world
+    taken = [spare for spare in spares if _fillers(world, spare)]
+    fresh = {lease.name: lease for spare in taken for lease in fillers_on(world, spare)}
+    end_all(turn, list(fresh.values()), Closed.RECLAIMED, grace=world.policy.filler_grace_max)
+    return not taken
 
 
 def _fillers(world: World, spare: Lease) -> list[Lease]:
@@ -146,11 +150,13 @@ def _active(world: World, uid: Uid) -> list[Lease]:
 def _give_up(turn: Turn, run: Run, unit: int, group: int, lost: list[list[Lease]]) -> None:
     """The group, if the run can live without it; else everything, in one batch."""
     world = turn.world
-    deleted = all(lease.cause is Cause.DELETED for pod in lost for lease in pod)
+    leases = [lease for pod in lost for lease in pod]
+    if all(base_reason(lease.closure) is Closed.SWAP for lease in leases):
+        _give_up_drained(turn, run, unit, group, drained_node(leases[0].closure))
+        return
+    deleted = all(lease.cause is Cause.DELETED for lease in leases)
     reason = Closed.FAIL if deleted else Closed.NODE_FAILURE
-    others = sum(lease.gpus for lease in _active(world, run.uid) if lease.group != group)
-    elastic = run.spec.malleable is not None and others >= minimum_gpus(run.spec)
-    if run.spec.gang is Gang.GROUP or elastic:
+    if run.spec.gang is Gang.GROUP or _is_elastic_without(world, run, group):
         mates = [lease for lease in standing(world, run.uid) if lease.group == group]
         end_all(turn, mates, reason)
         turn.tell("Run", run.key, "GroupLost", f"group {group} is given up, no spare was left")
@@ -158,3 +164,23 @@ def _give_up(turn: Turn, run: Run, unit: int, group: int, lost: list[list[Lease]
     end_unit(turn, run.uid, unit, reason)
     after = "it is requeued" if run.spec.checkpoint is not None else "the run fails"
     turn.tell("Run", run.key, "NodeFailure", f"no spare for group {group}: {after}")
+
+
+def _give_up_drained(turn: Turn, run: Run, unit: int, group: int, node: str) -> None:
+    """Its pod left a drained node and the spare it was to have is gone: nobody fails by that. The
+    rest is requeued, or an elastic run goes on without the group."""
+    world = turn.world
+    if run.spec.gang is Gang.RUN and _is_elastic_without(world, run, group):
+        mates = [lease for lease in standing(world, run.uid) if lease.group == group]
+        end_all(turn, mates, off(Closed.SHRINK, node))
+        after = "the run goes on without it"
+    else:
+        end_unit(turn, run.uid, unit, off(Closed.SWAP, node))
+        after = "it is requeued"
+    turn.tell("Run", run.key, "Drain", f"node {node} was drained, and the spare for group {group} "
+              f"is gone: {after}")  # fmt: skip
+
+
+def _is_elastic_without(world: World, run: Run, group: int) -> bool:
+    others = sum(lease.gpus for lease in _active(world, run.uid) if lease.group != group)
+    return run.spec.malleable is not None and others >= minimum_gpus(run.spec)

@@ -92,6 +92,8 @@ def _standing(world: World, run: Run, unit: Unit | None) -> Where:
             return _requeued_or(run, Failed.RECLAIMED)
         case Closed.RANDOM_PREEMPT:
             return _requeued_or(run, _drawn(world, last))
+        case Closed.SWAP:
+            return Where(standing=Standing.WAITING)  # it left a drained node, and is requeued
         case Closed.TIME_LIMIT:
             return Where(standing=Standing.FAILED, why=Failed.TIME_LIMIT)
         case Closed.CANCELED:

@@ -79,7 +79,7 @@ def _order(world: World, run: Run, leases: list[Lease], gang: list[list[Lease]])
         },
         annotations={SLOTS: ",".join(str(slot) for lease in leases for slot in lease.slots)},
         env=environment(run, leases, gang),
-        grace=run.spec.grace,
+        grace=min(run.spec.grace, world.policy.grace_max),
         gpu_resource=world.policy.gpu_resource,
     )
     pod = Pod(

@@ -78,12 +78,29 @@ def publish_cuts(
     )
     turn.publish(resolution)
     for name in sorted(victims):
-        lease, reason = victims[name]
-        run = turn.world.runs.get(lease.uid)
-        grace = run.spec.grace if run is not None else 0
-        turn.mark(lease, reason, grace=grace)
+        _mark(turn, *victims[name])
     turn.again = True
     return resolution
+
+
+def _mark(turn: Turn, lease: Lease, reason: str) -> None:
+    run = turn.world.runs.get(lease.uid)
+    turn.mark(lease, reason, grace=run.spec.grace if run is not None else 0)
+
+
+def finish_cuts(turn: Turn) -> None:
+    """Called first of all after a restart: the last Resolution is carried out to its end.
+
+    Its marks go into the batch after it when it has more victims than a batch has room for, or one
+    that was opened in the same batch; a crash may have fallen between the two."""
+    world = turn.world
+    newest = max((each.batch for each in world.resolutions.values()), default=0)
+    for resolution in world.resolutions.values():
+        if resolution.batch == newest:
+            for name in resolution.victims:
+                lease = world.leases.get(name)
+                if lease is not None and lease.is_open and lease.ending is None:
+                    _mark(turn, lease, _reason(resolution, lease))
 
 
 _RETURNED = {Kind.SPARE: "lease", Kind.SHRINK: "group", Kind.DRAW: "bundle"}
@@ -103,6 +120,21 @@ def _lottery(turn: Turn, cuts: Cuts, subject: Subject) -> Lottery | None:
         conflict_set=cuts.conflict_set,
         draws=cuts.draws,
     )
+
+
+def _reason(resolution: Resolution, lease: Lease) -> str:
+    """Why a Resolution ends a lease, as `_victims` had it."""
+    returned = {name for _, name, _ in resolution.returned}
+    group = f"{lease.run_key}#{lease.group}"
+    shrunk = {f"{run}#{index}" for run, index, _ in resolution.shrunk} - returned
+    if lease.name in {name for name, _ in resolution.spares} - returned:
+        return str(Closed.DROP_SPARE)
+    if group in shrunk:
+        return str(Closed.SHRINK)
+    lottery = resolution.lottery
+    if lottery is not None and {draw.bundle for draw in lottery.draws} & {lease.run_key, group}:
+        return f"{Closed.RANDOM_PREEMPT}({lottery.seed})"
+    return str(Closed.RECLAIMED)
 
 
 def _victims(cuts: Cuts) -> dict[str, tuple[Lease, str]]:

@@ -4,6 +4,7 @@ Called for every run that something happened to or whose alarm is due. What a po
 decided here; what a node's end means is decided in `failures`.
 """
 
+from leasehold.control.draining import leave_drained_nodes
 from leasehold.control.failures import handle_losses
 from leasehold.control.life import Standing, is_over, units_of
 from leasehold.control.open_leases import (
@@ -40,6 +41,7 @@ def tend(turn: Turn, uid: Uid) -> None:
     _bind_or_give_up(turn, run)
     _stop_if_asked(turn, run)
     _stop_at_limit(turn, run)
+    leave_drained_nodes(turn, run)
     _release_spares(turn, run)
     _sort(turn, run)
 

@@ -262,7 +262,9 @@ class Turn:
         assert not slots, old.name
 
     def mark(self, lease: Lease, reason: str, *, grace: Millis) -> None:
-        """A lease must end; its pod gets the signal and `grace` until the kill."""
+        """A lease must end; its pod gets the signal and `grace` until the kill, but no more than
+        anybody may have: a Run may be older than that limit."""
+        grace = min(grace, self.world.policy.grace_max)
         self._room_for(1)
         self._after_its_opening(lease)
         draft = self._drafts[-1]

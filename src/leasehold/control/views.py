@@ -124,6 +124,8 @@ def node_view(world: World, name: str) -> NodeView:
         word = "dead"
     elif not node.ready:
         word = "silent"
+    elif node.is_draining:
+        word = "draining"
     elif node.cordoned:
         word = "cordoned"
     return NodeView(free=max(0, state.free - world.held.get(name, 0)), state=word)

@@ -8,9 +8,9 @@ caller's mark: cuts are applied to the indices, never to the ledger.
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 
+from leasehold.core.drain import is_spoken_for
 from leasehold.core.facts import Bundle, Draw, Gang, Lease, Record, Role, Run, RunKey, Uid
 from leasehold.core.lottery import bundle_order, draw_order
-from leasehold.core.swap import awaits_takeover
 from leasehold.core.units import Instant
 from leasehold.core.width import minimum_gpus
 from leasehold.core.world import World
@@ -91,7 +91,7 @@ class Scope:
         held = [
             lease
             for lease in self.leases
-            if lease.role is Role.SPARE and not awaits_takeover(self.world, lease)
+            if lease.role is Role.SPARE and not is_spoken_for(self.world, lease)
         ]
         held.sort(key=lambda each: (each.start, each.run_key, each.group, each.index), reverse=True)
         for lease in held:

@@ -6,10 +6,10 @@ filler's pod does not mix free and spare slots. Called when an opportunistic run
 
 from leasehold.core.admit import Wish, ask_for
 from leasehold.core.cover import cover
+from leasehold.core.drain import is_spoken_for
 from leasehold.core.facts import Role
 from leasehold.core.fleet import Shape
 from leasehold.core.pack import Place, shape_of
-from leasehold.core.swap import awaits_takeover
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Admitted, Covered, Packed, PodPlace, Refusal, Refused
 from leasehold.core.width import places_for
@@ -74,7 +74,7 @@ def _place(world: World, wish: Wish, place: Place) -> list[PodPlace] | None:
 def _is_needed(world: World, name: str) -> bool:
     """A filler that came now would be in the way of the pod that the last one made room for."""
     leases = (world.leases[each] for each in sorted(world.open_by_node.get(name, ())))
-    return any(lease.role is Role.SPARE and awaits_takeover(world, lease) for lease in leases)
+    return any(lease.role is Role.SPARE and is_spoken_for(world, lease) for lease in leases)
 
 
 def _has_room(world: World, name: str, shape: Shape) -> bool:

@@ -120,6 +120,7 @@ class Fleet:
         self._stale: dict[tuple[str, str], None] = {}
         self.fillable: dict[str, None] = {}  # nodes with a spare slot that carries no filler
         self.crowded: dict[str, None] = {}  # nodes whose pod count may limit them before the GPUs
+        self.draining: dict[str, None] = {}  # nodes that are to be emptied
         self.requests: dict[str, tuple[int, int]] = {}  # run uid -> CPU, memory of one pod
         self._sharers: dict[tuple[str, str, int, str], int] = {}  # leases of one pod there
 
@@ -152,6 +153,10 @@ class Fleet:
     # Nodes come, change and go.
 
     def put_node(self, node: Node) -> None:
+        if node.is_draining:
+            self.draining[node.name] = None
+        else:
+            self.draining.pop(node.name, None)
         state = self.nodes.get(node.name)
         if state is None:
             self.nodes[node.name] = state = NodeState(node)
@@ -169,6 +174,7 @@ class Fleet:
         self._unfile(state)
         self.fillable.pop(name, None)
         self.crowded.pop(name, None)
+        self.draining.pop(name, None)
         for key in [key for key in self._sharers if key[0] == name]:
             del self._sharers[key]
 

@@ -183,13 +183,18 @@ def _minimum(world: World, changed: tuple[Lease, ...]) -> Iterator[Violation]:
     shrunk = {
         lease.uid
         for lease in changed
-        if lease.is_open and lease.ending is not None and lease.ending.reason == Closed.SHRINK
+        if lease.is_open
+        and lease.ending is not None
+        and base_reason(lease.ending.reason) is Closed.SHRINK
     }
     for uid in sorted(shrunk):
         run = world.runs.get(uid)
         left = [world.leases[name] for name in world.open_by_run.get(uid, ())]
         gpus = sum(
-            each.gpus for each in left if each.ending is None and each.role is not Role.SPARE
+            each.gpus
+            for each in left
+            if each.role is not Role.SPARE
+            and (each.ending is None or each.name in world.moving)  # its rank goes on elsewhere
         )
         if run is not None and 0 < gpus < minimum_gpus(run.spec):
             yield Violation(
@@ -292,7 +297,7 @@ def _swaps(world: World) -> Iterator[Violation]:
     """INV-SWAP-KEEPS-PAYER. A failure must not move a bill to somebody else."""
     consumed: dict[tuple[str, int, int], Lease] = {}
     for lease in world.leases.values():
-        if lease.closure and base_reason(lease.closure) is Closed.SWAP:
+        if lease.closure == Closed.SWAP:
             for slot in lease.slots:
                 consumed[(lease.node, slot, lease.close_batch)] = lease
     for lease in world.leases.values():
@@ -313,6 +318,8 @@ def _rebuild(world: World, now: Instant) -> Iterator[Violation]:
         ("open_by_node", _sets(world.open_by_node), _sets(again.open_by_node)),
         ("open_by_payer", _sets(world.open_by_payer), _sets(again.open_by_payer)),
         ("terms", world.terms, again.terms),
+        ("moving", set(world.moving), set(again.moving)),
+        ("draining", set(world.fleet.draining), set(again.fleet.draining)),
         ("reservation_of", world.reservation_of, again.reservation_of),
     ]
     for name, state in world.fleet.nodes.items():

@@ -24,6 +24,7 @@ class Policy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     retry_backoff: Millis = 30 * SECOND
     retry_backoff_max: Millis = 30 * MINUTE
     drain_timeout: Millis = 15 * MINUTE
+    grace_max: Millis = HOUR  # of any runtime.gracePeriod
     filler_grace_max: Millis = 5 * SECOND
     resize_interval: Millis = 10 * MINUTE
     swap_settle: Millis = 10 * MINUTE

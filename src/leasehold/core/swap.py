@@ -1,7 +1,8 @@
-"""swap — spares take over the pods of a failed node, capacity for capacity.
+"""swap — spares take over the pods of a failed or a drained node, capacity for capacity.
 
-Decides for all failed pods of one group at once: either every one of them finds a spare's worth of
-slots in its group's domain, or none is swapped and the caller gives the group or the gang up.
+Decides for all lost pods of one group at once: either every one of them finds a spare's worth of
+slots in its group's domain, or none is swapped and the caller gives the group or the gang up, or
+(`drain`) leaves it where it is.
 """
 
 from leasehold.core.book import base_reason
@@ -18,11 +19,16 @@ class Takeover(Record):
     slots: tuple[int, ...]
 
 
-def swap(world: World, lost: list[list[Lease]]) -> list[Takeover] | None:
-    """A spare for every lost pod of one group (each given by its leases), or None."""
+def swap(world: World, lost: list[list[Lease]], *, lasting: bool = False) -> list[Takeover] | None:
+    """A spare for every lost pod of one group (each given by its leases), or None. Only a
+    `lasting` spare will do if its node must not be one that is being emptied itself."""
     assert lost
     first = lost[0][0]
-    spares = _spares(world, first.uid, first.group)
+    spares = [
+        spare
+        for spare in _spares(world, first.uid, first.group)
+        if not (lasting and spare.node in world.fleet.draining)
+    ]
     found: list[Takeover] = []
     for pod in lost:
         needed = sum(lease.gpus for lease in pod)
@@ -60,15 +66,33 @@ def vacancies(world: World, uid: Uid, unit: int) -> dict[int, list[list[Lease]]]
 
 
 def _was_lost(lease: Lease) -> bool:
-    """Lost while it should have gone on; one that was ending anyway leaves no vacancy."""
-    if lease.is_open or lease.ending is not None:
+    """Lost while it should have gone on; one that was ending anyway leaves no vacancy, unless it
+    ended in order to move."""
+    if lease.is_open:
+        return False
+    if base_reason(lease.closure) is Closed.SWAP:
+        return True
+    if lease.ending is not None:
         return False
     return base_reason(lease.closure) is Closed.NODE_FAILURE or lease.cause is Cause.DELETED
 
 
+def moving(world: World, uid: Uid, group: int) -> list[list[Lease]]:
+    """Pods of a group that were told to leave a drained node for a spare, each by its leases."""
+    found: dict[str, list[Lease]] = {}
+    for name in sorted(world.moving):
+        lease = world.leases[name]
+        if (lease.uid, lease.group) == (uid, group):
+            found.setdefault(lease.pod, []).append(lease)
+    return list(found.values())
+
+
 def awaits_takeover(world: World, spare: Lease) -> bool:
-    """Whether a lost pod of its group will move here as soon as the filler has gone."""
+    """Whether a lost pod of its group will move here as soon as the filler has gone, or one that
+    is leaving a drained node as soon as it has ended."""
     assert spare.role is Role.SPARE, spare.name
+    if world.moving and moving(world, spare.uid, spare.group):
+        return True
     unit = world.unit_of(spare.uid, spare.group)
     attempt = world.books[spare.uid].units[unit].last
     if attempt is None or not attempt.closure:

@@ -9,12 +9,13 @@ clock: whoever asks brings `now`.
 from msgspec.structs import replace
 
 from leasehold.core.accounts import UNLIMITED, Accounts, Claim, Term
-from leasehold.core.book import WHOLE, Attempt, Book
+from leasehold.core.book import WHOLE, Attempt, Book, base_reason
 from leasehold.core.checkpoint import Carried
 from leasehold.core.facts import (
     Aggregate,
     Budget,
     Cause,
+    Closed,
     Ending,
     Envelope,
     EnvelopeKey,
@@ -82,6 +83,7 @@ class World:
         self.open_by_payer: dict[EnvelopeKey, dict[str, None]] = {}
         self.open_by_pod: dict[str, dict[str, None]] = {}  # namespace/pod
         self.ending: dict[str, None] = {}
+        self.moving: dict[str, None] = {}  # of those, pods' that leave a drained node for a spare
         self.yielding: dict[str, int] = {}  # by node: spares, and leases of elastic runs
         self.pods: dict[str, Pod] = {}
         self.pods_by_run: dict[Uid, dict[str, None]] = {}
@@ -115,6 +117,7 @@ class World:
         self.held: dict[str, int] = {}  # GPUs by node that activations under way keep
         self.claims: tuple[Claim, ...] = ()  # money that planned starts keep
         self.refused_leases: dict[str, None] = {}  # the store will never take their objects
+        self.is_taken_up = False  # whether anything was decided since it was rebuilt
 
     @property
     def tree(self) -> Tree:
@@ -405,6 +408,9 @@ class World:
 
     def _note_ending(self, lease: Lease) -> None:
         self.ending[lease.name] = None
+        assert lease.ending is not None, lease.name
+        if base_reason(lease.ending.reason) is Closed.SWAP and lease.role is not Role.SPARE:
+            self.moving[lease.name] = None
         self.book(lease.uid).mark(lease, voluntary=lease.name not in self.victims)
 
     def fold_close(
@@ -434,6 +440,7 @@ class World:
         _discard(self.open_by_node, lease.node, name)
         _discard(self.open_by_payer, lease.payer, name)
         self.ending.pop(name, None)
+        self.moving.pop(name, None)
         if lease.pod:
             key = f"{lease.namespace}/{lease.pod}"
             _discard(self.open_by_pod, key, name)

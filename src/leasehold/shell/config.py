@@ -20,6 +20,7 @@ from leasehold.shell.yamlfile import parse_documents
 DRIFT_PERCENT = 20  # the most by which a machine's clock may run fast or slow
 COUNT_MAX = 1_000_000
 OBJECTS_MAX = 100_000_000
+PIDS_MAX = 1 << 22  # no kernel counts further
 
 
 class Tenure(Record, frozen=True):
@@ -53,6 +54,7 @@ class Embedding(Record, frozen=True):
     """What concerns `leasehold up` alone."""
 
     users: tuple[tuple[str, str], ...] = ()  # namespace -> the Unix user its jobs run as
+    pids_max: int = 32_768  # processes and threads of one pod
     hide_tenants: bool = False  # in answers: other teams' names become pseudonyms
 
 
@@ -171,6 +173,7 @@ KEYS = (
     Key("bind.backoff", "policy", "bind_backoff", kinds.span),
     Key("retry.backoff", "policy", "retry_backoff", kinds.span),
     Key("drain.timeout", "policy", "drain_timeout", kinds.span),
+    Key("gracePeriod.max", "policy", "grace_max", kinds.span),
     Key("resize.interval", "policy", "resize_interval", kinds.span_or_none),
     Key("swap.settle", "policy", "swap_settle", kinds.span_or_none),
     Key("nodeFailure.after", "policy", "node_failure_after", _after),
@@ -195,6 +198,7 @@ KEYS = (
     Key("tenure.renew", "tenure", "renew", kinds.span),
     Key("tenure.timeout", "tenure", "timeout", kinds.span),
     Key("agent.users", "embedding", "users", _users),
+    Key("agent.pidsMax", "embedding", "pids_max", kinds.whole(1, PIDS_MAX)),
     Key("query.hideTenants", "embedding", "hide_tenants", kinds.flag),
 )
 _LEAVES = frozenset(key.name for key in KEYS)

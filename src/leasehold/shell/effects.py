@@ -37,7 +37,7 @@ from leasehold.ports.store import (
 )
 
 RETRY_MS = 1_000
-ROUND_MAX = 256  # writes that are sent together
+ROUND_MAX = 64  # writes that are sent together, or a few more
 
 Settle = Callable[[Answer], bool]
 
@@ -96,20 +96,25 @@ class Effects:
         return bool(self._runs or self._reservations or self._budgets)
 
     async def perform(self, turn: Turn) -> bool:
-        """Write what is owed; False if something is left for later."""
-        orders = [
-            order
-            for subject in self._reservations
-            for order in self._reservation_orders(turn.world, subject)
-        ]
-        for uid in self._runs:
-            orders += await self._run_orders(turn, uid)
-        for key in self._budgets:
-            orders += self._budget_orders(turn, key)
+        """Write what is owed, in rounds: the first pods start while the last are being made. False
+        if something is left for later."""
+        reservations, runs, budgets = [*self._reservations], [*self._runs], [*self._budgets]
         self._reservations.clear()
         self._runs.clear()
         self._budgets.clear()
         complete = True
+        orders = [
+            order
+            for subject in reservations
+            for order in self._reservation_orders(turn.world, subject)
+        ]
+        for uid in runs:
+            orders += await self._run_orders(turn, uid)
+            if len(orders) >= ROUND_MAX:
+                complete &= await self._place(orders)
+                orders = []
+        for key in budgets:
+            orders += self._budget_orders(turn, key)
         for first in range(0, len(orders), ROUND_MAX):
             complete &= await self._place(orders[first : first + ROUND_MAX])
         return complete

@@ -35,11 +35,12 @@ ROUND_MAX = 256
 PAUSE: Millis = SECOND // 5  # news of this long is written together
 DEFAULT_NAMESPACE = "default"  # where events about cluster-scoped objects lie
 
+# What the controller tells: only these are warnings. An agent says itself what its notes are.
 _WARNINGS = frozenset(
     {
-        "BindFailing", "Blocked", "ContainerCannotRun", "DrainTimeout", "ExitUnknown", "Failed",
-        "GroupLost", "LimitsNotEnforced", "NodeFailure", "NotUsed", "Overdrawn", "PodDeleted",
-        "Preempted", "WindowEndsFirst", "WorkloadFailed", *map(str, Refusal),
+        "BindFailing", "Blocked", "DrainTimeout", "Failed", "GroupLost", "NodeFailure", "NotUsed",
+        "Overdrawn", "PodDeleted", "Preempted", "WindowEndsFirst", "WorkloadFailed",
+        *map(str, Refusal),
     }
 )  # fmt: skip
 _GROUPS = {"Run": API_VERSION, "Budget": API_VERSION, "Pod": "v1", "Node": "v1"}
@@ -54,6 +55,11 @@ class Story(Record, frozen=True):
     uid: Uid
     reason: str
     message: str
+    type: str = ""  # Normal or Warning, from whoever knows; empty: as the reason has it
+
+    @property
+    def is_warning(self) -> bool:
+        return self.type == "Warning" if self.type else self.reason in _WARNINGS
 
 
 class Teller:
@@ -67,6 +73,7 @@ class Teller:
         self._known: OrderedDict[str, Wire] = OrderedDict()  # by event name, as written
         self._phases: dict[Uid, Phase] = {}
         self._lacks: dict[str, str] = {}
+        self._drains: dict[str, bool] = {}  # nodes under drain -> whether they are empty
         self._node_changes = -1
         self._swept: Instant = 0
 
@@ -78,7 +85,7 @@ class Teller:
     def after_turn(self, turn: Turn) -> None:
         world = turn.world
         for notice in turn.notices:
-            namespace, _, name = notice.subject.partition("/")
+            namespace, _, name = notice.subject.rpartition("/")
             self.tell(
                 Story(
                     kind=notice.kind,
@@ -97,6 +104,8 @@ class Teller:
             self._node_changes = world.node_changes
             for name, state in world.fleet.nodes.items():
                 self._tell_lack(name, state.node.lacks)
+        if self._drains or world.fleet.draining:
+            self._tell_drains(world)
 
     async def run(self) -> None:
         """For ever: write what was told, sweep what is old."""
@@ -154,6 +163,22 @@ class Teller:
             self.tell(Story(kind="Node", namespace="", name=name, uid="", reason="NotUsed",
                             message=lacks))  # fmt: skip
 
+    def _tell_drains(self, world: World) -> None:
+        """That a node is being emptied, and that it is empty, once each."""
+        self._drains = {name: empty for name, empty in self._drains.items()
+                        if name in world.fleet.draining}  # fmt: skip
+        for name in world.fleet.draining:
+            empty = name not in world.open_by_node
+            if self._drains.get(name) is empty:
+                continue
+            self._drains[name] = empty
+            asker = world.fleet.nodes[name].node.drained_by
+            said = ("Drained", "no lease is open there any more") if empty else (
+                "Draining", f"{asker} wants it empty: no new work, and whoever can leave leaves"
+            )  # fmt: skip
+            self.tell(Story(kind="Node", namespace="", name=name, uid="", reason=said[0],
+                            message=said[1]))  # fmt: skip
+
     async def _write(self) -> None:
         fresh, self._fresh = self._fresh, {}
         todo = [self._event(story, count, at) for story, (count, at) in fresh.items()]
@@ -201,7 +226,7 @@ class Teller:
             "involvedObject": involved,
             "reason": story.reason,
             "message": story.message,
-            "type": "Warning" if story.reason in _WARNINGS else "Normal",
+            "type": "Warning" if story.is_warning else "Normal",
             "count": count,
             "firstTimestamp": when,
             "lastTimestamp": when,

@@ -104,7 +104,7 @@ class Metrics:
             self._closed.labels(str(reason)).inc()
             if reason is Closed.RECLAIMED:
                 self._fillers.inc()
-            elif reason is Closed.SWAP:
+            elif closing.reason == Closed.SWAP:  # a spare; what left a drained node says so
                 self._swaps.inc()
         assert world.head.seq >= batch.seq, "only what is committed is counted"
 

@@ -8,6 +8,7 @@ configured; what is answered is computed in `control.questions`. Nothing is ever
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 
+from leasehold.control.questions.drain import drain
 from leasehold.control.questions.envelopes import FORMS, budgets
 from leasehold.control.questions.forms import instant
 from leasehold.control.questions.lease_list import Filter, lease_list
@@ -294,6 +295,12 @@ class Questions:
         subject = self._subject(asked) if asked.text("run") else None
         return lease_list(asked.world, asked.now, wanted, subject=subject, archived=self._archived)
 
+    def drain(self, asked: _Asked) -> Wire:
+        node = asked.text("node")
+        if node not in asked.world.fleet.nodes:
+            raise BadQuestion(404, "NotFound", f"nodes {node!r} not found")
+        return drain(asked.world, node, asked.instant("since"))
+
     def reservations(self, asked: _Asked) -> Wire:
         rows = reservations(
             asked.world,
@@ -340,6 +347,7 @@ _QUESTIONS: dict[str, tuple[Answer, tuple[str, ...]]] = {
         Questions.leases,
         (*_RUN, "node", "owner", "payer", "since", "at", "closed", "limit"),
     ),
+    "drain": (Questions.drain, ("node", "since")),
     "reservations": (Questions.reservations, ("namespace", "past")),
     "report": (Questions.report, ("by", "from", "to", "owner")),
     "audit": (Questions.audit, ()),

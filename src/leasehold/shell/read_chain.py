@@ -18,6 +18,10 @@ from leasehold.shell.retry import until_answered
 KIND = "LedgerBatch"
 
 
+class BatchLost(msgspec.ValidationError):
+    """The head names a batch that is not there, or not as it was committed."""
+
+
 class Link(Record):
     """One batch that is right after the digest `before`."""
 
@@ -81,15 +85,13 @@ class Lines:
             )
 
     def chain(self) -> list[Link]:
-        """In order; raises `ValidationError` when the head names a batch that is not there."""
+        """In order; raises `BatchLost`."""
         links = []
         wanted = self._head.digest
         for number in range(self._head.seq, self._after, -1):
             link = self._links.get((number, wanted))
             if link is None:
-                raise msgspec.ValidationError(
-                    f"the ledger has no batch {number} that its head names"
-                )
+                raise BatchLost(f"the ledger has no batch {number} that its head names")
             links.append(link)
             self._names.pop((number, wanted), None)
             wanted = link.before

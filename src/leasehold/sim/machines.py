@@ -27,6 +27,7 @@ class NodeIs(StrEnum):
     READY = "ready"
     CORDONED = "cordoned"
     UNCORDONED = "uncordoned"
+    DRAINING = "draining"  # cordoned, and to be emptied; uncordoned again it is neither
 
 
 class Work(Record):
@@ -46,6 +47,7 @@ class Machine:
     heard: bool = True
     exists: bool = True  # as a Node object
     cordoned: bool = False
+    draining: bool = False
     silent_since: Instant | None = None
     fences_at: Instant | None = None  # when it stops its processes, because nobody hears it
     foreign: int = 0  # GPUs that another scheduler's pods hold

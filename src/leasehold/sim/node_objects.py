@@ -14,6 +14,7 @@ from leasehold.ports.store import NotFound, Store, Wire
 from leasehold.sim.machines import Machine, Process
 
 REJECTED = "Rejected"
+DRAINER = "the story"  # who drains a node
 
 
 async def write_node(store: Store, machine: Machine, labels: Labels) -> None:
@@ -26,6 +27,7 @@ async def write_node(store: Store, machine: Machine, labels: Labels) -> None:
         not_ready_since=None if is_ready else machine.silent_since,
         cordoned=machine.cordoned,
         fenced=not machine.alive,
+        drained_by=DRAINER if machine.draining else "",
     )
     wanted = node_to_wire(node, labels=labels)
     try:
@@ -38,8 +40,10 @@ async def write_node(store: Store, machine: Machine, labels: Labels) -> None:
         uid = text_at(part(stored, "metadata"), "uid")
         await store.delete("Node", "", name, uid=uid)
         return
-    if stored.get("spec") != wanted["spec"]:
-        stored = await store.update({**stored, "spec": wanted["spec"]})
+    metadata, annotations = part(stored, "metadata"), part(part(wanted, "metadata"), "annotations")
+    if stored.get("spec") != wanted["spec"] or part(metadata, "annotations") != annotations:
+        metadata = {**metadata, "annotations": annotations}
+        stored = await store.update({**stored, "metadata": metadata, "spec": wanted["spec"]})
     if stored.get("status") != wanted["status"]:
         await store.patch_status("Node", "", name, part(wanted, "status"), version=None)
 

@@ -132,8 +132,9 @@ class SimFleet:
                 self._note("node", name)
             case NodeIs.READY:
                 self._come_back(machine, now)
-            case NodeIs.CORDONED | NodeIs.UNCORDONED:
-                machine.cordoned = state is NodeIs.CORDONED
+            case NodeIs.CORDONED | NodeIs.UNCORDONED | NodeIs.DRAINING:
+                machine.cordoned = state is not NodeIs.UNCORDONED
+                machine.draining = state is NodeIs.DRAINING
                 self._note("node", name)
 
     def delete_node(self, name: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_lease, a_run
 
-from leasehold.core.book import WHOLE, Book
+from leasehold.core.book import WHOLE, Book, drained_node, off
 from leasehold.core.facts import Cause, Closed, Ending, Lease, Opened, Role
 from leasehold.core.units import HOUR
 
@@ -39,7 +39,12 @@ OUTCOMES = [
     (["RandomPreempt(ab)", "NodeFailure", "Completed"], (Closed.RANDOM_PREEMPT, None)),
     (["TimeLimit", "RandomPreempt(ab)"], (Closed.TIME_LIMIT, None)),
     (["Shrink", "Completed", "spare DropSpare"], (Closed.COMPLETED, None)),
-    (["Swap", "Refinanced", "Shrink"], (Closed.SHRINK, None)),
+    (["spare Swap", "Refinanced", "Shrink"], (Closed.SHRINK, None)),
+    (["Swap(n0)@9", "Swap(n0)@9", "spare Swap(n0)@9"], (Closed.SWAP, None)),
+    (["Swap(n0)@9", "Completed"], (Closed.SWAP, None)),
+    (["Swap(n0)@7", "Completed"], (Closed.COMPLETED, None)),
+    (["Swap(n0)@9", "Fail/Exit"], (Closed.FAIL, EXIT)),
+    (["Shrink(n0)@7", "spare DropSpare(n0)@7", "Completed"], (Closed.COMPLETED, None)),
     (["spare NodeFailure", "Completed"], (Closed.COMPLETED, None)),
     (["Canceled@3", "NodeFailure@4"], (Closed.NODE_FAILURE, None)),
     (["Fail/Exit", "TimeLimit@3"], (Closed.FAIL, EXIT)),
@@ -93,3 +98,19 @@ def test_a_run_without_attempts_never_began() -> None:
     book = Book()
     assert (book.attempt, book.started, book.ended_at) == (0, None, None)
     assert book.attempt_of(a_lease(RUN, "n0", [0], batch=1, index=0), WHOLE) is None
+
+
+def test_only_a_shrink_that_its_user_asked_for_is_a_resize() -> None:
+    lease = a_lease(RUN, "n0", [0], batch=1, index=0)
+    for reason, resized in (("Shrink", NOW), ("Shrink(n0)", None), ("Swap(n0)", None)):
+        book = Book()
+        ending = Ending(reason=reason, deadline=NOW, batch=2, at=NOW)
+        book.mark(replace(lease, ending=ending), voluntary=True)
+        assert (book.resized_at, book.swapped_at) == (resized, NOW)  # each lets the others settle
+
+
+def test_a_closure_names_the_node_that_was_drained() -> None:
+    assert off(Closed.SWAP, "n0") == "Swap(n0)"
+    assert drained_node("Swap(n0)") == "n0"
+    assert drained_node("Swap") == ""
+    assert drained_node("RandomPreempt(ab)") == ""

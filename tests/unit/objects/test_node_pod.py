@@ -4,7 +4,7 @@ import pytest
 
 from leasehold.core.facts import Node, Pod, PodPhase, Taint
 from leasehold.core.objects.kinds import Wrong
-from leasehold.core.objects.node import Labels, node_from_wire, node_to_wire
+from leasehold.core.objects.node import DRAIN, Labels, node_from_wire, node_to_wire
 from leasehold.core.objects.pod import pod_from_wire, pod_to_wire
 from leasehold.core.objects.quantity import milli, units
 from leasehold.core.objects.wire import canonical, part, stamps
@@ -59,10 +59,37 @@ def test_units_are_rounded_up() -> None:
             cpu_milli=1500, memory_bytes=2**30, pods_max=20, ready=False, not_ready_since=1500,
             cordoned=True, taints=(Taint(key="k", value="v", effect="NoExecute"),),
         ),
+        Node(
+            name="n", flavor="H100", region="w", cluster="a", fabric="d", gpus=8, cordoned=True,
+            drained_by="ann",
+        ),
     ],
 )  # fmt: skip
 def test_a_simulated_node_reads_back(node: Node) -> None:
     assert node_from_wire(node_to_wire(node, labels=LABELS), labels=LABELS) == node
+
+
+@pytest.mark.parametrize(
+    ("annotation", "unschedulable", "drained_by"),
+    [
+        ("ann", True, "ann"),
+        ("", True, "asked"),
+        (" ann\n of  ops ", True, "ann of ops"),
+        ("a" * 500, True, "a" * 120),
+        ("ann", False, ""),
+        (None, True, ""),
+    ],
+)
+def test_a_node_is_drained_while_it_takes_no_work(
+    annotation: str | None, unschedulable: bool, drained_by: str
+) -> None:
+    """Of an uncordoned node, whoever left would come back and have to leave again."""
+    wire = node_to_wire(NODE, labels=LABELS)
+    part(wire, "spec")["unschedulable"] = unschedulable
+    if annotation is not None:
+        part(wire, "metadata")["annotations"] = {DRAIN: annotation}
+    node = node_from_wire(wire, labels=LABELS)
+    assert (node.drained_by, node.is_draining) == (drained_by, bool(drained_by))
 
 
 def test_a_fenced_node_says_so_by_its_taint() -> None:

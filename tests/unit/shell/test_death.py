@@ -6,8 +6,10 @@ from itertools import count
 import pytest
 from tests.unit.shell.plant import Plant
 
+from leasehold.core.policy import Policy
 from leasehold.core.units import MINUTE
 
+SMALL = 2_000  # bytes of a batch: room for a lease, or for a few endings
 Story = Callable[[Plant], None]
 ELASTIC = {"minTotalGPUs": 4, "maxTotalGPUs": 8, "stepGPUs": 4, "desiredTotalGPUs": 8}
 
@@ -27,6 +29,18 @@ def room_is_made_by_a_resolution(plant: Plant) -> None:
     plant.submit("b/big", resources={"gpuType": "H", "totalGPUs": 16, "gpusPerPod": 4},
                  locality={"groupGPUs": 4})  # fmt: skip
     plant.wait(20 * MINUTE)
+
+
+def many_run(plant: Plant) -> None:
+    for index in range(8):
+        plant.submit(f"a/r{index}", resources={"gpuType": "H", "totalGPUs": 1})
+    plant.wait(MINUTE)
+
+
+def room_is_made_by_all_of_them(plant: Plant) -> None:
+    """More victims than a batch has room for: a Resolution, and batches after it that end them."""
+    plant.submit("b/big", resources={"gpuType": "H", "totalGPUs": 8})
+    plant.wait(16 * MINUTE)
 
 
 def outcome(plant: Plant) -> object:
@@ -57,6 +71,26 @@ def test_death_at_any_call_changes_nothing(story: Story, nodes: int, after: bool
         assert plant.problems() == [], fatal
         assert outcome(plant) == expected, fatal
     assert fatal == calls + 1
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_death_between_the_batches_of_a_resolution_changes_nothing(after: bool) -> None:
+    policy = Policy(batch_bytes_max=SMALL)
+    undisturbed = Plant(nodes=1, policy=policy)
+    many_run(undisturbed)
+    first = undisturbed.doomed.calls + 1
+    room_is_made_by_all_of_them(undisturbed)
+    expected, last = outcome(undisturbed), undisturbed.doomed.calls
+    victims = [each for each in undisturbed.leases() if each.run != "big"]
+    assert {each.closure.partition("(")[0] for each in victims} == {"RandomPreempt"}
+    assert len({each.ending.batch for each in victims if each.ending is not None}) > 1
+    for fatal in range(first, last + 1):
+        plant = Plant(nodes=1, policy=policy, fatal=fatal, after=after)
+        many_run(plant)
+        room_is_made_by_all_of_them(plant)
+        assert plant.control.incarnation == 1
+        assert plant.problems() == [], fatal
+        assert outcome(plant) == expected, fatal
 
 
 def test_the_stories_are_what_they_say() -> None:

@@ -6,6 +6,7 @@ from leasehold.control.turn import Turn
 from leasehold.core.units import HOUR, MINUTE
 from leasehold.ports.store import Wire
 from leasehold.shell.events import KEEP, Story, Teller
+from leasehold.sim.machines import NodeIs
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
 
@@ -119,3 +120,38 @@ def test_a_node_that_is_not_used_says_why() -> None:
     at_once(store.create(bare))
     telling.plant.wait(MINUTE)
     assert "NotUsed" in telling.events("bare")
+
+
+def test_whoever_knows_says_whether_it_is_a_warning() -> None:
+    telling = Telling()
+    for name, reason, said in (
+        ("oom", "OOMKilled", "Warning"),
+        ("fine", "ImageIgnored", "Normal"),
+        ("mild", "Failed", "Normal"),
+        ("ours", "Failed", ""),
+        ("said", "Said", ""),
+    ):
+        told = Story(kind="Pod", namespace="a", name=name, uid="u", reason=reason, message="why",
+                     type=said)  # fmt: skip
+        telling.teller.tell(told)
+    telling.plant.wait(MINUTE)
+    types = {name: [event["type"] for event in telling.events(name).values()]
+             for name in ("oom", "fine", "mild", "ours", "said")}  # fmt: skip
+    assert types == {
+        "oom": ["Warning"], "fine": ["Normal"], "mild": ["Normal"], "ours": ["Warning"],
+        "said": ["Normal"],
+    }  # fmt: skip
+
+
+def test_a_drain_is_told_on_the_node_and_on_whoever_leaves() -> None:
+    telling = Telling(nodes=2)
+    telling.plant.submit("a/one", runtime={"checkpoint": "5m"})
+    telling.plant.wait(MINUTE)
+    node = next(iter(telling.plant.world.open_by_node))
+    telling.plant.fleet.set_node(node, NodeIs.DRAINING)
+    telling.plant.wait(MINUTE)
+    assert set(telling.events(node)) == {"Draining", "Drain", "Drained"}
+    assert "the story wants it empty" in str(telling.events(node)["Draining"]["message"])
+    told = telling.events("one")["Drain"]
+    assert f"node {node} is drained by the story: it is ended and requeued" in str(told["message"])
+    assert told["type"] == "Normal"

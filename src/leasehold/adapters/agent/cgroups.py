@@ -8,6 +8,7 @@ and the agent says so to the user who asked for a limit.
 import os
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from leasehold.adapters.agent.shim.offspring import Cgroup
@@ -15,6 +16,7 @@ from leasehold.core.objects.quantity import CPU, MEMORY
 
 _PERIOD_US = 100_000
 _PROBE = "probe"
+_PIDS = "pids"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,7 @@ class Cgroups:
     unified_has: frozenset[str] = frozenset()  # its controllers
     memory: Path | None = None  # version 1
     cpu: Path | None = None  # version 1
+    pids: Path | None = None  # version 1
 
     def enforces(self, resource: str) -> bool:
         if resource == MEMORY:
@@ -32,11 +35,24 @@ class Cgroups:
         assert resource == CPU, resource
         return self.cpu is not None or "cpu" in self.unified_has
 
-    def of_pod(self, uid: str, *, memory_bytes: int | None, cpu_milli: int | None) -> list[Cgroup]:
+    @property
+    def counts_processes(self) -> bool:
+        return self.pids is not None or _PIDS in self.unified_has
+
+    def of_pod(
+        self,
+        uid: str,
+        *,
+        memory_bytes: int | None,
+        cpu_milli: int | None,
+        pids_max: int | None = None,
+    ) -> list[Cgroup]:
         """What the shim must make; None: no limit."""
         found: list[Cgroup] = []
         if self.unified is not None:
             found.append({"path": f"{self.unified}/{uid}", "set": []})
+        if pids_max is not None:
+            self._count_processes(found, uid, pids_max)
         quota = None if cpu_milli is None else max(cpu_milli * _PERIOD_US // 1000, 1000)
         if memory_bytes is not None:
             if "memory" in self.unified_has:
@@ -60,9 +76,18 @@ class Cgroups:
                 found.append(share)
         return found
 
+    def _count_processes(self, found: list[Cgroup], uid: str, most: int) -> None:
+        """Processes and threads of the pod: one that forks for ever must not take the machine."""
+        if _PIDS in self.unified_has:
+            _set(found[0], "pids.max", most)
+        elif self.pids is not None:
+            count: Cgroup = {"path": f"{self.pids}/{uid}", "set": []}
+            _set(count, "pids.max", most)
+            found.append(count)
+
     def remove(self) -> None:
         """The parents, if no pod is left in them."""
-        for parent in (self.unified, self.memory, self.cpu):
+        for parent in (self.unified, self.memory, self.cpu, self.pids):
             if parent is not None:
                 with suppress(OSError):
                     parent.rmdir()
@@ -72,7 +97,7 @@ def find_cgroups(name: str) -> Cgroups:
     """Makes the parents, called `name`, where it may."""
     mine = _memberships()
     unified, has = None, frozenset[str]()
-    memory = cpu = None
+    memory = cpu = pids = None
     for kind, mount in _mounts():
         if kind == "2":
             # The root may have processes beside children with limits; other groups may not.
@@ -84,7 +109,24 @@ def find_cgroups(name: str) -> Cgroups:
             memory = _child(mount / mine.get("memory", "").lstrip("/"), name)
         if kind == "cpu" and cpu is None:
             cpu = _child(mount / mine.get("cpu", "").lstrip("/"), name)
-    return Cgroups(unified=unified, unified_has=has, memory=memory, cpu=cpu)
+        if kind == _PIDS and pids is None:
+            pids = _child(mount / mine.get(_PIDS, "").lstrip("/"), name)
+    return Cgroups(unified=unified, unified_has=has, memory=memory, cpu=cpu, pids=pids)
+
+
+def pids_at_most(wanted: int) -> int:
+    """The limit for one pod: as wanted, but never so much that it could leave the machine none."""
+    return max(1, min([wanted, *(each // 2 for each in _kernel_counts())]))
+
+
+@cache
+def _kernel_counts() -> tuple[int, ...]:
+    """How many processes and threads the kernel has room for at all."""
+    found = []
+    for name in ("pid_max", "threads-max"):
+        with suppress(OSError, ValueError):
+            found.append(int(Path("/proc/sys/kernel", name).read_text(encoding="ascii")))
+    return tuple(found)
 
 
 def _child(place: Path, name: str) -> Path | None:
@@ -103,7 +145,7 @@ def _child(place: Path, name: str) -> Path | None:
 def _enabled(place: Path, child: Path) -> frozenset[str]:
     """The controllers that children of `child` have, after an attempt to hand them down."""
     for folder in (place, child):
-        for controller in ("memory", "cpu"):
+        for controller in sorted(_NAMES):
             with suppress(OSError):
                 (folder / "cgroup.subtree_control").write_text(f"+{controller}")
     try:
@@ -137,7 +179,7 @@ def _mounts() -> list[tuple[str, Path]]:
     return found
 
 
-_NAMES = frozenset({"memory", "cpu"})
+_NAMES = frozenset({"memory", "cpu", _PIDS})
 
 
 def _set(cgroup: Cgroup, name: str, value: object) -> None:

@@ -17,6 +17,7 @@ class Limits:
     devices_ms: int = 5_000  # how often NVML is asked who holds the GPUs
     devices_patience_ms: int = 10_000  # after that, what still holds a GPU is somebody else's
     leases_patience_ms: int = 2_000  # after that, a pod that ended goes with its leases still open
+    pids_max: int = 32_768  # processes and threads of one pod; less where the kernel has few
     starts_max: int = 3  # shims that may die before they start a pod until it is rejected
 
 

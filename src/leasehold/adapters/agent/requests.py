@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from leasehold.adapters.agent.cgroups import Cgroups
+from leasehold.adapters.agent.cgroups import Cgroups, pids_at_most
 from leasehold.adapters.agent.devices import Device
 from leasehold.adapters.agent.hunt import MARKER
 from leasehold.adapters.agent.limits import CannotStart, Limits
@@ -90,7 +90,12 @@ class Requests:
             "log_files_max": self.limits.log_files_max,
             "heartbeat_ms": self.limits.sign_of_life_ms,
             "grace_ms": _grace(wire),
-            "cgroups": self.cgroups.of_pod(pod.uid, memory_bytes=memory, cpu_milli=cpu),
+            "cgroups": self.cgroups.of_pod(
+                pod.uid,
+                memory_bytes=memory,
+                cpu_milli=cpu,
+                pids_max=pids_at_most(self.limits.pids_max),
+            ),
             "places": [[list(place), port] for place, port in places],
             "devices": self.devices_of(wire, node),
         }

@@ -39,6 +39,9 @@ an envelope `namespace/budget/envelope`.
     leases        total, items: lease run owner attempt group index pod node slots gpus role payer
                   payerOwner relation opened start end closed closure cause ending{reason deadline}
                   gpuMs gpuHours
+    drain         node draining askedBy gpus,
+                  items: run group gpus way (swap shrink requeue wait spare end)
+                  state (stays going gone) says
     reservations  items: namespace name run state starts startsInMs confidence deficit reason
                   message payers domains nodes releases[lease at] remedies odds[run percent]
                   announced since

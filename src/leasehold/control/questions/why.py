@@ -2,6 +2,7 @@
 
 from leasehold.control.life import Standing, units_of
 from leasehold.control.questions.cut_story import Resolutions, cuts, no_resolutions
+from leasehold.control.questions.drain_story import drain_words
 from leasehold.control.questions.forms import Wire, instant, listed, moment, places, plural, wait_of
 from leasehold.control.questions.payers import who_pays
 from leasehold.control.questions.subject import Subject
@@ -61,6 +62,7 @@ def explain(
     sentences += _money(paid)
     sentences += _here(run, where)
     sentences += _swaps(subject)
+    sentences += drain_words(world, subject)
     sentences += [str(words) for cut in lost for words in _sentences(cut)]
     sentences += _aftermath(world, run, lost)
     return {

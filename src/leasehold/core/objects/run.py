@@ -11,7 +11,7 @@ from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.problems import Problem, no_spec
 from leasehold.core.objects.template import read_template
 from leasehold.core.objects.wire import LEASES_CLOSED, part, stamps, whole_at
-from leasehold.core.units import SECOND
+from leasehold.core.units import SECOND, Millis, format_span
 
 GRACE_DEFAULT = 30 * SECOND
 
@@ -21,6 +21,25 @@ _GANG = kinds.one_of(Gang)
 def check_run(raw: object, *, require_template: bool = False) -> list[Problem]:
     """Everything that is wrong with the spec, with paths; the metadata is `manifests`' business."""
     return _read_spec(raw, require_template=require_template)[1]
+
+
+def grace_problems(raw: object, most: Millis) -> list[tuple[str, str]]:
+    """(path, why) if a Run asks for more time to stop than whoever waits for its GPUs must give."""
+    asked = part(part(raw, "spec"), "runtime").get("gracePeriod")
+    try:
+        grace = 0 if asked is None else kinds.span_or_none(asked)
+    except kinds.Wrong:
+        return []  # it is told by `check_run`
+    if grace <= most:
+        return []
+    limit = format_span(most)
+    return [
+        (
+            "spec.runtime.gracePeriod",
+            f"{asked}: write at most {limit} (gracePeriod.max of this server); what takes longer "
+            "to save is saved while it runs, see runtime.checkpoint",
+        )
+    ]
 
 
 def run_from_wire(raw: object, *, known: Run | None = None) -> Run:

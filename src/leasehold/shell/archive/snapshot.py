@@ -5,14 +5,20 @@ the commands that answer from a data folder: export, verify, replay, audit and b
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
 import apsw
-import msgspec
 
 from leasehold.adapters.objects.shelf import decode
-from leasehold.adapters.sqlite.errors import BadStore, sentence
+from leasehold.adapters.sqlite.errors import (
+    FATAL,
+    BadStore,
+    FileUnavailable,
+    remedy_of_damage,
+    sentence,
+)
 from leasehold.adapters.sqlite.schema import APPLICATION, open_reader
 from leasehold.adapters.sqlite.shelf import FilePages
 from leasehold.core.checkpoint import Carried
@@ -27,7 +33,7 @@ from leasehold.shell.archive.checkpoints import MAIN, carried_from
 from leasehold.shell.archive.reader import Archive
 from leasehold.shell.archive.segments import BadArchive
 from leasehold.shell.ledger import SHARD, Ledger
-from leasehold.shell.read_chain import Lines
+from leasehold.shell.read_chain import BatchLost, Lines
 from leasehold.shell.recover import read_world
 
 
@@ -43,7 +49,7 @@ class Snapshot:
             self._connection = open_reader(path)
         except apsw.Error as error:
             raise BadStore(path, f"cannot be read ({error})", sentence(error)) from None
-        self._pages = FilePages(self._connection, path)
+        self._pages = _Moment(self._connection, path)
         try:
             if self._connection.pragma("application_id") != APPLICATION:
                 raise BadStore(path, "is no store of leasehold's", "name its data folder (--data)")
@@ -91,8 +97,8 @@ class Snapshot:
                 look(body)
         try:
             chain = lines.chain()
-        except msgspec.ValidationError as error:
-            raise BadStore(self.path, str(error), "restore it from a backup") from None
+        except BatchLost as error:
+            raise BadStore(self.path, str(error), remedy_of_damage(self.path)) from None
         return [part(self.object("LedgerBatch", link.name), "spec") for link in chain]
 
     # The port, as far as it reads.
@@ -112,12 +118,30 @@ class Snapshot:
         return self.version
 
 
+class _Moment(FilePages):
+    """What cannot be read of one moment will not be readable later: nobody is to ask again."""
+
+    @contextmanager
+    def _speaking(self) -> Iterator[None]:
+        try:
+            with super()._speaking():
+                yield
+        except FileUnavailable as error:
+            if isinstance(error.__cause__, FATAL):
+                why = f"is damaged ({error.__cause__})"
+                raise BadStore(self.path, why, remedy_of_damage(self.path)) from None
+            raise BadStore(self.path, "cannot be read", error.why) from None
+
+
 async def world_of(snapshot: Snapshot, clock: Clock, *, policy: Policy, labels: Labels) -> World:
-    """As a server that starts now would see it, without becoming one."""
+    """As a server that starts now would see it, without becoming one; raises `BadStore`."""
     store = cast(Store, snapshot)  # reading a World calls nothing but `get`, `list` and `scan`
     ledger = Ledger(store, clock, epoch=0)
     await ledger.look()
-    found = await read_world(store, clock, ledger, policy=policy, labels=labels)
+    try:
+        found = await read_world(store, clock, ledger, policy=policy, labels=labels)
+    except BatchLost as error:
+        raise BadStore(snapshot.path, str(error), remedy_of_damage(snapshot.path)) from None
     return found.world
 
 

@@ -16,6 +16,7 @@ from leasehold.control.audit import audit
 from leasehold.core.facts import Node
 from leasehold.core.invariants import check_all
 from leasehold.core.objects.pod import pod_from_wire
+from leasehold.core.objects.run import grace_problems
 from leasehold.core.units import Instant
 from leasehold.core.verify import Fold
 from leasehold.core.world import World
@@ -78,7 +79,8 @@ class Stage:
         self.user = self.kernel.process("user")
         self._control = self.kernel.process("controller")
         nodes = self.kernel.process("nodes")
-        self.admission = Admission()
+        grace_max = story.config.policy.grace_max
+        self.admission = Admission(also=lambda run: grace_problems(run, grace_max))
         self.store = self._new_store(file)
         self.faults = Faults(seed or 0, rates) if rates else None
         # Machines do not lose their memory: a kubelet that forgets its pods would be another story.

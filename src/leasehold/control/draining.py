@@ -1,0 +1,53 @@
+"""Emptying a node that its administrator drains: who can leave without loss is told to leave.
+
+Called while a run is tended. Level-triggered: what was marked is in the ledger, that the node is to
+be emptied is in its object, so a restart in between goes on where this stopped. The rank of a pod
+that moves runs elsewhere only when its lease has closed, that is when the pod is gone: `failures`
+then finds the vacancy and swaps the spare in, as after a failure. Whoever cannot leave stays.
+"""
+
+from leasehold.control.failures import make_way
+from leasehold.control.open_leases import end_all, end_unit, standing
+from leasehold.control.turn import Turn
+from leasehold.core.book import off
+from leasehold.core.drain import Leaving, Way, how_to_leave, places_to_leave, spares_to_drop
+from leasehold.core.facts import Closed, Run
+
+
+def leave_drained_nodes(turn: Turn, run: Run) -> None:
+    """Spares first, for nobody will swap to them; then the pods, node by node."""
+    world = turn.world
+    if not world.fleet.draining or run.uid in turn.quarantined:
+        return
+    for spare in spares_to_drop(world, run.uid):
+        end_all(turn, [spare], off(Closed.DROP_SPARE, spare.node))
+        _tell(turn, run, spare.node, f"its spare of group {spare.group} is given up")
+    for node, unit in places_to_leave(world, run.uid):
+        if any(each.node == node for each in standing(world, run.uid, unit)):
+            _leave(turn, run, node, unit, how_to_leave(world, run, node, unit))
+
+
+def _leave(turn: Turn, run: Run, node: str, unit: int, leaving: Leaving) -> None:
+    if leaving.way is Way.WAIT:
+        return
+    if leaving.way is Way.REQUEUE:
+        end_unit(turn, run.uid, unit, off(Closed.SWAP, node))
+        _tell(turn, run, node, "it is ended and requeued, to start again from its checkpoint")
+        return
+    spares = [spare for takeover in leaving.takeovers for spare in takeover.spares]
+    if not make_way(turn, spares):
+        return  # nobody stops before the place he goes to is free
+    for takeover in leaving.takeovers:
+        first = takeover.failed[0]
+        end_all(turn, list(takeover.failed), off(Closed.SWAP, node))
+        _tell(turn, run, node, f"group {first.group} pod {first.index} goes to {takeover.node}")
+    given_up = [each for each in standing(turn.world, run.uid) if each.group in leaving.groups]
+    end_all(turn, given_up, off(Closed.SHRINK, node))
+    for group in leaving.groups:
+        _tell(turn, run, node, f"group {group} is given up, and the run goes on without it")
+
+
+def _tell(turn: Turn, run: Run, node: str, what: str) -> None:
+    asker = turn.world.fleet.nodes[node].node.drained_by
+    turn.tell("Run", run.key, "Drain", f"node {node} is drained by {asker}: {what}")
+    turn.tell("Node", node, "Drain", f"{run.key}: {what}")

@@ -1,0 +1,125 @@
+"""`drain`: what becomes of the runs on a node while it is emptied, one row for each.
+
+Says what is going to happen by asking the very decision (`core.drain`), and what has happened by
+the leases that ended there since the instant that was asked about.
+"""
+
+from leasehold.control.questions.drain_story import heir_of, is_requeued, reason_of
+from leasehold.control.questions.forms import Wire
+from leasehold.core.book import WHOLE, base_reason, drained_node
+from leasehold.core.drain import Leaving, Way, how_to_leave
+from leasehold.core.facts import Closed, Lease, Role, Uid
+from leasehold.core.units import Instant
+from leasehold.core.width import open_leases
+from leasehold.core.world import World
+
+_SPARE = "spare"  # only a spare stands there
+_END = "end"  # it ends for another reason
+
+
+def drain(world: World, node: str, since: Instant | None) -> Wire:
+    """Runs with leases on the node, and those whose leases there ended since then."""
+    state = world.fleet.nodes[node].node
+    leases = [world.leases[name] for name in world.open_by_node.get(node, ())]
+    if since is not None:
+        leases += [
+            lease
+            for lease in world.leases.values()
+            if lease.node == node and lease.end is not None and _left_at(lease, lease.end) >= since
+        ]
+    units: dict[tuple[str, Uid, int], list[Lease]] = {}
+    for lease in sorted(leases, key=lambda each: (each.batch, each.name)):
+        key = (lease.run_key, lease.uid, world.unit_of(lease.uid, lease.group))
+        units.setdefault(key, []).append(lease)
+    return {
+        "node": node,
+        "draining": state.is_draining,
+        "askedBy": state.drained_by,
+        "gpus": sum(lease.gpus for lease in leases if lease.is_open),
+        "items": [
+            {
+                "run": run,
+                "group": None if unit == WHOLE else unit,
+                "gpus": sum(lease.gpus for lease in found if lease.is_open),
+                **_row(world, node, unit, found),
+            }
+            for (run, _, unit), found in sorted(units.items())
+        ],
+    }
+
+
+def _left_at(lease: Lease, end: Instant) -> Instant:
+    """By the node's clock, which may lag behind the one that told it to go."""
+    return end if lease.ending is None else max(end, lease.ending.at)
+
+
+def _row(world: World, node: str, unit: int, leases: list[Lease]) -> Wire:
+    """`way`, whether it `stays`, is `going` or is `gone`, and a sentence's end about that."""
+    active = [lease for lease in leases if lease.role is not Role.SPARE]
+    if not active:
+        return _spares(leases)
+    standing = [lease for lease in active if lease.is_open and lease.ending is None]
+    run = world.runs.get(active[0].uid)
+    if standing and not world.fleet.nodes[node].node.is_draining:
+        return _said(Way.WAIT, "stays", "is left alone, for the node is not drained")
+    if standing and run is not None:
+        return _planned(how_to_leave(world, run, node, unit))
+    going = [lease for lease in active if lease.is_open]
+    return _going(world, going[-1]) if going else _gone(world, active)
+
+
+def _said(way: str, state: str, says: str) -> Wire:
+    return {"way": str(way), "state": state, "says": says}
+
+
+def _spares(leases: list[Lease]) -> Wire:
+    if any(lease.is_open for lease in leases):
+        return _said(_SPARE, "stays", "holds a spare there")
+    return _said(_SPARE, "gone", "gave up its spare")
+
+
+def _planned(leaving: Leaving) -> Wire:
+    """Decided again and again until it is done; what is seen here waits for something."""
+    places = ", ".join(sorted({takeover.node for takeover in leaving.takeovers}))
+    match leaving.way:
+        case Way.SWAP:
+            return _said(Way.SWAP, "going", f"moves to its spare on {places} when that is clear")
+        case Way.SHRINK:
+            return _said(Way.SHRINK, "going", f"gives up {_groups(leaving.groups)} and goes on")
+        case Way.REQUEUE:
+            return _said(Way.REQUEUE, "going", "is to be requeued")
+        case Way.WAIT:
+            return _said(Way.WAIT, "stays", f"waits to end by itself: {leaving.why}")
+
+
+def _groups(groups: tuple[int, ...]) -> str:
+    return f"group{'s' if len(groups) > 1 else ''} {', '.join(map(str, groups))}"
+
+
+def _going(world: World, lease: Lease) -> Wire:
+    reason = reason_of(lease)
+    if drained_node(reason) and base_reason(reason) is Closed.SWAP:
+        if is_requeued(world, lease):
+            return _said(Way.REQUEUE, "going", "is stopping, to be requeued")
+        return _said(Way.SWAP, "going", "is stopping, to move to its spare")
+    if drained_node(reason) and base_reason(reason) is Closed.SHRINK:
+        return _said(Way.SHRINK, "going", f"gives up group {lease.group} and goes on")
+    return _said(_END, "going", f"is ending ({base_reason(reason)})")
+
+
+def _gone(world: World, leases: list[Lease]) -> Wire:
+    last = leases[-1]
+    if not drained_node(last.closure):
+        return _said(_END, "gone", f"ended ({base_reason(last.closure)})")
+    groups = {each.group for each in leases if base_reason(each.closure) is Closed.SHRINK}
+    if groups:
+        return _said(Way.SHRINK, "gone", f"gave up {_groups(tuple(sorted(groups)))} and went on")
+    if is_requeued(world, last):
+        return _said(Way.REQUEUE, "gone", "requeued")
+    heirs = {
+        heir.node
+        for each in leases
+        if (heir := heir_of(each, open_leases(world, each.uid))) is not None
+    }
+    where = f" on {', '.join(sorted(heirs))}" if heirs else ""
+    return _said(Way.SWAP, "gone", f"swapped to its spare{where}")

@@ -1,0 +1,113 @@
+"""`leasehold drain` says per run what becomes of it, and what it did is on the node's object."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from tests.cli_runs.facade import Facade
+from tests.cli_runs.test_golden import FORMS, compare
+
+from leasehold.cli.main import main
+from leasehold.core.objects.node import DRAIN
+from leasehold.core.objects.wire import part
+
+Leasehold = Callable[..., Result]
+
+
+@pytest.fixture
+def leasehold(config: Path) -> Leasehold:
+    def run(*words: str) -> Result:
+        result = CliRunner().invoke(main, list(words), env={"KUBECONFIG": str(config)})
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        return result
+
+    return run
+
+
+def node(facade: Facade, name: str) -> tuple[object, object]:
+    """Who drains it, and whether it takes no work."""
+    stage = facade.played.stage
+    wire = stage.kernel.complete(stage.store.get("Node", "", name), process=stage.user)
+    annotations = part(part(wire, "metadata"), "annotations")
+    return annotations.get(DRAIN), part(wire, "spec").get("unschedulable")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_run_is_requeued(facade: Facade, leasehold: Leasehold, form: str) -> None:
+    facade.conflicts = 2  # somebody else changes the node meanwhile
+    done = leasehold("drain", "b-01", "-o", form)
+    assert (done.stderr, done.exit_code) == ("", 0)
+    compare(f"drain.{form}", done.stdout)
+    assert node(facade, "b-01") == ("admin", True)
+
+
+def test_who_gives_up_a_group_and_who_waits(facade: Facade, leasehold: Leasehold) -> None:
+    done = leasehold("drain", "b-00")
+    assert done.stdout == (
+        "audio/sweep gave up group 0 and went on\nnode b-00 is empty and takes no new work\n"
+    )
+    done = leasehold("drain", "a-00", "--wait", "0.01")
+    assert done.exit_code == 1
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        "vision/train waits to end by itself: it has no runtime.checkpoint, and too few spares to "
+        "move to",
+        "error: node a-00 still runs vision/train after 0.01 s; it takes no new work, and is "
+        "emptied as soon as that is possible",
+    ]
+    assert leasehold("drain", "a-00", "--wait", "0.01", "-o", "json").stderr.count("\n") == 1
+
+
+def test_it_ends_when_the_last_run_has_ended(facade: Facade, leasehold: Leasehold) -> None:
+    stage, world = facade.played.stage, facade.played.world
+    uid = world.uid_of["vision/train"]
+
+    def tick() -> None:
+        """They end when they have been waited for."""
+        if facade.asked.count(facade.asked[-1]) == 3:
+            for index in range(3):
+                stage.fleet.exit_pod((uid, 0, index), 0)
+            stage.settle()
+
+    facade.tick = tick
+    done = leasehold("drain", "a-00")
+    assert done.stdout.splitlines() == [
+        "vision/train ended (Completed)", "node a-00 is empty and takes no new work",
+    ]  # fmt: skip
+    assert "waits to end by itself" in done.stderr
+
+
+def test_undone(facade: Facade, leasehold: Leasehold) -> None:
+    leasehold("drain", "b-01")
+    assert leasehold("drain", "b-01", "--undo").stdout == "node b-01 takes work again\n"
+    assert node(facade, "b-01") == (None, None)
+    assert not facade.played.world.fleet.draining
+
+
+def test_somebody_undoes_it_meanwhile(facade: Facade, leasehold: Leasehold) -> None:
+    stage = facade.played.stage
+
+    def tick() -> None:
+        if facade.asked.count(facade.asked[-1]) == 3:
+            wire = stage.kernel.complete(stage.store.get("Node", "", "a-00"), process=stage.user)
+            del part(wire, "spec")["unschedulable"]
+            stage.kernel.complete(stage.store.update(wire), process=stage.user)
+            stage.settle()
+
+    facade.tick = tick
+    done = leasehold("drain", "a-00")
+    assert done.exit_code == 1
+    assert "node a-00 is not drained any more: somebody has undone it" in done.stderr
+
+
+def test_a_server_that_does_not_say_who_we_are(facade: Facade, leasehold: Leasehold) -> None:
+    facade.tells_who = False
+    assert leasehold("drain", "b-01").exit_code == 0
+    assert node(facade, "b-01") == ("asked", True)
+
+
+def test_a_node_that_is_not_there(leasehold: Leasehold) -> None:
+    done = leasehold("drain", "z-00")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "'z-00' not found" in done.stderr

@@ -1,0 +1,49 @@
+"""Limits of the server, by its configuration, and that what goes wrong is told as a warning."""
+
+import json
+
+from tests.up.conftest import Servers
+from tests.up.server import QUICK, Up, job, team
+
+from leasehold.adapters.agent.cgroups import find_cgroups
+from leasehold.cli.runs.kubeconfig import load_target
+from leasehold.cli.runs.server import Server
+
+STORM = "i=0; while [ $i -lt 60 ]; do sleep 600 & i=$((i + 1)); done"
+
+
+def events(server: Up, reason: str) -> list[str]:
+    """The types of all events of that reason."""
+    client = Server(load_target(str(server.kubeconfig), ""))
+    try:
+        items = client.send("GET", "/api/v1/events")["items"]
+    finally:
+        client.close()
+    assert isinstance(items, list)
+    return [str(event["type"]) for event in items if event["reason"] == reason]
+
+
+def test_what_the_agent_warns_of_is_a_warning(up: Servers) -> None:
+    server = up().start()
+    server.submit(*team(), job("typo", "", container={"command": ["/nowhere/train"]}))
+    server.wait("the event", lambda: events(server, "ContainerCannotRun") == ["Warning"])
+
+
+def test_a_grace_period_beyond_the_limit_is_refused_by_path(up: Servers) -> None:
+    server = up(config=f"{QUICK}\ngracePeriod.max: 2m").start()
+    server.submit(*team(), job("fits", "sleep 1", runtime={"gracePeriod": "2m"}))
+    manifest = server.folder / "long.yaml"
+    manifest.write_text(json.dumps(job("long", "sleep 1", runtime={"gracePeriod": "3m"})))
+    done = server.runs("submit", "-f", str(manifest), ok=False)
+    assert done.returncode == 1
+    assert "spec.runtime.gracePeriod" in done.stderr
+    assert "write at most 2m (gracePeriod.max of this server)" in done.stderr
+
+
+def test_a_job_that_forks_on_and_on_fails_alone(up: Servers) -> None:
+    probe = find_cgroups("leasehold-probe")
+    probe.remove()
+    server = up(config=f"{QUICK}\nagent.pidsMax: 24").start()
+    server.submit(*team(), job("quiet", "sleep 600"), job("storm", STORM))
+    server.wait_phase("storm", "Failed" if probe.counts_processes else "Completed")
+    assert server.run("quiet")["phase"] == "Running"
