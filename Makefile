@@ -4,15 +4,20 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 WORKERS ?= 2
+SHIM := $(wildcard src/leasehold/adapters/agent/shim/*.[ch])
+PROGRAM := src/leasehold/adapters/agent/shim/leasehold-shim
 
-.PHONY: help setup demo test test-kills test-torch coverage check format bench test-mutants docs lock clean
+.PHONY: help setup demo test test-kills test-torch coverage check format bench test-mutants docs lock clean \
+	missing-shim
 
 help:
 	@echo "make demo | test | test-kills | test-torch | check | coverage | bench | test-mutants | docs | format | lock | clean"
 
 setup: $(STAMP)
 
-$(STAMP): requirements.txt requirements-dev.txt pyproject.toml
+# Installing compiles the shim (hatch_build.py): about a minute the first time.
+$(STAMP): requirements.txt requirements-dev.txt pyproject.toml hatch_build.py $(SHIM) \
+		$(if $(wildcard $(PROGRAM)),,missing-shim)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "leasehold needs Python 3.11 or later")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
@@ -20,6 +25,8 @@ $(STAMP): requirements.txt requirements-dev.txt pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
 		--no-build-isolation --editable .
 	@touch $@
+
+missing-shim:
 
 # `make demo KEEP=1` leaves it running, to be explored with kubectl.
 demo: $(STAMP)
@@ -50,6 +57,7 @@ coverage: $(STAMP)
 check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/clang-format --dry-run -Werror $(SHIM)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/tidy
@@ -57,6 +65,7 @@ check: $(STAMP)
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(SHIM)
 
 bench: $(STAMP)
 	$(BIN)/python -m bench
@@ -81,3 +90,4 @@ lock:
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis htmlcov .coverage
+	rm -f $(PROGRAM)

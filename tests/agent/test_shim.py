@@ -1,79 +1,420 @@
-"""A shim by itself: a clock that is set back, a folder that was given up, an old stop."""
+"""A shim by itself: what it writes, whom it obeys, what it starts a job with, how it ends."""
 
 import json
 import os
+import signal
 import subprocess
-import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
-from leasehold.adapters.agent.folders import PodFolders, Stage
-from leasehold.adapters.agent.shim.records import Record
+import pytest
+from tests.agent.harness import is_alive
+from tests.agent.zygote import (
+    Zygote,
+    folder_for,
+    record,
+    request,
+    script,
+    until,
+    variant,
+)
 
-ROOT = Path(__file__).resolve().parents[2]
+from leasehold.adapters.agent.folders import PodFolder, Stage
+from leasehold.adapters.agent.shim.records import boot_id, boot_ms, ticks_of
+from leasehold.core.units import parse_instant
 
-# The wall clock is an hour behind from its second reading on.
-SET_BACK = """
-import ctypes, sys, time
-from leasehold.adapters.agent.shim import life, records
-real, hour = time.time_ns, 3_600_000_000_000
-readings = iter([0])
-time.time_ns = lambda: real() - next(readings, hour)
-life.live(sys.argv[1], ctypes.CDLL(None).prctl)
-"""
-
-
-def request(ground: Path, script: str) -> Record:
-    return {
-        "uid": "pod-1", "argv": ["/bin/sh", "-c", script], "env": {"PATH": os.environ["PATH"]},
-        "cwd": str(ground), "user": None, "notify": str(ground / "nobody"),
-        "log_bytes_max": 1 << 20, "log_files_max": 2, "heartbeat_ms": 60_000, "grace_ms": 1000,
-        "cgroups": [], "node": "n1",
-    }  # fmt: skip
+HERE = Path(__file__).parent
 
 
-def live(folder: Path) -> None:
-    subprocess.run(
-        [sys.executable, "-c", SET_BACK, str(folder)],
-        env={"PYTHONPATH": str(ROOT / "src")},
-        check=True,
-        timeout=30,
-        start_new_session=False,
-    )
+@pytest.fixture
+def zygote(ground: Path) -> Iterator[Zygote]:
+    with Zygote(ground / "shims.err") as made:
+        yield made
 
 
 def test_a_clock_that_is_set_back_makes_no_job_end_before_it_began(ground: Path) -> None:
-    folders = PodFolders(ground / "pods")
-    folder = folders.create("pod-1", request(ground, "sleep 0.05; exit 4"))
+    program = variant(ground, "-Dclock_gettime=clock_set_back", str(HERE / "set_back.c"))
+    folder = folder_for(ground, script(ground, "sleep 0.05; echo said; exit 4"))
 
-    live(folder.path)
+    with Zygote(ground / "shims.err", program=program) as zygote:
+        ended = zygote.run(folder)
 
-    assert folder.stage() is Stage.OVER
-    ended = folder.exit()
     assert ended.code == 4
     assert 0 <= ended.finished_at - folder.started_at < 60_000
+    said_at = parse_instant((folder.path / "log.1").read_text().split()[0])
+    assert said_at is not None
+    assert said_at < folder.started_at - 3_500_000  # so that the clock was behind
 
 
-def test_a_folder_that_an_agent_gave_up_is_never_started(ground: Path) -> None:
-    folders = PodFolders(ground / "pods")
-    folder = folders.create("pod-1", request(ground, "touch ran"))
+def test_a_folder_that_an_agent_gave_up_is_never_started(ground: Path, zygote: Zygote) -> None:
+    folder = folder_for(ground, script(ground, "touch ran"))
 
     assert folder.give_up()
-    live(folder.path)
+    shim = zygote.ask(folder)
+    until(lambda: not is_alive(shim))
 
     assert folder.stage() is Stage.VOID
     assert not (ground / "ran").exists()
+    assert _names(folder) == ["request.json", "started.json"]
 
 
-def test_a_folder_that_a_shim_has_started_cannot_be_given_up(ground: Path) -> None:
-    folders = PodFolders(ground / "pods")
-    folder = folders.create("pod-1", request(ground, "echo x >> ran"))
+def test_a_folder_that_a_shim_has_started_cannot_be_given_up(ground: Path, zygote: Zygote) -> None:
+    folder = folder_for(ground, script(ground, "echo x >> ran"))
 
-    live(folder.path)
-    live(folder.path)  # as an old zygote might
+    zygote.run(folder)
+    shim = zygote.ask(folder)  # as an old zygote might
+    until(lambda: not is_alive(shim))
 
     assert not folder.give_up()
     assert (ground / "ran").read_text() == "x\n"
-    assert json.loads((folder.path / "exit.json").read_text())["code"] == 0
-    assert sorted(path.name for path in folder.path.iterdir()) == [
-        "exit.json", "request.json", "started.json",
-    ]  # fmt: skip
+    assert record(folder, "exit.json")["code"] == 0
+    assert _names(folder) == ["exit.json", "request.json", "started.json"]
+
+
+def test_of_many_shims_for_a_folder_one_starts_it(ground: Path, zygote: Zygote) -> None:
+    folder = folder_for(ground, script(ground, "echo x >> ran; sleep 0.1"))
+
+    shims = [zygote.ask(folder) for _ in range(20)]
+    until(lambda: not any(map(is_alive, shims)))
+
+    assert (ground / "ran").read_text() == "x\n"
+    assert _names(folder) == ["exit.json", "request.json", "started.json"]
+
+
+def test_a_folder_that_is_gone_is_not_started_and_said_so(ground: Path, zygote: Zygote) -> None:
+    folder = folder_for(ground, script(ground, "touch ran"))
+    folder.remove()
+
+    shim = zygote.ask(folder)
+    until(lambda: not is_alive(shim))
+
+    said = zygote.errors.read_text()
+    assert f"{folder.path}: its folder cannot be opened: No such file or directory" in said
+    assert not (ground / "ran").exists()
+
+
+def test_the_records_are_the_json_that_python_would_write(ground: Path, zygote: Zygote) -> None:
+    folder = folder_for(ground, script(ground, "exit 9"))
+    before, before_boot = time.time_ns() // 1_000_000, boot_ms()
+
+    shim = zygote.ask(folder)
+    until(lambda: not is_alive(shim))
+
+    started, ended = record(folder, "started.json"), record(folder, "exit.json")
+    assert (folder.path / "started.json").read_text() == json.dumps(started)
+    assert (folder.path / "exit.json").read_text() == json.dumps(ended).ljust(4096)
+    at, since = started.pop("started_ms"), started.pop("started_boot_ms")
+    pid, pid_ticks = started.pop("pid"), started.pop("pid_ticks")
+    shim_ticks = started.pop("shim_ticks")
+    assert started == {"by": "shim", "boot": boot_id(), "shim": shim}
+    assert before <= at <= time.time_ns() // 1_000_000  # type: ignore[operator]
+    assert before_boot <= since <= boot_ms()  # type: ignore[operator]
+    assert pid not in (shim, 0)
+    assert 0 < shim_ticks <= pid_ticks  # type: ignore[operator]
+    main_ended, finished = ended.pop("main_ended_ms"), ended.pop("finished_ms")
+    assert at <= main_ended <= finished  # type: ignore[operator]
+    assert ended == {
+        "code": 9, "signal": None, "error": "", "oom": False, "killed": False, "started_ms": at,
+        "dropped_bytes": 0, "dropped_lines": 0,
+    }  # fmt: skip
+
+
+def test_a_record_names_the_shim_as_the_agent_would(ground: Path, zygote: Zygote) -> None:
+    folder = folder_for(ground, request(ground, "/bin/sleep", "600"))
+
+    shim = zygote.ask(folder)
+    until(lambda: folder.started is not None)
+
+    assert record(folder, "started.json")["shim_ticks"] == ticks_of(shim)
+    pid = record(folder, "started.json")["pid"]
+    assert isinstance(pid, int)
+    assert record(folder, "started.json")["pid_ticks"] == ticks_of(pid)
+    assert folder.shim == shim
+    assert folder.stage() is Stage.RUNNING
+    assert Path(f"/proc/{shim}/comm").read_text() == "leasehold-shim\n"
+    assert os.getsid(shim) == shim
+    os.kill(shim, signal.SIGTERM)
+
+
+def test_it_tells_that_it_started_and_that_it_ended(ground: Path, zygote: Zygote) -> None:
+    pipe = ground / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    folder = folder_for(ground, script(ground, "sleep 0.05", notify=str(pipe)))
+
+    zygote.run(folder)
+
+    lines = os.read(reader, 65536).decode().splitlines()
+    os.close(reader)
+    assert lines == [
+        json.dumps({"what": what, "uid": "pod-1", "detail": ""}) for what in ("started", "ended")
+    ]
+
+
+def test_a_start_that_cannot_be_recorded_is_refused_with_the_reason(ground: Path) -> None:
+    """Neither root nor another may write there, and the job that was forked never runs."""
+    pipe = ground / "pipe"
+    os.mkfifo(pipe)
+    pipe.chmod(0o666)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    folder = folder_for(ground, script(ground, "touch ran", notify=str(pipe)))
+    (folder.path / "request.json").unlink()
+    for path in (folder.path, folder.path.parent):
+        path.chmod(0o555)
+    ground.chmod(0o777)
+
+    with Zygote(ground / "shims.err", user=65_534 if os.geteuid() == 0 else None) as zygote:
+        shim = zygote.ask(folder)
+        until(lambda: not is_alive(shim))
+
+    line = os.read(reader, 65536).decode()
+    os.close(reader)
+    assert json.loads(line) == {
+        "what": "refused", "uid": "pod-1", "detail": f"Permission denied: {folder.path}",
+    }  # fmt: skip
+    assert not (ground / "ran").exists()
+
+
+# Stops.
+
+
+def test_a_stop_gives_its_grace_and_then_kills(ground: Path, zygote: Zygote) -> None:
+    text = "trap 'echo heard' TERM; echo ready; while :; do sleep 0.05; done"
+    folder = folder_for(ground, script(ground, text))
+    shim = zygote.ask(folder)
+    until(lambda: b"ready" in _log(folder))
+
+    folder.ask_to_stop(grace_ms=200, due_boot_ms=boot_ms() + 200)
+    os.kill(shim, signal.SIGTERM)
+    until(lambda: not is_alive(shim))
+
+    assert b"heard" in _log(folder)
+    ended = record(folder, "exit.json")
+    assert (ended["code"], ended["signal"], ended["killed"]) == (137, 9, True)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [None, "", "{", '{"grace_ms": "1"}', '{"grace_ms": 1}', "[1, 2]", '{"grace_ms": 1, "due',
+     '{"grace_ms": 99999999999999999999, "due_boot_ms": 1}', '{"grace_ms": 0, "due_boot_ms": 0} x'],
+)  # fmt: skip
+def test_a_stop_that_nobody_wrote_or_cannot_be_read_has_the_grace_of_the_request(
+    ground: Path, zygote: Zygote, written: str | None
+) -> None:
+    text = "trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done"
+    folder = folder_for(ground, script(ground, text, grace_ms=60_000))
+    shim = zygote.ask(folder)
+    until(lambda: b"ready" in _log(folder))
+
+    if written is not None:
+        (folder.path / "stop.json").write_text(written)
+    os.kill(shim, signal.SIGTERM)
+    until(lambda: not is_alive(shim))
+
+    assert record(folder, "exit.json")["code"] == 3
+
+
+def test_a_stop_without_grace_kills_at_once(ground: Path, zygote: Zygote) -> None:
+    text = "trap 'echo heard' TERM; echo ready; while :; do sleep 0.01; done"
+    folder = folder_for(ground, script(ground, text))
+    shim = zygote.ask(folder)
+    until(lambda: b"ready" in _log(folder))
+
+    folder.ask_to_stop(grace_ms=0, due_boot_ms=boot_ms() + 3_600_000)
+    os.kill(shim, signal.SIGTERM)
+    until(lambda: not is_alive(shim))
+
+    assert b"heard" not in _log(folder)
+    assert record(folder, "exit.json")["killed"] is True
+
+
+def test_signals_of_a_terminal_are_nothing_to_a_shim(ground: Path, zygote: Zygote) -> None:
+    folder = folder_for(ground, script(ground, "while [ ! -e go ]; do sleep 0.01; done; exit 6"))
+    shim = zygote.ask(folder)
+    until(lambda: folder.started is not None)
+
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ):
+        os.kill(shim, number)
+    (ground / "go").touch()
+    until(lambda: not is_alive(shim))
+
+    assert record(folder, "exit.json")["code"] == 6
+
+
+def test_a_sign_of_life_is_given(ground: Path, zygote: Zygote) -> None:
+    folder = folder_for(ground, script(ground, "exec sleep 600", heartbeat_ms=20))
+    shim = zygote.ask(folder)
+    until(lambda: folder.started is not None)
+    first = (folder.path / "started.json").stat().st_mtime_ns
+
+    until(lambda: (folder.path / "started.json").stat().st_mtime_ns > first)
+
+    os.kill(shim, signal.SIGTERM)
+
+
+# What a job is started with.
+
+
+def test_a_job_is_started_with_a_clean_state(ground: Path) -> None:
+    text = (
+        "cat /proc/self/status; echo; ls /proc/self/fd; echo; umask; ulimit -c; ulimit -Hc; "
+        "readlink /proc/$$/fd/0; cut -d' ' -f 4-6 /proc/$$/stat; echo $$ $PPID; env"
+    )
+    folder = folder_for(ground, script(ground, text, env={"PATH": os.environ["PATH"], "A": "b=c"}))
+    before = os.umask(0o077)
+    try:
+        with Zygote(ground / "shims.err") as zygote:
+            zygote.run(folder)
+    finally:
+        os.umask(before)
+
+    status, fds, rest = _printed(folder).decode().split("\n\n")
+    masks = dict(line.split(":\t", 1) for line in status.splitlines())
+    assert {name: int(masks[name], 16) for name in ("SigBlk", "SigIgn", "SigPnd", "ShdPnd")} == {
+        "SigBlk": 0, "SigIgn": 0, "SigPnd": 0, "ShdPnd": 0,
+    }  # fmt: skip
+    assert fds.split() == ["0", "1", "2", "3"]  # the third is ls's own
+    umask, core, hard, stdin, stat, pids, *env = rest.splitlines()
+    assert (umask, core, stdin) == ("0022", "0", "/dev/null")
+    assert hard == subprocess.run(
+        ["/bin/sh", "-c", "ulimit -Hc"], capture_output=True, text=True, check=True
+    ).stdout.rstrip("\n")
+    pid, shim = pids.split()
+    assert stat.split() == [shim, pid, pid]  # its parent; a group and a session of its own
+    assert {line for line in env if not line.startswith(("PWD=", "_=", "SHLVL=", "OLDPWD="))} == {
+        f"PATH={os.environ['PATH']}", "A=b=c",
+    }  # fmt: skip
+
+
+def test_shims_outlive_their_zygote_and_no_job_its_shim(ground: Path) -> None:
+    folders = [
+        folder_for(ground, request(ground, "/bin/sleep", "600", uid=f"pod-{i}")) for i in range(2)
+    ]
+    with Zygote(ground / "shims.err") as zygote:
+        shims = [zygote.ask(folder) for folder in folders]
+        until(lambda: all(_is_sleeping(folder) for folder in folders))
+        jobs = [_pid(folder) for folder in folders]
+
+        try:
+            zygote.process.kill()
+            zygote.process.wait()
+            assert all(map(is_alive, shims + jobs))
+            os.kill(shims[0], signal.SIGKILL)
+            until(lambda: not is_alive(jobs[0]))
+            assert is_alive(jobs[1])
+            os.kill(shims[1], signal.SIGTERM)
+            until(lambda: not is_alive(shims[1]))
+        finally:
+            for job in filter(is_alive, jobs):
+                os.kill(job, signal.SIGKILL)
+
+    assert folders[0].stage() is Stage.ORPHANED
+    assert record(folders[1], "exit.json")["code"] == 143
+
+
+def test_a_crowd_in_sessions_of_its_own_ends_with_the_job(ground: Path, zygote: Zygote) -> None:
+    """Forked twice, each leading a session, deaf to what can be ignored, and forking on."""
+    text = (
+        'for i in $(seq 40); do (setsid sh -c \'trap "" TERM HUP INT; echo $$ >> pids; '
+        "while :; do sleep 0.02; done' &) ; done; "
+        "while [ $(wc -l < pids) -lt 40 ]; do sleep 0.01; done; exit 2"
+    )
+    folder = folder_for(ground, script(ground, text))
+
+    ended = zygote.run(folder)
+
+    pids = [int(line) for line in (ground / "pids").read_text().split()]
+    left = [pid for pid in pids if is_alive(pid)]
+    for pid in left:  # if it fails, it fails alone
+        os.kill(pid, signal.SIGKILL)
+    assert len(pids) == 40
+    assert left == []
+    assert ended.code == 2
+
+
+def test_output_that_a_stranger_goes_on_writing_does_not_keep_a_pod_alive(
+    ground: Path, zygote: Zygote
+) -> None:
+    """A process outside the pod may hold the job's pipe."""
+    folder = folder_for(
+        ground, script(ground, "echo first; while [ ! -e go ]; do sleep 0.01; done")
+    )
+    shim = zygote.ask(folder)
+    until(lambda: b"first" in _log(folder))
+    with open(f"/proc/{_pid(folder)}/fd/1", "wb") as pipe:  # noqa: PTH123
+        stranger = subprocess.Popen(["/usr/bin/yes"], stdout=pipe)
+    try:
+        until(lambda: b" y\n" in _log(folder))
+        (ground / "go").touch()
+        until(lambda: not is_alive(shim))
+        assert stranger.wait() == -signal.SIGPIPE  # it was still writing
+    finally:
+        stranger.kill()
+    assert folder.stage() is Stage.OVER
+
+
+def test_a_cgroup_that_cannot_be_made_is_said_and_nothing_runs(
+    ground: Path, zygote: Zygote
+) -> None:
+    place = str(ground / "no" / "such" / "group")
+    asked = script(ground, "touch ran", cgroups=[{"path": place, "set": [["memory.max", 1]]}])
+
+    ended = zygote.run(folder_for(ground, asked))
+
+    assert (ended.code, ended.error) == (
+        128, f"its cgroup cannot be set up: No such file or directory {place}",
+    )  # fmt: skip
+    assert not (ground / "ran").exists()
+
+
+def test_a_cgroup_gets_its_settings_and_the_job_before_it_runs(
+    ground: Path, zygote: Zygote
+) -> None:
+    """In a folder that looks like one: the files are there before."""
+    place = ground / "group"
+    place.mkdir()
+    for name in ("memory.max", "cpu.max", "cgroup.procs"):
+        (place / name).touch()
+    (place / "memory.events").write_text("low 0\noom 3\noom_kill 2\noom_group_kill 1\n")
+    settings = [["memory.max", 4096], ["cpu.max", "1000 100000"]]
+    asked = script(
+        ground, "cat group/cgroup.procs; exit 1", cgroups=[{"path": str(place), "set": settings}]
+    )
+    folder = folder_for(ground, asked)
+
+    ended = zygote.run(folder)
+
+    assert (ended.code, ended.is_oom) == (1, True)
+    assert (place / "memory.max").read_text() == "4096"
+    assert (place / "cpu.max").read_text() == "1000 100000"
+    assert _printed(folder) == b"%d" % _pid(folder)
+
+
+def _names(folder: PodFolder) -> list[str]:
+    return sorted(path.name for path in folder.path.iterdir())
+
+
+def _pid(folder: PodFolder) -> int:
+    pid = record(folder, "started.json")["pid"]
+    assert isinstance(pid, int)
+    return pid
+
+
+def _is_sleeping(folder: PodFolder) -> bool:
+    if folder.started is None:
+        return False
+    return Path(f"/proc/{_pid(folder)}/comm").read_text() == "sleep\n"
+
+
+def _log(folder: PodFolder) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted(folder.path.glob("log.*")))
+
+
+def _printed(folder: PodFolder) -> bytes:
+    """What it printed, if that is little."""
+    printed = b""
+    for line in _log(folder).split(b"\n")[:-1]:
+        _, _, flag, text = line.split(b" ", 3)
+        printed += text + (b"\n" if flag == b"F" else b"")
+    return printed

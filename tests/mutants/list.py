@@ -4,29 +4,8 @@ A bug is here because somebody made it, here or in a scheduler like ours. A text
 found exactly once fails the run, so that the list moves with the source.
 """
 
-from typing import NamedTuple
-
-
-class Mutant(NamedTuple):
-    name: str
-    file: str  # below src/leasehold
-    old: str
-    new: str
-    tests: tuple[str, ...]
-
-
-def story(name: str) -> tuple[str, ...]:
-    """The scenarios whose names begin so, told once."""
-    return ("tests/scenarios/test_scenarios.py", "-k", f"test_the_story_holds and {name}")
-
-
-def prop(name: str) -> tuple[str, ...]:
-    return (f"tests/properties/test_{name}.py",)
-
-
-def unit(name: str) -> tuple[str, ...]:
-    return (f"tests/unit/{name}.py",)
-
+from tests.mutants.mutant import Mutant, prop, story, unit
+from tests.mutants.of_drains import DRAINS, LIMITS
 
 MONEY = (
     Mutant(
@@ -277,8 +256,8 @@ LIFE = (
     Mutant(
         "filler not ended on swap",
         "control/failures.py",
-        "    if in_the_way:\n",
-        "    if in_the_way and not takeover.spares:\n",
+        "    if not make_way(turn, takeover.spares):\n        return\n",
+        "    make_way(turn, takeover.spares)\n",
         story("failure-01"),
     ),
     Mutant(
@@ -403,13 +382,6 @@ EMBEDDED = (
         ("tests/rest",),
     ),
     Mutant(
-        "a pod may be started twice",
-        "adapters/agent/shim/records.py",
-        "    except FileExistsError:\n        return False\n    finally:\n",
-        "    except FileExistsError:\n        return True\n    finally:\n",
-        ("tests/agent/test_adoption.py", "tests/agent/test_shim.py"),
-    ),
-    Mutant(
         "a stranger's slot is dealt",
         "core/bind.py",
         "        known = free & ~state.strangers & ((1 << state.node.gpus) - 1)\n",
@@ -439,4 +411,4 @@ EMBEDDED = (
     ),
 )
 
-MUTANTS = (*MONEY, *PLACES, *CUTS, *LIFE, *SHELL, *EMBEDDED)
+MUTANTS = (*MONEY, *PLACES, *CUTS, *LIFE, *DRAINS, *SHELL, *EMBEDDED, *LIMITS)

@@ -1,4 +1,4 @@
-"""Plants each bug of `list.py` in a copy of the source and sees whether its tests notice.
+"""Plants each bug of `list.py` and `agent.py` in a copy of the source and sees who notices.
 
 `make test-mutants` runs it; names on the command line select bugs. The copy lies before the
 installed package on PYTHONPATH, so nothing in the checkout is ever changed.
@@ -16,8 +16,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from tests.mutants.list import MUTANTS, Mutant  # noqa: E402 - the path above comes first
+from hatch_build import PROGRAM, compile_shim  # noqa: E402 - the path above comes first
+from tests.mutants import agent  # noqa: E402
+from tests.mutants import list as listed  # noqa: E402
+from tests.mutants.mutant import Mutant  # noqa: E402
 
+MUTANTS = (*listed.MUTANTS, *agent.MUTANTS)
 WORKERS = 2
 PASSED, FAILED = 0, 1  # pytest's statuses; any other says that it could not even ask
 
@@ -30,6 +34,7 @@ def main(names: list[str]) -> int:
         return 2
     chosen = [mutant for mutant in MUTANTS if not names or mutant.name in names]
     with tempfile.TemporaryDirectory(prefix="leasehold-mutants-") as folder:
+        Path(folder).chmod(0o755)  # some tests start the shim as nobody
         # One copy for all: somebody may be at work on the source meanwhile.
         sound = Path(shutil.copytree(ROOT / "src", Path(folder) / "sound"))
         problems = [each for mutant in chosen for each in misplaced(mutant, sound)]
@@ -69,6 +74,8 @@ def is_caught(mutant: Mutant, sound: Path) -> bool:
     file = copy / "leasehold" / mutant.file
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    if file.suffix in (".c", ".h"):
+        compile_shim(file.parent, file.parent / PROGRAM)
     status, said = run_tests(mutant.tests, copy)
     shutil.rmtree(copy)
     if status not in (PASSED, FAILED):

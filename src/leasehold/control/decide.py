@@ -89,8 +89,10 @@ def _wake_for_protected(turn: Turn) -> None:
 
 
 def _wake_for_windows(turn: Turn) -> None:
-    """A window that opens is a change that nobody writes: whoever is short may be paid for then."""
+    """A window that opens or closes is a change that nobody writes: whoever is short may be paid
+    for then, and who counted on it must plan anew."""
     world = turn.world
     if world.pending or world.elastic or world.overdrafts:
         for envelope in world.envelopes.values():
             turn.wake(envelope.start)
+            turn.wake(envelope.end)

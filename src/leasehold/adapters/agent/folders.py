@@ -45,12 +45,13 @@ class Exit:
 class PodFolder:
     """One pod's folder. Reads its records when asked; keeps what cannot change any more."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, request: Record | None = None) -> None:
+        """`request`: what is written there, if that is known."""
         self.path = path
         self.uid = path.name
         self._started: Record | None = None
         self._exit: Record | None = None
-        self._request: Record | None = None
+        self._request = request
         self._is_lost: bool | None = None
 
     @property
@@ -165,7 +166,7 @@ class PodFolder:
 
     def _read(self, name: str) -> Record | None:
         try:
-            return records.read_at(self.path / name)
+            return records.read_at(f"{self.path}/{name}")
         except (FileNotFoundError, ValueError):  # not there; or cut off by the end of the machine
             return None
 
@@ -208,7 +209,7 @@ class PodFolders:
             with suppress(OSError):
                 shutil.rmtree(coming)
             raise
-        return PodFolder(place)
+        return PodFolder(place, request)
 
     def discard(self, folder: PodFolder) -> None:
         """Makes its name free at once, whatever is still in it."""

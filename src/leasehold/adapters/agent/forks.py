@@ -1,24 +1,29 @@
 """The agent's end of the zygote: asks it for shims, and starts another when it dies.
 
-Called by `agent`. Asking twice for the same folder is harmless: one of the two shims wins it.
+Called by `agent` and `shims`. The zygote is `leasehold-shim`, a program that is compiled when
+leasehold is installed. Asking twice for the same folder is harmless: one of the two shims wins it.
 """
 
 import asyncio
 import os
 import socket
 import subprocess
-import sys
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from leasehold.adapters.agent.shim import zygote
+from leasehold.adapters.agent.folders import PodFolder
+from leasehold.adapters.agent.limits import AgentError
+from leasehold.adapters.agent.shim.frame import frame_of
 
+PROGRAM = Path(__file__).parent / "shim" / "leasehold-shim"
 _PAUSE_S = 0.5  # before another zygote is started, so that one that cannot live costs little
 
 
 class Forks:
-    """`on_fork(pid, uid)` for every shim; `on_restart()` when all must be asked again."""
+    """`on_fork(pid, uid)` for every shim, with 0 for a request that the zygote refused;
+    `on_restart()` when all must be asked again."""
 
     def __init__(
         self,
@@ -27,13 +32,22 @@ class Forks:
         on_fork: Callable[[int, str], None],
         on_restart: Callable[[], None],
     ) -> None:
-        """`errors`: a file for what a shim says when it breaks."""
+        """`errors`: a file for what a shim says when it breaks.
+
+        Raises `AgentError` when the program is not there."""
+        if not os.access(PROGRAM, os.X_OK):
+            raise AgentError(
+                f"{PROGRAM} is missing, which starts jobs and is compiled when leasehold is "
+                "installed; in a checkout run `make setup`, elsewhere install a wheel of leasehold "
+                "that is for this machine"
+            )
         self._errors = errors
         self._on_fork = on_fork
         self._on_restart = on_restart
         self._process: subprocess.Popen[bytes] | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._reader: asyncio.StreamReader | None = None
+        self._asked: deque[str] = deque()  # uids, in the order in which they are answered
 
     @property
     def pid(self) -> int | None:
@@ -45,11 +59,12 @@ class Forks:
         return self._writer is not None
 
     async def open(self) -> None:
+        """Raises `AgentError` when the zygote cannot be started."""
         ours, theirs = socket.socketpair()
         try:
             with self._errors.open("ab") as errors:
                 self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", str(Path(zygote.__file__))],
+                    [PROGRAM],
                     stdin=theirs.fileno(),
                     stdout=errors,
                     stderr=errors,
@@ -57,26 +72,31 @@ class Forks:
                     cwd="/",
                     start_new_session=True,  # an interrupt at the terminal is not for it
                 )
+        except OSError as error:
+            ours.close()
+            why = f"{error.strerror}: {error.filename or PROGRAM}"
+            raise AgentError(f"the agent cannot start jobs: {why}") from error
         finally:
             theirs.close()
+        self._asked.clear()
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
 
-    def ask(self, folder: Path) -> None:
+    def ask(self, folder: PodFolder) -> None:
         if self._writer is not None and not self._writer.is_closing():
-            self._writer.write(os.fsencode(folder) + b"\n")
+            self._asked.append(folder.uid)
+            self._writer.write(frame_of(folder.path, folder.request))
 
     async def serve(self) -> None:
         """Hears what was forked, for ever."""
         while True:
-            assert self._reader is not None
             with suppress(ConnectionError):
-                while line := await self._reader.readline():
-                    pid, _, folder = line.rstrip(b"\n").partition(b" ")
-                    self._on_fork(int(pid), Path(os.fsdecode(folder)).name)
+                while self._reader is not None and (line := await self._reader.readline()):
+                    self._on_fork(int(line.split()[0]), self._asked.popleft())
             await self.close()
             await asyncio.sleep(_PAUSE_S)
-            await self.open()
-            self._on_restart()
+            with suppress(AgentError):  # the program is being replaced, or there is no memory
+                await self.open()
+                self._on_restart()
 
     async def close(self) -> None:
         """The zygote ends when it hears no more; what it forked goes on."""
@@ -84,7 +104,7 @@ class Forks:
             self._writer.close()
             with suppress(ConnectionError):
                 await self._writer.wait_closed()
-            self._writer = None
+            self._writer = self._reader = None
         if self._process is not None:
             await asyncio.to_thread(self._process.wait)
             self._process = None

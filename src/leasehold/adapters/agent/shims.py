@@ -37,7 +37,7 @@ class Shims:
         """Asks for one, unless that was done."""
         if folder.uid not in self._asked:
             self._asked[folder.uid] = folder
-            self._forks.ask(folder.path)
+            self._forks.ask(folder)
 
     def ask_again(self) -> None:
         """The zygote died, perhaps with what it was asked."""
@@ -49,8 +49,11 @@ class Shims:
         return self._deaths.get(uid, 0)
 
     def on_fork(self, pid: int, uid: str) -> None:
-        if uid in self._asked:
+        """The pid is 0 when there is none, because the zygote did not understand the request."""
+        if uid in self._asked and pid:
             self.watch(uid, pid)
+        elif uid in self._asked:
+            self._on_death(uid, pid)
 
     def watch(self, uid: str, pid: int | None) -> None:
         watched = self._watched.setdefault(uid, {})

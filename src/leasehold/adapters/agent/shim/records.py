@@ -1,22 +1,20 @@
 """Small JSON records in a pod's folder, written so that they are there wholly or not at all.
 
-Shared by the shim, which has only the standard library, and by the agent. How a pod ended is synced
-with its folder before anybody acts on it; the rest need not outlive the boot. `claim` is how a pod
-is started at most once: of all who try to write the record of the start, the file system lets one
-win. Nothing here decides anything.
+The agent's side; `records.c` is the shim's. How a pod ended is synced with its folder before
+anybody acts on it; the rest need not outlive the boot. `claim` is how a pod is started at most
+once: of all who try to write the record of the start, the file system lets one win. Nothing here
+decides anything.
 """
 
 import json
 import os
 import time
-from collections.abc import Callable
 
 REQUEST = "request.json"  # the agent: what to run
 STARTED = "started.json"  # whoever won the start: a shim that runs it, or an agent that gave it up
 EXIT = "exit.json"  # the shim: how it ended
 STOP = "stop.json"  # the agent: that it must end, and by when
 LOST = "lost"  # the agent: its node was declared dead, so that its end is nobody's result
-EXIT_BYTES = 4096  # kept free from the start, so that a full disk cannot lose an exit code
 
 Record = dict[str, object]
 
@@ -37,10 +35,6 @@ def _read_boot_id() -> str:
         return file.read().strip()
 
 
-def wall_ms() -> int:
-    return time.time_ns() // _MS
-
-
 def boot_ms() -> int:
     """Milliseconds since boot, also while suspended; never goes back."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _MS
@@ -52,28 +46,23 @@ def ticks_of(pid: int) -> int | None:
     With the boot id this names a process for good, which a pid alone does not.
     """
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-            fields = file.read().rpartition(b")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
         return None
+    try:
+        fields = os.read(fd, 1024).rpartition(b")")[2].split(None, 20)
+    except ProcessLookupError:
+        return None
+    finally:
+        os.close(fd)
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
-def read_at(path: os.PathLike[str]) -> Record:
-    with open(path, "rb") as file:  # noqa: PTH123
-        found = json.loads(file.read())
-    assert isinstance(found, dict), path
-    return found
-
-
-def read(folder: int, name: str) -> Record | None:
-    try:
-        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
-    except FileNotFoundError:
-        return None
+def read_at(path: str) -> Record:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     with open(fd, "rb") as file:  # noqa: PTH123
         found = json.loads(file.read())
-    assert isinstance(found, dict), name
+    assert isinstance(found, dict), path
     return found
 
 
@@ -104,49 +93,6 @@ def claim(folder: int, record: Record) -> bool:
     finally:
         os.unlink(spare, dir_fd=folder)
     return True
-
-
-def keep_room_for_exit(folder: int) -> None:
-    """Takes the disk space of the exit record while there is some."""
-    fd = os.open(_exit_spare(), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=folder)
-    try:
-        os.write(fd, b" " * EXIT_BYTES)
-    finally:
-        os.close(fd)
-
-
-def give_room_back(folder: int) -> None:
-    os.unlink(_exit_spare(), dir_fd=folder)
-
-
-def write_exit(folder: int, record: Record, pause: Callable[[], None]) -> None:
-    """Writes it into the room that was kept; tries for ever, since nothing else knows it."""
-    body, spare = json.dumps(record).encode().ljust(EXIT_BYTES), _exit_spare()
-    while True:
-        try:
-            fd = os.open(spare, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600, dir_fd=folder)
-            try:
-                os.pwrite(fd, body, 0)
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-            os.rename(spare, EXIT, src_dir_fd=folder, dst_dir_fd=folder)
-            os.fsync(folder)
-            return
-        except OSError:
-            if not _still_there(folder):
-                return
-            pause()
-
-
-def _exit_spare() -> str:
-    """Each shim has its own: one that has lost the start must not touch the winner's."""
-    return f"exit.{os.getpid()}"
-
-
-def _still_there(folder: int) -> bool:
-    """Whether anybody could ever read a record there: a removed folder has no links."""
-    return os.fstat(folder).st_nlink > 0
 
 
 def _write_spare(folder: int, spare: str, record: Record, *, sync: bool = True) -> None:

@@ -1,0 +1,146 @@
+// A small process that forks shims: `leasehold-shim`, with a stream socket as its input.
+//
+// Started by the agent (`forks.py`). A frame is the size of what follows, in four bytes, the lowest
+// first, and a request (`request.h`); the answer is a line with the pid of the shim and the uid of
+// its pod. A frame that is refused is answered with 0; after one of an impossible size nothing can
+// be understood any more, and it ends. It has little memory, no thread and no secret, so that a
+// fork is cheap and safe, which a fork of the server would not be. It ends when the agent does; the
+// shims it forked do not.
+
+#include "life.h"
+#include "reasons.h"
+#include "records.h"
+#include "request.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <stdnoreturn.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { USUAL_BYTES = 64 * 1024, SIZE_BYTES = 4 };
+
+static int complain(const char *what)
+{
+    dprintf(STDERR_FILENO, "leasehold-shim: %s: %s\n", what, reason_of(errno));
+    return EXIT_FAILURE;
+}
+
+// False at the end, also in the midst of it.
+static bool read_fully(void *to, size_t size)
+{
+    char *at = to;
+    while (size > 0) {
+        ssize_t count = read(STDIN_FILENO, at, size);
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count <= 0) {
+            return false;
+        }
+        at += count;
+        size -= (size_t)count;
+    }
+    return true;
+}
+
+static bool answer(pid_t pid, const char *uid)
+{
+    char line[UID_BYTES_MAX + 32];
+    int size = snprintf(line, sizeof line, "%d %s\n", (int)pid, uid);
+    return write(STDIN_FILENO, line, (size_t)size) == size;
+}
+
+static noreturn void be_a_shim(const struct request *request)
+{
+    struct sigaction usual = {.sa_handler = SIG_DFL};
+    sigaction(SIGCHLD, &usual, NULL);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0) {
+        complain("/dev/null cannot be opened");
+        _exit(EXIT_FAILURE);
+    }
+    close(null);
+    live(request);
+    _exit(EXIT_SUCCESS);
+}
+
+// False when the agent is gone, or no process can be forked: another zygote is asked again then.
+static bool serve(char *frame, size_t size)
+{
+    static struct request request;
+    if (!request_read(&request, frame, size)) {
+        dprintf(STDERR_FILENO, "leasehold-shim: a request of %zu bytes is malformed\n", size);
+        return answer(0, "");
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        be_a_shim(&request);
+    }
+    if (pid < 0) {
+        complain("it cannot fork");
+        return false;
+    }
+    bool is_heard = answer(pid, request.uid);
+    request_free(&request);
+    return is_heard;
+}
+
+// Until the agent is gone.
+static int serve_all(void)
+{
+    static char usual[USUAL_BYTES];
+    unsigned char bytes[SIZE_BYTES];
+    bool goes_on = true;
+    while (goes_on && read_fully(bytes, sizeof bytes)) {
+        size_t size =
+            bytes[0] | (size_t)bytes[1] << 8 | (size_t)bytes[2] << 16 | (size_t)bytes[3] << 24;
+        if (size > FRAME_BYTES_MAX) {
+            dprintf(STDERR_FILENO, "leasehold-shim: a request of %zu bytes is too large\n", size);
+            return EXIT_FAILURE;
+        }
+        char *frame = usual;
+        if (size > sizeof usual) {
+            frame = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (frame == MAP_FAILED) {
+                return complain("it has no memory for a request");
+            }
+        }
+        goes_on = read_fully(frame, size) && serve(frame, size);
+        if (frame != usual) {
+            munmap(frame, size);
+        }
+    }
+    return EXIT_SUCCESS;
+}
+
+static void ignore(int number)
+{
+    struct sigaction deaf = {.sa_handler = SIG_IGN};
+    sigaction(number, &deaf, NULL);
+}
+
+int main(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) {
+            return EXIT_FAILURE;
+        }
+    }
+    syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0); // none is expected; older kernels lack it
+    prctl(PR_SET_NAME, "leasehold-shim");
+    if (!boot_id_read()) {
+        return complain("the boot id cannot be read");
+    }
+    ignore(SIGINT);
+    ignore(SIGHUP);
+    ignore(SIGCHLD); // the kernel reaps the shims
+    ignore(SIGPIPE);
+    ignore(SIGXFSZ); // a file that may not grow is a full disk
+    return serve_all();
+}

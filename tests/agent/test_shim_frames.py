@@ -1,0 +1,183 @@
+"""Requests that the zygote must refuse: cut, changed, too large, drawn at random.
+
+The program is compiled so that undefined behaviour ends it: it would hang up and be found out.
+"""
+
+import os
+import random
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.agent.zygote import Zygote, folder_for, request, variant
+
+from leasehold.adapters.agent.shim.frame import FRAME_BYTES_MAX, frame_of
+from leasehold.adapters.agent.shim.records import Record
+
+NOBODY = 65_534
+REFUSED = (0, "")
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("strict")
+    for place in (folder, *folder.parents[:3]):
+        place.chmod(place.stat().st_mode | 0o011)
+    return variant(folder, "-fsanitize=undefined", "-fsanitize-trap=undefined")
+
+
+@pytest.fixture
+def zygote(ground: Path, strict: Path) -> Iterator[Zygote]:
+    """As nobody: a request that is understood by accident must harm nobody."""
+    user = NOBODY if os.geteuid() == 0 else None
+    with Zygote(ground / "shims.err", program=strict, user=user) as made:
+        yield made
+
+
+def sample() -> Record:
+    """With something of everything, in a folder that cannot be."""
+    return request(
+        Path("/proc/none"), "/bin/true", "", "word",
+        env={"PATH": "/bin", "EMPTY": ""}, user=[NOBODY, NOBODY],
+        cgroups=[{"path": "/proc/none/a", "set": [["memory.max", 1], ["cpu.max", "1 2"]]},
+                 {"path": "/proc/none/b", "set": []}],
+    )  # fmt: skip
+
+
+def body_of(asked: Record) -> bytes:
+    return frame_of(Path("/proc/none/pods/pod-1"), asked)[4:]
+
+
+def framed(body: bytes) -> bytes:
+    return struct.pack("<I", len(body)) + body
+
+
+def is_alive_and_well(ground: Path, zygote: Zygote) -> bool:
+    pods = ground / "pods"
+    pods.mkdir(exist_ok=True)
+    folder = folder_for(ground, request(ground, "/bin/true"))
+    for path in (ground, pods, folder.path):
+        path.chmod(0o777)
+    return zygote.run(folder).code == 0
+
+
+def test_what_is_not_changed_is_understood(zygote: Zygote) -> None:
+    zygote.send(framed(body_of(sample())))
+
+    answer = zygote.answer()
+
+    assert answer is not None
+    assert answer[0] > 0
+    assert answer[1] == "pod-1"
+
+
+def test_a_frame_that_is_cut_anywhere_is_refused(ground: Path, zygote: Zygote) -> None:
+    body = body_of(sample())
+    for size in range(len(body)):
+        zygote.send(framed(body[:size]))
+        assert zygote.answer() == REFUSED, size
+    assert is_alive_and_well(ground, zygote)
+
+
+def test_a_frame_with_something_behind_it_is_refused(ground: Path, zygote: Zygote) -> None:
+    for added in (b"\0", b"x", b"x\0", b"\0\0"):
+        zygote.send(framed(body_of(sample()) + added))
+        assert zygote.answer() == REFUSED, added
+    assert is_alive_and_well(ground, zygote)
+
+
+@pytest.mark.parametrize(
+    ("field", "values"),
+    [
+        (0, [b"", b"leasehold-shim 2"]),
+        (1, [b"", b"relative"]),
+        (2, [b"", b"x" * 129, b"a\nb"]),
+        (5, [b"-1", b"x", b"4294967295", b"99999999999999999999", b""]),
+        (6, [b"-1", b"", b" 1"]),
+        (7, [b"", b"-1", b"1.5", b"0x10", b"9007199254740993", b"9" * 40]),
+        (11, [b"0", b"2", b"4", b"-1", b"33554433", b"18446744073709551615", b"9" * 30, b""]),
+        (15, [b"1", b"3", b"-1", b"4294967296", b"1152921504606846976"]),
+        (20, [b"1", b"3", b"9", b"x"]),
+        (21, [b"relative", b""]),
+        (22, [b"1", b"3", b"17", b"-2"]),
+    ],
+)
+def test_a_field_that_cannot_be_is_refused(
+    ground: Path, zygote: Zygote, field: int, values: list[bytes]
+) -> None:
+    for value in values:
+        fields = body_of(sample()).split(b"\0")
+        assert fields[field] != value
+        fields[field] = value
+        zygote.send(framed(b"\0".join(fields)))
+        assert zygote.answer() == REFUSED, value
+    assert is_alive_and_well(ground, zygote)
+
+
+def test_thousands_of_changed_and_random_frames_do_no_harm(ground: Path, zygote: Zygote) -> None:
+    seed = random.randrange(1 << 32)
+    chance = random.Random(seed)
+    body = body_of(sample())
+    refused = 0
+    for _ in range(4000):
+        zygote.send(framed(_changed(body, chance)))
+        answer = zygote.answer()
+        assert answer is not None, f"seed {seed}"
+        refused += answer[0] == 0
+    assert refused > 2000, f"seed {seed}"
+    assert is_alive_and_well(ground, zygote), f"seed {seed}"
+
+
+def test_a_frame_may_come_in_any_portions(ground: Path, zygote: Zygote) -> None:
+    frame = framed(body_of(sample()))
+    for byte in frame:
+        zygote.send(bytes((byte,)))
+    answer = zygote.answer()
+    assert answer is not None
+    assert answer[0] > 0
+    zygote.send(frame + frame + frame[:7])
+    assert [bool(zygote.answer()) for _ in range(2)] == [True, True]
+    zygote.send(frame[7:])
+    assert zygote.answer() is not None
+    assert is_alive_and_well(ground, zygote)
+
+
+def test_a_frame_as_large_as_may_be_is_read(ground: Path, zygote: Zygote) -> None:
+    zygote.send(framed(b"\0" * FRAME_BYTES_MAX))
+    assert zygote.answer() == REFUSED
+    assert is_alive_and_well(ground, zygote)
+
+
+@pytest.mark.parametrize("size", [FRAME_BYTES_MAX + 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
+def test_after_a_size_that_cannot_be_it_ends_and_starts_nothing(zygote: Zygote, size: int) -> None:
+    zygote.send(struct.pack("<I", size) + body_of(sample()))
+
+    assert zygote.answer() is None
+    assert zygote.process.wait() == 1
+    assert f"a request of {size} bytes is too large" in zygote.errors.read_text()
+
+
+def test_it_ends_when_nobody_asks_any_more_also_in_the_midst_of_a_frame(zygote: Zygote) -> None:
+    zygote.send(framed(body_of(sample()))[:50])
+
+    assert zygote.close() == 0
+
+
+def _changed(body: bytes, chance: random.Random) -> bytes:
+    if chance.random() < 0.1:
+        return chance.randbytes(chance.randrange(300))
+    changed = bytearray(body)
+    for _ in range(chance.randrange(1, 6)):
+        place = chance.randrange(len(changed) + 1)
+        kind = chance.randrange(4)
+        if kind == 0:
+            changed[place : place + 1] = chance.randbytes(1)
+        elif kind == 1:
+            changed[place:place] = chance.choice((b"\0", b"9", b"99999", b"-", b"\xff", b"/"))
+        elif kind == 2:
+            del changed[place : place + chance.randrange(1, 9)]
+        else:
+            other = chance.randrange(len(changed) + 1)
+            changed[place:place] = changed[other : other + chance.randrange(1, 40)]
+    return bytes(changed)

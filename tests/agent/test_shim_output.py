@@ -1,0 +1,197 @@
+"""What a shim keeps of a job's output: all of it, in lines, in files of a size, or counted."""
+
+import random
+import re
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.agent.harness import is_alive
+from tests.agent.zygote import Zygote, folder_for, record, request, script, until
+
+from leasehold.adapters.agent.folders import PodFolder
+
+PIECE = 16 * 1024
+LINE = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z (stdout|stderr) ([FP]) (.*)", re.DOTALL)
+NOTICE = re.compile(rb"leasehold: (\d+) bytes of output were dropped, the disk was full")
+
+
+@pytest.fixture
+def zygote(ground: Path) -> Iterator[Zygote]:
+    with Zygote(ground / "shims.err") as made:
+        yield made
+
+
+def lines_of(folder: PodFolder) -> list[tuple[str, str, bytes]]:
+    """Stream, flag and text of every line that is kept, of all files in order."""
+    files = sorted(folder.path.glob("log.*"), key=lambda path: int(path.suffix[1:]))
+    found = []
+    for file in files:
+        *lines, last = file.read_bytes().split(b"\n")
+        assert last == b"", file
+        for line in lines:
+            match = LINE.fullmatch(line)
+            assert match is not None, line[:100]
+            found.append((match[1].decode(), match[2].decode(), match[3]))
+    return found
+
+
+def printed(folder: PodFolder, stream: str = "stdout") -> bytes:
+    return b"".join(
+        text + (b"\n" if flag == "F" else b"")
+        for each, flag, text in lines_of(folder)
+        if each == stream
+    )
+
+
+SIZES = (0, 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE - 1, 2 * PIECE, 2 * PIECE + 1, 65_535, 65_536,
+         65_537, 100_000)  # fmt: skip
+
+
+@pytest.mark.parametrize("end", ["\n", "", "\nend"])
+def test_lines_of_every_length_come_back_in_pieces_of_a_size(
+    ground: Path, zygote: Zygote, end: str
+) -> None:
+    written = b"\n".join(b"%d" % index * size for index, size in enumerate(SIZES)) + end.encode()
+    (ground / "written").write_bytes(written)
+    folder = folder_for(ground, request(ground, "/bin/cat", "written", log_bytes_max=1 << 30))
+
+    assert zygote.run(folder).code == 0
+
+    assert printed(folder) == written
+    assert max(len(text) for _, _, text in lines_of(folder)) == PIECE
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_binary_output_on_both_streams_comes_back_byte_by_byte(
+    ground: Path, zygote: Zygote, seed: int
+) -> None:
+    chance = random.Random(seed)
+    for name in ("out", "err"):
+        parts = []
+        for _ in range(chance.randrange(1, 200)):
+            parts.append(chance.randbytes(chance.choice((0, 1, 7, 300, 4096, 20_000))))
+            parts.append(b"\n" * chance.randrange(3))
+        (ground / name).write_bytes(b"".join(parts))
+    text = "cat err >&2 & cat out; wait"
+    folder = folder_for(ground, script(ground, text, log_bytes_max=1 << 30))
+
+    assert zygote.run(folder).code == 0
+
+    assert printed(folder, "stdout") == (ground / "out").read_bytes()
+    assert printed(folder, "stderr") == (ground / "err").read_bytes()
+
+
+def test_output_without_any_newline_is_shown_while_it_comes(ground: Path, zygote: Zygote) -> None:
+    text = "printf begun; while [ ! -e go ]; do sleep 0.01; done; printf ' ended\\nlast'"
+    folder = folder_for(ground, script(ground, text))
+
+    shim = zygote.ask(folder)
+    until(lambda: printed(folder) == b"begun")
+    (ground / "go").touch()
+    until(lambda: not is_alive(shim))
+
+    assert [(flag, text) for _, flag, text in lines_of(folder)] == [
+        ("P", b"begun"), ("F", b" ended"), ("P", b"last"),
+    ]  # fmt: skip
+
+
+def test_ten_megabytes_without_a_newline_are_kept(ground: Path, zygote: Zygote) -> None:
+    (ground / "written").write_bytes(b"0123456789abcdef" * (10 * 1024 * 64))
+    folder = folder_for(ground, request(ground, "/bin/cat", "written", log_bytes_max=1 << 30))
+
+    assert zygote.run(folder).code == 0
+
+    assert printed(folder) == (ground / "written").read_bytes()
+    assert {flag for _, flag, _ in lines_of(folder)} == {"P"}
+
+
+def test_a_flood_is_rotated_and_what_is_kept_is_its_end(ground: Path, zygote: Zygote) -> None:
+    """Thirty megabytes as fast as they come, of which three are kept."""
+    size, files = 1 << 20, 3
+    asked = script(ground, "seq 1 4000000", log_bytes_max=size, log_files_max=files)
+    folder = folder_for(ground, asked)
+
+    ended = zygote.run(folder)
+
+    assert (ended.code, ended.dropped_bytes) == (0, 0)
+    sizes = [path.stat().st_size for path in folder.path.glob("log.*")]
+    assert len(sizes) == files
+    assert all(each <= size + 100 for each in sizes)
+    numbers = [int(text) for _, _, text in lines_of(folder)]
+    assert numbers == list(range(numbers[0], 4_000_001))
+    assert len(numbers) > 40_000
+
+
+def test_files_that_are_never_full_enough_are_one_line_each(ground: Path, zygote: Zygote) -> None:
+    folder = folder_for(ground, script(ground, "seq 1 9", log_bytes_max=1, log_files_max=4))
+
+    assert zygote.run(folder).code == 0
+
+    assert sorted(path.name for path in folder.path.glob("log.*")) == [
+        "log.6", "log.7", "log.8", "log.9",
+    ]  # fmt: skip
+    assert printed(folder) == b"6\n7\n8\n9\n"
+
+
+def test_a_job_that_closes_its_output_runs_on(ground: Path, zygote: Zygote) -> None:
+    text = "echo said; exec >&- 2>&-; while [ ! -e go ]; do sleep 0.01; done; exit 5"
+    folder = folder_for(ground, script(ground, text))
+    shim = zygote.ask(folder)
+    until(lambda: printed(folder) == b"said\n")
+
+    assert is_alive(shim)
+    (ground / "go").touch()
+    until(lambda: not is_alive(shim))
+
+    assert record(folder, "exit.json")["code"] == 5
+
+
+def test_what_a_full_disk_drops_is_counted_and_told_once_there_is_room(
+    ground: Path, zygote: Zygote
+) -> None:
+    """A file that may not grow beyond 64 KiB, until it may again, for a moment."""
+    pid = zygote.process.pid
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (64 * 1024, most))
+    text = (
+        "seq 1 20000; echo half >&2; while [ ! -e go ]; do sleep 0.01; done; "
+        "seq 20001 20100; exit 5"
+    )
+    folder = folder_for(ground, script(ground, text))
+    shim = zygote.ask(folder)
+    until(lambda: _is_stuck(folder))
+    resource.prlimit(shim, resource.RLIMIT_FSIZE, (most, most))
+    (ground / "go").touch()
+    until(lambda: not is_alive(shim))
+
+    ended = record(folder, "exit.json")
+    assert ended["code"] == 5
+    lines = [text for _, _, text in lines_of(folder)]
+    told = [int(match[1]) for text in lines if (match := NOTICE.fullmatch(text))]
+    assert told
+    assert sum(told) == ended["dropped_bytes"]
+    numbers = [int(text) for text in lines if text.isdigit()]
+    assert numbers == sorted(set(numbers))
+    assert numbers[:3] == [1, 2, 3]
+    assert numbers[-100:] == list(range(20_001, 20_101))
+    dropped = ended["dropped_lines"]
+    assert isinstance(dropped, int)
+    assert 0 < 20_100 - len(numbers) <= dropped
+
+
+def _is_stuck(folder: PodFolder) -> bool:
+    """Whether the job has said its part and waits: more than a pipe and a file hold together."""
+    started = folder.started
+    if started is None:
+        return False
+    children = Path(f"/proc/{started['pid']}/task/{started['pid']}/children").read_text().split()
+    return "sleep" in map(_name, children)
+
+
+def _name(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""

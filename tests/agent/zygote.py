@@ -1,0 +1,142 @@
+"""The compiled shim by itself: a zygote that tests ask directly, without an agent."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from hatch_build import LINKING, PROGRAM, ROOT, SHIM, compile_shim
+from tests.agent.harness import is_alive
+
+from leasehold.adapters.agent import forks
+from leasehold.adapters.agent.folders import Exit, PodFolder, PodFolders, Stage
+from leasehold.adapters.agent.shim.frame import frame_of
+from leasehold.adapters.agent.shim.records import Record, boot_id
+
+DEADLINE_S = 30.0
+SOURCE = forks.PROGRAM.parent  # of the package that is tested
+
+
+class Zygote:
+    """Ends with the test; so do the shims it forked and their jobs."""
+
+    def __init__(
+        self, errors: Path, *, program: Path = forks.PROGRAM, user: int | None = None
+    ) -> None:
+        self._socket, theirs = socket.socketpair()
+        self._socket.settimeout(DEADLINE_S)
+        self.errors = errors
+        with theirs, errors.open("ab") as file:
+            self.process = subprocess.Popen(
+                [program], stdin=theirs.fileno(), stdout=file, stderr=file, env={}, cwd="/",
+                user=user,
+            )  # fmt: skip
+        self._lines = self._socket.makefile("rb")
+        self._pids: list[int] = []
+
+    def __enter__(self) -> "Zygote":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+        left = [pid for pid in self._pids if _is_shim(pid)]
+        try:
+            until(lambda: kind is not None or not any(map(is_alive, left)))
+        finally:  # a test that fails leaves nothing behind
+            for pid in filter(_is_shim, left):
+                os.kill(pid, signal.SIGKILL)
+
+    def close(self) -> int:
+        """How it ended, hearing no more."""
+        self._lines.close()
+        self._socket.close()
+        return self.process.wait(DEADLINE_S)
+
+    def send(self, sent: bytes) -> None:
+        self._socket.sendall(sent)
+
+    def answer(self) -> tuple[int, str] | None:
+        """The pid and the uid; None when it has hung up."""
+        try:
+            line = self._lines.readline()
+        except ConnectionResetError:
+            return None
+        if not line:
+            return None
+        pid, _, uid = os.fsdecode(line).rstrip("\n").partition(" ")
+        return int(pid), uid
+
+    def ask(self, folder: PodFolder) -> int:
+        """The pid of the shim."""
+        self.send(frame_of(folder.path, folder.request))
+        answer = self.answer()
+        assert answer is not None, self.errors.read_text()
+        assert answer[0] > 0, self.errors.read_text()
+        assert answer[1] == folder.uid
+        self._pids.append(answer[0])
+        return answer[0]
+
+    def run(self, folder: PodFolder) -> Exit:
+        """Until it is over."""
+        pid = self.ask(folder)
+        until(lambda: not is_alive(pid))
+        assert folder.stage() is Stage.OVER, self.errors.read_text()
+        return folder.exit()
+
+
+def _is_shim(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text() == f"{PROGRAM}\n"
+    except OSError:  # gone
+        return False
+
+
+def until(look: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not look():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.005)
+
+
+def request(ground: Path, *argv: str, **other: object) -> Record:
+    made: Record = {
+        "uid": "pod-1", "argv": list(argv), "env": {"PATH": os.environ["PATH"]},
+        "cwd": str(ground), "user": None, "notify": str(ground / "nobody"),
+        "log_bytes_max": 1 << 20, "log_files_max": 2, "heartbeat_ms": 60_000, "grace_ms": 1000,
+        "cgroups": [], "node": "n1", "boot": boot_id(),
+    }  # fmt: skip
+    return made | other
+
+
+def script(ground: Path, text: str, **other: object) -> Record:
+    return request(ground, "/bin/sh", "-c", text, **other)
+
+
+def folder_for(ground: Path, asked: Record) -> PodFolder:
+    uid = asked["uid"]
+    assert isinstance(uid, str)
+    return PodFolders(ground / "pods").create(uid, asked)
+
+
+def record(folder: PodFolder, name: str) -> Record:
+    found = json.loads((folder.path / name).read_bytes())
+    assert isinstance(found, dict)
+    return found
+
+
+def variant(to: Path, *options: str) -> Path:
+    """The same program compiled otherwise."""
+    program = to / PROGRAM
+    source = SOURCE if (SOURCE / "zygote.c").exists() else ROOT / SHIM
+    compile_shim(source, program, options=(*LINKING, *options))
+    return program

@@ -1,0 +1,24 @@
+"""What a planted bug is, and how the tests that must notice it are named."""
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    name: str
+    file: str  # below src/leasehold
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+def story(name: str) -> tuple[str, ...]:
+    """The scenarios whose names begin so, told once."""
+    return ("tests/scenarios/test_scenarios.py", "-k", f"test_the_story_holds and {name}")
+
+
+def prop(name: str) -> tuple[str, ...]:
+    return (f"tests/properties/test_{name}.py",)
+
+
+def unit(name: str) -> tuple[str, ...]:
+    return (f"tests/unit/{name}.py",)
