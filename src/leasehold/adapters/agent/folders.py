@@ -46,13 +46,13 @@ class PodFolder:
     """One pod's folder. Reads its records when asked; keeps what cannot change any more."""
 
     def __init__(self, path: Path, request: Record | None = None) -> None:
-        """`request`: what is written there, if that is known."""
+        """`request`: all that is written there, if it was made just now."""
         self.path = path
         self.uid = path.name
         self._started: Record | None = None
         self._exit: Record | None = None
         self._request = request
-        self._is_lost: bool | None = None
+        self._is_lost = None if request is None else False
 
     @property
     def request(self) -> Record:

@@ -15,7 +15,12 @@ _VERSION = "leasehold-shim 1"
 
 
 def frame_of(folder: Path, request: Record) -> bytes:
-    body = b"".join(_encoded(each) + b"\0" for each in _strings(folder, request))
+    strings = [str(each) for each in _strings(folder, request)]
+    joined = "\0".join(strings)
+    if joined.count("\0") != len(strings) - 1:
+        # A zero byte would end its string, and let whoever wrote it say what follows.
+        joined = "\0".join(each.replace("\0", "\ufffd") for each in strings)
+    body = os.fsencode(joined) + b"\0"
     assert len(body) <= FRAME_BYTES_MAX, folder
     return len(body).to_bytes(4, "little") + body
 
@@ -41,8 +46,3 @@ def _strings(folder: Path, request: Record) -> Iterator[object]:
         yield len(cgroup["set"])
         for setting in cgroup["set"]:
             yield from setting
-
-
-def _encoded(value: object) -> bytes:
-    """A zero byte would end the string, and let whoever wrote it say what follows."""
-    return os.fsencode(str(value).replace("\0", "\ufffd"))
