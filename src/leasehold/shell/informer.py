@@ -12,7 +12,7 @@ from leasehold.ports.runtime import Clock, Signal
 from leasehold.ports.store import Expired, Store, StoreError, Wire
 from leasehold.shell.retry import FIRST_MS, until_answered
 
-_encode = msgspec.json.encode
+_encode = msgspec.json.Encoder(order="deterministic").encode
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 _OURS_IS_STATUS = ("Budget", "Run")
 _WRITTEN_BY_STORES = ("resourceVersion", "managedFields")
@@ -38,11 +38,13 @@ class Informer:
         self._inbox = inbox
         self._wake = wake
         # What is there, encoded: as dictionaries ten thousand Runs would be most of our memory.
+        # Of what users write, without our status.
         self._there: dict[str, bytes] = {}
 
     async def run(self, version: int, there: list[bytes]) -> None:
         for body in there:
-            self._there[_key(_decode(body))] = body
+            obj = _decode(body)
+            self._there[_key(obj)] = self._kept(obj)
         there.clear()  # nobody else needs them, and they are many
         while True:
             try:
@@ -62,15 +64,15 @@ class Informer:
                 key = _key(event.object)
                 before = self._there.pop(key, None)
                 if not gone:
-                    self._there[key] = _encode(event.object)
-                if gone or not self._is_echo(before, event.object):
+                    self._there[key] = self._kept(event.object)
+                if gone or not self._is_echo(before, key):
                     self._tell(event.object, gone=gone)
         finally:
             watch.close()
 
     async def _relist(self) -> int:
         listing = await until_answered(self._clock, lambda: self._store.list(self._kind))
-        now_there = {_key(obj): _encode(obj) for obj in listing.items}
+        now_there = {_key(obj): self._kept(obj) for obj in listing.items}
         for key in sorted(set(self._there) - set(now_there)):
             self._tell(_decode(self._there[key]), gone=True)
         for obj in listing.items:
@@ -78,13 +80,12 @@ class Informer:
         self._there = now_there
         return listing.version
 
-    def _is_echo(self, before: bytes | None, after: Wire) -> bool:
+    def _kept(self, obj: Wire) -> bytes:
+        return _encode(_without_status(obj) if self._kind in _OURS_IS_STATUS else obj)
+
+    def _is_echo(self, before: bytes | None, key: str) -> bool:
         """Our own status written to an object of a user: no event, or plans would cause plans."""
-        return (
-            self._kind in _OURS_IS_STATUS
-            and before is not None
-            and _without_status(_decode(before)) == _without_status(after)
-        )
+        return self._kind in _OURS_IS_STATUS and before == self._there[key]
 
     def _tell(self, obj: Wire, *, gone: bool) -> None:
         self._inbox.append(News(kind=self._kind, gone=gone, obj=obj))

@@ -7,12 +7,13 @@ has left a record. See `pods` for what is done with a pod, `nodes` for Node obje
 """
 
 import asyncio
-import json
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+
+import msgspec
 
 from leasehold.adapters.agent.advice import Advice
 from leasehold.adapters.agent.cgroups import find_cgroups
@@ -251,7 +252,7 @@ class Agent:
         with suppress(BlockingIOError):
             *lines, self._begun = (self._begun + os.read(self._pipe[0], _READ_BYTES)).split(b"\n")
             for line in lines:
-                said = json.loads(line)
+                said = msgspec.json.decode(line)
                 self._pods.hear(said["what"], said["uid"], said["detail"])
 
 

@@ -48,6 +48,7 @@ class Forks:
         self._writer: asyncio.StreamWriter | None = None
         self._reader: asyncio.StreamReader | None = None
         self._asked: deque[str] = deque()  # uids, in the order in which they are answered
+        self._frames: list[bytes] = []  # those of them that are to be sent
 
     @property
     def pid(self) -> int | None:
@@ -79,12 +80,20 @@ class Forks:
         finally:
             theirs.close()
         self._asked.clear()
+        self._frames.clear()
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
 
     def ask(self, folder: PodFolder) -> None:
         if self._writer is not None and not self._writer.is_closing():
+            if not self._frames:  # whatever else is asked for in this turn of the loop goes along
+                asyncio.get_running_loop().call_soon(self._send)
             self._asked.append(folder.uid)
-            self._writer.write(frame_of(folder.path, folder.request))
+            self._frames.append(frame_of(folder.path, folder.request))
+
+    def _send(self) -> None:
+        frames, self._frames = self._frames, []
+        if self._writer is not None and not self._writer.is_closing():
+            self._writer.write(b"".join(frames))
 
     async def serve(self) -> None:
         """Hears what was forked, for ever."""
