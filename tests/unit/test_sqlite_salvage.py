@@ -14,7 +14,7 @@ from tests.unit.sqlite_file import version as of
 from leasehold.adapters.objects.shelf import Key
 from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.adapters.sqlite.pages import PageFile, Walk, free_pages, read_node, read_record
-from leasehold.adapters.sqlite.salvage import Salvaged, salvage
+from leasehold.adapters.sqlite.salvage import ROOTS, Salvaged, salvage
 from leasehold.adapters.sqlite.store import SqliteStore
 from leasehold.adapters.sqlite.wal import log_of, read_log
 from leasehold.sim.kernel import Kernel
@@ -227,21 +227,26 @@ def test_a_damaged_file_is_left_alone_with_its_log(busy: tuple[SqliteStore, Copy
     assert bodies(salvage(path)) == as_sqlite_reads(copy())
 
 
-def test_an_old_version_is_called_one(busy: tuple[SqliteStore, Copy]) -> None:
-    """The object's row and the newest of its changes are gone; an older change is there."""
+@pytest.mark.parametrize("lists", [True, False])
+def test_an_old_version_is_called_one(busy: tuple[SqliteStore, Copy], lists: bool) -> None:
+    """The object's row and the newest of its changes are gone; an older change is there. Also when
+    nothing says which changes there were."""
     store, copy = busy
     made = at_once(store.create(thing("twice", text="first")))
     version = of(at_once(store.update({**made, "spec": {"text": "second"}})))
     path = copy()
     content = emptied(path)
     assert content.count(b'"second"') == 2
-    path.write_bytes(content.replace(b'"second"', bytes(8)))
+    content = content.replace(b'"second"', bytes(8))
+    if not lists:
+        content[3 * PAGE : 6 * PAGE] = bytes(3 * PAGE)
+    path.write_bytes(content)
     found = salvage(path)
     key = ("Run", "team", "twice")
     assert found.outdated == {key}
     assert b'"first"' in found.objects[key].bodies[0]
     assert not found.knows_since("Run", version - 1)
-    assert found.knows_since("Run", version)
+    assert found.knows_since("Run", version) == lists
 
 
 def test_two_texts_of_one_version_are_both_kept(busy: tuple[SqliteStore, Copy]) -> None:
@@ -345,6 +350,10 @@ def test_a_vacuumed_file_has_its_trees_elsewhere(tmp_path: Path) -> None:
     process = Kernel(START).process("us")
     store = SqliteStore(tmp_path / "a.sqlite", process.tasks, process.clock, history_max=10)
     written(store, first=0, count=60)
+    at_once(store.create(thing("brief")))  # of which only a counter knows any more
+    at_once(store.delete("Run", "team", "brief", uid=None))
+    for number in range(30):
+        at_once(store.patch_status("Run", "team", "n00", {"x": number}, version=None))
     store.close()
     connection = apsw.Connection(str(store.path))
     connection.execute("VACUUM INTO ?", (str(tmp_path / "b.sqlite"),))
@@ -354,8 +363,9 @@ def test_a_vacuumed_file_has_its_trees_elsewhere(tmp_path: Path) -> None:
         whole = salvage(path)
         path.write_bytes(bytes(PAGE) + path.read_bytes()[PAGE:])
         found = salvage(path)
-        assert found.knows_since("Run", 60)
-        assert not found.knows_since("Run", 20)
+        assert found.knows_since("Run", 90)
+        assert not found.knows_since("Run", 62)
+        assert found.created == 61
         assert (found.damaged_pages, whole.damaged_pages) == (1, 0)
         found.damaged_pages = 0
         assert found == whole
@@ -377,3 +387,65 @@ def test_what_was_deleted_stays_so_although_nothing_says_it_any_more(
     found = salvage(path)
     assert bodies(found) == expected
     assert not found.outdated
+
+
+def with_page(content: bytearray, number: int, image: bytes) -> None:
+    content[(number - 1) * PAGE : number * PAGE] = image
+
+
+def first_leaf(path: Path, root: int) -> bytes:
+    pages = PageFile(path)
+    node = read_node(pages, root)
+    assert node is not None
+    image = pages.get(node.cells[0].child)
+    assert image is not None
+    pages.close()
+    return image
+
+
+@pytest.mark.parametrize("of", ["objects", "history"])
+def test_a_leaf_where_the_root_was_is_not_all_there_is(
+    busy: tuple[SqliteStore, Copy], of: str
+) -> None:
+    """Every page that is reached is sound; what is not reached is found all the same."""
+    _, copy = busy
+    path = copy()
+    content = emptied(path)
+    with_page(content, 2, first_leaf(path, ROOTS[of]))
+    if of == "history":
+        with_page(content, 3, bytes(PAGE))
+    expected = as_sqlite_reads(copy())
+    path.write_bytes(content)
+    found = salvage(path)
+    assert bodies(found) == expected
+    assert (found.lost, found.from_history) == (set(), 0)
+
+
+def test_it_does_not_call_a_few_rows_everything(busy: tuple[SqliteStore, Copy]) -> None:
+    """With a leaf for a root, no index, a gap in the history, and no list of free pages."""
+    _, copy = busy
+    path = copy()
+    content = emptied(path)
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE history SET body = x'00' WHERE version = 7")
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    content = bytearray(path.read_bytes())
+    with_page(content, 2, first_leaf(path, 2))
+    for page in (1, 3):
+        with_page(content, page, bytes(PAGE))
+    path.write_bytes(content)
+    found = salvage(path)
+    assert not found.is_sure
+    assert found.doubtful
+
+
+def test_a_counter_that_nothing_comes_near_is_wrong(busy: tuple[SqliteStore, Copy]) -> None:
+    _, copy = busy
+    path = copy()
+    whole = salvage(path)
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE meta SET value = 9000000 WHERE key IN ('version', 'created')")
+    connection.close()
+    found = salvage(path)
+    assert (found.version, found.created) == (whole.version, whole.created)

@@ -19,17 +19,27 @@ import apsw
 from leasehold.adapters.unusable import Unusable
 from leasehold.ports.store import OutcomeUnknown, Unavailable
 
+_SALVAGE = "get everything back with `leasehold restore --salvage FOLDER`, or restore a backup"
 _SENTENCES: tuple[tuple[type[apsw.Error], str], ...] = (
     (apsw.FullError, "the disk is full; make room, and the next write will pass"),
     (apsw.ReadOnlyError, "cannot be written; check the rights of the file, its folder and mount"),
     (apsw.BusyError, "another program holds the file; end it"),
     (apsw.LockedError, "another program holds the file; end it"),
-    (apsw.CorruptError, "is damaged; stop, and restore the file from a backup"),
-    (apsw.NotADBError, "is no SQLite file any more; stop, and restore it from a backup"),
+    (apsw.CorruptError, f"is damaged; stop, and {_SALVAGE}"),
+    (apsw.NotADBError, f"is no SQLite file any more; stop, and {_SALVAGE}"),
     (apsw.IOError, "the disk failed; look at the system's log, then start again"),
     (apsw.CantOpenError, "cannot be opened; check that its folder exists, and its rights"),
 )
 FATAL = (apsw.CorruptError, apsw.NotADBError)
+
+
+def remedy_of_damage(path: Path) -> str:
+    """What to type; the damaged folder is only read."""
+    folder = path.parent
+    return (
+        "leave the folder as it is, and get everything back into another one: "
+        f"`leasehold restore --salvage {folder} --data {folder}.salvaged`; or restore a backup"
+    )
 
 
 class BadStore(Unusable):

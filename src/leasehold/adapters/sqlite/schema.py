@@ -9,12 +9,13 @@ Called by `store`, under its lock. What the tables mean:
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import apsw
 
-from leasehold.adapters.sqlite.errors import BadStore, sentence
+from leasehold.adapters.sqlite.errors import FATAL, BadStore, remedy_of_damage, sentence
+from leasehold.adapters.sqlite.wal import hidden_commits, log_of
 
 APPLICATION = 0x6C656173  # "leas": SQLite's field for whose file it is
 BUSY_MS = 1_000
@@ -54,18 +55,48 @@ def open_file(path: Path, *, prefix: str | None) -> apsw.Connection:
             path, f"cannot be opened ({error})", "check its folder and rights"
         ) from error
     try:
+        # The last one to close a file would empty its log into it: not before it is found sound.
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         _check_owner(connection, path)
+        _check_log(connection, path)
         _check_soundness(connection, path)
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
         _settle(connection, path)
         _migrate(connection)
         _name_uids(connection, prefix or secrets.token_hex(PREFIX_BYTES))
     except apsw.Error as error:
         connection.close()
-        raise BadStore(path, f"cannot be used ({error})", sentence(error)) from error
+        remedy = remedy_of_damage(path) if isinstance(error, FATAL) else sentence(error)
+        raise BadStore(path, f"cannot be used ({error})", remedy) from error
     except BadStore:
         connection.close()
         raise
     return connection
+
+
+def make_file(
+    path: Path,
+    rows: Iterable[tuple[str, str, str, int, bytes]],
+    *,
+    prefix: str,
+    version: int,
+    created: int,
+) -> None:
+    """A file with these objects (kind, namespace, name, version, body) and no past: whoever watched
+    another one from before `version` is told to list again. Raises `BadStore`."""
+    connection = open_file(path, prefix=prefix)
+    try:
+        with connection:
+            connection.executemany("INSERT INTO objects VALUES (?, ?, ?, ?, ?)", rows)
+            connection.execute(
+                "INSERT INTO meta SELECT DISTINCT 'forgotten/' || kind, ? FROM objects", (version,)
+            )
+            numbers = (("version", version), ("created", created))
+            connection.executemany("UPDATE meta SET value = ?2 WHERE key = ?1", numbers)
+    except apsw.Error as error:
+        raise BadStore(path, f"cannot be written ({error})", sentence(error)) from error
+    finally:
+        connection.close()
 
 
 def open_reader(path: Path) -> apsw.Connection:
@@ -91,10 +122,19 @@ def _check_owner(connection: apsw.Connection, path: Path) -> None:
         raise BadStore(path, why, "start that newer one instead, or restore an older backup")
 
 
+def _check_log(connection: apsw.Connection, path: Path) -> None:
+    """SQLite drops what follows a frame that is not right, and says nothing."""
+    _, frames, _ = connection.execute("PRAGMA wal_checkpoint(NOOP)").get
+    hidden = hidden_commits(log_of(path), connection.pragma("page_size"), frames=max(frames, 0))
+    if hidden:
+        why = f"is damaged (its log has {hidden} commits after a place that cannot be read)"
+        raise BadStore(path, why, remedy_of_damage(path))
+
+
 def _check_soundness(connection: apsw.Connection, path: Path) -> None:
     found = connection.execute("PRAGMA quick_check(1)").get
     if found != "ok":
-        raise BadStore(path, f"is damaged ({found})", "restore it from a backup")
+        raise BadStore(path, f"is damaged ({found})", remedy_of_damage(path))
 
 
 def _settle(connection: apsw.Connection, path: Path) -> None:
