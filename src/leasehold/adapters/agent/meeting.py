@@ -23,7 +23,9 @@ class Meetings:
     def __init__(self, *, is_free: Callable[[int], bool] | None = None) -> None:
         self._is_free = is_free or _can_bind
         self._ports: dict[Place, int] = {}
+        self._taken: set[int] = set()
         self._pods: dict[Place, set[str]] = {}
+        self._places: dict[str, list[Place]] = {}  # by pod
         self._next = PORT_FIRST
 
     def translate(
@@ -50,28 +52,39 @@ class Meetings:
     def remember(self, pod: str, places: Iterable[tuple[Place, int]]) -> None:
         """A pod of before: it was told these ports."""
         for place, port in places:
-            self._ports[place] = port
-            self._pods.setdefault(place, set()).add(pod)
+            self._take(place, port)
+            self._come(place, pod)
 
     def leave(self, pod: str) -> None:
-        for place in [place for place, pods in self._pods.items() if pod in pods]:
+        for place in self._places.pop(pod, ()):
             self._pods[place].discard(pod)
             if not self._pods[place]:
-                del self._pods[place], self._ports[place]
+                del self._pods[place]
+                self._taken.discard(self._ports.pop(place))
 
     def _port(self, place: Place, pod: str) -> int:
         if place not in self._ports:
-            self._ports[place] = self._free_port()
-        self._pods.setdefault(place, set()).add(pod)
+            self._take(place, self._free_port())
+        self._come(place, pod)
         return self._ports[place]
 
+    def _take(self, place: Place, port: int) -> None:
+        self._taken.discard(self._ports.get(place, port))
+        self._ports[place] = port
+        self._taken.add(port)
+
+    def _come(self, place: Place, pod: str) -> None:
+        there = self._pods.setdefault(place, set())
+        if pod not in there:
+            there.add(pod)
+            self._places.setdefault(pod, []).append(place)
+
     def _free_port(self) -> int:
-        taken = set(self._ports.values())
         count = PORT_LAST - PORT_FIRST + 1
         for step in range(count):
             # Onward from the last one, so that a port just left is not met by latecomers.
             port = PORT_FIRST + (self._next - PORT_FIRST + step) % count
-            if port not in taken and self._is_free(port):
+            if port not in self._taken and self._is_free(port):
                 self._next = port + 1
                 return port
         raise CannotStart(f"no port is free between {PORT_FIRST} and {PORT_LAST}")

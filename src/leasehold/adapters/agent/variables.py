@@ -71,6 +71,8 @@ def words(written: Sequence[object], env: Mapping[str, str]) -> list[str]:
 def expand(text: str, env: Mapping[str, str]) -> str:
     """References to what is not there stay as they are. Raises `CannotStart` for a text that no
     process could be given, before it is made: references of references grow without bounds."""
+    if "$" not in text:
+        return text
     size = len(text)
 
     def replaced(match: re.Match[str]) -> str:
