@@ -243,6 +243,9 @@ class World:
         old = self.pods.get(key)
         if old is not None and pod.version and pod.version < old.version:
             return  # a lagging watch tells old news
+        if old is not None and replace(old, version=pod.version) == pod:
+            self.pods[key] = pod  # what else its status says is nothing to us
+            return
         if old is not None and old.node != pod.node:
             self._shed(key)
             _discard(self.pods_by_node, old.node, key)

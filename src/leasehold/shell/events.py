@@ -32,7 +32,7 @@ from leasehold.ports.store import (
 KEEP: Millis = HOUR
 KNOWN_MAX = 10_000  # newest first; older ones are told anew
 ROUND_MAX = 256
-PAUSE: Millis = SECOND // 5  # news of this long is written together
+PAUSE: Millis = SECOND  # news of this long is written together, when those it is of have gone on
 DEFAULT_NAMESPACE = "default"  # where events about cluster-scoped objects lie
 
 # What the controller tells: only these are warnings. An agent says itself what its notes are.
