@@ -52,6 +52,23 @@ def test_a_second_one_on_the_same_data_names_the_first(up: Servers) -> None:
     assert server.rows("list", "-A") == []
 
 
+@pytest.mark.parametrize("is_there", [True, False], ids=["empty", "missing"])
+def test_a_store_that_is_gone_is_not_made_anew(up: Servers, is_there: bool) -> None:
+    server = up().start()
+    assert server.stop() == 0
+    store = server.data / "store.sqlite"
+    kept = store.read_bytes()
+    for path in server.data.glob("store.sqlite*"):
+        path.unlink()
+    if is_there:
+        store.touch()
+    said = refused(server)
+    assert "is missing or empty, although this folder was used before" in said
+    assert "leasehold restore" in said
+    store.write_bytes(kept)
+    assert server.start().rows("list", "-A") == []
+
+
 def test_a_lock_that_a_dead_process_left_is_taken_over(up: Servers) -> None:
     server = up().start()
     server.kill()

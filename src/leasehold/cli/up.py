@@ -91,6 +91,7 @@ def command(
         raise click.UsageError("--host is empty, which would be all addresses; write one")
     try:
         data.prepare()
+        data.check_store()
         settings = Settings(
             folder=data,
             config=read_config(data, config_file),

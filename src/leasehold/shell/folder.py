@@ -52,6 +52,15 @@ class DataFolder:
             remedy = f"chmod 700 {self.root}"
             raise BadFolder(self.root, "may be entered by others than its owner", remedy)
 
+    def check_store(self) -> None:
+        """A folder that was used has a store: to begin with a new one would be to lose the old."""
+        files = (self.store, self.store.with_name(f"{self.store.name}-wal"))
+        has_store = any(file.exists() and file.stat().st_size for file in files)
+        if self.kubeconfig.exists() and not has_store:
+            remedy = "restore it (leasehold restore), or begin anew in another folder (--data)"
+            why = "is missing or empty, although this folder was used before"
+            raise BadFolder(self.store, why, remedy)
+
     def key(self) -> bytes:
         """The secret from which the lottery's nonces are derived; made once."""
         try:
