@@ -138,11 +138,21 @@ def test_jobs_live_through_a_restart(up: Servers, how: signal.Signals) -> None:
 
 def test_it_can_be_asked_to_end_its_jobs(up: Servers) -> None:
     server = up("--gpus", "2", "--end-jobs").start()
-    server.submit(*team(), job("long", "sleep 600"))
+    waiting = [job(f"next{n}", "sleep 600", pods=2) for n in range(3)]
+    server.submit(*team(), job("long", "sleep 600", pods=2), *waiting)
     server.wait_phase("long", "Running")
     assert marked(server.data)
-    server.stop()
-    assert not marked(server.data)
+    assert server.stop() == 0
+    assert not marked(server.data), "none of those who waited was started in its place"
+    server.cli("leasehold", "ledger", "verify", "--data", str(server.data))
+    assert server.said[-1] == "stopped"
+    server.start()
+    assert server.run("long")["phase"] == "Failed"
+    explained = server.runs("explain", "long", "-n", "team").stdout
+    assert "it was ended together with the control plane" in explained
+    server.wait(
+        "the next", lambda: any(row["phase"] == "Running" for row in server.rows("list", "-A"))
+    )
 
 
 def test_health_needs_no_token_and_tells_nothing_else(up: Servers, tmp_path: Path) -> None:

@@ -46,6 +46,8 @@ from leasehold.shell.metrics import Metrics
 from leasehold.shell.query import BadQuestion, Questions
 
 GATHER: Millis = 10
+LOOK_MS: Millis = 50
+LAST_LOOKS = 60
 ADMIN = "admin"  # the user of the kubeconfig that `up` writes
 NAMESPACES = ("default", "leasehold-system")
 
@@ -158,6 +160,16 @@ class Embedded:
         assert self._server is not None, "it is not started"
         host = self._settings.host
         return f"https://{f'[{host}]' if ':' in host else host}:{self._server.port}"
+
+    async def end_jobs(self) -> None:
+        """Ends every job, and returns when the ledger knows of it, or after a while."""
+        self._controller.start_nothing()
+        await self.agent.end_all()
+        for _ in range(LAST_LOOKS):
+            world = self._controller.world
+            if world is None or not world.open_by_run:
+                return
+            await self._clock.sleep(LOOK_MS)
 
     async def stop(self) -> None:
         """Jobs go on; the next start adopts them."""

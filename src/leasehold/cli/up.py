@@ -198,11 +198,11 @@ async def _serve(settings: Settings, embedded: Embedded, *, quiet: bool, end_job
         _spare_the_collector()
         loop.add_signal_handler(signal.SIGUSR1, embedded.ask_to_compact)
         if not quiet:
-            for line in _greeting(settings, embedded):
+            for line in _greeting(settings, embedded, end_jobs=end_jobs):
                 click.echo(line)
         await stopping.wait()
         if end_jobs:
-            await embedded.agent.end_all()
+            await embedded.end_jobs()
         left = embedded.agent.running
         if not quiet:
             after = f"; {left} jobs go on, and the next `leasehold up` adopts them" if left else ""
@@ -214,7 +214,7 @@ async def _serve(settings: Settings, embedded: Embedded, *, quiet: bool, end_job
         await embedded.stop()
 
 
-def _greeting(settings: Settings, embedded: Embedded) -> list[str]:
+def _greeting(settings: Settings, embedded: Embedded, *, end_jobs: bool) -> list[str]:
     nodes = settings.nodes
     gpus = sum(node.gpus for node in nodes)
     is_virtual = not any(node.devices for node in nodes)
@@ -229,5 +229,7 @@ def _greeting(settings: Settings, embedded: Embedded) -> list[str]:
         "  kubectl get nodes          what there is",
         "  kubectl runs list -A       what runs, how wide, who pays",
         "  kubectl runs submit -f …   docs/user-guide/quickstart.md has a first Run",
-        "Ctrl-C stops it; jobs go on and are adopted by the next start.",
+        "Ctrl-C stops it and ends its jobs."
+        if end_jobs
+        else "Ctrl-C stops it; jobs go on and are adopted by the next start.",
     ]

@@ -191,6 +191,12 @@ class Controller:
             wait = again if wait is None else min(wait, again)
         return await self._wake.wait(wait)
 
+    def start_nothing(self) -> None:
+        """From now on what runs is looked after, and nothing else begins."""
+        self._policy = replace(self._policy, binder_enabled=False)
+        if self.world is not None:
+            self.world.policy = self._policy
+
     def wake(self) -> None:
         """Have a turn soon, whatever the reason."""
         self._wake.set()

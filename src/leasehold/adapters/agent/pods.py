@@ -7,8 +7,9 @@ missed. It takes no scheduling decision.
 """
 
 import asyncio
+import signal
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from leasehold.adapters.agent import statuses
 from leasehold.adapters.agent.advice import Advice
@@ -45,6 +46,7 @@ from leasehold.ports.store import (
 )
 
 RETRY_MS = 100
+LAST_WORDS_MS = 10_000  # for what is still to be told of pods that have ended
 TROUBLE_MS = 1_000  # between attempts when the machine, not the store, says no
 _RETRY = (AlreadyExists, Conflict, OutcomeUnknown, Unavailable)
 
@@ -86,6 +88,7 @@ class Pods:
         self._buried: set[str] = set()  # objects that are gone; old news of them is ignored
         self._busy: dict[str, Task] = {}
         self._disk = Patience()
+        self._is_closing = False  # nothing is started any more
         self._again: set[str] = set()
         self._last_alive: Instant = 0  # when an agent last saw that all these shims live
         self.shims = Shims(clock, machine.forks, self.note)
@@ -181,10 +184,14 @@ class Pods:
         return [uid for uid, each in self._held.items() if each.stage() not in _SETTLED]
 
     async def end_all(self) -> None:
-        """Ends everything, also what it was not asked to end."""
-        while uids := self.running:
+        """Ends everything, also what it was not asked to end, and starts nothing any more; their
+        ends are told when this returns."""
+        self._is_closing = True
+        patience = self._clock.monotonic() + LAST_WORDS_MS
+        while (uids := self.running) or (self._busy and self._clock.monotonic() < patience):
             for uid in uids:
-                await self.shims.is_ended(self._held[uid])
+                if uid in self._held and await self.shims.is_ended(self._held[uid]):
+                    self.note(uid)
             await self._clock.sleep(LOOK_MS)
 
     def close(self) -> None:
@@ -262,7 +269,7 @@ class Pods:
             await self._settle_unrecorded(seen)
         elif pod.deleting:
             await self._remove(seen)
-        else:
+        elif not self._is_closing:
             await self._start(seen, node)
 
     async def _settle_unrecorded(self, seen: Seen) -> None:
@@ -296,7 +303,7 @@ class Pods:
             return
         folder = await self._disk.do(lambda: self._machine.folders.create(pod.uid, request))
         self._held[pod.uid] = folder
-        if pod.uid in self._buried or self._machine.nodes.is_dead(pod.node):
+        if pod.uid in self._buried or self._machine.nodes.is_dead(pod.node) or self._is_closing:
             self._again.add(pod.uid)  # meanwhile it was not to be started any more
             return
         self.shims.ask(folder)
@@ -363,7 +370,7 @@ class Pods:
             if failed or uid in self._refusals:
                 why = self._refusals.pop(uid, "its shim died before it could start it")
                 await self._reject(seen, why)
-        else:
+        elif not self._is_closing:
             self.shims.ask(folder)
 
     def _stop(self, seen: Seen, folder: PodFolder) -> None:
@@ -375,6 +382,8 @@ class Pods:
 
     async def _tell_end(self, seen: Seen, exit_: Exit, *, started_at: Instant) -> None:
         container = first_container(seen.wire)
+        if self._is_closing and exit_.signal == signal.SIGKILL and not exit_.error:
+            exit_ = replace(exit_, error="it was ended together with the control plane")
         status = statuses.ended(container, self._machine.agent, exit_, started_at)
         if await self._patch(seen, status) is not None:
             self._machine.advice.ended(seen, exit_)
