@@ -9,7 +9,7 @@ import pytest
 from tests.agent.harness import Stage, eventually, phase, pod, stage, terminated
 
 from leasehold.adapters.agent.limits import Limits
-from leasehold.adapters.agent.logs import NoLog
+from leasehold.adapters.agent.logs import MISSED, NoLog
 from leasehold.core.units import parse_instant
 from leasehold.ports.store import Wire
 
@@ -96,6 +96,32 @@ def test_a_follower_sees_lines_as_they_come_over_rotation_and_ends_with_the_pod(
 
     expected = b"first\nunended" + b"".join(b"%d\n" % number for number in range(1, 3001))
     assert followed == expected
+
+
+def test_a_follower_who_is_too_slow_is_told_what_he_missed(ground: Path) -> None:
+    async def play(machine: Stage) -> bytes:
+        work = ground / "work" / "team"
+        made = await machine.submit(
+            "talk", "echo first; while [ ! -e go ]; do sleep 0.02; done; seq 1 3000"
+        )
+        await machine.running("talk")
+        follower = machine.agent.logs(made, follow=True)
+        printed = await anext(follower)
+        (work / "go").touch()
+        await machine.ended("talk")  # by now all but the last files of the log are gone
+        async for portion in follower:
+            printed += portion
+        return printed
+
+    followed = stage(ground, play, limits=Limits(log_bytes_max=2_000, log_files_max=2))
+
+    lines = followed.decode().splitlines()
+    assert lines.count(MISSED) == 1
+    gap = lines.index(MISSED)
+    before, after = ([int(line) for line in part] for part in (lines[1:gap], lines[gap + 1 :]))
+    assert before == list(range(1, len(before) + 1))
+    assert after == list(range(after[0], 3001))
+    assert after[0] > len(before) + 1
 
 
 @pytest.fixture

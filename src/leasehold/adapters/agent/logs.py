@@ -5,17 +5,18 @@ and stream. A follower looks a few times a second, only while somebody follows, 
 pod has ended and everything was read.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from leasehold.adapters.agent.folders import PodFolder, Stage
-from leasehold.core.units import Instant, parse_instant
+from leasehold.core.units import Instant, format_instant, parse_instant
 from leasehold.ports.runtime import Clock
 
 LOOK_MS = 250
 _CHUNK_BYTES = 256 * 1024
 _UNENDED = b"P"
+MISSED = "leasehold: output is missing here, it was printed faster than it was read"
 
 
 class NoLog(Exception):  # noqa: N818
@@ -33,7 +34,7 @@ class LogQuery:
 
 async def read_log(folder: PodFolder, query: LogQuery, clock: Clock) -> AsyncIterator[bytes]:
     """What the job printed, in portions, byte by byte as it was but for the stamps asked for."""
-    files = _Files(folder.path)
+    files = _Files(folder.path, clock.now)
     shown = _Shown(query)
     if query.tail_lines is not None:
         files.skip_to_last(query.tail_lines)
@@ -53,8 +54,9 @@ async def read_log(folder: PodFolder, query: LogQuery, clock: Clock) -> AsyncIte
 class _Files:
     """The lines of all files, each once, in order."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, now: Callable[[], Instant]) -> None:
         self._folder = folder
+        self._now = now
         self._number = min(self._numbers(), default=1)
         self._offset = 0
 
@@ -78,6 +80,7 @@ class _Files:
                 if not numbers:
                     return
                 self._number, self._offset = min(numbers), 0
+                yield [f"{format_instant(self._now())} stderr F {MISSED}".encode()]
                 continue
             if not has_next:
                 return
