@@ -32,7 +32,7 @@ up=$!
 until grep -q "leasehold is up" "$root/up.out"; do kill -0 $up && sleep 0.1; done
 head -2 "$root/up.out"
 export KUBECONFIG=$root/data/kubeconfig
-flavor=$(sed -n 's/.*GPUs (\([^)]*\)).*/\1/p' "$root/up.out")
+flavor=$(sed -n 's/.*GPUs\{0,1\} (\([^)]*\)).*/\1/p' "$root/up.out")
 
 sed "s/FLAVOR/$flavor/" "$here/two-teams.yaml" >"$root/teams.yaml"
 runs submit -f "$root/teams.yaml"

@@ -55,7 +55,7 @@ class Stage:
             work=self.folder / "work",
             nodes=self.nodes,
             labels=Labels(),
-            users=Users(data, configured=self.configured),
+            users=Users(data, work=self.folder / "work", configured=self.configured),
             note=self.notes.append,
             limits=self.limits,
             devices=self.devices,

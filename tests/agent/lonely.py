@@ -66,7 +66,7 @@ def agent_on(folder: Path, store: GroupStore, clock: AsyncioClock, tasks: Asynci
         work=folder / "work",
         nodes=[NODE],
         labels=Labels(),
-        users=Users(data),
+        users=Users(data, work=folder / "work"),
         note=lambda _: None,
         limits=Limits(retention_ms=0),
     )

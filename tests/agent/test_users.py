@@ -8,11 +8,17 @@ from pathlib import Path
 import pytest
 from tests.agent.harness import NODE, Stage, eventually, phase, pod, stage, terminated
 
-from leasehold.adapters.agent.agent import LocalNode
+from leasehold.adapters.agent import users as users_module
+from leasehold.adapters.agent.agent import LocalNode, _prepare
 from leasehold.adapters.agent.cgroups import find_cgroups
-from leasehold.adapters.agent.limits import AgentError
+from leasehold.adapters.agent.limits import AgentError, CannotStart
 from leasehold.adapters.agent.meeting import PORT_FIRST, PORT_LAST, Meetings
-from leasehold.adapters.agent.users import Users
+from leasehold.adapters.agent.users import (
+    PRIVATE_COUNT_SMALL,
+    PRIVATE_FIRST,
+    PRIVATE_FIRST_SMALL,
+    Users,
+)
 from leasehold.core.objects.quantity import CPU, MEMORY
 from leasehold.ports.store import Wire
 
@@ -60,6 +66,156 @@ def test_a_namespace_keeps_its_uid(ground: Path) -> None:
     if IS_ROOT:
         assert before[0] != before[1]
         assert 0 not in before
+
+
+@pytest.fixture
+def as_root(ground: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Whose each folder under the work folder is, where nobody needs to be root for it."""
+    owners: dict[str, int] = {}
+    (ground / "work").mkdir(mode=0o755)
+    lstat = Path.lstat
+
+    def told(path: Path) -> os.stat_result:
+        status = lstat(path)
+        if path.parent != ground / "work" or path.name not in owners:
+            return status
+        return os.stat_result((*status[:4], owners[path.name], *status[5:10]))
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(Path, "lstat", told)
+    return owners
+
+
+def folders(ground: Path, owners: dict[str, int], **some: int) -> None:
+    for name, uid in some.items():
+        (ground / "work" / name).mkdir(mode=0o700)
+        owners[name] = uid
+
+
+def test_a_namespace_has_the_uid_that_has_its_folder(ground: Path, as_root: dict[str, int]) -> None:
+    """As after a restore without the list of uids: no namespace may get what is another's."""
+    first = PRIVATE_FIRST
+    folders(
+        ground, as_root, a=first + 1, b=first, system=first - 1, twin=first + 5, brother=first + 5
+    )
+
+    users = Users(ground / "agent", work=ground / "work")
+
+    assert users.account("b").uid == first
+    assert users.account("a").uid == first + 1
+    assert users.account("system").uid != first - 1  # not a private one
+    assert users.account("twin").uid != first + 5  # nobody can tell whose it is
+    listed = json.loads((ground / "agent" / "users.json").read_text())
+    assert listed["a"] == first + 1
+
+
+def test_what_owns_a_folder_a_process_or_a_name_is_nobody_elses_uid(
+    ground: Path, as_root: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = range(PRIVATE_FIRST_SMALL, PRIVATE_FIRST_SMALL + PRIVATE_COUNT_SMALL)
+    *rest, folder, process, free = small
+    folders(ground, as_root, another=folder)
+    monkeypatch.setattr(users_module, "_uids_of_processes", lambda: {process})
+    monkeypatch.setattr(users_module, "_remembered", lambda _: {f"n{uid}": uid for uid in rest})
+    (ground / "users.json").touch()
+    users = Users(ground, work=ground / "work", private_first=small.start)
+
+    assert users.account("team").uid == free
+    with pytest.raises(CannotStart, match="no uid is left for more"):
+        users.account("more")
+
+
+def test_the_uids_of_processes_are_those_that_run() -> None:
+    assert os.getuid() in users_module._uids_of_processes()
+
+
+def test_two_control_planes_do_not_give_out_the_same_uids(
+    ground: Path, as_root: dict[str, int]
+) -> None:
+    given = [
+        Users(ground / f"{plane}", work=ground / "work").account(name).uid
+        for plane in range(20)
+        for name in ("a", "b")
+    ]
+    assert len(set(given)) == 40
+
+
+def test_a_folder_of_another_namespaces_uid_is_not_taken_from_it(
+    ground: Path, as_root: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed: list[Path] = []
+    monkeypatch.setattr(os, "chown", lambda path, *_, **__: changed.append(path))
+    users = Users(ground, work=ground / "work")
+    uid = users.account("other").uid
+    assert uid is not None
+    folders(ground, as_root, team=uid)
+
+    with pytest.raises(CannotStart, match=rf"belongs to uid {uid}, which is other's.*chown -R"):
+        users.home(ground / "work", "team")
+    assert changed == []
+    folders(ground, as_root, new=7)
+    users.home(ground / "work", "new")
+    assert changed == [ground / "work" / "new"]
+
+
+def test_a_restored_list_of_uids_is_taken_over_once(ground: Path, as_root: dict[str, int]) -> None:
+    restored = ground / "users.json"
+    restored.write_text('{"team": 2000000007}')
+    restored.chmod(0o600)
+    agent = ground / "agent"
+
+    assert Users(agent, restored=restored).account("team").uid == 2_000_000_007
+    assert not restored.exists()
+    assert (agent / "users.json").stat().st_mode & 0o777 == 0o600
+    restored.write_text('{"team": 2000000008}')  # beside it lies one that was moved here
+    assert Users(agent, restored=restored).account("team").uid == 2_000_000_007
+
+
+def test_a_work_folder_that_others_could_write_is_refused(
+    ground: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = ground / "work"
+    work.mkdir()
+    for mode in (0o775, 0o757, 0o1777):
+        work.chmod(mode)
+        with pytest.raises(AgentError, match=f"others.*chmod go-w {work}"):
+            _prepare(ground / "agent", work)
+    work.chmod(0o755)
+    os.close(_prepare(ground / "agent", work))
+
+    euid = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: euid + 1)
+    with pytest.raises(AgentError, match=rf"belongs to uid {euid}.*--work"):
+        _prepare(ground / "agent", work)
+
+
+def test_a_link_of_somebody_else_is_no_work_folder(
+    ground: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (ground / "ours").mkdir(mode=0o755)
+    (ground / "work").symlink_to(ground / "ours")
+    os.close(_prepare(ground / "agent", ground / "work"))
+    status = (ground / "work").lstat()
+    theirs = os.stat_result((*status[:4], 7, *status[5:10]))
+    monkeypatch.setattr(Path, "lstat", lambda _: theirs)
+
+    with pytest.raises(AgentError, match="belongs to uid 7"):
+        _prepare(ground / "agent", ground / "work")
+    monkeypatch.setattr(os, "geteuid", lambda: 7)  # nor is a link of ours to what is not
+    with pytest.raises(AgentError, match=f"belongs to uid {status.st_uid}"):
+        _prepare(ground / "agent", ground / "work")
+
+
+def test_a_work_folder_can_be_entered_whatever_the_umask(ground: Path) -> None:
+    umask = os.umask(0o077)
+    try:
+        os.close(_prepare(ground / "agent", ground / "deep" / "work"))
+    finally:
+        os.umask(umask)
+
+    assert (ground / "deep").stat().st_mode & 0o777 == 0o755
+    assert (ground / "deep" / "work").stat().st_mode & 0o777 == 0o755
+    assert (ground / "agent").stat().st_mode & 0o777 == 0o700
 
 
 def test_root_is_refused_as_somebodys_user_and_so_is_nobody_known(ground: Path) -> None:
@@ -174,6 +330,47 @@ def test_a_port_in_use_on_the_host_is_not_given_out() -> None:
 
     assert changed["MASTER_PORT"] != str(port)
     assert json.dumps(places)
+
+
+def ask_port(meetings: Meetings, run: str) -> int:
+    env = {"MASTER_ADDR": "n1", "MASTER_PORT": "29500"}
+    changed, _ = meetings.translate(env, pod=run, run=run, attempt="1", hosts=["n1"])
+    return int(changed["MASTER_PORT"])
+
+
+def test_whoever_binds_all_ports_keeps_nobody_from_meeting() -> None:
+    tried: list[int] = []
+
+    def is_free(port: int) -> bool:
+        tried.append(port)
+        return False
+
+    meetings = Meetings(is_free=is_free)
+    ports = {ask_port(meetings, f"r{n}") for n in range(10)}
+
+    assert len(ports) == 10
+    assert len(tried) == len(set(tried)) == 640  # not one port after the other of thousands
+    for port in ports:
+        with socket.socket() as theirs:
+            theirs.bind(("127.0.0.1", port))
+
+
+def test_a_port_that_the_kernel_chooses_is_not_one_of_ours() -> None:
+    chosen = [40_000, 40_000, 40_001, *[40_000] * 100]
+    meetings = Meetings(is_free=lambda _: False, choose=lambda: chosen.pop(0))
+
+    assert [ask_port(meetings, "a"), ask_port(meetings, "b")] == [40_000, 40_001]
+    with pytest.raises(CannotStart, match=r"no port is free.*end what listens"):
+        ask_port(meetings, "c")
+
+
+def test_no_port_at_all_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("no port")
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    with pytest.raises(CannotStart, match="no port is free"):
+        ask_port(Meetings(), "a")
 
 
 def test_a_users_own_meeting_place_is_left_alone() -> None:

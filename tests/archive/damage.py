@@ -17,6 +17,7 @@ from leasehold.sim.scenario.runner import HELD, run_scenario
 STORIES = Path(__file__).parents[1] / "scenarios"
 PAGE = 4096
 SECRETS = {"tokens.json": b"{}", "lottery.key": b"k" * 32, "tls/ca.key": b"secret"}
+USERS = b'{"team": 2000000000}'  # which uid each namespace has
 
 
 def a_data_folder(folder: Path) -> Path:
@@ -28,6 +29,8 @@ def a_data_folder(folder: Path) -> Path:
     for name, content in SECRETS.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
+    (folder / "agent").mkdir(mode=0o700)
+    (folder / "agent" / "users.json").write_bytes(USERS)
     return folder
 
 

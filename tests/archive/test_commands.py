@@ -25,6 +25,7 @@ from leasehold.sim.scenario.runner import HELD, run_scenario
 
 STORIES = Path(__file__).parents[1] / "scenarios"
 SECRETS = {"tokens.json": b"{}", "lottery.key": b"k" * 32, "tls/ca.key": b"secret"}
+USERS = b'{"team": 2000000000}'  # which uid each namespace has
 # A server without its facade: the loop, its store, the compactor, and the signal that asks for it.
 SERVER = """
 import asyncio, signal, sys
@@ -83,6 +84,9 @@ def data(tmp_path: Path) -> Path:
     for name, content in SECRETS.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_bytes(content)
+    (folder / "agent" / "pods").mkdir(parents=True)
+    (folder / "agent" / "pods" / "record").write_bytes(b"of a job")
+    (folder / "agent" / "users.json").write_bytes(USERS)
     return folder
 
 
@@ -197,9 +201,10 @@ def test_a_backup_is_everything_and_outranks_the_original(data: Path, tmp_path: 
     assert to.stat().st_mode & 0o777 == 0o600
     before = int(time.time())
     assert "restore: ok" in ok(restore.command, to, "--data", restored)
-    for name, content in SECRETS.items():
+    for name, content in {**SECRETS, "users.json": USERS}.items():
         assert (restored / name).read_bytes() == content
         assert (restored / name).stat().st_mode & 0o777 == 0o600
+    assert not (restored / "agent").exists()  # the old one can be moved here
     exports = [ok(ledger.command, "export", "--data", each) for each in (data, restored)]
     assert exports[0] == exports[1]
     assert ok(ledger.command, "verify", "--data", restored).startswith("ledger verify: ok")
@@ -208,6 +213,16 @@ def test_a_backup_is_everything_and_outranks_the_original(data: Path, tmp_path: 
     taken = invoke(restore.command, to, "--data", restored)
     assert taken.exit_code == 1
     assert "not empty" in taken.output
+
+
+def test_a_folder_that_was_restored_and_not_started_has_its_users(
+    data: Path, tmp_path: Path
+) -> None:
+    ok(backup.command, tmp_path / "1.tar", "--data", data)
+    ok(restore.command, tmp_path / "1.tar", "--data", tmp_path / "once")
+    ok(backup.command, tmp_path / "2.tar", "--data", tmp_path / "once")
+    ok(restore.command, tmp_path / "2.tar", "--data", tmp_path / "twice")
+    assert (tmp_path / "twice" / "users.json").read_bytes() == USERS
 
 
 def epoch_of(data: Path) -> int:
@@ -237,6 +252,18 @@ def test_a_damaged_backup_restores_nothing(data: Path, tmp_path: Path) -> None:
         assert list(folder.iterdir()) == []
     to.write_bytes(b"no tar")
     assert "is no backup" in invoke(restore.command, to, "--data", tmp_path / "x").output
+
+
+def test_a_backup_that_is_not_there_leaves_nothing(tmp_path: Path) -> None:
+    to, folder = tmp_path / "nosuch.tar", tmp_path / "to"
+    told = invoke(restore.command, to, "--data", folder)
+    assert told.exit_code == 1
+    assert f"Error: {to}: there is no such backup; name another file" in told.output
+    assert not folder.exists()
+    told = invoke(restore.command, to, "--partial", "--data", folder)
+    assert told.exit_code == 2
+    assert "--partial needs --salvage" in told.output
+    assert not folder.exists()
 
 
 def test_names_lead_nowhere_else(data: Path, tmp_path: Path) -> None:

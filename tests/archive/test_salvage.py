@@ -12,6 +12,7 @@ import pytest
 from tests.archive.damage import (
     PAGE,
     SECRETS,
+    USERS,
     a_data_folder,
     damaged,
     fingerprint,
@@ -132,7 +133,7 @@ def test_a_folder_out_of_a_damaged_one_is_as_good_as_before(aged: Path, tmp_path
         assert "the ledger is whole: batches 1 to 8, head " in said
         assert exported(tmp_path / f"{page}.new") == exported(aged)
         assert fingerprint(hurt) == untouched
-    for name, content in SECRETS.items():
+    for name, content in {**SECRETS, "users.json": USERS}.items():
         assert (tmp_path / f"{pages[0]}.new" / name).read_bytes() == content
         assert (tmp_path / f"{pages[0]}.new" / name).stat().st_mode & 0o777 == 0o600
 

@@ -57,6 +57,7 @@ def test_who_gives_up_a_group_and_who_waits(facade: Facade, leasehold: Leasehold
         "emptied as soon as that is possible",
     ]
     assert leasehold("drain", "a-00", "--wait", "0.01", "-o", "json").stderr.count("\n") == 1
+    assert leasehold("drain", "a-00", "--wait", "0").exit_code == 1, "no wait is one look"
 
 
 def test_it_ends_when_the_last_run_has_ended(facade: Facade, leasehold: Leasehold) -> None:
@@ -108,6 +109,13 @@ def test_a_server_that_does_not_say_who_we_are(facade: Facade, leasehold: Leaseh
 
 
 def test_a_node_that_is_not_there(leasehold: Leasehold) -> None:
-    done = leasehold("drain", "z-00")
-    assert (done.exit_code, done.stdout) == (1, "")
-    assert "'z-00' not found" in done.stderr
+    for words in (["drain"], ["drain", "--undo"], ["fence"], ["fence", "--force"]):
+        done = leasehold(*words, "z-00")
+        assert (done.exit_code, done.stdout) == (1, "")
+        assert done.stderr == "error: there is no node z-00; `kubectl get nodes` lists them\n"
+
+
+@pytest.mark.parametrize("word", ["drain", "fence"])
+def test_nodes_are_in_no_namespace(leasehold: Leasehold, word: str) -> None:
+    assert "--namespace" not in leasehold(word, "--help").stdout
+    assert "--context" in leasehold(word, "--help").stdout

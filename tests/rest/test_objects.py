@@ -352,6 +352,19 @@ def test_tables(facade: Facade) -> None:
     assert facade.ask("GET", RUNS, headers={"Accept": "text/html"}).status == 406
 
 
+def test_a_node_is_shown_with_its_flavor(facade: Facade) -> None:
+    for name, labels, flavor in (
+        ("ours", {"gpu.flavor": "H100-80GB"}, "H100-80GB"),
+        ("well-known", {"nvidia.com/gpu.product": "L40S"}, "L40S"),
+        ("bare", {}, "<unknown>"),
+    ):
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+        assert facade.ask("POST", "/api/v1/nodes", node, caller=SYSTEM).status == 201
+        shown = facade.ask("GET", f"/api/v1/nodes/{name}", headers=TABLE).json
+        heads = [each["name"] for each in shown["columnDefinitions"]]
+        assert dict(zip(heads, shown["rows"][0]["cells"], strict=True))["Flavor"] == flavor
+
+
 def test_documents_are_cached_by_their_tag(facade: Facade) -> None:
     aggregated = {"Accept": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
     first = facade.ask("GET", "/apis", headers=aggregated)

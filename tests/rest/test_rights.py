@@ -24,6 +24,11 @@ WEST = {"name": "west", "flavor": "H100-80GB", "concurrency": 8}
 LENDING = {**WEST, "lending": {"allow": True, "to": ["org:*"]}}
 MORE = {**WEST, "concurrency": 9}
 MERGE = {"Content-Type": "application/merge-patch+json"}
+APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def with_metadata(obj: dict[str, Any], **metadata: object) -> dict[str, Any]:
+    return {**obj, "metadata": {**obj["metadata"], **metadata}}
 
 
 @pytest.mark.parametrize(
@@ -47,6 +52,21 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
         (run("r"), run("r", sparesPerGroup=8), [(SPEND, OWNER)]),
         (run("r"), run("r", stop=True), []),
         (run("r"), run("r", owner="org:b"), [(SPEND, "org:b")]),
+        (budget("b"), with_metadata(budget("b"), finalizers=["x/y"]), [(FUND, OWNER)]),
+        (with_metadata(budget("b"), finalizers=["x/y"]), budget("b"), [(FUND, OWNER)]),
+        (budget("b"), with_metadata(budget("b"), labels={"a": "b"}), [(FUND, OWNER)]),
+        (budget("b"), with_metadata(budget("b"), annotations={"a": "b"}), [(FUND, OWNER)]),
+        (budget("b"), with_metadata(budget("b"), ownerReferences=[{"uid": "u"}]), [(FUND, OWNER)]),
+        (budget("b"), with_metadata(budget("b", envelopes=[LENDING]), labels={"a": "b"}),
+         [(FUND, OWNER)]),
+        (budget("b"), with_metadata(budget("b"), labels={}, finalizers=[]), []),
+        (budget("b"), with_metadata(budget("b"), managedFields=[{}], generation=2), []),
+        (budget("b"), with_metadata(budget("b"), annotations={APPLIED: "{}"}), [(LEND, OWNER)]),
+        (budget("b"), with_metadata(budget("b", envelopes=[LENDING]), annotations={APPLIED: "{}"}),
+         [(LEND, OWNER)]),
+        (run("r"), with_metadata(run("r"), labels={"a": "b"}), [(SPEND, OWNER)]),
+        (run("r"), with_metadata(run("r", stop=True), finalizers=["x/y"]), [(SPEND, OWNER)]),
+        (run("r"), with_metadata(run("r"), managedFields=[{}]), []),
         (None, {"kind": "Node"}, []),
         (None, {"kind": "Run", "spec": []}, []),
         (None, {"kind": "Budget", "spec": {"owner": 1}}, []),
@@ -85,6 +105,28 @@ def test_nobody_invents_money(facade: Facade) -> None:
     told = facade.ask("POST", BUDGETS, elsewhere, caller=ANN)
     assert "verb fund on owner org:rich" in told.json["message"]
     assert facade.ask("DELETE", path, caller=ANN).status == 200
+
+
+def test_nobody_decides_what_becomes_of_anothers_object(facade: Facade) -> None:
+    """A finalizer keeps a Budget from going away, and taking it off lets it go."""
+    held: list[dict[str, object]] = [
+        {"finalizers": ["example.org/mine"]}, {"labels": {"team": "x"}},
+        {"annotations": {"note": "x"}},
+        {"ownerReferences": [{"apiVersion": "v1", "kind": "Namespace", "name": "vision",
+                              "uid": "u"}]},
+    ]  # fmt: skip
+    assert facade.ask("POST", BUDGETS, budget("kept"), caller=ANN).status == 201
+    assert facade.ask("POST", RUNS, run("kept"), caller=ANN).status == 201
+    for path, right in ((f"{BUDGETS}/kept", "fund"), (f"{RUNS}/kept", "spend")):
+        for metadata in held:
+            patch = {"metadata": metadata}
+            refused = facade.ask("PATCH", path, patch, headers=MERGE, caller=LENDER)
+            assert refused.status == 403, metadata
+            assert f"verb {right} on owner {OWNER}" in refused.json["message"]
+            assert facade.ask("PATCH", path, patch, headers=MERGE, caller=ANN).status == 200
+        off = {"metadata": {"finalizers": None}}
+        assert facade.ask("PATCH", path, off, headers=MERGE, caller=LENDER).status == 403
+        assert facade.ask("PATCH", path, off, headers=MERGE, caller=SYSTEM).status == 200
 
 
 def test_nobody_spends_anothers_money(facade: Facade) -> None:

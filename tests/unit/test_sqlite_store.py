@@ -242,6 +242,7 @@ def test_a_damaged_file_is_refused_with_a_remedy(path: Path, opened: Open) -> No
     assert refused.value.path == path
     assert "damaged" in refused.value.why
     assert "backup" in refused.value.remedy
+    assert len(str(refused.value).splitlines()) == 1
 
 
 def test_damage_found_later_stops_every_write(path: Path, opened: Open) -> None:

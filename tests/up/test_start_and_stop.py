@@ -27,6 +27,8 @@ def test_the_first_start_says_what_to_do_next(up: Servers) -> None:
     assert "8 virtual slots" in said
     assert server.kubeconfig.stat().st_mode & 0o777 == 0o600
     assert server.data.stat().st_mode & 0o777 == 0o700
+    open_to_others = [path for path in server.data.rglob("*") if path.stat().st_mode & 0o077]
+    assert open_to_others == []
     assert server.rows("list", "-A") == []
     assert server.stop() == 0
 

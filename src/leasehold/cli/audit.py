@@ -12,6 +12,7 @@ from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks, run
 from leasehold.cli.config import read_config
 from leasehold.cli.data_folder import data_option
 from leasehold.cli.ledger_source import snapshot_of
+from leasehold.cli.visible import say
 from leasehold.control.audit import audit
 from leasehold.core.invariants import check_all
 from leasehold.core.objects.pod import pod_from_wire
@@ -37,7 +38,7 @@ def command(data: DataFolder) -> None:
         leases, again = _look(data, config)
         found = [each for each in found if each in set(again)]
     for each in found:
-        click.echo(each)
+        say(each)
     if found:
         raise SystemExit(1)
     click.echo(f"audit: ok ({leases} open lease{'' if leases == 1 else 's'})")

@@ -86,7 +86,12 @@ class Embedded:
         self._teller = Teller(self.store, clock, tasks)
         self._log = DecisionLog()
         self.metrics = Metrics(lambda: self._controller.world, clock)
-        self.users = Users(folder.agent, configured=dict(config.embedding.users))
+        self.users = Users(
+            folder.agent,
+            work=settings.work,
+            restored=folder.restored_users,
+            configured=dict(config.embedding.users),
+        )
         self.agent = Agent(
             self.store,
             clock,

@@ -7,6 +7,7 @@ import click
 from leasehold.cli.data_folder import data_option
 from leasehold.cli.jsonlines import Wire
 from leasehold.cli.ledger_source import FILES, instant_option, lines_of, title_of
+from leasehold.cli.visible import say
 from leasehold.core.facts import Lease
 from leasehold.core.units import format_gpu_hours, format_instant
 from leasehold.core.verify import Fold
@@ -32,21 +33,21 @@ def replay(files: tuple[Path, ...], instant: str, data: DataFolder) -> None:
                 break
             wrong = fold.step(line)
             if wrong is not None:
-                click.echo(f"{title_of(files, data)}: {wrong}", err=True)
+                say(f"{title_of(files, data)}: {wrong}", err=True)
                 raise SystemExit(1)
             seen += 1
     click.echo(f"{format_instant(at)}: {seen} batches, {len(_open(fold, at))} open leases")
     for lease in _open(fold, at):
         slots = ",".join(map(str, lease.slots))
-        click.echo(f"  {lease.name}  {lease.run_key}  {lease.node}[{slots}]  {lease.role}  "
-                   f"{lease.payer}  since {format_instant(lease.start)}")  # fmt: skip
+        say(f"  {lease.name}  {lease.run_key}  {lease.node}[{slots}]  {lease.role}  "
+            f"{lease.payer}  since {format_instant(lease.start)}")  # fmt: skip
     spent: dict[str, int] = {}
     for lease in fold.leases.values():
         if lease.start <= at:
             end = at if lease.end is None else min(lease.end, at)
             spent[lease.payer] = spent.get(lease.payer, 0) + lease.gpus * (end - lease.start)
     for payer, amount in sorted(spent.items()):
-        click.echo(f"  {payer} has spent {format_gpu_hours(amount)} GPU-hours")
+        say(f"  {payer} has spent {format_gpu_hours(amount)} GPU-hours")
 
 
 def _instant(line: Wire) -> int:

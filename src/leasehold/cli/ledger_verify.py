@@ -9,6 +9,7 @@ import click
 from leasehold.cli.data_folder import data_option
 from leasehold.cli.jsonlines import Wire, read_lines
 from leasehold.cli.ledger_source import FILES, archive_of, lines_of, snapshot_of, title_of
+from leasehold.cli.visible import say
 from leasehold.core.objects.lease import lease_to_wire
 from leasehold.core.objects.wire import part, text_at, whole_at
 from leasehold.core.verify import Disagreement, verify_lines, verify_objects
@@ -37,7 +38,7 @@ def verify(files: tuple[Path, ...], objects: Path | None, data: DataFolder) -> N
         with snapshot_of(data) as snapshot:
             wrong = verify_folder(snapshot, archive_of(data), batches)
     if wrong is not None:
-        click.echo(f"{title_of(files, data)}: {wrong}", err=True)
+        say(f"{title_of(files, data)}: {wrong}", err=True)
         raise SystemExit(1)
     click.echo(f"ledger verify: ok ({next(batches)} batches)")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import click
 
+from leasehold.cli.visible import say
 from leasehold.core.facts import Budget
 from leasehold.core.objects.budget import budget_from_wire, budget_warnings, parent_cycles
 from leasehold.core.objects.manifests import check_manifest
@@ -23,9 +24,9 @@ def command(files: tuple[str, ...]) -> None:
     """Validate manifests without a server; exit 1 with every mistake, its path and a remedy."""
     report = lint(files)
     for line in report.mistakes:
-        click.echo(line)
+        say(line)
     for line in report.warnings:
-        click.echo(f"warning: {line}")
+        say(f"warning: {line}")
     if report.mistakes:
         raise SystemExit(1)
     click.echo(f"{report.objects} object{'' if report.objects == 1 else 's'} ok")

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from leasehold.cli.jsonlines import read_lines
+from leasehold.cli.visible import say, visible
 from leasehold.core.lottery import replay
 from leasehold.core.objects.resolution import resolution_from_wire
 from leasehold.ports.store import Wire
@@ -41,11 +42,11 @@ def verify(resolution: str, name: str | None, context: str, kubeconfig: str) -> 
             record = resolution_from_wire(wire)
         except msgspec.ValidationError as error:
             said = f"{resolution}: a Resolution is not well-formed: {error}"
-            raise click.ClickException(said) from None
+            raise click.ClickException(visible(said)) from None
         problems = replay(record)
         failed += bool(problems)
         draws = len(record.lottery.draws) if record.lottery else 0
-        click.echo(f"{record.name}: {'; '.join(problems) or f'ok, draws: {draws}'}")
+        say(f"{record.name}: {'; '.join(problems) or f'ok, draws: {draws}'}")
     raise SystemExit(1 if failed else 0)
 
 
@@ -77,4 +78,4 @@ def _from_server(name: str, *, context: str, kubeconfig: str) -> Wire:
         finally:
             server.close()
     except Failure as failure:
-        raise click.ClickException(failure.message) from None
+        raise click.ClickException(visible(failure.message)) from None

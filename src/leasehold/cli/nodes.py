@@ -37,7 +37,7 @@ _DEAD: Wire = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExec
     metavar="SECONDS",
     help="How long to wait for its agent.",
 )
-@with_session()
+@with_session(namespaced=False)
 def fence(session: Session, node: str, *, force: bool, undo: bool, patience: float) -> None:
     """Declare a node dead: its processes are ended, its leases close, its spares take over."""
     if undo:
@@ -55,23 +55,28 @@ def fence(session: Session, node: str, *, force: bool, undo: bool, patience: flo
 
 @click.command("drain")
 @click.argument("node")
-@click.option("--undo", is_flag=True, help="It takes work again, and nobody need leave it.")
+@click.option("--undo", is_flag=True, help="It takes work again; who was not told to leave stays.")
 @click.option(
     "--wait",
     "patience",
     type=click.FloatRange(min=0.0),
-    default=0.0,
+    default=None,
     metavar="SECONDS",
     help="How long to wait until it is empty.  [default: for ever]",
 )
-@with_session()
-def drain(session: Session, node: str, *, undo: bool, patience: float) -> None:
+@with_session(namespaced=False)
+def drain(session: Session, node: str, *, undo: bool, patience: float | None) -> None:
     """Empty a node without loss: no new work; pods move to their spares, runs with a checkpoint
     are requeued, and what can do neither is waited for."""
     if undo:
         after = _changed(session, node, lambda _: _undrained())
-        session.show(after, lambda _found, _wide: [f"node {node} takes work again"])
+        is_dead = any(taint.get("key") == OUT_OF_SERVICE for taint in _taints(after))
+        said = f"node {node} takes work again"
+        if is_dead:
+            said = f"node {node} is drained no more, but fenced: `leasehold fence {node} --undo`"
+        session.show(after, lambda _found, _wide: [said])
         return
+    _found(session, node)
     since = cell(session.server.ask("drain", {"node": node}), "now")
     asked: Wire = {"metadata": {"annotations": {DRAIN: _me(session)}}}
     _changed(session, node, lambda _: {**asked, "spec": {"unschedulable": True}})
@@ -85,9 +90,9 @@ def _undrained() -> Wire:
     return {"metadata": {"annotations": {DRAIN: None}}, "spec": {"unschedulable": None}}
 
 
-def _await_empty(session: Session, node: str, patience: float) -> None:
+def _await_empty(session: Session, node: str, patience: float | None) -> None:
     """Tells what becomes of each run when that changes."""
-    deadline = time.monotonic() + patience if patience else None
+    deadline = None if patience is None else time.monotonic() + patience
     told: dict[str, str] = {}
     begun = False
     while True:
@@ -104,7 +109,8 @@ def _await_empty(session: Session, node: str, patience: float) -> None:
             told[_who(item)] = line
         if begun and not items:
             return
-        if deadline is not None and time.monotonic() > deadline:
+        if deadline is not None and time.monotonic() >= deadline:
+            assert patience is not None, "there is a deadline"
             busy = ", ".join(sorted({cell(item, "run") for item in items}))
             raise Failure(
                 f"node {node} still runs {busy} after {patience:g} s; it takes no new work, and "
@@ -137,7 +143,7 @@ def _me(session: Session) -> str:
 def _await_fence(session: Session, node: str, patience: float) -> Wire:
     deadline = time.monotonic() + patience
     while True:
-        found = session.server.send("GET", _path(node))
+        found = _found(session, node)
         if any(taint.get("key") == OUT_OF_SERVICE for taint in _taints(found)):
             return found
         if time.monotonic() > deadline:
@@ -148,10 +154,19 @@ def _await_fence(session: Session, node: str, patience: float) -> Wire:
         time.sleep(PAUSE_S)
 
 
+def _found(session: Session, node: str) -> Wire:
+    try:
+        return session.server.send("GET", _path(node))
+    except Failure as failure:
+        if failure.status != 404:
+            raise
+    raise Failure(f"there is no node {node}; `kubectl get nodes` lists them")
+
+
 def _changed(session: Session, node: str, change: Callable[[Wire], Wire]) -> Wire:
     """Merge-patches the Node as it is; somebody else's change meanwhile is looked at again."""
     for _ in range(TRIES):
-        found = session.server.send("GET", _path(node))
+        found = _found(session, node)
         patch = change(found)
         metadata = patch.setdefault("metadata", {})
         assert isinstance(metadata, dict)

@@ -48,10 +48,14 @@ def command(backup: Path | None, data: DataFolder, *, damaged: Path | None, part
     is lost is named, and then nothing is written without --partial. If batches of the ledger are
     missing, --partial goes back to the one before: later leases are forgotten, their jobs ended.
     """
-    if damaged is None and (backup is None or partial):
+    if partial and damaged is None:
+        raise click.UsageError("--partial needs --salvage: of a backup all is restored or nothing")
+    if damaged is None and backup is None:
         raise click.UsageError("name a backup, or a damaged data folder with --salvage")
     try:
         check_empty(data.root)
+        if backup is not None and not backup.exists():
+            raise BadBackup(backup, "there is no such backup", "name another file")
         with sentences():
             if damaged is not None:
                 _salvage(DataFolder(damaged), backup, data, is_partial=partial)

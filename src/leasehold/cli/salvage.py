@@ -18,6 +18,7 @@ from leasehold.adapters.sqlite.salvage import Salvaged, salvage
 from leasehold.adapters.sqlite.store import SqliteStore
 from leasehold.cli.ledger_source import archive_of, snapshot_of
 from leasehold.cli.ledger_verify import verify_folder
+from leasehold.cli.visible import say
 from leasehold.shell.archive.backup import STORE, BadBackup, copy_others, unpack
 from leasehold.shell.archive.rescue import LEDGERS, Rescue, carry_out, fill, plan_rescue, spans
 from leasehold.shell.folder import DataFolder
@@ -33,7 +34,7 @@ def look_into(damaged: DataFolder, backup: Path | None) -> Rescue:
     filled = 0 if backup is None else _fill_from(salvaged, backup)
     rescue = plan_rescue(salvaged, archive_of(damaged))
     for line in (*_found(rescue, filled), *_lost(rescue)):
-        click.echo(line)
+        say(line)
     return rescue
 
 
@@ -62,7 +63,7 @@ def check(rescue: Rescue, data: DataFolder) -> None:
     if wrong is not None and rescue.is_ledger_whole:
         raise click.ClickException(f"the ledger that was salvaged does not verify: {wrong}")
     if wrong is not None:
-        click.echo(f"`leasehold ledger verify` will say: {wrong}")
+        say(f"`leasehold ledger verify` will say: {wrong}")
 
 
 def _fill_from(salvaged: Salvaged, backup: Path) -> int:

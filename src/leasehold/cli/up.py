@@ -91,6 +91,7 @@ def command(
         raise click.UsageError("--host is empty, which would be all addresses; write one")
     try:
         data.prepare()
+        os.umask(0o077)  # that folder is closed already; what is moved out of it stays so
         data.check_store()
         settings = Settings(
             folder=data,
@@ -220,7 +221,7 @@ def _greeting(settings: Settings, embedded: Embedded, *, end_jobs: bool) -> list
     is_virtual = not any(node.devices for node in nodes)
     where = f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}"
     flavors = ", ".join(sorted({node.flavor for node in nodes}))
-    slots = "virtual slots" if is_virtual else "GPUs"
+    slots = ("virtual slot" if is_virtual else "GPU") + ("" if gpus == 1 else "s")
     return [
         f"leasehold is up at {embedded.url} with {gpus} {slots} ({flavors}) on {where}, "
         f"pid {os.getpid()}",

@@ -14,7 +14,7 @@ from leasehold.control.questions.subject import Subject
 from leasehold.control.questions.walk import step_row
 from leasehold.control.questions.why import explain as explained
 from leasehold.core.facts import Closed, State, Uid
-from leasehold.core.units import Instant, format_instant
+from leasehold.core.units import Instant, format_instant, plural
 from leasehold.core.world import World
 
 
@@ -102,7 +102,9 @@ def _waiting(found: Wire) -> list[str]:
     refused, reservation = found["refusal"], found["reservation"]
     if isinstance(refused, dict):
         wait = "time may clear it" if refused["timeMayHelp"] else "it needs somebody to act"
-        lines.append(f"  asked {refused['asked']} GPUs, short by {refused['shortBy']}; {wait}")
+        lines.append(
+            f"  asked {plural(refused['asked'], 'GPU')}, short by {refused['shortBy']}; {wait}"
+        )
     if isinstance(reservation, dict):
         lines += _reservation(reservation)
     return lines
@@ -111,7 +113,7 @@ def _waiting(found: Wire) -> list[str]:
 def _reservation(row: Wire) -> list[str]:
     lines = [
         f"  reservation {row['name']} is {row['state']}, starts {row['starts']}, "
-        f"{row['confidence']}, deficit {row['deficit']} GPUs"
+        f"{row['confidence']}, deficit {plural(row['deficit'], 'GPU')}"
     ]
     if row["state"] == State.BLOCKED:
         lines[0] = f"  reservation {row['name']} is Blocked: {row['message']}"
@@ -137,7 +139,7 @@ def _cut(cut: Wire) -> list[str]:
     assert isinstance(reasons, list)
     whom = cut["beneficiary"] or f"the caps of {cut['subject']}"
     lines = [
-        f"  cut by {cut['resolution']} at {cut['at']}: {cut['gpus']} GPUs "
+        f"  cut by {cut['resolution']} at {cut['at']}: {plural(cut['gpus'], 'GPU')} "
         f"({', '.join(reasons)}) for {whom}"
     ]
     if cut["seed"] and Closed.RANDOM_PREEMPT in reasons:

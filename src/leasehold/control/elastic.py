@@ -9,7 +9,7 @@ from leasehold.control.turn import Turn
 from leasehold.core.admit import Wish, admit
 from leasehold.core.facts import Closed, Gang, Lease, Opened, Relation, Run, Uid
 from leasehold.core.resize import groups_to_give_up, grow_targets, may_resize
-from leasehold.core.units import Millis
+from leasehold.core.units import Millis, plural
 from leasehold.core.verdicts import Admitted
 from leasehold.core.width import (
     desired_gpus,
@@ -98,7 +98,7 @@ def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> N
             )
             if isinstance(opened, list):
                 world.traces[run.uid] = plan.trace
-                turn.tell("Run", run.key, "Grow", f"grows from {width} to {target} GPUs")
+                turn.tell("Run", run.key, "Grow", f"grows from {width} to {plural(target, 'GPU')}")
                 turn.again = True
                 return
 

@@ -17,7 +17,7 @@ from leasehold.core.overdraft import (
     next_money_event,
     refinance_order,
 )
-from leasehold.core.units import FOREVER, format_instant
+from leasehold.core.units import FOREVER, format_instant, plural
 from leasehold.core.verdicts import Covered
 from leasehold.core.width import open_leases
 from leasehold.core.world import Overdraft, World
@@ -73,8 +73,8 @@ def _settle(turn: Turn, payer: EnvelopeKey) -> list[Excess]:
                 "Budget",
                 payer.rpartition("/")[0],
                 "Overdrawn",
-                f"{excess.subject} pays for {excess.gpus} GPUs too many ({excess.why}) and no "
-                f"other payer was found; cuts begin at {due}",
+                f"{excess.subject} pays for {plural(excess.gpus, 'GPU')} too many ({excess.why}) "
+                f"and no other payer was found; cuts begin at {due}",
             )
             _warn_runs(turn, excess, due)
         due_at = known.since + world.policy.overdraft_grace
@@ -149,7 +149,12 @@ def refinance_lease(turn: Turn, lease: Lease) -> bool:
         [(each.envelope, each.owner, each.relation, each.gpus) for each in covered.segments],
     )
     payers = ", ".join(each.envelope for each in covered.segments)
-    turn.tell("Run", run.key, "Refinanced", f"{lease.gpus} GPUs of {lease.payer} now on {payers}")
+    turn.tell(
+        "Run",
+        run.key,
+        "Refinanced",
+        f"{plural(lease.gpus, 'GPU')} of {lease.payer} now on {payers}",
+    )
     turn.again = True
     return True
 
@@ -170,6 +175,6 @@ def _cut(turn: Turn, excess: Excess, known: Overdraft) -> bool:
         "Budget",
         excess.subject.rpartition("/")[0],
         "Resolved",
-        f"{excess.subject} was overdrawn by {excess.gpus} GPUs and is cut back",
+        f"{excess.subject} was overdrawn by {plural(excess.gpus, 'GPU')} and is cut back",
     )
     return True

@@ -16,7 +16,7 @@ from leasehold.core.facts import Confidence, Record, Reservation, Run, State
 from leasehold.core.forecast import Known, forecast
 from leasehold.core.odds import Preview, preview
 from leasehold.core.pack import candidate_pools, fits
-from leasehold.core.units import Instant, format_instant
+from leasehold.core.units import Instant, format_instant, plural
 from leasehold.core.verdicts import Refused
 from leasehold.core.width import places_for
 from leasehold.core.world import World
@@ -170,12 +170,14 @@ def _remedies(seen: Preview | None, refused: Refused) -> tuple[str, ...]:
         return (refused.remedy,)
     lines = []
     if seen.spares:
-        lines.append(f"dropping spares would free {seen.spares} GPUs")
+        lines.append(f"dropping spares would free {plural(seen.spares, 'GPU')}")
     for run in sorted({run for run, _ in seen.shrunk}):
         groups = ", ".join(str(group) for each, group in seen.shrunk if each == run)
         lines.append(f"{run} would give up groups {groups}")
     if seen.left_to_lottery:
-        lines.append(f"{seen.left_to_lottery} GPUs are left to the lottery")
+        left = seen.left_to_lottery
+        verb = "is" if left == 1 else "are"
+        lines.append(f"{plural(left, 'GPU')} {verb} left to the lottery")
     return tuple(lines)
 
 

@@ -24,6 +24,7 @@ from leasehold.control.wishes import (
 from leasehold.core.admit import Wish, admit, as_found_by, owner_allowed
 from leasehold.core.facts import Confidence, Gang, Opened, Reservation, Run, State
 from leasehold.core.fill import fill
+from leasehold.core.units import plural
 from leasehold.core.verdicts import Admitted, Refusal, Refused
 
 
@@ -104,7 +105,8 @@ def _back_off(turn: Turn, run: Run, where: Where) -> Refused:
         return Refused(reason=Refusal.RETRYING, remedy=f"{where.why}: tried again after a pause")
     refused = Refused(
         reason=Refusal.BIND_FAILING,
-        remedy=f"{where.rejected} attempts to bind it were rejected; tried again after a pause",
+        remedy=f"{plural(where.rejected, 'attempt')} to bind it "
+        f"{'was' if where.rejected == 1 else 'were'} rejected; tried again after a pause",
     )
     if where.rejected >= turn.world.policy.bind_attempts:
         block(turn, run, refused)
@@ -165,7 +167,7 @@ def _start(turn: Turn, run: Run, plan: Admitted, groups: tuple[int, ...]) -> Ref
         for segment in covered.segments
     )
     gpus = sum(lease.gpus for lease in opened)
-    turn.tell("Run", run.key, "Admitted", f"{gpus} GPUs, paid by {payers}")
+    turn.tell("Run", run.key, "Admitted", f"{plural(gpus, 'GPU')}, paid by {payers}")
     _warn_of_window(turn, run, plan)
     turn.again = True
     return None

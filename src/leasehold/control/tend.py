@@ -23,6 +23,7 @@ from leasehold.control.turn import Turn
 from leasehold.core.book import WHOLE, base_reason
 from leasehold.core.facts import Cause, Closed, Gang, Lease, Opened, Pod, PodPhase, Role, Run, Uid
 from leasehold.core.swap import vacancies
+from leasehold.core.units import plural
 from leasehold.core.width import active_gpus, desired_gpus, open_leases
 from leasehold.core.world import World
 
@@ -66,7 +67,7 @@ def _note_bound(turn: Turn, uid: Uid) -> None:
             turn.touched[uid] = None
             lease = leases[0]
             gpus = sum(each.gpus for each in leases)
-            turn.tell("Run", lease.run_key, "Running", f"all pods bound, {gpus} GPUs")
+            turn.tell("Run", lease.run_key, "Running", f"all pods bound, {plural(gpus, 'GPU')}")
 
 
 def _close_what_is_over(turn: Turn, uid: Uid) -> None:

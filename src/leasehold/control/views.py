@@ -19,7 +19,7 @@ from leasehold.core.facts import (
     Uid,
 )
 from leasehold.core.overdraft import overdrawn_gpus
-from leasehold.core.units import GpuMs, Instant, format_instant
+from leasehold.core.units import GpuMs, Instant, format_instant, plural
 from leasehold.core.width import active_gpus, desired_gpus, open_leases, spare_gpus
 from leasehold.core.world import World
 
@@ -180,7 +180,7 @@ def _failure_words(why: str) -> str:
 
 def _running_words(world: World, run: Run) -> str:
     gpus = active_gpus(world, run.uid)
-    words = f"{gpus} GPUs bound"
+    words = f"{plural(gpus, 'GPU')} bound"
     if gpus < desired_gpus(run.spec) and _was_cut(world, run):
         words += ", shrunk by resolver"
     waiting = [key for key, where in units_of(world, run).items()

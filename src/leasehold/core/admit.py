@@ -19,7 +19,7 @@ from leasehold.core.pack import (
     shape_of,
     try_pack,
 )
-from leasehold.core.units import FOREVER, Instant, Millis
+from leasehold.core.units import FOREVER, Instant, Millis, plural
 from leasehold.core.verdicts import (
     Admitted,
     Covered,
@@ -103,7 +103,8 @@ def _held_or(world: World, wish: Wish, places: list[Place], refused: Refused) ->
         return refused
     return Refused(
         reason=Refusal.HELD,
-        remedy=f"{wish.want.gpus} GPUs are free but held for reservations ahead of it; a shorter "
+        remedy=f"{plural(wish.want.gpus, 'GPU')} {'is' if wish.want.gpus == 1 else 'are'} free "
+        "but held for reservations ahead of it; a shorter "
         "runtime.maxDuration may let it pass in front",
         asked=wish.want.gpus,
         trace=refused.trace,

@@ -9,7 +9,15 @@ from collections.abc import Iterator
 
 from leasehold.core.facts import Envelope, EnvelopeKey, Funding, Record, Relation, Sharing
 from leasehold.core.objects.owners import glob_admits
-from leasehold.core.units import FOREVER, GpuMs, Instant, Millis, format_gpu_hours, format_instant
+from leasehold.core.units import (
+    FOREVER,
+    GpuMs,
+    Instant,
+    Millis,
+    format_gpu_hours,
+    format_instant,
+    plural,
+)
 from leasehold.core.verdicts import Covered, Refusal, Refused, Segment, Step
 from leasehold.core.world import World
 
@@ -306,20 +314,22 @@ def _remedy(world: World, ask: Ask, step: Step, short_by: int) -> str:
             return f"{name} closed at {format_instant(envelope.end)}; extend its end"
         case Refusal.CONCURRENCY | Refusal.AGGREGATE | Refusal.LENDING_CAP:
             return (
-                f"{name} pays for {step.used} of {step.limit} GPUs already, {short_by} of the "
-                f"{ask.gpus} asked find no payer; wait for its leases to end or raise the cap"
+                f"{name} pays for {step.used} of {plural(step.limit, 'GPU')} already, {short_by} "
+                f"of the {ask.gpus} asked find no payer; wait for its leases to end or raise the "
+                "cap"
             )
         case Refusal.GPU_HOURS | Refusal.LENDING_HOURS:
             return (
                 f"{name} has used or committed {format_gpu_hours(step.used)} of "
                 f"{format_gpu_hours(step.limit)} GPU-hours, which pays for {step.taken} of the "
-                f"{ask.gpus} GPUs asked; lower runtime.maxDuration or raise the cap"
+                f"{plural(ask.gpus, 'GPU')} asked; lower runtime.maxDuration or raise the cap"
             )
         case Refusal.LENDING_DISABLED:
             return f"{name} does not lend; ask {envelope.owner} to set lending.allow"
         case Refusal.ACL_DENIED:
             return f"{name} does not lend to {ask.owner}; ask {envelope.owner} to add it"
         case Refusal.BORROW_LIMIT:
-            return f"funding.maxBorrowGPUs is {step.limit}; {short_by} more GPUs would be borrowed"
+            more = plural(short_by, "more GPU")
+            return f"funding.maxBorrowGPUs is {step.limit}; {more} would be borrowed"
         case _:
             return f"{envelope.owner} borrows from {ask.owner} already, and loans both ways are off"

@@ -10,6 +10,7 @@ from heapq import merge
 
 from leasehold.core.facts import Record, Selector
 from leasehold.core.fleet import Fleet, Pool, Shape
+from leasehold.core.units import plural
 from leasehold.core.verdicts import Packed, PodPlace, Refusal, Refused
 from leasehold.core.world import World
 
@@ -239,16 +240,17 @@ def _refusal(fleet: Fleet, want: Want, places: Sequence[Place]) -> Refused:
         )
         return Refused(
             reason=Refusal.NO_DOMAIN_FITS,
-            remedy=f"{free} GPUs are free, but no domain has room for a group of "
-            f"{want.gpus_per_group} in pods of {want.pod_gpus} (free: {holes}); "
-            "smaller groups or pods would fit sooner",
+            remedy=f"{plural(free, 'GPU')} {'is' if free == 1 else 'are'} free, but no domain has "
+            f"room for a group of {want.gpus_per_group} in pods of {want.pod_gpus} (free: "
+            f"{holes}); smaller groups or pods would fit sooner",
             asked=want.gpus,
             limit=free,
             subject=pools[-1].domain,
         )
     return Refused(
         reason=Refusal.CAPACITY,
-        remedy=f"{free} of the {want.gpus} GPUs asked are free; wait for leases to end",
+        remedy=f"{free} of the {plural(want.gpus, 'GPU')} asked "
+        f"{'is' if want.gpus == 1 else 'are'} free; wait for leases to end",
         asked=want.gpus,
         short_by=want.gpus - free,
         limit=free,

@@ -76,6 +76,11 @@ def format_span(span: Millis) -> str:
     return "".join(parts) or "0s"
 
 
+def plural(count: object, noun: str) -> str:
+    """`1 GPU`, `2 GPUs`; the count may stand in an answer, as a number or as text."""
+    return f"{count} {noun}" if str(count) == "1" else f"{count} {noun}s"
+
+
 def format_gpu_hours(amount: GpuMs) -> str:
     """GPU-hours with at most three decimals, computed without floats; `276`, `0.5`, `-4.125`."""
     sign, amount = ("-", -amount) if amount < 0 else ("", amount)

@@ -13,7 +13,7 @@ from leasehold.control.views import run_view
 from leasehold.core.book import base_reason
 from leasehold.core.facts import Phase, Record, Resolution, Uid
 from leasehold.core.objects.wire import API_VERSION
-from leasehold.core.units import HOUR, SECOND, Instant, Millis, format_instant
+from leasehold.core.units import HOUR, SECOND, Instant, Millis, format_instant, plural
 from leasehold.core.verdicts import Refusal
 from leasehold.core.world import World
 from leasehold.ports.runtime import Clock, Tasks
@@ -148,8 +148,8 @@ class Teller:
                     name=first.run,
                     uid=uid,
                     reason="Preempted",
-                    message=f"{resolution.name} takes {gpus} GPUs ({', '.join(why)}) for {whom}; "
-                    "kubectl runs explain tells why",
+                    message=f"{resolution.name} takes {plural(gpus, 'GPU')} ({', '.join(why)}) for "
+                    f"{whom}; kubectl runs explain tells why",
                 )
             )
 

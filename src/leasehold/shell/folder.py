@@ -28,6 +28,8 @@ class DataFolder:
         self.tokens = self.root / "tokens.json"
         self.tls = self.root / "tls"
         self.agent = self.root / "agent"
+        self.users = self.agent / "users.json"
+        self.restored_users = self.root / "users.json"  # not in agent/: the old one is moved there
         self.config = self.root / "config.yaml"
         self.kubeconfig = self.root / "kubeconfig"
         self.lottery_key = self.root / "lottery.key"

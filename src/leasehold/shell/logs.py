@@ -41,6 +41,8 @@ def configure(level: str, *, stream: TextIO | None = None) -> None:
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=logging.WARNING, stream=out, format="%(message)s")
+    # It warns of every request that is no HTTP, and anybody who reaches the port can send those.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
 
 
 class DecisionLog:

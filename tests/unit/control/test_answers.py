@@ -6,7 +6,7 @@ from tests.unit.shell.plant import Plant
 
 from leasehold.control.answers import budgets, cover_lines, explain, leases, who_pays
 from leasehold.core.facts import Closed, Ending, Lending, Relation, Reservation, Resolution, State
-from leasehold.core.units import HOUR, MINUTE
+from leasehold.core.units import HOUR, MINUTE, plural
 from leasehold.core.verdicts import Refusal, Refused, Step
 from leasehold.core.world import World
 
@@ -39,6 +39,21 @@ def test_a_waiting_run_is_told_what_it_waits_for_and_who_would_be_drawn() -> Non
         "  a/one would be drawn with 100 %",
         "  walked z/z/e Owned: 8",
     ]
+
+
+def test_one_gpu_is_no_gpus() -> None:
+    plant = Plant(nodes=1, owners="az")
+    plant.submit("a/one")
+    plant.wait(HOUR)
+    plant.submit("z/two", resources={"gpuType": "H", "totalGPUs": 1, "gpusPerPod": 1})
+    plant.wait(0)
+    first, second, third, *_ = explained(plant, "z/two")
+    assert "0 of the 1 GPU asked is free;" in first
+    assert second == "  asked 1 GPU, short by 1; time may clear it"
+    assert third.endswith("deficit 1 GPU")
+    assert [plural(count, "GPU") for count in (0, 1, "1", 11)] == [
+        "0 GPUs", "1 GPU", "1 GPU", "11 GPUs",
+    ]  # fmt: skip
 
 
 def test_a_run_that_was_drawn_is_told_by_which_draw_and_for_whom() -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -54,3 +55,10 @@ def test_a_line_of_a_file_is_json_with_level_and_time() -> None:
     said = json.loads(line)
     assert said.pop("timestamp").endswith("Z")
     assert said == {"event": "alert", "level": "warning", "message": "the disk is full"}
+
+
+def test_strangers_cannot_fill_the_log_with_what_is_no_http() -> None:
+    """uvicorn warns of every request that it cannot parse; its errors are defects of ours."""
+    configure("debug", stream=io.StringIO())
+    assert not logging.getLogger("uvicorn.error").isEnabledFor(logging.WARNING)
+    assert logging.getLogger("uvicorn.error").isEnabledFor(logging.ERROR)

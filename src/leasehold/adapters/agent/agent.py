@@ -261,7 +261,8 @@ def _prepare(folder: Path, work: Path) -> int:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
-        work.mkdir(mode=0o755, parents=True, exist_ok=True)
+        _make_open(work)
+        _check_ours(work)
         _check_reachable(work)
         lock = os.open(folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -271,6 +272,31 @@ def _prepare(folder: Path, work: Path) -> int:
         os.close(lock)
         raise AgentError(f"another agent runs on {folder}; stop it first")
     return lock
+
+
+def _make_open(work: Path) -> None:
+    """Jobs must come to it, whatever the umask."""
+    missing = [each for each in (work, *work.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir()
+        each.chmod(0o755)
+    work.mkdir(exist_ok=True)  # which says so where it is a file
+
+
+def _check_ours(work: Path) -> None:
+    """Who could put or rename folders there would have a namespace's jobs work in another's."""
+    status = work.stat()
+    for owner in (work.lstat().st_uid, status.st_uid):  # it may be a link
+        if owner != os.geteuid():
+            raise AgentError(
+                f"{work} belongs to uid {owner}, who could exchange the folders of jobs; name "
+                "another folder for their work (--work), or make it yours with chown"
+            )
+    if status.st_mode & 0o022:
+        raise AgentError(
+            f"{work} can be written by others, who could exchange the folders of jobs; "
+            f"chmod go-w {work}, or name another folder for their work (--work)"
+        )
 
 
 def _check_reachable(work: Path) -> None:

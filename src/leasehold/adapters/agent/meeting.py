@@ -8,11 +8,14 @@ ports over a restart; a port is given back when no pod of its place is left.
 
 import socket
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from leasehold.adapters.agent.limits import CannotStart
 
 HOST = "127.0.0.1"
 PORT_FIRST, PORT_LAST = 20_000, 28_999  # below those that hosts give out themselves
+TRIES = 64  # any job can bind all ports of the range, and asking for each takes its time
+KERNEL_TRIES = 16
 
 Place = tuple[str, str, str]  # the run's uid, its attempt ("" where all attempts meet), host:port
 _PAIRS = (("MASTER_ADDR", "MASTER_PORT"), ("PET_MASTER_ADDR", "PET_MASTER_PORT"))
@@ -20,8 +23,14 @@ _ENDPOINT = "PET_RDZV_ENDPOINT"
 
 
 class Meetings:
-    def __init__(self, *, is_free: Callable[[int], bool] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        is_free: Callable[[int], bool] | None = None,
+        choose: Callable[[], int | None] | None = None,
+    ) -> None:
         self._is_free = is_free or _can_bind
+        self._choose = choose or _of_the_kernel
         self._ports: dict[Place, int] = {}
         self._taken: set[int] = set()
         self._pods: dict[Place, set[str]] = {}
@@ -81,18 +90,36 @@ class Meetings:
 
     def _free_port(self) -> int:
         count = PORT_LAST - PORT_FIRST + 1
-        for step in range(count):
-            # Onward from the last one, so that a port just left is not met by latecomers.
-            port = PORT_FIRST + (self._next - PORT_FIRST + step) % count
-            if port not in self._taken and self._is_free(port):
-                self._next = port + 1
+        # Onward from the last one, so that a port just left is not met by latecomers.
+        first = self._next - PORT_FIRST
+        onward = (PORT_FIRST + (first + step) % count for step in range(count))
+        for port in islice((port for port in onward if port not in self._taken), TRIES):
+            self._next = port + 1
+            if self._is_free(port):
                 return port
-        raise CannotStart(f"no port is free between {PORT_FIRST} and {PORT_LAST}")
+        for _ in range(KERNEL_TRIES):
+            chosen = self._choose()
+            if chosen is not None and chosen not in self._taken:
+                return chosen
+        raise CannotStart(
+            f"no port is free on {HOST} where its pods could meet; end what listens on ports "
+            f"{PORT_FIRST} to {PORT_LAST} (ss -ltnp), or wait until other runs have ended"
+        )
 
 
 def _is_resolved(host: str) -> bool:
     """Whether it is an address or this machine's name, which only a user writes."""
     return host in ("localhost", socket.gethostname()) or host.replace(".", "").isdigit()
+
+
+def _of_the_kernel() -> int | None:
+    with socket.socket() as probe:
+        try:
+            probe.bind((HOST, 0))
+        except OSError:
+            return None
+        port: int = probe.getsockname()[1]
+    return port
 
 
 def _can_bind(port: int) -> bool:

@@ -1,16 +1,18 @@
 """Who runs what: the Unix user of each namespace.
 
 Made by the composition root, asked by `agent` for every start. Started as root, a namespace has a
-configured user or a uid of its own out of a private range, which it keeps (a file remembers it), so
-that two namespaces cannot touch each other's files and processes. Started as a user there is one
-user for all. No job runs as root.
+configured user or a uid of its own out of a private range, which it keeps (a file remembers it, and
+the owner of its folder), so that two namespaces cannot touch each other's files and processes.
+Started as a user there is one user for all. No job runs as root.
 """
 
 import json
 import os
 import pwd
+import secrets
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +20,9 @@ from leasehold.adapters.agent.limits import AgentError, CannotStart
 from leasehold.adapters.private_file import write_private
 
 PRIVATE_FIRST = 2_000_000_000  # no distribution gives these out, nor do container runtimes
+PRIVATE_COUNT = 100_000_000
 PRIVATE_FIRST_SMALL = 61_184  # systemd's range for services, where high numbers are not mapped
-PRIVATE_COUNT = 4_000
+PRIVATE_COUNT_SMALL = 4_000
 ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -37,20 +40,30 @@ class Users:
         self,
         folder: Path,
         *,
+        work: Path | None = None,
+        restored: Path | None = None,
         configured: Mapping[str, str] | None = None,
         private_first: int | None = None,
     ) -> None:
-        """`configured`: namespace to user name. Raises `AgentError` when a name cannot be used."""
+        """`work`: where the namespaces' folders are, whose owners count; `restored`: the list of
+        uids out of a backup, taken over where there is none; `configured`: namespace to user name.
+
+        Raises `AgentError` when a name cannot be used."""
         self._file = folder / "users.json"
+        self._work = work
         self._is_root = os.geteuid() == 0
         self._named = {
             namespace: self._look_up(namespace, user)
             for namespace, user in (configured or {}).items()
         }
-        self._first = _mapped_first() if private_first is None else private_first
+        self._range = _mapped_range() if private_first is None else _small_range(private_first)
         self._private: dict[str, int] = {}
-        if self._is_root and self._file.exists():
-            self._private = _remembered(self._file)
+        if self._is_root:
+            if restored is not None and restored.exists() and not self._file.exists():
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                restored.rename(self._file)
+            if self._file.exists():
+                self._private = _remembered(self._file)
 
     @property
     def trust(self) -> str:
@@ -98,6 +111,7 @@ class Users:
         if not stat.S_ISDIR(there.st_mode):
             raise CannotStart(f"{home} is a file; jobs of {namespace} need a folder there")
         if account.uid is not None and there.st_uid != account.uid:
+            self._check_nobody_elses(home, there.st_uid, namespace, account)
             os.chown(home, account.uid, account.gid, follow_symlinks=False)
             home.chmod(0o700)
         elif there.st_mode & stat.S_IRWXU != stat.S_IRWXU:
@@ -105,16 +119,43 @@ class Users:
             home.chmod(stat.S_IMODE(there.st_mode) | stat.S_IRWXU)
         return home
 
+    def _check_nobody_elses(self, home: Path, uid: int, namespace: str, account: Account) -> None:
+        """What another namespace's jobs have written must not become readable to this one's."""
+        other = next((name for name, its in self._private.items() if its == uid), namespace)
+        if other != namespace:
+            raise CannotStart(
+                f"{home} belongs to uid {uid}, which is {other}'s; move it away, or give it to "
+                f"{namespace}: chown -R {account.uid}:{account.gid} {home}"
+            )
+
     def _give_out(self, namespace: str) -> int:
+        owners = self._owners()
+        own = owners.pop(namespace, None)
         taken = set(self._private.values()) | {entry.pw_uid for entry in pwd.getpwall()}
-        free = range(self._first, self._first + PRIVATE_COUNT)
-        uid = next((uid for uid in free if uid not in taken), None)
+        taken |= set(owners.values())
+        if own is not None and own in self._range and own not in taken:
+            uid: int | None = own
+        else:
+            uid = self._unused(taken | _uids_of_processes() | ({own} if own is not None else set()))
         if uid is None:
-            last = self._first + PRIVATE_COUNT - 1
-            raise CannotStart(f"no uid is left for {namespace} among {self._first} to {last}")
+            span = f"{self._range.start} to {self._range.stop - 1}"
+            raise CannotStart(f"no uid is left for {namespace} among {span}")
         self._private[namespace] = uid
         write_private(self._file, json.dumps(self._private, sort_keys=True).encode())
         return uid
+
+    def _unused(self, taken: set[int]) -> int | None:
+        """Beginning anywhere: another control plane of this machine gives out uids too."""
+        start = secrets.randbelow(len(self._range))
+        steps = range(len(self._range))
+        numbers = (self._range[(start + step) % len(self._range)] for step in steps)
+        return next((uid for uid in numbers if uid not in taken), None)
+
+    def _owners(self) -> dict[str, int]:
+        """Whose each folder under the work folder is; only root makes some there."""
+        if self._work is None or not self._work.exists():
+            return {}
+        return {each.name: each.lstat().st_uid for each in self._work.iterdir()}
 
     def _look_up(self, namespace: str, user: str) -> Account:
         if not self._is_root:
@@ -152,14 +193,28 @@ def _remembered(file: Path) -> dict[str, int]:
     return found
 
 
-def _mapped_first() -> int:
+def _uids_of_processes() -> set[int]:
+    """Of another control plane's jobs, or of a container's."""
+    uids = set()
+    for each in Path("/proc").iterdir():
+        if each.name.isdigit():
+            with suppress(OSError):  # it has ended meanwhile
+                uids.add(each.stat().st_uid)
+    return uids
+
+
+def _mapped_range() -> range:
     """In a user namespace of a container only some numbers exist."""
+    high = range(PRIVATE_FIRST, PRIVATE_FIRST + PRIVATE_COUNT)
     try:
         lines = Path("/proc/self/uid_map").read_text(encoding="ascii").splitlines()
     except OSError:
-        return PRIVATE_FIRST
+        return high
     spans = [(int(inside), int(count)) for inside, _, count in (line.split() for line in lines)]
-    last = PRIVATE_FIRST + PRIVATE_COUNT
-    if any(first <= PRIVATE_FIRST and last <= first + count for first, count in spans):
-        return PRIVATE_FIRST
-    return PRIVATE_FIRST_SMALL
+    if any(first <= high.start and high.stop <= first + count for first, count in spans):
+        return high
+    return _small_range(PRIVATE_FIRST_SMALL)
+
+
+def _small_range(first: int) -> range:
+    return range(first, first + PRIVATE_COUNT_SMALL)

@@ -71,7 +71,7 @@ class Admission:
         self._budgets.pop(key, None)
 
     def _cycles(self, budget: Budget) -> list[Problem]:
-        # A copy at once: a store asks on its writer's thread while another may tell of a Budget.
+        # A copy at once: a store may ask on one thread while another tells of a Budget.
         others = [known for key, known in list(self._budgets.items()) if key != budget.key]
         cycles = parent_cycles([*others, budget])
         return [problem for found, problem in cycles if found.key == budget.key]

@@ -7,10 +7,12 @@ real server's. Cells are read leniently: an object that lacks a field has a blan
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from leasehold.core.objects.node import FLAVOR_WELL_KNOWN, Labels
 from leasehold.core.objects.wire import list_at, part, text_at, whole_at
 from leasehold.core.units import DAY, HOUR, MINUTE, SECOND, Instant, parse_instant
 from leasehold.ports.store import Wire
 
+_FLAVOR = Labels().flavor  # a fleet with another label finds it with `--show-labels`
 Cell = Callable[[Wire, Instant], object]
 
 
@@ -286,6 +288,11 @@ def _node_gpus(obj: Wire, _: Instant) -> object:
     return "0"
 
 
+def _node_flavor(obj: Wire, _: Instant) -> object:
+    labels = part(part(obj, "metadata"), "labels")
+    return text_at(labels, _FLAVOR) or text_at(labels, FLAVOR_WELL_KNOWN) or "<unknown>"
+
+
 def _event_seen(*keys: str) -> Cell:
     def cell(obj: Wire, now: Instant) -> object:
         for key in keys:
@@ -418,6 +425,7 @@ NODE = (
     AGE,
     Column("Version", at("status.nodeInfo.kubeletVersion")),
     Column("GPUs", _node_gpus, about="Allocatable GPUs."),
+    Column("Flavor", _node_flavor, about="Type of its GPUs, as envelopes and Runs name it."),
     Column("Internal-IP", _node_address("InternalIP"), wide=True),
     Column("External-IP", _node_address("ExternalIP"), wide=True),
     Column("OS-Image", _node_info("osImage"), wide=True),

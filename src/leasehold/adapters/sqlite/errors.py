@@ -45,6 +45,9 @@ def remedy_of_damage(path: Path) -> str:
 class BadStore(Unusable):
     """The file cannot be opened as a store; `why` says what is wrong and `remedy` what to do."""
 
+    def __init__(self, path: Path, why: str, remedy: str) -> None:
+        super().__init__(path, " ".join(why.split()), remedy)  # SQLite's own words have line breaks
+
 
 class FileUnavailable(Unavailable):
     """`Unavailable`, and why."""

@@ -8,6 +8,7 @@ from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.kubeconfig import Wire
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, part
+from leasehold.core.units import plural
 
 TRIES = 5
 Change = Callable[[Wire], Wire]  # the merge-patch for a Run as it is
@@ -58,14 +59,16 @@ def _resize(session: Session, run: str, width: int, *, grows: bool) -> None:
             )
         wish = _desired(found)
         if width == wish:
-            raise Failure(f"run {namespace}/{name} is asked to be {width} GPUs wide already")
+            raise Failure(
+                f"run {namespace}/{name} is asked to be {plural(width, 'GPU')} wide already"
+            )
         if (width > wish) != grows:
             other = "shrink" if grows else "grow"
-            raise Failure(f"{word} to {width} GPUs: it is to be {wish} wide; use {other}")
+            raise Failure(f"{word} to {plural(width, 'GPU')}: it is to be {wish} wide; use {other}")
         return {"spec": {"malleable": {"desiredTotalGPUs": width}}}
 
     before, after = changed(session, namespace, name, resized)
-    line = f"run {namespace}/{name}: desired width {_desired(before)} -> {width} GPUs"
+    line = f"run {namespace}/{name}: desired width {_desired(before)} -> {plural(width, 'GPU')}"
     session.show(after, lambda _found, _wide: [line])
 
 

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 
 import click
 
+from leasehold.cli.visible import say
+
 
 class Failure(click.ClickException):
     """Printed as `error: …` on stderr; never a traceback."""
@@ -16,6 +18,6 @@ class Failure(click.ClickException):
         self.status = status  # the server's, or 0 when it was not asked
 
     def show(self, file: object = None) -> None:  # noqa: ARG002 - as click has it
-        click.echo(f"error: {self.format_message()}", err=True)
+        say(f"error: {self.format_message()}", err=True)
         for path, why in self.causes:
-            click.echo(f"  {path}: {why}" if path else f"  {why}", err=True)
+            say(f"  {path}: {why}" if path else f"  {why}", err=True)

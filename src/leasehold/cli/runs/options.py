@@ -45,12 +45,12 @@ class Session:
 
 
 def with_session(
-    *, forms: tuple[str, ...] = FORMS
+    *, forms: tuple[str, ...] = FORMS, namespaced: bool = True
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[..., None]]:
-    """Adds the common flags to a command and hands it the Session they name."""
+    """Adds the common flags to a command and hands it the Session they name; what is in no
+    namespace is not asked for one."""
 
     def decorate(function: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
-        @click.option("-n", "--namespace", default="", help="The namespace; the context's if not.")
         @click.option(
             "-o",
             "--output",
@@ -73,7 +73,7 @@ def with_session(
         )
         @wraps(function)
         def inner(*args: P.args, **kwargs: P.kwargs) -> None:
-            flags = {name: kwargs.pop(name) for name in _FLAGS}
+            flags = {name: kwargs.pop(name, "") for name in _FLAGS}
             namespace, form, context, kubeconfig = (str(flags[name]) for name in _FLAGS[:4])
             timeout = flags["timeout"]
             assert isinstance(timeout, float), timeout
@@ -85,6 +85,9 @@ def with_session(
             finally:
                 server.close()
 
-        return inner  # fmt: skip
+        if not namespaced:
+            return inner
+        about = "The namespace; the context's if not."
+        return click.option("-n", "--namespace", default="", help=about)(inner)
 
     return decorate

@@ -1,7 +1,8 @@
 """How answers are printed: tables as kubectl prints them, JSON and YAML as the server gave them.
 
-Chooses words and widths only; every number in a table stands in the answer. Colour and cursor
-tricks are for terminals, and for those not if NO_COLOR is set.
+Chooses words and widths only; every number in a table stands in the answer. Users' text comes out
+of an answer by `cell` and `words`, which leave nothing in it that a terminal would obey. Colour and
+cursor tricks are for terminals, and for those not if NO_COLOR is set.
 """
 
 import os
@@ -13,6 +14,7 @@ from functools import lru_cache
 import click
 
 from leasehold.cli.runs.kubeconfig import Wire
+from leasehold.cli.visible import visible
 from leasehold.core.units import DAY, HOUR, MINUTE, SECOND, parse_instant
 
 COLOURS = {
@@ -49,13 +51,13 @@ def part(wire: object, path: str) -> object:
 
 
 def cell(wire: object, path: str) -> str:
-    """A value as a table shows it; `-` for none."""
+    """A value as a table or a sentence shows it; `-` for none."""
     found = part(wire, path)
     if isinstance(found, bool):
         return "yes" if found else "no"
     if isinstance(found, list):
-        return ",".join(map(str, found)) or "-"
-    return "-" if found is None or found == "" else str(found)
+        return visible(",".join(map(str, found))) or "-"
+    return "-" if found is None or found == "" else visible(str(found))
 
 
 def rows(wire: object, path: str = "items") -> list[Wire]:
@@ -65,7 +67,7 @@ def rows(wire: object, path: str = "items") -> list[Wire]:
 
 def words(wire: object, path: str) -> list[str]:
     found = part(wire, path)
-    return [str(each) for each in found] if isinstance(found, list) else []
+    return [visible(str(each)) for each in found] if isinstance(found, list) else []
 
 
 def local(text: str) -> str:

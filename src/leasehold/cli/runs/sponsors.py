@@ -7,6 +7,7 @@ from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.kubeconfig import Wire
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, part, rows, table, words
+from leasehold.core.units import plural
 
 
 @click.group("sponsors")
@@ -80,6 +81,6 @@ def _rendered(answer: Wire, wide: bool) -> list[str]:
             body.append([*line, cell(row, "named")] if wide else line)
     may = "may borrow" if part(answer, "allowBorrow") else "does not borrow"
     most = cell(answer, "maxBorrowGPUs")
-    limit = "" if most == "-" else f", {most} GPUs at most"
+    limit = "" if most == "-" else f", {plural(most, 'GPU')} at most"
     lines = [f"{cell(answer, 'run')} ({cell(answer, 'owner')}) {may}{limit}"]
     return lines + (table([*head, *(more if wide else [])], body) if body else ["no sponsors"])

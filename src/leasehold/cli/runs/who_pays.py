@@ -5,6 +5,7 @@ import click
 from leasehold.cli.runs.kubeconfig import Wire
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, rows, table
+from leasehold.core.units import plural
 
 
 @click.command("who-pays")
@@ -27,7 +28,7 @@ def _rendered(answer: Wire, wide: bool) -> list[str]:
     lines += table(head, [*body, total])
     if wide:
         lines += [
-            f"{share}: {cell(answer, f'shares.{share}.gpus')} GPUs, "
+            f"{share}: {plural(cell(answer, f'shares.{share}.gpus'), 'GPU')}, "
             f"{cell(answer, f'shares.{share}.gpuHours')} GPU-hours"
             for share in ("owned", "shared", "borrowed")
         ]

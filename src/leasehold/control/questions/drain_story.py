@@ -4,11 +4,11 @@ Used by `explain`, and by the question `drain` for whatever has left already. Wh
 known as long as the node says so.
 """
 
-from leasehold.control.questions.forms import listed, moment, plural
+from leasehold.control.questions.forms import listed, moment
 from leasehold.control.questions.subject import Subject
 from leasehold.core.book import base_reason, drained_node
 from leasehold.core.facts import Closed, Lease, Opened, Role
-from leasehold.core.units import Instant
+from leasehold.core.units import Instant, plural
 from leasehold.core.width import open_leases
 from leasehold.core.world import World
 

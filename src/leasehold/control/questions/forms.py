@@ -54,10 +54,6 @@ def gpu_time(amount: GpuMs) -> Wire:
     return {"gpuMs": amount, "gpuHours": format_gpu_hours(amount)}
 
 
-def plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def listed(words: Iterable[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     found = list(words)

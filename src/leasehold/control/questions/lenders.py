@@ -4,7 +4,7 @@ from leasehold.control.questions.forms import Wire, gpu_time
 from leasehold.control.questions.subject import Subject
 from leasehold.core.cover import admits
 from leasehold.core.facts import Envelope, Relation, Run
-from leasehold.core.units import Instant
+from leasehold.core.units import Instant, plural
 from leasehold.core.world import World
 
 
@@ -63,4 +63,4 @@ def _says(world: World, run: Run, envelope: Envelope) -> str:
     cap = envelope.lending.max_concurrency
     if cap is not None:
         free = min(free, max(0, cap - account.lent))
-    return f"lends; {free} GPUs could be lent now"
+    return f"lends; {plural(free, 'GPU')} could be lent now"

@@ -10,7 +10,6 @@ from leasehold.control.questions.forms import (
     listed,
     moment,
     places,
-    plural,
     wait_of,
 )
 from leasehold.control.questions.rehearse import Outcome, Rehearsal, rehearse
@@ -19,7 +18,7 @@ from leasehold.control.questions.walk import walk_of
 from leasehold.control.questions.why import time_may_help
 from leasehold.control.views import run_view
 from leasehold.core.facts import Confidence, Phase, Relation, Reservation, Run, State
-from leasehold.core.units import Instant
+from leasehold.core.units import Instant, plural
 from leasehold.core.verdicts import Admitted, PodPlace
 from leasehold.core.width import open_leases
 from leasehold.core.world import World
@@ -259,7 +258,9 @@ def _payer(envelope: str, owner: str, relation: Relation, gpus: int) -> Wire:
 
 
 def _paid(payers: list[Wire]) -> list[str]:
-    return [f"{each['envelope']} ({each['relation']}, {each['gpus']} GPUs)" for each in payers]
+    return [
+        f"{each['envelope']} ({each['relation']}, {plural(each['gpus'], 'GPU')})" for each in payers
+    ]
 
 
 def _places_of(world: World, plans: tuple[Admitted, ...]) -> list[Wire]:

@@ -1,12 +1,12 @@
 """`cover`: every envelope walked, in order, taken or why not, in words."""
 
-from leasehold.control.questions.forms import Wire, moment, plural
+from leasehold.control.questions.forms import Wire, moment
 from leasehold.control.questions.rehearse import in_front_of
 from leasehold.control.wishes import wish_for
 from leasehold.core.admit import as_found_by, ask_for, no_such_flavor
 from leasehold.core.cover import cover
 from leasehold.core.facts import Run
-from leasehold.core.units import Instant, format_gpu_hours
+from leasehold.core.units import Instant, format_gpu_hours, plural
 from leasehold.core.verdicts import Refusal, Refused, Step
 from leasehold.core.width import group_count, places_for, starting_gpus
 from leasehold.core.world import World
@@ -80,11 +80,12 @@ def _because(world: World, step: Step) -> str:
     envelope = world.envelopes.get(step.envelope)
     match step.held_back:
         case Refusal.CONCURRENCY:
-            return f"{step.used} of its {step.limit} GPUs were in use or kept for planned starts"
+            whole = plural(step.limit, "GPU")
+            return f"{step.used} of its {whole} were in use or kept for planned starts"
         case Refusal.AGGREGATE:
             return f"{step.used} of the {step.limit} GPUs of a common cap were in use or kept"
         case Refusal.LENDING_CAP:
-            return f"{step.used} of the {step.limit} GPUs it lends at most were lent"
+            return f"{step.used} of the {plural(step.limit, 'GPU')} it lends at most were lent"
         case Refusal.GPU_HOURS | Refusal.LENDING_HOURS:
             what = "it lends" if step.held_back is Refusal.LENDING_HOURS else "it has"
             return (
@@ -92,7 +93,7 @@ def _because(world: World, step: Step) -> str:
                 f"{what} were used or committed"
             )
         case Refusal.BORROW_LIMIT:
-            return f"the run may borrow {step.limit} GPUs at most (funding.maxBorrowGPUs)"
+            return f"the run may borrow {plural(step.limit, 'GPU')} at most (funding.maxBorrowGPUs)"
         case Refusal.WINDOW_NOT_OPEN if envelope is not None:
             return f"its window opens at {moment(envelope.start)}"
         case Refusal.WINDOW_CLOSED if envelope is not None:

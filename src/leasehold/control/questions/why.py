@@ -3,7 +3,7 @@
 from leasehold.control.life import Standing, units_of
 from leasehold.control.questions.cut_story import Resolutions, cuts, no_resolutions
 from leasehold.control.questions.drain_story import drain_words
-from leasehold.control.questions.forms import Wire, instant, listed, moment, places, plural, wait_of
+from leasehold.control.questions.forms import Wire, instant, listed, moment, places, wait_of
 from leasehold.control.questions.payers import who_pays
 from leasehold.control.questions.subject import Subject
 from leasehold.control.questions.waits import reservation_row
@@ -24,7 +24,7 @@ from leasehold.core.facts import (
     Run,
     State,
 )
-from leasehold.core.units import Instant
+from leasehold.core.units import Instant, plural
 from leasehold.core.verdicts import Refusal, Refused, Step
 from leasehold.core.width import open_leases
 from leasehold.core.world import World
@@ -197,7 +197,9 @@ def _money(paid: Wire) -> list[str]:
     rows = paid["payers"]
     assert isinstance(rows, list)
     now = [
-        f"{row['envelope']} ({row['relation']}, {row['gpus']} GPUs)" for row in rows if row["gpus"]
+        f"{row['envelope']} ({row['relation']}, {plural(row['gpus'], 'GPU')})"
+        for row in rows
+        if row["gpus"]
     ]
     words = [f"Paid by {listed(now)}."] if now else []
     if rows and not now:

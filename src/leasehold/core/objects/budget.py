@@ -14,7 +14,7 @@ from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.owners import default_parents
 from leasehold.core.objects.problems import Problem, no_spec, shown
 from leasehold.core.objects.wire import canonical, exact, part, stamps
-from leasehold.core.units import FOREVER, format_gpu_hours
+from leasehold.core.units import FOREVER, format_gpu_hours, plural
 
 NAMES_SHOWN_MAX = 8
 SPEC_BYTES_MAX = 480 * 1024  # it is stated in one ledger batch, which holds 512 KiB
@@ -44,8 +44,8 @@ def budget_warnings(raw: object) -> list[Problem]:
         most = envelope.concurrency * (envelope.end - envelope.start)
         if envelope.max_gpu_ms > most:
             remedy = (
-                f"{envelope.concurrency} GPUs can use at most {format_gpu_hours(most)} GPU-hours "
-                "within the window; lower maxGPUHours or raise concurrency"
+                f"{plural(envelope.concurrency, 'GPU')} can use at most {format_gpu_hours(most)} "
+                "GPU-hours within the window; lower maxGPUHours or raise concurrency"
             )
             value = format_gpu_hours(envelope.max_gpu_ms)
             path = f"spec.envelopes[{index}].maxGPUHours"

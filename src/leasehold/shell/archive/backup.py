@@ -1,9 +1,10 @@
 """A data folder as one file, taken while jobs run, and back again.
 
 What is taken: the store as of one moment, the archive, tokens, keys and certificates, the
-configuration. Not taken: logs and records of pods, which are the agent's and of this machine. The
-file is written under another name, read back and checked, and only then renamed. A restored ledger
-gets an epoch that outranks every one before it, whichever copy wrote them.
+configuration, and which uid each namespace has. Not taken: logs and records of pods, which are the
+agent's and of this machine. The file is written under another name, read back and checked, and only
+then renamed. A restored ledger gets an epoch that outranks every one before it, whichever copy
+wrote them.
 """
 
 import hashlib
@@ -134,6 +135,10 @@ def _others(data: DataFolder, archive: Path) -> Iterator[tuple[str, Path]]:
             for each in sorted(path.rglob("*")):
                 if each.is_file():
                     yield str(PurePosixPath(*each.relative_to(data.root).parts)), each
+    # The second one is there until the folder is started for the first time after a restore.
+    users = next((each for each in (data.users, data.restored_users) if each.is_file()), None)
+    if users is not None:
+        yield data.restored_users.name, users
 
 
 def _write_tar(to: Path, files: dict[str, Path], now: int) -> Contents:
