@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 const char GO = 'g';
@@ -19,6 +20,8 @@ const char GO = 'g';
 static const char PATH[] = "PATH=";
 static const char DEFAULT_PATH[] = "/bin:/usr/bin";
 enum { NEVER_RAN = 127 };
+enum { FIRST_OF_LIBC = 32, KERNELS_SET_BYTES = 8 };
+static const unsigned char KERNELS_USUAL[64]; // a struct sigaction as the kernel knows it
 
 static noreturn void fail(const struct job_fds *fds, enum stage stage, int number)
 {
@@ -41,6 +44,11 @@ static bool forget_the_shim(void)
     struct sigaction usual = {.sa_handler = SIG_DFL};
     for (int number = 1; number < NSIG; number++) {
         sigaction(number, &usual, NULL); // some cannot be changed, and never were
+    }
+    // Those that libc keeps for itself, and so does not change, may have been ignored by whoever
+    // started the server: as the kernel has it, nothing but zeros is the usual.
+    for (int number = FIRST_OF_LIBC; number < SIGRTMIN; number++) {
+        syscall(SYS_rt_sigaction, number, KERNELS_USUAL, NULL, KERNELS_SET_BYTES);
     }
     sigset_t none;
     sigemptyset(&none);
