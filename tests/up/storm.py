@@ -251,7 +251,9 @@ class Storm:
         if off > TOLERANCE_MS:
             self.found.problems.append(
                 f"lease {life.leases[0]} of {life.run}: {end - start} ms, its job "
-                f"{life.ends[0] - life.starts[0]} ms"
+                f"{life.ends[0] - life.starts[0]} ms; it began {life.starts[0] - start} ms after "
+                f"its lease and ended {end - life.ends[0]} ms before; closed {lease['closed']}, "
+                f"{min(abs(start - since) for since, _ in self._outages)} ms from a kill"
             )
 
     def _lives(self) -> dict[str, Lifetime]:
