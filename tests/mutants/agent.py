@@ -89,8 +89,8 @@ MUTANTS = (
     Mutant(
         "a zero byte in a folder's name ends it",
         f"{FOLDER}/frame.py",
-        '    return os.fsencode(str(value).replace("\\0", "\\ufffd"))\n',
-        "    return os.fsencode(str(value))\n",
+        '    if joined.count("\\0") != len(strings) - 1:\n',
+        "    if not strings:\n",
         COMMANDS,
     ),
     Mutant(
