@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.sqlite_file import hooked, name_of, thing, version
 
-from leasehold.adapters import asyncio_runtime
-from leasehold.adapters.sqlite import group
+from leasehold.adapters import asyncio_runtime, patience
 from leasehold.adapters.sqlite.errors import BadStore, FileUnavailable
 from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.ports.runtime import Clock, Tasks
@@ -22,7 +21,7 @@ Story = Callable[[GroupStore], Awaitable[None]]
 @pytest.fixture(params=["slow", "quick"])
 def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the store is to be; and what it thinks of the disk, whatever that is."""
-    monkeypatch.setattr(group, "QUICK_S", 0.0 if request.param == "slow" else 3600.0)
+    monkeypatch.setattr(patience, "QUICK_S", 0.0 if request.param == "slow" else 3600.0)
     return tmp_path / "store.sqlite"
 
 

@@ -1,7 +1,8 @@
 """Work that waits for the disk: done at once while that is quick, and on a thread otherwise.
 
-Used by the node agent. Handing over to a thread and back takes longer than a file system that is
-idle; one that is busy syncing must not hold up everybody else on the loop.
+Used by the node agent for new files, and by the store for its commits. Handing over to a thread and
+back takes longer than a file system that is idle; one that is busy syncing must not hold up
+everybody else on the loop.
 """
 
 import asyncio
@@ -17,17 +18,17 @@ QUICK_S = 0.001
 class Patience:
     """Remembers how long the last piece of work took."""
 
-    def __init__(self) -> None:
-        self._is_quick = True
+    def __init__(self, *, is_quick: bool = True) -> None:
+        self.is_quick = is_quick
 
     async def do(self, work: Callable[[], T]) -> T:
-        if self._is_quick:
-            return self._timed(work)
-        return await asyncio.to_thread(self._timed, work)
+        if self.is_quick:
+            return self.timed(work)
+        return await asyncio.to_thread(self.timed, work)
 
-    def _timed(self, work: Callable[[], T]) -> T:
+    def timed(self, work: Callable[[], T]) -> T:
         began = time.perf_counter()
         try:
             return work()
         finally:
-            self._is_quick = time.perf_counter() - began < QUICK_S
+            self.is_quick = time.perf_counter() - began < QUICK_S

@@ -71,7 +71,6 @@ class Admission:
         self._budgets.pop(key, None)
 
     def _cycles(self, budget: Budget) -> list[Problem]:
-        # A copy at once: a store may ask on one thread while another tells of a Budget.
-        others = [known for key, known in list(self._budgets.items()) if key != budget.key]
+        others = [known for key, known in self._budgets.items() if key != budget.key]
         cycles = parent_cycles([*others, budget])
         return [problem for found, problem in cycles if found.key == budget.key]

@@ -8,7 +8,6 @@ import asyncio
 import queue
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ import apsw
 from leasehold.adapters.objects.history import History
 from leasehold.adapters.objects.shelf import Change, Past
 from leasehold.adapters.objects.store import Bells
+from leasehold.adapters.patience import Patience
 from leasehold.adapters.sqlite.errors import BadStore, FileClosed, FileUnavailable, sentence
 from leasehold.adapters.sqlite.schema import open_reader
 from leasehold.adapters.sqlite.shelf import FilePages, FileShelf
@@ -28,7 +28,6 @@ from leasehold.ports.store import Expired, StoreError
 
 T = TypeVar("T")
 
-QUICK_S = 0.001  # a commit that is worth waiting for
 RECENT_MAX = 256  # changes of a kind that are kept in memory for watches
 GROUP_MAX = 64  # writes in one transaction: the first of them, and the loop, wait for the last
 
@@ -124,7 +123,7 @@ class Writer:
         self._is_open = True
         self._orders: queue.SimpleQueue[bool] = queue.SimpleQueue()  # false: no more
         self._outcome: apsw.Error | None = None  # of the last commit
-        self._is_quick = False  # whether the disk was, the last time
+        self._disk = Patience(is_quick=False)
         self._thread = threading.Thread(target=self._serve, name="store-writer", daemon=True)
         self._thread.start()
 
@@ -162,16 +161,14 @@ class Writer:
         while self._is_open and self._waiting:
             if not self._is_written():
                 continue
-            if not self._is_quick:
+            if not self._disk.is_quick:
                 self._orders.put(True)
                 return
             self._sync()
             self._conclude()
 
     def _sync(self) -> None:
-        began = time.perf_counter()
-        self._outcome = self._shelf.sync()
-        self._is_quick = time.perf_counter() - began < QUICK_S
+        self._outcome = self._disk.timed(self._shelf.sync)
 
     def _on_commit(self) -> None:
         if self._is_open:  # else `stop` has seen to it
