@@ -12,6 +12,12 @@ from leasehold.adapters.exclusive import take
 from leasehold.adapters.sqlite.errors import BadStore
 
 
+def used_by(file: int) -> str:
+    """Of a lock file that somebody else holds: who."""
+    holder = os.read(file, 32).decode("ascii", "replace").strip() or "unknown"
+    return f"is in use by the process with pid {holder}"
+
+
 class FileLock:
     """Held from its making until `release`. It is of the open file, not of the process: even a
     second store of the same process is refused."""
@@ -24,9 +30,8 @@ class FileLock:
             remedy = "check that its folder exists and may be written"
             raise BadStore(path, f"cannot be opened: {error.strerror}", remedy) from error
         if not take(self._file):
-            holder = os.read(self._file, 32).decode("ascii", "replace").strip() or "unknown"
+            why = used_by(self._file)
             os.close(self._file)
-            why = f"is in use by the process with pid {holder}"
             raise BadStore(store, why, "end that one, or name another file")
         self._held = True
         os.ftruncate(self._file, 0)

@@ -20,6 +20,7 @@ from leasehold.adapters.exclusive import take
 from leasehold.adapters.objects.rules import key_of, part
 from leasehold.adapters.objects.shelf import Key, decode, encode
 from leasehold.adapters.sqlite.errors import BadStore
+from leasehold.adapters.sqlite.lock import used_by
 from leasehold.adapters.sqlite.pages import (
     LEAF_TABLE,
     Cell,
@@ -127,9 +128,7 @@ def _check_free(path: Path) -> None:
         file = os.open(path.with_name(path.name + ".lock"), os.O_RDONLY | os.O_CLOEXEC)
         try:
             if not take(file):
-                holder = os.read(file, 32).decode("ascii", "replace").strip() or "unknown"
-                why = f"is in use by the process with pid {holder}"
-                raise BadStore(path, why, "end that one first; its jobs go on")
+                raise BadStore(path, used_by(file), "end that one first; its jobs go on")
         finally:
             os.close(file)
 
