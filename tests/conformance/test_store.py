@@ -460,6 +460,24 @@ def test_admission_sees_old_and_new_and_reports_all(harness: MemoryHarness) -> N
     assert [old is None for old, _ in asked] == [True, False]
 
 
+def test_a_deletion_of_what_was_written_since_is_a_conflict(harness: MemoryHarness) -> None:
+    store = harness.store()
+
+    async def story() -> None:
+        known = version(await store.create(thing("a")))
+        await store.patch_status("Run", "team", "a", {"phase": "Running"}, version=None)
+        with pytest.raises(Conflict):
+            await store.delete("Run", "team", "a", uid=None, version=known)
+        [refused] = await store.write_all([Delete("Run", "team", "a", None, version=known)])
+        assert isinstance(refused, Conflict)
+        latest = version(await store.get("Run", "team", "a"))
+        assert await store.write_all([Delete("Run", "team", "a", None, version=latest)]) == [None]
+        with pytest.raises(NotFound):
+            await store.get("Run", "team", "a")
+
+    harness.run(story())
+
+
 def test_several_writes_each_have_their_own_answer(harness: MemoryHarness) -> None:
     store = harness.store()
 

@@ -6,6 +6,8 @@ asks for is removed (drift repair); nothing here waits for an answer.
 
 import hashlib
 
+from msgspec.structs import replace
+
 from leasehold.control.tend import restarts
 from leasehold.control.turn import Turn
 from leasehold.core.facts import Gang, Lease, Pod, PodPhase, Record, Role, Run, Uid
@@ -34,6 +36,7 @@ class RemovePod(Record):
     name: str
     uid: Uid | None
     grace: Millis
+    version: int | None = None  # only if nobody has written it since
 
 
 def pod_orders(turn: Turn, uid: Uid) -> tuple[list[MakePod], list[RemovePod]]:
@@ -164,7 +167,10 @@ def _superfluous(turn: Turn, uid: Uid) -> list[RemovePod]:
                 orders.append(_remove(pod, grace=_STRAY_GRACE))
         elif all(lease.ending is not None for lease in leases) and not pod.deleting:
             deadline = max(lease.ending.deadline for lease in leases if lease.ending is not None)
-            orders.append(_remove(pod, grace=max(AT_ONCE, deadline - turn.now)))
+            order = _remove(pod, grace=max(AT_ONCE, deadline - turn.now))
+            # A pod that has ended goes at once when it is deleted, and with it the word of when
+            # that was: its leases are closed by that word first, so it must be the pod we know.
+            orders.append(replace(order, version=pod.version or None))
     return orders
 
 

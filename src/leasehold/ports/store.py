@@ -136,6 +136,7 @@ class Delete:
     name: str
     uid: str | None
     grace_ms: int | None = None
+    version: int | None = None
 
 
 Write = Create | Update | PatchStatus | Delete
@@ -186,10 +187,18 @@ class Store(Protocol):
         ...
 
     async def delete(
-        self, kind: str, namespace: str, name: str, *, uid: str | None, grace_ms: int | None = None
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None,
+        grace_ms: int | None = None,
+        version: int | None = None,
     ) -> None:
-        """Asks that it go; with a uid, only if it is still that object. Finalizers, and the grace
-        of a pod that runs on a node, delay it; `grace_ms=0` says that the pod is gone."""
+        """Asks that it go; with a uid, only if it is still that object, with a version, only if
+        nobody has written it since. Finalizers, and the grace of a pod that runs on a node, delay
+        it; `grace_ms=0` says that the pod is gone. A pod that has ended has no grace."""
         ...
 
     async def write_all(self, writes: Sequence[Write]) -> Answers:

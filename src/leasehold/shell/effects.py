@@ -175,7 +175,7 @@ class Effects:
                 world.drop_pod(f"{order.namespace}/{order.name}")
             return answer is None or isinstance(answer, NotFound)
 
-        write = Delete("Pod", order.namespace, order.name, order.uid, order.grace)
+        write = Delete("Pod", order.namespace, order.name, order.uid, order.grace, order.version)
         return Order(self._runs, uid, write, settle)
 
     def _reservation_orders(self, world: World, subject: str) -> list[Order]:

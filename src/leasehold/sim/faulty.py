@@ -125,10 +125,19 @@ class FaultyStore:
         )
 
     async def delete(
-        self, kind: str, namespace: str, name: str, *, uid: str | None, grace_ms: int | None = None
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None,
+        grace_ms: int | None = None,
+        version: int | None = None,
     ) -> None:
         await self._write(
-            lambda: self._store.delete(kind, namespace, name, uid=uid, grace_ms=grace_ms)
+            lambda: self._store.delete(
+                kind, namespace, name, uid=uid, grace_ms=grace_ms, version=version
+            )
         )
 
     async def write_all(self, writes: Sequence[Write]) -> Answers:
@@ -211,8 +220,8 @@ async def _single(store: Store, write: Write) -> Wire | None:
             return await store.update(obj)
         case PatchStatus(kind, namespace, name, status, version):
             return await store.patch_status(kind, namespace, name, status, version=version)
-        case Delete(kind, namespace, name, uid, grace_ms):
-            await store.delete(kind, namespace, name, uid=uid, grace_ms=grace_ms)
+        case Delete(kind, namespace, name, uid, grace_ms, version):
+            await store.delete(kind, namespace, name, uid=uid, grace_ms=grace_ms, version=version)
     return None
 
 

@@ -83,10 +83,19 @@ class Doomed:
         )
 
     async def delete(
-        self, kind: str, namespace: str, name: str, *, uid: str | None, grace_ms: int | None = None
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None,
+        grace_ms: int | None = None,
+        version: int | None = None,
     ) -> None:
         await self._call(
-            lambda: self._store.delete(kind, namespace, name, uid=uid, grace_ms=grace_ms)
+            lambda: self._store.delete(
+                kind, namespace, name, uid=uid, grace_ms=grace_ms, version=version
+            )
         )
 
     async def write_all(self, writes: Sequence[Write]) -> Answers:

@@ -1,5 +1,7 @@
 """A pod that somebody deletes is no result of its job, however the job takes it."""
 
+from typing import Any
+
 import pytest
 from tests.unit.shell.plant import Plant
 
@@ -80,3 +82,38 @@ def succeeded(at: int) -> dict[str, object]:
         "phase": "Succeeded",
         "containerStatuses": [{"name": "main", "state": {"terminated": terminated}}],
     }
+
+
+def test_when_it_ended_is_not_lost_with_a_pod_that_ended_before_it_was_told_to() -> None:
+    """A cancelled pod ends in the moment in which it is deleted, and the controller dies in the
+    next: a pod that has ended goes at once, and then nobody could say when that was."""
+    plant = Plant()
+    plant.submit("a/one", runtime={"gracePeriod": "30s"})
+    plant.wait(MINUTE)
+    delete, ended = plant.doomed.delete, plant.kernel.now + 10
+
+    async def too_late(kind: str, namespace: str, name: str, **how: Any) -> None:
+        plant.doomed.delete = delete  # type: ignore[method-assign]
+        status = succeeded(ended)
+        await plant.store.patch_status(kind, namespace, name, status=status, version=None)
+        try:
+            await delete(kind, namespace, name, **how)
+        finally:
+            plant.control.crash()
+
+    plant.doomed.delete = too_late  # type: ignore[method-assign]
+    plant.kernel.advance_to(ended)
+    cancel(plant)
+    plant.kernel.settle()  # it is dead, and stays so for a while
+    plant.kernel.advance_to(ended + MINUTE)
+    plant.wait(MINUTE)
+    [lease] = plant.leases()
+    assert (lease.closure, lease.end) == ("Canceled", ended)
+    assert plant.problems() == []
+
+
+def cancel(plant: Plant) -> None:
+    [run] = objects_of(plant.store, "Run")
+    spec = run["spec"]
+    assert isinstance(spec, dict)
+    at_once(plant.store.update({**run, "spec": {**spec, "stop": True}}))

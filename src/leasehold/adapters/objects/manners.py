@@ -112,11 +112,19 @@ class Manners:
         return old if obj == old else self._put("MODIFIED", key, obj, rehearse=rehearse)
 
     def delete(
-        self, key: Key, *, uid: str | None, grace_ms: int | None, rehearse: bool = False
+        self,
+        key: Key,
+        *,
+        uid: str | None,
+        grace_ms: int | None,
+        version: int | None = None,
+        rehearse: bool = False,
     ) -> None:
         obj = self.read(key)
         metadata = rules.part(obj, "metadata")
         if uid is not None and metadata["uid"] != uid:
+            raise Conflict(*key)
+        if version is not None and metadata["resourceVersion"] != str(version):
             raise Conflict(*key)
         if rehearse:
             return

@@ -130,11 +130,14 @@ class ObjectStore:
         *,
         uid: str | None,
         grace_ms: int | None = None,
+        version: int | None = None,
         rehearse: bool = False,
     ) -> None:
         key = (kind, namespace, name)
         await self._perform(
-            lambda: self._manners.delete(key, uid=uid, grace_ms=grace_ms, rehearse=rehearse)
+            lambda: self._manners.delete(
+                key, uid=uid, grace_ms=grace_ms, version=version, rehearse=rehearse
+            )
         )
 
     async def write_all(self, writes: Sequence[Write]) -> Answers:
@@ -153,9 +156,11 @@ class ObjectStore:
             case PatchStatus(kind, namespace, name, status, version):
                 given, key = encode(status), (kind, namespace, name)
                 return lambda: self._manners.patch_status(key, given, version=version)
-            case Delete(kind, namespace, name, uid, grace_ms):
+            case Delete(kind, namespace, name, uid, grace_ms, version):
                 key = (kind, namespace, name)
-                return lambda: self._manners.delete(key, uid=uid, grace_ms=grace_ms)
+                return lambda: self._manners.delete(
+                    key, uid=uid, grace_ms=grace_ms, version=version
+                )
 
     async def _perform(self, write: Callable[[], T]) -> T:
         return write()

@@ -152,7 +152,11 @@ async def delete_object(
         await _hold_contents(backend, target, old, rehearse=options.rehearse)
     try:
         await backend.store.delete(
-            *target.key, uid=uid, grace_ms=options.grace_ms, rehearse=options.rehearse
+            *target.key,
+            uid=uid,
+            grace_ms=options.grace_ms,
+            version=None if options.version is None else int(options.version),
+            rehearse=options.rehearse,
         )
         left = await backend.store.get(*target.key)
     except NotFound:
