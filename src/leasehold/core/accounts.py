@@ -12,6 +12,7 @@ import msgspec
 from leasehold.core.charges import Charges
 from leasehold.core.facts import Envelope, EnvelopeKey, Lease, Relation, Uid
 from leasehold.core.journal import Journal
+from leasehold.core.levels import Drop, fewest
 from leasehold.core.units import FOREVER, GpuMs, Instant, Millis
 
 
@@ -213,20 +214,28 @@ class Accounts:
         """The most GPUs several envelopes pay for together at any instant of [start, end)."""
         payers = tuple(payers)
         accounts = [self.of(payer) for payer in payers]
+        used = sum(account.gpus for account in accounts)
+        lent = sum(account.lent for account in accounts)
         claims = [each for payer in payers for each in self.claims_on(payer)]
-        peak = lent_peak = 0
-        for at in {start, *(each.start for each in claims if start < each.start < end)}:
-            used = lent = 0
-            for account in accounts:
-                freed = account.freed_by(at) if at > now else (0, 0)
-                used += account.gpus - freed[0]
-                lent += account.lent - freed[1]
-            for each in claims:
-                if each.start <= at < each.end:
-                    used += each.gpus
-                    lent += each.gpus * each.borrowed
-            peak, lent_peak = max(peak, used), max(lent_peak, lent)
-        return peak, lent_peak
+        if not claims:  # from the start on there is only less
+            freed = [account.freed_by(start) for account in accounts] if start > now else []
+            return used - sum(each[0] for each in freed), lent - sum(each[1] for each in freed)
+        drops: list[Drop] = []
+        lent_drops: list[Drop] = []
+        for account in accounts:
+            for term, (gpus, of_them_lent) in account.terms.items():
+                # What is overdue is in use now, and free at any later instant.
+                frees_at = max(term.frees_at, now + 1)
+                drops.append((frees_at, -gpus))
+                lent_drops.append((frees_at, -of_them_lent))
+        for each in claims:
+            both = (each.start, each.gpus), (each.end, -each.gpus)
+            drops += both
+            if each.borrowed:
+                lent_drops += both
+        left = fewest(-used, drops, start=start, stop=end)
+        lent_left = fewest(-lent, lent_drops, start=start, stop=end)
+        return max(0, -left), max(0, -lent_left)
 
 
 class Room(msgspec.Struct, frozen=True, gc=False):

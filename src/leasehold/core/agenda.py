@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from leasehold.core.accounts import Claim
 from leasehold.core.facts import EnvelopeKey, Record, Uid
-from leasehold.core.fleet import mask_of
+from leasehold.core.levels import Drop, fewest
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.world import World
 
@@ -115,24 +115,24 @@ class Agenda:
         self, world: World, name: str, timed: list[Hold], *, uid: Uid, start: Instant, end: Instant
     ) -> int:
         """How many of a node's free GPUs would be missed at some hold's start."""
-        others = [hold for hold in timed if hold.uid != uid and start < hold.end]
-        instants = {max(start, hold.start) for hold in others if hold.start < end}
         free = world.fleet.nodes[name].free
-        least = free
-        for at in sorted(instants):
-            held = sum(hold.gpus for hold in others if hold.start <= at < hold.end)
-            least = min(least, free + _freed(world, name, start, at) - held)
-        return free - max(0, least)
+        drops: list[Drop] = []
+        for hold in timed:
+            if hold.uid != uid and start < hold.end and hold.start < end:
+                drops += (hold.start, hold.gpus), (hold.end, -hold.gpus)
+        if not drops:
+            return 0
+        drops += [(at, -1) for at in _frees(world, name, start)]
+        return free - max(0, min(free, fewest(free, drops, start=start, stop=end)))
 
 
-def _freed(world: World, name: str, start: Instant, at: Instant) -> int:
-    """GPUs of a node whose leases are known to end in (start, at]."""
-    now_mask = later_mask = 0
+def _frees(world: World, name: str, start: Instant) -> Iterable[Instant]:
+    """When GPUs of a node come free after `start`, as far as is known; of a slot under two leases
+    when the later one ends."""
+    found: dict[int, Instant] = {}
     for lease_name in world.open_by_node.get(name, ()):
         frees_at = world.terms[lease_name].frees_at
         if frees_at > start:
-            mask = mask_of(world.leases[lease_name].slots)
-            now_mask |= mask
-            if frees_at > at:
-                later_mask |= mask
-    return now_mask.bit_count() - later_mask.bit_count()
+            for slot in world.leases[lease_name].slots:
+                found[slot] = max(frees_at, found.get(slot, 0))
+    return found.values()

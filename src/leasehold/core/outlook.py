@@ -7,8 +7,9 @@ plans are put on the agenda. `forecast` reads it; it changes nothing.
 
 from bisect import bisect_left, insort
 
-from leasehold.core.agenda import Agenda, Hold
+from leasehold.core.agenda import Agenda
 from leasehold.core.facts import Uid
+from leasehold.core.levels import fewest_from_each
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.world import World
 
@@ -89,10 +90,14 @@ class Outlook:
             return self._plain(free, ends)
         instants = {self._now, *(at for at, _ in ends)}
         instants.update(hold.end for hold in holds if hold.end < FOREVER)
+        starts = sorted(instants)
+        drops = [(at, -gpus) for at, gpus in ends]
+        for hold in holds:
+            drops += (hold.start, hold.gpus), (hold.end, -hold.gpus)
         times: list[Instant] = []
-        for at in sorted(instants):
-            room = self._least(at, free, ends, holds, span) // self._gpus
-            times.extend([at] * (room - len(times)))
+        lefts = fewest_from_each(free, drops, starts=starts, span=span)
+        for at, left in zip(starts, lefts, strict=True):
+            times.extend([at] * (max(0, left) // self._gpus - len(times)))
         return times
 
     def _plain(self, free: int, ends: list[tuple[Instant, int]]) -> list[Instant]:
@@ -107,24 +112,6 @@ class Outlook:
         if known is None:
             known = self._ends_of[name] = ends_on(self._world, name, self._now)
         return known
-
-    def _least(
-        self,
-        start: Instant,
-        free: int,
-        ends: list[tuple[Instant, int]],
-        holds: list[Hold],
-        span: int,
-    ) -> int:
-        """The fewest GPUs left at any instant of a run that starts then."""
-        stop = min(FOREVER, start + span)
-        instants = [start, *(hold.start for hold in holds if start < hold.start < stop)]
-        least = FOREVER
-        for at in instants:
-            given = sum(gpus for when, gpus in ends if when <= at)
-            held = sum(hold.gpus for hold in holds if hold.start <= at < hold.end)
-            least = min(least, free + given - held)
-        return max(0, least)
 
 
 def ends_on(world: World, node: str, now: Instant) -> list[tuple[Instant, int]]:
