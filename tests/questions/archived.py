@@ -6,9 +6,9 @@ from typing import cast
 
 from tests.questions.played import Played
 
-from leasehold.core.facts import Lease, Resolution
+from leasehold.core.facts import Lease, Resolution, ledger_order
 from leasehold.core.objects.resolution import resolution_to_wire
-from leasehold.core.world import World, ledger_order
+from leasehold.core.world import World
 from leasehold.shell.loop import Controller
 from leasehold.shell.query import Questions
 

@@ -12,6 +12,8 @@ SET: tuple[tuple[str, object, object], ...] = (
     ("reservation.maxWait", "1h", HOUR),
     ("reservation.depth", 9, 9),
     ("reservation.depthPerOwner", 2, 2),
+    ("reservation.moneyDepth", 3, 3),
+    ("reservation.moneyDepthPerOwner", 4, 4),
     ("overdraft.grace", "0s", 0),
     ("accounting.horizon", "2h", 2 * HOUR),
     ("resolver.minTenure", "3h", 3 * HOUR),

@@ -16,7 +16,7 @@ from leasehold.core.facts import Confidence, Record, Reservation, Run, State
 from leasehold.core.forecast import Known, forecast
 from leasehold.core.odds import Preview, preview
 from leasehold.core.pack import candidate_pools, fits
-from leasehold.core.units import Instant, format_instant, plural
+from leasehold.core.units import FOREVER, Instant, format_instant, plural
 from leasehold.core.verdicts import Refused
 from leasehold.core.width import places_for
 from leasehold.core.world import World
@@ -76,7 +76,14 @@ def _plan(
     """The newest plan; None for a blocked run that nothing has changed for."""
     world, now = turn.world, turn.now
     outlook = line.outlook(turn, wish)
-    known = forecast(world, wish, turn.agenda, outlook=outlook, refused=refused, now=now)
+    known = None
+    not_before = line.not_before(turn, wish.run)
+    if not_before < FOREVER:
+        known = forecast(
+            world, wish, turn.agenda, outlook=outlook, refused=refused, now=now,
+            not_before=not_before,
+        )  # fmt: skip
+    line.note_start(turn, wish.run, known.at if known else None)
     if wish.run.spec.tolerations:
         line.forget_outlooks()
     soonest = now + lead(world, wish.run)

@@ -33,9 +33,21 @@ def consider_all(turn: Turn) -> None:
     hold_for_activations(turn)
     runs = in_order(turn.world, turn.world.pending)
     hold_for_cuts(turn, runs)
-    line = Line(turn.world.policy)
+    line = Line(turn.world.policy, turn.world.alike)
     for run in runs:
-        _consider(turn, run, line)
+        if not _is_behind(turn, run, line):
+            _consider(turn, run, line)
+
+
+def _is_behind(turn: Turn, run: Run, line: Line) -> bool:
+    """Most of a long line are behind all that are planned, and just like one that was refused a
+    moment ago: such a run is told its place, if that is news, and that is all."""
+    refused = line.answer(turn, run)
+    if refused is None or not line.is_full(run, refused):
+        return False
+    line.has_room(run, refused)
+    _tell_place(turn, run, refused, line)
+    return True
 
 
 def _consider(turn: Turn, run: Run, line: Line) -> None:
@@ -57,11 +69,11 @@ def _consider(turn: Turn, run: Run, line: Line) -> None:
             turn.agenda.forget(run.uid)
             return
     wish = wish_for(world, run, groups)
-    answer = _try(turn, wish)
+    answer = line.answer(turn, run) or _try(turn, wish)
     if isinstance(answer, Admitted):
         refused = _start(turn, run, answer, groups)
     else:
-        refused = answer
+        refused = line.remember(turn, run, answer)
     if refused is not None:
         _plan(turn, run, wish, refused, line)
 
@@ -121,6 +133,24 @@ def _refuse(turn: Turn, run: Run, refused: Refused) -> None:
         world.refusals[run.uid] = refused
         turn.touched[run.uid] = None
         turn.tell("Run", run.key, str(refused.reason), refused.remedy)
+    world.behind.pop(run.uid, None)
+    if refused.trace:
+        world.traces[run.uid] = refused.trace
+
+
+def _tell_place(turn: Turn, run: Run, refused: Refused, line: Line) -> None:
+    """Its status has its place; an event is worth only why it waits."""
+    world = turn.world
+    place = line.place_of(run, refused)
+    known, *before = world.behind.get(run.uid, (None, 0, 0))
+    if known is refused and before == [place.mine, place.total]:
+        return
+    words = line.words_of(place, run, refused)
+    if known is None or (known.reason, known.remedy) != (refused.reason, refused.remedy):
+        turn.tell("Run", run.key, str(refused.reason), f"{refused.remedy}; {words}")
+    world.behind[run.uid] = (refused, place.mine, place.total)
+    world.refusals[run.uid] = replace(refused, remedy=f"{refused.remedy}; {words}")
+    turn.touched[run.uid] = None
     if refused.trace:
         world.traces[run.uid] = refused.trace
 
@@ -159,6 +189,7 @@ def _start(turn: Turn, run: Run, plan: Admitted, groups: tuple[int, ...]) -> Ref
         return _too_large(turn, opened)
     world.traces[run.uid] = plan.trace
     world.refusals.pop(run.uid, None)
+    world.behind.pop(run.uid, None)
     turn.agenda.forget(run.uid)
     release(turn, run)
     payers = ", ".join(
@@ -212,7 +243,8 @@ def _start_some(turn: Turn, run: Run, groups: tuple[int, ...]) -> tuple[int, ...
 
 
 def _plan(turn: Turn, run: Run, wish: Wish, refused: Refused, line: Line) -> None:
-    if not turn.world.policy.binder_enabled:
+    world = turn.world
+    if not world.policy.binder_enabled:
         _refuse(turn, run, refused)
         return  # no start is planned that nobody may make, and nothing is cut for one
     want = replace(wish.want, groups=wish.want.groups[:1]) if _is_sweep(run) else wish.want
@@ -221,17 +253,16 @@ def _plan(turn: Turn, run: Run, wish: Wish, refused: Refused, line: Line) -> Non
         _refuse(turn, run, _too_large(turn, size))
         block(turn, run, _too_large(turn, size))
         return  # nobody is cut for a run that could not be written down
-    reservation = present(turn.world, run)
+    reservation = present(world, run)
     if reservation is not None and reservation.state is State.ACTIVATING:
         _refuse(turn, run, refused)
-        if is_drained(turn.world, reservation, turn.now):
+        if is_drained(world, reservation, turn.now):
             block(turn, run, refused)
         return
     if not line.has_room(run, refused):
-        told = replace(refused, remedy=f"{refused.remedy}; {line.place_of(run)}")
-        _refuse(turn, run, told)
+        _tell_place(turn, run, refused, line)
         turn.agenda.forget(run.uid)
-        cancel_reservation(turn, run, told.remedy)
+        cancel_reservation(turn, run, world.refusals[run.uid].remedy)
         return
     _refuse(turn, run, refused)
     reservation = plan_start(turn, wish, refused, line)

@@ -97,6 +97,8 @@ class Turn:
         self.agenda = Agenda()
         self.notices: list[Notice] = []
         self.again = False  # something was decided that other decisions should see
+        self.opened = 0  # of gangs
+        self.released = 0  # leases that were closed, or told to end
         self.wake_at: Instant = FOREVER
         self.touched: dict[Uid, None] = {}
         self.reservations: dict[str, Reservation] = {}  # written this turn
@@ -208,6 +210,7 @@ class Turn:
     def _open(self, leases: list[Lease], size: int) -> None:
         draft = self._drafts[-1]
         draft.size += size
+        self.opened += 1
         for lease in leases:
             self._state_facts(lease)
             assert self._drafts[-1] is draft, "a gang and what it rests on have room together"
@@ -270,6 +273,7 @@ class Turn:
         draft = self._drafts[-1]
         deadline = self.now + (0 if lease.role is Role.SPARE else grace)
         ending = Ending(reason=reason, deadline=deadline, batch=draft.seq, at=self.now)
+        self.released += 1
         self.world.fold_ending(lease.name, ending)
         draft.ending.append((lease.name, reason, deadline))
         draft.size += _ENTRY_BYTES
@@ -282,6 +286,7 @@ class Turn:
         self._after_its_opening(lease)
         draft = self._drafts[-1]
         end = max(lease.start, min(end, self.now))
+        self.released += 1
         self.world.fold_close(name, end=end, closure=reason, cause=cause, batch=draft.seq)
         draft.closed.append(Closing(lease=name, end=end, reason=reason, cause=cause))
         draft.size += _ENTRY_BYTES

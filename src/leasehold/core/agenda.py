@@ -34,15 +34,19 @@ class Agenda:
         self.changed: dict[str, None] = {}  # nodes, since somebody last looked
         self.claims: dict[Uid, tuple[Claim, ...]] = {}
         self._claims_by_payer: dict[EnvelopeKey, list[Claim]] = {}
+        self.changes = 0  # of anything
+        self.releases = 0  # those of them that leave others more than before
 
     def hold_firmly(self, uid: Uid, holds: Iterable[Hold]) -> None:
         self.forget_places(uid)
+        self.changes += 1
         self.firm[uid] = tuple(holds)
         for hold in self.firm[uid]:
             self._firm_by_node.setdefault(hold.node, []).append(hold)
             self.changed[hold.node] = None
 
     def hold_later(self, holds: Iterable[Hold]) -> None:
+        self.changes += 1
         for hold in holds:
             self._timed.setdefault(hold.node, []).append(hold)
             self._timed_of.setdefault(hold.uid, []).append(hold)
@@ -50,6 +54,7 @@ class Agenda:
 
     def claim(self, uid: Uid, claims: Iterable[Claim]) -> None:
         self._drop_claims(uid)
+        self.changes += 1
         self.claims[uid] = tuple(claims)
         for claim in self.claims[uid]:
             self._claims_by_payer.setdefault(claim.payer, []).append(claim)
@@ -57,6 +62,7 @@ class Agenda:
     def _drop_claims(self, uid: Uid) -> None:
         for claim in self.claims.pop(uid, ()):
             self._claims_by_payer[claim.payer].remove(claim)
+            self._note_release()
 
     def forget(self, uid: Uid) -> None:
         """The run starts, or gives up its plan."""
@@ -67,9 +73,15 @@ class Agenda:
         for hold in self.firm.pop(uid, ()):
             self._firm_by_node[hold.node].remove(hold)
             self.changed[hold.node] = None
+            self._note_release()
         for hold in self._timed_of.pop(uid, ()):
             self._timed[hold.node].remove(hold)
             self.changed[hold.node] = None
+            self._note_release()
+
+    def _note_release(self) -> None:
+        self.changes += 1
+        self.releases += 1
 
     def ends_of_holds(self, now: Instant) -> set[Instant]:
         """When planned runs are known to have ended."""

@@ -372,6 +372,11 @@ class Lease(Record):
         return len(self.slots) * ((now if self.end is None else self.end) - self.start)
 
 
+def ledger_order(lease: Lease) -> tuple[int, int]:
+    """Leases in the order in which they were opened: batch, then index within it."""
+    return lease.batch, int(lease.name.rpartition("-")[2])
+
+
 class State(StrEnum):
     """A Reservation's state."""
 

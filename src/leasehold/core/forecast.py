@@ -37,8 +37,11 @@ def forecast(
     outlook: Outlook,
     refused: Refused,
     now: Instant,
+    not_before: Instant = 0,
 ) -> Known | None:
-    """The first instant after `now` at which cover and pack both succeed, if one is known."""
+    """The first instant after `now` at which cover and pack both succeed, if one is known.
+
+    `not_before`: for whoever knows that nothing earlier will do."""
     seen = outlook.pods_for(wish.run.uid, wish.end_after)
     pods = {domain: seen[domain] for domain in _domains(world, wish) if seen[domain]}
     openings = _openings(world, wish.want.flavor, now)
@@ -46,7 +49,7 @@ def forecast(
     if wish.span is not None:
         # Room for a run with a limit comes and goes: before a planned start, and after its end.
         others |= agenda.ends_of_holds(now)
-    for at in _instants(wish, pods, sorted(others), now):
+    for at in _instants(wish, pods, sorted(others), max(now, not_before - 1)):
         mark = world.journal.mark()
         for name in _ended(world, wish, pods, at, now):
             world.fleet.give(world.leases[name])

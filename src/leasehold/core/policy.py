@@ -13,6 +13,8 @@ class Policy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     reservation_max_wait: Millis = 24 * HOUR
     reservation_depth: int = 256
     reservation_depth_per_owner: int = 8
+    reservation_money_depth: int = 256  # of runs that are short of money
+    reservation_money_depth_per_owner: int = 32
     overdraft_grace: Millis = 15 * MINUTE
     accounting_horizon: Millis = 24 * HOUR
     min_tenure: Millis = 2 * HOUR  # or twice the run's checkpoint, if that is more

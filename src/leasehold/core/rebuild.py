@@ -3,7 +3,8 @@
 What a World maintains step by step must be what this makes at once: `core.invariants` compares.
 """
 
-from leasehold.core.world import World, ledger_order
+from leasehold.core.facts import ledger_order
+from leasehold.core.world import World
 
 
 def rebuilt(world: World) -> World:

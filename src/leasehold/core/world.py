@@ -9,6 +9,7 @@ clock: whoever asks brings `now`.
 from msgspec.structs import replace
 
 from leasehold.core.accounts import UNLIMITED, Accounts, Claim, Term
+from leasehold.core.alike import Alike
 from leasehold.core.book import WHOLE, Attempt, Book, base_reason
 from leasehold.core.checkpoint import Carried
 from leasehold.core.facts import (
@@ -113,6 +114,8 @@ class World:
         self.elastic: dict[Uid, None] = {}  # runs that are not as wide as they wish
         self.blocked_binds: dict[Uid, int] = {}  # -> node_changes when its binds kept failing
         self.refusals: dict[Uid, Refused] = {}  # why a pending run waits
+        self.behind: dict[Uid, tuple[Refused, int, int]] = {}  # see control.line
+        self.alike = Alike()
         self.traces: dict[Uid, tuple[Step, ...]] = {}  # the newest walk of cover
         self.held: dict[str, int] = {}  # GPUs by node that activations under way keep
         self.claims: tuple[Claim, ...] = ()  # money that planned starts keep
@@ -237,6 +240,9 @@ class World:
         del self.runs[uid]
         if self.uid_of.get(run.key) == uid:
             del self.uid_of[run.key]
+        for table in (self.pending, self.elastic, self.refusals, self.traces, self.behind):
+            table.pop(uid, None)
+        self.alike.forget(uid)
 
     def put_pod(self, pod: Pod) -> None:
         key = pod.key
@@ -485,11 +491,6 @@ class World:
             self.resolution_of_seed[resolution.lottery.seed] = resolution.name
         if resolution.beneficiary_uid:
             self.book(resolution.beneficiary_uid).resolved_in.append(resolution.batch)
-
-
-def ledger_order(lease: Lease) -> tuple[int, int]:
-    """Leases in the order in which they were opened: batch, then index within it."""
-    return lease.batch, int(lease.name.rpartition("-")[2])
 
 
 def _discard(index: dict[str, dict[str, None]], key: str, name: str) -> None:

@@ -165,6 +165,8 @@ KEYS = (
     Key("reservation.maxWait", "policy", "reservation_max_wait", kinds.span_or_none),
     Key("reservation.depth", "policy", "reservation_depth", _count),
     Key("reservation.depthPerOwner", "policy", "reservation_depth_per_owner", _count),
+    Key("reservation.moneyDepth", "policy", "reservation_money_depth", _count),
+    Key("reservation.moneyDepthPerOwner", "policy", "reservation_money_depth_per_owner", _count),
     Key("overdraft.grace", "policy", "overdraft_grace", kinds.span_or_none),
     Key("accounting.horizon", "policy", "accounting_horizon", kinds.span),
     Key("resolver.minTenure", "policy", "min_tenure", kinds.span_or_none),

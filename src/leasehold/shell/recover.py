@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from leasehold.core.batch import Batch
 from leasehold.core.checkpoint import Announcement, Carried, Told
-from leasehold.core.facts import Ending, Lease, Opened, Reservation, Role
+from leasehold.core.facts import Ending, Lease, Opened, Reservation, Role, ledger_order
 from leasehold.core.objects.budget import budget_from_wire
 from leasehold.core.objects.lease import leases_from_json, pod_name
 from leasehold.core.objects.node import Labels, node_from_wire
@@ -23,7 +23,7 @@ from leasehold.core.objects.resolution import resolution_from_wire
 from leasehold.core.objects.run import run_from_wire
 from leasehold.core.overdraft import was_enough
 from leasehold.core.policy import Policy
-from leasehold.core.world import Overdraft, World, ledger_order
+from leasehold.core.world import Overdraft, World
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Listing, NotFound, Store
 from leasehold.shell.archive.checkpoints import KIND as CHECKPOINTS

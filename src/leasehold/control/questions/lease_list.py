@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 
 from leasehold.control.questions.forms import Wire, gpu_time, instant
 from leasehold.control.questions.subject import Archived, Subject, no_archive
-from leasehold.core.facts import Lease, Record
+from leasehold.core.facts import Lease, Record, ledger_order
 from leasehold.core.objects.owners import glob_admits
 from leasehold.core.units import Instant
-from leasehold.core.world import World, ledger_order
+from leasehold.core.world import World
 
 
 class Filter(Record):

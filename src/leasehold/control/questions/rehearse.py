@@ -220,7 +220,10 @@ def _planned(turn: Rehearsal, wish: Wish, refused: Refused, line: Line) -> Outco
     if known is not None and known.state is State.ACTIVATING:
         return Outcome(refused=refused, reservation=known)
     if not line.has_room(run, refused):
-        told = replace(refused, remedy=f"{refused.remedy}; {line.place_of(run)}")
+        told = replace(
+            refused,
+            remedy=f"{refused.remedy}; {line.words_of(line.place_of(run, refused), run, refused)}",
+        )
         return Outcome(refused=told)
     reservation = plan_start(turn, wish, refused, line)
     if reservation is None or reservation.confidence is not Confidence.CUTS:

@@ -7,9 +7,9 @@ by its leases, of which the ledger keeps every one, in the World or in the archi
 from collections.abc import Callable, Iterable, Sequence
 
 from leasehold.control.views import spent_by
-from leasehold.core.facts import EnvelopeKey, Lease, Relation, Run, RunKey, Uid
+from leasehold.core.facts import EnvelopeKey, Lease, Relation, Run, RunKey, Uid, ledger_order
 from leasehold.core.units import GpuMs, Instant
-from leasehold.core.world import World, ledger_order
+from leasehold.core.world import World
 
 # Archived closed leases that overlap [since, until); None is open on that side.
 Archived = Callable[[Instant | None, Instant | None], Iterable[Lease]]

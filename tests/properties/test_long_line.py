@@ -1,0 +1,95 @@
+"""What runs that are alike share changes nothing but the price: everybody is told the same."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.properties.worlds import KEY, NOW, a_budget, a_node, a_run, a_world, an_envelope
+
+from leasehold.control.decide import decide
+from leasehold.control.turn import Turn
+from leasehold.core.alike import Alike, Kind
+from leasehold.core.facts import Cause, Run
+from leasehold.core.policy import Policy
+from leasehold.core.units import HOUR, MINUTE, SECOND
+from leasehold.core.world import World
+
+
+class Unlike(Alike):
+    """Nobody is like anybody."""
+
+    def kind(self, run: Run) -> Kind:  # noqa: ARG002 - as `Alike` has it
+        return Kind()
+
+
+EVENTS = st.sampled_from(["Completed", "NodeFailure", "Fail", ""])
+# A kind of run: owner, GPUs, limit in hours.
+KINDS = st.tuples(st.sampled_from("tu"), st.sampled_from([1, 2, 4]), st.sampled_from([None, 1, 3]))
+POLICY = Policy(
+    reservation_depth=4, reservation_depth_per_owner=2,
+    reservation_money_depth=5, reservation_money_depth_per_owner=3, odds_seeds=2,
+    activation_lead=MINUTE, min_tenure=0,
+)  # fmt: skip
+
+
+def a_line(kinds: list[tuple[str, int, int | None]], caps: tuple[int, int], *, nodes: int) -> World:
+    budgets = [
+        a_budget(owner, an_envelope(f"n/{owner}/e", owner, cap))
+        for owner, cap in zip("tu", caps, strict=True)
+    ]
+    world = a_world([a_node(f"n{i}", gpus=4) for i in range(nodes)], budgets, policy=POLICY)
+    for index, (owner, gpus, hours) in enumerate(kinds):
+        span = None if hours is None else hours * HOUR
+        name = f"r{index:02}"
+        run = a_run(
+            name, owner, group_gpus=gpus, pod_gpus=gpus, span=span, created=NOW - 99 + index
+        )
+        world.put_run(replace(run, spec=replace(run.spec, checkpoint=HOUR, retries=9)))
+    return world
+
+
+def told(world: World, turn: Turn) -> object:
+    return (
+        turn.batches,
+        [(each.subject, each.reason, each.message) for each in turn.notices],
+        dict(world.refusals),
+        dict(world.reservations),
+        dict(world.traces),
+    )
+
+
+def play(world: World, events: list[tuple[str, int]]) -> list[object]:
+    """Turn after turn, before each of which a run ends, is requeued, or only time passes."""
+    found, now = [], NOW
+    for closure, number in [("", 0), *events]:
+        now += SECOND if closure else 2 * MINUTE
+        running = [name for name, lease in sorted(world.leases.items()) if lease.is_open]
+        if closure and running:
+            name = running[number % len(running)]
+            cause = Cause.EXIT if closure == "Fail" else None
+            world.fold_close(name, end=now, closure=closure, cause=cause, batch=world.head.seq)
+        turn = decide(world, now=now, key=KEY)
+        found.append(told(world, turn))
+        if turn.batches:
+            world.head = replace(world.head, seq=turn.batches[-1].seq, instant=now)
+    return found
+
+
+@settings(max_examples=300)
+@given(
+    kinds=st.lists(KINDS, min_size=6, max_size=20),
+    repeated=st.integers(1, 3),
+    caps=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    nodes=st.integers(1, 2),
+    events=st.lists(st.tuples(EVENTS, st.integers(0, 9)), max_size=5),
+)
+def test_everybody_is_told_as_if_nobody_were_alike(
+    kinds: list[tuple[str, int, int | None]],
+    repeated: int,
+    caps: tuple[int, int],
+    nodes: int,
+    events: list[tuple[str, int]],
+) -> None:
+    line = [kind for kind in kinds for _ in range(repeated)]
+    shared, alone = a_line(line, caps, nodes=nodes), a_line(line, caps, nodes=nodes)
+    alone.alike = Unlike()
+    assert play(shared, events) == play(alone, events)

@@ -1,0 +1,77 @@
+"""A long line: near places are told to the number, far ones about, and few are told anew."""
+
+from msgspec.structs import replace
+from tests.properties.worlds import KEY, NOW, a_budget, a_node, a_run, a_world
+
+from leasehold.control.decide import decide
+from leasehold.control.turn import Turn
+from leasehold.core.policy import Policy
+from leasehold.core.units import SECOND
+from leasehold.core.world import World
+
+WAITING = 200
+
+
+def a_line() -> tuple[World, Turn]:
+    """One node full of runs of one GPU, and many more behind them."""
+    policy = Policy(reservation_depth_per_owner=2, odds_seeds=1)
+    world = a_world([a_node("n0")], [a_budget("t")], policy=policy)
+    for index in range(8 + WAITING):
+        world.put_run(
+            a_run(f"r{index:03}", "t", group_gpus=1, pod_gpus=1, created=NOW - 999 + index)
+        )
+    turn = decide(world, now=NOW, key=KEY)
+    world.head = replace(world.head, seq=turn.batches[-1].seq, instant=NOW)
+    return world, turn
+
+
+def one_ends(world: World) -> Turn:
+    world.fold_close("r000-1-0", end=NOW, closure="Completed", cause=None, batch=1)
+    return decide(world, now=NOW + SECOND, key=KEY)
+
+
+def words(world: World, place: int) -> str:
+    """What the run is told that is so far behind those that run, from 1 on."""
+    return world.refusals[f"uid-r{7 + place:03}"].remedy
+
+
+def test_a_near_place_is_told_to_the_number_and_a_far_one_about() -> None:
+    world, _ = a_line()
+    assert "; number 3 of t and 3 of all in line" in words(world, 3)
+    assert "; number 15 of t and 15 of all in line" in words(world, 15)
+    assert "; about number 16 of t" in words(world, 16)
+    assert "; about number 16 of t" in words(world, 19)
+    assert "; about number 20 of t" in words(world, 20)
+    assert "; about number 192 of t" in words(world, WAITING)
+
+
+def test_those_who_are_not_planned_have_no_reservation() -> None:
+    world, turn = a_line()
+    assert [each.run for each in world.reservations.values()] == ["r008", "r009"]
+    assert len(turn.notices) == 8 + 2 * 2 + WAITING - 2  # admitted; refused, reserved; in line
+
+
+def test_when_one_starts_few_are_told_that_they_moved_and_nobody_by_an_event() -> None:
+    world, _ = a_line()
+    turn = one_ends(world)
+    assert "; number 14 of t" in words(world, 15)
+    moved = [uid for uid in turn.touched if uid > "uid-r010"]
+    assert len(moved) < 40
+    told = {notice.subject.partition("/")[2] for notice in turn.notices}
+    assert told == {"r008", "r010"}
+
+
+def test_a_line_where_nothing_happened_costs_no_word() -> None:
+    world, _ = a_line()
+    decide(world, now=NOW + SECOND, key=KEY)
+    turn = decide(world, now=NOW + 2 * SECOND, key=KEY)
+    assert turn.notices == []
+    assert turn.touched == {}
+
+
+def test_a_run_that_is_gone_leaves_nothing_behind() -> None:
+    world, _ = a_line()
+    uid = "uid-r150"
+    world.drop_run(uid)
+    decide(world, now=NOW + SECOND, key=KEY)
+    assert uid not in {**world.pending, **world.refusals, **world.traces, **world.behind}
