@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
-from bench import admit, embedded, limits, naive, plans, rebuild
+from bench import admit, embedded, limits, line, naive, plans, rebuild
 
 T = TypeVar("T")
 NODES, LEASES = 10_000, 50_000
@@ -52,14 +52,25 @@ def main() -> None:
     plain = _alone(naive.rebuild_s, 1_000_000, LEASES)
     report("rebuild_1m_leases_s", spent, "< 15", f"{spent / plain:,.1f}x merely decoding them")
     report("rebuild_1m_leases_mib", mib, "< 2,048")
+    _lines(report)
     _embedded(report)
     _print_table(rows)
     print("\nwhat an admission spends its time on (own time, under a profiler):")
-    for line in _alone(limits.profile, NODES, LEASES, 1_000):
-        print(f"  {line}")
+    for row in _alone(limits.profile, NODES, LEASES, 1_000):
+        print(f"  {row}")
     BUILD.mkdir(exist_ok=True)
     (BUILD / "bench.json").write_text(json.dumps(figures, indent=1) + "\n")
     print(f"\n{BUILD / 'bench.json'} written; {perf_counter() - began:,.0f} s in all")
+
+
+def _lines(report: Callable[..., None]) -> None:
+    """A turn with 3,000 runs in line, for want of GPUs and for want of money."""
+    for name, cap in (("gpus", 100_000), ("money", 8)):
+        cost = _alone(line.turn_ms, 3_000, cap)
+        shorter = _alone(line.turn_ms, 1_000, cap)
+        apart = _alone(line.turn_ms_apart, 1_000, cap)
+        beside = f"{cost / shorter:.1f}x a third of them; each for itself {apart / shorter:,.0f}x"
+        report(f"line_3000_{name}_ms", cost, "< 50", beside)
 
 
 def _embedded(report: Callable[..., None]) -> None:
