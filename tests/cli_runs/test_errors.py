@@ -142,11 +142,20 @@ def test_a_run_or_a_file_but_not_both(cli: Cli) -> None:
     assert "name a RUN or a file" in cli("plan", "x", "-f", "y").stderr
 
 
-def test_parquet_needs_what_is_not_installed(cli: Cli, tmp_path: Path) -> None:
-    done = cli("report", "gpu-hours", "-o", "parquet", "--file", str(tmp_path / "x.parquet"))
-    assert done.exit_code == 1
-    assert "pip install duckdb" in done.stderr
+def test_parquet_where_its_extra_is_not_installed(config: Path, tmp_path: Path) -> None:
+    """A real process that finds no duckdb: a folder in front of all others says so."""
+    (tmp_path / "duckdb.py").write_text("raise ModuleNotFoundError('duckdb')")
+    words = ["report", "gpu-hours", "-o", "parquet", "--file", str(tmp_path / "x.parquet")]
+    env = {**os.environ, "KUBECONFIG": str(config), "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([*SCRIPT, *words], env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "pip install 'leasehold[parquet]'" in done.stderr
+    assert not (tmp_path / "x.parquet").exists()
+
+
+def test_a_file_is_for_the_forms_that_are_files(cli: Cli) -> None:
     assert "--file is for" in cli("report", "gpu-hours", "--file", "x").stderr
+    assert "name a file with --file" in cli("report", "gpu-hours", "-o", "parquet").stderr
 
 
 def test_csv_goes_to_a_file(cli: Cli, tmp_path: Path) -> None:

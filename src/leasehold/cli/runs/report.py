@@ -2,8 +2,6 @@
 
 import csv
 import io
-import tempfile
-from importlib import import_module
 from pathlib import Path
 
 import click
@@ -12,7 +10,17 @@ from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.kubeconfig import Wire
 from leasehold.cli.runs.options import FORMS, Session, with_session
 from leasehold.cli.runs.output import cell, local, rows, table
+from leasehold.cli.runs.parquet import connect, write_parquet
 
+_TYPES = {
+    "from": "TIMESTAMPTZ",
+    "to": "TIMESTAMPTZ",
+    "leases": "BIGINT",
+    "gpuMs": "BIGINT",
+    "gpuHours": "DECIMAL(18, 3)",
+    "paidGpuMs": "BIGINT",
+    "paidGpuHours": "DECIMAL(18, 3)",
+}
 GROUPINGS = ("owner", "payer", "run", "node", "day")
 
 
@@ -35,7 +43,7 @@ def gpu_hours(session: Session, by: str, start: str, end: str, owner: str, file:
     By owner there are two sums: what its runs used, whoever paid, and what its envelopes paid.
     """
     if session.form == "parquet":
-        duckdb = _duckdb()
+        connection = connect()
         if not file:
             raise Failure("Parquet is no text: name a file with --file")
     elif file and session.form != "csv":
@@ -45,7 +53,10 @@ def gpu_hours(session: Session, by: str, start: str, end: str, owner: str, file:
     if session.form == "csv":
         _write(_csv(answer), file)
     elif session.form == "parquet":
-        _write_parquet(duckdb, _csv(answer), file)
+        heads, body = _columns(answer)
+        kinds = {**_TYPES, "day": "DATE"}
+        columns = [(head, kinds.get(head, "VARCHAR")) for head in heads]
+        write_parquet(connection, columns, body, file)
     else:
         session.show(answer, _rendered)
 
@@ -66,17 +77,22 @@ def _rendered(answer: Wire, wide: bool) -> list[str]:
     return [f"GPU-hours from {since} to {local(cell(answer, 'to'))}", *table(head, body)]
 
 
-def _csv(answer: Wire) -> str:
+def _columns(answer: Wire) -> tuple[list[str], list[list[object]]]:
     """A row for each, without the total: whoever sums it finds the same."""
     by = cell(answer, "by")
     keys = [by, "leases", "gpuMs", "gpuHours"]
     keys += ["paidGpuMs", "paidGpuHours"] if by == "owner" else []
+    period = [answer.get("from") or None, answer.get("to")]
+    body = [[*period, *(row.get(key) for key in keys)] for row in rows(answer)]
+    return ["from", "to", *keys], body
+
+
+def _csv(answer: Wire) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["from", "to", *keys])
-    for row in rows(answer):
-        period = [str(answer.get("from") or ""), str(answer.get("to") or "")]
-        writer.writerow([*period, *(row.get(key) for key in keys)])
+    heads, body = _columns(answer)
+    writer.writerow(heads)
+    writer.writerows(body)
     return text.getvalue()
 
 
@@ -88,26 +104,3 @@ def _write(text: str, file: str) -> None:
         Path(file).write_text(text, encoding="utf-8")
     except OSError as error:
         raise Failure(f"cannot write {file}: {error.strerror}") from None
-
-
-def _duckdb() -> object:
-    try:
-        return import_module("duckdb")
-    except ImportError:
-        raise Failure(
-            "Parquet needs duckdb, which is not installed: pip install duckdb, or use -o csv"
-        ) from None
-
-
-def _write_parquet(duckdb: object, text: str, file: str) -> None:
-    sql = getattr(duckdb, "sql", None)
-    assert callable(sql), "a module that is called duckdb but is none"
-    if "'" in file:
-        raise Failure("name a Parquet file without quotes")
-    with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
-        rows_file = Path(folder) / "rows.csv"
-        rows_file.write_text(text, encoding="utf-8")
-        try:
-            sql(f"COPY (SELECT * FROM read_csv_auto('{rows_file}')) TO '{file}' (FORMAT parquet)")
-        except Exception as error:
-            raise Failure(f"cannot write {file}: {error}") from None

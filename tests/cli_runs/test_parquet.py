@@ -1,0 +1,74 @@
+"""Chargeback as Parquet: the figures of the CSV, in columns with types, read by somebody else."""
+
+import csv
+import io
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import pytest
+from tests.cli_runs.conftest import Cli
+
+from leasehold.core.units import parse_instant
+
+
+def written(cli: Cli, file: Path, *words: str) -> duckdb.DuckDBPyRelation:
+    done = cli("report", "gpu-hours", *words, "-o", "parquet", "--file", str(file))
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", "")
+    return duckdb.read_parquet(str(file))
+
+
+@pytest.mark.parametrize("by", ["owner", "payer", "run", "node", "day"])
+def test_it_has_the_rows_of_the_csv(cli: Cli, tmp_path: Path, by: str) -> None:
+    words = ["--by", by, "--to", "2026-11-02T14:30:00Z"]
+    printed = cli("report", "gpu-hours", *words, "-o", "csv").stdout
+    expected = list(csv.DictReader(io.StringIO(printed)))
+    found = written(cli, tmp_path / "it's.parquet", *words)
+    assert found.columns == list(expected[0])
+    times = found.project('"from", epoch_ms("to")').fetchall()
+    assert times == [(None, parse_instant("2026-11-02T14:30:00Z"))] * len(expected)
+    values = found.project('* EXCLUDE ("from", "to")').fetchall()
+    assert [[str(value) for value in row] for row in values] == [
+        [_as_typed(key, value) for key, value in row.items() if key not in ("from", "to")]
+        for row in expected
+    ]
+
+
+def _as_typed(key: str, value: str) -> str:
+    return f"{Decimal(value):.3f}" if key.lower().endswith("gpuhours") else value
+
+
+def test_its_columns_have_types_that_can_be_summed(cli: Cli, tmp_path: Path) -> None:
+    found = written(cli, tmp_path / "x.parquet", "--by", "day", "--from", "2026-11-01")
+    kinds = dict(zip(found.columns, map(str, found.types), strict=True))
+    assert kinds == {
+        "from": "TIMESTAMP WITH TIME ZONE",
+        "to": "TIMESTAMP WITH TIME ZONE",
+        "day": "DATE",
+        "leases": "BIGINT",
+        "gpuMs": "BIGINT",
+        "gpuHours": "DECIMAL(18,3)",
+    }
+    days = [row[0] for row in found.project("day").fetchall()]
+    assert all(isinstance(day, date) for day in days)
+    assert days == sorted(days)
+
+
+def test_nothing_to_report_is_a_file_without_rows(cli: Cli, tmp_path: Path) -> None:
+    found = written(cli, tmp_path / "x.parquet", "--owner", "org:nobody")
+    assert found.fetchall() == []
+    assert found.columns[2] == "owner"
+
+
+def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(
+    cli: Cli, tmp_path: Path
+) -> None:
+    file = tmp_path / "no" / "x.parquet"
+    done = cli("report", "gpu-hours", "-o", "parquet", "--file", str(file))
+    assert done.exit_code == 1
+    assert done.stderr == f"error: cannot write {file}: No such file or directory\n"
+    (tmp_path / "a-folder").mkdir()
+    done = cli("report", "gpu-hours", "-o", "parquet", "--file", str(tmp_path / "a-folder"))
+    assert "Is a directory" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a-folder", "kubeconfig"]
