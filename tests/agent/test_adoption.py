@@ -23,6 +23,7 @@ from tests.agent.harness import (
 )
 from tests.agent.lonely import Lonely, agent_on
 
+from leasehold.adapters.agent.journals import PodJournal, PodJournals
 from leasehold.adapters.agent.shim.records import ticks_of
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks, run
 from leasehold.adapters.sqlite.group import GroupStore
@@ -54,8 +55,9 @@ def test_a_job_that_ends_while_the_agent_is_dead_is_reported_with_its_times_and_
     os.kill(agent, signal.SIGKILL)
     lonely.wait(agent)
     assert is_alive(pid)
-    [record] = (ground / "data" / "pods").glob("*/started.json")
-    shim = int(json.loads(record.read_text())["shim"])
+    [journal] = PodJournals(ground / "data").all()
+    shim = journal.shim
+    assert shim is not None
     released_at = time.time_ns() // 1_000_000
     (work / "go").touch()
     asyncio.run(_until_dead(shim))
@@ -127,7 +129,59 @@ def test_a_job_whose_object_goes_while_the_agent_is_away_is_ended(ground: Path) 
         await _until_dead(pid)
         return pid
 
-    stage(ground, play)
+    assert not is_alive(stage(ground, play))
+
+
+def test_nothing_is_left_of_pods_that_are_gone_whenever_the_agent_dies(ground: Path) -> None:
+    """Between the steps of removing one: its journal is still there, or its logs alone are."""
+
+    async def play(machine: Stage) -> list[str]:
+        uids = []
+        for name in ("whole", "without-logs", "without-journal", "kept"):
+            made = await machine.submit(name, "echo said")
+            await machine.ended(name)
+            uids.append(uid_of(made))
+        journals = PodJournals(ground / "data")
+
+        async def die_in_between() -> None:
+            shutil.rmtree(journals.at(uids[1]).logs)
+            journals.at(uids[2]).path.unlink()
+            for name in ("whole", "without-logs", "without-journal"):
+                await machine.store.delete("Pod", "team", name, uid=None, grace_ms=0)
+
+        await machine.restart(die_in_between)
+
+        async def is_tidy() -> bool:
+            return [each.uid for each in PodJournals(ground / "data").all()] == uids[3:]
+
+        await eventually(is_tidy)
+        data = ground / "data"
+        return [path.name for place in ("pods", "logs") for path in (data / place).iterdir()] + uids
+
+    *left, _, _, _, kept = stage(ground, play)
+
+    assert left == [kept, kept]
+
+
+def test_a_job_that_is_ended_is_told_once_in_its_journal(ground: Path) -> None:
+    """However often it is signalled."""
+
+    async def play(machine: Stage) -> list[object]:
+        made = await machine.submit("deaf", "trap '' TERM; echo $$$$ > pid; sleep 600")
+        await pids_in(ground / "work" / "team" / "pid")
+        await machine.running("deaf")
+        journal = _journal(ground, made)
+        shim = _shim(ground, made)
+        os.kill(shim, signal.SIGSTOP)  # so that it is asked again and again
+        ending = machine.tasks.spawn("ending", machine.agent.end_all())
+        await machine.clock.sleep(200)
+        os.kill(shim, signal.SIGCONT)
+        await machine.ended("deaf")
+        ending.cancel()
+        lines = journal.path.read_text().splitlines()
+        return [json.loads(line)["grace_ms"] for line in lines[1:] if "due_boot_ms" in line]
+
+    assert stage(ground, play) == [0]
 
 
 DAEMON = (
@@ -187,9 +241,12 @@ def test_a_pid_of_another_boot_or_of_another_process_is_not_the_shim(
         async def number_anew() -> None:
             os.kill(shim, signal.SIGKILL)
             await _until_dead(shim)
-            path, me = _record(ground, made), os.getpid()
-            now_ours = {"shim": me, "shim_ticks": ticks_of(me)}
-            path.write_text(json.dumps(json.loads(path.read_text()) | now_ours | other))
+            journal, me = _journal(ground, made), os.getpid()
+            recorded = journal.started or {}
+            now_ours = recorded | {"shim": me, "shim_ticks": ticks_of(me)} | other
+            text = journal.path.read_text()
+            journal.path.write_text(text.replace(json.dumps(recorded), json.dumps(now_ours)))
+            assert _journal(ground, made).started == now_ours
 
         await machine.restart(number_anew)
         return await machine.ended("old")
@@ -204,7 +261,7 @@ def test_a_pod_that_ran_and_has_no_record_fails_and_is_not_run_again(ground: Pat
         [pid] = await pids_in(ground / "work" / "team" / "pid")
 
         async def lose_all() -> None:
-            shutil.rmtree(_record(ground, made).parent)
+            _journal(ground, made).path.unlink()
 
         await machine.restart(lose_all)
         ended = await machine.ended("once")
@@ -264,12 +321,14 @@ async def _until_dead(pid: int) -> None:
     await eventually(look)
 
 
-def _record(ground: Path, made: Wire) -> Path:
-    return ground / "data" / "pods" / uid_of(made) / "started.json"
+def _journal(ground: Path, made: Wire) -> PodJournal:
+    return PodJournals(ground / "data").at(uid_of(made))
 
 
 def _shim(ground: Path, made: Wire) -> int:
-    return int(json.loads(_record(ground, made).read_text())["shim"])
+    shim = _journal(ground, made).shim
+    assert shim is not None
+    return shim
 
 
 def _processes() -> list[int]:

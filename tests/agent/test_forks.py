@@ -11,6 +11,7 @@ from tests.agent.harness import Stage, phase, stage
 from tests.agent.zygote import SOURCE
 
 from leasehold.adapters.agent import forks
+from leasehold.adapters.agent.journals import PodJournal
 from leasehold.adapters.agent.shim.records import Record
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.wire import part, text_at
@@ -63,11 +64,11 @@ def test_a_request_that_is_not_understood_is_rejected_and_others_go_on(
     """As after an upgrade of the program below an agent that runs."""
     frame_of = forks.frame_of
 
-    def odd_frame_of(folder: Path, request: Record) -> bytes:
-        frame = frame_of(folder, request)
+    def odd_frame_of(journal: PodJournal) -> bytes:
+        frame = frame_of(journal)
         return (
-            frame.replace(b"leasehold-shim 1", b"leasehold-shim 0")
-            if "odd" in _words(request)
+            frame.replace(b"leasehold-shim 2", b"leasehold-shim 0")
+            if "odd" in _words(journal.request)
             else frame
         )
 

@@ -224,18 +224,20 @@ def test_what_a_job_leaves_behind_ends_with_it(ground: Path) -> None:
 
 
 def test_a_shorter_grace_shortens_the_first(ground: Path) -> None:
-    async def play(machine: Stage) -> None:
+    async def play(machine: Stage) -> list[str]:
         made = await machine.submit("slow", "trap '' TERM; echo ready; while :; do sleep 1; done")
         await _printed(machine, made, b"ready")
+        seen = _follow_phases(machine, "slow")
         await machine.delete("slow", 3_600_000)
         await machine.delete("slow", 100)
         await machine.gone("slow")
+        return seen
 
-    stage(ground, play)
+    assert "Failed" in stage(ground, play)  # killed, long before the first grace was over
 
 
 def test_a_pod_deleted_before_it_starts_is_let_go(ground: Path) -> None:
-    async def play(machine: Stage) -> None:
+    async def play(machine: Stage) -> int:
         await machine.store.create(pod("brief", ["/bin/sh", "-c", "sleep 600"]))
         await machine.delete("brief", 1)
         await machine.gone("brief")
@@ -244,8 +246,9 @@ def test_a_pod_deleted_before_it_starts_is_let_go(ground: Path) -> None:
             return machine.agent.running == 0
 
         await eventually(idle)
+        return len((await machine.store.list("Pod")).items)
 
-    stage(ground, play)
+    assert stage(ground, play) == 0
 
 
 def test_pods_of_other_nodes_and_of_other_schedulers_are_left_alone(ground: Path) -> None:

@@ -46,7 +46,7 @@ def test_old_files_are_dropped_and_the_rest_is_in_order(ground: Path) -> None:
         made = await machine.submit("seq", "seq 1 20000")
         printed = await machine.log(await machine.ended("seq"))
         uid = made["metadata"]["uid"]  # type: ignore[index]
-        files = list((ground / "data" / "pods" / uid).glob("log.*"))
+        files = list((ground / "data" / "logs" / uid).glob("log.*"))
         return printed, sum(file.stat().st_size for file in files)
 
     printed, size = stage(ground, play, limits=Limits(log_bytes_max=50_000, log_files_max=3))
@@ -122,6 +122,42 @@ def test_a_follower_who_is_too_slow_is_told_what_he_missed(ground: Path) -> None
     assert before == list(range(1, len(before) + 1))
     assert after == list(range(after[0], 3001))
     assert after[0] > len(before) + 1
+
+
+def test_a_log_is_found_while_it_runs_after_a_restart_and_after_the_end(ground: Path) -> None:
+    async def play(machine: Stage) -> list[bytes]:
+        script = "echo first; while [ ! -e go ]; do sleep 0.02; done; echo last"
+        made = await machine.submit("talk", script)
+        await machine.running("talk")
+
+        async def said() -> bytes:
+            return await machine.log(made)
+
+        found = [await eventually(said)]
+        await machine.restart()
+        found.append(await said())
+        (ground / "work" / "team" / "go").touch()
+        ended = await machine.ended("talk")
+        found.append(await machine.log(ended))
+        await machine.restart()
+        found.append(await machine.log(ended))
+        return found
+
+    begun, all_of_it = b"first\n", b"first\nlast\n"
+    assert stage(ground, play) == [begun, begun, all_of_it, all_of_it]
+
+
+def test_the_log_of_a_silent_job_is_empty_also_for_who_follows_it(ground: Path) -> None:
+    async def play(machine: Stage) -> tuple[bytes, bytes, bytes]:
+        made = await machine.submit("mute", "while [ ! -e go ]; do sleep 0.02; done")
+        await machine.running("mute")
+        before = await machine.log(made)
+        (ground / "work" / "team" / "go").touch()
+        followed = await machine.log(made, follow=True)
+        return before, followed, await machine.log(await machine.ended("mute"), tail_lines=5)
+
+    assert stage(ground, play) == (b"", b"", b"")
+    assert list((ground / "data" / "logs").iterdir()) == []
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from msgspec import structs
 from tests.agent.harness import (
     NODE,
     Stage,
@@ -16,8 +17,9 @@ from tests.agent.harness import (
 from leasehold.adapters.agent.agent import LocalNode
 from leasehold.adapters.agent.devices import Device, DeviceWatch
 from leasehold.adapters.agent.limits import Limits
+from leasehold.adapters.agent.nodes import Nodes
 from leasehold.core.facts import Node
-from leasehold.core.objects.node import OUT_OF_SERVICE, Labels, node_from_wire
+from leasehold.core.objects.node import FENCE, OUT_OF_SERVICE, Labels, node_from_wire
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.wire import part
 from leasehold.ports.store import Conflict, NotFound
@@ -53,15 +55,18 @@ def test_what_an_administrator_set_stays(ground: Path) -> None:
 
 
 def test_a_heartbeat_comes_without_a_change(ground: Path) -> None:
-    async def play(machine: Stage) -> None:
-        before = (await _node(machine, "n1")).version
+    async def play(machine: Stage) -> tuple[Node, Node]:
+        before = await _node(machine, "n1")
 
         async def beaten() -> bool:
-            return (await _node(machine, "n1")).version > before
+            return (await _node(machine, "n1")).version > before.version
 
         await eventually(beaten)
+        return before, await _node(machine, "n1")
 
-    stage(ground, play, limits=Limits(heartbeat_ms=50))
+    before, after = stage(ground, play, limits=Limits(heartbeat_ms=50))
+
+    assert structs.replace(after, version=before.version) == before
 
 
 def test_a_fenced_node_loses_its_processes_and_comes_back_when_the_taint_goes(
@@ -93,10 +98,40 @@ def test_a_fenced_node_loses_its_processes_and_comes_back_when_the_taint_goes(
     stage(ground, play, nodes=(NODE, OTHER))
 
 
+def test_a_node_that_empties_while_it_is_looked_at_is_fenced_as_it_was_asked_to(
+    ground: Path,
+) -> None:
+    """Its last process may end between any two looks."""
+    answers = iter([False, False])
+
+    async def play(machine: Stage) -> Node:
+        nodes = Nodes(
+            machine.store, machine.clock, machine.tasks, nodes=[OTHER], labels=Labels(),
+            agent="another", heartbeat_ms=60_000,
+        )  # fmt: skip
+        nodes.is_empty = lambda _: next(answers, True)
+        await nodes.prepare()
+        made = await _node(machine, "n2")
+        machine.tasks.spawn("nodes", nodes.run())
+
+        async def has_said_all() -> bool:
+            return (await _node(machine, "n2")).version > made.version
+
+        async def is_fenced() -> bool:
+            return bool((await _node(machine, "n2")).taints)
+
+        await eventually(has_said_all)  # so that it is not looked at again for another reason
+        await _ask_to_fence(machine, "n2")
+        await eventually(is_fenced)
+        return await _node(machine, "n2")
+
+    assert [taint.key for taint in stage(ground, play).taints] == [OUT_OF_SERVICE]
+
+
 def test_a_pod_of_a_fenced_node_that_nobody_deleted_is_removed_when_the_node_returns(
     ground: Path,
 ) -> None:
-    async def play(machine: Stage) -> None:
+    async def play(machine: Stage) -> int:
         await machine.submit("lost", "exec sleep 600")
         await machine.running("lost")
         await _taint(machine, "n1", OUT_OF_SERVICE)
@@ -104,8 +139,9 @@ def test_a_pod_of_a_fenced_node_that_nobody_deleted_is_removed_when_the_node_ret
         await machine.restart()  # it is still known to be lost
         await _taint(machine, "n1", None)
         await machine.gone("lost")
+        return machine.agent.running
 
-    stage(ground, play)
+    assert stage(ground, play) == 0
 
 
 def test_a_deleted_node_loses_its_processes_and_is_registered_anew(ground: Path) -> None:
@@ -211,6 +247,13 @@ async def _is_ready(machine: Stage, name: str, *, wanted: bool) -> bool:
 
 async def _is_gone(pid: int) -> bool:
     return not is_alive(pid)
+
+
+async def _ask_to_fence(machine: Stage, name: str) -> None:
+    wire = await machine.store.get("Node", "", name)
+    metadata = part(wire, "metadata")
+    annotations = {**part(metadata, "annotations"), FENCE: "asked"}
+    await machine.store.update({**wire, "metadata": {**metadata, "annotations": annotations}})
 
 
 async def _taint(machine: Stage, name: str, key: str | None, *, cordon: bool = False) -> None:

@@ -15,21 +15,24 @@ import pytest
 from tests.agent.harness import is_alive
 from tests.agent.zygote import (
     Zygote,
-    folder_for,
-    record,
+    exit_of,
+    journal_for,
     request,
     script,
+    starts_of,
+    texts,
     until,
     variant,
 )
 
-from leasehold.adapters.agent.folders import PodFolder, Stage
+from leasehold.adapters.agent.journals import PodJournal, Stage
 from leasehold.adapters.agent.shim.records import boot_id, boot_ms, ticks_of
 from leasehold.core.units import parse_instant
 
 HERE = Path(__file__).parent
 
 OF_LIBC = (32, 33, 34)  # musl keeps three of the signals for itself, glibc two
+IGNORED = (*OF_LIBC, signal.SIGUSR2)  # by who started the server
 RT_SIGACTION = {"x86_64": 13, "aarch64": 134}
 
 
@@ -41,75 +44,75 @@ def zygote(ground: Path) -> Iterator[Zygote]:
 
 def test_a_clock_that_is_set_back_makes_no_job_end_before_it_began(ground: Path) -> None:
     program = variant(ground, "-Dclock_gettime=clock_set_back", str(HERE / "set_back.c"))
-    folder = folder_for(ground, script(ground, "sleep 0.05; echo said; exit 4"))
+    journal = journal_for(ground, script(ground, "sleep 0.05; echo said; exit 4"))
 
     with Zygote(ground / "shims.err", program=program) as zygote:
-        ended = zygote.run(folder)
+        ended = zygote.run(journal)
 
     assert ended.code == 4
-    assert 0 <= ended.finished_at - folder.started_at < 60_000
-    said_at = parse_instant((folder.path / "log.1").read_text().split()[0])
+    assert 0 <= ended.finished_at - journal.started_at < 60_000
+    said_at = parse_instant((journal.logs / "log.1").read_text().split()[0])
     assert said_at is not None
-    assert said_at < folder.started_at - 3_500_000  # so that the clock was behind
+    assert said_at < journal.started_at - 3_500_000  # so that the clock was behind
 
 
-def test_a_folder_that_an_agent_gave_up_is_never_started(ground: Path, zygote: Zygote) -> None:
-    folder = folder_for(ground, script(ground, "touch ran"))
+def test_a_journal_that_an_agent_gave_up_is_never_started(ground: Path, zygote: Zygote) -> None:
+    journal = journal_for(ground, script(ground, "touch ran"))
 
-    assert folder.give_up()
-    shim = zygote.ask(folder)
+    assert journal.give_up()
+    shim = zygote.ask(journal)
     until(lambda: not is_alive(shim))
 
-    assert folder.stage() is Stage.VOID
+    assert journal.stage() is Stage.VOID
     assert not (ground / "ran").exists()
-    assert _names(folder) == ["request.json", "started.json"]
+    assert texts(journal) == [json.dumps({"by": "agent", "boot": boot_id()})]
 
 
-def test_a_folder_that_a_shim_has_started_cannot_be_given_up(ground: Path, zygote: Zygote) -> None:
-    folder = folder_for(ground, script(ground, "echo x >> ran"))
+def test_a_journal_that_a_shim_has_started_cannot_be_given_up(ground: Path, zygote: Zygote) -> None:
+    journal = journal_for(ground, script(ground, "echo x >> ran"))
 
-    zygote.run(folder)
-    shim = zygote.ask(folder)  # as an old zygote might
+    zygote.run(journal)
+    shim = zygote.ask(journal)  # as an old zygote might
     until(lambda: not is_alive(shim))
 
-    assert not folder.give_up()
+    assert not journal.give_up()
     assert (ground / "ran").read_text() == "x\n"
-    assert record(folder, "exit.json")["code"] == 0
-    assert _names(folder) == ["exit.json", "request.json", "started.json"]
+    assert exit_of(journal)["code"] == 0
+    assert len(texts(journal)) == 2  # the start and the end; who came too late wrote nothing
 
 
-def test_of_many_shims_for_a_folder_one_starts_it(ground: Path, zygote: Zygote) -> None:
-    folder = folder_for(ground, script(ground, "echo x >> ran; sleep 0.1"))
+def test_of_many_shims_for_a_journal_one_starts_it(ground: Path, zygote: Zygote) -> None:
+    journal = journal_for(ground, script(ground, "echo x >> ran; sleep 0.1"))
 
-    shims = [zygote.ask(folder) for _ in range(20)]
+    shims = [zygote.ask(journal) for _ in range(20)]
     until(lambda: not any(map(is_alive, shims)))
 
     assert (ground / "ran").read_text() == "x\n"
-    assert _names(folder) == ["exit.json", "request.json", "started.json"]
+    assert exit_of(journal)["code"] == 0
 
 
-def test_a_folder_that_is_gone_is_not_started_and_said_so(ground: Path, zygote: Zygote) -> None:
-    folder = folder_for(ground, script(ground, "touch ran"))
-    folder.remove()
+def test_a_journal_that_is_gone_is_not_started_and_said_so(ground: Path, zygote: Zygote) -> None:
+    journal = journal_for(ground, script(ground, "touch ran"))
+    journal.remove()
 
-    shim = zygote.ask(folder)
+    shim = zygote.ask(journal)
     until(lambda: not is_alive(shim))
 
     said = zygote.errors.read_text()
-    assert f"{folder.path}: its folder cannot be opened: No such file or directory" in said
+    assert f"{journal.path}: its journal cannot be opened: No such file or directory" in said
     assert not (ground / "ran").exists()
 
 
 def test_the_records_are_the_json_that_python_would_write(ground: Path, zygote: Zygote) -> None:
-    folder = folder_for(ground, script(ground, "exit 9"))
+    journal = journal_for(ground, script(ground, "exit 9"))
     before, before_boot = time.time_ns() // 1_000_000, boot_ms()
 
-    shim = zygote.ask(folder)
+    shim = zygote.ask(journal)
     until(lambda: not is_alive(shim))
 
-    started, ended = record(folder, "started.json"), record(folder, "exit.json")
-    assert (folder.path / "started.json").read_text() == json.dumps(started)
-    assert (folder.path / "exit.json").read_text() == json.dumps(ended).ljust(4096)
+    [started], ended = starts_of(journal), exit_of(journal)
+    written = journal.path.read_text()[journal.request_bytes :]
+    assert written == f"\n{json.dumps(started)}\n\n{json.dumps(ended)}\n"
     at, since = started.pop("started_ms"), started.pop("started_boot_ms")
     pid, pid_ticks = started.pop("pid"), started.pop("pid_ticks")
     shim_ticks = started.pop("shim_ticks")
@@ -127,29 +130,48 @@ def test_the_records_are_the_json_that_python_would_write(ground: Path, zygote: 
 
 
 def test_a_record_names_the_shim_as_the_agent_would(ground: Path, zygote: Zygote) -> None:
-    folder = folder_for(ground, request(ground, "/bin/sleep", "600"))
+    journal = journal_for(ground, request(ground, "/bin/sleep", "600"))
 
-    shim = zygote.ask(folder)
-    until(lambda: folder.started is not None)
+    shim = zygote.ask(journal)
+    until(lambda: journal.started is not None)
 
-    assert record(folder, "started.json")["shim_ticks"] == ticks_of(shim)
-    pid = record(folder, "started.json")["pid"]
+    assert starts_of(journal)[0]["shim_ticks"] == ticks_of(shim)
+    pid = starts_of(journal)[0]["pid"]
     assert isinstance(pid, int)
-    assert record(folder, "started.json")["pid_ticks"] == ticks_of(pid)
-    assert folder.shim == shim
-    assert folder.stage() is Stage.RUNNING
+    assert starts_of(journal)[0]["pid_ticks"] == ticks_of(pid)
+    assert journal.shim == shim
+    assert journal.stage() is Stage.RUNNING
     assert Path(f"/proc/{shim}/comm").read_text() == "leasehold-shim\n"
     assert os.getsid(shim) == shim
     os.kill(shim, signal.SIGTERM)
+
+
+def test_a_record_names_shim_and_job_for_good_whenever_they_start(
+    ground: Path, zygote: Zygote
+) -> None:
+    """The start times are known without looking, unless a tick of the clock ended meanwhile."""
+    journals = [
+        journal_for(ground, request(ground, "/bin/sleep", "600", uid=f"pod-{i}"))
+        for i in range(150)
+    ]
+    shims = [zygote.ask(journal) for journal in journals]
+    until(lambda: all(_is_sleeping(journal) for journal in journals))
+
+    named = [(each.get("shim_ticks"), each.get("pid_ticks")) for [each] in map(starts_of, journals)]
+    looked_up = [(ticks_of(s), ticks_of(_pid(j))) for s, j in zip(shims, journals, strict=True)]
+    for shim in shims:
+        os.kill(shim, signal.SIGTERM)
+
+    assert named == looked_up
 
 
 def test_it_tells_that_it_started_and_that_it_ended(ground: Path, zygote: Zygote) -> None:
     pipe = ground / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    folder = folder_for(ground, script(ground, "sleep 0.05", notify=str(pipe)))
+    journal = journal_for(ground, script(ground, "sleep 0.05", notify=str(pipe)))
 
-    zygote.run(folder)
+    zygote.run(journal)
 
     lines = os.read(reader, 65536).decode().splitlines()
     os.close(reader)
@@ -164,20 +186,19 @@ def test_a_start_that_cannot_be_recorded_is_refused_with_the_reason(ground: Path
     os.mkfifo(pipe)
     pipe.chmod(0o666)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    folder = folder_for(ground, script(ground, "touch ran", notify=str(pipe)))
-    (folder.path / "request.json").unlink()
-    for path in (folder.path, folder.path.parent):
-        path.chmod(0o555)
+    journal = journal_for(ground, script(ground, "touch ran", notify=str(pipe)))
+    journal.path.chmod(0o444)
+    journal.path.parent.chmod(0o555)
     ground.chmod(0o777)
 
     with Zygote(ground / "shims.err", user=65_534 if os.geteuid() == 0 else None) as zygote:
-        shim = zygote.ask(folder)
+        shim = zygote.ask(journal)
         until(lambda: not is_alive(shim))
 
     line = os.read(reader, 65536).decode()
     os.close(reader)
     assert json.loads(line) == {
-        "what": "refused", "uid": "pod-1", "detail": f"Permission denied: {folder.path}",
+        "what": "refused", "uid": "pod-1", "detail": f"Permission denied: {journal.path}",
     }  # fmt: skip
     assert not (ground / "ran").exists()
 
@@ -187,16 +208,16 @@ def test_a_start_that_cannot_be_recorded_is_refused_with_the_reason(ground: Path
 
 def test_a_stop_gives_its_grace_and_then_kills(ground: Path, zygote: Zygote) -> None:
     text = "trap 'echo heard' TERM; echo ready; while :; do sleep 0.05; done"
-    folder = folder_for(ground, script(ground, text))
-    shim = zygote.ask(folder)
-    until(lambda: b"ready" in _log(folder))
+    journal = journal_for(ground, script(ground, text))
+    shim = zygote.ask(journal)
+    until(lambda: b"ready" in _log(journal))
 
-    folder.ask_to_stop(grace_ms=200, due_boot_ms=boot_ms() + 200)
+    journal.ask_to_stop(grace_ms=200, due_boot_ms=boot_ms() + 200)
     os.kill(shim, signal.SIGTERM)
     until(lambda: not is_alive(shim))
 
-    assert b"heard" in _log(folder)
-    ended = record(folder, "exit.json")
+    assert b"heard" in _log(journal)
+    ended = exit_of(journal)
     assert (ended["code"], ended["signal"], ended["killed"]) == (137, 9, True)
 
 
@@ -209,54 +230,57 @@ def test_a_stop_that_nobody_wrote_or_cannot_be_read_has_the_grace_of_the_request
     ground: Path, zygote: Zygote, written: str | None
 ) -> None:
     text = "trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done"
-    folder = folder_for(ground, script(ground, text, grace_ms=60_000))
-    shim = zygote.ask(folder)
-    until(lambda: b"ready" in _log(folder))
+    journal = journal_for(ground, script(ground, text, grace_ms=60_000))
+    shim = zygote.ask(journal)
+    until(lambda: b"ready" in _log(journal))
 
     if written is not None:
-        (folder.path / "stop.json").write_text(written)
+        with journal.path.open("a") as file:
+            file.write(f"\n{written}\n")
     os.kill(shim, signal.SIGTERM)
     until(lambda: not is_alive(shim))
 
-    assert record(folder, "exit.json")["code"] == 3
+    assert journal.stage() is Stage.OVER
+    assert journal.exit().code == 3
 
 
 def test_a_stop_without_grace_kills_at_once(ground: Path, zygote: Zygote) -> None:
     text = "trap 'echo heard' TERM; echo ready; while :; do sleep 0.01; done"
-    folder = folder_for(ground, script(ground, text))
-    shim = zygote.ask(folder)
-    until(lambda: b"ready" in _log(folder))
+    journal = journal_for(ground, script(ground, text))
+    shim = zygote.ask(journal)
+    until(lambda: b"ready" in _log(journal))
 
-    folder.ask_to_stop(grace_ms=0, due_boot_ms=boot_ms() + 3_600_000)
+    journal.ask_to_stop(grace_ms=0, due_boot_ms=boot_ms() + 3_600_000)
     os.kill(shim, signal.SIGTERM)
     until(lambda: not is_alive(shim))
 
-    assert b"heard" not in _log(folder)
-    assert record(folder, "exit.json")["killed"] is True
+    assert b"heard" not in _log(journal)
+    assert exit_of(journal)["killed"] is True
 
 
 def test_signals_of_a_terminal_are_nothing_to_a_shim(ground: Path, zygote: Zygote) -> None:
-    folder = folder_for(ground, script(ground, "while [ ! -e go ]; do sleep 0.01; done; exit 6"))
-    shim = zygote.ask(folder)
-    until(lambda: folder.started is not None)
+    journal = journal_for(ground, script(ground, "while [ ! -e go ]; do sleep 0.01; done; exit 6"))
+    shim = zygote.ask(journal)
+    until(lambda: journal.started is not None)
 
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE, signal.SIGXFSZ):
         os.kill(shim, number)
     (ground / "go").touch()
     until(lambda: not is_alive(shim))
 
-    assert record(folder, "exit.json")["code"] == 6
+    assert exit_of(journal)["code"] == 6
 
 
 def test_a_sign_of_life_is_given(ground: Path, zygote: Zygote) -> None:
-    folder = folder_for(ground, script(ground, "exec sleep 600", heartbeat_ms=20))
-    shim = zygote.ask(folder)
-    until(lambda: folder.started is not None)
-    first = (folder.path / "started.json").stat().st_mtime_ns
+    journal = journal_for(ground, script(ground, "exec sleep 600", heartbeat_ms=20))
+    shim = zygote.ask(journal)
+    until(lambda: journal.started is not None)
+    first = journal.last_sign_of_life()
 
-    until(lambda: (folder.path / "started.json").stat().st_mtime_ns > first)
+    until(lambda: journal.last_sign_of_life() > first)
 
     os.kill(shim, signal.SIGTERM)
+    assert len(texts(journal)) == 1  # nothing was written
 
 
 # What a job is started with.
@@ -267,44 +291,46 @@ def test_a_job_is_started_with_a_clean_state(ground: Path) -> None:
         "cat /proc/self/status; echo; ls /proc/self/fd; echo; umask; ulimit -c; ulimit -Hc; "
         "readlink /proc/$$/fd/0; cut -d' ' -f 4-6 /proc/$$/stat; echo $$ $PPID; env"
     )
-    folder = folder_for(ground, script(ground, text, env={"PATH": os.environ["PATH"], "A": "b=c"}))
+    journal = journal_for(
+        ground, script(ground, text, env={"PATH": os.environ["PATH"], "A": "b=c"})
+    )
     before = os.umask(0o077)
-    for number in OF_LIBC:
+    for number in IGNORED:
         _dispose(number, signal.SIG_IGN)
     try:
         with Zygote(ground / "shims.err") as zygote:
-            zygote.run(folder)
+            zygote.run(journal)
     finally:
         os.umask(before)
-        for number in OF_LIBC:
+        for number in IGNORED:
             _dispose(number, signal.SIG_DFL)
 
-    status, fds, rest = _printed(folder).decode().split("\n\n")
+    status, fds, rest = _printed(journal).decode().split("\n\n")
     masks = dict(line.split(":\t", 1) for line in status.splitlines())
     assert {name: int(masks[name], 16) for name in ("SigBlk", "SigIgn", "SigPnd", "ShdPnd")} == {
         "SigBlk": 0, "SigIgn": 0, "SigPnd": 0, "ShdPnd": 0,
     }  # fmt: skip
     assert fds.split() == ["0", "1", "2", "3"]  # the third is ls's own
-    umask, core, hard, stdin, stat, pids, *env = rest.splitlines()
+    umask, core, hard, stdin, stat, pids, *told = rest.splitlines()
     assert (umask, core, stdin) == ("0022", "0", "/dev/null")
     assert hard == subprocess.run(
         ["/bin/sh", "-c", "ulimit -Hc"], capture_output=True, text=True, check=True
     ).stdout.rstrip("\n")
     pid, shim = pids.split()
     assert stat.split() == [shim, pid, pid]  # its parent; a group and a session of its own
-    assert {line for line in env if not line.startswith(("PWD=", "_=", "SHLVL=", "OLDPWD="))} == {
+    assert {line for line in told if not line.startswith(("PWD=", "_=", "SHLVL=", "OLDPWD="))} == {
         f"PATH={os.environ['PATH']}", "A=b=c",
     }  # fmt: skip
 
 
 def test_shims_outlive_their_zygote_and_no_job_its_shim(ground: Path) -> None:
-    folders = [
-        folder_for(ground, request(ground, "/bin/sleep", "600", uid=f"pod-{i}")) for i in range(2)
+    journals = [
+        journal_for(ground, request(ground, "/bin/sleep", "600", uid=f"pod-{i}")) for i in range(2)
     ]
     with Zygote(ground / "shims.err") as zygote:
-        shims = [zygote.ask(folder) for folder in folders]
-        until(lambda: all(_is_sleeping(folder) for folder in folders))
-        jobs = [_pid(folder) for folder in folders]
+        shims = [zygote.ask(journal) for journal in journals]
+        until(lambda: all(_is_sleeping(journal) for journal in journals))
+        jobs = [_pid(journal) for journal in journals]
 
         try:
             zygote.process.kill()
@@ -319,8 +345,8 @@ def test_shims_outlive_their_zygote_and_no_job_its_shim(ground: Path) -> None:
             for job in filter(is_alive, jobs):
                 os.kill(job, signal.SIGKILL)
 
-    assert folders[0].stage() is Stage.ORPHANED
-    assert record(folders[1], "exit.json")["code"] == 143
+    assert journals[0].stage() is Stage.ORPHANED
+    assert exit_of(journals[1])["code"] == 143
 
 
 def test_a_crowd_in_sessions_of_its_own_ends_with_the_job(ground: Path, zygote: Zygote) -> None:
@@ -330,9 +356,9 @@ def test_a_crowd_in_sessions_of_its_own_ends_with_the_job(ground: Path, zygote: 
         "while :; do sleep 0.02; done' &) ; done; "
         "while [ $(wc -l < pids) -lt 40 ]; do sleep 0.01; done; exit 2"
     )
-    folder = folder_for(ground, script(ground, text))
+    journal = journal_for(ground, script(ground, text))
 
-    ended = zygote.run(folder)
+    ended = zygote.run(journal)
 
     pids = [int(line) for line in (ground / "pids").read_text().split()]
     left = [pid for pid in pids if is_alive(pid)]
@@ -347,21 +373,21 @@ def test_output_that_a_stranger_goes_on_writing_does_not_keep_a_pod_alive(
     ground: Path, zygote: Zygote
 ) -> None:
     """A process outside the pod may hold the job's pipe."""
-    folder = folder_for(
+    journal = journal_for(
         ground, script(ground, "echo first; while [ ! -e go ]; do sleep 0.01; done")
     )
-    shim = zygote.ask(folder)
-    until(lambda: b"first" in _log(folder))
-    with open(f"/proc/{_pid(folder)}/fd/1", "wb") as pipe:  # noqa: PTH123
+    shim = zygote.ask(journal)
+    until(lambda: b"first" in _log(journal))
+    with open(f"/proc/{_pid(journal)}/fd/1", "wb") as pipe:  # noqa: PTH123
         stranger = subprocess.Popen(["/usr/bin/yes"], stdout=pipe)
     try:
-        until(lambda: b" y\n" in _log(folder))
+        until(lambda: b" y\n" in _log(journal))
         (ground / "go").touch()
         until(lambda: not is_alive(shim))
         assert stranger.wait() == -signal.SIGPIPE  # it was still writing
     finally:
         stranger.kill()
-    assert folder.stage() is Stage.OVER
+    assert journal.stage() is Stage.OVER
 
 
 def test_a_cgroup_that_cannot_be_made_is_said_and_nothing_runs(
@@ -370,7 +396,7 @@ def test_a_cgroup_that_cannot_be_made_is_said_and_nothing_runs(
     place = str(ground / "no" / "such" / "group")
     asked = script(ground, "touch ran", cgroups=[{"path": place, "set": [["memory.max", 1]]}])
 
-    ended = zygote.run(folder_for(ground, asked))
+    ended = zygote.run(journal_for(ground, asked))
 
     assert (ended.code, ended.error) == (
         128, f"its cgroup cannot be set up: No such file or directory {place}",
@@ -391,30 +417,26 @@ def test_a_cgroup_gets_its_settings_and_the_job_before_it_runs(
     asked = script(
         ground, "cat group/cgroup.procs; exit 1", cgroups=[{"path": str(place), "set": settings}]
     )
-    folder = folder_for(ground, asked)
+    journal = journal_for(ground, asked)
 
-    ended = zygote.run(folder)
+    ended = zygote.run(journal)
 
     assert (ended.code, ended.is_oom) == (1, True)
     assert (place / "memory.max").read_text() == "4096"
     assert (place / "cpu.max").read_text() == "1000 100000"
-    assert _printed(folder) == b"%d" % _pid(folder)
+    assert _printed(journal) == b"%d" % _pid(journal)
 
 
-def _names(folder: PodFolder) -> list[str]:
-    return sorted(path.name for path in folder.path.iterdir())
-
-
-def _pid(folder: PodFolder) -> int:
-    pid = record(folder, "started.json")["pid"]
+def _pid(journal: PodJournal) -> int:
+    pid = starts_of(journal)[0]["pid"]
     assert isinstance(pid, int)
     return pid
 
 
-def _is_sleeping(folder: PodFolder) -> bool:
-    if folder.started is None:
+def _is_sleeping(journal: PodJournal) -> bool:
+    if journal.started is None:
         return False
-    return Path(f"/proc/{_pid(folder)}/comm").read_text() == "sleep\n"
+    return Path(f"/proc/{_pid(journal)}/comm").read_text() == "sleep\n"
 
 
 def _dispose(number: int, what: int) -> None:
@@ -424,19 +446,19 @@ def _dispose(number: int, what: int) -> None:
     assert libc.syscall(RT_SIGACTION[platform.machine()], number, action, None, 8) == 0
 
 
-def _log(folder: PodFolder) -> bytes:
+def _log(journal: PodJournal) -> bytes:
     """As much of it as is not rotated away while it is read."""
     found = []
-    for path in sorted(folder.path.glob("log.*")):
+    for path in sorted(journal.logs.glob("log.*")):
         with suppress(FileNotFoundError):
             found.append(path.read_bytes())
     return b"".join(found)
 
 
-def _printed(folder: PodFolder) -> bytes:
+def _printed(journal: PodJournal) -> bytes:
     """What it printed, if that is little."""
     printed = b""
-    for line in _log(folder).split(b"\n")[:-1]:
+    for line in _log(journal).split(b"\n")[:-1]:
         _, _, flag, text = line.split(b" ", 3)
         printed += text + (b"\n" if flag == b"F" else b"")
     return printed

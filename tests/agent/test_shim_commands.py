@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from tests.agent.harness import is_alive
-from tests.agent.zygote import Zygote, folder_for, record, request, until
+from tests.agent.zygote import Zygote, exit_of, journal_for, request, texts, until
 
-from leasehold.adapters.agent.folders import Exit
+from leasehold.adapters.agent.journals import Exit
 
 MODEL = """
 import json, os, sys
@@ -87,9 +87,9 @@ def test_a_command_is_found_by_the_jobs_own_path_as_python_would(
     ground: Path, bin_: Path, zygote: Zygote, name: str, path: str | None
 ) -> None:
     env = {} if path is None else {"PATH": path.format(bin=bin_)}
-    folder = folder_for(ground, request(ground, name, env=env, cwd=str(bin_)))
+    journal = journal_for(ground, request(ground, name, env=env, cwd=str(bin_)))
 
-    ended = zygote.run(folder)
+    ended = zygote.run(journal)
 
     code, said = expected([name], env, str(bin_))
     if len(name) > 3000:
@@ -103,9 +103,9 @@ def test_a_command_is_found_by_the_jobs_own_path_as_python_would(
 def test_a_path_is_taken_as_it_is(ground: Path, bin_: Path, zygote: Zygote, name: str) -> None:
     name = name.format(bin=bin_)
     env = {"PATH": "/nowhere"}
-    folder = folder_for(ground, request(ground, name, env=env, cwd=str(bin_)))
+    journal = journal_for(ground, request(ground, name, env=env, cwd=str(bin_)))
 
-    ended = zygote.run(folder)
+    ended = zygote.run(journal)
 
     assert (ended.code, ended.error) == expected([name], env, str(bin_))
 
@@ -115,9 +115,9 @@ def test_a_folder_that_cannot_be_entered_is_said(
     ground: Path, bin_: Path, zygote: Zygote, cwd: str
 ) -> None:
     cwd = cwd.format(bin=bin_)
-    folder = folder_for(ground, request(ground, "/bin/true", cwd=cwd))
+    journal = journal_for(ground, request(ground, "/bin/true", cwd=cwd))
 
-    ended = zygote.run(folder)
+    ended = zygote.run(journal)
 
     assert (ended.code, ended.error) == expected(["/bin/true"], {}, cwd)
 
@@ -127,9 +127,9 @@ def test_a_variable_without_a_proper_name_is_refused_as_python_does(
     ground: Path, bin_: Path, zygote: Zygote, name: str
 ) -> None:
     env = {"PATH": str(bin_), name: "value"}
-    folder = folder_for(ground, request(ground, "seven", env=env, cwd=str(bin_)))
+    journal = journal_for(ground, request(ground, "seven", env=env, cwd=str(bin_)))
 
-    ended = zygote.run(folder)
+    ended = zygote.run(journal)
 
     assert (ended.code, ended.error) == expected(["seven"], env, str(bin_))
 
@@ -139,7 +139,7 @@ def test_a_zero_byte_in_a_folders_name_says_nothing_about_what_follows(
 ) -> None:
     asked = request(ground, "/usr/bin/id", cwd="/tmp\x000\x000\x00")
 
-    ended = zygote.run(folder_for(ground, asked))
+    ended = zygote.run(journal_for(ground, asked))
 
     assert ended.code == 128
     assert ended.error == (
@@ -166,14 +166,12 @@ def test_what_a_record_says_is_json_whatever_the_command_is_called(
         ("\x01" * 1200, "\x01" * 500 + "…"),
     ]):  # fmt: skip
         asked = request(ground, name, uid=f"pod-{index}", env={"PATH": "/nowhere"})
-        folder = folder_for(ground, asked)
+        journal = journal_for(ground, asked)
 
-        ended = zygote.run(folder)
+        ended = zygote.run(journal)
 
         assert ended.error == f"command not found: {shown}"
-        written = (folder.path / "exit.json").read_bytes()
-        assert len(written) == 4096
-        assert written.decode("ascii") == json.dumps(record(folder, "exit.json")).ljust(4096)
+        assert texts(journal)[-1] == json.dumps(exit_of(journal))
 
 
 def test_words_and_variables_come_as_they_were_written(ground: Path, zygote: Zygote) -> None:
@@ -183,11 +181,11 @@ def test_words_and_variables_come_as_they_were_written(ground: Path, zygote: Zyg
         "import json, os, sys; print(json.dumps([sys.argv[1:], dict(os.environ)]), flush=True)"
     )
     asked = request(ground, sys.executable, "-I", "-c", program, *words, env=env)
-    folder = folder_for(ground, asked)
+    journal = journal_for(ground, asked)
 
-    assert zygote.run(folder).code == 0
+    assert zygote.run(journal).code == 0
 
-    line = (folder.path / "log.1").read_text().split(" ", 3)[3]
+    line = (journal.logs / "log.1").read_text().split(" ", 3)[3]
     found, variables = json.loads(line)
     assert found == words
     assert {name: variables[name] for name in env} == env
@@ -204,9 +202,9 @@ PAGE_STRINGS = 32 * os.sysconf("SC_PAGE_SIZE")  # of one word or variable, with 
 def test_huge_commands_run_or_are_refused_by_the_kernel(
     ground: Path, zygote: Zygote, one: int, count: int, is_run: bool
 ) -> None:
-    folder = folder_for(ground, request(ground, "/bin/true", *(["x" * one] * count)))
+    journal = journal_for(ground, request(ground, "/bin/true", *(["x" * one] * count)))
 
-    assert _verdict(zygote.run(folder)) == _huge(is_run)
+    assert _verdict(zygote.run(journal)) == _huge(is_run)
 
 
 @pytest.mark.parametrize(
@@ -218,21 +216,21 @@ def test_huge_environments_run_or_are_refused_by_the_kernel(
     ground: Path, zygote: Zygote, one: int, count: int, is_run: bool
 ) -> None:
     env = {f"V{number:05}": "x" * one for number in range(count)}
-    folder = folder_for(ground, request(ground, "/bin/true", env=env))
+    journal = journal_for(ground, request(ground, "/bin/true", env=env))
 
-    assert _verdict(zygote.run(folder)) == _huge(is_run)
+    assert _verdict(zygote.run(journal)) == _huge(is_run)
 
 
 def test_no_job_becomes_root(ground: Path, zygote: Zygote) -> None:
-    folder = folder_for(ground, request(ground, "/bin/touch", "ran", user=[0, 0]))
+    journal = journal_for(ground, request(ground, "/bin/touch", "ran", user=[0, 0]))
 
-    shim = zygote.ask(folder)
+    shim = zygote.ask(journal)
     until(lambda: not is_alive(shim))
 
     assert not (ground / "ran").exists()
     if os.geteuid() == 0:  # another may not even give it the pipes
-        assert record(folder, "exit.json")["code"] == 128
-        said = record(folder, "exit.json")["error"]
+        assert exit_of(journal)["code"] == 128
+        said = exit_of(journal)["error"]
         assert said == "it cannot become user [0, 0]: Operation not permitted"
 
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.zygote import Zygote, folder_for, request, variant
+from tests.agent.zygote import Zygote, journal_for, request, variant
 
+from leasehold.adapters.agent.journals import PodJournal
 from leasehold.adapters.agent.shim.frame import FRAME_BYTES_MAX, frame_of
 from leasehold.adapters.agent.shim.records import Record
 
@@ -42,11 +43,14 @@ def sample() -> Record:
         env={"PATH": "/bin", "EMPTY": ""}, user=[NOBODY, NOBODY],
         cgroups=[{"path": "/proc/none/a", "set": [["memory.max", 1], ["cpu.max", "1 2"]]},
                  {"path": "/proc/none/b", "set": []}],
+        groups=[7, 8],
     )  # fmt: skip
 
 
 def body_of(asked: Record) -> bytes:
-    return frame_of(Path("/proc/none/pods/pod-1"), asked)[4:]
+    sealed = asked | {"seal": "0123456789abcdef"}
+    journal = PodJournal(Path("/proc/none"), "pod-1", request=sealed, request_bytes=1000)
+    return frame_of(journal)[4:]
 
 
 def framed(body: bytes) -> bytes:
@@ -54,12 +58,10 @@ def framed(body: bytes) -> bytes:
 
 
 def is_alive_and_well(ground: Path, zygote: Zygote) -> bool:
-    pods = ground / "pods"
-    pods.mkdir(exist_ok=True)
-    folder = folder_for(ground, request(ground, "/bin/true"))
-    for path in (ground, pods, folder.path):
+    journal = journal_for(ground, request(ground, "/bin/true"))
+    for path in (ground, journal.path.parent, journal.path):
         path.chmod(0o777)
-    return zygote.run(folder).code == 0
+    return zygote.run(journal).code == 0
 
 
 def test_what_is_not_changed_is_understood(zygote: Zygote) -> None:
@@ -90,17 +92,22 @@ def test_a_frame_with_something_behind_it_is_refused(ground: Path, zygote: Zygot
 @pytest.mark.parametrize(
     ("field", "values"),
     [
-        (0, [b"", b"leasehold-shim 2"]),
+        (0, [b"", b"leasehold-shim 1"]),
         (1, [b"", b"relative"]),
-        (2, [b"", b"x" * 129, b"a\nb"]),
-        (5, [b"-1", b"x", b"4294967295", b"99999999999999999999", b""]),
-        (6, [b"-1", b"", b" 1"]),
-        (7, [b"", b"-1", b"1.5", b"0x10", b"9007199254740993", b"9" * 40]),
-        (11, [b"0", b"2", b"4", b"-1", b"33554433", b"18446744073709551615", b"9" * 30, b""]),
-        (15, [b"1", b"3", b"-1", b"4294967296", b"1152921504606846976"]),
-        (20, [b"1", b"3", b"9", b"x"]),
-        (21, [b"relative", b""]),
-        (22, [b"1", b"3", b"17", b"-2"]),
+        (2, [b"", b"x" * 129, b"a\nb", b"a/b", b"..", b".hidden"]),
+        (3, [b"", b"-1", b"x", b"9007199254740993"]),
+        (4, [b"", b"x" * 65]),
+        (5, [b""]),
+        (8, [b"-1", b"x", b"4294967295", b"99999999999999999999", b""]),
+        (9, [b"-1", b"", b" 1"]),
+        (10, [b"", b"-1", b"1.5", b"0x10", b"9007199254740993", b"9" * 40]),
+        (14, [b"0", b"2", b"4", b"-1", b"33554433", b"18446744073709551615", b"9" * 30, b""]),
+        (18, [b"1", b"3", b"-1", b"4294967296", b"1152921504606846976"]),
+        (23, [b"1", b"3", b"9", b"x"]),
+        (24, [b"relative", b""]),
+        (25, [b"1", b"3", b"17", b"-2"]),
+        (32, [b"0", b"1", b"3", b"-1", b"65537", b"x", b""]),
+        (34, [b"-1", b"x", b"4294967295", b""]),
     ],
 )
 def test_a_field_that_cannot_be_is_refused(
@@ -112,6 +119,13 @@ def test_a_field_that_cannot_be_is_refused(
         fields[field] = value
         zygote.send(framed(b"\0".join(fields)))
         assert zygote.answer() == REFUSED, value
+    assert is_alive_and_well(ground, zygote)
+
+
+def test_groups_without_a_user_are_refused(ground: Path, zygote: Zygote) -> None:
+    zygote.send(framed(body_of(sample() | {"user": None})))
+
+    assert zygote.answer() == REFUSED
     assert is_alive_and_well(ground, zygote)
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from tests.agent.harness import is_alive
-from tests.agent.zygote import Zygote, folder_for, record, request, script, until
+from tests.agent.zygote import Zygote, exit_of, journal_for, request, script, until
 
-from leasehold.adapters.agent.folders import PodFolder
+from leasehold.adapters.agent.journals import PodJournal
 
 PIECE = 16 * 1024
 LINE = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z (stdout|stderr) ([FP]) (.*)", re.DOTALL)
@@ -23,9 +23,9 @@ def zygote(ground: Path) -> Iterator[Zygote]:
         yield made
 
 
-def lines_of(folder: PodFolder) -> list[tuple[str, str, bytes]]:
+def lines_of(journal: PodJournal) -> list[tuple[str, str, bytes]]:
     """Stream, flag and text of every line that is kept, of all files in order."""
-    files = sorted(folder.path.glob("log.*"), key=lambda path: int(path.suffix[1:]))
+    files = sorted(journal.logs.glob("log.*"), key=lambda path: int(path.suffix[1:]))
     found = []
     for file in files:
         *lines, last = file.read_bytes().split(b"\n")
@@ -37,10 +37,10 @@ def lines_of(folder: PodFolder) -> list[tuple[str, str, bytes]]:
     return found
 
 
-def printed(folder: PodFolder, stream: str = "stdout") -> bytes:
+def printed(journal: PodJournal, stream: str = "stdout") -> bytes:
     return b"".join(
         text + (b"\n" if flag == "F" else b"")
-        for each, flag, text in lines_of(folder)
+        for each, flag, text in lines_of(journal)
         if each == stream
     )
 
@@ -55,12 +55,12 @@ def test_lines_of_every_length_come_back_in_pieces_of_a_size(
 ) -> None:
     written = b"\n".join(b"%d" % index * size for index, size in enumerate(SIZES)) + end.encode()
     (ground / "written").write_bytes(written)
-    folder = folder_for(ground, request(ground, "/bin/cat", "written", log_bytes_max=1 << 30))
+    journal = journal_for(ground, request(ground, "/bin/cat", "written", log_bytes_max=1 << 30))
 
-    assert zygote.run(folder).code == 0
+    assert zygote.run(journal).code == 0
 
-    assert printed(folder) == written
-    assert max(len(text) for _, _, text in lines_of(folder)) == PIECE
+    assert printed(journal) == written
+    assert max(len(text) for _, _, text in lines_of(journal)) == PIECE
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -75,77 +75,77 @@ def test_binary_output_on_both_streams_comes_back_byte_by_byte(
             parts.append(b"\n" * chance.randrange(3))
         (ground / name).write_bytes(b"".join(parts))
     text = "cat err >&2 & cat out; wait"
-    folder = folder_for(ground, script(ground, text, log_bytes_max=1 << 30))
+    journal = journal_for(ground, script(ground, text, log_bytes_max=1 << 30))
 
-    assert zygote.run(folder).code == 0
+    assert zygote.run(journal).code == 0
 
-    assert printed(folder, "stdout") == (ground / "out").read_bytes()
-    assert printed(folder, "stderr") == (ground / "err").read_bytes()
+    assert printed(journal, "stdout") == (ground / "out").read_bytes()
+    assert printed(journal, "stderr") == (ground / "err").read_bytes()
 
 
 def test_output_without_any_newline_is_shown_while_it_comes(ground: Path, zygote: Zygote) -> None:
     text = "printf begun; while [ ! -e go ]; do sleep 0.01; done; printf ' ended\\nlast'"
-    folder = folder_for(ground, script(ground, text))
+    journal = journal_for(ground, script(ground, text))
 
-    shim = zygote.ask(folder)
-    until(lambda: printed(folder) == b"begun")
+    shim = zygote.ask(journal)
+    until(lambda: printed(journal) == b"begun")
     (ground / "go").touch()
     until(lambda: not is_alive(shim))
 
-    assert [(flag, text) for _, flag, text in lines_of(folder)] == [
+    assert [(flag, text) for _, flag, text in lines_of(journal)] == [
         ("P", b"begun"), ("F", b" ended"), ("P", b"last"),
     ]  # fmt: skip
 
 
 def test_ten_megabytes_without_a_newline_are_kept(ground: Path, zygote: Zygote) -> None:
     (ground / "written").write_bytes(b"0123456789abcdef" * (10 * 1024 * 64))
-    folder = folder_for(ground, request(ground, "/bin/cat", "written", log_bytes_max=1 << 30))
+    journal = journal_for(ground, request(ground, "/bin/cat", "written", log_bytes_max=1 << 30))
 
-    assert zygote.run(folder).code == 0
+    assert zygote.run(journal).code == 0
 
-    assert printed(folder) == (ground / "written").read_bytes()
-    assert {flag for _, flag, _ in lines_of(folder)} == {"P"}
+    assert printed(journal) == (ground / "written").read_bytes()
+    assert {flag for _, flag, _ in lines_of(journal)} == {"P"}
 
 
 def test_a_flood_is_rotated_and_what_is_kept_is_its_end(ground: Path, zygote: Zygote) -> None:
     """Thirty megabytes as fast as they come, of which three are kept."""
     size, files = 1 << 20, 3
     asked = script(ground, "seq 1 4000000", log_bytes_max=size, log_files_max=files)
-    folder = folder_for(ground, asked)
+    journal = journal_for(ground, asked)
 
-    ended = zygote.run(folder)
+    ended = zygote.run(journal)
 
     assert (ended.code, ended.dropped_bytes) == (0, 0)
-    sizes = [path.stat().st_size for path in folder.path.glob("log.*")]
+    sizes = [path.stat().st_size for path in journal.logs.glob("log.*")]
     assert len(sizes) == files
     assert all(each <= size + 100 for each in sizes)
-    numbers = [int(text) for _, _, text in lines_of(folder)]
+    numbers = [int(text) for _, _, text in lines_of(journal)]
     assert numbers == list(range(numbers[0], 4_000_001))
     assert len(numbers) > 40_000
 
 
 def test_files_that_are_never_full_enough_are_one_line_each(ground: Path, zygote: Zygote) -> None:
-    folder = folder_for(ground, script(ground, "seq 1 9", log_bytes_max=1, log_files_max=4))
+    journal = journal_for(ground, script(ground, "seq 1 9", log_bytes_max=1, log_files_max=4))
 
-    assert zygote.run(folder).code == 0
+    assert zygote.run(journal).code == 0
 
-    assert sorted(path.name for path in folder.path.glob("log.*")) == [
+    assert sorted(path.name for path in journal.logs.glob("log.*")) == [
         "log.6", "log.7", "log.8", "log.9",
     ]  # fmt: skip
-    assert printed(folder) == b"6\n7\n8\n9\n"
+    assert printed(journal) == b"6\n7\n8\n9\n"
 
 
 def test_a_job_that_closes_its_output_runs_on(ground: Path, zygote: Zygote) -> None:
     text = "echo said; exec >&- 2>&-; while [ ! -e go ]; do sleep 0.01; done; exit 5"
-    folder = folder_for(ground, script(ground, text))
-    shim = zygote.ask(folder)
-    until(lambda: printed(folder) == b"said\n")
+    journal = journal_for(ground, script(ground, text))
+    shim = zygote.ask(journal)
+    until(lambda: printed(journal) == b"said\n")
 
     assert is_alive(shim)
     (ground / "go").touch()
     until(lambda: not is_alive(shim))
 
-    assert record(folder, "exit.json")["code"] == 5
+    assert exit_of(journal)["code"] == 5
 
 
 def test_what_a_full_disk_drops_is_counted_and_told_once_there_is_room(
@@ -159,16 +159,16 @@ def test_what_a_full_disk_drops_is_counted_and_told_once_there_is_room(
         "seq 1 20000; echo half >&2; while [ ! -e go ]; do sleep 0.01; done; "
         "seq 20001 20100; exit 5"
     )
-    folder = folder_for(ground, script(ground, text))
-    shim = zygote.ask(folder)
-    until(lambda: _is_stuck(folder))
+    journal = journal_for(ground, script(ground, text))
+    shim = zygote.ask(journal)
+    until(lambda: _is_stuck(journal))
     resource.prlimit(shim, resource.RLIMIT_FSIZE, (most, most))
     (ground / "go").touch()
     until(lambda: not is_alive(shim))
 
-    ended = record(folder, "exit.json")
+    ended = exit_of(journal)
     assert ended["code"] == 5
-    lines = [text for _, _, text in lines_of(folder)]
+    lines = [text for _, _, text in lines_of(journal)]
     told = [int(match[1]) for text in lines if (match := NOTICE.fullmatch(text))]
     assert told
     assert sum(told) == ended["dropped_bytes"]
@@ -181,9 +181,9 @@ def test_what_a_full_disk_drops_is_counted_and_told_once_there_is_room(
     assert 0 < 20_100 - len(numbers) <= dropped
 
 
-def _is_stuck(folder: PodFolder) -> bool:
+def _is_stuck(journal: PodJournal) -> bool:
     """Whether the job has said its part and waits: more than a pipe and a file hold together."""
-    started = folder.started
+    started = journal.started
     if started is None:
         return False
     children = Path(f"/proc/{started['pid']}/task/{started['pid']}/children").read_text().split()

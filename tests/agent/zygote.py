@@ -14,7 +14,7 @@ from hatch_build import LINKING, PROGRAM, ROOT, SHIM, compile_shim
 from tests.agent.harness import is_alive
 
 from leasehold.adapters.agent import forks
-from leasehold.adapters.agent.folders import Exit, PodFolder, PodFolders, Stage
+from leasehold.adapters.agent.journals import Exit, PodJournal, PodJournals, Stage
 from leasehold.adapters.agent.shim.frame import frame_of
 from leasehold.adapters.agent.shim.records import Record, boot_id
 
@@ -76,22 +76,21 @@ class Zygote:
         pid, _, uid = os.fsdecode(line).rstrip("\n").partition(" ")
         return int(pid), uid
 
-    def ask(self, folder: PodFolder) -> int:
+    def ask(self, journal: PodJournal) -> int:
         """The pid of the shim."""
-        self.send(frame_of(folder.path, folder.request))
+        self.send(frame_of(journal))
         answer = self.answer()
         assert answer is not None, self.errors.read_text()
         assert answer[0] > 0, self.errors.read_text()
-        assert answer[1] == folder.uid
+        assert answer[1] == journal.uid
         self._pids.append(answer[0])
         return answer[0]
 
-    def run(self, folder: PodFolder) -> Exit:
+    def run(self, journal: PodJournal) -> Exit:
         """Until it is over."""
-        pid = self.ask(folder)
-        until(lambda: not is_alive(pid))
-        assert folder.stage() is Stage.OVER, self.errors.read_text()
-        return folder.exit()
+        until_dead(self.ask(journal))
+        assert journal.stage() is Stage.OVER, self.errors.read_text()
+        return journal.exit()
 
 
 def _is_shim(pid: int) -> bool:
@@ -108,10 +107,14 @@ def until(look: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
+def until_dead(*pids: int) -> None:
+    until(lambda: not any(map(is_alive, pids)))
+
+
 def request(ground: Path, *argv: str, **other: object) -> Record:
     made: Record = {
         "uid": "pod-1", "argv": list(argv), "env": {"PATH": os.environ["PATH"]},
-        "cwd": str(ground), "user": None, "notify": str(ground / "nobody"),
+        "cwd": str(ground), "user": None, "groups": [], "notify": str(ground / "nobody"),
         "log_bytes_max": 1 << 20, "log_files_max": 2, "heartbeat_ms": 60_000, "grace_ms": 1000,
         "cgroups": [], "node": "n1", "boot": boot_id(),
     }  # fmt: skip
@@ -122,16 +125,31 @@ def script(ground: Path, text: str, **other: object) -> Record:
     return request(ground, "/bin/sh", "-c", text, **other)
 
 
-def folder_for(ground: Path, asked: Record) -> PodFolder:
+def journal_for(ground: Path, asked: Record) -> PodJournal:
     uid = asked["uid"]
     assert isinstance(uid, str)
-    return PodFolders(ground / "pods").create(uid, asked)
+    return PodJournals(ground).create(uid, asked)
 
 
-def record(folder: PodFolder, name: str) -> Record:
-    found = json.loads((folder.path / name).read_bytes())
-    assert isinstance(found, dict)
-    return found
+def texts(journal: PodJournal) -> list[str]:
+    """The lines that were appended, whole or not, in order."""
+    records = journal.path.read_bytes()[journal.request_bytes :]
+    return [line.decode() for line in records.split(b"\n") if line]
+
+
+def starts_of(journal: PodJournal) -> list[Record]:
+    return _with(journal, "by")
+
+
+def exit_of(journal: PodJournal) -> Record:
+    """The one record of the exit."""
+    [record] = _with(journal, "code")
+    return record
+
+
+def _with(journal: PodJournal, member: str) -> list[Record]:
+    found = [json.loads(text) for text in texts(journal)]
+    return [record for record in found if member in record]
 
 
 def variant(to: Path, *options: str) -> Path:

@@ -4,6 +4,7 @@ from tests.mutants.mutant import Mutant
 
 FOLDER = "adapters/agent/shim"
 ALONE = ("tests/agent/test_shim.py",)
+JOURNALS = ("tests/agent/test_journals.py",)
 COMMANDS = ("tests/agent/test_shim_commands.py",)
 OUTPUT = ("tests/agent/test_shim_output.py",)
 FRAMES = ("tests/agent/test_shim_frames.py",)
@@ -11,10 +12,10 @@ FRAMES = ("tests/agent/test_shim_frames.py",)
 MUTANTS = (
     Mutant(
         "a pod that runs is given up",
-        "adapters/agent/shim/records.py",
-        "    except FileExistsError:\n        return False\n    finally:\n",
-        "    except FileExistsError:\n        return True\n    finally:\n",
-        ("tests/agent/test_shim.py",),
+        "adapters/agent/journals.py",
+        '        return self.started is not None and self.started["by"] == "agent"\n',
+        "        return self.started is not None\n",
+        JOURNALS,
     ),
     Mutant(
         "a pod may fork for ever",
@@ -26,9 +27,79 @@ MUTANTS = (
     Mutant(
         "a pod may be started twice",
         f"{FOLDER}/records.c",
-        "    return error == EEXIST ? CLAIM_LOST : CLAIM_FAILED;\n",
-        "    return error == EEXIST ? CLAIM_WON : CLAIM_FAILED;\n",
+        "            return is_mine ? CLAIM_WON : CLAIM_LOST;\n",
+        "            return is_mine ? CLAIM_WON : CLAIM_WON;\n",
+        JOURNALS,
+    ),
+    Mutant(
+        "what was cut off is a start",
+        f"{FOLDER}/records.c",
+        "           line[size - 1] == '}';\n",
+        "           line[size - 1] != '\\n';\n",
+        JOURNALS,
+    ),
+    Mutant(
+        "a journal that was moved away is started",
+        f"{FOLDER}/records.c",
+        "    if (found == CLAIM_WON && !is_in_place(journal)) {\n",
+        "    if (found == CLAIM_WON && !is_in_place(journal) && !journal) {\n",
+        JOURNALS,
+    ),
+    Mutant(
+        "a late shim starts in the next journal of its pod",
+        f"{FOLDER}/records.c",
+        "    if (!lines_begin(&lines, journal)) {\n        return CLAIM_LOST;\n",
+        "    if (!lines_begin(&lines, journal) && !journal) {\n        return CLAIM_LOST;\n",
+        JOURNALS,
+    ),
+    Mutant(
+        "an exit that was cut short is lost",
+        f"{FOLDER}/records.c",
+        "    while (!append(journal, record) || fsync(journal->file) != 0) {\n",
+        "    while (append(journal, record) && fsync(journal->file) != 0) {\n",
+        JOURNALS,
+    ),
+    Mutant(
+        "the first stop counts",
+        f"{FOLDER}/records.c",
+        "            has_one = true;\n",
+        "            has_one = true;\n            break;\n",
+        JOURNALS,
+    ),
+    Mutant(
+        "no room is kept for the exit record",
+        f"{FOLDER}/life.c",
+        "    if (!journal_keep_room(&shim.journal)) {\n",
+        "    if (shim.pid < 0) {\n",
+        JOURNALS,
+    ),
+    Mutant(
+        "a process is named by a start time that is nearly right",
+        f"{FOLDER}/records.c",
+        "    return first == last ? first : ticks_of(pid);\n",
+        "    return first <= last ? first : ticks_of(pid);\n",
         ALONE,
+    ),
+    Mutant(
+        "a silent job has a folder of logs",
+        f"{FOLDER}/logfile.c",
+        "    log->folder = log->fd = -1;\n",
+        "    log->folder = log->fd = -1;\n    mkdirat(above, log->path, 0700);\n",
+        JOURNALS,
+    ),
+    Mutant(
+        "a stop is written again and again",
+        "adapters/agent/journals.py",
+        '        if self._stop is None or self._stop["grace_ms"] != grace_ms:\n',
+        "        if self._exit is None:\n",
+        JOURNALS,
+    ),
+    Mutant(
+        "logs without a journal stay for ever",
+        "adapters/agent/journals.py",
+        "        for path in (*self._pods.iterdir(), *self._logs.iterdir()):\n",
+        "        for path in (*self._pods.iterdir(),):\n",
+        JOURNALS,
     ),
     Mutant(
         "a length by the wall clock",
@@ -53,9 +124,16 @@ MUTANTS = (
     ),
     Mutant(
         "a job ignores what the zygote ignores",
-        f"{FOLDER}/job.c",
+        f"{FOLDER}/signals.c",
+        "        set(IGNORED[index], SIG_DFL);\n",
+        "        set(IGNORED[0], SIG_DFL);\n",
+        ALONE,
+    ),
+    Mutant(
+        "a job ignores what the server ignores",
+        f"{FOLDER}/signals.c",
         "    for (int number = 1; number < NSIG; number++) {\n",
-        "    for (int number = 1; number < SIGPIPE; number++) {\n",
+        "    for (int number = 1; number < SIGUSR2; number++) {\n",
         ALONE,
     ),
     Mutant(
@@ -70,13 +148,6 @@ MUTANTS = (
         f"{FOLDER}/life.c",
         "    if (grace <= AT_ONCE_MS) {\n",
         "    if (grace >= AT_ONCE_MS) {\n",
-        ALONE,
-    ),
-    Mutant(
-        "room for the exit record is left behind",
-        f"{FOLDER}/life.c",
-        "        record_give_room_back(shim.folder);\n",
-        "",
         ALONE,
     ),
     Mutant(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from leasehold.adapters.agent.cgroups import Cgroups
-from leasehold.adapters.agent.folders import Exit
+from leasehold.adapters.agent.journals import Exit
 from leasehold.adapters.agent.limits import EventNote
 from leasehold.adapters.agent.requests import first_container, limit
 from leasehold.adapters.agent.shim.records import Record

@@ -18,9 +18,9 @@ import msgspec
 from leasehold.adapters.agent.advice import Advice
 from leasehold.adapters.agent.cgroups import find_cgroups
 from leasehold.adapters.agent.devices import DeviceWatch
-from leasehold.adapters.agent.folders import PodFolders
 from leasehold.adapters.agent.foreign import Foreign
 from leasehold.adapters.agent.forks import Forks
+from leasehold.adapters.agent.journals import PodJournals
 from leasehold.adapters.agent.limits import AgentError, Limits
 from leasehold.adapters.agent.limits import EventNote as EventNote
 from leasehold.adapters.agent.logs import LogQuery, NoLog, read_log
@@ -100,7 +100,7 @@ class Agent:
             hosts=frozenset(node.name for node in nodes),
         )
         machine = Machine(
-            folders=PodFolders(folder / "pods"),
+            journals=PodJournals(folder),
             requests=requests,
             nodes=self._nodes,
             foreign=self._foreign,
@@ -185,8 +185,8 @@ class Agent:
         container, name = text_at(first_container(pod), "name"), text_at(metadata, "name")
         if previous:
             raise NoLog(f'previous terminated container "{container}" in pod "{name}" not found')
-        folder = self._pods.find(text_at(metadata, "uid"))
-        if folder is None or folder.started is None:
+        journal = self._pods.find(text_at(metadata, "uid"))
+        if journal is None or journal.started is None:
             raise NoLog(f'container "{container}" in pod "{name}" is waiting to start')
         query = LogQuery(
             follow=follow,
@@ -195,7 +195,7 @@ class Agent:
             since_ms=since_ms,
             limit_bytes=limit_bytes,
         )
-        return read_log(folder, query, self._clock)
+        return read_log(journal, query, self._clock)
 
     @property
     def running(self) -> int:

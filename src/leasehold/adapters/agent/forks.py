@@ -1,7 +1,7 @@
 """The agent's end of the zygote: asks it for shims, and starts another when it dies.
 
 Called by `agent` and `shims`. The zygote is `leasehold-shim`, a program that is compiled when
-leasehold is installed. Asking twice for the same folder is harmless: one of the two shims wins it.
+leasehold is installed. Asking twice for the same journal is harmless: one of the two shims wins it.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from leasehold.adapters.agent.folders import PodFolder
+from leasehold.adapters.agent.journals import PodJournal
 from leasehold.adapters.agent.limits import AgentError
 from leasehold.adapters.agent.shim.frame import frame_of
 
@@ -83,12 +83,12 @@ class Forks:
         self._frames.clear()
         self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
 
-    def ask(self, folder: PodFolder) -> None:
+    def ask(self, journal: PodJournal) -> None:
         if self._writer is not None and not self._writer.is_closing():
             if not self._frames:  # whatever else is asked for in this turn of the loop goes along
                 asyncio.get_running_loop().call_soon(self._send)
-            self._asked.append(folder.uid)
-            self._frames.append(frame_of(folder.path, folder.request))
+            self._asked.append(journal.uid)
+            self._frames.append(frame_of(journal))
 
     def _send(self) -> None:
         frames, self._frames = self._frames, []

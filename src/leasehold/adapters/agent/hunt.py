@@ -11,20 +11,20 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from leasehold.adapters.agent.folders import PodFolder
+from leasehold.adapters.agent.journals import PodJournal
 from leasehold.adapters.agent.shim import offspring, records
 
 MARKER = "LEASEHOLD_POD_UID"
 
 
-def end_leftovers(folder: PodFolder) -> int:
+def end_leftovers(journal: PodJournal) -> int:
     """Kills them; how many there still were. Nothing is left once this returns 0."""
-    started = folder.started or {}
+    started = journal.started or {}
     session = started.get("pid") if started.get("boot") == records.boot_id() else None
     since = started.get("pid_ticks")
-    offspring.kill_in(folder.cgroups)
-    found = offspring.members(folder.cgroups)
-    found.update(_marked(folder.uid))
+    offspring.kill_in(journal.cgroups)
+    found = offspring.members(journal.cgroups)
+    found.update(_marked(journal.uid))
     if isinstance(session, int) and isinstance(since, int):
         found.update(_in_session(session, since))
     alive = [pid for pid in found if records.ticks_of(pid) is not None]
@@ -32,7 +32,7 @@ def end_leftovers(folder: PodFolder) -> int:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     if not alive:
-        offspring.remove(folder.cgroups)
+        offspring.remove(journal.cgroups)
     return len(alive)
 
 

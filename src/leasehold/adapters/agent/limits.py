@@ -11,7 +11,7 @@ from typing import Literal
 class Limits:
     log_bytes_max: int = 10 * 1024 * 1024  # of one file of a pod's log
     log_files_max: int = 5  # the oldest is dropped when there would be more
-    retention_ms: int = 60_000  # a pod's folder stays so long after its object is gone
+    retention_ms: int = 60_000  # a pod's records and logs stay so long after its object
     sign_of_life_ms: int = 30_000  # how often a shim and the agent touch a file
     heartbeat_ms: int = 60_000  # how often a Node object says that it is alive
     devices_ms: int = 5_000  # how often NVML is asked who holds the GPUs

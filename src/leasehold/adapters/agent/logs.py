@@ -1,15 +1,15 @@
 """Reads what a job printed, as `pods/log` is asked for it: from where, how much, and going on.
 
-Called by `agent`. The files are the shim's (`shim.logfile`): numbered, each line with its instant
-and stream. A follower looks a few times a second, only while somebody follows, and ends when the
-pod has ended and everything was read.
+Called by `agent`. The files are the shim's (`shim/logfile.h`): numbered, each line with its instant
+and stream; there are none while nothing was printed. A follower looks a few times a second, only
+while somebody follows, and ends when the pod has ended and everything was read.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from leasehold.adapters.agent.folders import PodFolder, Stage
+from leasehold.adapters.agent.journals import PodJournal, Stage
 from leasehold.core.units import Instant, format_instant, parse_instant
 from leasehold.ports.runtime import Clock
 
@@ -32,21 +32,21 @@ class LogQuery:
     limit_bytes: int | None = None
 
 
-async def read_log(folder: PodFolder, query: LogQuery, clock: Clock) -> AsyncIterator[bytes]:
+async def read_log(journal: PodJournal, query: LogQuery, clock: Clock) -> AsyncIterator[bytes]:
     """What the job printed, in portions, byte by byte as it was but for the stamps asked for."""
-    files = _Files(folder.path, clock.now)
+    files = _Files(journal.logs, clock.now)
     shown = _Shown(query)
     if query.tail_lines is not None:
         files.skip_to_last(query.tail_lines)
     while True:
-        is_over = folder.stage() in (Stage.OVER, Stage.VOID)  # before the last look, not after
+        is_over = journal.stage() in (Stage.OVER, Stage.VOID)  # before the last look, not after
         for lines in files.read():
             text = shown.of(lines)
             if text:
                 yield text
             if shown.is_full:
                 return
-        if is_over or not query.follow or not folder.path.exists():
+        if is_over or not query.follow or not journal.path.exists():
             return
         await clock.sleep(LOOK_MS)
 

@@ -176,11 +176,13 @@ class Nodes:
 
     async def _settle(self, name: str) -> None:
         stored = self._stored.get(name)
-        if name in self._dead and not self.is_empty(name):
+        # Asked once: processes end at any moment, also between the next lines.
+        is_emptied = name in self._dead and self.is_empty(name)
+        if name in self._dead and not is_emptied:
             self.on_death(name)  # said until it is so: one signal may come too early to be heard
-        if stored is not None and name in self._dead and self.is_empty(name) and _is_asked(stored):
+        if stored is not None and is_emptied and _is_asked(stored):
             stored = await self._fence(stored)
-        if name in self._dead and self.is_empty(name) and not _is_fenced(stored or {}):
+        if is_emptied and not _is_fenced(stored or {}):
             self._dead.discard(name)
             self.on_return(name)
         is_ready = name in self._local and name not in self._dead

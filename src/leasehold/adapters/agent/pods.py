@@ -1,7 +1,7 @@
 """The pods of this machine: each is started once, stopped when asked, and its end is told.
 
 Called by `agent`, which tells it what the store, the shims and the nodes said. For every pod there
-is one question, asked again whenever something happened: given its object and its folder, what is
+is one question, asked again whenever something happened: given its object and its journal, what is
 to be done next? Whatever fails is asked again later, so that nothing depends on an event that was
 missed. It takes no scheduling decision.
 """
@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from leasehold.adapters.agent import statuses
 from leasehold.adapters.agent.advice import Advice
 from leasehold.adapters.agent.devices import is_alive
-from leasehold.adapters.agent.folders import Exit, PodFolder, PodFolders, Stage
 from leasehold.adapters.agent.foreign import Foreign, describe
 from leasehold.adapters.agent.forks import Forks
 from leasehold.adapters.agent.hunt import descends, end_leftovers, is_marked
+from leasehold.adapters.agent.journals import Exit, PodJournal, PodJournals, Stage
 from leasehold.adapters.agent.limits import CannotStart, Limits
 from leasehold.adapters.agent.nodes import Nodes
 from leasehold.adapters.agent.requests import (
@@ -65,7 +65,7 @@ class Seen:
 class Machine:
     """What pods are started with, and where."""
 
-    folders: PodFolders
+    journals: PodJournals
     requests: Requests
     nodes: Nodes
     foreign: Foreign
@@ -83,7 +83,7 @@ class Pods:
         self._tasks = tasks
         self._machine = machine
         self._seen: dict[str, Seen] = {}  # by uid, like everything here
-        self._held: dict[str, PodFolder] = {}
+        self._held: dict[str, PodJournal] = {}
         self._refusals: dict[str, str] = {}  # why a shim could not start it
         self._buried: set[str] = set()  # objects that are gone; old news of them is ignored
         self._busy: dict[str, Task] = {}
@@ -98,13 +98,13 @@ class Pods:
     def adopt(self, last_alive: Instant) -> None:
         """Takes over what an agent before left: what runs goes on, what ended is told."""
         self._last_alive = last_alive
-        for folder in self._machine.folders.all():
-            if folder.stage() is Stage.VOID:
-                self._machine.folders.discard(folder)
+        for journal in self._machine.journals.all():
+            if journal.stage() is Stage.VOID:
+                self._machine.journals.discard(journal)
                 continue
-            self._held[folder.uid] = folder
-            self._machine.requests.meetings.remember(folder.uid, places_of(folder.request))
-            self.shims.watch(folder.uid, folder.shim)
+            self._held[journal.uid] = journal
+            self._machine.requests.meetings.remember(journal.uid, places_of(journal.request))
+            self.shims.watch(journal.uid, journal.shim)
 
     def see(self, wire: Wire) -> None:
         """Somebody wrote it, perhaps we: most news is of what we did ourselves, and old."""
@@ -150,9 +150,9 @@ class Pods:
 
     def on_death(self, node: str) -> None:
         """Whatever runs there is lost: ended, and nobody's result."""
-        for uid, folder in self._held.items():
-            if folder.node == node and folder.stage() is not Stage.OVER:
-                folder.mark_lost()
+        for uid, journal in self._held.items():
+            if journal.node == node and journal.stage() is not Stage.OVER:
+                journal.mark_lost()
                 self.note(uid)
 
     def on_return(self, node: str) -> None:
@@ -162,21 +162,21 @@ class Pods:
 
     def is_empty(self, node: str) -> bool:
         return not any(
-            folder.node == node and folder.is_lost and folder.stage() not in _SETTLED
-            for folder in self._held.values()
+            journal.node == node and journal.is_lost and journal.stage() not in _SETTLED
+            for journal in self._held.values()
         )
 
     def owns(self, pid: int, device: str) -> bool:
         """Whether a process that holds a device belongs to a pod that was given the device. One
         that is not to be found here (NVML may number them as another container does) is presumed
         to."""
-        for uid, folder in self._held.items():
-            has_it = device in _devices(folder) and folder.stage() is Stage.RUNNING
-            if has_it and (not is_alive(pid) or is_marked(pid, uid) or descends(pid, folder.shim)):
+        for uid, journal in self._held.items():
+            has_it = device in _devices(journal) and journal.stage() is Stage.RUNNING
+            if has_it and (not is_alive(pid) or is_marked(pid, uid) or descends(pid, journal.shim)):
                 return True
         return False
 
-    def find(self, uid: str) -> PodFolder | None:
+    def find(self, uid: str) -> PodJournal | None:
         return self._held.get(uid)
 
     @property
@@ -242,21 +242,21 @@ class Pods:
             self.see(wire)
 
     async def _settle(self, uid: str) -> None:
-        seen, folder = self._seen.get(uid), self._held.get(uid)
+        seen, journal = self._seen.get(uid), self._held.get(uid)
         if seen is None:
-            if folder is not None and uid in self._buried and await self.shims.is_ended(folder):
-                self._bury(folder)
+            if journal is not None and uid in self._buried and await self.shims.is_ended(journal):
+                self._bury(journal)
         elif self._machine.nodes.is_dead(seen.pod.node):
             # As on a machine that is gone: nothing is told, and what is to go is let go.
-            if (folder is None or await self.shims.is_ended(folder)) and seen.pod.deleting:
+            if (journal is None or await self.shims.is_ended(journal)) and seen.pod.deleting:
                 await self._remove(seen)
-        elif folder is None:
+        elif journal is None:
             await self._settle_new(seen)
-        elif folder.is_lost:
-            if await self.shims.is_ended(folder):
+        elif journal.is_lost:
+            if await self.shims.is_ended(journal):
                 await self._remove(seen)
         else:
-            await self._settle_held(seen, folder)
+            await self._settle_held(seen, journal)
 
     async def _settle_new(self, seen: Seen) -> None:
         pod = seen.pod
@@ -274,7 +274,7 @@ class Pods:
 
     async def _settle_unrecorded(self, seen: Seen) -> None:
         """It was started, says its object, and there is no record of it here."""
-        ghost = PodFolder(self._machine.folders.place(seen.pod.uid))
+        ghost = self._machine.journals.at(seen.pod.uid)
         while await asyncio.to_thread(end_leftovers, ghost):
             await self._clock.sleep(LOOK_MS)
         exit_ = Exit(
@@ -301,12 +301,12 @@ class Pods:
         if stored is None or latest is None or latest.pod.deleting:
             self._again.add(pod.uid)
             return
-        folder = await self._disk.do(lambda: self._machine.folders.create(pod.uid, request))
-        self._held[pod.uid] = folder
+        journal = await self._disk.do(lambda: self._machine.journals.create(pod.uid, request))
+        self._held[pod.uid] = journal
         if pod.uid in self._buried or self._machine.nodes.is_dead(pod.node) or self._is_closing:
             self._again.add(pod.uid)  # meanwhile it was not to be started any more
             return
-        self.shims.ask(folder)
+        self.shims.ask(journal)
         self._machine.advice.started(latest, request)
 
     async def _check_devices(self, node: LocalNode, seen: Seen) -> None:
@@ -318,29 +318,29 @@ class Pods:
             if uuid in wanted:
                 raise CannotStart(f"GPU {uuid} is held by process {describe(pids)}")
 
-    async def _settle_held(self, seen: Seen, folder: PodFolder) -> None:
-        pod, stage = seen.pod, folder.stage()
+    async def _settle_held(self, seen: Seen, journal: PodJournal) -> None:
+        pod, stage = seen.pod, journal.stage()
         if stage is Stage.ORPHANED:
-            await self.shims.bring_to_end(folder, self._last_alive)
-            stage = folder.stage()
+            await self.shims.bring_to_end(journal, self._last_alive)
+            stage = journal.stage()
         match stage:
             case Stage.VOID:
-                self._let_go(folder)
+                self._let_go(journal)
                 self._again.add(pod.uid)
             case Stage.REQUESTED:
-                await self._settle_requested(seen, folder)
+                await self._settle_requested(seen, journal)
             case Stage.RUNNING:
-                self.shims.watch(pod.uid, folder.shim)
+                self.shims.watch(pod.uid, journal.shim)
                 if pod.deleting or pod.has_ended:
-                    self._stop(seen, folder)
+                    self._stop(seen, journal)
                 if pod.phase is PodPhase.PENDING and not pod.deleting:
                     container = first_container(seen.wire)
-                    at = folder.started_at
+                    at = journal.started_at
                     await self._patch(seen, statuses.running(container, self._machine.agent, at))
             case Stage.OVER:
                 if not pod.has_ended:
-                    await self._wait_for_devices(folder)
-                    await self._tell_end(seen, folder.exit(), started_at=folder.started_at)
+                    await self._wait_for_devices(journal)
+                    await self._tell_end(seen, journal.exit(), started_at=journal.started_at)
                 elif pod.deleting:
                     await self._wait_for_leases(seen)
                     await self._remove(seen)
@@ -358,27 +358,27 @@ class Pods:
                     continue
             names.pop()
 
-    async def _settle_requested(self, seen: Seen, folder: PodFolder) -> None:
+    async def _settle_requested(self, seen: Seen, journal: PodJournal) -> None:
         uid = seen.pod.uid
         failed = self.shims.deaths(uid) >= self._machine.limits.starts_max
         if seen.pod.deleting or seen.pod.has_ended or failed or uid in self._refusals:
-            if not folder.give_up():
+            if not journal.give_up():
                 self._again.add(uid)  # a shim was quicker, so that it runs
                 return
-            self._let_go(folder)
+            self._let_go(journal)
             self._again.add(uid)
             if failed or uid in self._refusals:
                 why = self._refusals.pop(uid, "its shim died before it could start it")
                 await self._reject(seen, why)
         elif not self._is_closing:
-            self.shims.ask(folder)
+            self.shims.ask(journal)
 
-    def _stop(self, seen: Seen, folder: PodFolder) -> None:
+    def _stop(self, seen: Seen, journal: PodJournal) -> None:
         """Passes on how long it may take, from when it was asked, whoever was running then."""
         grace = left = seen.grace if seen.pod.deleting else 0
         if seen.due_at is not None:
             left = min(max(seen.due_at - self._clock.now(), 0), grace)
-        self.shims.stop(folder, grace, left)
+        self.shims.stop(journal, grace, left)
 
     async def _tell_end(self, seen: Seen, exit_: Exit, *, started_at: Instant) -> None:
         container = first_container(seen.wire)
@@ -394,13 +394,13 @@ class Pods:
         if await self._patch(seen, statuses.rejected(why)) is not None:
             self._machine.advice.rejected(seen, why)
 
-    async def _wait_for_devices(self, folder: PodFolder) -> None:
+    async def _wait_for_devices(self, journal: PodJournal) -> None:
         """A GPU is free when the driver has let go of the pod's processes, not when they ended.
 
         What holds it after that is counted as somebody else's."""
         patience = self._clock.monotonic() + self._machine.limits.devices_patience_ms
         while self._clock.monotonic() < patience:
-            if not await self._machine.foreign.lingers(_devices(folder)):
+            if not await self._machine.foreign.lingers(_devices(journal)):
                 return
             await self._clock.sleep(RETRY_MS)
 
@@ -431,26 +431,26 @@ class Pods:
             await self._store.delete("Pod", pod.namespace, pod.name, uid=pod.uid, grace_ms=0)
         self.forget(pod.uid)
 
-    def _let_go(self, folder: PodFolder) -> None:
-        self._machine.folders.discard(folder)
-        self._held.pop(folder.uid, None)
-        self.shims.forget(folder.uid)
-        self._machine.requests.meetings.leave(folder.uid)
+    def _let_go(self, journal: PodJournal) -> None:
+        self._machine.journals.discard(journal)
+        self._held.pop(journal.uid, None)
+        self.shims.forget(journal.uid)
+        self._machine.requests.meetings.leave(journal.uid)
 
-    def _bury(self, folder: PodFolder) -> None:
-        """Its logs stay for a while, for whoever looks at the folder."""
-        uid = folder.uid
+    def _bury(self, journal: PodJournal) -> None:
+        """Its journal and its logs stay for a while, for whoever looks into the folder."""
+        uid = journal.uid
         self._held.pop(uid, None)
         self._machine.requests.meetings.leave(uid)
         self.shims.forget(uid)
         self._refusals.pop(uid, None)
         later = self._machine.limits.retention_ms / 1000
-        asyncio.get_running_loop().call_later(later, folder.remove)
+        asyncio.get_running_loop().call_later(later, journal.remove)
 
 
 _SETTLED = (Stage.OVER, Stage.VOID)
 
 
-def _devices(folder: PodFolder) -> list[str]:
-    found = folder.request.get("devices")
+def _devices(journal: PodJournal) -> list[str]:
+    found = journal.request.get("devices")
     return [str(each) for each in found] if isinstance(found, list) else []

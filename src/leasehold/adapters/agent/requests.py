@@ -85,6 +85,7 @@ class Requests:
             "env": env,
             "cwd": text_at(container, "workingDir") or str(home),
             "user": None if account.uid is None else [account.uid, account.gid],
+            "groups": list(account.groups),
             "notify": str(self.notify),
             "log_bytes_max": self.limits.log_bytes_max,
             "log_files_max": self.limits.log_files_max,

@@ -1,7 +1,7 @@
 """The shims that live: has them forked, waits for their deaths without polling, and signals them.
 
 Called by `pods`. A shim is known by a pidfd, so that a signal never reaches a process that only has
-its number. What a shim did is in its pod's folder; here is only who it is.
+its number. What a shim did is in its pod's journal; here is only who it is.
 """
 
 import asyncio
@@ -10,9 +10,9 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 
-from leasehold.adapters.agent.folders import PodFolder, Stage
 from leasehold.adapters.agent.forks import Forks
 from leasehold.adapters.agent.hunt import end_leftovers
+from leasehold.adapters.agent.journals import PodJournal, Stage
 from leasehold.adapters.agent.shim import records
 from leasehold.core.units import Instant, Millis
 from leasehold.ports.runtime import Clock
@@ -28,16 +28,16 @@ class Shims:
         self._clock = clock
         self._forks = forks
         self._on_change = on_change
-        self._asked: dict[str, PodFolder] = {}  # by uid: what this zygote was asked to start
+        self._asked: dict[str, PodJournal] = {}  # by uid: what this zygote was asked to start
         self._deaths: dict[str, int] = {}  # that we saw
         self._graces: dict[str, Millis] = {}  # the shortest that was asked for
         self._watched: dict[str, dict[int, int]] = {}  # pid to pidfd
 
-    def ask(self, folder: PodFolder) -> None:
+    def ask(self, journal: PodJournal) -> None:
         """Asks for one, unless that was done."""
-        if folder.uid not in self._asked:
-            self._asked[folder.uid] = folder
-            self._forks.ask(folder)
+        if journal.uid not in self._asked:
+            self._asked[journal.uid] = journal
+            self._forks.ask(journal)
 
     def ask_again(self) -> None:
         """The zygote died, perhaps with what it was asked."""
@@ -67,43 +67,43 @@ class Shims:
         watched[pid] = fd
         asyncio.get_running_loop().add_reader(fd, self._on_death, uid, pid)
 
-    def stop(self, folder: PodFolder, grace: Millis, left: Millis) -> None:
+    def stop(self, journal: PodJournal, grace: Millis, left: Millis) -> None:
         """Asks it to end its job: `left` of its grace remains. Asking for more time is nothing."""
-        if self._graces.get(folder.uid, grace + 1) <= grace and grace > _AT_ONCE:
+        if self._graces.get(journal.uid, grace + 1) <= grace and grace > _AT_ONCE:
             return
-        folder.ask_to_stop(grace_ms=grace, due_boot_ms=records.boot_ms() + left)
-        pid = folder.shim
-        self.watch(folder.uid, pid)
-        fd = self._watched.get(folder.uid, {}).get(pid or 0)
+        journal.ask_to_stop(grace_ms=grace, due_boot_ms=records.boot_ms() + left)
+        pid = journal.shim
+        self.watch(journal.uid, pid)
+        fd = self._watched.get(journal.uid, {}).get(pid or 0)
         if fd is not None:
-            self._graces[folder.uid] = grace
+            self._graces[journal.uid] = grace
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(fd, signal.SIGTERM)
 
-    async def is_ended(self, folder: PodFolder) -> bool:
+    async def is_ended(self, journal: PodJournal) -> bool:
         """Ends the pod without grace; true once nothing of it is left."""
-        stage = folder.stage()
-        if stage is Stage.REQUESTED and not folder.give_up():
-            stage = folder.stage()
+        stage = journal.stage()
+        if stage is Stage.REQUESTED and not journal.give_up():
+            stage = journal.stage()
         if stage is Stage.RUNNING:
-            self.stop(folder, _AT_ONCE, _AT_ONCE)
+            self.stop(journal, _AT_ONCE, _AT_ONCE)
             return False
         if stage is Stage.ORPHANED:
-            await self.bring_to_end(folder, self._clock.now())
+            await self.bring_to_end(journal, self._clock.now())
         return True
 
-    async def bring_to_end(self, folder: PodFolder, last_alive: Instant) -> None:
+    async def bring_to_end(self, journal: PodJournal, last_alive: Instant) -> None:
         """Its shim was killed: what is left of the pod is killed too, and only then is it over.
 
         It ended now if we saw it die or something was left; else when there was the last sign."""
         count = 0
-        while left := await asyncio.to_thread(end_leftovers, folder):
+        while left := await asyncio.to_thread(end_leftovers, journal):
             count += left
             await self._clock.sleep(LOOK_MS)
-        if count or folder.uid in self._deaths:
-            folder.write_unknown_exit(self._clock.now())
+        if count or journal.uid in self._deaths:
+            journal.write_unknown_exit(self._clock.now())
         else:
-            folder.write_unknown_exit(max(folder.last_sign_of_life(), last_alive))
+            journal.write_unknown_exit(max(journal.last_sign_of_life(), last_alive))
 
     def forget(self, uid: str) -> None:
         self._asked.pop(uid, None)
@@ -120,8 +120,8 @@ class Shims:
     def _on_death(self, uid: str, pid: int) -> None:
         self._unwatch(uid, pid)
         self._deaths[uid] = self._deaths.get(uid, 0) + 1
-        folder = self._asked.get(uid)
-        if folder is not None and folder.started is None:
+        journal = self._asked.get(uid)
+        if journal is not None and journal.started is None:
             del self._asked[uid]
         self._on_change(uid)
 

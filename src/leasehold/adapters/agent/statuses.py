@@ -5,7 +5,7 @@ controller reads of it: the phase, `reason` (only of a pod that was never starte
 code and end of the first container; see `core.objects.pod`.
 """
 
-from leasehold.adapters.agent.folders import Exit
+from leasehold.adapters.agent.journals import Exit
 from leasehold.core.facts import PodPhase
 from leasehold.core.objects.wire import GROUP, Wire, list_at, part, text_at
 from leasehold.core.units import Instant, format_instant

@@ -14,7 +14,9 @@ import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from shlex import quote
 
 from leasehold.adapters.agent.limits import AgentError, CannotStart
 from leasehold.adapters.private_file import write_private
@@ -23,16 +25,18 @@ PRIVATE_FIRST = 2_000_000_000  # no distribution gives these out, nor do contain
 PRIVATE_COUNT = 100_000_000
 PRIVATE_FIRST_SMALL = 61_184  # systemd's range for services, where high numbers are not mapped
 PRIVATE_COUNT_SMALL = 4_000
+LOOK_MAX = 1000  # files of a folder, to see whether it has some of another uid
 ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Who a namespace's jobs run as; `uid` None: as whoever runs the agent."""
+    """Who a namespace's jobs run as; `uid` None: as whoever runs the agent, groups and all."""
 
     uid: int | None
     gid: int
     name: str
+    groups: tuple[int, ...] = ()  # supplementary ones; a private uid is in none
 
 
 class Users:
@@ -97,8 +101,38 @@ class Users:
             uid = self._give_out(namespace)
         return Account(uid=uid, gid=uid, name=namespace)
 
+    def estranged(self) -> list[str]:
+        """For whoever starts it: which namespaces have files of another uid than their jobs have
+        now, and how to give those over. That is not done here: they may be meant to stay apart."""
+        told: list[str] = []
+        if self._work is None:
+            return told
+        for namespace in sorted({*self._named, *self._private}):
+            account, home = self.account(namespace), self._work / namespace
+            for uid in sorted(self._others_in(home, namespace, account)):
+                told.append(
+                    f"in {home} are files of uid {uid}, and jobs of {namespace} run as uid "
+                    f"{account.uid} ({account.name}) now; to give them over: chown -R "
+                    f"--from={uid} {account.uid}:{account.gid} {quote(str(home))}"
+                )
+        return told
+
+    def _others_in(self, home: Path, namespace: str, account: Account) -> set[int]:
+        """Uids that the namespace had before: its folder's, until the first job after the change is
+        given the folder, and its private one, which it keeps in case it is mapped no more."""
+        found: set[int] = set()
+        with suppress(OSError):  # not there, or a job that needs it will say what is wrong
+            there = home.lstat()
+            if stat.S_ISDIR(there.st_mode):
+                found.add(there.st_uid)
+                with os.scandir(home) as entries:
+                    looks = [each.stat(follow_symlinks=False) for each in islice(entries, LOOK_MAX)]
+                found |= {each.st_uid for each in looks} & {self._private.get(namespace)}
+        return found - {account.uid}
+
     def home(self, work: Path, namespace: str) -> Path:
-        """The namespace's folder, made if it is not there; it stays when its runs are over."""
+        """The namespace's folder, made if it is not there; it stays when its runs are over. What
+        is in it stays whose it is, also where the namespace has another user now."""
         account = self.account(namespace)
         home = work / namespace
         try:
@@ -174,7 +208,9 @@ class Users:
             raise AgentError(
                 f"namespace {namespace} is to run as {user}, which is root; map it to another user"
             )
-        return Account(uid=entry.pw_uid, gid=entry.pw_gid, name=user)
+        # Once, not at every start of a job: a directory service may take its time to answer.
+        groups = tuple(os.getgrouplist(user, entry.pw_gid))
+        return Account(uid=entry.pw_uid, gid=entry.pw_gid, name=user, groups=groups)
 
 
 def _remembered(file: Path) -> dict[str, int]:

@@ -1,32 +1,33 @@
 """A request as the zygote reads it: one frame of strings, so that a shim parses no JSON.
 
 Called by `forks`. `shim/request.h` says what is in a frame and in which order; a shim refuses any
-other. Request and folder are the agent's own, but what a user wrote is in them.
+other. Request and folders are the agent's own, but what a user wrote is in them.
 """
 
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
-from leasehold.adapters.agent.shim.records import Record
+from leasehold.adapters.agent.journals import PodJournal
 
 FRAME_BYTES_MAX = 32 * 1024 * 1024  # words and variables come to half of it at most
-_VERSION = "leasehold-shim 1"
+_VERSION = "leasehold-shim 2"
 
 
-def frame_of(folder: Path, request: Record) -> bytes:
-    strings = [str(each) for each in _strings(folder, request)]
+def frame_of(journal: PodJournal) -> bytes:
+    strings = [str(each) for each in _strings(journal)]
     joined = "\0".join(strings)
     if joined.count("\0") != len(strings) - 1:
         # A zero byte would end its string, and let whoever wrote it say what follows.
         joined = "\0".join(each.replace("\0", "\ufffd") for each in strings)
     body = os.fsencode(joined) + b"\0"
-    assert len(body) <= FRAME_BYTES_MAX, folder
+    assert len(body) <= FRAME_BYTES_MAX, journal.uid
     return len(body).to_bytes(4, "little") + body
 
 
-def _strings(folder: Path, request: Record) -> Iterator[object]:
-    yield from (_VERSION, folder, request["uid"], request["notify"], request["cwd"])
+def _strings(journal: PodJournal) -> Iterator[object]:
+    request = journal.request
+    yield from (_VERSION, journal.folder, journal.uid, journal.request_bytes, request["seal"])
+    yield from (journal.logs_from_folder, request["notify"], request["cwd"])
     user, argv, env = request["user"], request["argv"], request["env"]
     assert isinstance(argv, list)
     assert isinstance(env, dict)
@@ -46,3 +47,7 @@ def _strings(folder: Path, request: Record) -> Iterator[object]:
         yield len(cgroup["set"])
         for setting in cgroup["set"]:
             yield from setting
+    groups = request["groups"]
+    assert isinstance(groups, list)
+    yield len(groups)
+    yield from groups

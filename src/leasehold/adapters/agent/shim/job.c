@@ -1,5 +1,6 @@
 #include "job.h"
 #include "reasons.h"
+#include "signals.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +13,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 const char GO = 'g';
@@ -20,8 +20,6 @@ const char GO = 'g';
 static const char PATH[] = "PATH=";
 static const char DEFAULT_PATH[] = "/bin:/usr/bin";
 enum { NEVER_RAN = 127 };
-enum { FIRST_OF_LIBC = 32, KERNELS_SET_BYTES = 8 };
-static const unsigned char KERNELS_USUAL[64]; // a struct sigaction as the kernel knows it
 
 static noreturn void fail(const struct job_fds *fds, enum stage stage, int number)
 {
@@ -34,24 +32,13 @@ static noreturn void fail(const struct job_fds *fds, enum stage stage, int numbe
 static bool stand_alone(const struct job_fds *fds)
 {
     setsid();
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int null = openat(AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC);
     return null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(fds->out, STDOUT_FILENO) >= 0 &&
            dup2(fds->err, STDERR_FILENO) >= 0;
 }
 
 static bool forget_the_shim(void)
 {
-    struct sigaction usual = {.sa_handler = SIG_DFL};
-    for (int number = 1; number < NSIG; number++) {
-        sigaction(number, &usual, NULL); // some cannot be changed, and never were
-    }
-    // Those that libc keeps for itself, and so does not change, may have been ignored by whoever
-    // started the server: as the kernel has it, nothing but zeros is the usual.
-    for (int number = FIRST_OF_LIBC; number < SIGRTMIN; number++) {
-        syscall(SYS_rt_sigaction, number, KERNELS_USUAL, NULL, KERNELS_SET_BYTES);
-    }
-    sigset_t none;
-    sigemptyset(&none);
     umask(022);
     // Otherwise the limits are those that the server was started with.
     struct rlimit core;
@@ -59,8 +46,7 @@ static bool forget_the_shim(void)
         return false;
     }
     core.rlim_cur = 0;
-    // Last: a stop that came meanwhile ends it here.
-    return setrlimit(RLIMIT_CORE, &core) == 0 && sigprocmask(SIG_SETMASK, &none, NULL) == 0;
+    return setrlimit(RLIMIT_CORE, &core) == 0 && signals_of_job();
 }
 
 static bool become_user(const struct request *request)
@@ -74,8 +60,8 @@ static bool become_user(const struct request *request)
     }
     uid_t user = request->user;
     gid_t group = request->group;
-    return setgroups(0, NULL) == 0 && setresgid(group, group, group) == 0 &&
-           setresuid(user, user, user) == 0;
+    return setgroups(request->group_count, request->groups) == 0 &&
+           setresgid(group, group, group) == 0 && setresuid(user, user, user) == 0;
 }
 
 static const char *path_of(char *const env[])

@@ -18,7 +18,6 @@
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,8 +30,10 @@ enum { AT_SIGNALS, AT_OUT, AT_ERR, AT_TROUBLE, POLLS };
 
 struct shim {
     const struct request *request;
-    int folder;
+    struct journal journal;
+    int64_t ticks; // when it started itself
     pid_t pid;
+    int64_t pid_ticks;
     int64_t started_at; // by the wall
     int64_t since_boot; // the same moment, since boot
     bool is_stopping;
@@ -50,8 +51,8 @@ static struct shim shim; // one per process; large, and nearly all of it untouch
 
 static void complain(const char *what)
 {
-    dprintf(STDERR_FILENO, "leasehold-shim: %s: %s: %s\n", shim.request->folder, what,
-            reason_of(errno));
+    dprintf(STDERR_FILENO, "leasehold-shim: %s/%s: %s: %s\n", shim.request->folder,
+            shim.request->uid, what, reason_of(errno));
 }
 
 // Nobody may be listening, or too slowly: the records say the same.
@@ -65,7 +66,7 @@ static void tell(const char *what, const char *detail)
     text_plain(&line, ", \"detail\": ");
     text_quoted(&line, detail);
     text_plain(&line, "}\n");
-    int fd = open(shim.request->notify, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    int fd = openat(AT_FDCWD, shim.request->notify, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd >= 0) {
         ssize_t told = write(fd, line.bytes, line.length);
         (void)told;
@@ -82,14 +83,10 @@ static int64_t now(void)
 
 static bool listen_for_signals(void)
 {
-    struct sigaction deaf = {.sa_handler = SIG_IGN};
     sigset_t heard;
     sigemptyset(&heard);
     sigaddset(&heard, SIGCHLD);
     sigaddset(&heard, SIGTERM);
-    sigaction(SIGHUP, &deaf, NULL);
-    sigaction(SIGINT, &deaf, NULL);
-    sigaction(SIGQUIT, &deaf, NULL);
     if (sigprocmask(SIG_BLOCK, &heard, NULL) != 0) {
         return false;
     }
@@ -97,18 +94,8 @@ static bool listen_for_signals(void)
     return shim.polls[AT_SIGNALS].fd >= 0;
 }
 
-// A folder that an agent gave up is moved away before it is emptied, so that what is won in one
-// that has moved is void.
-static bool is_in_place(void)
+static void add_ticks(struct text *record, int64_t ticks)
 {
-    struct stat there, here;
-    return stat(shim.request->folder, &there) == 0 && fstat(shim.folder, &here) == 0 &&
-           there.st_dev == here.st_dev && there.st_ino == here.st_ino;
-}
-
-static void add_ticks(struct text *record, pid_t pid)
-{
-    int64_t ticks = ticks_of(pid);
     if (ticks < 0) {
         text_plain(record, "null");
     } else {
@@ -126,38 +113,28 @@ static enum claim claim(void)
     text_plain(&record, ", \"shim\": ");
     text_whole(&record, getpid());
     text_plain(&record, ", \"shim_ticks\": ");
-    add_ticks(&record, getpid());
+    add_ticks(&record, shim.ticks);
     text_plain(&record, ", \"pid\": ");
     text_whole(&record, shim.pid);
     text_plain(&record, ", \"pid_ticks\": ");
-    add_ticks(&record, shim.pid);
+    add_ticks(&record, shim.pid_ticks);
     text_plain(&record, ", \"started_ms\": ");
     text_whole(&record, at);
     text_plain(&record, ", \"started_boot_ms\": ");
     text_whole(&record, since);
     text_plain(&record, "}");
-    if (!record_keep_room(shim.folder)) {
+    if (!journal_keep_room(&shim.journal)) {
         return CLAIM_FAILED;
     }
-    enum claim found = record_claim(shim.folder, &record);
-    if (found == CLAIM_WON && !is_in_place()) {
-        found = CLAIM_LOST;
-    }
-    if (found == CLAIM_WON) {
-        shim.started_at = at;
-        shim.since_boot = since;
-    } else {
-        int error = errno;
-        record_give_room_back(shim.folder);
-        errno = error;
-    }
-    return found;
+    shim.started_at = at;
+    shim.since_boot = since;
+    return record_claim(&shim.journal, &record);
 }
 
 // Whatever the kernel must kill for memory, let it be the job and not its witness.
 static void protect(void)
 {
-    int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+    int fd = openat(AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd >= 0) {
         ssize_t written = write(fd, "-900", 4); // not everybody may
         (void)written;
@@ -209,6 +186,7 @@ static enum claim start(void)
     if (!make_pipes(&theirs, &barrier) || !listen_for_signals()) {
         return CLAIM_FAILED;
     }
+    int64_t before = boot_ns();
     shim.pid = fork();
     if (shim.pid < 0) {
         return CLAIM_FAILED;
@@ -217,6 +195,7 @@ static enum claim start(void)
         close(barrier);
         job_become(shim.request, &theirs, me);
     }
+    shim.pid_ticks = ticks_between(before, boot_ns(), shim.pid);
     close(theirs.out);
     close(theirs.err);
     close(theirs.barrier);
@@ -296,7 +275,7 @@ static void stop(void)
 {
     struct stop asked;
     int64_t due, grace = shim.request->grace_ms;
-    if (record_stop(shim.folder, &asked)) {
+    if (record_stop(&shim.journal, &asked)) {
         due = asked.due_boot_ms;
         grace = asked.grace_ms;
     } else { // somebody else's signal
@@ -333,7 +312,7 @@ static void hear(void)
     int count = poll(shim.polls, POLLS, patience());
     if (count == 0) {
         log_flush(&shim.log);
-        utimensat(shim.folder, STARTED, NULL, 0);
+        journal_touch(&shim.journal);
     }
     if (count <= 0) {
         return;
@@ -413,7 +392,7 @@ static void write_record(int64_t finished_at)
         verdict_code(&verdict) != 0 && !shim.is_killed && offspring_oom_kills(shim.request) > 0;
     struct text record = {0};
     verdict_record(&verdict, &record);
-    record_exit(shim.folder, &record);
+    record_exit(&shim.journal, &record);
 }
 
 // Until nothing of the job is left; then the exit record.
@@ -436,13 +415,14 @@ static void refuse(int number)
 {
     const char *folder = shim.request->folder;
     char detail[SENTENCE_BYTES];
-    snprintf(detail, sizeof detail, "%s: %.*s", reason_of(number),
-             (int)text_fitting(folder, NAME_QUOTED_MAX), folder);
+    snprintf(detail, sizeof detail, "%s: %.*s/%s", reason_of(number),
+             (int)text_fitting(folder, NAME_QUOTED_MAX), folder, shim.request->uid);
     tell("refused", detail);
 }
 
-void live(const struct request *request)
+void live(const struct request *request, int64_t asked_ns)
 {
+    shim.ticks = ticks_between(asked_ns, boot_ns(), getpid());
     shim.request = request;
     for (int index = 0; index < POLLS; index++) {
         shim.polls[index] = (struct pollfd){.fd = -1, .events = POLLIN};
@@ -452,13 +432,14 @@ void live(const struct request *request)
         complain("it cannot adopt what its job leaves");
         return;
     }
-    shim.folder = open(request->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (shim.folder < 0) {
-        complain("its folder cannot be opened");
+    enum claim found = CLAIM_FAILED;
+    if (journal_open(&shim.journal, request)) {
+        log_open(&shim.log, shim.journal.folder, request);
+        found = journal_is_free(&shim.journal) ? start() : CLAIM_LOST;
+    } else if (errno == ENOENT) { // the agent has let go of it meanwhile
+        complain("its journal cannot be opened");
         return;
     }
-    log_open(&shim.log, shim.folder, request->log_bytes_max, request->log_files_max);
-    enum claim found = start();
     if (found == CLAIM_WON) {
         attend();
     } else if (found == CLAIM_FAILED) {

@@ -4,22 +4,35 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 static const char *const NAMES[STREAMS] = {"stdout", "stderr"};
 
-void log_open(struct logfile *log, int folder, int64_t bytes_max, int64_t files_max)
+void log_open(struct logfile *log, int above, const struct request *request)
 {
-    log->folder = folder;
-    log->fd = -1;
-    log->bytes_max = bytes_max;
-    log->files_max = files_max;
+    log->above = above;
+    log->path = request->logs;
+    log->folder = log->fd = -1;
+    log->bytes_max = request->log_bytes_max;
+    log->files_max = request->log_files_max;
+}
+
+static bool open_folder(struct logfile *log)
+{
+    if (log->folder < 0 && (mkdirat(log->above, log->path, 0700) == 0 || errno == EEXIST)) {
+        log->folder = openat(log->above, log->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    }
+    return log->folder >= 0;
 }
 
 static bool open_next(struct logfile *log)
 {
     char name[32];
+    if (!open_folder(log)) {
+        return false;
+    }
     snprintf(name, sizeof name, "log.%lld", (long long)log->number + 1);
     int fd = openat(log->folder, name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0) {

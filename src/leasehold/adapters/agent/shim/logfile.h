@@ -1,12 +1,15 @@
 // What a job prints, kept in numbered files: `log.1`, `log.2`, … of which the oldest are dropped.
 //
-// Called by `life`; read by `adapters.agent.logs`. A line of a file is what the container runtimes
-// of Kubernetes write, `<instant> <stream> <F or P> <text>`: P marks a piece that no newline ends.
-// A job never waits for a full disk: what cannot be written is dropped, counted, and told in the
+// Called by `life`; read by `adapters.agent.logs`. Files and their folder are made when there is
+// something to write: a silent job has none. A line of a file is what the container runtimes of
+// Kubernetes write, `<instant> <stream> <F or P> <text>`: P marks a piece that no newline ends. A
+// job never waits for a full disk: what cannot be written is dropped, counted, and told in the
 // log once there is room.
 
 #ifndef LEASEHOLD_LOGFILE_H
 #define LEASEHOLD_LOGFILE_H
+
+#include "request.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,6 +39,8 @@ struct portion {
 };
 
 struct logfile {
+    int above;        // a folder, from which
+    const char *path; // names the one of the files
     int folder, fd;
     int64_t bytes_max, files_max; // of one file, of which so many are kept
     int64_t number, size;         // of the file that is written
@@ -46,7 +51,8 @@ struct logfile {
     struct portion portion;
 };
 
-void log_open(struct logfile *log, int folder, int64_t bytes_max, int64_t files_max);
+// Makes nothing yet.
+void log_open(struct logfile *log, int above, const struct request *request);
 
 // Where READ_BYTES of a stream's output may be put, for `log_add` to take.
 char *log_room(struct logfile *log, enum stream stream);

@@ -2,44 +2,52 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
-const char STARTED[] = "started.json";
-static const char EXIT[] = "exit.json";
-static const char STOP[] = "stop.json";
+static const char START[] = "{\"by\": "; // how a record of a start begins, whoever wrote it
+static const char SEALED[] = "\"}";      // how the line of the request ends, behind its seal
 
-enum { EXIT_BYTES = TEXT_BYTES, NAME_BYTES = 64, START_FIELD = 20 };
+enum { NAME_BYTES = 64, START_FIELD = 20 };
+enum { LINE_BYTES = 2 * TEXT_BYTES }; // no record is longer
+enum { ROOM_BYTES = 8192 };           // for the exit record, and the stops before it
 enum { PAUSE_NS = 500 * 1000 * 1000 };
+enum { TICK_NS = 10 * 1000 * 1000 };  // what a tick is to user space, on x86-64 and ARM
+enum { TICK_MARGIN_NS = 100 * 1000 }; // the kernel may round otherwise than its clock
 
 static char boot[64];
 
-static int64_t ms(clockid_t clock)
+static int64_t ns(clockid_t clock)
 {
     struct timespec now;
     clock_gettime(clock, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 int64_t wall_ms(void)
 {
-    return ms(CLOCK_REALTIME);
+    return ns(CLOCK_REALTIME) / 1000000;
 }
 
 int64_t boot_ms(void)
 {
-    return ms(CLOCK_BOOTTIME);
+    return boot_ns() / 1000000;
+}
+
+int64_t boot_ns(void)
+{
+    return ns(CLOCK_BOOTTIME);
 }
 
 // The whole of a small file, ended by a NUL; -1 with errno.
-static ssize_t read_small(int folder, const char *name, char *to, size_t room)
+static ssize_t read_small(const char *path, char *to, size_t room)
 {
-    int fd = openat(folder, name, O_RDONLY | O_CLOEXEC);
+    int fd = openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return -1;
     }
@@ -53,7 +61,7 @@ static ssize_t read_small(int folder, const char *name, char *to, size_t room)
 
 bool boot_id_read(void)
 {
-    if (read_small(AT_FDCWD, "/proc/sys/kernel/random/boot_id", boot, sizeof boot) < 0) {
+    if (read_small("/proc/sys/kernel/random/boot_id", boot, sizeof boot) < 0) {
         return false;
     }
     boot[strcspn(boot, "\n")] = '\0';
@@ -65,11 +73,12 @@ const char *boot_id(void)
     return boot;
 }
 
-int64_t ticks_of(pid_t pid)
+// As `records.py` reads it.
+static int64_t ticks_of(pid_t pid)
 {
     char path[NAME_BYTES], stat[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    if (read_small(AT_FDCWD, path, stat, sizeof stat) < 0) {
+    if (read_small(path, stat, sizeof stat) < 0) {
         return -1;
     }
     char *at = strrchr(stat, ')'); // its name may have anything in it
@@ -82,102 +91,165 @@ int64_t ticks_of(pid_t pid)
     return at ? strtoll(at, NULL, 10) : -1;
 }
 
-static bool write_fully(int fd, const char *bytes, size_t size)
+int64_t ticks_between(int64_t before_ns, int64_t after_ns, pid_t pid)
 {
-    ssize_t written = pwrite(fd, bytes, size, 0);
-    if (written >= 0 && (size_t)written != size) {
+    int64_t first = (before_ns - TICK_MARGIN_NS) / TICK_NS;
+    int64_t last = (after_ns + TICK_MARGIN_NS) / TICK_NS;
+    return first == last ? first : ticks_of(pid);
+}
+
+bool journal_open(struct journal *journal, const struct request *request)
+{
+    const int folder = O_RDONLY | O_DIRECTORY | O_CLOEXEC, file = O_RDWR | O_APPEND | O_CLOEXEC;
+    journal->request = request;
+    journal->file = -1;
+    journal->folder = openat(AT_FDCWD, request->folder, folder);
+    if (journal->folder >= 0) {
+        journal->file = openat(journal->folder, request->uid, file);
+    }
+    return journal->file >= 0;
+}
+
+// The lines from the seal on, one after the other.
+struct lines {
+    int file;
+    off_t at;          // of what is read next
+    size_t begin, end; // of what was read and is not taken yet
+    char bytes[LINE_BYTES + 1];
+};
+
+// NULL when there is no more. The last may lack its newline.
+static char *next_line(struct lines *lines)
+{
+    for (;;) {
+        char *line = lines->bytes + lines->begin;
+        size_t left = lines->end - lines->begin;
+        char *newline = memchr(line, '\n', left);
+        if (newline) {
+            *newline = '\0';
+            lines->begin += (size_t)(newline - line) + 1;
+            return line;
+        }
+        memmove(lines->bytes, line, left);
+        lines->begin = 0;
+        lines->end = left;
+        ssize_t count = pread(lines->file, lines->bytes + left, LINE_BYTES - left, lines->at);
+        if (count <= 0) {
+            lines->bytes[left] = '\0';
+            lines->end = 0;
+            return left > 0 ? lines->bytes : NULL;
+        }
+        lines->at += count;
+        lines->end += (size_t)count;
+    }
+}
+
+// False when the request before them is not the one that this shim was forked for.
+static bool lines_begin(struct lines *lines, const struct journal *journal)
+{
+    const char *seal = journal->request->seal;
+    lines->file = journal->file;
+    lines->at = (off_t)journal->request->request_bytes - (off_t)(strlen(seal) + strlen(SEALED) + 1);
+    lines->begin = lines->end = 0;
+    const char *line = lines->at > 0 ? next_line(lines) : NULL;
+    return line && strncmp(line, seal, strlen(seal)) == 0 &&
+           strcmp(line + strlen(seal), SEALED) == 0;
+}
+
+// What was cut off has no brace at its end: there is none before.
+static bool is_start(const char *line)
+{
+    size_t size = strlen(line);
+    return size > strlen(START) && strncmp(line, START, strlen(START)) == 0 &&
+           line[size - 1] == '}';
+}
+
+// Who has the start: `mine`, somebody else, or CLAIM_FAILED for nobody.
+static enum claim first_start(const struct journal *journal, const struct text *mine)
+{
+    struct lines lines;
+    const char *line;
+    if (!lines_begin(&lines, journal)) {
+        return CLAIM_LOST;
+    }
+    while ((line = next_line(&lines))) {
+        if (is_start(line)) {
+            bool is_mine =
+                strlen(line) == mine->length && memcmp(line, mine->bytes, mine->length) == 0;
+            return is_mine ? CLAIM_WON : CLAIM_LOST;
+        }
+    }
+    return CLAIM_FAILED;
+}
+
+bool journal_is_free(const struct journal *journal)
+{
+    static const struct text nobodys;
+    return first_start(journal, &nobodys) == CLAIM_FAILED;
+}
+
+bool journal_keep_room(const struct journal *journal)
+{
+    struct stat here;
+    return fstat(journal->file, &here) == 0 &&
+           (fallocate(journal->file, FALLOC_FL_KEEP_SIZE, here.st_size, ROOM_BYTES) == 0 ||
+            errno == EOPNOTSUPP || errno == EINVAL || errno == ENOSYS);
+}
+
+static bool append(const struct journal *journal, const struct text *record)
+{
+    char newline[] = "\n", *bytes = (char *)record->bytes;
+    const struct iovec parts[] = {{newline, 1}, {bytes, record->length}, {newline, 1}};
+    ssize_t written = writev(journal->file, parts, 3);
+    if (written >= 0 && (size_t)written != record->length + 2) {
         errno = ENOSPC;
     }
-    return written == (ssize_t)size;
+    return written == (ssize_t)record->length + 2;
 }
 
-static bool write_spare(int folder, const char *spare, const struct text *record)
+static bool is_in_place(const struct journal *journal)
 {
-    int fd = openat(folder, spare, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        return false;
-    }
-    bool is_written = write_fully(fd, record->bytes, record->length);
-    int error = errno;
-    close(fd);
-    if (!is_written) {
-        unlinkat(folder, spare, 0);
-        errno = error;
-    }
-    return is_written;
+    struct stat there, here;
+    return fstatat(journal->folder, journal->request->uid, &there, 0) == 0 &&
+           fstat(journal->file, &here) == 0 && there.st_dev == here.st_dev &&
+           there.st_ino == here.st_ino;
 }
 
-enum claim record_claim(int folder, const struct text *record)
+enum claim record_claim(const struct journal *journal, const struct text *record)
 {
-    char spare[NAME_BYTES];
-    snprintf(spare, sizeof spare, "%s.%d", STARTED, (int)getpid());
-    if (!write_spare(folder, spare, record)) {
-        return CLAIM_FAILED;
-    }
-    bool is_linked = linkat(folder, spare, folder, STARTED, 0) == 0;
-    int error = errno;
-    unlinkat(folder, spare, 0);
-    if (is_linked) {
-        return CLAIM_WON;
+    int error = append(journal, record) ? EIO : errno;
+    enum claim found = first_start(journal, record); // also after a write that lacks its newline
+    if (found == CLAIM_WON && !is_in_place(journal)) {
+        found = CLAIM_LOST;
     }
     errno = error;
-    return error == EEXIST ? CLAIM_LOST : CLAIM_FAILED;
+    return found;
 }
 
-// Each shim has its own: one that has lost the start must not touch the winner's.
-static const char *exit_spare(char *name)
+static bool is_linked(const struct journal *journal)
 {
-    snprintf(name, NAME_BYTES, "exit.%d", (int)getpid());
-    return name;
+    struct stat here;
+    return fstat(journal->file, &here) == 0 && here.st_nlink > 0;
 }
 
-static bool write_room(int folder, const struct text *record, bool is_synced)
+void record_exit(const struct journal *journal, const struct text *record)
 {
-    char spare[NAME_BYTES], body[EXIT_BYTES];
-    memset(body, ' ', sizeof body);
-    memcpy(body, record->bytes, record->length);
-    int fd = openat(folder, exit_spare(spare), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        return false;
-    }
-    bool is_written = write_fully(fd, body, sizeof body) && (!is_synced || fsync(fd) == 0);
-    int error = errno;
-    close(fd);
-    errno = error;
-    return is_written;
-}
-
-bool record_keep_room(int folder)
-{
-    static const struct text nothing;
-    return write_room(folder, &nothing, false);
-}
-
-void record_give_room_back(int folder)
-{
-    char spare[NAME_BYTES];
-    unlinkat(folder, exit_spare(spare), 0);
-}
-
-// Whether anybody could ever read a record there: a removed folder has no links.
-static bool is_still_there(int folder)
-{
-    struct stat there;
-    return fstat(folder, &there) == 0 && there.st_nlink > 0;
-}
-
-void record_exit(int folder, const struct text *record)
-{
-    char spare[NAME_BYTES];
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    exit_spare(spare);
-    while (!write_room(folder, record, true) || renameat(folder, spare, folder, EXIT) != 0 ||
-           fsync(folder) != 0) {
-        if (!is_still_there(folder)) {
+    // After a sync that failed nobody knows what is on the disk: it is written again.
+    while (!append(journal, record) || fsync(journal->file) != 0) {
+        if (!is_linked(journal)) {
             return;
         }
         nanosleep(&pause, NULL);
     }
+    while (fsync(journal->folder) != 0 && is_linked(journal)) {
+        nanosleep(&pause, NULL);
+    }
+}
+
+void journal_touch(const struct journal *journal)
+{
+    futimens(journal->file, NULL);
 }
 
 static const char *past_space(const char *at)
@@ -219,14 +291,10 @@ static const char *scan_member(const char *at, struct stop *stop)
     return past_space(end);
 }
 
-bool record_stop(int folder, struct stop *stop)
+static bool is_stop(const char *line, struct stop *stop)
 {
-    char body[1024];
-    if (read_small(folder, STOP, body, sizeof body) < 0) {
-        return false;
-    }
     stop->grace_ms = stop->due_boot_ms = -1;
-    const char *at = past_space(body);
+    const char *at = past_space(line);
     if (*at != '{') {
         return false;
     }
@@ -235,4 +303,22 @@ bool record_stop(int folder, struct stop *stop)
     } while (at && *at == ',');
     return at && *at == '}' && *past_space(at + 1) == '\0' && stop->grace_ms >= 0 &&
            stop->due_boot_ms >= 0;
+}
+
+bool record_stop(const struct journal *journal, struct stop *stop)
+{
+    struct lines lines;
+    struct stop found;
+    const char *line;
+    bool has_one = false;
+    if (!lines_begin(&lines, journal)) {
+        return false;
+    }
+    while ((line = next_line(&lines))) {
+        if (is_stop(line, &found)) {
+            *stop = found;
+            has_one = true;
+        }
+    }
+    return has_one;
 }

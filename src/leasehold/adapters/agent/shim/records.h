@@ -1,22 +1,29 @@
-// The records that a shim writes and reads in its pod's folder, and the clocks they speak of.
+// A pod's journal: the records that a shim writes and reads there, and the clocks they speak of.
 //
-// They are there wholly or not at all. `claim` is how a pod is started at most once: of all who try
-// to write the record of the start, the file system lets one win. How a pod ended is synced with
-// its folder before anybody acts on it; the rest need not outlive the boot. `shim/records.py` is
-// the agent's side. Nothing here decides anything.
+// A journal is a file of lines that is only ever appended to. The first is the agent's request, of
+// which a shim reads the seal alone; each other is a JSON object: whose the start is, stops, how it
+// ended. A record is written at once, with a newline before it and one after it, so that a write
+// that was cut short spoils only itself: a record counts once its object is closed. `record_claim`
+// is how a pod is started at most once: appends to a file do not mix, and of all records of a start
+// the first whole one has it. How a pod ended is synced before the agent is told; the rest need not
+// outlive the boot. `shim/records.py` is the agent's side. Nothing here decides anything.
 
 #ifndef LEASEHOLD_RECORDS_H
 #define LEASEHOLD_RECORDS_H
 
+#include "request.h"
 #include "text.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-extern const char STARTED[];
-
 enum claim { CLAIM_FAILED = -1, CLAIM_LOST, CLAIM_WON };
+
+struct journal {
+    int folder, file; // the folder goes along when it is moved while the pod runs
+    const struct request *request;
+};
 
 struct stop {
     int64_t grace_ms, due_boot_ms;
@@ -31,19 +38,33 @@ int64_t boot_ms(void);
 bool boot_id_read(void);
 const char *boot_id(void);
 
-// When a process started, in clock ticks since boot; -1 when it is gone or a zombie.
-int64_t ticks_of(pid_t pid);
+int64_t boot_ns(void);
 
-enum claim record_claim(int folder, const struct text *record);
+// When a process started, in clock ticks since boot, as /proc/PID/stat has it: of one that was
+// forked between these two moments. It is looked up only if a tick ended just then; -1 when it is
+// gone by then.
+int64_t ticks_between(int64_t before_ns, int64_t after_ns, pid_t pid);
+
+// False, with errno, when there is none that can be written.
+bool journal_open(struct journal *journal, const struct request *request);
+
+// Whether it is the one that this request is in, and not a later one of the same pod, and nobody
+// has the start.
+bool journal_is_free(const struct journal *journal);
 
 // Takes the disk space of the exit record while there is some. False, with errno, if there is none.
-bool record_keep_room(int folder);
-void record_give_room_back(int folder);
+bool journal_keep_room(const struct journal *journal);
 
-// Writes it into the room that was kept; tries for ever, since nothing else knows it.
-void record_exit(int folder, const struct text *record);
+// Appends the record of a start. What is won in a journal that an agent has moved away is void.
+enum claim record_claim(const struct journal *journal, const struct text *record);
 
-// False when the agent wrote none.
-bool record_stop(int folder, struct stop *stop);
+// Tries for ever, since nothing else knows it, unless nobody could ever read it.
+void record_exit(const struct journal *journal, const struct text *record);
+
+// The last that the agent wrote; false when there is none.
+bool record_stop(const struct journal *journal, struct stop *stop);
+
+// For whoever wants to know how long it surely ran.
+void journal_touch(const struct journal *journal);
 
 #endif

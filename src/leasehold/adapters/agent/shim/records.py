@@ -1,24 +1,23 @@
-"""Small JSON records in a pod's folder, written so that they are there wholly or not at all.
+"""Records in a pod's journal: lines of JSON, appended so that a write cut short spoils only itself.
 
-The agent's side; `records.c` is the shim's. How a pod ended is synced with its folder before
-anybody acts on it; the rest need not outlive the boot. `claim` is how a pod is started at most
-once: of all who try to write the record of the start, the file system lets one win. Nothing here
-decides anything.
+The agent's side; `records.c` is the shim's. A record is written at once, with a newline before it
+and one after it, and counts as soon as its object is closed: what is no object is passed over. How
+a pod ended is synced before anybody is told; the rest need not outlive the boot. Nothing here
+decides anything, nor knows what the records say: that is `journals`.
 """
 
+import errno
 import json
 import os
 import time
-
-REQUEST = "request.json"  # the agent: what to run
-STARTED = "started.json"  # whoever won the start: a shim that runs it, or an agent that gave it up
-EXIT = "exit.json"  # the shim: how it ended
-STOP = "stop.json"  # the agent: that it must end, and by when
-LOST = "lost"  # the agent: its node was declared dead, so that its end is nobody's result
+from collections.abc import Iterator
+from contextlib import suppress
 
 Record = dict[str, object]
 
 _MS = 1_000_000
+_READ_BYTES = 16 * 1024  # nearly always all
+_READ_BYTES_MAX = 1024 * 1024
 
 
 _boot: list[str] = []  # read once: a process does not outlive its boot
@@ -58,54 +57,72 @@ def ticks_of(pid: int) -> int | None:
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
-def read_at(path: str) -> Record:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    with open(fd, "rb") as file:  # noqa: PTH123
-        found = json.loads(file.read())
-    assert isinstance(found, dict), path
-    return found
+def create(path: str, request: Record) -> int:
+    """Makes a journal, and returns where its records begin. Not synced: a reboot makes it void.
 
-
-def write(folder: int, name: str, record: Record) -> None:
-    """Replaces the record, and syncs it."""
-    spare = f"{name}.{os.getpid()}"
-    _write_spare(folder, spare, record)
-    os.rename(spare, name, src_dir_fd=folder, dst_dir_fd=folder)
-    os.fsync(folder)
-
-
-def put(folder: int, name: str, record: Record) -> None:
-    """Replaces the record without waiting for the disk: for what a reboot makes void anyway."""
-    spare = f"{name}.{os.getpid()}"
-    _write_spare(folder, spare, record, sync=False)
-    os.rename(spare, name, src_dir_fd=folder, dst_dir_fd=folder)
-
-
-def claim(folder: int, record: Record) -> bool:
-    """Writes the record of the start, if nobody has; true for the one that did. Not synced: what
-    it speaks of is over with this boot, and an agent that finds a request of another boot knows."""
-    spare = f"{STARTED}.{os.getpid()}"
-    _write_spare(folder, spare, record, sync=False)
+    Raises `FileExistsError`. What else goes wrong leaves no file, or one without a whole line."""
+    body = json.dumps(request).encode() + b"\n"
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        os.link(spare, STARTED, src_dir_fd=folder, dst_dir_fd=folder)
-    except FileExistsError:
-        return False
+        _write(fd, body, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(path)  # noqa: PTH108
+        raise
     finally:
-        os.unlink(spare, dir_fd=folder)
-    return True
+        os.close(fd)
+    return len(body)
 
 
-def _write_spare(folder: int, spare: str, record: Record, *, sync: bool = True) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-    fd = os.open(spare, flags, 0o600, dir_fd=folder)
+def append(path: str, record: Record, *, sync: bool = False) -> None:
+    """Raises `OSError` also when only a part was written."""
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     try:
-        body = json.dumps(record).encode()
-        if os.write(fd, body) != len(body):
-            raise OSError(28, os.strerror(28), spare)
+        _write(fd, b"\n" + json.dumps(record).encode() + b"\n", path)
         if sync:
             os.fsync(fd)
-    except OSError:
-        os.unlink(spare, dir_fd=folder)
-        raise
+    finally:
+        os.close(fd)
+    if sync:
+        _sync_folder(os.path.dirname(path))  # noqa: PTH120
+
+
+def read(path: str, begin: int) -> bytes:
+    """All that is written from there on; nothing when there is no such journal."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return b""
+    parts: list[bytes] = []
+    size = _READ_BYTES
+    try:
+        while True:
+            parts.append(os.pread(fd, size, begin))
+            if len(parts[-1]) < size:
+                return b"".join(parts)
+            begin, size = begin + size, _READ_BYTES_MAX
+    finally:
+        os.close(fd)
+
+
+def parse(lines: bytes) -> Iterator[Record]:
+    """Those that are whole."""
+    for line in lines.split(b"\n"):
+        if line:
+            with suppress(ValueError):  # cut off, by a full disk or by the end of the machine
+                found = json.loads(line)
+                if isinstance(found, dict):
+                    yield found
+
+
+def _write(fd: int, body: bytes, path: str) -> None:
+    if os.write(fd, body) != len(body):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+
+def _sync_folder(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
     finally:
         os.close(fd)

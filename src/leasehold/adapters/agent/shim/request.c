@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char VERSION[] = "leasehold-shim 1";
+static const char VERSION[] = "leasehold-shim 2";
 static const int64_t WHOLE_MAX = INT64_C(1) << 53;
 
 // What is left of a frame. Its last byte is a NUL, so that a string that begins in it ends in it.
@@ -133,11 +133,28 @@ static void read_cgroups(struct request *request, struct cursor *cursor)
     }
 }
 
+static void read_groups(struct request *request, struct cursor *cursor)
+{
+    request->group_count = (size_t)whole(cursor, GROUPS_MAX);
+    if (request->group_count == 0 || cursor->is_bad) {
+        return;
+    }
+    request->groups = calloc(request->group_count, sizeof *request->groups);
+    if (!request->groups || !request->has_user) {
+        cursor->is_bad = true;
+        return;
+    }
+    for (size_t index = 0; index < request->group_count; index++) {
+        request->groups[index] = (gid_t)whole(cursor, UINT32_MAX - 1);
+    }
+}
+
 static bool is_sound(const struct request *request)
 {
-    size_t uid = strlen(request->uid);
+    size_t uid = strlen(request->uid), seal = strlen(request->seal);
     return request->folder[0] == '/' && uid > 0 && uid <= UID_BYTES_MAX &&
-           !strchr(request->uid, '\n');
+           !strpbrk(request->uid, "\n/") && request->uid[0] != '.' && seal > 0 &&
+           seal <= SEAL_BYTES_MAX && request->logs[0];
 }
 
 bool request_read(struct request *request, char *frame, size_t size)
@@ -152,6 +169,9 @@ bool request_read(struct request *request, char *frame, size_t size)
     }
     request->folder = next(&cursor);
     request->uid = next(&cursor);
+    request->request_bytes = whole(&cursor, WHOLE_MAX);
+    request->seal = next(&cursor);
+    request->logs = next(&cursor);
     request->notify = next(&cursor);
     request->cwd = next(&cursor);
     read_user(request, &cursor);
@@ -161,6 +181,7 @@ bool request_read(struct request *request, char *frame, size_t size)
     request->grace_ms = whole(&cursor, WHOLE_MAX);
     read_command(request, &cursor);
     read_cgroups(request, &cursor);
+    read_groups(request, &cursor);
     if (cursor.is_bad || cursor.at != cursor.end || !is_sound(request)) {
         request_free(request);
         return false;
@@ -171,5 +192,7 @@ bool request_read(struct request *request, char *frame, size_t size)
 void request_free(struct request *request)
 {
     free(request->words);
+    free(request->groups);
     request->words = NULL;
+    request->groups = NULL;
 }

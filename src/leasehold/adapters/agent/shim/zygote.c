@@ -11,10 +11,10 @@
 #include "reasons.h"
 #include "records.h"
 #include "request.h"
+#include "signals.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <stdnoreturn.h>
@@ -24,6 +24,8 @@
 #include <unistd.h>
 
 enum { USUAL_BYTES = 64 * 1024, SIZE_BYTES = 4 };
+
+static int null; // opened once, for all shims
 
 static int complain(const char *what)
 {
@@ -56,17 +58,14 @@ static bool answer(pid_t pid, const char *uid)
     return write(STDIN_FILENO, line, (size_t)size) == size;
 }
 
-static noreturn void be_a_shim(const struct request *request)
+static noreturn void be_a_shim(const struct request *request, int64_t asked_ns)
 {
-    struct sigaction usual = {.sa_handler = SIG_DFL};
-    sigaction(SIGCHLD, &usual, NULL);
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0) {
-        complain("/dev/null cannot be opened");
+    signals_of_shim();
+    if (dup2(null, STDIN_FILENO) < 0) { // or the agent's socket would stay open
+        complain("it cannot let go of the agent");
         _exit(EXIT_FAILURE);
     }
-    close(null);
-    live(request);
+    live(request, asked_ns);
     _exit(EXIT_SUCCESS);
 }
 
@@ -78,9 +77,10 @@ static bool serve(char *frame, size_t size)
         dprintf(STDERR_FILENO, "leasehold-shim: a request of %zu bytes is malformed\n", size);
         return answer(0, "");
     }
+    int64_t asked_ns = boot_ns();
     pid_t pid = fork();
     if (pid == 0) {
-        be_a_shim(&request);
+        be_a_shim(&request, asked_ns);
     }
     if (pid < 0) {
         complain("it cannot fork");
@@ -119,28 +119,28 @@ static int serve_all(void)
     return EXIT_SUCCESS;
 }
 
-static void ignore(int number)
+// Nothing but the socket, and where to complain.
+static bool tidy_files(void)
 {
-    struct sigaction deaf = {.sa_handler = SIG_IGN};
-    sigaction(number, &deaf, NULL);
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) {
+            return false;
+        }
+    }
+    syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0); // none is expected; older kernels lack it
+    null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    return null >= 0 && dup2(null, STDOUT_FILENO) >= 0;
 }
 
 int main(void)
 {
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDWR) != fd) {
-            return EXIT_FAILURE;
-        }
+    if (!tidy_files()) {
+        return complain("/dev/null cannot be opened");
     }
-    syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0); // none is expected; older kernels lack it
     prctl(PR_SET_NAME, "leasehold-shim");
     if (!boot_id_read()) {
         return complain("the boot id cannot be read");
     }
-    ignore(SIGINT);
-    ignore(SIGHUP);
-    ignore(SIGCHLD); // the kernel reaps the shims
-    ignore(SIGPIPE);
-    ignore(SIGXFSZ); // a file that may not grow is a full disk
+    signals_begin();
     return serve_all();
 }

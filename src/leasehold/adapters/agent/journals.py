@@ -1,0 +1,283 @@
+"""A pod's journal on disk as the agent sees it: what was asked, whether it runs, how it ended.
+
+Called by `pods`, `shims` and `logs`. A journal is one file, `pods/UID`, that is only ever appended
+to: the request first, then the records of agent and shim. What the job prints is beside it, in
+`logs/UID`, once there is any. Journals are the only memory of processes: an agent that starts reads
+them and knows as much as the one before it. A process is the one that was recorded if boot, pid and
+start time agree. It starts and signals nothing itself.
+"""
+
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
+
+from leasehold.adapters.agent.shim import offspring, records
+from leasehold.adapters.agent.shim.records import Record
+from leasehold.core.units import Instant
+
+_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_GONE = ".gone."  # before the uid: of a journal that is being removed
+
+
+class Stage(Enum):
+    REQUESTED = auto()  # asked for; nobody has started it yet
+    RUNNING = auto()  # its shim lives
+    ORPHANED = auto()  # its shim is dead and left no exit record; processes may be left
+    OVER = auto()  # there is an exit record, and no process
+    VOID = auto()  # an agent gave it up before any shim started it
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a pod ended. Without a code nobody knows."""
+
+    code: int | None
+    signal: int | None
+    error: str
+    is_oom: bool
+    finished_at: Instant
+    dropped_bytes: int = 0
+
+
+class PodJournal:
+    """One pod's journal. Reads what is new in it when asked; keeps what it has read."""
+
+    def __init__(
+        self, folder: Path, uid: str, *, request: Record | None = None, request_bytes: int = 0
+    ) -> None:
+        """`folder`: the agent's. `request`: all that is written there, if it was made just now."""
+        self.uid = uid
+        self.folder = f"{folder}/pods"
+        self.logs_from_folder = f"../logs/{uid}"
+        self.request_bytes = request_bytes  # after these come the records
+        self._request = request
+        self._read_bytes = request_bytes  # up to here
+        self._started: Record | None = None
+        self._exit: Record | None = None
+        self._stop: Record | None = None
+        self._is_lost = False
+
+    @property
+    def path(self) -> Path:
+        return Path(self.folder, self.uid)
+
+    @property
+    def logs(self) -> Path:
+        """The folder of what it printed; there is none while that is nothing."""
+        return Path(self.folder).parent / "logs" / self.uid
+
+    @property
+    def request(self) -> Record:
+        if self._request is None:
+            self._look()
+        return self._request or {}
+
+    @property
+    def started(self) -> Record | None:
+        if self._started is None:
+            self._look()
+        return self._started
+
+    @property
+    def started_at(self) -> Instant:
+        return _whole((self.started or {}).get("started_ms"))
+
+    @property
+    def node(self) -> str:
+        return str(self.request.get("node", ""))
+
+    @property
+    def cgroups(self) -> list[offspring.Cgroup]:
+        found = self.request.get("cgroups")
+        return found if isinstance(found, list) else []
+
+    @property
+    def is_lost(self) -> bool:
+        """Its node was declared dead, so that its end is nobody's result."""
+        if self._request is None:
+            self._look()
+        return self._is_lost
+
+    def stage(self) -> Stage:
+        if self._exit is None:
+            self._look()
+        if self._exit is not None:
+            return Stage.OVER
+        if not self.request:
+            return Stage.VOID  # not even the request was whole, so nobody can have started it
+        started = self._started
+        if started is None:
+            # Of another boot it may have been started, and nobody can tell any more.
+            is_of_this_boot = self.request.get("boot") == records.boot_id()
+            return Stage.REQUESTED if is_of_this_boot else Stage.ORPHANED
+        if started["by"] != "shim":
+            return Stage.VOID
+        if self.shim is not None:
+            return Stage.RUNNING
+        # The record is written before the shim ends, so looking once more misses none.
+        self._look()
+        return Stage.ORPHANED if self._exit is None else Stage.OVER
+
+    @property
+    def shim(self) -> int | None:
+        """The pid of its shim, if that lives."""
+        started = self.started
+        if started is None or started["by"] != "shim" or started["boot"] != records.boot_id():
+            return None
+        pid, ticks = _whole(started["shim"]), started["shim_ticks"]
+        return pid if ticks is not None and records.ticks_of(pid) == ticks else None
+
+    def exit(self) -> Exit:
+        assert self._exit is not None, self.uid
+        code, number = self._exit["code"], self._exit["signal"]
+        return Exit(
+            code=code if isinstance(code, int) else None,
+            signal=number if isinstance(number, int) else None,
+            error=str(self._exit["error"]),
+            is_oom=self._exit["oom"] is True,
+            finished_at=_whole(self._exit["finished_ms"]),
+            dropped_bytes=_whole(self._exit["dropped_bytes"]),
+        )
+
+    def give_up(self) -> bool:
+        """Nobody will start it from now on; false when somebody already has.
+
+        Of all records of a start the first has it, so that who writes one looks whose that is."""
+        if self.started is None:
+            records.append(self._place, {"by": "agent", "boot": records.boot_id()})
+        return self.started is not None and self.started["by"] == "agent"
+
+    def ask_to_stop(self, *, grace_ms: int, due_boot_ms: int) -> None:
+        """The last one counts. One with the same grace as before says nothing new."""
+        if self._stop is None or self._stop["grace_ms"] != grace_ms:
+            stop: Record = {"grace_ms": grace_ms, "due_boot_ms": due_boot_ms}
+            records.append(self._place, stop)
+            self._stop = stop
+
+    def mark_lost(self) -> None:
+        if not self.is_lost:
+            records.append(self._place, {"lost": True})
+            self._is_lost = True
+
+    def write_unknown_exit(self, finished_at: Instant) -> None:
+        """For a shim that died without a word, once nothing of its pod is left."""
+        record: Record = {
+            "code": None,
+            "signal": None,
+            "error": "its shim ended without a record of the exit",
+            "oom": False,
+            "finished_ms": max(finished_at, self.started_at),
+            "dropped_bytes": 0,
+        }
+        records.append(self._place, record, sync=True)
+
+    def last_sign_of_life(self) -> Instant:
+        """When it surely still ran: its start, the last record or touch, or the last of its log."""
+        times = [self.started_at]
+        for path in (self.path, *self.logs.glob("log.*")):
+            with suppress(FileNotFoundError):
+                times.append(path.stat().st_mtime_ns // 1_000_000)
+        return max(times)
+
+    def remove(self) -> None:
+        """The journal last: as long as it is there, an agent that starts knows what to remove."""
+        shutil.rmtree(self.logs, ignore_errors=True)
+        with suppress(OSError):
+            self.path.unlink()
+
+    @property
+    def _place(self) -> str:
+        return f"{self.folder}/{self.uid}"
+
+    def _look(self) -> None:
+        """Takes in what was written since. A line without its end is looked at again."""
+        begin = self._read_bytes
+        text = records.read(self._place, begin)
+        if self._request is None:
+            line, newline, text = text.partition(b"\n")
+            self._request = next(records.parse(line), {}) if newline else {}
+            self.request_bytes = begin = len(line + newline)
+        for record in records.parse(text):
+            self._take(record)
+        self._read_bytes = begin + text.rfind(b"\n") + 1  # also on two threads at once
+
+    def _take(self, record: Record) -> None:
+        if "by" in record:
+            self._started = self._started or record
+        elif "code" in record:
+            self._exit = self._exit or record
+        elif "grace_ms" in record:
+            self._stop = record
+        elif "lost" in record:
+            self._is_lost = True
+
+
+class PodJournals:
+    """All journals of an agent, in its folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._pods, self._logs = folder / "pods", folder / "logs"
+        for each in (self._pods, self._logs):
+            each.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def all(self) -> Iterator[PodJournal]:
+        """Removes what is nobody's: journals that were being removed, whatever is none, and logs
+        without a journal, which was there before them."""
+        known = {path.name for path in self._pods.iterdir() if _is_journal(path)}
+        for path in (*self._pods.iterdir(), *self._logs.iterdir()):
+            if path.name not in known:
+                _remove(path)
+        for uid in sorted(known):
+            yield self.at(uid)
+
+    def at(self, uid: str) -> PodJournal:
+        """The pod's, be it there or not."""
+        assert _UID.fullmatch(uid), uid
+        return PodJournal(self._folder, uid)
+
+    def create(self, uid: str, request: Record) -> PodJournal:
+        """With its request from the first moment on, or void. Raises `FileExistsError` when there
+        is one that is not: whoever wrote it may have asked a shim to start it.
+
+        By the seal a shim knows it from an earlier one of the same pod, which was given up."""
+        sealed = {**request, "seal": secrets.token_hex(8)}
+        journal = self.at(uid)
+        place = str(journal.path)
+        try:
+            size = records.create(place, sealed)
+        except FileExistsError:
+            if journal.stage() is not Stage.VOID:
+                raise
+            self.discard(journal)
+            size = records.create(place, sealed)
+        return PodJournal(self._folder, uid, request=sealed, request_bytes=size)
+
+    def discard(self, journal: PodJournal) -> None:
+        """Makes its name free. First by another name: a shim that has it open, and finds that it is
+        not in its place, starts nothing."""
+        going = self._pods / f"{_GONE}{journal.uid}"
+        with suppress(FileNotFoundError):
+            journal.path.rename(going)
+            going.unlink()
+
+
+def _is_journal(path: Path) -> bool:
+    return _UID.fullmatch(path.name) is not None and path.is_file()
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            path.unlink()
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,409 @@
+"""A pod's journal: who has the start, what a write that was cut short does, what is left behind."""
+
+import json
+import os
+import random
+import resource
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.agent.zygote import (
+    Zygote,
+    exit_of,
+    journal_for,
+    request,
+    script,
+    starts_of,
+    texts,
+    until,
+    until_dead,
+    variant,
+)
+
+from leasehold.adapters.agent.journals import PodJournal, PodJournals, Stage
+from leasehold.adapters.agent.shim.frame import frame_of
+from leasehold.adapters.agent.shim.records import boot_id, boot_ms
+
+ROOMS = str(Path(__file__).parent / "rooms.c")
+
+
+@pytest.fixture
+def zygote(ground: Path) -> Iterator[Zygote]:
+    with Zygote(ground / "shims.err") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def held_back(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A shim that waits before its claim until `let_go`."""
+    return variant(tmp_path_factory.mktemp("held"), "-Dfallocate=room_held_back", ROOMS)
+
+
+@pytest.fixture(scope="module")
+def without_room(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """On a file system that cannot keep any."""
+    return variant(tmp_path_factory.mktemp("without"), "-Dfallocate=room_unknown", ROOMS)
+
+
+@pytest.fixture
+def pipe(ground: Path) -> Iterator[int]:
+    """What shims say, if their requests name `ground / "pipe"`."""
+    os.mkfifo(ground / "pipe")
+    reader = os.open(ground / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    yield reader
+    os.close(reader)
+
+
+def ask_and_hold(zygote: Zygote, journal: PodJournal) -> int:
+    """The pid of a shim that found it free, has forked its job, and has claimed nothing."""
+    shim = zygote.ask(journal)
+    until(lambda: bool(Path(f"/proc/{shim}/task/{shim}/children").read_text()))
+    return shim
+
+
+def let_go(path: Path) -> None:
+    path.chmod(0o700)
+
+
+def append(journal: PodJournal, written: str) -> None:
+    with journal.path.open("a") as file:
+        file.write(written)
+
+
+# Whose the start is.
+
+
+def test_of_shims_that_all_found_it_free_one_starts_it(ground: Path, held_back: Path) -> None:
+    journal = journal_for(ground, script(ground, "echo x >> ran"))
+
+    with Zygote(ground / "shims.err", program=held_back) as zygote:
+        shims = [ask_and_hold(zygote, journal) for _ in range(8)]
+        let_go(journal.path)
+        until_dead(*shims)
+
+    assert (ground / "ran").read_text() == "x\n"
+    assert sorted(str(each["shim"]) for each in starts_of(journal)) == sorted(map(str, shims))
+    assert journal.started == starts_of(journal)[0]
+    assert exit_of(journal)["code"] == 0
+
+
+def test_a_shim_that_found_it_free_loses_to_an_agent_that_gives_it_up(
+    ground: Path, held_back: Path
+) -> None:
+    journal = journal_for(ground, script(ground, "touch ran"))
+
+    with Zygote(ground / "shims.err", program=held_back) as zygote:
+        shim = ask_and_hold(zygote, journal)
+        assert journal.give_up()
+        let_go(journal.path)
+        until_dead(shim)
+
+    assert [each["by"] for each in starts_of(journal)] == ["agent", "shim"]
+    assert journal.stage() is Stage.VOID
+    assert PodJournals(ground).at("pod-1").stage() is Stage.VOID
+    assert not (ground / "ran").exists()
+
+
+def test_agent_and_shims_agree_whose_it_is_whoever_is_quicker(ground: Path, zygote: Zygote) -> None:
+    seed = random.randrange(1 << 32)
+    chance = random.Random(seed)
+    for index in range(150):
+        uid = f"pod-{index}"
+        journal = journal_for(ground, script(ground, f"echo x >> {uid}", uid=uid))
+        frame = frame_of(journal)
+        zygote.send(frame + frame)
+        time.sleep(chance.uniform(0, 0.002))  # any moment will do
+        is_given_up = journal.give_up()
+        until_dead(*(answer[0] for answer in (zygote.answer(), zygote.answer()) if answer))
+
+        ran = (ground / uid).read_text() if (ground / uid).exists() else ""
+        assert ran == ("" if is_given_up else "x\n"), f"seed {seed}, {uid}"
+        seen_anew = PodJournals(ground).at(uid).stage()
+        assert seen_anew is (Stage.VOID if is_given_up else Stage.OVER), f"seed {seed}, {uid}"
+
+
+def test_a_journal_that_was_moved_away_is_not_started(ground: Path, held_back: Path) -> None:
+    """Whoever removes it thinks that nobody has it."""
+    journal = journal_for(ground, script(ground, "touch ran"))
+
+    with Zygote(ground / "shims.err", program=held_back) as zygote:
+        shim = ask_and_hold(zygote, journal)
+        gone = journal.path.rename(journal.path.with_name(".gone.pod-1"))
+        let_go(gone)
+        until_dead(shim)
+
+    assert not (ground / "ran").exists()
+
+
+def test_a_late_shim_starts_nothing_in_the_next_journal_of_its_pod(
+    ground: Path, zygote: Zygote
+) -> None:
+    """Its request was longer, so that it would look for records where others are behind it."""
+    journals = PodJournals(ground)
+    first = journal_for(ground, script(ground, "echo first >> ran", name="x" * 100))
+    late = frame_of(first)
+    assert first.give_up()
+    journals.discard(first)
+    second = journal_for(ground, script(ground, "echo second >> ran"))
+    append(second, f"\n{json.dumps({'lost': True})}\n" * 10)
+
+    zygote.send(late)
+    answer = zygote.answer()
+    assert answer is not None
+    until_dead(answer[0])
+
+    assert starts_of(second) == []
+    assert zygote.run(second).code == 0
+    assert (ground / "ran").read_text() == "second\n"
+
+
+# Writes that were cut short.
+
+
+def test_a_record_counts_for_agent_and_shim_once_its_object_is_closed(
+    ground: Path, zygote: Zygote
+) -> None:
+    """Cut off at every byte; only its newline may be missing."""
+    record = json.dumps({"by": "shim", "boot": boot_id(), "shim": 1, "shim_ticks": 1, "pid": 2,
+                         "pid_ticks": 2, "started_ms": 3, "started_boot_ms": 4})  # fmt: skip
+    whole = f"\n{record}\n"
+    for size in range(len(whole) + 1):
+        uid = f"pod-{size}"
+        journal = journal_for(ground, script(ground, f"echo x >> {uid}", uid=uid))
+        append(journal, whole[:size])
+        is_taken = size > len(record)
+        assert (PodJournals(ground).at(uid).started is not None) == is_taken, size
+
+        shim = zygote.ask(journal)
+        until_dead(shim)
+
+        assert (ground / uid).exists() != is_taken, size
+        assert journal.stage() is (Stage.ORPHANED if is_taken else Stage.OVER), size
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["\n", '\n{"by": "shim", "boot": "', '\n{"grace_ms": 1, "due', "\n{}", "\n[1]\n", "\nnull\n",
+     "\n\x00\x00\n", '\n"by"\n'],
+)  # fmt: skip
+def test_what_is_no_record_is_passed_over(ground: Path, zygote: Zygote, before: str) -> None:
+    given_up = journal_for(ground, script(ground, "touch ran", uid="given-up"))
+    append(given_up, before)
+    assert given_up.give_up()
+    until_dead(zygote.ask(given_up))
+
+    journal = journal_for(ground, script(ground, "exit 4"))
+    append(journal, before)
+    assert zygote.run(journal).code == 4
+    assert not (ground / "ran").exists()
+
+
+def test_an_exit_that_was_cut_short_is_written_again(ground: Path, zygote: Zygote) -> None:
+    """By a file that may not grow, as by a disk that is full."""
+    wait = "while [ ! -e go ]; do sleep 0.01; done; exit 7"
+    journal = journal_for(ground, script(ground, wait))
+    shim = zygote.ask(journal)
+    until(lambda: journal.started is not None)
+    size = journal.path.stat().st_size
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.prlimit(shim, resource.RLIMIT_FSIZE, (size + 50, most))
+    (ground / "go").touch()
+    until(lambda: journal.path.stat().st_size == size + 50)
+
+    assert journal.stage() is Stage.RUNNING
+    resource.prlimit(shim, resource.RLIMIT_FSIZE, (most, most))
+    until_dead(shim)
+
+    _, torn, ended = texts(journal)
+    assert ended.startswith(torn)
+    assert journal.stage() is Stage.OVER
+    assert journal.exit().code == 7
+
+
+def test_a_claim_that_was_cut_short_is_refused_and_nobodys(
+    ground: Path, without_room: Path, pipe: int
+) -> None:
+    journal = journal_for(ground, script(ground, "touch ran", notify=str(ground / "pipe")))
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    with Zygote(ground / "shims.err", program=without_room) as zygote:
+        limit = journal.request_bytes + 100
+        resource.prlimit(zygote.process.pid, resource.RLIMIT_FSIZE, (limit, most))
+        until_dead(zygote.ask(journal))
+
+    assert _said(pipe) == ("refused", f"No space left on device: {journal.path}")
+    assert journal.path.stat().st_size == limit
+    assert not (ground / "ran").exists()
+    assert journal.stage() is Stage.REQUESTED
+    assert journal.give_up()
+
+
+def test_without_room_for_the_exit_nothing_is_claimed(ground: Path, pipe: int) -> None:
+    journal = journal_for(ground, script(ground, "touch ran", notify=str(ground / "pipe")))
+    program = variant(ground, "-Dfallocate=room_gone", ROOMS)
+
+    with Zygote(ground / "shims.err", program=program) as zygote:
+        until_dead(zygote.ask(journal))
+
+    assert _said(pipe) == ("refused", f"No space left on device: {journal.path}")
+    assert texts(journal) == []
+    assert not (ground / "ran").exists()
+
+
+def test_a_file_system_that_cannot_keep_room_will_do(ground: Path, without_room: Path) -> None:
+    with Zygote(ground / "shims.err", program=without_room) as zygote:
+        assert zygote.run(journal_for(ground, script(ground, "exit 3"))).code == 3
+
+
+def test_a_request_that_was_cut_short_is_void_and_makes_room_for_another(
+    ground: Path, zygote: Zygote
+) -> None:
+    journal = journal_for(ground, script(ground, "touch ran"))
+    text = journal.path.read_bytes()
+    for size in (0, 1, len(text) // 2, len(text) - 1):
+        journal.path.write_bytes(text[:size])
+        assert PodJournals(ground).at("pod-1").stage() is Stage.VOID, size
+
+        assert zygote.run(journal_for(ground, script(ground, "exit 5"))).code == 5
+    assert not (ground / "ran").exists()
+
+
+def test_a_request_that_is_whole_is_not_replaced(ground: Path) -> None:
+    """A shim may have been asked to start it."""
+    journal = journal_for(ground, script(ground, "true"))
+    text = journal.path.read_bytes()
+
+    with pytest.raises(FileExistsError):
+        journal_for(ground, script(ground, "false"))
+
+    assert journal.path.read_bytes() == text
+
+
+def test_what_another_boot_left_may_have_run(ground: Path) -> None:
+    journal_for(ground, script(ground, "true", boot="another"))
+
+    assert [each.stage() for each in PodJournals(ground).all()] == [Stage.ORPHANED]
+
+
+# Stops.
+
+
+def test_a_stop_with_the_same_grace_is_written_once_also_by_the_next_agent(ground: Path) -> None:
+    journal = journal_for(ground, script(ground, "true"))
+
+    for grace in (9000, 9000, 0, 0, 0):
+        journal.ask_to_stop(grace_ms=grace, due_boot_ms=boot_ms() + grace)
+    [next_agents] = PodJournals(ground).all()
+    assert next_agents.stage() is Stage.REQUESTED
+    next_agents.ask_to_stop(grace_ms=0, due_boot_ms=boot_ms())
+
+    assert [json.loads(text)["grace_ms"] for text in texts(journal)] == [9000, 0]
+
+
+def test_the_last_stop_counts(ground: Path, zygote: Zygote) -> None:
+    text = "trap 'echo heard' TERM; echo ready; while :; do sleep 0.01; done"
+    journal = journal_for(ground, script(ground, text, grace_ms=3_600_000))
+    shim = zygote.ask(journal)
+    until(lambda: (journal.logs / "log.1").exists())
+
+    journal.ask_to_stop(grace_ms=3_600_000, due_boot_ms=boot_ms() + 3_600_000)
+    journal.ask_to_stop(grace_ms=100, due_boot_ms=boot_ms() + 100)
+    os.kill(shim, signal.SIGTERM)
+    until_dead(shim)
+
+    assert exit_of(journal)["killed"] is True
+
+
+# Files.
+
+
+def test_a_pod_is_one_file_until_its_job_prints(ground: Path, zygote: Zygote) -> None:
+    silent = journal_for(ground, script(ground, "exit 3", uid="silent"))
+    loud = journal_for(ground, script(ground, "echo said", uid="loud"))
+
+    assert zygote.run(silent).code == 3
+    assert zygote.run(loud).code == 0
+
+    found = [str(path.relative_to(ground)) for path in ground.rglob("*") if path.is_file()]
+    assert sorted(found) == ["logs/loud/log.1", "pods/loud", "pods/silent", "shims.err"]
+    assert [path.name for path in (ground / "logs").iterdir()] == ["loud"]
+
+
+def test_nobody_else_may_look_into_a_journal_or_a_log(ground: Path) -> None:
+    before = os.umask(0)
+    try:
+        journal = journal_for(ground, script(ground, "echo said"))
+        with Zygote(ground / "shims.err") as zygote:
+            zygote.run(journal)
+    finally:
+        os.umask(before)
+
+    modes = {
+        str(path.relative_to(ground)): stat.S_IMODE(path.stat().st_mode)
+        for path in (journal.path, journal.logs / "log.1", journal.logs, *journal.logs.parents[:1],
+                     journal.path.parent)
+    }  # fmt: skip
+    assert modes == {
+        "pods": 0o700, "pods/pod-1": 0o600,
+        "logs": 0o700, "logs/pod-1": 0o700, "logs/pod-1/log.1": 0o600,
+    }  # fmt: skip
+
+
+def test_what_is_printed_after_the_folder_was_moved_is_kept_there(
+    ground: Path, zygote: Zygote
+) -> None:
+    """As after a restore, while jobs run: its first output, and its end."""
+    old, new = ground / "old", ground / "new"
+    text = "while [ ! -e go ]; do sleep 0.01; done; echo said; exit 6"
+    journal = PodJournals(old).create("pod-1", script(ground, text))
+    shim = zygote.ask(journal)
+    until(lambda: journal.started is not None)
+
+    old.rename(new)
+    (ground / "go").touch()
+    until_dead(shim)
+
+    [moved] = PodJournals(new).all()
+    assert moved.stage() is Stage.OVER
+    assert moved.exit().code == 6
+    assert (moved.logs / "log.1").read_text().endswith("stdout F said\n")
+    assert not old.exists()
+
+
+def test_an_agent_that_starts_removes_what_nobody_has_a_journal_of(
+    ground: Path, zygote: Zygote
+) -> None:
+    loud = journal_for(ground, script(ground, "echo said"))
+    zygote.run(loud)
+    lost = journal_for(ground, script(ground, "echo said", uid="lost"))
+    zygote.run(lost)
+    lost.path.unlink()  # by an agent that died before it removed the logs
+    going = journal_for(ground, request(ground, "/bin/true", uid="going"))
+    going.path.rename(going.path.with_name(".gone.going"))
+    (ground / "pods" / "folder").mkdir()
+
+    assert [journal.uid for journal in PodJournals(ground).all()] == ["pod-1"]
+
+    assert sorted(path.name for path in (ground / "pods").iterdir()) == ["pod-1"]
+    assert [path.name for path in (ground / "logs").iterdir()] == ["pod-1"]
+    assert (loud.logs / "log.1").exists()
+
+
+def test_what_is_removed_leaves_nothing(ground: Path, zygote: Zygote) -> None:
+    for text in ("echo said", "true"):
+        journal = journal_for(ground, script(ground, text))
+        zygote.run(journal)
+        journal.remove()
+
+    journal.remove()  # it may be told twice
+    assert list((ground / "pods").iterdir()) == []
+    assert list((ground / "logs").iterdir()) == []
+
+
+def _said(pipe: int) -> tuple[str, str]:
+    said = json.loads(os.read(pipe, 65536))
+    return said["what"], said["detail"]
