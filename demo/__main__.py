@@ -89,15 +89,21 @@ def lottery(stage: Stage) -> None:
     stage.act(
         "Act 4. Its time comes, and the lottery with it",
         "Groups above a minimum go first; for the rest one of two owners is drawn. The seed was\n"
-        "committed to beforehand, so anybody can draw again. The loser is requeued.",
+        "committed to beforehand, so anybody can draw again. The loser is requeued and comes back\n"
+        "when the training is over; that has a limit, so nobody needs to be cut once more.",
     )
     stage.wait("the activation", lambda: stage.phase("audio/train") == ("Running", 8))
     stage.runs("list", "-A")
-    victim = "safety/eval" if stage.phase("safety/eval")[0] == "Pending" else "vision/sweep"
+    victim, resolution = stage.drawn("safety/eval", "vision/sweep")
     stage.runs("explain", victim)
-    stage.leasehold("lottery", "verify", stage.resolution(victim))
+    stage.leasehold("lottery", "verify", resolution)
     stage.wait("the training", lambda: stage.phase("audio/train")[0] == "Completed")
-    stage.wait("the requeued run", lambda: stage.phase(victim)[0] == "Running")
+    stage.wait("the eval", lambda: stage.phase("safety/eval") == ("Running", 4))
+    stage.wait(
+        "the sweep, as wide as before", lambda: stage.phase("vision/sweep") == ("Running", 8)
+    )
+    # One line from each of its pods of 4 GPUs.
+    stage.wait("what it prints", lambda: stage.lines(victim) == stage.phase(victim)[1] // 4)
     stage.runs("logs", victim)
 
 

@@ -102,11 +102,20 @@ class Stage:
                 return row["phase"], row["width"]["allocated"]
         return "", 0
 
-    def resolution(self, run: str) -> str:
-        """The name of the last one that cut this run."""
-        answer = self.ask("explain", run)
-        cuts = answer.get("cuts", []) if isinstance(answer, dict) else []
-        return str(cuts[-1]["resolution"]) if cuts else ""
+    def drawn(self, *runs: str) -> tuple[str, str]:
+        """The one of these that a lottery has hit, and the name of its Resolution."""
+        for run in runs:
+            answer = self.ask("explain", run)
+            for cut in answer.get("cuts", []) if isinstance(answer, dict) else []:
+                if "RandomPreempt" in cut["reasons"]:
+                    return run, str(cut["resolution"])
+        raise Gone(f"none of {', '.join(runs)} was drawn")
+
+    def lines(self, run: str) -> int:
+        """How many lines its pods have printed."""
+        command = [BIN / "kubectl-runs", "logs", run]
+        done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False)
+        return len(done.stdout.splitlines())
 
     def wait(self, what: str, holds: Callable[[], bool]) -> None:
         deadline = time.monotonic() + PATIENCE_S

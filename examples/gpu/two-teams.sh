@@ -21,6 +21,10 @@ await() { # TEAM PHASE
     for _ in $(seq 600); do [ "$(field "$1")" = "$2" ] && return; sleep 0.2; done
     echo "waited two minutes for $1 to be $2" >&2 && exit 1
 }
+saves() { # TEAM: until it has a checkpoint to come back to
+    for _ in $(seq 600); do $leasehold runs logs "$1/train" | grep -q ": step " && return; sleep 0.2; done
+    echo "waited two minutes for the first checkpoint of $1" >&2 && exit 1
+}
 manifest() { sed "s/FLAVOR/$flavor/; s/TEAM/$1/g; s/STEPS/$2/; s#PYTHON#$python#; s#TRAIN#$root/train.py#" \
     "$here/run.yaml" >"$root/$1.yaml"; }
 
@@ -39,7 +43,7 @@ runs submit -f "$root/teams.yaml"
 manifest red 150 && manifest blue 60
 echo; echo "== red trains"
 runs submit -f "$root/red.yaml"
-await red Running && sleep 8
+await red Running && saves red
 echo; echo "== blue wants the GPU too: a reservation, announced with its odds"
 runs submit -f "$root/blue.yaml"
 runs reservations -A

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from click import Command
 from click.testing import CliRunner, Result
+from tests.archive.damage import SECRETS, USERS, a_data_folder
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks, run
 from leasehold.adapters.sqlite.lock import FileLock
@@ -21,11 +22,7 @@ from leasehold.adapters.sqlite.store import SqliteStore
 from leasehold.cli import audit, backup, ledger, restore
 from leasehold.shell.archive.snapshot import Snapshot
 from leasehold.shell.folder import DataFolder
-from leasehold.sim.scenario.runner import HELD, run_scenario
 
-STORIES = Path(__file__).parents[1] / "scenarios"
-SECRETS = {"tokens.json": b"{}", "lottery.key": b"k" * 32, "tls/ca.key": b"secret"}
-USERS = b'{"team": 2000000000}'  # which uid each namespace has
 # A server without its facade: the loop, its store, the compactor, and the signal that asks for it.
 SERVER = """
 import asyncio, signal, sys
@@ -75,18 +72,9 @@ def ok(command: Command, *arguments: str | Path) -> str:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """What a server leaves behind after a story with cuts, closed and open leases."""
-    folder = tmp_path / "data"
-    folder.mkdir(mode=0o700)
-    story = next(STORIES.glob("cuts-02-*"))
-    outcome = run_scenario(story, store="sqlite", out=folder, echo=lambda _: None)
-    assert outcome.code == HELD
-    for name, content in SECRETS.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(content)
-    (folder / "agent" / "pods").mkdir(parents=True)
+    folder = a_data_folder(tmp_path / "data")
+    (folder / "agent" / "pods").mkdir()
     (folder / "agent" / "pods" / "record").write_bytes(b"of a job")
-    (folder / "agent" / "users.json").write_bytes(USERS)
     return folder
 
 

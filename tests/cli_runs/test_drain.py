@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from tests.cli_runs.facade import Facade
-from tests.cli_runs.test_golden import FORMS, compare
+from tests.cli_runs.test_golden import FORMS, assert_golden
 
 from leasehold.cli.main import main
 from leasehold.core.objects.node import DRAIN
@@ -38,7 +38,7 @@ def test_a_run_is_requeued(facade: Facade, leasehold: Leasehold, form: str) -> N
     facade.conflicts = 2  # somebody else changes the node meanwhile
     done = leasehold("drain", "b-01", "-o", form)
     assert (done.stderr, done.exit_code) == ("", 0)
-    compare(f"drain.{form}", done.stdout)
+    assert_golden(f"drain.{form}", done.stdout)
     assert node(facade, "b-01") == ("admin", True)
 
 

@@ -65,7 +65,7 @@ CHANGES = {
 }
 
 
-def compare(name: str, printed: str) -> None:
+def assert_golden(name: str, printed: str) -> None:
     file = GOLDEN / f"{name}.txt"
     if os.environ.get("LEASEHOLD_GOLDEN") == "write":
         file.write_text(printed)
@@ -80,7 +80,7 @@ def test_a_question_is_answered_so(cli: Cli, name: str) -> None:
         done = cli(*words, "-o", form, stdin=stdin)
         assert done.stderr == ""
         assert done.exit_code == 0
-        compare(f"{name}.{form}", done.stdout)
+        assert_golden(f"{name}.{form}", done.stdout)
         if form in ("table", "wide"):
             assert all(line == line.rstrip() for line in done.stdout.splitlines())
 
@@ -89,11 +89,13 @@ def test_a_question_is_answered_so(cli: Cli, name: str) -> None:
 def test_a_change_is_confirmed_so(cli: Cli, name: str) -> None:
     done = cli(*CHANGES[name], stdin=NEW)
     assert (done.stderr, done.exit_code) == ("", 0)
-    compare(f"{name}.table", done.stdout)
+    assert_golden(f"{name}.table", done.stdout)
 
 
 def test_a_report_as_csv(cli: Cli) -> None:
-    compare("report-owner.csv", cli("report", "gpu-hours", "-o", "csv").stdout)
+    done = cli("report", "gpu-hours", "-o", "csv")
+    assert (done.stderr, done.exit_code) == ("", 0)
+    assert_golden("report-owner.csv", done.stdout)
 
 
 def test_every_golden_is_somebodys() -> None:

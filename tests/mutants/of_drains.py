@@ -148,6 +148,13 @@ LIMITS = (
         ("tests/up/test_limits.py", "-k", "grace"),
     ),
     Mutant(
+        "an edit may ask for any grace period",
+        "adapters/objects/admission.py",
+        '        if new["kind"] == "Run" and is_template_sound:\n',
+        '        if old is None and new["kind"] == "Run" and is_template_sound:\n',
+        ("tests/rest/test_grace.py",),
+    ),
+    Mutant(
         "the configured number of processes is not used",
         "cli/embedded.py",
         "            limits=Limits(pids_max=config.embedding.pids_max),\n",

@@ -25,6 +25,8 @@ from leasehold.adapters.rest.tls import Certificates, ensure_certificates
 from leasehold.adapters.rest.tokens import Tokens
 from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.core.access import Caller, CallerRole
+from leasehold.core.objects.run import grace_problems
+from leasehold.core.units import HOUR, Millis
 from leasehold.ports.store import Wire
 
 T = TypeVar("T")
@@ -51,6 +53,7 @@ class World:
     health: dict[str, str] = field(default_factory=lambda: {"store": "", "controller": ""})
     objections: list[tuple[str, str]] = field(default_factory=list)
     is_log_lost: bool = False
+    grace_max: Millis = HOUR
 
     async def logs(self, _: Wire, options: LogOptions) -> AsyncIterator[bytes]:
         self.asked.append(options)
@@ -195,7 +198,8 @@ class Facade:
 
     async def _start(self) -> None:
         clock = AsyncioClock()
-        self.store = GroupStore(self.folder / "store.db", AsyncioTasks(), clock, Admission())
+        admission = Admission(also=lambda run: grace_problems(run, self.world.grace_max))
+        self.store = GroupStore(self.folder / "store.db", AsyncioTasks(), clock, admission)
         backend = backend_over(self.world, self.store, self.tokens, clock)
         self.certificates: Certificates = ensure_certificates(self.folder / "tls", [])
         self.app: App = make_app(backend)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.up.conftest import Servers
-from tests.up.server import PATIENCE_S, Up, job, marked, team
+from tests.up.server import Up, job, marked, team
 from tests.up.test_start_and_stop import refused
 
 SOMEBODY = 65_534 if os.geteuid() == 0 else os.geteuid()
@@ -57,8 +57,10 @@ def test_a_job_that_will_not_go_is_killed_with_all_it_started(server: Up) -> Non
     runtime = {"gracePeriod": "200ms"}
     server.submit(*team(), job("stubborn", script, runtime=runtime))
     server.wait("its children", lambda: len(marked(server.data)) >= 3)
+    family = marked(server.data)
     server.runs("cancel", "stubborn", "-n", "team")
-    server.wait("all to be gone", lambda: not marked(server.data), for_s=PATIENCE_S)
+    server.wait_phase("stubborn", "Failed")
+    assert [pid for pid in family if Path(f"/proc/{pid}").exists()] == []
 
 
 def test_users_for_namespaces_are_refused_with_a_reason(up: Servers) -> None:

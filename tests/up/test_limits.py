@@ -1,24 +1,35 @@
 """Limits of the server, by its configuration, and that what goes wrong is told as a warning."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import pytest
 from tests.up.conftest import Servers
 from tests.up.server import QUICK, Up, job, team
 
 from leasehold.adapters.agent.cgroups import find_cgroups
+from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.kubeconfig import load_target
 from leasehold.cli.runs.server import Server
+from leasehold.ports.store import Wire
 
 STORM = "i=0; while [ $i -lt 60 ]; do sleep 600 & i=$((i + 1)); done"
 
 
-def events(server: Up, reason: str) -> list[str]:
-    """The types of all events of that reason."""
+@contextmanager
+def client_of(server: Up) -> Iterator[Server]:
     client = Server(load_target(str(server.kubeconfig), ""))
     try:
-        items = client.send("GET", "/api/v1/events")["items"]
+        yield client
     finally:
         client.close()
+
+
+def events(server: Up, reason: str) -> list[str]:
+    """The types of all events of that reason."""
+    with client_of(server) as client:
+        items = client.send("GET", "/api/v1/events")["items"]
     assert isinstance(items, list)
     return [str(event["type"]) for event in items if event["reason"] == reason]
 
@@ -26,7 +37,8 @@ def events(server: Up, reason: str) -> list[str]:
 def test_what_the_agent_warns_of_is_a_warning(up: Servers) -> None:
     server = up().start()
     server.submit(*team(), job("typo", "", container={"command": ["/nowhere/train"]}))
-    server.wait("the event", lambda: events(server, "ContainerCannotRun") == ["Warning"])
+    server.wait("the event", lambda: events(server, "ContainerCannotRun") != [])
+    assert events(server, "ContainerCannotRun") == ["Warning"]
 
 
 def test_a_grace_period_beyond_the_limit_is_refused_by_path(up: Servers) -> None:
@@ -38,6 +50,25 @@ def test_a_grace_period_beyond_the_limit_is_refused_by_path(up: Servers) -> None
     assert done.returncode == 1
     assert "spec.runtime.gracePeriod" in done.stderr
     assert "write at most 2m (gracePeriod.max of this server)" in done.stderr
+
+
+def test_an_edit_is_held_to_what_a_new_run_is(up: Servers) -> None:
+    server = up(config=f"{QUICK}\ngracePeriod.max: 2m").start()
+    server.submit(*team(), job("poor", "sleep 1", owner="org:nobody"))
+    container = {"name": "main", "image": "none", "command": []}
+    edit: Wire = {
+        "spec": {
+            "runtime": {"gracePeriod": "3m"},
+            "template": {"spec": {"containers": [container]}},
+        }
+    }
+    path = "/apis/rq.davidlangworthy.io/v1/namespaces/team/runs/poor"
+    with client_of(server) as client, pytest.raises(Failure) as refused:
+        client.send("PATCH", path, edit, content_type="application/merge-patch+json")
+    causes = dict(refused.value.causes)
+    assert "write the command" in causes.pop("spec.template.spec.containers[0].command")
+    assert "write at most 2m (gracePeriod.max of" in causes.pop("spec.runtime.gracePeriod")
+    assert causes == {}
 
 
 def test_a_job_that_forks_on_and_on_fails_alone(up: Servers) -> None:

@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from leasehold.adapters.agent.agent import Agent
 from leasehold.adapters.agent.limits import EventNote, Limits
 from leasehold.adapters.agent.logs import NoLog
@@ -50,6 +52,8 @@ LOOK_MS: Millis = 50
 LAST_LOOKS = 60
 ADMIN = "admin"  # the user of the kubeconfig that `up` writes
 NAMESPACES = ("default", "leasehold-system")
+
+_log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +141,8 @@ class Embedded:
             gather=GATHER,
         )
         await self.agent.prepare()
+        for words in self.users.estranged():
+            _log.warning("files of another user", message=words)
         self._tasks.spawn("controller", self._controller.run())
         self._tasks.spawn("agent", self.agent.run())
         self._tasks.spawn("events", self._teller.run())

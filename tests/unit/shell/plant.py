@@ -107,16 +107,22 @@ class Thinker:
 
     def __init__(self, clock: Clock, decider: Decider, takes: Millis) -> None:
         self.now, self.sleep = clock.now, clock.sleep
+        self.decide = followed(decider, self._think)
         self._clock = clock
-        self._decider = decider
         self._takes = takes
         self._thought: Millis = 0
 
     def monotonic(self) -> Instant:
         return self._clock.monotonic() + self._thought
 
-    def decide(
-        self,
+    def _think(self, _: World, __: Turn) -> None:
+        self._thought += self._takes
+
+
+def followed(decider: Decider, then: Callable[[World, Turn], None]) -> Decider:
+    """Decides as `decider` does, and does something to the outcome before anybody sees it."""
+
+    def deciding(
         world: World,
         *,
         now: Instant,
@@ -124,10 +130,11 @@ class Thinker:
         time_trusted: bool,
         quarantined: frozenset[Uid],
     ) -> Turn:
-        self._thought += self._takes
-        return self._decider(
-            world, now=now, key=key, time_trusted=time_trusted, quarantined=quarantined
-        )
+        turn = decider(world, now=now, key=key, time_trusted=time_trusted, quarantined=quarantined)
+        then(world, turn)
+        return turn
+
+    return deciding
 
 
 class Plant:

@@ -2,12 +2,11 @@
 
 import pytest
 from msgspec.structs import replace
-from tests.unit.shell.plant import Plant
+from tests.unit.shell.plant import Plant, followed
 
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
-from leasehold.core.facts import Uid
-from leasehold.core.units import MINUTE, Instant
+from leasehold.core.units import MINUTE
 from leasehold.core.world import World
 from leasehold.shell.loop import Decider, InvariantBroken
 from leasehold.sim.scenario.ledger import at_once
@@ -16,21 +15,12 @@ from leasehold.sim.scenario.ledger import at_once
 def spoiling(*runs: str) -> Decider:
     """Decides well, except that these runs' leases name one GPU twice."""
 
-    def flawed(
-        world: World,
-        *,
-        now: Instant,
-        key: bytes,
-        time_trusted: bool,
-        quarantined: frozenset[Uid],
-    ) -> Turn:
-        turn = decide(world, now=now, key=key, time_trusted=time_trusted, quarantined=quarantined)
+    def spoil(world: World, turn: Turn) -> None:
         for lease in [each for batch in turn.batches for each in batch.opened]:
             if lease.run_key in runs:
                 world.leases[lease.name] = replace(lease, slots=(0, 0))
-        return turn
 
-    return flawed
+    return followed(decide, spoil)
 
 
 def status_of(plant: Plant, name: str) -> str:

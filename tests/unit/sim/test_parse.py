@@ -116,11 +116,14 @@ def test_work(work: str, works: tuple[Work, ...]) -> None:
 
 
 def test_an_envelope_is_known_from_wherever_it_comes() -> None:
-    story(
+    read = story(
         "budget: {t/u: {owner: u, envelopes: [{name: f, flavor: H, concurrency: 8}]}}",
         "edit: {envelope: t/u/f, name: g}",
         "expect: [{envelope: t/u/f, used: 0}, {envelope: t/u/g, used: 0}]",
     )
+    action = read.steps[-1].action
+    assert isinstance(action, Expect)
+    assert [each.subject for each in action.expectations] == ["envelope t/u/f", "envelope t/u/g"]
 
 
 @pytest.mark.parametrize(

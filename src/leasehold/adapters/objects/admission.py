@@ -25,7 +25,8 @@ class Admission:
     """Called by the store with an object before and after; it knows the Budgets it let in."""
 
     def __init__(self, *, also: Callable[[Wire], Problems] = lambda _: []) -> None:
-        """`also` finds what those who will run a new Run cannot honour in it."""
+        """`also` finds what those who will run a Run cannot honour in it. They may have been able
+        to when it was written, so an edit answers only for what it brings in."""
         self._budgets: dict[str, Budget] = {}
         self._also = also
 
@@ -51,8 +52,8 @@ class Admission:
         found = self.problems(old, new)
         said = [(problem.path, f"{problem.value}: {problem.remedy}") for problem in found]
         is_template_sound = not any(path.startswith("spec.template") for path, _ in said)
-        if old is None and new["kind"] == "Run" and is_template_sound:
-            said += self._also(new)  # all at once, not one after another
+        if new["kind"] == "Run" and is_template_sound:
+            said += self._unhonoured(old, new, {path for path, _ in said})
         return said
 
     def problems(self, old: Wire | None, new: Wire) -> list[Problem]:
@@ -66,6 +67,12 @@ class Admission:
         if not found and new["kind"] == "Budget":
             found = self._cycles(budget_from_wire(written))
         return found
+
+    def _unhonoured(self, old: Wire | None, new: Wire, told: set[str]) -> Problems:
+        """Said together with the rest, not one after another; but once of each field."""
+        found = [problem for problem in self._also(new) if problem[0] not in told]
+        known = self._also(old) if found and old is not None else []
+        return [problem for problem in found if problem not in known]
 
     def forget_budget(self, key: str) -> None:
         self._budgets.pop(key, None)

@@ -1,0 +1,192 @@
+"""What every Store promises of an object: names, versions, spec and status, several writes."""
+
+import pytest
+from tests.conformance.harness import MemoryHarness
+from tests.conformance.things import meta, take, thing, version
+
+from leasehold.ports.store import (
+    AlreadyExists,
+    Conflict,
+    Create,
+    Delete,
+    Invalid,
+    NotFound,
+    PatchStatus,
+    Update,
+)
+
+
+def test_what_was_created_is_read_back_with_identity(harness: MemoryHarness) -> None:
+    store = harness.store()
+
+    async def story() -> None:
+        made = await store.create(thing())
+        assert made == await store.get("Run", "team", "a")
+        assert made["spec"] == {"n": 1}
+        assert meta(made)["uid"]
+        assert meta(made)["generation"] == 1
+        assert str(meta(made)["creationTimestamp"]).endswith("Z")
+
+    harness.run(story())
+
+
+def test_a_name_is_taken_once_per_kind_and_namespace(harness: MemoryHarness) -> None:
+    store = harness.store()
+
+    async def story() -> None:
+        await store.create(thing())
+        await store.create(thing(namespace="other"))
+        await store.create(thing(kind="Budget"))
+        with pytest.raises(AlreadyExists):
+            await store.create(thing())
+
+    harness.run(story())
+
+
+def test_a_name_used_again_has_another_uid(harness: MemoryHarness) -> None:
+    store = harness.store()
+
+    async def story() -> None:
+        first = meta(await store.create(thing()))["uid"]
+        await store.delete("Run", "team", "a", uid=str(first))
+        second = meta(await store.create(thing()))["uid"]
+        assert first != second
+        with pytest.raises(Conflict):
+            await store.delete("Run", "team", "a", uid=str(first))
+        assert meta(await store.get("Run", "team", "a"))["uid"] == second
+
+    harness.run(story())
+
+
+def test_what_is_not_there_is_not_found(harness: MemoryHarness) -> None:
+    store = harness.store()
+
+    async def story() -> None:
+        with pytest.raises(NotFound):
+            await store.get("Run", "team", "a")
+        with pytest.raises(NotFound):
+            await store.delete("Run", "team", "a", uid=None)
+        with pytest.raises(NotFound):
+            await store.patch_status("Run", "team", "a", {}, version=None)
+        gone = thing()
+        meta(gone)["resourceVersion"] = "1"
+        with pytest.raises(NotFound):
+            await store.update(gone)
+
+    harness.run(story())
+
+
+def test_an_update_needs_the_version_it_read(harness: MemoryHarness) -> None:
+    store = harness.store()
+
+    async def story() -> None:
+        read = await store.create(thing())
+        newer = await store.update({**read, "spec": {"n": 2}})
+        assert version(newer) > version(read)
+        assert meta(newer)["generation"] == 2
+        with pytest.raises(Conflict):
+            await store.update({**read, "spec": {"n": 3}})
+        assert (await store.get("Run", "team", "a"))["spec"] == {"n": 2}
+        with pytest.raises(Invalid) as refused:
+            await store.update(thing())
+        assert refused.value.path == "metadata.resourceVersion"
+
+    harness.run(story())
+
+
+def test_spec_and_status_are_written_apart(harness: MemoryHarness) -> None:
+    store = harness.store()
+
+    async def story() -> None:
+        made = await store.create(thing(status={"phase": "Running"}))
+        assert "status" not in made
+        marked = await store.patch_status("Run", "team", "a", {"phase": "Pending"}, version=None)
+        assert marked["spec"] == made["spec"]
+        assert meta(marked)["generation"] == 1
+        edited = await store.update({**marked, "spec": {"n": 2}, "status": {"phase": "Failed"}})
+        assert edited["status"] == {"phase": "Pending"}
+
+    harness.run(story())
+
+
+def test_a_status_can_be_written_for_one_version_only(harness: MemoryHarness) -> None:
+    store = harness.store()
+
+    async def story() -> None:
+        made = await store.create(thing())
+        await store.patch_status("Run", "team", "a", {"x": 1}, version=version(made))
+        with pytest.raises(Conflict):
+            await store.patch_status("Run", "team", "a", {"x": 2}, version=version(made))
+        assert (await store.get("Run", "team", "a"))["status"] == {"x": 1}
+
+    harness.run(story())
+
+
+def test_a_write_that_changes_nothing_makes_no_version(harness: MemoryHarness) -> None:
+    store = harness.store()
+
+    async def story() -> None:
+        made = await store.create(thing())
+        assert await store.update(made) == made
+        marked = await store.patch_status("Run", "team", "a", {"x": 1}, version=None)
+        again = await store.patch_status("Run", "team", "a", {"x": 1}, version=None)
+        assert marked == again
+
+    harness.run(story())
+
+
+def test_nobody_changes_what_is_stored_by_changing_what_was_read(harness: MemoryHarness) -> None:
+    store = harness.store()
+
+    async def story() -> None:
+        given = thing()
+        made = await store.create(given)
+        meta(given)["name"] = "z"
+        meta(made)["name"] = "y"
+        listed = (await store.list("Run")).items[0]
+        meta(listed)["name"] = "x"
+        assert meta(await store.get("Run", "team", "a"))["name"] == "a"
+
+    harness.run(story())
+
+
+def test_several_writes_each_have_their_own_answer(harness: MemoryHarness) -> None:
+    store = harness.store()
+
+    async def story() -> None:
+        first = await store.create(thing("a"))
+        stale = dict(first, spec={"n": 2})
+        await store.update(stale)
+        answers = await store.write_all(
+            [
+                Create(thing("b")),
+                Create(thing("a")),
+                Update(dict(first, spec={"n": 3})),
+                PatchStatus("Run", "team", "b", {"phase": "Running"}),
+                PatchStatus("Run", "team", "nobody", {}),
+                Delete("Run", "team", "a", None),
+                Create(thing("UPPER")),
+            ]
+        )
+        kinds = [None if each is None else type(each) for each in answers]
+        assert kinds == [dict, AlreadyExists, Conflict, dict, NotFound, None, Invalid]
+        there = await store.get("Run", "team", "b")
+        assert there["status"] == {"phase": "Running"}
+        assert answers[3] == there
+        assert [meta(each)["name"] for each in (await store.list("Run")).items] == ["b"]
+        # One after another, and seen as such.
+        events = await take(store, "Run", version(first), 4)
+        assert [(each.type, meta(each.object)["name"]) for each in events] == [
+            ("MODIFIED", "a"), ("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "a"),
+        ]  # fmt: skip
+
+    harness.run(story())
+
+
+def test_no_writes_are_no_trouble(harness: MemoryHarness) -> None:
+    store = harness.store()
+
+    async def story() -> None:
+        assert await store.write_all([]) == []
+
+    harness.run(story())

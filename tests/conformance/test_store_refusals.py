@@ -1,0 +1,104 @@
+"""What every Store refuses, by path: the server's rules, the ledger's, and those of admission."""
+
+import pytest
+from tests.conformance.harness import MemoryHarness
+from tests.conformance.things import OURS, meta, thing
+
+from leasehold.ports.store import Invalid, Wire
+
+
+@pytest.mark.parametrize(
+    ("path", "metadata"),
+    [
+        ("metadata.name", {"name": ""}),
+        ("metadata.name", {"name": "Upper"}),
+        ("metadata.name", {"name": "a" * 254}),
+        ("metadata.name", {"name": "dots..dots"}),
+        ("metadata.namespace", {"name": "a", "namespace": "with.dot"}),
+        ("metadata.labels[k]", {"name": "a", "labels": {"k": "v" * 64}}),
+        ("metadata.labels[k]", {"name": "a", "labels": {"k": "no spaces"}}),
+        ("metadata.labels[-k]", {"name": "a", "labels": {"-k": "v"}}),
+        ("metadata.labels[UP.x/k]", {"name": "a", "labels": {"UP.x/k": "v"}}),
+        ("metadata.labels", {"name": "a", "labels": ["k"]}),
+    ],
+)
+def test_the_servers_rules_are_named_by_path(
+    harness: MemoryHarness, path: str, metadata: Wire
+) -> None:
+    store = harness.store()
+
+    async def story() -> None:
+        with pytest.raises(Invalid) as refused:
+            await store.create({"apiVersion": OURS, "kind": "Run", "metadata": metadata})
+        assert refused.value.path == path
+        assert (await store.list("Run")).items == []
+
+    harness.run(story())
+
+
+def test_an_object_has_a_size(harness: MemoryHarness) -> None:
+    store = harness.store()
+
+    async def story() -> None:
+        made = await store.create(thing(spec={"text": "x" * 1_500_000}))
+        with pytest.raises(Invalid):
+            await store.patch_status("Run", "team", "a", {"text": "x" * 100_000}, version=None)
+        assert await store.get("Run", "team", "a") == made
+
+    harness.run(story())
+
+
+@pytest.mark.parametrize("kind", ["Lease", "Resolution", "LedgerBatch"])
+def test_the_ledgers_objects_never_change(harness: MemoryHarness, kind: str) -> None:
+    store = harness.store()
+
+    async def story() -> None:
+        made = await store.create(thing(kind=kind, namespace=""))
+        with pytest.raises(Invalid) as refused:
+            await store.update({**made, "spec": {"n": 2}})
+        assert refused.value.path == "spec"
+        await store.update({**made, "metadata": {**meta(made), "labels": {"a": "b"}}})
+
+    harness.run(story())
+
+
+def test_a_lease_closes_once(harness: MemoryHarness) -> None:
+    store = harness.store()
+
+    async def story() -> None:
+        await store.create(thing(kind="Lease", namespace=""))
+
+        async def mark(status: Wire) -> None:
+            await store.patch_status("Lease", "", "a", status, version=None)
+
+        ending = {"reason": "Shrink", "deadline": "x"}
+        await mark({"ending": ending})
+        with pytest.raises(Invalid):
+            await mark({})
+        await mark({"ending": ending, "closed": True})
+        await mark({"ending": ending, "closed": True})
+        with pytest.raises(Invalid):
+            await mark({"ending": ending, "closed": False})
+
+    harness.run(story())
+
+
+def test_admission_sees_old_and_new_and_reports_all(harness: MemoryHarness) -> None:
+    asked: list[tuple[Wire | None, Wire]] = []
+
+    def admit(old: Wire | None, new: Wire) -> list[tuple[str, str]]:
+        asked.append((old, new))
+        return [("spec.n", "is two"), ("spec", "is bad")] if new["spec"] == {"n": 2} else []
+
+    store = harness.store(admit)
+
+    async def story() -> None:
+        made = await store.create(thing())
+        with pytest.raises(Invalid) as refused:
+            await store.update({**made, "spec": {"n": 2}})
+        assert refused.value.problems == (("spec.n", "is two"), ("spec", "is bad"))
+        assert (refused.value.path, refused.value.why) == ("spec.n", "is two")
+        assert await store.get("Run", "team", "a") == made
+
+    harness.run(story())
+    assert [old is None for old, _ in asked] == [True, False]
