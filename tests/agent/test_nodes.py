@@ -112,6 +112,7 @@ def test_a_node_that_empties_while_it_is_looked_at_is_fenced_as_it_was_asked_to(
         nodes.is_empty = lambda _: next(answers, True)
         await nodes.prepare()
         made = await _node(machine, "n2")
+        await machine.clock.sleep(2)  # or its next heartbeat may be the same, and no write
         machine.tasks.spawn("nodes", nodes.run())
 
         async def has_said_all() -> bool:

@@ -102,12 +102,24 @@ class Listing:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """One change; a DELETED event carries the object's last state under the deletion's version."""
+    """One change; a DELETED event carries the object's last state under the deletion's version.
 
-    type: EventType
-    object: Wire
+    The object is read when it is asked for: whoever wrote it knows the version, and need not."""
+
+    __slots__ = ("_object", "_read", "type", "version")
+
+    def __init__(self, type: EventType, version: int, read: Callable[[], Wire]) -> None:  # noqa: A002
+        self.type = type
+        self.version = version
+        self._read = read
+        self._object: Wire | None = None
+
+    @property
+    def object(self) -> Wire:
+        if self._object is None:
+            self._object = self._read()
+        return self._object
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,10 +67,15 @@ def _is_news(old: Reservation | None, new: Reservation) -> bool:
 class Effects:
     """The writes that are owed, by what they are about."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, on_written: Callable[[Wire], None] = lambda _: None
+    ) -> None:
+        """`on_written`: an object as we wrote it, whose event will be no news."""
         self._store = store
         self._clock = clock
+        self._on_written = on_written
         self._runs: dict[str, None] = {}
+        self._untold: dict[str, None] = {}  # of those, whose pods were just made
         self._reservations: dict[str, None] = {}
         self._budgets: dict[str, None] = {}
         self._written: dict[tuple[str, str, str, str], bytes] = {}
@@ -117,6 +122,7 @@ class Effects:
             orders += self._budget_orders(turn, key)
         for first in range(0, len(orders), ROUND_MAX):
             complete &= await self._place(orders[first : first + ROUND_MAX])
+        turn.again = turn.again or bool(self._untold)  # in which they are owed, by their pods
         return complete
 
     async def _place(self, orders: list[Order]) -> bool:
@@ -139,6 +145,8 @@ class Effects:
     async def _run_orders(self, turn: Turn, uid: str) -> list[Order]:
         world = turn.world
         run = world.runs.get(uid)
+        was_untold = uid in self._untold
+        self._untold.pop(uid, None)
         orders: list[Order] = []
         if run is not None and not run.finalized and not run.deleting:
             orders += await self._finalizer_orders(run, add=True)
@@ -150,6 +158,10 @@ class Effects:
         if run.deleting and not world.open_by_run.get(uid):
             # From now on its name may be another Run's.
             return orders + await self._finalizer_orders(run, add=False)
+        if makes and not was_untold:
+            # They will be bound in a moment: what is to be said then is said once.
+            self._untold[uid] = None
+            return orders
         place = ("Run", run.namespace, run.name, run.uid)
         status = run_status(world, run, turn.now)
         return orders + self._status_orders(self._runs, uid, place, status)
@@ -164,6 +176,7 @@ class Effects:
                 world.drop_pod(order.pod.key)
             elif isinstance(answer, dict):
                 world.put_pod(pod_from_wire(answer, gpu_resource=world.policy.gpu_resource))
+                self._on_written(answer)
             # One of that name exists: it is the one that was ordered, and will be seen.
             return isinstance(answer, dict | AlreadyExists)
 
@@ -237,6 +250,8 @@ class Effects:
             if isinstance(answer, StoreError):
                 return False
             self._written[place] = encoded
+            if isinstance(answer, dict):
+                self._on_written(answer)
             return written(answer)
 
         return [Order(owed, key, PatchStatus(*place[:3], status), settle)]

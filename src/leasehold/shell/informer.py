@@ -8,6 +8,7 @@ events only wake the loop.
 import msgspec
 
 from leasehold.core.facts import Record
+from leasehold.core.objects.wire import part, version_at
 from leasehold.ports.runtime import Clock, Signal
 from leasehold.ports.store import Expired, Store, StoreError, Wire
 from leasehold.shell.retry import FIRST_MS, until_answered
@@ -37,9 +38,18 @@ class Informer:
         self._clock = clock
         self._inbox = inbox
         self._wake = wake
+        self._version = 0  # of the last event
+        self._own: set[int] = set()  # versions to come that we wrote ourselves
         # What is there, encoded: as dictionaries ten thousand Runs would be most of our memory.
         # Of what users write, without our status.
         self._there: dict[str, bytes] = {}
+
+    def expect(self, obj: Wire) -> None:
+        """We wrote it so, and know it: its event is no news."""
+        version = version_at(part(obj, "metadata"))
+        if version > self._version:  # a write that changed nothing has no event
+            self._own.add(version)
+            self._there[_key(obj)] = self._kept(obj)
 
     async def run(self, version: int, there: list[bytes]) -> None:
         for body in there:
@@ -60,6 +70,10 @@ class Informer:
         try:
             while True:
                 event = await watch.next()
+                self._version = event.version
+                if event.version in self._own:
+                    self._own.discard(event.version)
+                    continue
                 gone = event.type == "DELETED"
                 key = _key(event.object)
                 before = self._there.pop(key, None)
@@ -72,6 +86,7 @@ class Informer:
 
     async def _relist(self) -> int:
         listing = await until_answered(self._clock, lambda: self._store.list(self._kind))
+        self._own.clear()
         now_there = {_key(obj): self._kept(obj) for obj in listing.items}
         for key in sorted(set(self._there) - set(now_there)):
             self._tell(_decode(self._there[key]), gone=True)

@@ -217,6 +217,8 @@ class Agent:
             try:
                 while True:
                     event = await watch.next()
+                    if self._pods.is_own(event.version):
+                        continue
                     if event.type == "DELETED":
                         self._pods.forget(text_at(part(event.object, "metadata"), "uid"))
                     else:

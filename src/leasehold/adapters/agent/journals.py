@@ -61,6 +61,8 @@ class PodJournal:
         self._exit: Record | None = None
         self._stop: Record | None = None
         self._is_lost = False
+        self._watched: int | None = None  # a pid that cannot be anybody else's while it is watched
+        self._is_known = False  # that the watched one is its shim
 
     @property
     def path(self) -> Path:
@@ -130,7 +132,16 @@ class PodJournal:
         if started is None or started["by"] != "shim" or started["boot"] != records.boot_id():
             return None
         pid, ticks = _whole(started["shim"]), started["shim_ticks"]
-        return pid if ticks is not None and records.ticks_of(pid) == ticks else None
+        if self._is_known and pid == self._watched:
+            return pid
+        if ticks is None or records.ticks_of(pid) != ticks:
+            return None
+        self._is_known = pid == self._watched
+        return pid
+
+    def watch(self, pid: int | None) -> None:
+        """From now on somebody sees when this process ends; None: it has."""
+        self._watched, self._is_known = pid, False
 
     def exit(self) -> Exit:
         assert self._exit is not None, self.uid

@@ -90,6 +90,7 @@ class Pods:
         self._disk = Patience()
         self._is_closing = False  # nothing is started any more
         self._again: set[str] = set()
+        self._own: set[int] = set()  # versions that we wrote, whose events are still to come
         self._last_alive: Instant = 0  # when an agent last saw that all these shims live
         self.shims = Shims(clock, machine.forks, self.note)
 
@@ -104,7 +105,14 @@ class Pods:
                 continue
             self._held[journal.uid] = journal
             self._machine.requests.meetings.remember(journal.uid, places_of(journal.request))
-            self.shims.watch(journal.uid, journal.shim)
+            self.shims.watch(journal, journal.shim)
+
+    def is_own(self, version: int) -> bool:
+        """Whether an event is of what we wrote; it is told once."""
+        if version not in self._own:
+            return False
+        self._own.discard(version)
+        return True
 
     def see(self, wire: Wire) -> None:
         """Somebody wrote it, perhaps we: most news is of what we did ourselves, and old."""
@@ -139,6 +147,8 @@ class Pods:
             self.note(uid)
 
     def keep_only(self, uids: set[str]) -> None:
+        """All pods there are; events from now on are later than that."""
+        self._own.clear()
         for uid in [uid for uid in {**self._seen, **self._held} if uid not in uids]:
             self.forget(uid)
 
@@ -330,7 +340,7 @@ class Pods:
             case Stage.REQUESTED:
                 await self._settle_requested(seen, journal)
             case Stage.RUNNING:
-                self.shims.watch(pod.uid, journal.shim)
+                self.shims.watch(journal, journal.shim)
                 if pod.deleting or pod.has_ended:
                     self._stop(seen, journal)
                 if pod.phase is PodPhase.PENDING and not pod.deleting:
@@ -420,9 +430,9 @@ class Pods:
             return None
         known = self._seen.get(pod.uid)
         if known is not None and known.pod.version == pod.version:
-            self._keep(
-                pod_from_wire(stored, gpu_resource=self._machine.labels.gpu_resource), stored
-            )
+            written = self._pod(stored)
+            self._keep(written, stored)
+            self._own.add(written.version)
         return stored
 
     async def _remove(self, seen: Seen) -> None:

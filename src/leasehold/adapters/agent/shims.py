@@ -50,22 +50,24 @@ class Shims:
 
     def on_fork(self, pid: int, uid: str) -> None:
         """The pid is 0 when there is none, because the zygote did not understand the request."""
-        if uid in self._asked and pid:
-            self.watch(uid, pid)
-        elif uid in self._asked:
-            self._on_death(uid, pid)
+        journal = self._asked.get(uid)
+        if journal is not None and pid:
+            self.watch(journal, pid)
+        elif journal is not None:
+            self._on_death(journal, pid)
 
-    def watch(self, uid: str, pid: int | None) -> None:
-        watched = self._watched.setdefault(uid, {})
+    def watch(self, journal: PodJournal, pid: int | None) -> None:
+        watched = self._watched.setdefault(journal.uid, {})
         if pid is None or pid in watched:
             return
         try:
             fd = os.pidfd_open(pid)
         except ProcessLookupError:
-            self._on_death(uid, pid)
+            self._on_death(journal, pid)
             return
         watched[pid] = fd
-        asyncio.get_running_loop().add_reader(fd, self._on_death, uid, pid)
+        journal.watch(pid)
+        asyncio.get_running_loop().add_reader(fd, self._on_death, journal, pid)
 
     def stop(self, journal: PodJournal, grace: Millis, left: Millis) -> None:
         """Asks it to end its job: `left` of its grace remains. Asking for more time is nothing."""
@@ -73,7 +75,7 @@ class Shims:
             return
         journal.ask_to_stop(grace_ms=grace, due_boot_ms=records.boot_ms() + left)
         pid = journal.shim
-        self.watch(journal.uid, pid)
+        self.watch(journal, pid)
         fd = self._watched.get(journal.uid, {}).get(pid or 0)
         if fd is not None:
             self._graces[journal.uid] = grace
@@ -117,11 +119,13 @@ class Shims:
         for uid in list(self._watched):
             self.forget(uid)
 
-    def _on_death(self, uid: str, pid: int) -> None:
+    def _on_death(self, journal: PodJournal, pid: int) -> None:
+        uid = journal.uid
         self._unwatch(uid, pid)
+        journal.watch(None)
         self._deaths[uid] = self._deaths.get(uid, 0) + 1
-        journal = self._asked.get(uid)
-        if journal is not None and journal.started is None:
+        asked = self._asked.get(uid)
+        if asked is not None and asked.started is None:
             del self._asked[uid]
         self._on_change(uid)
 

@@ -7,6 +7,7 @@ for a write says so in `_perform`.
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from leasehold.adapters.objects.manners import Manners
@@ -193,7 +194,7 @@ class ObjectWatch:
     async def next(self) -> WatchEvent:
         change = await self.next_stored(None)
         assert change is not None, "it had all the time there is"
-        return WatchEvent(change.event, decode(change.body))
+        return WatchEvent(change.event, change.version, partial(decode, change.body))
 
     async def next_stored(self, timeout_ms: int | None) -> Past | None:
         """The next change as bytes, or None when none came in time."""

@@ -16,8 +16,8 @@ from leasehold.core.objects.wire import (
     instant_at,
     list_at,
     part,
-    stamps,
     text_at,
+    version_at,
     whole_at,
 )
 from leasehold.core.units import SECOND, Instant, Millis
@@ -34,31 +34,33 @@ _PHASES = {str(phase): phase for phase in PodPhase}
 
 
 def pod_from_wire(raw: object, *, gpu_resource: str = _GPU_RESOURCE) -> Pod:
-    stamped = stamps(raw)
-    labels = part(part(raw, "metadata"), "labels")
-    spec, status = part(raw, "spec"), part(raw, "status")
+    metadata, spec, status = part(raw, "metadata"), part(raw, "spec"), part(raw, "status")
+    labels = part(metadata, "labels")
     ended = _terminated(spec, status)
+    gpus, cpu_milli, memory_bytes = asked(
+        spec, (gpu_resource, units), (CPU, milli), (MEMORY, units)
+    )
     return Pod(
-        namespace=stamped.namespace,
-        name=stamped.name,
+        namespace=text_at(metadata, "namespace"),
+        name=text_at(metadata, "name"),
         node=text_at(spec, "nodeName"),
-        gpus=asked(spec, gpu_resource, units),
-        uid=stamped.uid,
-        version=stamped.version,
+        gpus=gpus,
+        uid=text_at(metadata, "uid"),
+        version=version_at(metadata),
         run_uid=text_at(labels, RUN_UID),
         group=_index(labels, GROUP_INDEX),
         index=_index(labels, POD_INDEX),
         attempt=_index(labels, ATTEMPT),
-        cpu_milli=asked(spec, CPU, milli),
-        memory_bytes=asked(spec, MEMORY, units),
+        cpu_milli=cpu_milli,
+        memory_bytes=memory_bytes,
         phase=_PHASES.get(text_at(status, "phase"), PodPhase.PENDING),
         reason=text_at(status, "reason"),
         exit_code=whole_at(ended, "exitCode"),
         said=_said(ended, status),
-        slots=_slots(text_at(part(part(raw, "metadata"), "annotations"), SLOTS)),
+        slots=_slots(text_at(part(metadata, "annotations"), SLOTS)),
         finished_at=instant_at(ended, "finishedAt"),
-        deleting=stamped.is_deleting,
-        asked_to_go=_asked_to_go(part(raw, "metadata")),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        asked_to_go=_asked_to_go(metadata),
     )
 
 
@@ -151,6 +153,8 @@ def _said(ended: Wire, status: Wire) -> str:
 
 def _terminated(spec: Wire, status: Wire) -> Wire:
     """How the first container ended; the kubelet lists statuses by name, not in order."""
+    if "containerStatuses" not in status:
+        return {}
     statuses = [each for each in list_at(status, "containerStatuses") if isinstance(each, dict)]
     first = [each for each in list_at(spec, "containers") if isinstance(each, dict)][:1]
     named = [each for each in statuses if first and each.get("name") == first[0].get("name")]

@@ -5,7 +5,7 @@ a pod that asks for half a byte needs a byte.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
@@ -21,6 +21,7 @@ _QUANTITY = re.compile(
 )
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _REMEDY = "write a Kubernetes quantity of zero or more, such as 500m, 8 or 16Gi"
+Wanted = tuple[str, Callable[[object], int]]  # a resource, and how it is counted
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
@@ -57,21 +58,30 @@ def units(value: object) -> int:
     return -(-milli(value) // 1000)
 
 
-def asked(spec: Wire, resource: str, amount: Callable[[object], int]) -> int:
-    """What a pod spec asks of a node: its containers together, or its hungriest initialiser."""
-    together = sum(_asked_by(each, resource, amount) for each in list_at(spec, "containers"))
-    first = [_asked_by(each, resource, amount) for each in list_at(spec, "initContainers")]
-    return max([together, *first])
+def asked(spec: Wire, *wanted: Wanted) -> list[int]:
+    """What a pod spec asks of a node, resource by resource: its containers together, or its
+    hungriest initialiser."""
+    found = [0] * len(wanted)
+    for container in list_at(spec, "containers"):
+        for place, amount in _asked_by(container, wanted):
+            found[place] += amount
+    for container in list_at(spec, "initContainers"):
+        for place, amount in _asked_by(container, wanted):
+            found[place] = max(found[place], amount)
+    return found
 
 
-def _asked_by(container: object, resource: str, amount: Callable[[object], int]) -> int:
+def _asked_by(container: object, wanted: tuple[Wanted, ...]) -> Iterator[tuple[int, int]]:
     resources = part(container, "resources")
-    # A limit without a request is a request, as Kubernetes has it.
-    for where in ("requests", "limits"):
-        value = part(resources, where).get(resource)
+    if not resources:
+        return
+    requests, limits = part(resources, "requests"), part(resources, "limits")
+    for place, (resource, amount) in enumerate(wanted):
+        value = requests.get(resource)
+        if value is None:
+            value = limits.get(resource)  # a limit without a request is one, as Kubernetes has it
         if value is not None:
-            return quantity_or(value, amount, 0)
-    return 0
+            yield place, quantity_or(value, amount, 0)
 
 
 def quantity_or(value: object, amount: Callable[[object], int], default: int) -> int:

@@ -52,10 +52,11 @@ def read_template(spec: Fields, *, required: bool) -> Template:
     if len(spec.problems) > before:
         return Template()
     podspec: Wire = {str(key): value for key, value in pod.members.items()}
+    cpu_milli, memory_bytes = asked(podspec, (CPU, milli), (MEMORY, units))
     return Template(
         raw=canonical(template.members),
-        cpu_milli=asked(podspec, CPU, milli),
-        memory_bytes=asked(podspec, MEMORY, units),
+        cpu_milli=cpu_milli,
+        memory_bytes=memory_bytes,
         tolerations=tolerations,
     )
 

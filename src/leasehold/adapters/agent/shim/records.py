@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 
+import msgspec
+
 Record = dict[str, object]
 
 _MS = 1_000_000
@@ -61,7 +63,7 @@ def create(path: str, request: Record) -> int:
     """Makes a journal, and returns where its records begin. Not synced: a reboot makes it void.
 
     Raises `FileExistsError`. What else goes wrong leaves no file, or one without a whole line."""
-    body = json.dumps(request).encode() + b"\n"
+    body = _encoded(request) + b"\n"
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         _write(fd, body, path)
@@ -72,6 +74,13 @@ def create(path: str, request: Record) -> int:
     finally:
         os.close(fd)
     return len(body)
+
+
+def _encoded(request: Record) -> bytes:
+    try:
+        return msgspec.json.encode(request)  # ten times as quick
+    except UnicodeEncodeError:  # bytes of a folder's name that are no text
+        return json.dumps(request).encode()
 
 
 def append(path: str, record: Record, *, sync: bool = False) -> None:

@@ -1,0 +1,96 @@
+"""What the controller wrote itself is no news to it; what follows at once is told once."""
+
+from tests.unit.shell.plant import START, Plant
+
+from leasehold.adapters.memory.store import MemoryStore
+from leasehold.core.objects.wire import list_at, part, text_at
+from leasehold.core.units import MINUTE
+from leasehold.ports.store import Wire
+from leasehold.shell.informer import Informer, News
+from leasehold.sim.kernel import Kernel
+from leasehold.sim.scenario.ledger import at_once
+
+POD: Wire = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p", "namespace": "t"},
+    "spec": {"containers": [{"name": "main"}]},
+}
+
+
+def statuses_of_runs(plant: Plant) -> list[Wire]:
+    """As they are written from now on."""
+    patch, found = plant.doomed.patch_status, []
+
+    async def noted(
+        kind: str, namespace: str, name: str, status: Wire, *, version: int | None
+    ) -> Wire:
+        if kind == "Run":
+            found.append(status)
+        return await patch(kind, namespace, name, status, version=version)
+
+    plant.doomed.patch_status = noted  # type: ignore[method-assign]
+    return found
+
+
+def test_a_run_that_starts_and_is_bound_in_a_moment_is_told_once() -> None:
+    plant = Plant()
+    written = statuses_of_runs(plant)
+    plant.submit("a/one")
+    plant.wait(MINUTE)
+    assert [text_at(status, "phase") for status in written] == ["Running"]
+
+
+def test_one_whose_pods_are_not_bound_is_told_so_meanwhile() -> None:
+    plant = Plant()
+    plant.fleet._see = lambda wire: None  # type: ignore[method-assign]  # noqa: ARG005
+    written = statuses_of_runs(plant)
+    plant.submit("a/one")
+    plant.kernel.settle()
+    [status] = written
+    conditions = [each for each in list_at(status, "conditions") if isinstance(each, dict)]
+    told = {text_at(each, "type"): text_at(each, "status") for each in conditions}
+    assert (told["Admitted"], told["Bound"]) == ("True", "False")
+
+
+def an_informer() -> tuple[Kernel, MemoryStore, Informer, list[News]]:
+    kernel, inbox = Kernel(START), list[News]()
+    process = kernel.process("controller")
+    store = MemoryStore(process.tasks, process.clock, None)
+    informer = Informer(
+        "Pod", store=store, clock=process.clock, inbox=inbox, wake=process.tasks.signal()
+    )
+    process.tasks.spawn("informer", informer.run(0, []))
+    kernel.settle()
+    return kernel, store, informer, inbox
+
+
+def test_what_was_expected_is_no_news_and_what_comes_after_it_is() -> None:
+    kernel, store, informer, inbox = an_informer()
+    informer.expect(at_once(store.create(POD)))
+    kernel.settle()
+    assert inbox == []
+    at_once(store.patch_status("Pod", "t", "p", {"phase": "Running"}, version=None))
+    kernel.settle()
+    assert [text_at(part(news.obj, "status"), "phase") for news in inbox] == ["Running"]
+
+
+def test_what_was_not_expected_is_news() -> None:
+    kernel, store, informer, inbox = an_informer()
+    made = at_once(store.create(POD))
+    kernel.settle()
+    assert len(inbox) == 1
+    informer.expect(made)  # too late: its event has been here
+    at_once(store.delete("Pod", "t", "p", uid=None))
+    kernel.settle()
+    assert [news.gone for news in inbox] == [False, True]
+
+
+def test_what_was_expected_is_missed_when_it_is_gone_after_a_break() -> None:
+    _, store, informer, inbox = an_informer()
+    informer.expect(at_once(store.create(POD)))
+    at_once(store.delete("Pod", "t", "p", uid=None))
+    at_once(informer._relist())  # as after a watch that broke before either was told
+    assert [(news.gone, text_at(part(news.obj, "metadata"), "name")) for news in inbox] == [
+        (True, "p")
+    ]
