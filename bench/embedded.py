@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import mean
+from statistics import median
 
 import apsw
 
@@ -28,6 +28,7 @@ POLL_S = 0.02
 REST_S = 1.0
 SPAWNS, INSERTS = 400, 3_000
 SUBMISSIONS, STARTS, ENDS = 600, 500, 600
+ROUNDS = 3
 RUNS, LEASES = 10_000, 100_000
 IDLE_S = 10.0
 PATIENCE_S = 300.0
@@ -188,18 +189,12 @@ def _load(root: Path) -> dict[str, float]:
         found["rest_submit_32_per_s"] = up.submit("org:none", "many", SUBMISSIONS, 32)
         spawns.append(spawns_per_s())
         inserts.append(inserts_per_s())
-    with server(root / "starts") as up:
-        up.start()
-        up.create(*SPACE)
-        up.submit("org:t", "go", STARTS, 32, LASTING)
-        _until(lambda: _count(up, "Run", "Pending") == STARTS)
-        time.sleep(REST_S)  # what else there was to say about them is said
-        began = time.perf_counter()
-        up.create(*BUDGET)
-        # Made, claimed, running; looking at the pods themselves all the time would be felt.
-        _until(lambda: _changes(up, "Pod") >= 3 * STARTS)
-        _until(lambda: _count(up, "Pod", "Running") == STARTS)
-        found["runs_started_per_s"] = STARTS / (time.perf_counter() - began)
+    starts = []
+    for number in range(ROUNDS):  # a second each: what else happens in one must not decide
+        starts.append(_starts_per_s(root / f"starts-{number}"))
+        spawns.append(spawns_per_s())
+        inserts.append(inserts_per_s())
+    found["runs_started_per_s"] = median(starts)
     with server(root / "lives") as up:
         up.start()
         up.create(*SPACE)
@@ -210,8 +205,24 @@ def _load(root: Path) -> dict[str, float]:
         found["runs_completed_per_s"] = ENDS / (time.perf_counter() - began)
     spawns.append(spawns_per_s())
     inserts.append(inserts_per_s())
-    found["plain_spawns_per_s"], found["plain_inserts_per_s"] = mean(spawns), mean(inserts)
+    found["plain_spawns_per_s"], found["plain_inserts_per_s"] = median(spawns), median(inserts)
     return found
+
+
+def _starts_per_s(root: Path) -> float:
+    """Runs that waited for nothing but money, from the Budget that pays for them on."""
+    with server(root) as up:
+        up.start()
+        up.create(*SPACE)
+        up.submit("org:t", "go", STARTS, 32, LASTING)
+        _until(lambda: _count(up, "Run", "Pending") == STARTS)
+        time.sleep(REST_S)  # what else there was to say about them is said
+        began = time.perf_counter()
+        up.create(*BUDGET)
+        # Made, claimed, running; looking at the pods themselves all the time would be felt.
+        _until(lambda: _changes(up, "Pod") >= 3 * STARTS)
+        _until(lambda: _count(up, "Pod", "Running") == STARTS)
+        return STARTS / (time.perf_counter() - began)
 
 
 def past() -> dict[str, float]:

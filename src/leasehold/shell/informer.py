@@ -49,7 +49,9 @@ class Informer:
         version = version_at(part(obj, "metadata"))
         if version > self._version:  # a write that changed nothing has no event
             self._own.add(version)
-            self._there[_key(obj)] = self._kept(obj)
+            if self._kind not in _OURS_IS_STATUS:
+                # Of a user's object it may have an edit in it that is news still to come.
+                self._there[_key(obj)] = self._kept(obj)
 
     async def run(self, version: int, there: list[bytes]) -> None:
         for body in there:

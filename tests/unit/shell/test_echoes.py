@@ -17,6 +17,13 @@ POD: Wire = {
     "spec": {"containers": [{"name": "main"}]},
 }
 
+RUN: Wire = {
+    "apiVersion": "rq.davidlangworthy.io/v1",
+    "kind": "Run",
+    "metadata": {"name": "r", "namespace": "t"},
+    "spec": {"n": 1},
+}
+
 
 def statuses_of_runs(plant: Plant) -> list[Wire]:
     """As they are written from now on."""
@@ -53,12 +60,12 @@ def test_one_whose_pods_are_not_bound_is_told_so_meanwhile() -> None:
     assert (told["Admitted"], told["Bound"]) == ("True", "False")
 
 
-def an_informer() -> tuple[Kernel, MemoryStore, Informer, list[News]]:
+def an_informer(kind: str = "Pod") -> tuple[Kernel, MemoryStore, Informer, list[News]]:
     kernel, inbox = Kernel(START), list[News]()
     process = kernel.process("controller")
     store = MemoryStore(process.tasks, process.clock, None)
     informer = Informer(
-        "Pod", store=store, clock=process.clock, inbox=inbox, wake=process.tasks.signal()
+        kind, store=store, clock=process.clock, inbox=inbox, wake=process.tasks.signal()
     )
     process.tasks.spawn("informer", informer.run(0, []))
     kernel.settle()
@@ -73,6 +80,19 @@ def test_what_was_expected_is_no_news_and_what_comes_after_it_is() -> None:
     at_once(store.patch_status("Pod", "t", "p", {"phase": "Running"}, version=None))
     kernel.settle()
     assert [text_at(part(news.obj, "status"), "phase") for news in inbox] == ["Running"]
+
+
+def test_an_edit_that_our_status_was_written_over_is_news() -> None:
+    kernel, store, informer, inbox = an_informer("Run")
+    made = at_once(store.create(RUN))
+    kernel.settle()
+    inbox.clear()
+    at_once(store.update({**made, "spec": {"n": 2}}))
+    informer.expect(
+        at_once(store.patch_status("Run", "t", "r", {"phase": "Pending"}, version=None))
+    )
+    kernel.settle()
+    assert [part(news.obj, "spec") for news in inbox] == [{"n": 2}]
 
 
 def test_what_was_not_expected_is_news() -> None:
