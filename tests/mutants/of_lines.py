@@ -1,0 +1,94 @@
+"""Planted bugs in a long line: what runs that are alike share, who is planned, what is news."""
+
+from tests.mutants.mutant import Mutant, prop, story, unit
+
+_SHARED = prop("long_line")
+_LEVELS = prop("levels")
+_ECHOES = unit("shell/test_echoes")
+
+LINES = (
+    Mutant(
+        "an answer outlives what was held since",
+        "control/line.py",
+        "    return turn.opened, turn.released, turn.agenda.changes\n",
+        "    return turn.opened, turn.released\n",
+        _SHARED,
+    ),
+    Mutant(
+        "one that holds something is told what others are told",
+        "control/line.py",
+        "        and present(world, run) is None\n",
+        "",
+        _SHARED,
+    ),
+    Mutant(
+        "an owner's money line has no end",
+        "control/line.py",
+        "        return mine >= of_owner or total >= of_all\n",
+        "        return total >= of_all\n",
+        story("queue-12"),
+    ),
+    Mutant(
+        "one reason for want of money stands behind another",
+        "control/line.py",
+        "self._money.get((owner, refused.reason), 0)",
+        "max([count for key, count in self._money.items() if key[0] == owner], default=0)",
+        story("queue-12"),
+    ),
+    Mutant(
+        "everybody is told that they moved",
+        "control/line.py",
+        "number >> (step := number.bit_length() - 3) << step",
+        "number",
+        unit("control/test_line"),
+    ),
+    Mutant(
+        "a run that is gone stays in line",
+        "core/world.py",
+        "            table.pop(uid, None)\n        self.alike",
+        "            table.get(uid)\n        self.alike",
+        unit("control/test_line"),
+    ),
+    Mutant(
+        "what begins at the end of a span is in its way",
+        "core/levels.py",
+        "        elif drop[0] < stop:\n",
+        "        elif drop[0] <= stop:\n",
+        _LEVELS,
+    ),
+    Mutant(
+        "the window of a sweep does not move on",
+        "core/levels.py",
+        "        while window and window[0] < first:\n            window.popleft()\n",
+        "",
+        _LEVELS,
+    ),
+    Mutant(
+        "what is overdue is free already",
+        "core/accounts.py",
+        "max(term.frees_at, now + 1)",
+        "max(term.frees_at, now)",
+        _LEVELS,
+    ),
+    Mutant(
+        "a start is told twice",
+        "shell/effects.py",
+        "        if makes and not was_untold:\n",
+        "        if makes and not run:\n",
+        _ECHOES,
+    ),
+    Mutant(
+        "an edit is lost under our own status",
+        "shell/informer.py",
+        "            if self._kind not in _OURS_IS_STATUS:\n",
+        "            if self._kind:\n",
+        _ECHOES,
+    ),
+    Mutant(
+        "a pod that has just ended is deleted with its last word",
+        "control/pods.py",
+        "            orders.append(replace(order, version=pod.version or None))\n",
+        "            orders.append(order)\n",
+        unit("shell/test_deleted_pods"),
+    ),
+)
