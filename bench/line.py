@@ -32,7 +32,7 @@ def turn_ms(waiting: int, cap: int, *, shared: bool = True) -> float:
     `cap`: what their owner may use; eight, on a larger fleet, is a line for want of money."""
     world = _world(waiting, cap, nodes=1 if cap > waiting else 8)
     if not shared:
-        world.alike = _Unlike()
+        world.waiting.alike = _Unlike()
     now = NOW
     _turn(world, now)
     spent = 0.0

@@ -45,8 +45,8 @@ LINES = (
     Mutant(
         "a run that is gone stays in line",
         "core/world.py",
-        "            table.pop(uid, None)\n        self.alike",
-        "            table.get(uid)\n        self.alike",
+        "            table.pop(uid, None)\n        self.waiting",
+        "            table.get(uid)\n        self.waiting",
         unit("control/test_line"),
     ),
     Mutant(

@@ -91,5 +91,5 @@ def test_everybody_is_told_as_if_nobody_were_alike(
 ) -> None:
     line = [kind for kind in kinds for _ in range(repeated)]
     shared, alone = a_line(line, caps, nodes=nodes), a_line(line, caps, nodes=nodes)
-    alone.alike = Unlike()
+    alone.waiting.alike = Unlike()
     assert play(shared, events) == play(alone, events)

@@ -15,7 +15,7 @@ from leasehold.core.units import FOREVER, SECOND, Instant
 from leasehold.core.verdicts import Refusal, Refused
 
 _PREVIEWS_PER_TURN = 32
-_SAMPLES_PER_TURN = 4
+_SAMPLES_PER_SECOND = 4
 _EXACT = 16  # places in line that are told to the number
 _State = tuple[int, ...]
 
@@ -50,7 +50,6 @@ class Line:
         self._ends: Ends = {}
         self._seen = -1  # leases that the outlooks know of
         self._previews = 0
-        self._samples = 0
 
     # Who is planned.
 
@@ -147,11 +146,11 @@ class Line:
         return self._previews <= _PREVIEWS_PER_TURN
 
     def may_sample(self, turn: Turn) -> bool:
-        """Drawing a thousand seeds is dearer still: once each, so many a turn, the others soon."""
-        self._samples += 1
-        if self._samples > _SAMPLES_PER_TURN:
-            turn.wake(turn.now + SECOND)
-        return self._samples <= _SAMPLES_PER_TURN
+        """Drawing a thousand seeds is dearer still: once each, so many a second, others later."""
+        at = turn.world.waiting.may_draw(turn.now, count=_SAMPLES_PER_SECOND, per=SECOND)
+        if at is not None:
+            turn.wake(at)
+        return at is None
 
     def forget_outlooks(self) -> None:
         """What one run tolerates is not there for the next."""

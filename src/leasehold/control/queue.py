@@ -33,7 +33,7 @@ def consider_all(turn: Turn) -> None:
     hold_for_activations(turn)
     runs = in_order(turn.world, turn.world.pending)
     hold_for_cuts(turn, runs)
-    line = Line(turn.world.policy, turn.world.alike)
+    line = Line(turn.world.policy, turn.world.waiting.alike)
     for run in runs:
         if not _is_behind(turn, run, line):
             _consider(turn, run, line)
@@ -133,7 +133,7 @@ def _refuse(turn: Turn, run: Run, refused: Refused) -> None:
         world.refusals[run.uid] = refused
         turn.touched[run.uid] = None
         turn.tell("Run", run.key, str(refused.reason), refused.remedy)
-    world.behind.pop(run.uid, None)
+    world.waiting.behind.pop(run.uid, None)
     if refused.trace:
         world.traces[run.uid] = refused.trace
 
@@ -142,13 +142,13 @@ def _tell_place(turn: Turn, run: Run, refused: Refused, line: Line) -> None:
     """Its status has its place; an event is worth only why it waits."""
     world = turn.world
     place = line.place_of(run, refused)
-    known, *before = world.behind.get(run.uid, (None, 0, 0))
+    known, *before = world.waiting.behind.get(run.uid, (None, 0, 0))
     if known is refused and before == [place.mine, place.total]:
         return
     words = line.words_of(place, run, refused)
     if known is None or (known.reason, known.remedy) != (refused.reason, refused.remedy):
         turn.tell("Run", run.key, str(refused.reason), f"{refused.remedy}; {words}")
-    world.behind[run.uid] = (refused, place.mine, place.total)
+    world.waiting.behind[run.uid] = (refused, place.mine, place.total)
     world.refusals[run.uid] = replace(refused, remedy=f"{refused.remedy}; {words}")
     turn.touched[run.uid] = None
     if refused.trace:
@@ -189,7 +189,7 @@ def _start(turn: Turn, run: Run, plan: Admitted, groups: tuple[int, ...]) -> Ref
         return _too_large(turn, opened)
     world.traces[run.uid] = plan.trace
     world.refusals.pop(run.uid, None)
-    world.behind.pop(run.uid, None)
+    world.waiting.behind.pop(run.uid, None)
     turn.agenda.forget(run.uid)
     release(turn, run)
     payers = ", ".join(

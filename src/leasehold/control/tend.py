@@ -263,7 +263,7 @@ def _sort(turn: Turn, run: Run) -> None:
             table.pop(run.uid, None)
     if is_over(world, run):
         world.refusals.pop(run.uid, None)
-        world.behind.pop(run.uid, None)
+        world.waiting.behind.pop(run.uid, None)
         cancel_reservation(turn, run, "the run is over")
 
 

@@ -9,7 +9,7 @@ clock: whoever asks brings `now`.
 from msgspec.structs import replace
 
 from leasehold.core.accounts import UNLIMITED, Accounts, Claim, Term
-from leasehold.core.alike import Alike
+from leasehold.core.alike import Waiting
 from leasehold.core.book import WHOLE, Attempt, Book, base_reason
 from leasehold.core.checkpoint import Carried
 from leasehold.core.facts import (
@@ -114,8 +114,7 @@ class World:
         self.elastic: dict[Uid, None] = {}  # runs that are not as wide as they wish
         self.blocked_binds: dict[Uid, int] = {}  # -> node_changes when its binds kept failing
         self.refusals: dict[Uid, Refused] = {}  # why a pending run waits
-        self.behind: dict[Uid, tuple[Refused, int, int]] = {}  # see control.line
-        self.alike = Alike()
+        self.waiting = Waiting()
         self.traces: dict[Uid, tuple[Step, ...]] = {}  # the newest walk of cover
         self.held: dict[str, int] = {}  # GPUs by node that activations under way keep
         self.claims: tuple[Claim, ...] = ()  # money that planned starts keep
@@ -240,9 +239,9 @@ class World:
         del self.runs[uid]
         if self.uid_of.get(run.key) == uid:
             del self.uid_of[run.key]
-        for table in (self.pending, self.elastic, self.refusals, self.traces, self.behind):
+        for table in (self.pending, self.elastic, self.refusals, self.traces):
             table.pop(uid, None)
-        self.alike.forget(uid)
+        self.waiting.forget(uid)
 
     def put_pod(self, pod: Pod) -> None:
         key = pod.key

@@ -180,12 +180,20 @@ def a_full_world(waiting: int, policy: Policy, *, nodes: int = 1) -> World:
     return world
 
 
-def test_large_lotteries_are_sampled_four_a_turn_and_the_others_soon() -> None:
-    world = a_full_world(5, Policy(odds_seeds=4))
-    turn = decided(world)
-    sampled = [each.run for each in world.reservations.values() if each.odds]
-    assert sorted(sampled) == ["w00", "w01", "w02", "w03"]
-    assert turn.wake_at == NOW + SECOND
+def test_large_lotteries_are_sampled_four_a_second_and_the_others_soon() -> None:
+    world = a_full_world(9, Policy(odds_seeds=4))
+
+    def sampled_at(now: int) -> list[str]:
+        turn = decide(world, now=now, key=KEY)
+        if turn.batches:
+            world.head = replace(world.head, seq=turn.batches[-1].seq)
+        assert turn.wake_at == now - (now - NOW) % SECOND + SECOND
+        return sorted(each.run for each in world.reservations.values() if each.odds)
+
+    first = ["w00", "w01", "w02", "w03"]
+    assert sampled_at(NOW) == first
+    assert sampled_at(NOW + SECOND // 2) == first
+    assert sampled_at(NOW + SECOND) == [*first, "w04", "w05", "w06", "w07"]
 
 
 def test_plans_beyond_the_first_previews_of_a_turn_stand_as_they_are() -> None:

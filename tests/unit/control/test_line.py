@@ -74,4 +74,4 @@ def test_a_run_that_is_gone_leaves_nothing_behind() -> None:
     uid = "uid-r150"
     world.drop_run(uid)
     decide(world, now=NOW + SECOND, key=KEY)
-    assert uid not in {**world.pending, **world.refusals, **world.traces, **world.behind}
+    assert uid not in {**world.pending, **world.refusals, **world.traces, **world.waiting.behind}
