@@ -67,7 +67,7 @@ def forecast_many(nodes: int, count: int) -> tuple[float, int]:
         began = process_time()
         refused = admit(world, wish, turn.agenda, start=NOW, now=NOW)
         assert isinstance(refused, Refused), refused
-        if line.has_room(run, refused):
+        if line.places.take(run, refused).is_planned:
             planned += plan_start(turn, wish, refused, line) is not None
         spent += process_time() - began
     return spent, planned

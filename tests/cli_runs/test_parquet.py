@@ -10,6 +10,8 @@ import duckdb
 import pytest
 from tests.cli_runs.conftest import Cli
 
+from leasehold.cli.runs.failure import Failure
+from leasehold.cli.runs.parquet import load, write_parquet
 from leasehold.core.units import parse_instant
 
 
@@ -72,3 +74,12 @@ def test_a_file_that_cannot_be_written_is_named_and_leaves_nothing(
     done = cli("report", "gpu-hours", "-o", "parquet", "--file", str(tmp_path / "a-folder"))
     assert "Is a directory" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a-folder", "kubeconfig"]
+
+
+def test_what_duckdb_refuses_is_a_sentence_and_leaves_nothing(tmp_path: Path) -> None:
+    """As on a disk that fills while it writes: its errors are its own."""
+    file = tmp_path / "x.parquet"
+    with pytest.raises(Failure, match=f"cannot write {file}: ") as refused:
+        write_parquet(load(), [("n", "BIGINT")], "n\nno number\n", str(file))
+    assert "\n" not in str(refused.value)
+    assert list(tmp_path.iterdir()) == []

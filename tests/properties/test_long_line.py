@@ -24,6 +24,11 @@ class Unlike(Alike):
 EVENTS = st.sampled_from(["Completed", "NodeFailure", "Fail", ""])
 # A kind of run: owner, GPUs, limit in hours.
 KINDS = st.tuples(st.sampled_from("tu"), st.sampled_from([1, 2, 4]), st.sampled_from([None, 1, 3]))
+# What an owner may use: GPUs at once, GPU-hours, and for how many hours.
+Cap = tuple[int, int | None, int]
+CAPS = st.tuples(
+    st.integers(1, 9), st.sampled_from([None, None, 4, 12]), st.sampled_from([2, 9, 999])
+)
 POLICY = Policy(
     reservation_depth=4, reservation_depth_per_owner=2,
     reservation_money_depth=5, reservation_money_depth_per_owner=3, odds_seeds=2,
@@ -31,11 +36,17 @@ POLICY = Policy(
 )  # fmt: skip
 
 
-def a_line(kinds: list[tuple[str, int, int | None]], caps: tuple[int, int], *, nodes: int) -> World:
+def a_line(kinds: list[tuple[str, int, int | None]], caps: list[Cap], *, nodes: int) -> World:
     budgets = [
-        a_budget(owner, an_envelope(f"n/{owner}/e", owner, cap))
-        for owner, cap in zip("tu", caps, strict=True)
-    ]
+        a_budget(
+            owner,
+            an_envelope(
+                f"n/{owner}/e", owner, cap,
+                end=NOW + window * HOUR, max_gpu_ms=None if hours is None else hours * HOUR,
+            ),
+        )
+        for owner, (cap, hours, window) in zip("tu", caps, strict=True)
+    ]  # fmt: skip
     world = a_world([a_node(f"n{i}", gpus=4) for i in range(nodes)], budgets, policy=POLICY)
     for index, (owner, gpus, hours) in enumerate(kinds):
         span = None if hours is None else hours * HOUR
@@ -78,14 +89,14 @@ def play(world: World, events: list[tuple[str, int]]) -> list[object]:
 @given(
     kinds=st.lists(KINDS, min_size=6, max_size=20),
     repeated=st.integers(1, 3),
-    caps=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    caps=st.lists(CAPS, min_size=2, max_size=2),
     nodes=st.integers(1, 2),
     events=st.lists(st.tuples(EVENTS, st.integers(0, 9)), max_size=5),
 )
 def test_everybody_is_told_as_if_nobody_were_alike(
     kinds: list[tuple[str, int, int | None]],
     repeated: int,
-    caps: tuple[int, int],
+    caps: list[Cap],
     nodes: int,
     events: list[tuple[str, int]],
 ) -> None:

@@ -1,106 +1,39 @@
-"""The line of runs that are planned in one pass: how deep it is, and what it may cost.
+"""The line of runs that are considered in one pass: what they share, and what it may cost.
 
-Made anew by the queue for every pass. It also keeps what the runs of the pass can share: outlooks,
-and the answers to those that are alike.
+Made anew by the queue for every pass, with the places in it (`places`). Runs share outlooks, and
+those that are alike share answers.
 """
 
+from leasehold.control.places import Places
 from leasehold.control.reservations import present
 from leasehold.control.turn import Turn
 from leasehold.core.admit import Wish
 from leasehold.core.alike import Alike, Kind
-from leasehold.core.facts import Gang, Record, Run
+from leasehold.core.facts import Gang, Run
 from leasehold.core.outlook import Ends, Outlook
 from leasehold.core.policy import Policy
 from leasehold.core.units import FOREVER, SECOND, Instant
-from leasehold.core.verdicts import Refusal, Refused
+from leasehold.core.verdicts import Refused
 
 _PREVIEWS_PER_TURN = 32
 _SAMPLES_PER_SECOND = 4
-_EXACT = 16  # places in line that are told to the number
 _State = tuple[int, ...]
-
-
-class Place(Record):
-    """Where a run stands in line; a far one is told about, or everybody would be told anew
-    whenever the first one starts."""
-
-    mine: int  # among the owner's
-    total: int
-
-    @property
-    def number(self) -> str:
-        return f"number {self.mine}" if self.mine < _EXACT else f"about number {self.mine}"
+_UNKNOWN: tuple[Instant, _State, _State] = (0, (), ())
 
 
 class Line:
-    """Who is planned: so many of an owner, so many in all. Those short of money take no place
-    among those short of GPUs: they have a line of their own."""
+    """The runs of a pass, in order."""
 
     def __init__(self, policy: Policy, alike: Alike | None = None) -> None:
         """`alike`: the kinds that are known from passes before."""
-        self._policy = policy
         self._alike = alike or Alike()
-        self._total = 0
-        self._by_owner: dict[str, int] = {}
-        self._money_total = 0
-        self._money: dict[tuple[str, Refusal], int] = {}  # of an owner, for one reason
+        self.places = Places(policy)
         self._answers: dict[Kind, tuple[_State, Refused]] = {}
-        self._floors: dict[Kind, tuple[_State, Instant]] = {}
+        self._floors: dict[Kind, tuple[Instant, _State, _State]] = {}
         self._outlooks: dict[tuple[str, int], Outlook] = {}
         self._ends: Ends = {}
         self._seen = -1  # leases that the outlooks know of
         self._previews = 0
-
-    # Who is planned.
-
-    def is_full(self, run: Run, refused: Refused) -> bool:
-        """Whether nobody of this owner who is refused for this reason is planned any more."""
-        mine, total, of_owner, of_all = self._counts(run, refused)
-        return mine >= of_owner or total >= of_all
-
-    def has_room(self, run: Run, refused: Refused) -> bool:
-        """Whether this one is planned; it has its place from now on."""
-        is_full = self.is_full(run, refused)
-        owner = run.spec.owner
-        if refused.reason.is_about_money:
-            key = (owner, refused.reason)
-            self._money[key] = self._money.get(key, 0) + 1
-            self._money_total += 1
-        else:
-            self._by_owner[owner] = self._by_owner.get(owner, 0) + 1
-            self._total += 1
-        return not is_full
-
-    def place_of(self, run: Run, refused: Refused) -> Place:
-        """Where the run that was asked about last stands."""
-        mine, total, _, _ = self._counts(run, refused)
-        return Place(mine=_about(mine), total=_about(total))
-
-    def words_of(self, place: Place, run: Run, refused: Refused) -> str:
-        """The place for a person."""
-        _, _, of_owner, of_all = self._counts(run, refused)
-        which = "short of money" if refused.reason.is_about_money else "in line"
-        return (
-            f"{place.number} of {run.spec.owner} and {place.total} of all {which}, of which the "
-            f"first {of_owner} of an owner and {of_all} of all are planned"
-        )
-
-    def _counts(self, run: Run, refused: Refused) -> tuple[int, int, int, int]:
-        """How many are in line of its owner, and in all; how many of them are planned."""
-        owner, policy = run.spec.owner, self._policy
-        if refused.reason.is_about_money:
-            return (
-                self._money.get((owner, refused.reason), 0),
-                self._money_total,
-                policy.reservation_money_depth_per_owner,
-                policy.reservation_money_depth,
-            )
-        return (
-            self._by_owner.get(owner, 0),
-            self._total,
-            policy.reservation_depth_per_owner,
-            policy.reservation_depth,
-        )
 
     # What those who are alike share.
 
@@ -122,17 +55,18 @@ class Line:
         return settled
 
     def not_before(self, turn: Turn, run: Run) -> Instant:
-        """Nobody starts before one just like it that is ahead, as long as plans are only added."""
-        known = self._floors.get(self._alike.kind(run))
-        if known is None or known[0] != _let_go(turn) or not _has_no_past(turn, run):
-            return 0
-        return known[1]
+        """Nobody is planned before one just like it that is ahead, as long as nothing was let go.
+        That no start is known of is the answer only while nothing has changed: whatever starts or
+        is planned ends one day, which is another instant to start at."""
+        at, let_go, state = self._floors.get(self._alike.kind(run), _UNKNOWN)
+        holds = state == _state(turn) if at == FOREVER else let_go == _let_go(turn)
+        return at if holds and _has_no_past(turn, run) else 0
 
     def note_start(self, turn: Turn, run: Run, at: Instant | None) -> None:
         """When it was found to start; None: no such instant is known."""
         if _has_no_past(turn, run):
             known = FOREVER if at is None else at
-            self._floors[self._alike.kind(run)] = (_let_go(turn), known)
+            self._floors[self._alike.kind(run)] = (known, _let_go(turn), _state(turn))
 
     # What a pass may cost.
 
@@ -176,11 +110,6 @@ class Line:
             )
             world.journal.undo(mark)
         return self._outlooks[key]
-
-
-def _about(number: int) -> int:
-    """The number itself, or of a far one the next lower quarter of a power of two."""
-    return number if number < _EXACT else number >> (step := number.bit_length() - 3) << step
 
 
 def _state(turn: Turn) -> _State:

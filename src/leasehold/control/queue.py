@@ -11,6 +11,7 @@ from leasehold.control.elastic import in_order
 from leasehold.control.holding import hold_for_cuts
 from leasehold.control.life import BIND_FAILING, Standing, Where, units_of
 from leasehold.control.line import Line
+from leasehold.control.places import Place, told_place
 from leasehold.control.planning import plan_start
 from leasehold.control.reservations import block, cancel_reservation, present, release
 from leasehold.control.turn import Turn
@@ -26,6 +27,8 @@ from leasehold.core.facts import Confidence, Gang, Opened, Reservation, Run, Sta
 from leasehold.core.fill import fill
 from leasehold.core.units import plural
 from leasehold.core.verdicts import Admitted, Refusal, Refused
+
+NAME_MAX = 253  # characters of a Run's name
 
 
 def consider_all(turn: Turn) -> None:
@@ -43,10 +46,9 @@ def _is_behind(turn: Turn, run: Run, line: Line) -> bool:
     """Most of a long line are behind all that are planned, and just like one that was refused a
     moment ago: such a run is told its place, if that is news, and that is all."""
     refused = line.answer(turn, run)
-    if refused is None or not line.is_full(run, refused):
+    if refused is None or not line.places.is_full(run, refused):
         return False
-    line.has_room(run, refused)
-    _tell_place(turn, run, refused, line)
+    _tell_place(turn, run, refused, line.places.take(run, refused))
     return True
 
 
@@ -72,10 +74,19 @@ def _consider(turn: Turn, run: Run, line: Line) -> None:
     answer = line.answer(turn, run) or _try(turn, wish)
     if isinstance(answer, Admitted):
         refused = _start(turn, run, answer, groups)
-    else:
+    elif _has_room_by_any_name(turn, wish):
         refused = line.remember(turn, run, answer)
+    else:
+        refused = answer
     if refused is not None:
         _plan(turn, run, wish, refused, line)
+
+
+def _has_room_by_any_name(turn: Turn, wish: Wish) -> bool:
+    """Whether a batch holds the gang, and would if its run had the longest of names: of those that
+    are alike the names differ."""
+    longest = replace(wish.run, name="x" * NAME_MAX)
+    return not turn.is_too_large(turn.gang_bytes_at_most(longest, wish.want))
 
 
 def _is_sweep(run: Run) -> bool:
@@ -138,18 +149,17 @@ def _refuse(turn: Turn, run: Run, refused: Refused) -> None:
         world.traces[run.uid] = refused.trace
 
 
-def _tell_place(turn: Turn, run: Run, refused: Refused, line: Line) -> None:
+def _tell_place(turn: Turn, run: Run, refused: Refused, place: Place) -> None:
     """Its status has its place; an event is worth only why it waits."""
     world = turn.world
-    place = line.place_of(run, refused)
     known, *before = world.waiting.behind.get(run.uid, (None, 0, 0))
     if known is refused and before == [place.mine, place.total]:
         return
-    words = line.words_of(place, run, refused)
+    told = told_place(refused, place, run)
     if known is None or (known.reason, known.remedy) != (refused.reason, refused.remedy):
-        turn.tell("Run", run.key, str(refused.reason), f"{refused.remedy}; {words}")
+        turn.tell("Run", run.key, str(refused.reason), told.remedy)
     world.waiting.behind[run.uid] = (refused, place.mine, place.total)
-    world.refusals[run.uid] = replace(refused, remedy=f"{refused.remedy}; {words}")
+    world.refusals[run.uid] = told
     turn.touched[run.uid] = None
     if refused.trace:
         world.traces[run.uid] = refused.trace
@@ -259,8 +269,9 @@ def _plan(turn: Turn, run: Run, wish: Wish, refused: Refused, line: Line) -> Non
         if is_drained(world, reservation, turn.now):
             block(turn, run, refused)
         return
-    if not line.has_room(run, refused):
-        _tell_place(turn, run, refused, line)
+    place = line.places.take(run, refused)
+    if not place.is_planned:
+        _tell_place(turn, run, refused, place)
         turn.agenda.forget(run.uid)
         cancel_reservation(turn, run, world.refusals[run.uid].remedy)
         return

@@ -68,14 +68,14 @@ class Effects:
     """The writes that are owed, by what they are about."""
 
     def __init__(
-        self, store: Store, clock: Clock, on_written: Callable[[Wire], None] = lambda _: None
+        self, store: Store, clock: Clock, on_made: Callable[[Wire], None] = lambda _: None
     ) -> None:
-        """`on_written`: an object as we wrote it, whose event will be no news."""
+        """`on_made`: a pod as we made it, whose event will be no news."""
         self._store = store
         self._clock = clock
-        self._on_written = on_written
+        self._on_made = on_made
         self._runs: dict[str, None] = {}
-        self._untold: dict[str, None] = {}  # of those, whose pods were just made
+        self._untold: dict[str, None] = {}  # runs whose pods were made, and whose status waits
         self._reservations: dict[str, None] = {}
         self._budgets: dict[str, None] = {}
         self._written: dict[tuple[str, str, str, str], bytes] = {}
@@ -122,7 +122,7 @@ class Effects:
             orders += self._budget_orders(turn, key)
         for first in range(0, len(orders), ROUND_MAX):
             complete &= await self._place(orders[first : first + ROUND_MAX])
-        turn.again = turn.again or bool(self._untold)  # in which they are owed, by their pods
+        turn.again = turn.again or bool(self._untold)  # their pods are news of them
         return complete
 
     async def _place(self, orders: list[Order]) -> bool:
@@ -176,7 +176,7 @@ class Effects:
                 world.drop_pod(order.pod.key)
             elif isinstance(answer, dict):
                 world.put_pod(pod_from_wire(answer, gpu_resource=world.policy.gpu_resource))
-                self._on_written(answer)
+                self._on_made(answer)
             # One of that name exists: it is the one that was ordered, and will be seen.
             return isinstance(answer, dict | AlreadyExists)
 
@@ -250,8 +250,6 @@ class Effects:
             if isinstance(answer, StoreError):
                 return False
             self._written[place] = encoded
-            if isinstance(answer, dict):
-                self._on_written(answer)
             return written(answer)
 
         return [Order(owed, key, PatchStatus(*place[:3], status), settle)]

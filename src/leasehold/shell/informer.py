@@ -45,19 +45,19 @@ class Informer:
         self._there: dict[str, bytes] = {}
 
     def expect(self, obj: Wire) -> None:
-        """We wrote it so, and know it: its event is no news."""
+        """We made it, and know it: its first event is no news. That cannot be said of what is
+        merely written: a write that changes nothing is answered with what somebody else wrote."""
         version = version_at(part(obj, "metadata"))
-        if version > self._version:  # a write that changed nothing has no event
+        if version > self._version:  # else it has been told
             self._own.add(version)
-            if self._kind not in _OURS_IS_STATUS:
-                # Of a user's object it may have an edit in it that is news still to come.
-                self._there[_key(obj)] = self._kept(obj)
+            self._there[_key(obj)] = self._kept(obj)
 
     async def run(self, version: int, there: list[bytes]) -> None:
         for body in there:
             obj = _decode(body)
             self._there[_key(obj)] = self._kept(obj)
         there.clear()  # nobody else needs them, and they are many
+        self._version = version
         while True:
             try:
                 await self._follow(version)
@@ -89,6 +89,7 @@ class Informer:
     async def _relist(self) -> int:
         listing = await until_answered(self._clock, lambda: self._store.list(self._kind))
         self._own.clear()
+        self._version = listing.version
         now_there = {_key(obj): self._kept(obj) for obj in listing.items}
         for key in sorted(set(self._there) - set(now_there)):
             self._tell(_decode(self._there[key]), gone=True)

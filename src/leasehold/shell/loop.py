@@ -23,7 +23,7 @@ from leasehold.core.policy import Policy
 from leasehold.core.units import FOREVER, Instant, Millis
 from leasehold.core.world import World
 from leasehold.ports.runtime import Clock, Task, Tasks
-from leasehold.ports.store import Store, Wire
+from leasehold.ports.store import Store
 from leasehold.shell.effects import RETRY_MS, Effects
 from leasehold.shell.informer import Informer, News
 from leasehold.shell.ledger import Deposed, Ledger
@@ -148,17 +148,17 @@ class Controller:
         world = found.world
         for batch in found.unmaterialised:
             await self._materialise(world, batch)
-        informers: dict[str, Informer] = {}
-        self._effects = Effects(
-            self._store, self._clock, lambda obj: _expect(informers.get(str(obj["kind"])), obj)
-        )
+        informers = {
+            kind: Informer(
+                kind, store=self._store, clock=self._clock, inbox=self._inbox, wake=self._wake
+            )
+            for kind in WATCHED
+        }
+        self._effects = Effects(self._store, self._clock, on_made=informers["Pod"].expect)
         self._effects.owe_everything(world)
         self._time = Timekeeper(self._clock, jump_max=self._policy.clock_jump_max)
         self._inbox.clear()
-        for kind in WATCHED:
-            informer = informers[kind] = Informer(
-                kind, store=self._store, clock=self._clock, inbox=self._inbox, wake=self._wake
-            )
+        for kind, informer in informers.items():
             task = informer.run(found.versions[kind], found.listed[kind])
             self._informers.append(self._tasks.spawn(f"informer {kind}", task))
         self.world = world
@@ -319,8 +319,3 @@ class Controller:
     def _tell(self, now: Instant, words: str) -> None:
         if self._observer is not None:
             self._observer(now, words)
-
-
-def _expect(informer: Informer | None, obj: Wire) -> None:
-    if informer is not None:
-        informer.expect(obj)

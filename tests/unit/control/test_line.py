@@ -1,12 +1,13 @@
 """A long line: near places are told to the number, far ones about, and few are told anew."""
 
 from msgspec.structs import replace
-from tests.properties.worlds import KEY, NOW, a_budget, a_node, a_run, a_world
+from tests.properties.worlds import KEY, NOW, a_budget, a_node, a_run, a_world, an_envelope
 
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
+from leasehold.core.facts import Confidence
 from leasehold.core.policy import Policy
-from leasehold.core.units import SECOND
+from leasehold.core.units import HOUR, SECOND
 from leasehold.core.world import World
 
 WAITING = 200
@@ -67,6 +68,31 @@ def test_a_line_where_nothing_happened_costs_no_word() -> None:
     turn = decide(world, now=NOW + 2 * SECOND, key=KEY)
     assert turn.notices == []
     assert turn.touched == {}
+
+
+def test_that_one_has_no_known_start_says_nothing_of_those_behind_what_starts_since() -> None:
+    """Hours that are too few until the window's end are enough from a later instant on, and another
+    run that starts in between brings the instant: its end."""
+    window = an_envelope("n/t/e", "t", 4, end=NOW + 10 * HOUR, max_gpu_ms=12 * HOUR)
+    world = a_world([a_node("n0", gpus=4)], [a_budget("t", window), a_budget("u")])
+    for name, owner, span in (("r0", "t", None), ("r1", "u", 8 * HOUR), ("r2", "t", None)):
+        world.put_run(a_run(name, owner, group_gpus=4, pod_gpus=4, span=span, created=NOW))
+    decide(world, now=NOW, key=KEY)
+    plans = {each.run: (each.confidence, each.starts) for each in world.reservations.values()}
+    assert plans["r0"][0] is Confidence.MONEY
+    assert plans["r2"] == (Confidence.EXACT, NOW + 8 * HOUR)
+
+
+def test_of_those_alike_no_gang_is_in_line_that_no_batch_can_hold() -> None:
+    policy = Policy(reservation_depth_per_owner=2, batch_bytes_max=6000)
+    world = a_world([a_node("n0")], [a_budget("t")], policy=policy)
+    for index in range(3):  # one runs, two are planned
+        world.put_run(a_run(f"s{index}", "t", group_gpus=8, pod_gpus=8, created=index))
+    for index in range(3):
+        world.put_run(a_run(f"big{index}", "t", group_gpus=32, pod_gpus=1, created=10 + index))
+    decide(world, now=NOW, key=KEY)
+    told = [world.refusals[f"uid-big{index}"].reason for index in range(3)]
+    assert told == ["GangTooLarge"] * 3
 
 
 def test_a_run_that_is_gone_leaves_nothing_behind() -> None:

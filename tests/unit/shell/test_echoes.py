@@ -1,5 +1,6 @@
-"""What the controller wrote itself is no news to it; what follows at once is told once."""
+"""What the controller made itself is no news to it; what follows at once is told once."""
 
+import msgspec
 from tests.unit.shell.plant import START, Plant
 
 from leasehold.adapters.memory.store import MemoryStore
@@ -15,13 +16,6 @@ POD: Wire = {
     "kind": "Pod",
     "metadata": {"name": "p", "namespace": "t"},
     "spec": {"containers": [{"name": "main"}]},
-}
-
-RUN: Wire = {
-    "apiVersion": "rq.davidlangworthy.io/v1",
-    "kind": "Run",
-    "metadata": {"name": "r", "namespace": "t"},
-    "spec": {"n": 1},
 }
 
 
@@ -60,12 +54,12 @@ def test_one_whose_pods_are_not_bound_is_told_so_meanwhile() -> None:
     assert (told["Admitted"], told["Bound"]) == ("True", "False")
 
 
-def an_informer(kind: str = "Pod") -> tuple[Kernel, MemoryStore, Informer, list[News]]:
+def an_informer() -> tuple[Kernel, MemoryStore, Informer, list[News]]:
     kernel, inbox = Kernel(START), list[News]()
     process = kernel.process("controller")
     store = MemoryStore(process.tasks, process.clock, None)
     informer = Informer(
-        kind, store=store, clock=process.clock, inbox=inbox, wake=process.tasks.signal()
+        "Pod", store=store, clock=process.clock, inbox=inbox, wake=process.tasks.signal()
     )
     process.tasks.spawn("informer", informer.run(0, []))
     kernel.settle()
@@ -82,17 +76,34 @@ def test_what_was_expected_is_no_news_and_what_comes_after_it_is() -> None:
     assert [text_at(part(news.obj, "status"), "phase") for news in inbox] == ["Running"]
 
 
-def test_an_edit_that_our_status_was_written_over_is_news() -> None:
-    kernel, store, informer, inbox = an_informer("Run")
-    made = at_once(store.create(RUN))
-    kernel.settle()
-    inbox.clear()
-    at_once(store.update({**made, "spec": {"n": 2}}))
-    informer.expect(
-        at_once(store.patch_status("Run", "t", "r", {"phase": "Pending"}, version=None))
-    )
-    kernel.settle()
-    assert [part(news.obj, "spec") for news in inbox] == [{"n": 2}]
+def test_a_cancellation_under_a_status_that_changes_nothing_is_news() -> None:
+    """A controller that starts writes every status again, most of them as they are, and is answered
+    with what is stored: also with what somebody has just written."""
+    plant = Plant(nodes=1)
+    plant.submit("a/one", lasts=30 * MINUTE)
+    plant.submit("b/two", lasts=30 * MINUTE)
+    plant.wait(5 * MINUTE)
+    patch, cancelled = plant.doomed.patch_status, []
+
+    async def patched(
+        kind: str, namespace: str, name: str, status: Wire, *, version: int | None
+    ) -> Wire:
+        run = await plant.store.get("Run", "b", "two")
+        if (kind, name) == ("Run", "two") and not cancelled:
+            same = msgspec.json.decode(msgspec.json.encode(status))
+            assert run["status"] == same, "it is to change nothing"
+            cancelled.append(await plant.store.update({**run, "spec": stopped(run)}))
+        return await patch(kind, namespace, name, status, version=version)
+
+    plant.doomed.patch_status = patched  # type: ignore[method-assign]
+    plant.control.crash()
+    plant.wait(MINUTE)
+    assert len(cancelled) == 1
+    assert plant.view("b/two").because == "Canceled"
+
+
+def stopped(run: Wire) -> Wire:
+    return {**part(run, "spec"), "stop": True}
 
 
 def test_what_was_not_expected_is_news() -> None:

@@ -57,15 +57,14 @@ class Shims:
             self._on_death(journal, pid)
 
     def watch(self, journal: PodJournal, pid: int | None) -> None:
-        watched = self._watched.setdefault(journal.uid, {})
-        if pid is None or pid in watched:
+        if pid is None or pid in self._watched.get(journal.uid, {}):
             return
         try:
             fd = os.pidfd_open(pid)
         except ProcessLookupError:
             self._on_death(journal, pid)
             return
-        watched[pid] = fd
+        self._watched.setdefault(journal.uid, {})[pid] = fd
         journal.watch(pid)
         asyncio.get_running_loop().add_reader(fd, self._on_death, journal, pid)
 

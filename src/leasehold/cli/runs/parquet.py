@@ -3,6 +3,7 @@
 Called by `report`. duckdb is only imported when somebody asks for Parquet.
 """
 
+import tempfile
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -16,40 +17,48 @@ Column = tuple[str, str]  # name, type of SQL
 class _Connection(Protocol):
     def execute(self, sql: str) -> object: ...
 
-    def executemany(self, sql: str, rows: Sequence[Sequence[object]]) -> object: ...
-
     def close(self) -> None: ...
 
 
-def connect() -> _Connection:
+class _Duckdb(Protocol):
+    Error: type[Exception]
+
+    def connect(self, database: str) -> _Connection: ...
+
+
+def load() -> _Duckdb:
     """Raises `Failure` where duckdb is missing."""
     try:
-        duckdb = import_module("duckdb")
+        return cast("_Duckdb", import_module("duckdb"))
     except ImportError:
         raise Failure(
             "Parquet needs duckdb, which is not installed: pip install 'leasehold[parquet]', "
             "or use -o csv"
         ) from None
-    return cast("_Connection", duckdb.connect(":memory:"))
 
 
-def write_parquet(
-    connection: _Connection, columns: Sequence[Column], rows: Sequence[Sequence[object]], file: str
-) -> None:
-    """Whole or not at all; an older file of that name is replaced."""
+def write_parquet(duckdb: _Duckdb, columns: Sequence[Column], text: str, file: str) -> None:
+    """Whole or not at all; an older file of that name is replaced. `text`: the table as CSV, with a
+    line of heads; what is empty there is null."""
     coming = Path(f"{file}.coming")
-    names = ", ".join(f'"{name}" {kind}' for name, kind in columns)
-    connection.execute(f"CREATE TABLE report ({names})")
-    if rows:
-        marks = ", ".join("?" for _ in columns)
-        connection.executemany(f"INSERT INTO report VALUES ({marks})", rows)
+    connection = duckdb.connect(":memory:")
     try:
         coming.open("wb").close()  # whose errors are the system's own words
-        quoted = str(coming).replace("'", "''")
-        connection.execute(f"COPY report TO '{quoted}' (FORMAT parquet)")
+        with tempfile.NamedTemporaryFile("w", suffix=".csv", encoding="utf-8") as rows:
+            rows.write(text)
+            rows.flush()
+            types = ", ".join(f"{_quoted(name)}: {_quoted(kind)}" for name, kind in columns)
+            table = f"read_csv({_quoted(rows.name)}, header = true, columns = {{{types}}})"
+            connection.execute(f"COPY (FROM {table}) TO {_quoted(str(coming))} (FORMAT parquet)")
         coming.replace(file)
     except OSError as error:
         raise Failure(f"cannot write {file}: {error.strerror}") from None
+    except duckdb.Error as error:
+        raise Failure(f"cannot write {file}: {str(error).splitlines()[0]}") from None
     finally:
         connection.close()
         coming.unlink(missing_ok=True)
+
+
+def _quoted(word: str) -> str:
+    return "'" + word.replace("'", "''") + "'"

@@ -10,11 +10,12 @@ from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.kubeconfig import Wire
 from leasehold.cli.runs.options import FORMS, Session, with_session
 from leasehold.cli.runs.output import cell, local, rows, table
-from leasehold.cli.runs.parquet import connect, write_parquet
+from leasehold.cli.runs.parquet import load, write_parquet
 
 _TYPES = {
     "from": "TIMESTAMPTZ",
     "to": "TIMESTAMPTZ",
+    "day": "DATE",
     "leases": "BIGINT",
     "gpuMs": "BIGINT",
     "gpuHours": "DECIMAL(18, 3)",
@@ -43,7 +44,7 @@ def gpu_hours(session: Session, by: str, start: str, end: str, owner: str, file:
     By owner there are two sums: what its runs used, whoever paid, and what its envelopes paid.
     """
     if session.form == "parquet":
-        connection = connect()
+        duckdb = load()
         if not file:
             raise Failure("Parquet is no text: name a file with --file")
     elif file and session.form != "csv":
@@ -53,10 +54,8 @@ def gpu_hours(session: Session, by: str, start: str, end: str, owner: str, file:
     if session.form == "csv":
         _write(_csv(answer), file)
     elif session.form == "parquet":
-        heads, body = _columns(answer)
-        kinds = {**_TYPES, "day": "DATE"}
-        columns = [(head, kinds.get(head, "VARCHAR")) for head in heads]
-        write_parquet(connection, columns, body, file)
+        columns = [(head, _TYPES.get(head, "VARCHAR")) for head in _columns(answer)[0]]
+        write_parquet(duckdb, columns, _csv(answer), file)
     else:
         session.show(answer, _rendered)
 

@@ -11,6 +11,7 @@ from leasehold.control.activation import hold_for_activations
 from leasehold.control.elastic import in_order
 from leasehold.control.holding import hold_for_cuts, hold_places
 from leasehold.control.line import Line
+from leasehold.control.places import told_place
 from leasehold.control.planning import plan_start
 from leasehold.control.reservations import present
 from leasehold.control.turn import Turn
@@ -112,7 +113,7 @@ def _plan_ahead(turn: Turn, run: Run, line: Line) -> None:
             _keep(turn, wish, answer)
             return
         refused = answer
-    if refused.reason not in _UNPLANNED and line.has_room(run, refused):
+    if refused.reason not in _UNPLANNED and line.places.take(run, refused).is_planned:
         plan_start(turn, wish, refused, line)
 
 
@@ -219,12 +220,9 @@ def _planned(turn: Rehearsal, wish: Wish, refused: Refused, line: Line) -> Outco
     known = present(world, run)
     if known is not None and known.state is State.ACTIVATING:
         return Outcome(refused=refused, reservation=known)
-    if not line.has_room(run, refused):
-        told = replace(
-            refused,
-            remedy=f"{refused.remedy}; {line.words_of(line.place_of(run, refused), run, refused)}",
-        )
-        return Outcome(refused=told)
+    place = line.places.take(run, refused)
+    if not place.is_planned:
+        return Outcome(refused=told_place(refused, place, run))
     reservation = plan_start(turn, wish, refused, line)
     if reservation is None or reservation.confidence is not Confidence.CUTS:
         return Outcome(refused=refused, reservation=reservation or known)

@@ -14,6 +14,7 @@ from leasehold.core.objects.wire import Wire, list_at, part
 
 CPU = "cpu"
 MEMORY = "memory"
+Wanted = tuple[str, Callable[[object], int]]  # a resource, and how it is counted
 MILLI_MAX = 10**21  # a million terabytes of memory, in thousandths of a byte
 
 _QUANTITY = re.compile(
@@ -21,7 +22,6 @@ _QUANTITY = re.compile(
 )
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _REMEDY = "write a Kubernetes quantity of zero or more, such as 500m, 8 or 16Gi"
-Wanted = tuple[str, Callable[[object], int]]  # a resource, and how it is counted
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
