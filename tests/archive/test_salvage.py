@@ -118,7 +118,7 @@ def test_whichever_page_is_gone_an_old_store_loses_what_was_there_alone(
         count["leases made again"] += len(made)
         shutil.rmtree(hurt)
     print(f"{pages_of(aged)} pages, each gone once: {dict(count)}")
-    assert count["everything"] >= 60
+    assert count["everything"] >= 7 * count["named what is lost"]
 
 
 def test_a_folder_out_of_a_damaged_one_is_as_good_as_before(aged: Path, tmp_path: Path) -> None:
