@@ -8,10 +8,11 @@ import pytest
 from tests.unit.sqlite_file import hooked, name_of, thing, version
 
 from leasehold.adapters import asyncio_runtime, patience
+from leasehold.adapters.sqlite import shelf
 from leasehold.adapters.sqlite.errors import BadStore, FileUnavailable
 from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.ports.runtime import Clock, Tasks
-from leasehold.ports.store import AlreadyExists, Expired, Unavailable, Wire
+from leasehold.ports.store import AlreadyExists, Expired, NotFound, Unavailable, Wire
 
 CALLERS = 100
 
@@ -71,6 +72,42 @@ def test_a_commit_that_fails_is_everybodys_and_none_of_it_happened(path: Path) -
 
     with hooked() as connections:
         play(path, story)
+
+
+def test_what_was_not_committed_is_not_what_is_written_next(path: Path) -> None:
+    fails = [False]
+
+    async def story(store: GroupStore) -> None:
+        known = version(await store.create(thing("a")))
+        connections[0].set_commit_hook(lambda: fails[0])
+        fails[0] = True
+        with pytest.raises(FileUnavailable):
+            await store.patch_status("Run", "team", "a", {"phase": "Lost"}, version=known)
+        fails[0] = False
+        await store.patch_status("Run", "team", "a", {"phase": "Running"}, version=known)
+        assert (await store.get("Run", "team", "a"))["status"] == {"phase": "Running"}
+
+    with hooked() as connections:
+        play(path, story)
+
+
+def test_an_object_that_the_writer_no_longer_has_at_hand_is_read(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shelf, "LATEST_MAX", 2)
+
+    async def story(store: GroupStore) -> None:
+        for name in "abcd":
+            await store.create(thing(name))
+        await store.delete("Run", "team", "d", uid=None)
+        for name in "cba":
+            await store.patch_status("Run", "team", name, {"phase": name}, version=None)
+        stored = (await store.list("Run")).items
+        assert [each["status"] for each in stored] == [{"phase": name} for name in "abc"]
+        with pytest.raises(NotFound):
+            await store.patch_status("Run", "team", "d", {"phase": "d"}, version=None)
+
+    play(path, story)
 
 
 def test_one_callers_mistake_is_its_own(path: Path) -> None:

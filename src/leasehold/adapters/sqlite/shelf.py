@@ -52,6 +52,9 @@ _FORGET = "DELETE FROM history WHERE kind = ? AND version <= ?"
 _FORGOTTEN = "INSERT INTO meta VALUES (?, ?) ON CONFLICT(key) DO UPDATE SET value = excluded.value"
 
 
+LATEST_MAX = 1024  # objects that the writer has at hand
+
+
 class FilePages:
     """What is committed; on a connection of its own, or on the shelf's between its writes."""
 
@@ -147,6 +150,7 @@ class FileShelf(FilePages):
         self._broken: FileUnavailable | None = None
         self._version = self._created = self._committed = 0
         self._lengths: dict[str, int] = {}  # of each kind's history
+        self._latest: dict[Key, bytes] = {}  # what was written last, to be read before it is again
         self._load()
 
     @property
@@ -161,6 +165,11 @@ class FileShelf(FilePages):
     def trouble(self) -> str:
         """Why nothing can be written any more; "" while it can."""
         return "" if self._broken is None else self._broken.why
+
+    def read(self, key: Key) -> bytes | None:
+        """Whoever writes an object has mostly just written it: a pod is made, claimed, running."""
+        known = self._latest.get(key)
+        return super().read(key) if known is None else known
 
     def put(self, change: Change) -> None:
         """By itself one transaction; inside `transact`, a part of that one."""
@@ -221,10 +230,14 @@ class FileShelf(FilePages):
     def _put(self, change: Change) -> None:
         assert change.version == self._version + 1, change.version
         execute, kind = self._connection.execute, change.key[0]
+        self._latest.pop(change.key, None)
         if change.event == "DELETED":
             execute(_DELETE, change.key)
         else:
             execute(_PUT, (*change.key, change.version, change.body))
+            self._latest[change.key] = change.body
+            if len(self._latest) > LATEST_MAX:
+                del self._latest[next(iter(self._latest))]
         execute(_REMEMBER, (change.version, kind, change.event, change.body))
         self._created += change.event == "ADDED"
         self._version = change.version
@@ -252,6 +265,7 @@ class FileShelf(FilePages):
     def _undo(self) -> None:
         """SQLite has rolled back by itself after some errors; the counters are read again."""
         self._changes = []
+        self._latest.clear()
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
