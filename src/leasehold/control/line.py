@@ -41,14 +41,12 @@ class Line:
         """What one just like it was told, if it would be told the same now: nothing has changed
         since, and it has nothing of its own that could make a difference."""
         known = self._answers.get(self._alike.kind(run))
-        if known is None or known[0] != _state(turn) or not _is_plain(turn, run):
+        if known is None or known[0] != _state(turn) or not is_plain(turn, run):
             return None
         return known[1]
 
     def remember(self, turn: Turn, run: Run, refused: Refused) -> Refused:
-        """For those behind it that are alike."""
-        if not _is_plain(turn, run):
-            return refused
+        """For those behind it that are alike; of a plain one only."""
         kind = self._alike.kind(run)
         settled = kind.settle(refused)
         self._answers[kind] = (_state(turn), settled)
@@ -126,7 +124,7 @@ def _has_no_past(turn: Turn, run: Run) -> bool:
     return run.uid not in turn.world.books and run.spec.gang is Gang.RUN
 
 
-def _is_plain(turn: Turn, run: Run) -> bool:
+def is_plain(turn: Turn, run: Run) -> bool:
     """Waits for its first start, whole, and holds nothing."""
     world, uid = turn.world, run.uid
     return (

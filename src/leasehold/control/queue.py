@@ -10,7 +10,7 @@ from leasehold.control.activation import activate, hold_for_activations, is_drai
 from leasehold.control.elastic import in_order
 from leasehold.control.holding import hold_for_cuts
 from leasehold.control.life import BIND_FAILING, Standing, Where, units_of
-from leasehold.control.line import Line
+from leasehold.control.line import Line, is_plain
 from leasehold.control.places import Place, told_place
 from leasehold.control.planning import plan_start
 from leasehold.control.reservations import block, cancel_reservation, present, release
@@ -71,10 +71,11 @@ def _consider(turn: Turn, run: Run, line: Line) -> None:
             turn.agenda.forget(run.uid)
             return
     wish = wish_for(world, run, groups)
-    answer = line.answer(turn, run) or _try(turn, wish)
+    known = line.answer(turn, run)
+    answer = known or _try(turn, wish)
     if isinstance(answer, Admitted):
         refused = _start(turn, run, answer, groups)
-    elif _has_room_by_any_name(turn, wish):
+    elif known is None and is_plain(turn, run) and _has_room_by_any_name(turn, wish):
         refused = line.remember(turn, run, answer)
     else:
         refused = answer

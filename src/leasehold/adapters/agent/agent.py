@@ -72,11 +72,9 @@ class Agent:
         self._begun = b""  # of a message of a shim
         self._pipe = (-1, -1)
         self._stopped = tasks.signal()
-        self._is_open = False
-        self._is_stopped = False
+        self._is_open = self._is_stopped = False
         agent = _identity(folder)
-        cgroups = find_cgroups(f"leasehold-{agent}")
-        self._cgroups = cgroups
+        self._cgroups = find_cgroups(f"leasehold-{agent}")
         self._forks = Forks(
             folder / "shims.err",
             on_fork=lambda pid, uid: self._pods.shims.on_fork(pid, uid),
@@ -94,7 +92,7 @@ class Agent:
             work=work,
             notify=folder / "agent.pipe",
             users=users,
-            cgroups=cgroups,
+            cgroups=self._cgroups,
             meetings=Meetings(),
             limits=self._limits,
             hosts=frozenset(node.name for node in nodes),
@@ -105,7 +103,7 @@ class Agent:
             nodes=self._nodes,
             foreign=self._foreign,
             forks=self._forks,
-            advice=Advice(note, cgroups),
+            advice=Advice(note, self._cgroups),
             agent=agent,
             labels=labels,
             limits=self._limits,

@@ -51,13 +51,16 @@ def gpu_hours(session: Session, by: str, start: str, end: str, owner: str, file:
         raise Failure("--file is for -o csv and -o parquet; redirect the output instead")
     params = {"by": by, "from": start, "to": end, "owner": owner}
     answer = session.server.ask("report", params)
-    if session.form == "csv":
-        _write(_csv(answer), file)
-    elif session.form == "parquet":
-        columns = [(head, _TYPES.get(head, "VARCHAR")) for head in _columns(answer)[0]]
-        write_parquet(duckdb, columns, _csv(answer), file)
-    else:
+    if session.form not in ("csv", "parquet"):
         session.show(answer, _rendered)
+        return
+    heads, body = _columns(answer)
+    text = _csv(heads, body)
+    if session.form == "csv":
+        _write(text, file)
+    else:
+        columns = [(head, _TYPES.get(head, "VARCHAR")) for head in heads]
+        write_parquet(duckdb, columns, text, file)
 
 
 def _rendered(answer: Wire, wide: bool) -> list[str]:
@@ -86,10 +89,9 @@ def _columns(answer: Wire) -> tuple[list[str], list[list[object]]]:
     return ["from", "to", *keys], body
 
 
-def _csv(answer: Wire) -> str:
+def _csv(heads: list[str], body: list[list[object]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    heads, body = _columns(answer)
     writer.writerow(heads)
     writer.writerows(body)
     return text.getvalue()
