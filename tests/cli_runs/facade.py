@@ -124,7 +124,11 @@ class Facade:
             done = stage.kernel.complete(action, process=stage.user)
         except Invalid as bad:
             causes: list[Wire] = [{"field": path, "message": why} for path, why in bad.problems]
-            raise Refused(422, "Invalid", f"{bad.kind} {bad.name!r} is invalid", causes) from None
+            # As the server has it: the message says every cause, too.
+            listed = ", ".join(f"{path}: {why}" for path, why in bad.problems)
+            listed = f"[{listed}]" if len(causes) > 1 else listed
+            said = f"{bad.kind} {bad.name!r} is invalid: {listed}"
+            raise Refused(422, "Invalid", said, causes) from None
         except StoreError as error:
             code, reason = _STATUS[type(error)]
             raise Refused(code, reason, f"{error.kind} {error.name!r}: {reason}") from None

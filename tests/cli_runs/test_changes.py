@@ -1,6 +1,7 @@
 """What commands change is changed on the server, and nothing else is."""
 
 import json
+from pathlib import Path
 
 import pytest
 from tests.cli_runs.conftest import Cli
@@ -38,7 +39,8 @@ def test_an_elastic_run_shrinks_and_grows(cli: Cli, facade: Facade) -> None:
         (["grow", "audio/sweep", "--to", "800"], "maxTotalGPUs 16"),
         (["cancel", "nothing"], "NotFound"),
         (["sponsors", "add", "train", "lab:speech:asr"], "already"),
-        (["sponsors", "add", "text/pretrain", "lab:speech:asr"], "--allow-borrow"),
+        (["sponsors", "add", "audio/tags", "lab:speech:asr"], "--allow-borrow sets that too"),
+        (["sponsors", "add", "text/pretrain", "lab:speech:asr"], "submit another run"),
         (["sponsors", "add", "train", "No Body"], "spec.funding.sponsors"),
         (["sponsors", "remove", "train", "org:ai:text"], "it names lab:speech:asr"),
     ],
@@ -94,7 +96,7 @@ def test_every_document_of_a_file_is_submitted_and_told_about(cli: Cli, facade: 
     done = cli("submit", "-f", "-", stdin="---\n".join([budget, wrong, here]))
     assert done.exit_code == 1  # one of them
     assert "run vision/wrong: Run 'wrong' is invalid" in done.stderr
-    assert "  spec.resources.totalGPUs: " in done.stderr
+    assert "spec.resources.totalGPUs: " in done.stderr
     first, second = done.stdout.splitlines()
     assert first == "budget vision/extra: created"
     assert second.startswith("run vision/here: Reserved: starts ")
@@ -118,3 +120,62 @@ def test_one_that_waits_for_somebody_is_told_why(cli: Cli) -> None:
     nobody = NEW.replace("org:ai:mm:vision", "org:nobody")
     done = cli("submit", "-f", "-", stdin=nobody)
     assert done.stdout.startswith("run vision/probe: Pending (OwnerNotAllowed): ")
+
+
+def test_every_file_of_a_command_is_submitted(cli: Cli, facade: Facade, tmp_path: Path) -> None:
+    names = ("first", "second", "third")
+    for name in names[:2]:
+        (tmp_path / name).write_text(NEW.replace("probe", name))
+    files = ["-f", str(tmp_path / "first"), "-f", str(tmp_path / "second"), "-f", "-"]
+
+    done = cli("submit", *files, stdin=NEW.replace("probe", "third"))
+
+    assert done.exit_code == 0, done.stderr
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == [
+        f"run vision/{name}" for name in names
+    ]
+    assert {f"vision/{name}" for name in names} <= set(facade.played.world.uid_of)
+    assert "once" in cli("submit", "-f", "-", "-f", "-", stdin=NEW).stderr
+
+
+@pytest.mark.parametrize("question", ["plan", "cover"])
+def test_a_question_is_about_every_file_of_a_command(
+    cli: Cli, question: str, tmp_path: Path
+) -> None:
+    (tmp_path / "first").write_text(NEW.replace("probe", "first"))
+
+    done = cli(question, "-f", str(tmp_path / "first"), "-f", "-", stdin=NEW)
+
+    assert "vision/first (" in done.stdout
+    assert "vision/probe (" in done.stdout
+
+
+def test_what_is_over_is_not_said_to_be_stopped(cli: Cli, facade: Facade) -> None:
+    done = cli("cancel", "speech/decode")
+
+    assert done.exit_code == 0
+    assert done.stdout == "run speech/decode is Completed already: there is nothing to stop\n"
+    assert not run_of(facade, "speech/decode").spec.stop
+
+    cli("cancel", "train")
+    facade.played.stage.advance_to(facade.played.now + 60_000)
+    again = cli("cancel", "train")
+    assert again.stdout == "run vision/train is Failed already: there is nothing to stop\n"
+
+
+def test_each_thing_that_is_wrong_is_said_once(cli: Cli) -> None:
+    one = NEW.replace("totalGPUs: 8", "totalGPUs: -8")
+    two = one.replace("checkpoint: 10m", "checkpoint: soon")
+
+    said = cli("submit", "-f", "-", stdin=one).stderr
+    assert said.count("spec.resources.totalGPUs") == 1
+    assert len(said.splitlines()) == 1
+    said = cli("submit", "-f", "-", stdin=two).stderr
+    head, *rest = said.splitlines()
+    assert head == "error: run vision/probe: Run 'probe' is invalid"
+    assert [line.split(":")[0] for line in rest] == [
+        "  spec.resources.totalGPUs",
+        "  spec.runtime.checkpoint",
+    ]
+    said = cli("leases", "--since", "yesterday").stderr
+    assert said.count("write an instant") == 1

@@ -212,6 +212,13 @@ class Questions:
             raise _hidden(asked.caller, payer)
         return payer
 
+    def _namespace(self, asked: _Asked) -> str:
+        """What narrows what everybody sees; a namespace may be asked for unless it is hidden."""
+        namespace = asked.text("namespace")
+        if namespace and self._hides and not asked.caller.sees(namespace):
+            raise _hidden(asked.caller, namespace)
+        return namespace
+
     def _subject(self, asked: _Asked) -> Subject:
         namespace, name = asked.text("namespace"), asked.text("run")
         if not namespace or not name:
@@ -279,11 +286,14 @@ class Questions:
 
     def budgets(self, asked: _Asked) -> Wire:
         form = asked.choice("form", FORMS)
-        return {"form": form, **budgets(asked.world, asked.now, form=form,
-                                        owner=self._owner(asked))}  # fmt: skip
+        owner, namespace = self._owner(asked), self._namespace(asked)
+        found = budgets(asked.world, asked.now, form=form, owner=owner, namespace=namespace)
+        return {"form": form, **found}
 
     def leases(self, asked: _Asked) -> Wire:
+        subject = self._subject(asked) if asked.text("run") else None
         wanted = Filter(
+            namespace="" if subject is not None else self._namespace(asked),
             node=asked.text("node"),
             owner=self._owner(asked),
             payer=self._payer(asked),
@@ -292,7 +302,6 @@ class Questions:
             closed=asked.flag("closed"),
             limit=asked.limit(),
         )
-        subject = self._subject(asked) if asked.text("run") else None
         return lease_list(asked.world, asked.now, wanted, subject=subject, archived=self._archived)
 
     def drain(self, asked: _Asked) -> Wire:
@@ -322,6 +331,7 @@ class Questions:
             period,
             by=asked.choice("by", GROUPINGS),
             owner=self._owner(asked),
+            namespace=self._namespace(asked),
             archived=self._archived,
         )
 
@@ -342,14 +352,14 @@ _QUESTIONS: dict[str, tuple[Answer, tuple[str, ...]]] = {
     "who-pays": (Questions.who_pays, _RUN),
     "sponsors": (Questions.sponsors, _RUN),
     "pods": (Questions.pods, _RUN),
-    "budgets": (Questions.budgets, ("form", "owner")),
+    "budgets": (Questions.budgets, ("form", "owner", "namespace")),
     "leases": (
         Questions.leases,
         (*_RUN, "node", "owner", "payer", "since", "at", "closed", "limit"),
     ),
     "drain": (Questions.drain, ("node", "since")),
     "reservations": (Questions.reservations, ("namespace", "past")),
-    "report": (Questions.report, ("by", "from", "to", "owner")),
+    "report": (Questions.report, ("by", "from", "to", "owner", "namespace")),
     "audit": (Questions.audit, ()),
     "ledger-head": (Questions.ledger_head, ()),
 }

@@ -7,6 +7,7 @@ from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, local, rows, table
 
 _owner = click.option("--owner", default="", help="Only of this owner; * stands for anything.")
+_HERE = "Only Budgets of this namespace; without it, of all."
 
 
 @click.group("budgets")
@@ -16,26 +17,31 @@ def budgets() -> None:
 
 @budgets.command("usage")
 @_owner
-@with_session()
+@with_session(namespace_help=_HERE)
 def usage(session: Session, owner: str) -> None:
     """GPUs in use, lent and free by envelope; borrowed by owner."""
-    session.show(session.server.ask("budgets", {"form": "usage", "owner": owner}), _usage)
+    session.show(_asked(session, "usage", owner), _usage)
 
 
 @budgets.command("balance")
 @_owner
-@with_session()
+@with_session(namespace_help=_HERE)
 def balance(session: Session, owner: str) -> None:
     """GPU-hours used, committed and left by envelope, and how long that lasts."""
-    session.show(session.server.ask("budgets", {"form": "balance", "owner": owner}), _balance)
+    session.show(_asked(session, "balance", owner), _balance)
 
 
 @budgets.command("tree")
 @_owner
-@with_session()
+@with_session(namespace_help=_HERE)
 def tree(session: Session, owner: str) -> None:
     """Owners from the top, each with all that lies below it."""
-    session.show(session.server.ask("budgets", {"form": "tree", "owner": owner}), _tree)
+    session.show(_asked(session, "tree", owner), _tree)
+
+
+def _asked(session: Session, form: str, owner: str) -> Wire:
+    params = {"form": form, "owner": owner, "namespace": session.named_namespace}
+    return session.server.ask("budgets", params)
 
 
 def _usage(answer: Wire, wide: bool) -> list[str]:

@@ -11,7 +11,8 @@ from leasehold.cli.runs.output import cell, part
 from leasehold.core.units import plural
 
 TRIES = 5
-Change = Callable[[Wire], Wire]  # the merge-patch for a Run as it is
+OVER = ("Completed", "Failed")
+Change = Callable[[Wire], Wire | None]  # the merge-patch for a Run as it is; None for none
 
 
 @click.command("shrink")
@@ -39,11 +40,16 @@ def cancel(session: Session, run: str) -> None:
     """Stop a run; its pods get their grace period, its leases close, its record stays."""
     namespace, name = session.run(run)
 
-    def stopped(_found: Wire) -> Wire:
-        return {"spec": {"stop": True}}
+    def stopped(found: Wire) -> Wire | None:
+        is_over = cell(found, "status.phase") in OVER
+        return None if is_over or part(found, "spec.stop") is True else {"spec": {"stop": True}}
 
     _, after = changed(session, namespace, name, stopped)
-    session.show(after, lambda _found, _wide: [f"run {namespace}/{name} is being stopped"])
+    phase = cell(after, "status.phase")
+    line = f"run {namespace}/{name} is being stopped"
+    if phase in OVER:
+        line = f"run {namespace}/{name} is {phase} already: there is nothing to stop"
+    session.show(after, lambda _found, _wide: [line])
 
 
 def _resize(session: Session, run: str, width: int, *, grows: bool) -> None:
@@ -85,6 +91,8 @@ def changed(session: Session, namespace: str, name: str, change: Change) -> tupl
     for attempt in range(TRIES):
         before = session.server.send("GET", path)
         patch = change(before)
+        if patch is None:
+            return before, before
         version = cell(before, "metadata.resourceVersion")
         try:
             after = session.server.patch(path, {**patch, "metadata": {"resourceVersion": version}})

@@ -3,6 +3,7 @@
 import click
 
 from leasehold.cli.runs.failure import Failure
+from leasehold.cli.runs.files import filename_option
 from leasehold.cli.runs.kubeconfig import Wire
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, rows
@@ -12,14 +13,14 @@ from leasehold.cli.runs.plan import ask_about, walk_table
 @click.command("cover")
 @click.argument("run", required=False)
 @click.option("--explain", "explained", is_flag=True, help="Tell every step of the walk.")
-@click.option("-f", "--filename", default="", help="A file of Runs; - is standard input.")
+@filename_option()
 @with_session()
-def cover(session: Session, run: str | None, explained: bool, filename: str) -> None:
+def cover(session: Session, run: str | None, explained: bool, filenames: tuple[str, ...]) -> None:
     """Who would pay for a run; with --explain every envelope that was asked, and its answer.
 
     Of a RUN the walk that was made when it was last considered; of a file, the walk of now.
     """
-    answers = ask_about(session, "cover", run, filename)
+    answers = ask_about(session, "cover", run, filenames)
     for answer in answers:
         session.show(answer, lambda found, wide: _rendered(found, explained or wide))
     walks = [walk for answer in answers for walk in rows(answer, "walks")]

@@ -1,13 +1,38 @@
 """Manifests from files or standard input, several documents in each, as plain data."""
 
 import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
 
 from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.kubeconfig import Wire
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-def manifests(path: str, namespace: str) -> list[Wire]:
-    """Every document; one without a namespace belongs to the chosen one."""
+
+def filename_option(*, required: bool = False) -> Callable[[F], F]:
+    """`-f`, as often as there are files."""
+    return click.option(
+        "-f",
+        "--filename",
+        "filenames",
+        multiple=True,
+        required=required,
+        metavar="FILE",
+        help="A file of Runs; - is standard input. May be given several times.",
+    )
+
+
+def manifests(paths: Sequence[str], namespace: str) -> list[Wire]:
+    """Every document of every file; one without a namespace belongs to the chosen one."""
+    if paths.count("-") > 1:
+        raise Failure("standard input can be read once: name - once")
+    return [each for path in paths for each in _manifests(path, namespace)]
+
+
+def _manifests(path: str, namespace: str) -> list[Wire]:
     from leasehold.shell.yamlfile import BadFile, load_documents, parse_documents
 
     try:
@@ -30,9 +55,9 @@ def manifests(path: str, namespace: str) -> list[Wire]:
     return found
 
 
-def runs_only(path: str, namespace: str) -> list[Wire]:
-    """For commands that are about Runs; other documents of the file are passed over."""
-    found = [each for each in manifests(path, namespace) if each.get("kind") == "Run"]
+def runs_only(paths: Sequence[str], namespace: str) -> list[Wire]:
+    """For commands that are about Runs; other documents of the files are passed over."""
+    found = [each for each in manifests(paths, namespace) if each.get("kind") == "Run"]
     if not found:
-        raise Failure(f"{path}: there is no Run in it")
+        raise Failure(f"{', '.join(paths)}: there is no Run in it")
     return found

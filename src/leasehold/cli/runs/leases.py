@@ -16,7 +16,7 @@ from leasehold.cli.runs.output import age, cell, local, rows, table
 @click.option("--at", "instant", default="", help="Open at this instant.")
 @click.option("--closed", is_flag=True, help="Only leases that have ended.")
 @click.option("--limit", default="", help="Only so many, the newest.")
-@with_session()
+@with_session(namespace_help="Only of runs of this namespace, and that of RUN; without it, of all.")
 def leases(
     session: Session,
     run: str | None,
@@ -33,6 +33,7 @@ def leases(
     Without RUN, --since, --at or --closed only leases that are open now.
     """
     params: dict[str, str | None] = {
+        "namespace": session.named_namespace,
         "node": node,
         "owner": owner,
         "payer": payer,

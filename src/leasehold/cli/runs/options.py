@@ -26,6 +26,7 @@ class Session:
     server: Server
     namespace: str
     form: str
+    named_namespace: str = ""  # with -n, for what is not about one namespace without it
 
     def run(self, name: str) -> tuple[str, str]:
         """`train` in the chosen namespace, or `vision/train`."""
@@ -45,7 +46,10 @@ class Session:
 
 
 def with_session(
-    *, forms: tuple[str, ...] = FORMS, namespaced: bool = True
+    *,
+    forms: tuple[str, ...] = FORMS,
+    namespaced: bool = True,
+    namespace_help: str = "The namespace; the context's if not.",
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[..., None]]:
     """Adds the common flags to a command and hands it the Session they name; what is in no
     namespace is not asked for one."""
@@ -79,7 +83,7 @@ def with_session(
             assert isinstance(timeout, float), timeout
             target = load_target(kubeconfig, context)
             server = Server(target, timeout_s=timeout)
-            session = Session(server, namespace or target.namespace, form)
+            session = Session(server, namespace or target.namespace, form, namespace)
             try:
                 function(session, *args, **kwargs)
             finally:
@@ -87,7 +91,6 @@ def with_session(
 
         if not namespaced:
             return inner
-        about = "The namespace; the context's if not."
-        return click.option("-n", "--namespace", default="", help=about)(inner)
+        return click.option("-n", "--namespace", default="", help=namespace_help)(inner)
 
     return decorate

@@ -3,7 +3,7 @@
 import click
 
 from leasehold.cli.runs.failure import Failure
-from leasehold.cli.runs.files import runs_only
+from leasehold.cli.runs.files import filename_option, runs_only
 from leasehold.cli.runs.kubeconfig import Wire
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, local, rows, table, words
@@ -11,24 +11,26 @@ from leasehold.cli.runs.output import cell, local, rows, table, words
 
 @click.command("plan")
 @click.argument("run", required=False)
-@click.option("-f", "--filename", default="", help="A file of Runs; - is standard input.")
+@filename_option()
 @with_session()
-def plan(session: Session, run: str | None, filename: str) -> None:
+def plan(session: Session, run: str | None, filenames: tuple[str, ...]) -> None:
     """What would happen if I submitted this now: payers, places, start, cuts, odds.
 
     Changes nothing. With RUN, the plan of a run that waits.
     """
-    for answer in ask_about(session, "plan", run, filename):
+    for answer in ask_about(session, "plan", run, filenames):
         session.show(answer, _rendered)
 
 
-def ask_about(session: Session, question: str, run: str | None, filename: str) -> list[Wire]:
+def ask_about(
+    session: Session, question: str, run: str | None, filenames: tuple[str, ...]
+) -> list[Wire]:
     """The answers about the Runs of a file, or about one that is there."""
-    if bool(run) == bool(filename):
+    if bool(run) == bool(filenames):
         raise Failure(f"name a RUN or a file with -f: kubectl runs {question} RUN")
     if run:
         return [session.server.ask(question, session.of_run(run))]
-    found = runs_only(filename, session.namespace)
+    found = runs_only(filenames, session.namespace)
     params = {"namespace": session.namespace}
     return [session.server.ask(question, params, each) for each in found]
 

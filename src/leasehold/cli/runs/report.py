@@ -37,7 +37,10 @@ def report() -> None:
 @click.option("--to", "end", default="", help="The same; now if it is left out.")
 @click.option("--owner", default="", help="Used by this owner; with --by payer, paid by it.")
 @click.option("--file", "file", default="", help="Write to this file (needed for parquet).")
-@with_session(forms=(*FORMS, "csv", "parquet"))
+@with_session(
+    forms=(*FORMS, "csv", "parquet"),
+    namespace_help="Only what runs of this namespace used; without it, of all.",
+)
 def gpu_hours(session: Session, by: str, start: str, end: str, owner: str, file: str) -> None:
     """Exactly what was used from --from up to --to, by owner, payer, run, node or day of UTC.
 
@@ -49,7 +52,8 @@ def gpu_hours(session: Session, by: str, start: str, end: str, owner: str, file:
             raise Failure("Parquet is no text: name a file with --file")
     elif file and session.form != "csv":
         raise Failure("--file is for -o csv and -o parquet; redirect the output instead")
-    params = {"by": by, "from": start, "to": end, "owner": owner}
+    params = {"by": by, "from": start, "to": end, "owner": owner,
+              "namespace": session.named_namespace}  # fmt: skip
     answer = session.server.ask("report", params)
     if session.form not in ("csv", "parquet"):
         session.show(answer, _rendered)

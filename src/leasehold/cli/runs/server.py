@@ -192,7 +192,7 @@ class Server:
                 f"{self.target.user!r} in {self.target.files}",
                 status=status,
             )
-        return Failure(said, _causes(wire), status=status)
+        return _said_once(said, _causes(wire), status)
 
 
 class _Renamed(http.client.HTTPSConnection):
@@ -217,6 +217,16 @@ def _load_chain(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:
         chain.touch(mode=0o600)
         chain.write_bytes(cert + b"\n" + key)
         context.load_cert_chain(chain)
+
+
+def _said_once(message: str, causes: list[tuple[str, str]], status: int) -> Failure:
+    """A Status says its causes in its message too, for clients that print nothing else."""
+    again = [message.find(f"{path}: {why}" if path else why) for path, why in causes]
+    if not again or min(again) < 0:
+        return Failure(message, causes, status=status)
+    if len(again) == 1:
+        return Failure(message, status=status)
+    return Failure(message[: min(again)].rstrip(" :["), causes, status=status)
 
 
 def _causes(wire: Wire) -> list[tuple[str, str]]:

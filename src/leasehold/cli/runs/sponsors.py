@@ -36,16 +36,27 @@ def add(session: Session, run: str, owner: str, allow_borrow: bool) -> None:
         named = words(found, "spec.funding.sponsors")
         if owner in named:
             raise Failure(f"{owner} is a sponsor of {namespace}/{name} already")
-        if part(found, "spec.funding.allowBorrow") is not True and not allow_borrow:
-            raise Failure(
-                f"run {namespace}/{name} does not borrow (spec.funding.allowBorrow); "
-                "--allow-borrow sets that too"
-            )
+        if part(found, "spec.funding.allowBorrow") is not True:
+            _check_may_borrow(found, f"{namespace}/{name}", allow_borrow)
         return {"spec": {"funding": {"allowBorrow": True, "sponsors": [*named, owner]}}}
 
     _, after = changed(session, namespace, name, added)
     line = f"run {namespace}/{name}: sponsors {', '.join(words(after, 'spec.funding.sponsors'))}"
     session.show(after, lambda _found, _wide: [line])
+
+
+def _check_may_borrow(found: Wire, run: str, allow_borrow: bool) -> None:
+    """Advises only what the server will then accept."""
+    attempt = part(found, "status.attempt")
+    if isinstance(attempt, int) and attempt > 0:
+        raise Failure(
+            f"run {run} does not borrow (spec.funding.allowBorrow), which cannot be edited once it "
+            "was admitted; submit another run that does"
+        )
+    if not allow_borrow:
+        raise Failure(
+            f"run {run} does not borrow (spec.funding.allowBorrow); --allow-borrow sets that too"
+        )
 
 
 @sponsors.command("remove")

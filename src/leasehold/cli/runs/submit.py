@@ -5,7 +5,7 @@ import time
 import click
 
 from leasehold.cli.runs.failure import Failure
-from leasehold.cli.runs.files import manifests
+from leasehold.cli.runs.files import filename_option, manifests
 from leasehold.cli.runs.kubeconfig import Wire
 from leasehold.cli.runs.listing import payers
 from leasehold.cli.runs.options import Session, with_session
@@ -18,16 +18,16 @@ _UNDECIDED = ("Submitted", "Binding")
 
 
 @click.command("submit")
-@click.option("-f", "--filename", required=True, help="A file of Runs; - is standard input.")
+@filename_option(required=True)
 @with_session()
-def submit(session: Session, filename: str) -> None:
+def submit(session: Session, filenames: tuple[str, ...]) -> None:
     """Submit Runs (and Budgets) and print what happened to each at once.
 
     The server validates them. For each Run its first decision is awaited, two seconds at most.
     """
     failures = 0
     results: list[Wire] = []
-    for manifest in manifests(filename, session.namespace):
+    for manifest in manifests(filenames, session.namespace):
         try:
             results.append(_submitted(session, manifest))
         except Failure as failure:

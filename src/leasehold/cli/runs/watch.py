@@ -8,13 +8,12 @@ import time
 
 import click
 
+from leasehold.cli.runs.change import OVER
 from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.kubeconfig import Wire
 from leasehold.cli.runs.listing import payers, run_table
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import as_yaml, cell, is_terminal, local, rows
-
-OVER = ("Completed", "Failed")
 
 
 @click.command("watch")

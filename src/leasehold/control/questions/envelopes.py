@@ -13,25 +13,31 @@ from leasehold.core.world import World
 FORMS = ("usage", "balance", "tree")
 
 
-def budgets(world: World, now: Instant, *, form: str, owner: str = "") -> Wire:
+def budgets(world: World, now: Instant, *, form: str, owner: str = "", namespace: str = "") -> Wire:
+    """`owner`, a glob, and `namespace`, that of the Budget, narrow it."""
     assert form in FORMS, form
-    keys = [
-        key
-        for key in sorted(world.envelopes)
-        if not owner or glob_admits(owner, world.envelopes[key].owner)
-    ]
+
+    def wants(envelope: Envelope) -> bool:
+        lies = namespace in ("", envelope.key.partition("/")[0])
+        return lies and (not owner or glob_admits(owner, envelope.owner))
+
+    there = [world.envelopes[key] for key in sorted(world.envelopes)]
+    found = [envelope for envelope in there if wants(envelope)]
     if form == "usage":
-        gone = [
-            envelope for envelope in _gone(world) if not owner or glob_admits(owner, envelope.owner)
-        ]
-        there = [world.envelopes[key] for key in keys]
+        found += [envelope for envelope in _gone(world) if wants(envelope)]
+        mine = {envelope.owner for envelope in found}
         return {
-            "items": [_usage(world, envelope, now) for envelope in (*there, *gone)],
-            "owners": _owners(world, owner),
+            "items": [_usage(world, envelope, now) for envelope in found],
+            "owners": [
+                row for row in _owners(world, owner) if not namespace or row["owner"] in mine
+            ],
         }
     if form == "balance":
-        return {"items": [_balance(world, key, now) for key in keys]}
-    return {"items": _tree(world, now, owner)}
+        return {"items": [_balance(world, envelope.key, now) for envelope in found]}
+    mine = {envelope.owner for envelope in found}
+    return {
+        "items": [row for row in _tree(world, now, owner) if not namespace or row["owner"] in mine]
+    }
 
 
 def _gone(world: World) -> list[Envelope]:

@@ -17,6 +17,7 @@ from leasehold.core.world import World
 class Filter(Record):
     """Everything that narrows the list; an empty text or None narrows nothing."""
 
+    namespace: str = ""  # of the run
     node: str = ""
     owner: str = ""  # of the run, a glob
     payer: str = ""  # an envelope, or an owner whose envelopes pay (a glob)
@@ -72,6 +73,8 @@ def _open(world: World, wanted: Filter) -> Iterator[Lease]:
 
 def _admits(wanted: Filter, lease: Lease) -> bool:
     if wanted.node and lease.node != wanted.node:
+        return False
+    if wanted.namespace and lease.namespace != wanted.namespace:
         return False
     end = lease.end
     if end is None:

@@ -46,16 +46,22 @@ def gpu_hours(
     *,
     by: str,
     owner: str = "",
+    namespace: str = "",
     archived: Archived = no_archive,
 ) -> Wire:
     """`owner` keeps what runs of that owner used; with `by` payer, what its envelopes paid.
+    `namespace` keeps what runs of that namespace used.
 
     By owner each row has both: `gpuMs` its own runs used, whoever paid, and `paidGpuMs` its
     envelopes paid, whoever used it.
     """
     assert by in GROUPINGS, by
     until = min(period.end, now)
-    leases = _clipped(world, period.start, until, archived)
+    leases = (
+        each
+        for each in _clipped(world, period.start, until, archived)
+        if namespace in ("", each[0].namespace)
+    )
     rows: dict[str, _Row] = {}
     if by == "owner":
         _by_owner(rows, leases, owner)

@@ -1,0 +1,52 @@
+"""`-n` narrows every command that has it, also those that are about all namespaces without it."""
+
+import json
+
+import pytest
+from tests.cli_runs.conftest import Cli
+
+
+def rows(cli: Cli, *words: str, key: str = "items") -> list[dict[str, object]]:
+    done = cli(*words, "-o", "json")
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)[key]
+    assert isinstance(found, list)
+    return found
+
+
+def test_leases_of_a_namespace(cli: Cli) -> None:
+    everything = {str(row["run"]).partition("/")[0] for row in rows(cli, "leases", "--closed")}
+    found = rows(cli, "leases", "--closed", "-n", "speech")
+
+    assert len(everything) > 1
+    assert {str(row["run"]).partition("/")[0] for row in found} == {"speech"}
+    assert rows(cli, "leases", "-n", "nowhere") == []
+
+
+@pytest.mark.parametrize("form", ["usage", "balance"])
+def test_envelopes_of_a_namespace(cli: Cli, form: str) -> None:
+    everything = rows(cli, "budgets", form)
+    found = rows(cli, "budgets", form, "-n", "speech")
+
+    mine = [row for row in everything if str(row["envelope"]).startswith("speech/")]
+    assert mine
+    assert len(mine) < len(everything)
+    assert found == mine
+
+
+def test_owners_of_a_namespace(cli: Cli) -> None:
+    owners = {str(row["owner"]) for row in rows(cli, "budgets", "usage", "-n", "speech")}
+
+    found = rows(cli, "budgets", "usage", "-n", "speech", key="owners")
+    assert {row["owner"] for row in found} == owners
+    assert {row["owner"] for row in rows(cli, "budgets", "tree", "-n", "speech")} == owners
+
+
+def test_a_bill_of_a_namespace(cli: Cli) -> None:
+    by_run = rows(cli, "report", "gpu-hours", "--by", "run")
+    found = rows(cli, "report", "gpu-hours", "--by", "run", "-n", "speech")
+
+    mine = [row for row in by_run if str(row["run"]).startswith("speech/")]
+    assert mine
+    assert len(mine) < len(by_run)
+    assert found == mine
