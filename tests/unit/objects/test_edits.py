@@ -52,6 +52,15 @@ def test_a_run_after_admission(changes: dict[str, object], expected: list[str]) 
     assert run_paths(changes) == expected
 
 
+@pytest.mark.parametrize("attempt", [0, 1])
+@pytest.mark.parametrize("after", [{}, {"stop": False}, {"stop": None}])
+def test_a_run_that_was_cancelled_stays_so(attempt: int, after: dict[str, object]) -> None:
+    old = {"kind": "Run", "spec": {**SPEC, "stop": True}, "status": {"attempt": attempt}}
+
+    assert paths(old, {**old, "spec": {**SPEC, **after}}) == ["spec.stop"]
+    assert paths(old, old) == []
+
+
 def test_before_admission_everything_in_a_run_may_change() -> None:
     assert run_paths({"owner": "u", "resources": {}}, attempt=0) == []
     assert paths({"kind": "Run", "spec": SPEC}, {"kind": "Run", "spec": {"owner": "u"}}) == []

@@ -47,6 +47,11 @@ def _check_budget(old: dict[str, object], new: dict[str, object]) -> list[Proble
 
 
 def _check_run(old: dict[str, object], new: dict[str, object]) -> list[Problem]:
+    if part(old, "spec").get("stop") is True and part(new, "spec").get("stop") is not True:
+        remedy = "a run that was cancelled stays so; write true, or submit another run"
+        return [
+            Problem(path="spec.stop", value=shown(part(new, "spec").get("stop")), remedy=remedy)
+        ]
     if (whole_at(part(old, "status"), "attempt") or 0) < 1:
         return []
     editable = ", ".join(path.removeprefix("spec.") for path in EDITABLE_AFTER_ADMISSION)

@@ -318,7 +318,9 @@ def _not_ok(expectation: Expectation, problems: list[str]) -> list[Mismatch]:
 
 
 def _matches(which: LeaseFilter, lease: Lease) -> bool:
-    if which.pod is not None and (lease.role is Role.SPARE or lease.index != which.pod):
+    # Spares are numbered by themselves: a number alone means a pod, with their role it means them.
+    is_meant = lease.role is not Role.SPARE or which.role == Role.SPARE
+    if which.pod is not None and (lease.index != which.pod or not is_meant):
         return False
     if which.closed is not None:
         is_exact = "(" in which.closed
