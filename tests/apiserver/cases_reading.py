@@ -72,7 +72,7 @@ def field_selectors(it: Talk) -> None:
         it.ask("GET", it.runs, fieldSelector=selector)
 
 
-@case()
+@case({"5 names": "unset"})
 def field_selectors_of_leases(it: Talk) -> None:
     for name, place in (("a", "n1"), ("b", "n2")):
         it.make(f"{OURS}/leases", lease(it, name, place))
@@ -327,7 +327,7 @@ def nodes_in_a_list(it: Talk) -> None:
 
 @case({"* http": "selectable", "* *": "selectable"})
 def field_selectors_that_only_we_have(it: Talk) -> None:
-    for selector in ("spec.slice.role=Active", "status.closureReason=Fail"):
+    for selector in ("spec.slice.role=Active", "status.closureReason=Fail", "spec.slice.nodes=n1"):
         it.ask("GET", f"{OURS}/leases", fieldSelector=selector, see=("kind",))
 
 

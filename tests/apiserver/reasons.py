@@ -32,7 +32,10 @@ REASONS = {
     "FieldValueInvalid and FieldValueRequired, and says the rest in words.",
     "warning": "A body that is refused is not warned about too.",
     "content type": "A JSON document is sent as JSON.",
-    "selectable": "A CustomResourceDefinition may declare eight selectable fields; we have ten.",
+    "unset": "A lease that is open has no status, and status.closed=false selects it; a definition "
+    "cannot say what a field means that is not there. Either selects by status.closed!=true.",
+    "selectable": "A CustomResourceDefinition may declare eight selectable fields; we have eleven, "
+    "one of which is a list, of which it may declare none: there, write spec.slice.node.",
     "forms": "Answers come as JSON only; clients that prefer protobuf or YAML accept JSON too.",
     "future": "A version we never gave out is another server's: 410 at once, not 504 after 3 s; "
     "either makes a client list again.",

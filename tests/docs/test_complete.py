@@ -175,7 +175,7 @@ def test_every_field_that_can_be_selected_is_documented() -> None:
     rows = {line.split(" | ")[0].strip("| "): line for line in text.splitlines() if "| " in line}
 
     for resource in RESOURCES:
-        for path in resource.selectable:
+        for path in (*resource.selectable, *resource.selectable_lists):
             assert f"`{path}`" in rows[resource.kind], f"{resource.kind} {path}"
 
 

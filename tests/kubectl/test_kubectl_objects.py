@@ -172,11 +172,13 @@ def test_leases_by_node(kubectl: Kubectl, facade: Facade) -> None:
         assert facade.ask("POST", leases, lease(name, node), caller=SYSTEM).status == 201
 
     found = kubectl(
-        "get", "leases.rq.davidlangworthy.io", "--field-selector", "spec.slice.node=n17-04"
+        "get", "leases.rq.davidlangworthy.io", "--field-selector", "spec.slice.nodes=n17-04"
     )
     assert [row[0] for row in found.rows] == ["a-1-0"]
     assert found.rows[0][1:7] == ["vision/train", "n17-04", "2", "Active", "vision/b/west", "Open"]
     assert kubectl("get", "gl").rows[0][0] == "a-1-0"
+    is_open = kubectl("get", "gl", "--field-selector", "status.closed=false")
+    assert {"a-1-0", "a-1-1"} <= {row[0] for row in is_open.rows}
     refused = kubectl("delete", "gl", "a-1-0")
     assert "the ledger writes them" in refused.err
 

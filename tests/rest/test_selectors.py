@@ -64,7 +64,11 @@ def test_label_selectors(line: str) -> None:
     ("fields", "verdict"),
     [
         ("spec.slice.node=n1", True), ("spec.slice.node==n1", True), ("spec.slice.node!=n1", False),
-        ("spec.slice.node=n2", False), ("status.closed=", True), ("status.closed!=true", True),
+        ("spec.slice.node=n2", False), ("status.closed=", False), ("status.closed!=true", True),
+        ("status.closed=false", True), ("status.closed=true", False),
+        ("status.closed!=false", False), ("spec.slice.nodes=n1", True),
+        ("spec.slice.nodes=n2", False), ("spec.slice.nodes!=n2", True),
+        ("spec.slice.nodes!=n1", False), ("spec.slice.nodes=n1,status.closed=false", True),
         ("metadata.name=l,spec.owner=org:ai:mm:vision", True), ("metadata.name=l\\=", False),
         ("metadata.namespace=", True),
     ],
@@ -73,6 +77,20 @@ def test_field_selectors(fields: str, verdict: bool) -> None:
     matches = parse_selectors(resource_of("Lease"), "", fields)
     assert matches is not None
     assert matches(lease("l")) is verdict
+
+
+@pytest.mark.parametrize(("cordoned", "selector", "verdict"), [
+    (None, "spec.unschedulable=false", True), (None, "spec.unschedulable=true", False),
+    (False, "spec.unschedulable=false", True), (True, "spec.unschedulable=false", False),
+    (True, "spec.unschedulable!=false", True),
+])  # fmt: skip
+def test_a_node_that_says_nothing_takes_work(
+    cordoned: bool | None, selector: str, verdict: bool
+) -> None:
+    spec = {} if cordoned is None else {"unschedulable": cordoned}
+    matches = parse_selectors(resource_of("Node"), "", selector)
+    assert matches is not None
+    assert matches({"metadata": {"name": "n"}, "spec": spec}) is verdict
 
 
 labels = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["1", "2", ""]), max_size=3)

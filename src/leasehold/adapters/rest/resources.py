@@ -40,7 +40,8 @@ STATUS = Subresource("status", ("get", "patch", "update"))
 @dataclass(frozen=True, slots=True)
 class Resource:
     """`writers` says which verbs a role has; the system has all. `is_public`: whoever has a token
-    may read it, in any namespace; otherwise a caller reads in the namespaces it sees."""
+    may read it, in any namespace; otherwise a caller reads in the namespaces it sees. `unset` says
+    what a selectable field means where it does not stand."""
 
     kind: str
     plural: str
@@ -53,6 +54,8 @@ class Resource:
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: tuple[Subresource, ...] = ()
     selectable: tuple[str, ...] = ()
+    selectable_lists: tuple[str, ...] = ()  # by any member; a definition can select scalars only
+    unset: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     writers: Mapping[CallerRole, tuple[str, ...]] = field(
         default_factory=lambda: MappingProxyType({})
     )
@@ -127,6 +130,8 @@ RESOURCES = (
             "spec.slice.role", "spec.paidBy.owner", "spec.paidByEnvelope", "spec.reason",
             "status.closed", "status.closureReason",
         ),
+        selectable_lists=("spec.slice.nodes",),
+        unset={"status.closed": "false"},
         is_public=True,
     ),
     Resource(
@@ -156,6 +161,7 @@ RESOURCES = (
         short_names=("no",),
         subresources=(STATUS,),
         selectable=("spec.unschedulable",),
+        unset={"spec.unschedulable": "false"},
         writers={_ADMIN: _CHANGES},
         refusal="nodes are an administrator's to change, and node agents create them",
         is_public=True,

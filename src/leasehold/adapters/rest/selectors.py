@@ -151,11 +151,11 @@ def _labels(obj: Wire) -> Labels:
 def _field_tests(resource: Resource, text: str) -> list[Matches]:
     if len(text) > SELECTOR_CHARS_MAX:
         raise _bad("fieldSelector", text, "it is too long")
-    legal = (*_ALWAYS, *resource.selectable)
-    return [_field_test(term, text, legal) for term in _split(text, ",") if term]
+    return [_field_test(term, text, resource) for term in _split(text, ",") if term]
 
 
-def _field_test(term: str, text: str, legal: tuple[str, ...]) -> Matches:
+def _field_test(term: str, text: str, resource: Resource) -> Matches:
+    legal = (*_ALWAYS, *resource.selectable, *resource.selectable_lists)
     key, sign, value = _split_term(term)
     if not sign:
         raise _bad("fieldSelector", text, f"{term[:80]!r} has no =, == or !=")
@@ -167,15 +167,30 @@ def _field_test(term: str, text: str, legal: tuple[str, ...]) -> Matches:
         )
     keys = key.split(".")
     wanted = _unescape(value, text)
+    if key in resource.selectable_lists:
+        return lambda obj: (wanted in _members(obj, keys)) == (sign == "=")
+    unset = resource.unset.get(key, "")
     if sign == "!=":
-        return lambda obj: _field(obj, keys) != wanted
-    return lambda obj: _field(obj, keys) == wanted
+        return lambda obj: _field(obj, keys, unset) != wanted
+    return lambda obj: _field(obj, keys, unset) == wanted
 
 
-def _field(obj: Wire, keys: list[str]) -> str:
+def _members(obj: Wire, keys: list[str]) -> list[object]:
+    found = _at(obj, keys)
+    return found if isinstance(found, list) else []
+
+
+def _at(obj: Wire, keys: list[str]) -> object:
     found: object = obj
     for key in keys:
         found = found.get(key) if isinstance(found, dict) else None
+    return found
+
+
+def _field(obj: Wire, keys: list[str], unset: str) -> str:
+    found = _at(obj, keys)
+    if found is None:
+        return unset
     if isinstance(found, bool):
         return "true" if found else "false"
     if isinstance(found, dict):  # an event's source, which is selected by its component
