@@ -14,7 +14,8 @@ HEAD = "apiVersion: rq.davidlangworthy.io/v1\n"
 BUDGET = HEAD + "kind: Budget\nmetadata: {name: b, namespace: t}\nspec: {owner: t}\n"
 RUN = HEAD + (
     "kind: Run\nmetadata: {name: r, namespace: t}\n"
-    "spec: {owner: t, resources: {gpuType: H100, totalGPUs: 8}}\n"
+    "spec: {owner: t, resources: {gpuType: H100, totalGPUs: 8}, template: {spec: {containers: "
+    "[{name: m, command: [w]}]}}}\n"
 )
 
 

@@ -39,6 +39,11 @@ def read_config(data: DataFolder, config_file: Path | None) -> Config:
         if not data.config.is_file():
             return Config()
         path = data.config
+    return read_config_file(path)
+
+
+def read_config_file(path: Path) -> Config:
+    """Mistakes end the command."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -16,10 +16,8 @@ from leasehold.adapters.agent.agent import Agent
 from leasehold.adapters.agent.limits import EventNote, Limits
 from leasehold.adapters.agent.logs import NoLog
 from leasehold.adapters.agent.requests import LocalNode
-from leasehold.adapters.agent.template import problems_of_template
 from leasehold.adapters.agent.users import Users
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
-from leasehold.adapters.objects.admission import Admission
 from leasehold.adapters.rest.app import make_app
 from leasehold.adapters.rest.backend import Backend, Cause, LogOptions, Refused
 from leasehold.adapters.rest.kubeconfig import read_back, write_kubeconfig
@@ -27,10 +25,10 @@ from leasehold.adapters.rest.serve import Server, serve
 from leasehold.adapters.rest.tls import ensure_certificates
 from leasehold.adapters.rest.tokens import Tokens
 from leasehold.adapters.sqlite.group import GroupStore
+from leasehold.cli.judgement import admission_of
 from leasehold.control.edits import uncovered_edit
 from leasehold.control.turn import Turn
 from leasehold.core.access import Caller, CallerRole
-from leasehold.core.objects.run import grace_problems
 from leasehold.core.objects.wire import LEASES_CLOSED, part, text_at
 from leasehold.core.units import Millis
 from leasehold.ports.store import AlreadyExists, Expired, NotFound, Store, Wire
@@ -79,10 +77,7 @@ class Embedded:
         self._clock = clock
         self._tasks = tasks
         folder, config = settings.folder, settings.config
-        grace_max = config.policy.grace_max
-        self._admission = Admission(
-            also=lambda run: problems_of_template(run) + grace_problems(run, grace_max)
-        )
+        self._admission = admission_of(config.policy)
         # As the controller would, an instant later and with another write.
         finalizers = {"Run": LEASES_CLOSED}
         self.store = GroupStore(folder.store, tasks, clock, self._admission, finalizers=finalizers)
@@ -200,6 +195,7 @@ class Embedded:
             self._controller,
             self._clock,
             archive=self.archive,
+            judge=self._judge_new,
             hide_tenants=self._settings.config.embedding.hide_tenants,
             # A pseudonym stays the same over restarts, and nobody can try names out.
             pseudonym_key=hashlib.sha256(b"pseudonyms\n" + self._settings.folder.key()).digest(),
@@ -243,6 +239,17 @@ class Embedded:
             said = "metrics name every team, and query.hideTenants is on; ask with an admin's token"
             raise Refused(403, "Forbidden", said)
         return self.metrics.text()
+
+    def _judge_new(self, run: Wire) -> list[tuple[str, str]]:
+        """What submitting it would be refused for."""
+        problems = self._admission.rehearse(None, run)
+        namespace = text_at(part(run, "metadata"), "namespace")
+        if not problems:
+            try:
+                self.store.stored("Namespace", "", namespace)
+            except NotFound:
+                problems = [("metadata.namespace", f"{namespace!r}: there is no such namespace")]
+        return problems
 
     async def _judge(self, _: Caller, old: Wire | None, new: Wire) -> list[tuple[str, str]]:
         world = self._controller.world

@@ -1,28 +1,54 @@
 """`leasehold lint FILE…`: every mistake in manifests, with line, path and remedy, and no server.
 
-It checks each object by itself and what can be known of the files together: names used twice and
-parents that go in a circle. It cannot know what a cluster already holds.
+It judges each object as the server would (`judgement`), and what can be known of the files
+together: names used twice and parents that go in a circle. It cannot know what a server holds.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
 
+from leasehold.adapters.objects.admission import Admission
+from leasehold.cli.config import read_config_file
+from leasehold.cli.judgement import admission_of
 from leasehold.cli.visible import say
 from leasehold.core.facts import Budget
+from leasehold.core.objects import kinds
 from leasehold.core.objects.budget import budget_from_wire, budget_warnings, parent_cycles
-from leasehold.core.objects.manifests import check_manifest
+from leasehold.core.objects.fields import Fields
+from leasehold.core.objects.manifests import USER_KINDS, check_manifest
 from leasehold.core.objects.problems import Problem, show, shown
 from leasehold.core.objects.wire import part, text_at
+from leasehold.shell.config import Config
 from leasehold.shell.yamlfile import BadFile, Document, Mistake, load_documents
+
+Judge = Callable[[object], list[Problem]]
+WHERE = ("up", "cluster")
 
 
 @click.command("lint")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-def command(files: tuple[str, ...]) -> None:
-    """Validate manifests without a server; exit 1 with every mistake, its path and a remedy."""
-    report = lint(files)
+@click.option(
+    "--for",
+    "where",
+    type=click.Choice(WHERE),
+    default=WHERE[0],
+    show_default=True,
+    help="What would run it: `leasehold up` refuses what processes cannot honour.",
+)
+@click.option("-n", "--namespace", default="default", show_default=True,
+              help="The namespace of objects that name none.")  # fmt: skip
+@click.option("--config", "config_file", type=click.Path(dir_okay=False, path_type=Path),
+              help="The server's configuration: its limits apply.")  # fmt: skip
+def command(files: tuple[str, ...], where: str, namespace: str, config_file: Path | None) -> None:
+    """Validate manifests without a server; exit 1 with every mistake, its path and a remedy.
+
+    What submit would refuse is refused here, and nothing else.
+    """
+    judge = _judge(where, config_file)
+    report = lint(files, judge, namespace)
     for line in report.mistakes:
         say(line)
     for line in report.warnings:
@@ -57,6 +83,22 @@ class Written:
         return f"{_word(kind)} {name}".strip()
 
     @property
+    def is_namespace(self) -> bool:
+        """A file may bring the namespace of its objects along, as for `submit`."""
+        data = self.document.data
+        return isinstance(data, dict) and data.get("kind") == "Namespace"
+
+    def named(self, namespace: str) -> object:
+        """In that namespace, if it names none."""
+        data = self.document.data
+        metadata = data.get("metadata") if isinstance(data, dict) else None
+        if not isinstance(data, dict) or not isinstance(metadata, dict):
+            return data
+        if metadata.get("namespace") not in (None, ""):
+            return data
+        return {**data, "metadata": {**metadata, "namespace": namespace}}
+
+    @property
     def identity(self) -> tuple[str, str, str] | None:
         metadata = part(self.document.data, "metadata")
         data = self.document.data
@@ -69,11 +111,26 @@ class Written:
     def line(self, problem: Problem) -> str:
         where = f"{self.file}:{self.document.line_of(problem.path)}"
         title = self.title
-        said = show(problem) if problem.path else f"{problem.value}: {problem.remedy}"
+        said = " ".join(f"{each}:" for each in (problem.path, problem.value) if each)
+        said = f"{said} {problem.remedy}"
         return f"{where}: {title}: {said}" if title else f"{where}: {said}"
 
 
-def lint(files: Iterable[str]) -> Report:
+def _judge(where: str, config_file: Path | None) -> Judge:
+    """(path, what is wrong there) of one object."""
+    config = Config() if config_file is None else read_config_file(config_file)
+    admission = admission_of(config.policy) if where == "up" else Admission()
+
+    def judge(data: object) -> list[Problem]:
+        if not isinstance(data, dict) or data.get("kind") not in USER_KINDS:
+            return check_manifest(data)
+        found = admission.rehearse(None, data)
+        return [Problem(path=path, value="", remedy=why) for path, why in found]
+
+    return judge
+
+
+def lint(files: Iterable[str], judge: Judge, namespace: str) -> Report:
     """All that is wrong with these files together."""
     report = Report(objects=0, mistakes=[], warnings=[])
     written: list[Written] = []
@@ -85,17 +142,34 @@ def lint(files: Iterable[str]) -> Report:
     budgets: dict[str, tuple[Written, Budget]] = {}
     seen: dict[tuple[str, str, str], Written] = {}
     for each in written:
-        problems = check_manifest(each.document.data)
+        problems = _namespace_problems(each) if each.is_namespace else judge(each.named(namespace))
         problems += _named_twice(each, seen)
         report.mistakes += [each.line(problem) for problem in problems]
         if not problems and each.identity is not None and each.identity[0] == "Budget":
-            budget = budget_from_wire(each.document.data)
+            budget = budget_from_wire(each.named(namespace))
             budgets[budget.key] = (each, budget)
             report.warnings += [each.line(found) for found in budget_warnings(each.document.data)]
     for budget, problem in parent_cycles(budget for _, budget in budgets.values()):
         report.mistakes.append(budgets[budget.key][0].line(problem))
     report.objects = len(written)
     return report
+
+
+def _namespace_problems(each: Written) -> list[Problem]:
+    problems: list[Problem] = []
+    manifest = Fields(each.document.data, "", problems)
+    manifest.need("apiVersion", _core_version)
+    manifest.allow("kind", "spec", "status")
+    metadata = manifest.inside("metadata", required=True)
+    metadata.need("name", kinds.namespace)
+    manifest.finish()
+    return problems
+
+
+def _core_version(value: object) -> str:
+    if value != "v1":
+        raise kinds.Wrong("write v1")
+    return "v1"
 
 
 def _named_twice(each: Written, seen: dict[tuple[str, str, str], Written]) -> list[Problem]:

@@ -134,6 +134,7 @@ class _Asked:
 
 
 Answer = Callable[["Questions", _Asked], Wire]
+Judge = Callable[[Wire], list[tuple[str, str]]]  # (path, why) of whatever is wrong
 
 
 class Questions:
@@ -145,13 +146,17 @@ class Questions:
         clock: Clock,
         *,
         archive: ArchivedLeases | None = None,
+        judge: Judge = lambda _: [],
         hide_tenants: bool = False,
         pseudonym_key: bytes | None = None,
     ) -> None:
-        """Without a `pseudonym_key` the pseudonyms of hidden tenants last as long as this."""
+        """`judge` says what a manifest that is asked about would be refused for if it were
+        submitted. Without a `pseudonym_key` the pseudonyms of hidden tenants last as long as this.
+        """
         self._controller = controller
         self._clock = clock
         self._archive = archive
+        self._judge = judge
         self._hides = hide_tenants
         self._key = pseudonym_key or secrets.token_bytes(32)
 
@@ -233,6 +238,26 @@ class Questions:
             )
         return found
 
+    def _manifest(self, asked: _Asked) -> Run:
+        """The Run of a request's body, judged as it would be if it were submitted."""
+        body = dict(asked.body or {})
+        metadata = body.get("metadata")
+        namespace = asked.text("namespace")
+        if isinstance(metadata, dict) and namespace and not metadata.get("namespace"):
+            body["metadata"] = {**metadata, "namespace": namespace}
+        problems = check_manifest(body)
+        if not problems and body["kind"] != "Run":
+            problems = [Problem(path="kind", value=str(body["kind"]), remedy="write Run")]
+        causes = [(each.path, f"{each.value}: {each.remedy}") for each in problems]
+        if not problems:
+            run = run_from_wire(body)
+            if not asked.caller.sees(run.namespace):
+                raise _hidden(asked.caller, run.namespace, run.name)
+            causes = self._judge(body)
+        if causes:
+            raise BadQuestion(422, "Invalid", "the manifest is not valid", causes)
+        return run
+
     # One method for each question.
 
     def runs(self, asked: _Asked) -> Wire:
@@ -250,7 +275,7 @@ class Questions:
     def plan(self, asked: _Asked) -> Wire:
         if asked.body is None:
             return plan_of(asked.world, self._subject(asked), asked.now)
-        run, notes = as_submitted(asked.world, _manifest(asked), asked.now)
+        run, notes = as_submitted(asked.world, self._manifest(asked), asked.now)
         if not asked.caller.may(OwnerVerb.SPEND, run.spec.owner):
             notes.append(f"{asked.caller.user} may not spend for {run.spec.owner}: "
                          "submitting it would be refused")  # fmt: skip
@@ -258,7 +283,7 @@ class Questions:
 
     def cover(self, asked: _Asked) -> Wire:
         if asked.body is not None:
-            run, _ = as_submitted(asked.world, _manifest(asked), asked.now)
+            run, _ = as_submitted(asked.world, self._manifest(asked), asked.now)
             return {"run": run.key, "owner": run.spec.owner,
                     **afresh(asked.world, run, asked.now)}  # fmt: skip
         subject = self._subject(asked)
@@ -364,25 +389,6 @@ _QUESTIONS: dict[str, tuple[Answer, tuple[str, ...]]] = {
     "ledger-head": (Questions.ledger_head, ()),
 }
 QUESTIONS = tuple(sorted(_QUESTIONS))
-
-
-def _manifest(asked: _Asked) -> Run:
-    """The Run of a request's body, checked as the server would check it."""
-    body = dict(asked.body or {})
-    metadata = body.get("metadata")
-    namespace = asked.text("namespace")
-    if isinstance(metadata, dict) and namespace and not metadata.get("namespace"):
-        body["metadata"] = {**metadata, "namespace": namespace}
-    problems = check_manifest(body)
-    if not problems and body["kind"] != "Run":
-        problems = [Problem(path="kind", value=str(body["kind"]), remedy="write Run")]
-    if problems:
-        causes = [(each.path, f"{each.value}: {each.remedy}") for each in problems]
-        raise BadQuestion(422, "Invalid", "the manifest is not valid", causes)
-    run = run_from_wire(body)
-    if not asked.caller.sees(run.namespace):
-        raise _hidden(asked.caller, run.namespace, run.name)
-    return run
 
 
 def _bad_param(name: str, remedy: str) -> BadQuestion:
