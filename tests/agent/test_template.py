@@ -14,6 +14,14 @@ def run(container: Wire | None = None, **spec: object) -> Wire:
     return {"kind": "Run", "spec": {"template": {"spec": {"containers": [first], **spec}}}}
 
 
+SOURCE = f"{FIRST}.env[0].valueFrom"
+OF_NAME = {"fieldRef": {"fieldPath": "metadata.name"}}
+
+
+def sourced(source: object) -> Wire:
+    return run({"env": [{"name": "A", "valueFrom": source}]})
+
+
 def test_a_template_that_a_process_can_be_is_accepted() -> None:
     made = run(
         {
@@ -71,6 +79,19 @@ def test_a_template_that_a_process_can_be_is_accepted() -> None:
             run({"env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]}),
             f"{FIRST}.env[0].valueFrom.fieldRef.fieldPath",
         ),
+        (sourced({}), SOURCE),
+        (sourced("metadata.name"), SOURCE),
+        (sourced([]), SOURCE),
+        (sourced({"fieldRef": None}), SOURCE),
+        (sourced({"resourceFieldRef": None}), SOURCE),
+        (sourced({"fieldRef": "metadata.name"}), f"{SOURCE}.fieldRef"),
+        (sourced({"resourceFieldRef": 7}), f"{SOURCE}.resourceFieldRef"),
+        (sourced({**OF_NAME, "resourceFieldRef": {"resource": "limits.cpu"}}), SOURCE),
+        (
+            sourced({"resourceFieldRef": {"resource": "limits.cpu", "divisor": "x"}}),
+            f"{SOURCE}.resourceFieldRef.divisor",
+        ),
+        (run({"env": [{"name": "A", "value": "1", "valueFrom": OF_NAME}]}), SOURCE),
         (
             run({"resources": {"limits": {"ephemeral-storage": "1Gi"}}}),
             f"{FIRST}.resources.limits.ephemeral-storage",
@@ -95,6 +116,7 @@ def test_nothing_odd_makes_it_fail(odd: Wire) -> None:
     assert problems_of_template(odd) == []
 
 
-def test_a_run_without_a_template_is_refused() -> None:
-    found = problems_of_template({"kind": "Run", "spec": {"owner": "t:a"}})
+@pytest.mark.parametrize("spec", [{"owner": "t:a"}, {"owner": "t:a", "template": None}])
+def test_a_run_without_a_template_is_refused(spec: Wire) -> None:
+    found = problems_of_template({"kind": "Run", "spec": spec})
     assert [path for path, _ in found] == ["spec.template"]

@@ -93,7 +93,11 @@ def test_a_remedy_names_a_few_of_many(here: Path) -> None:
 
 
 def test_a_budget_that_no_batch_could_hold(here: Path) -> None:
-    names = [f"{{name: e{index}, flavor: H, concurrency: 1}}" for index in range(12_000)]
+    owners = ", ".join(f"t:{'x' * 200}{index}" for index in range(64))
+    names = [
+        f"{{name: e{index}, flavor: H, concurrency: 1, lending: {{allow: true, to: [{owners}]}}}}"
+        for index in range(40)
+    ]
     code, lines = lint(
         here, BUDGET.replace("{owner: t}", f"{{owner: t, envelopes: [{', '.join(names)}]}}")
     )

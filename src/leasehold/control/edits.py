@@ -2,7 +2,7 @@
 
 from leasehold.control.open_leases import live_units
 from leasehold.core.facts import Envelope, EnvelopeKey, Relation, Uid
-from leasehold.core.objects.run import run_from_wire
+from leasehold.core.objects.run import check_run, run_from_wire
 from leasehold.core.units import GpuMs, Instant, Millis, format_gpu_hours
 from leasehold.core.width import open_leases
 from leasehold.core.world import World
@@ -16,8 +16,8 @@ def uncovered_edit(world: World, uid: Uid, new: object, now: Instant) -> Problem
     """Why raising `runtime.maxDuration` of a running Run cannot be paid for; nothing if it can."""
     run = world.runs.get(uid)
     live = live_units(world, uid)
-    if run is None or not live:
-        return []
+    if run is None or not live or check_run(new):
+        return []  # nothing to judge; what is wrong in itself is refused by its path
     old_span, new_span = run.spec.max_duration, run_from_wire(new).spec.max_duration
     if old_span == new_span:
         return []

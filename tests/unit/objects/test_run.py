@@ -280,6 +280,17 @@ RULES: tuple[tuple[str, object, list[str]], ...] = (
         },
         ["spec.template.metadata.labels.a"],
     ),
+    (
+        "a label that is nothing",
+        {
+            **LEGAL,
+            "template": {
+                "metadata": {"labels": {"a": None}},
+                "spec": {"containers": [{"name": "a"}]},
+            },
+        },
+        ["spec.template.metadata.labels.a"],
+    ),
     ("a number too long", container(args=[2**64]), [f"{C0}.args[0]"]),
     ("not a number", container(args=[float("nan")]), [f"{C0}.args[0]"]),
     ("half a character", container(args=["\ud800"]), [f"{C0}.args[0]"]),

@@ -8,7 +8,7 @@ agent says so in an event.
 
 from collections.abc import Iterator
 
-from leasehold.adapters.agent.variables import problem_of_source
+from leasehold.adapters.agent.variables import below, problem_of_source
 from leasehold.core.objects.quantity import CPU, MEMORY
 from leasehold.core.objects.wire import Wire, list_at, part
 
@@ -44,7 +44,7 @@ def problems_of_template(run: Wire) -> list[tuple[str, str]]:
         return []
     path = "spec.template.spec"
     spec = part(run, "spec")
-    if spec and "template" not in spec:
+    if spec and spec.get("template") is None:
         return [("spec.template", "write a pod template: without a command nothing can run")]
     return list(_in_pod(part(part(spec, "template"), "spec"), path))
 
@@ -100,10 +100,14 @@ def _in_variables(variables: list[object], path: str) -> Found:
             yield f"{place}.name", f"{name!r} is no name of a variable"
         if value is not None and (not isinstance(value, str) or "\0" in value):
             yield f"{place}.value", "write a text; put a number in quotes"
-        source = part(variable, "valueFrom")
+        source = variable.get("valueFrom")
+        if source is None:
+            continue
+        if value:
+            yield f"{place}.valueFrom", "it has a value already; leave one of them out"
         problem = problem_of_source(source)
         if problem is not None:
-            yield f"{place}.valueFrom.{problem[0]}", problem[1]
+            yield below(f"{place}.valueFrom", problem[0]), problem[1]
 
 
 def _unknown(members: Wire, path: str, known: frozenset[str]) -> Found:

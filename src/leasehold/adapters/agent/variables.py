@@ -9,7 +9,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from leasehold.adapters.agent.limits import CannotStart
+from leasehold.core.objects.bounds import TEXT_CHARS_MAX
 from leasehold.core.objects.kinds import Wrong
+from leasehold.core.objects.problems import shown
 from leasehold.core.objects.quantity import CPU, milli
 from leasehold.core.objects.wire import Wire, list_at, part, text_at
 from leasehold.ports.store import Wire as Pod
@@ -17,12 +19,16 @@ from leasehold.ports.store import Wire as Pod
 _REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_.\-][A-Za-z0-9_.\-]*)\))")
 _MEMBER = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
 _ADDRESS = "127.0.0.1"
-TEXT_CHARS_MAX = 128 * 1024 - 1  # of one word or variable, as Linux has it
 TOGETHER_CHARS_MAX = 2 * 1024 * 1024
 _TOO_LONG_TOGETHER = (
     f"from here on it is over {TOGETHER_CHARS_MAX} characters together, more than a process can be "
     "given; put some of it in a file"
 )
+_SOURCES = {
+    "fieldRef": "{fieldPath: metadata.name}",
+    "resourceFieldRef": "{resource: limits.cpu}",
+}
+_ONE_SOURCE = "name one source, fieldRef or resourceFieldRef, or leave this out and write a value"
 _FIELDS: dict[str, Callable[[Pod], str]] = {
     "metadata.name": lambda pod: text_at(part(pod, "metadata"), "name"),
     "metadata.namespace": lambda pod: text_at(part(pod, "metadata"), "namespace"),
@@ -46,7 +52,7 @@ def declared(pod: Pod, container: Wire, *, given: Mapping[str, str]) -> dict[str
         assert isinstance(variable, dict), path
         name = text_at(variable, "name")
         if variable.get("valueFrom") is not None:
-            value = _sourced(pod, container, part(variable, "valueFrom"), f"{path}.valueFrom")
+            value = _sourced(pod, container, variable["valueFrom"], f"{path}.valueFrom")
         else:
             value = expand(text_at(variable, "value"), env)
         env[name] = found[name] = value
@@ -89,29 +95,45 @@ def expand(text: str, env: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replaced, text)
 
 
-def problem_of_source(source: Mapping[str, object]) -> tuple[str, str] | None:
-    """Where below `valueFrom` something stands that cannot be had, and why; None if it can."""
-    for kind, value in source.items():
-        if value is None:
-            continue
-        if kind == "fieldRef":
-            field = text_at(value, "fieldPath") if isinstance(value, dict) else ""
-            if field not in _FIELDS and not _MEMBER.fullmatch(field):
-                return "fieldRef.fieldPath", f"{field!r} is no field of a pod that is known here"
-        elif kind == "resourceFieldRef":
-            resource = text_at(value, "resource") if isinstance(value, dict) else ""
-            where, _, what = resource.partition(".")
-            if where not in ("limits", "requests") or not what:
-                return "resourceFieldRef.resource", f"{resource!r}: write limits.cpu or the like"
-        else:
-            return str(kind), "there is no such source on this machine; write a value"
+def problem_of_source(source: object) -> tuple[str, str] | None:
+    """Where below `valueFrom` something stands that cannot be had, and why; None if it can. The
+    place is empty when it is all of it."""
+    if not isinstance(source, dict):
+        return "", f"{shown(source)}: {_ONE_SOURCE}"
+    named = {str(kind): value for kind, value in source.items() if value is not None}
+    for kind in named:
+        if kind not in _SOURCES:
+            return kind, "there is no such source on this machine; write a value"
+    if len(named) != 1:
+        return "", f"{len(named)} sources: {_ONE_SOURCE}"
+    [(kind, value)] = named.items()
+    if not isinstance(value, dict):
+        return kind, f"{shown(value)}: write a mapping, such as {_SOURCES[kind]}"
+    if kind == "fieldRef":
+        field = text_at(value, "fieldPath")
+        if field not in _FIELDS and not _MEMBER.fullmatch(field):
+            return "fieldRef.fieldPath", f"{field!r} is no field of a pod that is known here"
+        return None
+    resource = text_at(value, "resource")
+    where, _, what = resource.partition(".")
+    if where not in ("limits", "requests") or not what:
+        return "resourceFieldRef.resource", f"{resource!r}: write limits.cpu or the like"
+    try:
+        milli(value.get("divisor") or "1")
+    except Wrong as wrong:
+        return "resourceFieldRef.divisor", wrong.remedy
     return None
 
 
-def _sourced(pod: Pod, container: Wire, source: Wire, path: str) -> str:
+def below(path: str, place: str) -> str:
+    return f"{path}.{place}" if place else path
+
+
+def _sourced(pod: Pod, container: Wire, source: object, path: str) -> str:
     problem = problem_of_source(source)
     if problem is not None:
-        raise CannotStart(f"{path}.{problem[0]}: {problem[1]}")
+        raise CannotStart(f"{below(path, problem[0])}: {problem[1]}")
+    assert isinstance(source, dict), path
     if source.get("resourceFieldRef") is not None:
         return _amount(container, part(source, "resourceFieldRef"), path)
     field = text_at(part(source, "fieldRef"), "fieldPath")

@@ -6,6 +6,7 @@ changes nothing.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from leasehold.core.facts import Budget
 from leasehold.core.objects.budget import budget_from_wire, parent_cycles
@@ -31,10 +32,11 @@ class Admission:
         self._also = also
 
     def learn(self, budgets: Iterable[Wire]) -> None:
-        """The Budgets that a store had before."""
+        """The Budgets that a store had before. One that cannot be read has no parents either."""
         for wire in budgets:
-            budget = budget_from_wire(wire)
-            self._budgets[budget.key] = budget
+            with suppress(ValueError):
+                budget = budget_from_wire(wire)
+                self._budgets[budget.key] = budget
 
     def __call__(self, old: Wire | None, new: Wire) -> Problems:
         if new.get("kind") not in USER_KINDS:
@@ -61,7 +63,7 @@ class Admission:
             key: value for key, value in part(new, "metadata").items() if key not in _STORE_FIELDS
         }
         written = {**new, "metadata": metadata}
-        found = check_manifest(written)
+        found = check_manifest(written, before=old)
         if not found and old is not None:
             found = check_edit(old, written)
         if not found and new["kind"] == "Budget":

@@ -16,6 +16,8 @@ def check_labels(metadata: Fields) -> None:
     for key in labels.members:
         if not isinstance(key, str) or not kinds.is_label_key(key):
             _bad_key(labels, key)
+        elif labels.raw(key) is None:
+            labels.note(key, 'write a text; "" is an empty one')
         else:
             labels.take(key, kinds.label_value, "")
     annotations = metadata.inside("annotations")

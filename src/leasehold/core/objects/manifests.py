@@ -5,6 +5,7 @@ user writes. It looks at one object; rules between objects are with `budget.pare
 """
 
 from leasehold.core.objects import kinds
+from leasehold.core.objects.bounds import check_bounds, check_sizes
 from leasehold.core.objects.budget import check_budget
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.labels import check_labels
@@ -31,11 +32,19 @@ _STAMPED = (
 )
 
 
-def check_manifest(raw: object, *, require_template: bool = False) -> list[Problem]:
-    """Every mistake in what a user wrote; none means that its `…_from_wire` will read it."""
+def check_manifest(
+    raw: object, *, require_template: bool = False, before: object = None
+) -> list[Problem]:
+    """Every mistake in what a user wrote; none means that its `…_from_wire` will read it.
+
+    `before`: the object that is edited, which may have more of something than is legal by now."""
     problems: list[Problem] = []
     if not isinstance(raw, dict):
         return [Problem(path="", value=shown(raw), remedy="write an object with kind and spec")]
+    known = check_bounds(before)
+    over = [problem for problem in check_bounds(raw) if problem not in known]
+    if over:
+        return over  # nobody has to look at thousands of mistakes
     manifest = Fields(raw, "", problems)
     manifest.need("apiVersion", _api_version)
     kind = manifest.need("kind", _kind)
@@ -46,6 +55,9 @@ def check_manifest(raw: object, *, require_template: bool = False) -> list[Probl
         problems += check_budget(raw)
     elif kind == "Run":
         problems += check_run(raw, require_template=require_template)
+    if not problems:
+        large = check_sizes(before) if isinstance(before, dict) else []
+        problems = [problem for problem in check_sizes(raw) if problem not in large]
     return problems
 
 

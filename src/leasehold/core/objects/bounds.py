@@ -1,0 +1,103 @@
+"""How much of anything a manifest may hold: every list, mapping and text that a user controls.
+
+Called by `manifests` before anything else is looked at: whoever writes twenty thousand sponsors
+must not have every decision walk them. Stored objects are read without these bounds, so that one
+from before a bound was lowered still counts, and may be edited in everything else.
+"""
+
+from collections.abc import Iterator
+
+from leasehold.core.facts import Record
+from leasehold.core.objects.problems import Problem, joined, shown
+from leasehold.core.objects.wire import canonical
+
+EACH = "[]"  # in a path: every member of the list
+TEXT_CHARS_MAX = 128 * 1024 - 1  # of one text, as Linux has it for a word or a variable
+RUN_SPEC_BYTES_MAX = 256 * 1024  # every pod of the run is made with a copy of its template
+
+
+class Bound(Record, frozen=True):
+    path: str
+    most: int
+
+
+_METADATA = (
+    Bound(path="metadata.labels", most=64),
+    Bound(path="metadata.annotations", most=256),
+    Bound(path="metadata.finalizers", most=32),
+    Bound(path="metadata.ownerReferences", most=32),
+)
+_CONTAINERS = "spec.template.spec.containers"
+RUN = (
+    *_METADATA,
+    Bound(path="spec.funding.sponsors", most=64),
+    Bound(path="spec.template.metadata.labels", most=64),
+    Bound(path="spec.template.metadata.annotations", most=256),
+    Bound(path=_CONTAINERS, most=16),
+    Bound(path=f"{_CONTAINERS}[].command", most=4096),
+    Bound(path=f"{_CONTAINERS}[].args", most=4096),
+    Bound(path=f"{_CONTAINERS}[].env", most=1024),
+    Bound(path=f"{_CONTAINERS}[].ports", most=64),
+    Bound(path="spec.template.spec.initContainers", most=16),
+    Bound(path="spec.template.spec.tolerations", most=64),
+)
+BUDGET = (
+    *_METADATA,
+    Bound(path="spec.parents", most=16),
+    Bound(path="spec.namespaces", most=256),
+    Bound(path="spec.envelopes", most=256),
+    Bound(path="spec.envelopes[].lending.to", most=64),
+    Bound(path="spec.aggregateCaps", most=256),
+    Bound(path="spec.aggregateCaps[].envelopes", most=256),
+)
+BOUNDS = {"Run": RUN, "Budget": BUDGET}
+
+
+def check_bounds(raw: object) -> list[Problem]:
+    """Every list and mapping that has too many members. It looks at nothing else in them."""
+    kind = raw.get("kind") if isinstance(raw, dict) else None
+    bounds = BOUNDS.get(kind, ()) if isinstance(kind, str) else ()
+    return [problem for bound in bounds for problem in _over(raw, bound)]
+
+
+def check_sizes(raw: dict[object, object]) -> list[Problem]:
+    """Texts that are too long, and a Run that is too large; of what is otherwise right."""
+    spec = raw.get("spec")
+    size = len(canonical(spec))
+    found = []
+    if size > TEXT_CHARS_MAX:  # else no text in it can be longer
+        found += list(_long(spec, "spec"))
+    if raw.get("kind") == "Run" and size > RUN_SPEC_BYTES_MAX:
+        remedy = f"write at most {RUN_SPEC_BYTES_MAX}; put what is large into files"
+        found.append(Problem(path="spec", value=f"{size} bytes", remedy=remedy))
+    return found
+
+
+def _over(raw: object, bound: Bound) -> Iterator[Problem]:
+    for path, found in _at(raw, bound.path.split("."), ""):
+        if isinstance(found, list | dict) and len(found) > bound.most:
+            yield Problem(path=path, value=shown(found), remedy=f"write at most {bound.most}")
+
+
+def _at(raw: object, steps: list[str], path: str) -> Iterator[tuple[str, object]]:
+    if not steps:
+        yield path, raw
+        return
+    key = steps[0].removesuffix(EACH)
+    found = raw.get(key) if isinstance(raw, dict) else None
+    place = joined(path, key)
+    if not steps[0].endswith(EACH):
+        yield from _at(found, steps[1:], place)
+    elif isinstance(found, list):
+        for index, member in enumerate(found):
+            yield from _at(member, steps[1:], joined(place, index))
+
+
+def _long(value: object, path: str) -> Iterator[Problem]:
+    if isinstance(value, str):
+        if len(value) > TEXT_CHARS_MAX:
+            remedy = f"write at most {TEXT_CHARS_MAX} characters; put it in a file"
+            yield Problem(path=path, value=f"{len(value)} characters", remedy=remedy)
+    elif isinstance(value, dict | list):
+        for key, member in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _long(member, joined(path, key))

@@ -1,0 +1,61 @@
+"""Requests to a running server as bytes, answered as they are: for what no command would send."""
+
+import http.client
+import json
+import ssl
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from leasehold.cli.runs.kubeconfig import load_target
+
+RUNS = "/apis/rq.davidlangworthy.io/v1/namespaces/team/runs"
+BUDGETS = "/apis/rq.davidlangworthy.io/v1/namespaces/team/budgets"
+PODS = "/api/v1/namespaces/team/pods"
+NODES = "/api/v1/nodes"
+MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY = "application/apply-patch+yaml"
+STRATEGIC = "application/strategic-merge-patch+json"
+TIMEOUT_S = 30.0
+
+
+class Raw:
+    """One connection with the administrator's token."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        target = load_target(str(kubeconfig), "")
+        url = urlsplit(target.server)
+        assert url.hostname is not None
+        context = ssl.create_default_context(cadata=target.ca_data.decode())
+        self._headers = {"Authorization": f"Bearer {target.token}"}
+        self._connection = http.client.HTTPSConnection(
+            url.hostname, url.port, timeout=TIMEOUT_S, context=context
+        )
+
+    def ask(
+        self, method: str, path: str, body: object = None, *, media: str = "application/json"
+    ) -> tuple[int, Any]:
+        """The status, and the JSON if it is some."""
+        sent = body if isinstance(body, bytes) else b"" if body is None else encoded(body)
+        self._connection.request(method, path, sent, {**self._headers, "Content-Type": media})
+        response = self._connection.getresponse()
+        read = response.read()
+        try:
+            return response.status, json.loads(read)
+        except ValueError:
+            return response.status, read.decode("utf-8", "replace")
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def encoded(body: object) -> bytes:
+    """A lone surrogate as the escape it came from."""
+    return json.dumps(body).encode()
+
+
+def causes(answer: Any) -> list[str]:
+    """The paths that a refusal names."""
+    details = answer.get("details") or {}
+    return [each["field"] for each in details.get("causes", [])]
