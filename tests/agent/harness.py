@@ -14,6 +14,7 @@ from leasehold.adapters.agent.devices import DeviceWatch
 from leasehold.adapters.agent.limits import Limits
 from leasehold.adapters.agent.users import Users
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks, run
+from leasehold.adapters.containment import Containment
 from leasehold.adapters.memory.store import MemoryStore
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.pod import pod_to_wire
@@ -38,6 +39,7 @@ class Stage:
     devices: DeviceWatch | None = None
     configured: Mapping[str, str] = field(default_factory=dict)
     notes: list[EventNote] = field(default_factory=list)
+    containment: Containment = field(default_factory=Containment)
 
     def __post_init__(self) -> None:
         # Processes are known by the uids of their pods, and other tests run beside this one.
@@ -59,6 +61,7 @@ class Stage:
             note=self.notes.append,
             limits=self.limits,
             devices=self.devices,
+            containment=self.containment,
         )
 
     async def start(self) -> None:

@@ -6,6 +6,7 @@ found exactly once fails the run, so that the list moves with the source.
 
 from tests.mutants.mutant import Mutant, prop, story, unit
 from tests.mutants.of_drains import DRAINS, LIMITS
+from tests.mutants.of_input import INPUT
 from tests.mutants.of_lines import LINES
 
 MONEY = (
@@ -412,4 +413,4 @@ EMBEDDED = (
     ),
 )
 
-MUTANTS = (*MONEY, *PLACES, *CUTS, *LIFE, *DRAINS, *LINES, *SHELL, *EMBEDDED, *LIMITS)
+MUTANTS = (*MONEY, *PLACES, *CUTS, *LIFE, *DRAINS, *LINES, *SHELL, *EMBEDDED, *LIMITS, *INPUT)

@@ -5,7 +5,7 @@ handed to the others, started, and stopped in the opposite order. What the parts
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from leasehold.adapters.agent.logs import NoLog
 from leasehold.adapters.agent.requests import LocalNode
 from leasehold.adapters.agent.users import Users
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
+from leasehold.adapters.containment import About, Containment, kept_up
 from leasehold.adapters.rest.app import make_app
 from leasehold.adapters.rest.backend import Backend, Cause, LogOptions, Refused
 from leasehold.adapters.rest.kubeconfig import read_back, write_kubeconfig
@@ -85,6 +86,7 @@ class Embedded:
         self._teller = Teller(self.store, clock, tasks)
         self._log = DecisionLog()
         self.metrics = Metrics(lambda: self._controller.world, clock)
+        self._containment = Containment(self._contain)
         self.users = Users(
             folder.agent,
             work=settings.work,
@@ -102,6 +104,7 @@ class Embedded:
             users=self.users,
             note=self._note,
             limits=Limits(pids_max=config.embedding.pids_max),
+            containment=self._containment,
         )
         self.tokens = Tokens(folder.tokens)
         self._compactor = Compactor(
@@ -133,6 +136,7 @@ class Embedded:
             on_turn=self._after_turn,
             between_turns=self._compactor.step,
             stopwatch=self.metrics,
+            containment=self._containment,
             gather=GATHER,
         )
         await self.agent.prepare()
@@ -140,11 +144,10 @@ class Embedded:
             _log.warning("files of another user", message=words)
         self._tasks.spawn("controller", self._controller.run())
         self._tasks.spawn("agent", self.agent.run())
-        self._tasks.spawn("events", self._teller.run())
-        self._tasks.spawn("budgets", self._follow_budgets(budgets))
-        sweep = sweep_ended_pods(self.store, self._clock, lambda: self._controller.world)
-        self._tasks.spawn("ended pods", sweep)
-        self._tasks.spawn("drift", self._drift.run())
+        self._keep_up("events", self._teller.run)
+        self._keep_up("budgets", lambda: self._follow_budgets(budgets))
+        self._keep_up("ended pods", self._sweep_ended_pods)
+        self._keep_up("drift", self._drift.run)
         while self._controller.world is None:
             await self._clock.sleep(1)
         certificates = ensure_certificates(folder.tls, [settings.host])
@@ -160,6 +163,13 @@ class Embedded:
             ca_pem=certificates.ca_pem,
             token=self._admin_token(),
         )
+
+    def _keep_up(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        task = kept_up(name, work, clock=self._clock, containment=self._containment)
+        self._tasks.spawn(name, task)
+
+    async def _sweep_ended_pods(self) -> None:
+        await sweep_ended_pods(self.store, self._clock, lambda: self._controller.world)
 
     @property
     def url(self) -> str:
@@ -262,7 +272,8 @@ class Embedded:
         world = self._controller.world
         return {
             "store": self.store.trouble,
-            "controller": "" if world is not None else "it is recovering the ledger",
+            "controller": self._controller.trouble
+            or ("" if world is not None else "it is recovering the ledger"),
             "agent": self.agent.trouble,
         }
 
@@ -274,6 +285,18 @@ class Embedded:
     def _on_drift(self, kind: str, words: str) -> None:
         self.metrics.note_drift(kind)
         self._observe(self._clock.now(), f"alert: drift: {words}")
+
+    def _contain(self, about: About, why: str, error: Exception) -> None:
+        """What went wrong with one object is told on it, and counted."""
+        self.metrics.note_contained(about.kind)
+        self.metrics.note_alert()
+        _log.error("contained", about=about.words, message=why, exc_info=error)
+        if about.kind != "Task":
+            told = f"{why}; it is left alone, and everything else goes on"
+            self._teller.tell(
+                Story(kind=about.kind, namespace=about.namespace, name=about.name, uid=about.uid,
+                      reason="Quarantined", message=told, type="Warning")
+            )  # fmt: skip
 
     def _observe(self, now: int, words: str) -> None:
         if words.startswith("alert"):

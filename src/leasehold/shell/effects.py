@@ -4,15 +4,18 @@ Reconciled level-triggered: what could not be written now stays on the list and 
 nothing waits for it, and repeating it is harmless.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import msgspec
+from msgspec.structs import replace
 
+from leasehold.adapters.containment import About
 from leasehold.control.pods import MakePod, RemovePod, pod_orders
 from leasehold.control.statuses import budget_status, run_status
 from leasehold.control.turn import Turn
-from leasehold.core.facts import Confidence, Reservation, Run
+from leasehold.core.facts import Confidence, PodPhase, Reservation, Run
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.reservation import reservation_status, reservation_to_wire
 from leasehold.core.objects.wire import LEASES_CLOSED
@@ -37,9 +40,11 @@ from leasehold.ports.store import (
 )
 
 RETRY_MS = 1_000
+WORDS_MAX = 300  # of a refusal
 ROUND_MAX = 64  # writes that are sent together, or a few more
 
 Settle = Callable[[Answer], bool]
+Contain = Callable[[About, Exception], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +73,22 @@ class Effects:
     """The writes that are owed, by what they are about."""
 
     def __init__(
-        self, store: Store, clock: Clock, on_made: Callable[[Wire], None] = lambda _: None
+        self,
+        store: Store,
+        clock: Clock,
+        on_made: Callable[[Wire], None] = lambda _: None,
+        *,
+        contain: Contain | None = None,
     ) -> None:
-        """`on_made`: a pod as we made it, whose event will be no news."""
+        """`on_made`: a pod as we made it, whose event will be no news. `contain`: who hears of an
+        object for which nothing can be written; without it that is raised."""
         self._store = store
         self._clock = clock
         self._on_made = on_made
+        self._contain = contain
         self._runs: dict[str, None] = {}
         self._untold: dict[str, None] = {}  # runs whose pods were made, and whose status waits
+        self._has_refused = False  # a pod
         self._reservations: dict[str, None] = {}
         self._budgets: dict[str, None] = {}
         self._written: dict[tuple[str, str, str, str], bytes] = {}
@@ -108,22 +121,38 @@ class Effects:
         self._runs.clear()
         self._budgets.clear()
         complete = True
-        orders = [
-            order
-            for subject in reservations
-            for order in self._reservation_orders(turn.world, subject)
-        ]
+        orders: list[Order] = []
+        for subject in reservations:
+            with self._apart("Reservation", subject):
+                orders += self._reservation_orders(turn.world, subject)
         for uid in runs:
-            orders += await self._run_orders(turn, uid)
+            with self._apart("Run", uid, turn.world.runs.get(uid)):
+                orders += await self._run_orders(turn, uid)
             if len(orders) >= ROUND_MAX:
                 complete &= await self._place(orders)
                 orders = []
         for key in budgets:
-            orders += self._budget_orders(turn, key)
+            with self._apart("Budget", key):
+                orders += self._budget_orders(turn, key)
         for first in range(0, len(orders), ROUND_MAX):
             complete &= await self._place(orders[first : first + ROUND_MAX])
-        turn.again = turn.again or bool(self._untold)  # their pods are news of them
+        # Pods that were made, or refused for good, are news of their runs.
+        turn.again = turn.again or bool(self._untold) or self._has_refused
+        self._has_refused = False
         return complete
+
+    @contextmanager
+    def _apart(self, kind: str, key: str, run: Run | None = None) -> Iterator[None]:
+        """What cannot be said of one object is owed no more until something happens to it, and
+        keeps nothing from being written of the others."""
+        try:
+            yield
+        except Exception as error:
+            if self._contain is None:
+                raise
+            namespace, _, name = (run.key if run is not None else key).rpartition("/")
+            uid = "" if run is None else run.uid
+            self._contain(About(kind, name, namespace, uid), error)
 
     async def _place(self, orders: list[Order]) -> bool:
         """One round of writes; whatever could not be done is owed again."""
@@ -172,8 +201,14 @@ class Effects:
         world.put_pod(order.pod)
 
         def settle(answer: Answer) -> bool:
-            if isinstance(answer, Unavailable | Invalid | Forbidden):
+            if isinstance(answer, Unavailable):
                 world.drop_pod(order.pod.key)
+            elif isinstance(answer, Invalid | Forbidden):
+                # Nor will it ever take it: as if its node had rejected it, at once and in words.
+                why = f"the server refuses it: {answer}"
+                world.put_pod(replace(order.pod, phase=PodPhase.FAILED, reason=why[:WORDS_MAX]))
+                self._has_refused = True
+                return True
             elif isinstance(answer, dict):
                 world.put_pod(pod_from_wire(answer, gpu_resource=world.policy.gpu_resource))
                 self._on_made(answer)

@@ -9,8 +9,10 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from leasehold.adapters.containment import About, Containment, reason_of
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
+from leasehold.control.undecided import Undecided
 from leasehold.core.batch import Batch
 from leasehold.core.facts import Run, Uid
 from leasehold.core.invariants import Touched, Violation, check_delta
@@ -23,12 +25,14 @@ from leasehold.core.policy import Policy
 from leasehold.core.units import FOREVER, Instant, Millis
 from leasehold.core.world import World
 from leasehold.ports.runtime import Clock, Task, Tasks
-from leasehold.ports.store import Store
+from leasehold.ports.store import Store, Wire
 from leasehold.shell.effects import RETRY_MS, Effects
 from leasehold.shell.informer import Informer, News
 from leasehold.shell.ledger import Deposed, Ledger
 from leasehold.shell.materialise import materialise
+from leasehold.shell.quarantine import Quarantine
 from leasehold.shell.recover import WATCHED, recover
+from leasehold.shell.stored import Unreadable, key_of, readable
 from leasehold.shell.timekeeping import Timekeeper
 
 Observer = Callable[[Instant, str], None]
@@ -69,6 +73,21 @@ REST = 2  # between turns, as a multiple of how long the last decision took
 REST_MAX: Millis = 500
 
 
+Folding = Callable[[World], None]
+Reader = Callable[[str, Wire], Folding]
+
+
+def _uid(obj: Wire) -> Uid:
+    return text_at(part(obj, "metadata"), "uid")
+
+
+def _cause(error: Exception) -> Exception:
+    """What went wrong, where a decision only says about whom."""
+    if isinstance(error, Undecided) and isinstance(error.__cause__, Exception):
+        return error.__cause__
+    return error
+
+
 class InvariantBroken(Exception):  # noqa: N818 - it says what happened
     """A decision would break an invariant: a defect of ours."""
 
@@ -97,6 +116,7 @@ class Controller:
         on_turn: OnTurn | None = None,
         between_turns: BetweenTurns | None = None,
         stopwatch: Stopwatch | None = None,
+        containment: Containment | None = None,
         gather: Millis = 0,
     ) -> None:
         """`gather`: how long to wait for more news before a turn, at least. A turn costs much the
@@ -121,6 +141,12 @@ class Controller:
         self._inbox: list[News] = []
         self._informers: list[Task] = []
         self._quarantined: frozenset[Uid] = frozenset()
+        self._left_alone: frozenset[Uid] = frozenset()
+        self._containment = containment or Containment()
+        self._quarantine = Quarantine(store)
+        self._doubt: Exception | None = None  # of somebody who brings the news
+        self._has_recovered = False
+        self.trouble = ""  # why nothing is decided; "" while it is
         self.world: World | None = None
 
     async def run(self) -> None:
@@ -139,6 +165,14 @@ class Controller:
                     raise
                 self._stop_watching()
                 self._contain(broken)
+            except Exception as error:
+                cause = _cause(error)
+                # Without a World to begin with there is nothing to go on with.
+                if self._strict or not self._has_recovered:
+                    raise cause from None
+                pause = self._contain_failure(error, cause)
+                self._stop_watching()
+                await self._clock.sleep(pause)
 
     async def _recover(self) -> None:
         self._ledger = Ledger(self._store, self._clock, epoch=self._epoch)
@@ -154,19 +188,41 @@ class Controller:
             )
             for kind in WATCHED
         }
-        self._effects = Effects(self._store, self._clock, on_made=informers["Pod"].expect)
+        contain = None if self._strict else self._containment.failed
+        self._effects = Effects(
+            self._store, self._clock, on_made=informers["Pod"].expect, contain=contain
+        )
         self._effects.owe_everything(world)
         self._time = Timekeeper(self._clock, jump_max=self._policy.clock_jump_max)
         self._inbox.clear()
         for kind, informer in informers.items():
-            task = informer.run(found.versions[kind], found.listed[kind])
+            task = self._doubting(informer.run(found.versions[kind], found.listed[kind]))
             self._informers.append(self._tasks.spawn(f"informer {kind}", task))
+        self._quarantine = Quarantine(self._store)
+        for each in found.unreadable:
+            self._put_aside(each)
         self.world = world
+        self._has_recovered = True
+
+    async def _doubting(self, watching: Awaitable[None]) -> None:
+        """Whoever brings the news and fails is replaced, together with all that was believed."""
+        try:
+            await watching
+        except Exception as error:
+            self._doubt = error
+            self._wake.set()
+
+    def _put_aside(self, found: Unreadable) -> None:
+        metadata = part(found.obj, "metadata")
+        name, namespace, uid = (text_at(metadata, key) for key in ("name", "namespace", "uid"))
+        self._containment.failed(About(found.kind, name, namespace, uid), found.error)
+        self._quarantine.put(found)
 
     def _stop_watching(self) -> None:
         for task in self._informers:
             task.cancel()
         self._informers.clear()
+        self._doubt = None
         self.world = None
 
     async def _live(self) -> None:
@@ -175,11 +231,12 @@ class Controller:
             await self._clock.sleep(0)
         world = self.world
         assert world is not None
+        if self._doubt is not None:
+            raise self._doubt
         self._fold_news(world)
         turn, complete = await self._turn(world)
-        again = None
-        if self._between_turns is not None:
-            again = await self._between_turns(world, self._ledger)
+        self.trouble = ""
+        again = await self._rest(world)
         is_news = bool(turn.batches or turn.again or self._inbox)
         if (is_news or await self._has_waited(turn, again, complete=complete)) and self._gather:
             # With a long line a turn is dear; whoever talks to us has the loop most of the time.
@@ -204,41 +261,85 @@ class Controller:
         """Have a turn soon, whatever the reason."""
         self._wake.set()
 
+    async def _rest(self, world: World) -> Millis | None:
+        """What is done between turns is no part of them: if it fails, they go on."""
+        if self._between_turns is None:
+            return None
+        about = About("Task", "between turns")
+        try:
+            again = await self._between_turns(world, self._ledger)
+        except Deposed:
+            raise
+        except Exception as error:
+            if self._strict:
+                raise
+            return self._containment.failed(about, error)
+        self._containment.went_well(about)
+        return again
+
     def _fold_news(self, world: World) -> None:
         news, self._inbox[:] = list(self._inbox), []
         for each in news:
-            match each.kind:
-                case "Budget":
-                    budget = budget_from_wire(each.obj)
-                    if each.gone:
-                        world.drop_budget(budget.key)
-                    else:
-                        world.put_budget(budget)
-                case "Node":
-                    node = node_from_wire(each.obj, labels=self._labels)
-                    if each.gone:
-                        world.drop_node(node.name)
-                    else:
-                        world.put_node(node)
-                case "Run":
-                    known = world.runs.get(text_at(part(each.obj, "metadata"), "uid"))
-                    run = run_from_wire(each.obj, known=known)
-                    if each.gone:
-                        world.drop_run(run.uid)
-                    else:
-                        self._lift_quarantine(world, run)
-                        world.put_run(run)
-                case _:
-                    pod = pod_from_wire(each.obj, gpu_resource=self._policy.gpu_resource)
+            if each.kind in ("Run", "Budget"):
+                self._quarantine.release(each.kind, each.obj)
+            bad: list[Unreadable] = []
+            fold = self._fold_gone if each.gone else self._fold
+            for folded in readable(each.kind, iter([each.obj]), self._reader(each, fold), bad):
+                folded(world)
+            for found in bad:
+                if self._strict:
+                    raise found.error
+                self._put_aside(found)
+
+    def _reader(self, news: News, fold: Reader) -> Callable[[Wire], Folding]:
+        return lambda obj: fold(news.kind, obj)
+
+    def _fold(self, kind: str, obj: Wire) -> Folding:
+        """What it says is read at once, and folded when all of it is known."""
+        match kind:
+            case "Budget":
+                budget = budget_from_wire(obj)
+                return lambda world: world.put_budget(budget)
+            case "Node":
+                node = node_from_wire(obj, labels=self._labels)
+                return lambda world: world.put_node(node)
+            case "Run":
+                world = self.world
+                assert world is not None
+                run = run_from_wire(obj, known=world.runs.get(_uid(obj)))
+                return lambda world: self._put_run(world, run)
+            case _:
+                pod = pod_from_wire(obj, gpu_resource=self._policy.gpu_resource)
+                return lambda world: world.put_pod(pod)
+
+    def _fold_gone(self, kind: str, obj: Wire) -> Folding:
+        """Of what is gone its name is enough, of a pod also how it was last."""
+        match kind:
+            case "Budget":
+                return lambda world: world.drop_budget(key_of(obj))
+            case "Node":
+                return lambda world: world.drop_node(key_of(obj))
+            case "Run":
+                return lambda world: world.drop_run(_uid(obj))
+            case _:
+                pod = pod_from_wire(obj, gpu_resource=self._policy.gpu_resource)
+
+                def fold(world: World) -> None:
                     world.put_pod(pod)
-                    if each.gone:
-                        world.drop_pod(pod.key)
+                    world.drop_pod(pod.key)
+
+                return fold
+
+    def _put_run(self, world: World, run: Run) -> None:
+        self._lift_quarantine(world, run)
+        world.put_run(run)
 
     def _lift_quarantine(self, world: World, run: Run) -> None:
         """An edited run is another run: it may be tried again."""
         known = world.runs.get(run.uid)
-        if known is not None and known.spec != run.spec:
+        if known is not None and (known.spec != run.spec or known.deleting != run.deleting):
             self._quarantined -= {run.uid}
+            self._left_alone -= {run.uid}
 
     async def _turn(self, world: World) -> tuple[Turn, bool]:
         trusted_before = self._time.trusted
@@ -267,13 +368,25 @@ class Controller:
             await self._materialise(world, batch)
         self._effects.owe(turn)
         complete = await self._effects.perform(turn) if self._effects.are_owed else True
+        if not self._quarantine.is_empty:
+            complete &= await self._quarantine.perform(world)
         for notice in turn.notices:
             self._tell(now, f"{notice.kind} {notice.subject} {notice.reason}: {notice.message}")
         if self._on_commit is not None and turn.batches:
             self._on_commit(world, now)
-        if self._on_turn is not None:
-            self._on_turn(turn)
+        self._report(turn)
         return turn, complete
+
+    def _report(self, turn: Turn) -> None:
+        """Whoever only wants to know keeps nobody from deciding."""
+        if self._on_turn is None:
+            return
+        try:
+            self._on_turn(turn)
+        except Exception as error:
+            if self._strict:
+                raise
+            self._containment.failed(About("Task", "report of a turn"), error)
 
     def _begin(self, step: str) -> None:
         if self._stopwatch is not None:
@@ -315,6 +428,29 @@ class Controller:
             self._policy = replace(self._policy, binder_enabled=False)
             self._tell(self._clock.now(), "alert: binding and cutting are stopped")
         self._quarantined |= named
+
+    def _contain_failure(self, error: Exception, cause: Exception) -> Millis:
+        """Leave the run alone that it was about, first in part and then wholly; if it was about
+        none, or that is not enough, stop binding and cutting; and then try again, ever later."""
+        uid = error.about if isinstance(error, Undecided) else ""
+        run = self.world.runs.get(uid) if self.world is not None else None
+        about = About("Task", "controller")
+        if uid:
+            about = About("Run", uid, uid=uid)
+        if run is not None:
+            about = About("Run", run.name, run.namespace, uid)
+        pause = self._containment.failed(about, cause)
+        if uid and uid not in self._left_alone:
+            if uid in self._quarantined:
+                self._left_alone |= {uid}
+            self._quarantined |= {uid}
+            return 0
+        if self._policy.binder_enabled:
+            self._policy = replace(self._policy, binder_enabled=False)
+            self._tell(self._clock.now(), "alert: binding and cutting are stopped")
+            return 0
+        self.trouble = f"it cannot decide: {reason_of(cause)}"
+        return pause
 
     def _tell(self, now: Instant, words: str) -> None:
         if self._observer is not None:

@@ -51,6 +51,9 @@ class Metrics:
         self._swaps = self._counter("spare_swaps", "Spares that took over from a failed node.")
         self._fillers = self._counter("filler_preemptions", "Fillers ended for their spare.")
         self._drift = self._counter("drift_found", "Records that disagreed.", "kind")
+        self._contained = self._counter(
+            "contained_failures", "Failures that were kept to one object.", "kind"
+        )
         self._alerts = self._counter("alerts", "Alerts raised by the control loop.")
         self._seconds = {
             step: Histogram(
@@ -93,6 +96,9 @@ class Metrics:
 
     def note_drift(self, kind: str) -> None:
         self._drift.labels(kind).inc()
+
+    def note_contained(self, kind: str) -> None:
+        self._contained.labels(kind).inc()
 
     def note_alert(self) -> None:
         self._alerts.inc()

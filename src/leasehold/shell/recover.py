@@ -5,15 +5,16 @@ decision that broke an invariant.
 """
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from leasehold.core.batch import Batch
 from leasehold.core.checkpoint import Announcement, Carried, Told
-from leasehold.core.facts import Ending, Lease, Opened, Reservation, Role, ledger_order
+from leasehold.core.facts import Ending, Lease, Opened, Pod, Reservation, Role, ledger_order
 from leasehold.core.objects.budget import budget_from_wire
 from leasehold.core.objects.lease import leases_from_json, pod_name
 from leasehold.core.objects.node import Labels, node_from_wire
@@ -25,13 +26,15 @@ from leasehold.core.overdraft import was_enough
 from leasehold.core.policy import Policy
 from leasehold.core.world import Overdraft, World
 from leasehold.ports.runtime import Clock
-from leasehold.ports.store import Listing, NotFound, Store
+from leasehold.ports.store import Listing, NotFound, Store, Wire
 from leasehold.shell.archive.checkpoints import KIND as CHECKPOINTS
 from leasehold.shell.archive.checkpoints import MAIN, Stored, read_checkpoint
 from leasehold.shell.ledger import Committed, Ledger
 from leasehold.shell.read_chain import Lines, read_lines
 from leasehold.shell.retry import until_answered
+from leasehold.shell.stored import Unreadable, must_read, readable
 
+T = TypeVar("T")
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 WATCHED = ("Budget", "Node", "Run", "Pod")
@@ -46,6 +49,7 @@ class Recovered:
         self.versions: dict[str, int] = {}
         self.orphans: list[str] = []  # Resolutions that no batch names
         self.listed: dict[str, list[bytes]] = {}  # objects of the kinds that are watched
+        self.unreadable: list[Unreadable] = []  # those of them that say nothing
 
 
 async def recover(
@@ -87,14 +91,9 @@ async def read_world(
     watched = {kind: await _scan(store, clock, kind) for kind in WATCHED}
     found.versions = {kind: version for kind, (_, version) in watched.items()}
     found.listed = {kind: bodies for kind, (bodies, _) in watched.items()}
-    for body in found.listed["Budget"]:
-        world.put_budget(budget_from_wire(_decode(body)))
-    for body in found.listed["Node"]:
-        world.put_node(node_from_wire(_decode(body), labels=labels))
-    for body in found.listed["Run"]:
-        world.put_run(run_from_wire(_decode(body)))
+    _put_watched(found, labels)
     for wire in listings["Resolution"].items:
-        resolution = resolution_from_wire(wire)
+        resolution = must_read("Resolution", wire, resolution_from_wire)
         if resolution.name in told.resolutions:
             world.fold_resolution(resolution)
         else:
@@ -102,17 +101,35 @@ async def read_world(
     leases = _leases(await _stored_leases(store, clock), chain, materialised)
     fold_leases(world, sorted(_present(leases, carried, ledger), key=ledger_order))
     for wire in listings["Reservation"].items:
-        reservation = reservation_from_wire(wire)
+        reservation = must_read("Reservation", wire, reservation_from_wire)
         if reservation.subject in told.reservations:
             said = told.reservations[reservation.subject]
             world.fold_reservation(_announced(reservation, said))
         elif reservation.batch <= carried.seq:
             ledger.leftovers["Reservation", reservation.subject] = None
-    for body in found.listed["Pod"]:
-        world.put_pod(pod_from_wire(_decode(body), gpu_resource=policy.gpu_resource))
+    for pod in _read(found, "Pod", _pod_reader(policy)):
+        world.put_pod(pod)
     _restore_told(world, told)
     found.unmaterialised = [batch for batch in chain if batch.seq > materialised]
     return found
+
+
+def _put_watched(found: Recovered, labels: Labels) -> None:
+    """Those that leases refer to; pods come when the leases are there."""
+    for budget in _read(found, "Budget", budget_from_wire):
+        found.world.put_budget(budget)
+    for node in _read(found, "Node", lambda obj: node_from_wire(obj, labels=labels)):
+        found.world.put_node(node)
+    for run in _read(found, "Run", run_from_wire):
+        found.world.put_run(run)
+
+
+def _read(found: Recovered, kind: str, read: Callable[[Wire], T]) -> Iterator[T]:
+    return readable(kind, map(_decode, found.listed[kind]), read, found.unreadable)
+
+
+def _pod_reader(policy: Policy) -> Callable[[Wire], Pod]:
+    return lambda obj: pod_from_wire(obj, gpu_resource=policy.gpu_resource)
 
 
 def fold_leases(world: World, leases: Iterable[Lease]) -> None:
@@ -200,7 +217,10 @@ async def _stored_leases(store: Store, clock: Clock) -> dict[str, Lease]:
     leases: dict[str, Lease] = {}
 
     def see(body: bytes) -> None:
-        lease = leases_from_json(body)
+        try:
+            lease = leases_from_json(body)
+        except Exception:
+            lease = must_read("Lease", _decode(body), lambda _: leases_from_json(body))
         leases[lease.name] = lease
 
     with no_collection():

@@ -7,6 +7,7 @@ decides, and whether a defect stops everything.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from leasehold.adapters.containment import About, Containment
 from leasehold.adapters.memory.store import MemoryStore
 from leasehold.adapters.objects.admission import Admission
 from leasehold.control.audit import audit
@@ -130,7 +131,13 @@ def followed(decider: Decider, then: Callable[[World, Turn], None]) -> Decider:
         time_trusted: bool,
         quarantined: frozenset[Uid],
     ) -> Turn:
-        turn = decider(world, now=now, key=key, time_trusted=time_trusted, quarantined=quarantined)
+        turn = decider(
+            world,
+            now=now,
+            key=key,
+            time_trusted=time_trusted,
+            quarantined=quarantined,
+        )
         then(world, turn)
         return turn
 
@@ -160,6 +167,7 @@ class Plant:
         self._gather = gather
         self._thinking = thinking
         self.told: list[str] = []
+        self.contained: list[tuple[About, str]] = []
         self.kernel = Kernel(START)
         self.user = self.kernel.process("user")
         self.control = self.kernel.process("controller")
@@ -198,6 +206,7 @@ class Plant:
             gather=self._gather,
             observer=lambda _, words: self.told.append(words),
             on_turn=self._on_turn,
+            containment=Containment(lambda about, why, _: self.contained.append((about, why))),
         )
         self.control.tasks.spawn("controller", self.controller.run())
 

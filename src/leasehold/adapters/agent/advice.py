@@ -15,7 +15,7 @@ from leasehold.core.objects.quantity import CPU, MEMORY
 from leasehold.core.objects.wire import text_at
 
 if TYPE_CHECKING:
-    from leasehold.adapters.agent.pods import Seen
+    from leasehold.adapters.agent.machine import Seen
 
 NO_IMAGE = "none"  # what the controller writes for a template without a container
 Type = Literal["Normal", "Warning"]

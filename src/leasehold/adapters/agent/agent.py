@@ -24,12 +24,14 @@ from leasehold.adapters.agent.journals import PodJournals
 from leasehold.adapters.agent.limits import AgentError, Limits
 from leasehold.adapters.agent.limits import EventNote as EventNote
 from leasehold.adapters.agent.logs import LogQuery, NoLog, read_log
+from leasehold.adapters.agent.machine import Machine
 from leasehold.adapters.agent.meeting import Meetings
 from leasehold.adapters.agent.nodes import Nodes
-from leasehold.adapters.agent.pods import Machine, Pods
+from leasehold.adapters.agent.pods import Pods
 from leasehold.adapters.agent.requests import LocalNode as LocalNode
 from leasehold.adapters.agent.requests import Requests, first_container
 from leasehold.adapters.agent.users import Users
+from leasehold.adapters.containment import About, Containment, kept_up
 from leasehold.adapters.exclusive import take
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.wire import part, text_at
@@ -40,6 +42,14 @@ from leasehold.ports.store import Expired, Store, Unavailable, Wire
 RETRY_MS = 100
 _ALIVE = "alive"  # touched while an agent lives
 _READ_BYTES = 64 * 1024
+
+
+class _Said(msgspec.Struct):
+    """A message of a shim."""
+
+    what: str
+    uid: str
+    detail: str
 
 
 class Agent:
@@ -57,6 +67,7 @@ class Agent:
         note: Callable[[EventNote], None],
         limits: Limits | None = None,
         devices: DeviceWatch | None = None,
+        containment: Containment | None = None,
     ) -> None:
         """`folder`: its own records and logs, closed to jobs; `work`: what jobs may write.
 
@@ -67,6 +78,7 @@ class Agent:
         self._folder = folder
         self._limits = limits or Limits()
         self._watch = devices or DeviceWatch()
+        self._containment = containment or Containment()
         self._lock = _prepare(folder, work)
         self._spawned: list[Task] = []
         self._begun = b""  # of a message of a shim
@@ -82,7 +94,7 @@ class Agent:
         )
         self._nodes = Nodes(
             store, clock, tasks, nodes=nodes, labels=labels, agent=agent,
-            heartbeat_ms=self._limits.heartbeat_ms,
+            heartbeat_ms=self._limits.heartbeat_ms, containment=self._containment,
         )  # fmt: skip
         self._foreign = Foreign(
             store, clock, nodes=nodes, labels=labels, watch=self._watch,
@@ -107,6 +119,7 @@ class Agent:
             agent=agent,
             labels=labels,
             limits=self._limits,
+            containment=self._containment,
         )
         self._pods = Pods(store, clock, tasks, machine)
         self._nodes.on_death = self._pods.on_death
@@ -120,13 +133,14 @@ class Agent:
         if self._is_stopped:  # before it came to run
             return
         for name, work in (
-            ("agent-forks", self._forks.serve()),
-            ("agent-nodes", self._nodes.run()),
-            ("agent-foreign", self._foreign.run()),
-            ("agent-alive", self._stay_alive()),
-            ("agent-pods", self._watch_pods()),
+            ("agent-forks", self._forks.serve),
+            ("agent-nodes", self._nodes.run),
+            ("agent-foreign", self._foreign.run),
+            ("agent-alive", self._stay_alive),
+            ("agent-pods", self._watch_pods),
         ):
-            self._spawned.append(self._tasks.spawn(name, work))
+            task = kept_up(name, work, clock=self._clock, containment=self._containment)
+            self._spawned.append(self._tasks.spawn(name, task))
         await self._stopped.wait(None)
 
     async def prepare(self) -> None:
@@ -210,7 +224,7 @@ class Agent:
             uids = {text_at(part(wire, "metadata"), "uid") for wire in listing.items}
             self._pods.keep_only(uids)
             for wire in listing.items:
-                self._pods.see(wire)
+                self._show(wire)
             watch = self._store.watch("Pod", listing.version)
             try:
                 while True:
@@ -220,17 +234,30 @@ class Agent:
                     if event.type == "DELETED":
                         self._pods.forget(text_at(part(event.object, "metadata"), "uid"))
                     else:
-                        self._pods.see(event.object)
+                        self._show(event.object)
             except Expired:
                 await self._clock.sleep(0)
             finally:
                 watch.close()
 
+    def _show(self, wire: Wire) -> None:
+        """One pod that cannot be made sense of keeps nobody from seeing the others."""
+        try:
+            self._pods.see(wire)
+        except Exception as error:
+            metadata = part(wire, "metadata")
+            name, namespace, uid = (text_at(metadata, key) for key in ("name", "namespace", "uid"))
+            self._containment.failed(About("Pod", name, namespace, uid), error)
+
     async def _stay_alive(self) -> None:
+        due = 0
         while True:
-            with suppress(OSError):
-                (self._folder / _ALIVE).touch()
-            await self._clock.sleep(self._limits.sign_of_life_ms)
+            if self._clock.monotonic() >= due:
+                due = self._clock.monotonic() + self._limits.sign_of_life_ms
+                with suppress(OSError):
+                    (self._folder / _ALIVE).touch()
+            self._pods.look_for_records()
+            await self._clock.sleep(self._limits.records_ms)
 
     def _last_alive(self) -> Instant:
         try:
@@ -252,8 +279,9 @@ class Agent:
         with suppress(BlockingIOError):
             *lines, self._begun = (self._begun + os.read(self._pipe[0], _READ_BYTES)).split(b"\n")
             for line in lines:
-                said = msgspec.json.decode(line)
-                self._pods.hear(said["what"], said["uid"], said["detail"])
+                with suppress(msgspec.MsgspecError):  # no shim wrote that
+                    said = msgspec.json.decode(line, type=_Said)
+                    self._pods.hear(said.what, said.uid, said.detail)
 
 
 def _prepare(folder: Path, work: Path) -> int:

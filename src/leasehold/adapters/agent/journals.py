@@ -7,6 +7,7 @@ them and knows as much as the one before it. A process is the one that was recor
 start time agree. It starts and signals nothing itself.
 """
 
+import os
 import re
 import secrets
 import shutil
@@ -21,6 +22,8 @@ from leasehold.adapters.agent.shim.records import Record
 from leasehold.core.units import Instant
 
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_BY_SHIM = {"boot", "shim", "shim_ticks"}
+_EXIT = {"code", "signal", "error", "oom", "finished_ms", "dropped_bytes"}
 _GONE = ".gone."  # before the uid: of a journal that is being removed
 
 
@@ -60,7 +63,7 @@ class PodJournal:
         self._started: Record | None = None
         self._exit: Record | None = None
         self._stop: Record | None = None
-        self._is_lost = False
+        self._is_lost = self._is_lost_written = False
         self._watched: int | None = None  # a pid that cannot be anybody else's while it is watched
         self._is_known = False  # that the watched one is its shim
 
@@ -96,7 +99,19 @@ class PodJournal:
     @property
     def cgroups(self) -> list[offspring.Cgroup]:
         found = self.request.get("cgroups")
-        return found if isinstance(found, list) else []
+        known = found if isinstance(found, list) else []
+        return [each for each in known if isinstance(each, dict) and "path" in each]
+
+    @property
+    def devices(self) -> list[str]:
+        """The UUIDs of those it was given."""
+        found = self.request.get("devices")
+        return [str(each) for each in found] if isinstance(found, list) else []
+
+    @property
+    def is_removed(self) -> bool:
+        """Somebody took the file away: what its shim writes from now on, nobody will ever read."""
+        return not os.path.lexists(self._place)
 
     @property
     def is_lost(self) -> bool:
@@ -171,9 +186,12 @@ class PodJournal:
             self._stop = stop
 
     def mark_lost(self) -> None:
-        if not self.is_lost:
+        """It is so from now on, also if it cannot be written; then `OSError` is raised."""
+        is_written = self.is_lost and self._is_lost_written
+        self._is_lost = True
+        if not is_written:
             records.append(self._place, {"lost": True})
-            self._is_lost = True
+            self._is_lost_written = True
 
     def write_unknown_exit(self, finished_at: Instant) -> None:
         """For a shim that died without a word, once nothing of its pod is left."""
@@ -218,14 +236,16 @@ class PodJournal:
         self._read_bytes = begin + text.rfind(b"\n") + 1  # also on two threads at once
 
     def _take(self, record: Record) -> None:
+        """What lacks something was written by nobody of ours, and says nothing."""
         if "by" in record:
-            self._started = self._started or record
-        elif "code" in record:
+            is_whole = record["by"] != "shim" or record.keys() >= _BY_SHIM
+            self._started = self._started or (record if is_whole else None)
+        elif record.keys() >= _EXIT:
             self._exit = self._exit or record
         elif "grace_ms" in record:
             self._stop = record
         elif "lost" in record:
-            self._is_lost = True
+            self._is_lost = self._is_lost_written = True
 
 
 class PodJournals:
@@ -234,6 +254,10 @@ class PodJournals:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._pods, self._logs = folder / "pods", folder / "logs"
+        self._make_folders()
+
+    def _make_folders(self) -> None:
+        """Also when somebody has removed them."""
         for each in (self._pods, self._logs):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -260,6 +284,7 @@ class PodJournals:
         sealed = {**request, "seal": secrets.token_hex(8)}
         journal = self.at(uid)
         place = str(journal.path)
+        self._make_folders()
         try:
             size = records.create(place, sealed)
         except FileExistsError:

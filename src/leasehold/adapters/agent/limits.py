@@ -13,6 +13,7 @@ class Limits:
     log_files_max: int = 5  # the oldest is dropped when there would be more
     retention_ms: int = 60_000  # a pod's records and logs stay so long after its object
     sign_of_life_ms: int = 30_000  # how often a shim and the agent touch a file
+    records_ms: int = 5_000  # how often it looks whether the records of what runs are there
     heartbeat_ms: int = 60_000  # how often a Node object says that it is alive
     devices_ms: int = 5_000  # how often NVML is asked who holds the GPUs
     devices_patience_ms: int = 10_000  # after that, what still holds a GPU is somebody else's

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from leasehold import __version__
 from leasehold.adapters.agent.requests import LocalNode
+from leasehold.adapters.containment import About, Containment, kept_up
 from leasehold.core.facts import Node
 from leasehold.core.objects.node import FENCE, OUT_OF_SERVICE, Labels, node_to_wire
 from leasehold.core.objects.wire import GROUP, list_at, part, text_at
@@ -50,6 +51,7 @@ class Nodes:
         labels: Labels,
         agent: str,
         heartbeat_ms: int,
+        containment: Containment | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -57,6 +59,7 @@ class Nodes:
         self._labels = labels
         self._agent = agent
         self._heartbeat_ms = heartbeat_ms
+        self._containment = containment or Containment()
         self._local = {node.name: node for node in nodes}
         self._capacity = _capacity(nodes)
         self._stored: dict[str, Wire] = {}  # the objects as last seen: ours and our former ones
@@ -75,7 +78,9 @@ class Nodes:
 
     async def run(self) -> None:
         """For ever."""
-        watching = self._tasks.spawn("agent-watch-nodes", self._watch())
+        name = "agent-watch-nodes"
+        watch = kept_up(name, self._watch, clock=self._clock, containment=self._containment)
+        watching = self._tasks.spawn(name, watch)
         try:
             while True:
                 await self._settle_all()
@@ -93,10 +98,16 @@ class Nodes:
             while True:
                 try:
                     await self._settle(name)
+                    if name not in self._local:
+                        self._due.pop(name, None)
                     break
                 except _RETRY:
                     await self._clock.sleep(RETRY_MS)
                     await self._look_again(name)
+                except Exception as error:
+                    pause = self._containment.failed(About("Node", name), error)
+                    self._due[name] = self._clock.monotonic() + pause
+                    break
 
     def _patience(self) -> int:
         if self._dead:

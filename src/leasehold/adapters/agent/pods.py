@@ -9,30 +9,22 @@ missed. It takes no scheduling decision.
 import asyncio
 import signal
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from leasehold.adapters.agent import statuses
-from leasehold.adapters.agent.advice import Advice
 from leasehold.adapters.agent.devices import is_alive
-from leasehold.adapters.agent.foreign import Foreign, describe
-from leasehold.adapters.agent.forks import Forks
+from leasehold.adapters.agent.foreign import describe
 from leasehold.adapters.agent.hunt import descends, end_leftovers, is_marked
-from leasehold.adapters.agent.journals import Exit, PodJournal, PodJournals, Stage
-from leasehold.adapters.agent.limits import CannotStart, Limits
-from leasehold.adapters.agent.nodes import Nodes
-from leasehold.adapters.agent.requests import (
-    LocalNode,
-    Requests,
-    first_container,
-    leases_of,
-    places_of,
-)
+from leasehold.adapters.agent.journals import Exit, PodJournal, Stage
+from leasehold.adapters.agent.limits import CannotStart
+from leasehold.adapters.agent.machine import Machine, Seen
+from leasehold.adapters.agent.requests import LocalNode, first_container, leases_of, places_of
 from leasehold.adapters.agent.shims import LOOK_MS, Shims
+from leasehold.adapters.containment import About, reason_of
 from leasehold.adapters.patience import Patience
 from leasehold.core.facts import Pod, PodPhase
-from leasehold.core.objects.node import Labels
 from leasehold.core.objects.pod import pod_from_wire
-from leasehold.core.objects.wire import instant_at, part, text_at, version_at, whole_at
+from leasehold.core.objects.wire import instant_at, list_at, part, text_at, version_at, whole_at
 from leasehold.core.units import Instant, Millis
 from leasehold.ports.runtime import Clock, Task, Tasks
 from leasehold.ports.store import (
@@ -51,29 +43,8 @@ TROUBLE_MS = 1_000  # between attempts when the machine, not the store, says no
 _RETRY = (AlreadyExists, Conflict, OutcomeUnknown, Unavailable)
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A Pod as it was last seen."""
-
-    pod: Pod
-    wire: Wire
-    grace: Millis  # of its deletion
-    due_at: Instant | None  # when that is over
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What pods are started with, and where."""
-
-    journals: PodJournals
-    requests: Requests
-    nodes: Nodes
-    foreign: Foreign
-    forks: Forks
-    advice: Advice
-    agent: str  # its id
-    labels: Labels
-    limits: Limits
+class RecordsGone(Exception):  # noqa: N818 - it says what happened
+    """The file of a pod that runs was taken away, and with it what would be known of its end."""
 
 
 class Pods:
@@ -85,6 +56,8 @@ class Pods:
         self._seen: dict[str, Seen] = {}  # by uid, like everything here
         self._held: dict[str, PodJournal] = {}
         self._refusals: dict[str, str] = {}  # why a shim could not start it
+        self._failing: dict[str, str] = {}  # why nothing more is asked of it than its end
+        self._put_away: dict[str, PodJournal] = {}  # of those that were ended so; for their logs
         self._buried: set[str] = set()  # objects that are gone; old news of them is ignored
         self._busy: dict[str, Task] = {}
         self._disk = Patience()
@@ -100,12 +73,19 @@ class Pods:
         """Takes over what an agent before left: what runs goes on, what ended is told."""
         self._last_alive = last_alive
         for journal in self._machine.journals.all():
-            if journal.stage() is Stage.VOID:
-                self._machine.journals.discard(journal)
-                continue
-            self._held[journal.uid] = journal
-            self._machine.requests.meetings.remember(journal.uid, places_of(journal.request))
-            self.shims.watch(journal, journal.shim)
+            try:
+                self._adopt(journal)
+            except Exception as error:  # whatever it was, its file is not what was written
+                self._held[journal.uid] = journal
+                self._fail(journal.uid, error)
+
+    def _adopt(self, journal: PodJournal) -> None:
+        if journal.stage() is Stage.VOID:
+            self._machine.journals.discard(journal)
+            return
+        self._held[journal.uid] = journal
+        self._machine.requests.meetings.remember(journal.uid, places_of(journal.request))
+        self.shims.watch(journal, journal.shim)
 
     def is_own(self, version: int) -> bool:
         """Whether an event is of what we wrote; it is told once."""
@@ -162,7 +142,16 @@ class Pods:
         """Whatever runs there is lost: ended, and nobody's result."""
         for uid, journal in self._held.items():
             if journal.node == node and journal.stage() is not Stage.OVER:
-                journal.mark_lost()
+                try:
+                    journal.mark_lost()
+                except OSError as error:
+                    self._machine.advice.trouble(self._seen.get(uid), error)
+                self.note(uid)
+
+    def look_for_records(self) -> None:
+        """Called now and then: nobody tells when a file is taken away."""
+        for uid, journal in self._held.items():
+            if journal.is_removed:
                 self.note(uid)
 
     def on_return(self, node: str) -> None:
@@ -181,13 +170,13 @@ class Pods:
         that is not to be found here (NVML may number them as another container does) is presumed
         to."""
         for uid, journal in self._held.items():
-            has_it = device in _devices(journal) and journal.stage() is Stage.RUNNING
+            has_it = device in journal.devices and journal.stage() is Stage.RUNNING
             if has_it and (not is_alive(pid) or is_marked(pid, uid) or descends(pid, journal.shim)):
                 return True
         return False
 
     def find(self, uid: str) -> PodJournal | None:
-        return self._held.get(uid)
+        return self._held.get(uid) or self._put_away.get(uid)
 
     @property
     def running(self) -> list[str]:
@@ -232,6 +221,9 @@ class Pods:
                 self._machine.advice.trouble(self._seen.get(uid), error)
                 await self._clock.sleep(TROUBLE_MS)
                 self._again.add(uid)
+            except Exception as error:
+                await self._clock.sleep(self._fail(uid, error))
+                self._again.add(uid)
             if uid not in self._again:
                 del self._busy[uid]
                 return
@@ -253,7 +245,11 @@ class Pods:
 
     async def _settle(self, uid: str) -> None:
         seen, journal = self._seen.get(uid), self._held.get(uid)
-        if seen is None:
+        if uid in self._failing:
+            await self._put_down(uid)
+        elif journal is not None and journal.is_removed and journal.stage() not in _SETTLED:
+            raise RecordsGone(f"its records ({journal.path}) were removed while it ran")
+        elif seen is None:
             if journal is not None and uid in self._buried and await self.shims.is_ended(journal):
                 self._bury(journal)
         elif self._machine.nodes.is_dead(seen.pod.node):
@@ -267,6 +263,46 @@ class Pods:
                 await self._remove(seen)
         else:
             await self._settle_held(seen, journal)
+
+    def _fail(self, uid: str, error: Exception) -> Millis:
+        """Whatever goes wrong with one pod stays with it: how long to leave it alone."""
+        seen = self._seen.get(uid)
+        about = About("Pod", uid, uid=uid)
+        if seen is not None:
+            about = About("Pod", seen.pod.name, seen.pod.namespace, uid)
+        self._failing.setdefault(uid, f"the agent failed on it: {reason_of(error)}")
+        return self._machine.containment.failed(about, error)
+
+    async def _put_down(self, uid: str) -> None:
+        """What is left of it is ended, and that is told with the reason. It needs no record."""
+        seen = self._seen.get(uid)
+        journal = self._held.get(uid) or self._put_away.get(uid) or self._machine.journals.at(uid)
+        while await asyncio.to_thread(end_leftovers, journal):
+            await self._clock.sleep(LOOK_MS)
+        if uid in self._held:
+            self._put_away[uid] = self._held.pop(uid)
+            self.shims.forget(uid)
+        if seen is None:
+            if uid in self._buried:
+                del self._failing[uid]
+                self._bury(journal)
+        elif not seen.pod.has_ended:
+            await self._patch(seen, self._bad_end(seen, journal))
+            self._machine.advice.rejected(seen, self._failing[uid])
+        elif seen.pod.deleting:
+            await self._wait_for_leases(seen)
+            await self._remove(seen)
+
+    def _bad_end(self, seen: Seen, journal: PodJournal) -> Wire:
+        """Of one that may have run; of one that surely did not, that it was rejected."""
+        why = self._failing[seen.pod.uid]
+        if journal.started is None and seen.pod.phase is PodPhase.PENDING:
+            return statuses.rejected(why)
+        now = self._clock.now()
+        exit_ = Exit(code=None, signal=None, error=why, is_oom=False, finished_at=now)
+        containers = list_at(part(seen.wire, "spec"), "containers")
+        first = next((each for each in containers if isinstance(each, dict)), {})
+        return statuses.ended(first, self._machine.agent, exit_, journal.started_at)
 
     async def _settle_new(self, seen: Seen) -> None:
         pod = seen.pod
@@ -410,7 +446,7 @@ class Pods:
         What holds it after that is counted as somebody else's."""
         patience = self._clock.monotonic() + self._machine.limits.devices_patience_ms
         while self._clock.monotonic() < patience:
-            if not await self._machine.foreign.lingers(_devices(journal)):
+            if not await self._machine.foreign.lingers(journal.devices):
                 return
             await self._clock.sleep(RETRY_MS)
 
@@ -451,6 +487,7 @@ class Pods:
         """Its journal and its logs stay for a while, for whoever looks into the folder."""
         uid = journal.uid
         self._held.pop(uid, None)
+        self._put_away.pop(uid, None)
         self._machine.requests.meetings.leave(uid)
         self.shims.forget(uid)
         self._refusals.pop(uid, None)
@@ -459,8 +496,3 @@ class Pods:
 
 
 _SETTLED = (Stage.OVER, Stage.VOID)
-
-
-def _devices(journal: PodJournal) -> list[str]:
-    found = journal.request.get("devices")
-    return [str(each) for each in found] if isinstance(found, list) else []

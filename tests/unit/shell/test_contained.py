@@ -1,0 +1,88 @@
+"""What goes wrong with one object is kept to it: the others go on, and so does the next start."""
+
+import pytest
+from tests.unit.shell.plant import Plant
+
+from leasehold.adapters.containment import About
+from leasehold.control.turn import Turn
+from leasehold.core.objects.wire import part
+from leasehold.core.units import HOUR, MINUTE, SECOND
+from leasehold.ports.store import NotFound, Wire
+from leasehold.sim.scenario.ledger import at_once
+
+
+def spoil(plant: Plant, kind: str, key: str, **spec: object) -> None:
+    """Somebody changes an object past all checks."""
+    namespace, _, name = key.rpartition("/")
+    obj = at_once(plant.store.get(kind, namespace, name))
+    plant.store._manners._admit = None  # type: ignore[attr-defined]
+    at_once(plant.store.update({**obj, "spec": {**part(obj, "spec"), **spec}}))
+
+
+def status_of(plant: Plant, kind: str, key: str) -> Wire:
+    namespace, _, name = key.rpartition("/")
+    return part(at_once(plant.store.get(kind, namespace, name)), "status")
+
+
+def test_a_run_that_cannot_be_read_any_more_says_so_and_the_rest_goes_on() -> None:
+    plant = Plant(nodes=3, strict=False)
+    plant.submit("a/bad")
+    plant.submit("b/good")
+    plant.wait(MINUTE)
+    spoil(plant, "Run", "a/bad", resources="nonsense")
+    plant.wait(MINUTE)
+    assert plant.views()["b/good"] == ("Running", "Running", 8)
+    status = status_of(plant, "Run", "a/bad")
+    assert "it cannot be read, and is left alone until it is edited" in str(status["message"])
+    assert "Quarantined" in str(status["conditions"])
+    assert [about.words for about, _ in plant.contained] == ["Run a/bad"]
+    # A start over comes up with it, and it can go.
+    plant.control.crash()
+    plant.wait(MINUTE)
+    assert plant.views()["b/good"] == ("Running", "Running", 8)
+    at_once(plant.store.delete("Run", "a", "bad", uid=None))
+    plant.wait(2 * MINUTE)
+    with pytest.raises(NotFound):
+        at_once(plant.store.get("Run", "a", "bad"))
+    assert plant.problems() == []
+
+
+def test_a_budget_that_cannot_be_read_keeps_only_its_own_from_starting() -> None:
+    plant = Plant(nodes=3, strict=False)
+    plant.wait(MINUTE)
+    spoil(plant, "Budget", "a/a", envelopes=[{"name": "e"}])
+    plant.control.crash()
+    plant.submit("b/good")
+    plant.wait(MINUTE)
+    assert plant.views()["b/good"] == ("Running", "Running", 8)
+    assert "Quarantined" in str(status_of(plant, "Budget", "a/a")["conditions"])
+    at_once(plant.store.delete("Budget", "a", "a", uid=None))
+    plant.wait(MINUTE)
+    assert "a/a" not in plant.world.budgets
+
+
+def test_an_observer_that_fails_keeps_nobody_from_deciding() -> None:
+    def observe(_: Turn) -> None:
+        raise ZeroDivisionError("nobody thought of this")
+
+    plant = Plant(strict=False, on_turn=observe)
+    plant.submit("a/one", lasts=MINUTE)
+    plant.wait(HOUR)
+    assert plant.views()["a/one"] == ("Completed", "Completed", 0)
+    assert [about for about, _ in plant.contained] == [About("Task", "report of a turn")]
+
+
+def test_a_pod_that_the_server_refuses_is_told_at_once() -> None:
+    """Not only when its time to be bound is over, with the GPUs held meanwhile."""
+    plant = Plant(strict=False)
+    plant.store._manners._admit = _no_pods  # type: ignore[attr-defined]
+    plant.submit("a/one")
+    plant.wait(5 * SECOND)
+    said = [each for each in plant.told if "BindFailing" in each]
+    assert said
+    assert "the server refuses it: " in said[0]
+    assert not [each for each in plant.leases() if each.end is None]
+
+
+def _no_pods(_: Wire | None, new: Wire) -> list[tuple[str, str]]:
+    return [("metadata.labels.a", "no")] if new.get("kind") == "Pod" else []
