@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties.worlds import NOW, a_lease, a_node, a_run, a_world
 
-from leasehold.core.bind import bind, deal_slots, deal_spare_slots
+from leasehold.core.bind import bind, deal_slots
 from leasehold.core.facts import Opened, Relation, Role
 from leasehold.core.verdicts import Admitted, Covered, Packed, PodPlace, Segment
 from leasehold.core.world import World
@@ -114,17 +114,3 @@ def test_every_gpu_of_every_pod_is_paid_once_in_the_order_of_the_walk(
     assert [each.name for each in leases] == [f"new-7-{first + i}" for i in range(len(leases))]
     assert all(each.attempt == each.group + 1 for each in leases)
     assert all((each.pod == "") is (each.role is Role.SPARE) for each in leases)
-
-
-@given(nodes=node_rows, pods=pod_rows)
-def test_a_filler_gets_the_lowest_spare_slots_that_carry_none(
-    nodes: list[tuple[str, set[int]]], pods: list[tuple[int, int, bool]]
-) -> None:
-    world = a_fleet(nodes, Role.SPARE)
-    fillers = [(group, gpus, False) for group, gpus, _ in pods]
-    places = places_of(fillers, {f"n{i}": len(row[1]) for i, row in enumerate(nodes)})
-    dealt = deal_spare_slots(world.fleet, places)
-    left = {f"n{i}": sorted(row[1]) for i, row in enumerate(nodes)}
-    for place in places:
-        mine, left[place.node] = left[place.node][: place.gpus], left[place.node][place.gpus :]
-        assert list(dealt[place]) == mine

@@ -84,16 +84,15 @@ def _purse(cap: tuple[int, int]) -> Budget:
 
 def an_agenda(holds: Holds, nodes: int) -> Agenda:
     agenda = Agenda()
-    agenda.hold_later(
-        Hold(
+    for i, (node, gpus, begin, lasts) in enumerate(holds):
+        hold = Hold(
             uid=f"ahead{i}",
             node=f"n{node % nodes}",
             gpus=gpus,
             start=NOW + begin * HOUR,
             end=FOREVER if lasts is None else NOW + (begin + lasts) * HOUR,
         )
-        for i, (node, gpus, begin, lasts) in enumerate(holds)
-    )
+        agenda.hold(hold.uid, [hold])
     return agenda
 
 
@@ -163,7 +162,7 @@ def test_node_times_are_those_of_counting_hour_by_hour(
     world = a_fleet(rows, (1000, 0))
     agenda = an_agenda(holds, len(rows))
     if firm:
-        agenda.hold_firmly("firm", [Hold(uid="firm", node="n0", gpus=firm, start=NOW)])
+        agenda.hold("firm", [Hold(uid="firm", node="n0", gpus=firm, start=NOW)])
     outlook = Outlook(world, agenda, flavor=FLAVOR, gpus=gpus, now=NOW)
     for i, (_, leases) in enumerate(rows):
         free_at = []
@@ -196,10 +195,11 @@ def test_an_outlook_that_was_corrected_is_one_made_anew(
     outlook = Outlook(world, agenda, flavor=FLAVOR, gpus=gpus, now=NOW)
     agenda.changed.clear()
     agenda.forget("ahead0")
-    agenda.hold_later(
-        Hold(uid="more", node=f"n{node % len(rows)}", gpus=size, start=NOW + begin * HOUR,
+    agenda.hold(
+        "more",
+        [Hold(uid="more", node=f"n{node % len(rows)}", gpus=size, start=NOW + begin * HOUR,
              end=FOREVER if lasts is None else NOW + (begin + lasts) * HOUR)
-        for node, size, begin, lasts in after
+        for node, size, begin, lasts in after],
     )  # fmt: skip
     for name in agenda.changed:
         outlook.correct(name)

@@ -65,7 +65,7 @@ def test_exact_odds_are_the_frequencies_of_real_draws(
     run = a_run("new", "z", groups=groups, group_gpus=gpus, pod_gpus=gpus)
     world.put_run(run)
     wish = a_wish(world, run)
-    seen = preview(world, wish, Agenda(), now=NOW, may_sample=lambda: False)
+    seen = preview(world, wish, Agenda(), at=NOW, now=NOW, may_sample=lambda: False)
     assume(isinstance(seen, Preview) and bool(seen.odds))
     assert isinstance(seen, Preview)
     assert seen.odds is not None

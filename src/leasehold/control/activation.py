@@ -1,24 +1,27 @@
 """Activation: a reservation's time has come and its run does not fit; room is made, then held.
 
-One activation per scope at a time. What a Resolution frees is held for its beneficiary against
-everyone until its victims are gone and it binds; a victim that will not go gives the slots back
-to the others after the drain timeout.
+One activation per scope at a time. What a Resolution frees, and what it was planned with, is held
+for its beneficiary against everyone, through back-off, until it is bound; a victim that will not go
+gives the slots back to the others after the drain timeout.
 """
+
+from collections.abc import Collection
 
 from msgspec.structs import replace
 
 from leasehold.control.holding import claim_money, hold_places
+from leasehold.control.life import BIND_FAILING, Standing, units_of
 from leasehold.control.publish import Subject, can_publish, publish_cuts
 from leasehold.control.reclaim import reclaim
-from leasehold.control.reservations import block, present
+from leasehold.control.reservations import block
 from leasehold.control.turn import Turn
 from leasehold.control.wishes import groups_short_of_minimum, waiting_groups, wish_for
-from leasehold.core.admit import Wish
-from leasehold.core.facts import Reservation, Resolution, Run, State
-from leasehold.core.pack import try_pack
+from leasehold.core.admit import Wish, claims_of
+from leasehold.core.facts import Record, Relation, Reservation, Resolution, Run, State
+from leasehold.core.pack import candidate_pools, try_pack
 from leasehold.core.resolve import Resolved, is_going, resolve
 from leasehold.core.units import Instant
-from leasehold.core.verdicts import Packed, Refused
+from leasehold.core.verdicts import Covered, Packed, Refused, Segment
 from leasehold.core.width import places_for
 from leasehold.core.world import World
 
@@ -31,20 +34,26 @@ def activate(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused)
     if not can_publish(turn, subject):
         turn.again = True
         return
-    if resolution_of(turn.world, reservation) is not None:
+    made = resolution_of(turn.world, reservation)
+    if made is not None and not _is_only_money(made, reservation):
         # Cut before a crash that lost the status: the ledger knows, and nobody is cut twice for it.
         _activating(turn, wish.run, reservation)
         return
     answer = resolve(turn.world, wish, turn.agenda, now=turn.now, seeder=lambda: subject.seed(turn))
-    if isinstance(answer, Refused):
-        if answer.reason.is_about_money and reclaim(turn, wish, reservation):
+    if isinstance(answer, Refused) and answer.reason.is_about_money and made is None:
+        helped = reclaim(turn, wish, reservation)
+        if helped is not None and helped.cuts is not None:
             _activating(turn, wish.run, reservation)
             return
-        block(
-            turn, wish.run, answer if answer.reason.is_about_money else refused_or(refused, answer)
-        )
+        if helped is not None:  # its family pays from elsewhere; now for the GPUs
+            answer = resolve(
+                turn.world, wish, turn.agenda, now=turn.now, seeder=lambda: subject.seed(turn)
+            )
+    if isinstance(answer, Refused):
+        if not _is_busy(turn, wish.run, _domains_open_to(turn.world, wish)):
+            block(turn, wish.run, _why_blocked(refused, answer))
         return
-    if not answer.cuts.kept or _is_busy(turn, answer):
+    if not answer.cuts.kept or _is_busy(turn, wish.run, answer.site.domains):
         return  # leases that are ending already will make the room, or another activation goes on
     publish_cuts(
         turn,
@@ -55,14 +64,50 @@ def activate(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused)
         site=answer.site,
         flavor=wish.want.flavor,
     )
-    _activating(turn, wish.run, reservation)
-    hold_places(turn, wish, answer.packed)
+    _hold_what_was_made(turn, wish, reservation, answer)
+
+
+def go_on(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused) -> None:
+    """All that was cut is gone, and the run does not fit: an owner that has its money back may
+    need GPUs, too; anybody else was unlucky."""
+    made = resolution_of(turn.world, reservation)
+    if made is not None and _is_only_money(made, reservation):
+        activate(turn, wish, reservation, refused)
+    else:
+        block(turn, wish.run, refused)
+
+
+def _is_only_money(made: Resolution, reservation: Reservation) -> bool:
+    """The owner has its envelope back from its family; the GPUs are another matter."""
+    return made.cause == "Overdraft" and reservation.state is State.ACTIVATING
+
+
+def _why_blocked(refused: Refused, answer: Refused) -> Refused:
+    """For want of GPUs: the run's own reason, with what resolve found."""
+    if answer.reason.is_about_money or refused.reason.is_about_money:
+        return answer
+    return replace(answer, reason=refused.reason)
+
+
+def _domains_open_to(world: World, wish: Wish) -> list[str]:
+    pools = candidate_pools(world.fleet, wish.want, places_for(world, wish.run.spec))
+    return [pool.domain for pool in pools]
+
+
+def _hold_what_was_made(turn: Turn, wish: Wish, reservation: Reservation, answer: Resolved) -> None:
+    places = answer.packed.gpus_by_node
+    hold_places(turn, wish, places, start=turn.now)
     claim_money(turn, wish, answer.site.domains, start=turn.now)
-
-
-def refused_or(refused: Refused, answer: Refused) -> Refused:
-    """Blocked for want of GPUs: the run's own reason, with what resolve found."""
-    return answer if refused.reason.is_about_money else replace(answer, reason=refused.reason)
+    claims = turn.agenda.claims.get(wish.run.uid, ())
+    _activating(
+        turn,
+        wish.run,
+        replace(
+            reservation,
+            held_places=places,
+            held_money=tuple((each.payer, each.gpus, each.borrowed) for each in claims),
+        ),
+    )
 
 
 def _activating(turn: Turn, run: Run, reservation: Reservation) -> None:
@@ -71,17 +116,74 @@ def _activating(turn: Turn, run: Run, reservation: Reservation) -> None:
     turn.again = True
 
 
-def _is_busy(turn: Turn, answer: Resolved) -> bool:
+# Activations under way.
+
+
+class Underway(Record):
+    """A Resolution whose beneficiary has not been bound yet."""
+
+    run: Run
+    reservation: Reservation
+    resolution: Resolution
+
+
+def underway(world: World, run: Run) -> Underway | None:
+    """The activation for this run, while its room is made and until it sits there."""
+    subject = world.reservation_of.get(run.uid)
+    reservation = world.reservations[subject] if subject else None
+    if reservation is None:
+        return None
+    if reservation.state is not State.ACTIVATING and not (
+        reservation.state is State.RELEASED and _is_being_bound(world, run)
+    ):
+        return None
+    resolution = resolution_of(world, reservation)
+    if resolution is None:
+        return None
+    return Underway(run=run, reservation=reservation, resolution=resolution)
+
+
+def _is_being_bound(world: World, run: Run) -> bool:
+    """A Resolution started its newest attempt, which is being bound, or was rejected and is tried
+    again after a pause."""
+    book = world.books.get(run.uid)
+    if book is None:
+        return False
+    waiting = units_of(world, run)
+    for key, unit in book.units.items():
+        last = unit.last
+        if last is None or not unit.is_of_a_resolution():
+            continue
+        if last.open:
+            if world.bound.get((run.uid, key)) != last.number:
+                return True
+        elif waiting[key].standing is Standing.WAITING and waiting[key].why == BIND_FAILING:
+            return waiting[key].rejected < world.policy.bind_attempts
+    return False
+
+
+def _is_busy(turn: Turn, run: Run, domains: Collection[str]) -> bool:
     """Another activation has not finished in one of these domains."""
     world = turn.world
-    for uid in world.pending:
-        run = world.runs.get(uid)
-        reservation = present(world, run) if run is not None else None
-        if reservation is not None and reservation.state is State.ACTIVATING:
-            resolution = resolution_of(world, reservation)
-            if resolution is not None and set(resolution.domains) & set(answer.site.domains):
-                return True
+    for uid in world.reservation_of:
+        other = world.runs.get(uid)
+        found = underway(world, other) if other is not None and uid != run.uid else None
+        if (
+            found is not None
+            and set(found.resolution.domains) & set(domains)
+            and not _is_overdue(turn, found)
+        ):
+            return True
     return False
+
+
+def _is_overdue(turn: Turn, found: Underway) -> bool:
+    timeout = found.reservation.since + turn.world.policy.drain_timeout
+    return (
+        found.reservation.state is State.ACTIVATING
+        and turn.now >= timeout
+        and bool(_undrained(turn.world, found.resolution, turn.now))
+    )
 
 
 def resolution_of(world: World, reservation: Reservation) -> Resolution | None:
@@ -120,27 +222,33 @@ def hold_for_activations(turn: Turn) -> None:
     world = turn.world
     for uid in sorted(uid for uid in world.pending if uid in world.reservation_of):
         run = world.runs.get(uid)
-        reservation = present(world, run) if run is not None else None
-        if run is None or reservation is None or reservation.state is not State.ACTIVATING:
+        found = underway(world, run) if run is not None else None
+        if run is None or found is None:
             continue
-        resolution = resolution_of(world, reservation)
-        groups = groups_short_of_minimum(world, run, waiting_groups(world, run, turn.now))
-        if resolution is None or not groups:
-            continue
-        wish = wish_for(world, run, groups)
-        if resolution.domains:
-            wish = replace(wish, want=replace(wish.want, within=resolution.domains))
-        _hold_while_draining(turn, wish, resolution, reservation.since)
+        waiting = waiting_groups(world, run, turn.now) or _backing_off(world, run)
+        groups = groups_short_of_minimum(world, run, waiting)
+        if groups:
+            wish = wish_for(world, run, groups)
+            domains = found.resolution.domains
+            if domains:
+                wish = replace(wish, want=replace(wish.want, within=domains))
+            _hold_while_draining(turn, wish, found)
 
 
-def _hold_while_draining(turn: Turn, wish: Wish, resolution: Resolution, since: Instant) -> None:
+def _backing_off(world: World, run: Run) -> tuple[int, ...]:
+    """What it will ask for once it may try again."""
+    retry = max((where.retry_at for where in units_of(world, run).values()), default=0)
+    return waiting_groups(world, run, retry)
+
+
+def _hold_while_draining(turn: Turn, wish: Wish, found: Underway) -> None:
     world = turn.world
-    undrained = _undrained(world, resolution, turn.now)
+    undrained = _undrained(world, found.resolution, turn.now)
     for name in undrained:
         ending = world.leases[name].ending
         assert ending is not None, name
         turn.wake(ending.deadline + world.policy.drain_timeout)
-    timeout = since + world.policy.drain_timeout
+    timeout = found.reservation.since + world.policy.drain_timeout
     if undrained and turn.now >= timeout:
         if _packed_without(world, wish, []) is None:
             turn.tell("Run", wish.run.key, "DrainTimeout",
@@ -149,12 +257,57 @@ def _hold_while_draining(turn: Turn, wish: Wish, resolution: Resolution, since: 
             return
         undrained = []
     turn.wake(timeout)
+    places = _places_kept(world, wish, found.reservation, undrained)
+    if places:
+        hold_places(turn, wish, places, start=turn.now)
+    _claim(turn, wish, found, places)
+
+
+def _places_kept(
+    world: World, wish: Wish, reservation: Reservation, undrained: list[str]
+) -> tuple[tuple[str, int], ...]:
+    """Where the Resolution planned it, while that can be; else where it fits in the scope."""
+    if reservation.held_places and _can_have(world, wish, reservation.held_places, undrained):
+        return reservation.held_places
     packed = _packed_without(world, wish, undrained)
-    if packed is not None:
-        hold_places(turn, wish, packed)
-        nodes = world.fleet.nodes
-        domains = tuple(sorted({nodes[each.node].node.domain for each in packed.places}))
-        claim_money(turn, wish, domains, start=turn.now)
+    return packed.gpus_by_node if packed is not None else ()
+
+
+def _can_have(
+    world: World, wish: Wish, places: tuple[tuple[str, int], ...], undrained: list[str]
+) -> bool:
+    mark = world.journal.mark()
+    world.fleet.tolerate(wish.run.spec.tolerations)
+    for name in undrained:
+        world.fleet.give(world.leases[name])
+    nodes = world.fleet.nodes
+    answer = all(name in nodes and nodes[name].free >= gpus for name, gpus in places)
+    world.journal.undo(mark)
+    return answer and sum(gpus for _, gpus in places) == wish.want.gpus
+
+
+def _claim(turn: Turn, wish: Wish, found: Underway, places: tuple[tuple[str, int], ...]) -> None:
+    """The money it was planned with, or what pays for it where it goes."""
+    world = turn.world
+    held = found.reservation.held_money
+    if held and all(payer in world.envelopes for payer, _, _ in held):
+        segments = tuple(
+            Segment(
+                envelope=payer,
+                owner=world.envelopes[payer].owner,
+                gpus=gpus,
+                relation=Relation.BORROWED if borrowed else Relation.OWNED,
+            )
+            for payer, gpus, borrowed in held
+        )
+        covered = Covered(segments=segments, trace=())
+        turn.agenda.claim(wish.run.uid, claims_of(world, wish, covered, start=turn.now))
+        return
+    domains = sorted({world.fleet.nodes[name].node.domain for name, _ in places})
+    if not places and found.resolution.cause == "Overdraft":
+        domains = sorted(_domains_open_to(world, wish))
+    if domains:
+        claim_money(turn, wish, tuple(domains), start=turn.now)
 
 
 def _packed_without(world: World, wish: Wish, victims: list[str]) -> Packed | None:

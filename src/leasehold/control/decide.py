@@ -6,6 +6,7 @@ plans what is pending, then lets elastic runs grow. The shell calls it after eve
 
 from heapq import heappop
 
+from leasehold.control.activation import underway
 from leasehold.control.elastic import grow_all, shrink_all
 from leasehold.control.overdrafts import handle_overdrafts
 from leasehold.control.publish import finish_cuts
@@ -62,11 +63,10 @@ def _note_holds(turn: Turn) -> None:
     world = turn.world
     world.claims = tuple(claim for claims in turn.agenda.claims.values() for claim in claims)
     world.held.clear()
-    for uid, holds in turn.agenda.firm.items():
+    for uid in world.pending:
         run = world.runs.get(uid)
-        reservation = present(world, run) if run is not None else None
-        if reservation is not None and reservation.state is State.ACTIVATING:
-            for hold in holds:
+        if uid in world.reservation_of and run is not None and underway(world, run) is not None:
+            for hold in turn.agenda.holds_of(uid):
                 world.held[hold.node] = world.held.get(hold.node, 0) + hold.gpus
 
 

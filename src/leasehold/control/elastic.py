@@ -26,7 +26,7 @@ from leasehold.core.world import World
 def in_order(world: World, uids: dict[Uid, None]) -> list[Run]:
     """Runs in order of submission, then name."""
     runs = [world.runs[uid] for uid in uids if uid in world.runs]
-    return sorted(runs, key=lambda run: (run.created, run.namespace, run.name))
+    return sorted(runs, key=lambda run: run.place_in_line)
 
 
 def shrink_all(turn: Turn) -> None:

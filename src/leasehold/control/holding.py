@@ -1,26 +1,25 @@
 """What reservations keep from others: places and money, put on the turn's agenda.
 
-An exact start keeps its places and money from its start on; one that needs cuts keeps the free GPUs
-of its domains from everybody at once; an activation keeps the places it makes room in.
+An exact start keeps its places and money from its start on. One that needs cuts keeps the free GPUs
+of its domains from the activation lead on, and the spares it will have dropped. An activation keeps
+the places it makes room in. Those who are considered later find all of it; nobody ahead does.
 """
 
-from leasehold.control.reservations import present
 from leasehold.control.turn import Turn
-from leasehold.control.wishes import groups_short_of_minimum, waiting_groups, wish_for
 from leasehold.core.accounts import Claim
 from leasehold.core.admit import Wish, ask_for, claims_of
 from leasehold.core.agenda import Hold
 from leasehold.core.cover import cover
-from leasehold.core.facts import Confidence, Relation, Run, State
+from leasehold.core.facts import Relation
 from leasehold.core.forecast import Known
 from leasehold.core.pack import Place
 from leasehold.core.units import FOREVER, Instant
-from leasehold.core.verdicts import Covered, Packed
+from leasehold.core.verdicts import Covered
 
 
 def hold_known(turn: Turn, wish: Wish, known: Known) -> None:
     """A start that is known: its nodes and its payers, from then on."""
-    turn.agenda.hold_later(_holds(wish, known.plan.packed, start=known.at))
+    hold_places(turn, wish, known.plan.packed.gpus_by_node, start=known.at)
     claims = [
         claim
         for _, covered in known.plan.covered
@@ -29,58 +28,84 @@ def hold_known(turn: Turn, wish: Wish, known: Known) -> None:
     turn.agenda.claim(wish.run.uid, claims)
 
 
-def hold_places(turn: Turn, wish: Wish, packed: Packed) -> None:
-    """An activation under way: the places it will bind on, against everyone."""
-    turn.agenda.hold_firmly(wish.run.uid, _holds(wish, packed, start=turn.now))
-
-
-def _holds(wish: Wish, packed: Packed, *, start: Instant) -> list[Hold]:
-    by_node: dict[str, int] = {}
-    for each in packed.places:
-        by_node[each.node] = by_node.get(each.node, 0) + each.gpus
+def hold_places(
+    turn: Turn, wish: Wish, places: tuple[tuple[str, int], ...], *, start: Instant
+) -> None:
+    """So many GPUs of these nodes, from then on."""
     end = min(FOREVER, start + wish.end_after)
-    return [
-        Hold(uid=wish.run.uid, node=node, gpus=gpus, start=start, end=end)
-        for node, gpus in sorted(by_node.items())
-    ]
+    uid = wish.run.uid
+    turn.agenda.hold(
+        uid, [Hold(uid=uid, node=node, gpus=gpus, start=start, end=end) for node, gpus in places]
+    )
 
 
-def hold_needs_cuts(turn: Turn, wish: Wish, domains: tuple[str, ...], *, start: Instant) -> None:
-    """The free GPUs there at once, and the money from its start on."""
-    keep_free_gpus(turn, wish, domains, start=start)
+def hold_needs_cuts(
+    turn: Turn,
+    wish: Wish,
+    domains: tuple[str, ...],
+    *,
+    start: Instant,
+    dropped: tuple[str, ...] = (),
+    room: tuple[tuple[str, int], ...] = (),
+) -> None:
+    """The free GPUs there, and the spares it will drop, from the lead before its start on; its
+    money from its start on; and from those who would cut for it, its room."""
+    begin = max(turn.now, start - turn.world.policy.activation_lead)
+    _keep_free_gpus(turn, wish, domains, begin=begin, start=start)
+    turn.agenda.count_on(wish.run.uid, dropped, start=begin)
+    end = min(FOREVER, start + wish.end_after)
+    uid = wish.run.uid
+    turn.agenda.promise(
+        uid, [Hold(uid=uid, node=node, gpus=gpus, start=start, end=end) for node, gpus in room]
+    )
     claim_money(turn, wish, domains, start=max(turn.now, start))
 
 
-def keep_free_gpus(turn: Turn, wish: Wish, domains: tuple[str, ...], *, start: Instant) -> None:
-    """Hold the free GPUs of these domains from everybody, but no more than the run needs."""
+def _keep_free_gpus(
+    turn: Turn, wish: Wish, domains: tuple[str, ...], *, begin: Instant, start: Instant
+) -> None:
+    """The free GPUs of these domains, but no more than the run needs, nor what is spoken for."""
     world = turn.world
+    end = min(FOREVER, max(turn.now, start) + wish.end_after)
     mark = world.journal.mark()
     world.fleet.tolerate(wish.run.spec.tolerations)
-    turn.agenda.apply(world, wish.run.uid, start=turn.now, end=FOREVER)
+    turn.agenda.apply(world, wish.run.uid, start=begin, end=end)
     left = wish.want.gpus
-    end = min(FOREVER, max(turn.now, start) + wish.end_after)
     holds = []
     pools = [world.fleet.pools.get((wish.want.flavor, domain)) for domain in domains]
     free = [(-world.fleet.nodes[name].free, name) for pool in pools if pool for name in pool.nodes]
     for gpus, name in sorted(free):
         take = min(left, -gpus)
         if take:
-            holds.append(Hold(uid=wish.run.uid, node=name, gpus=take, start=turn.now, end=end))
+            holds.append(Hold(uid=wish.run.uid, node=name, gpus=take, start=begin, end=end))
             left -= take
     world.journal.undo(mark)
-    turn.agenda.hold_firmly(wish.run.uid, holds)
+    turn.agenda.hold(wish.run.uid, holds)
 
 
 def claim_money(turn: Turn, wish: Wish, domains: tuple[str, ...], *, start: Instant) -> None:
-    """Keep the payers' money for a run that will go to these domains, if they can pay at all."""
+    """Keep the payers' money for a run that will go to these domains, if they can pay at all; what
+    those ahead were promised is theirs."""
+    world = turn.world
+    mark = world.journal.mark()
+    turn.agenda.respect(world, wish.run.uid)
     places = sorted({(domain.split("/")[0], domain.split("/")[1]) for domain in domains})
+    claims = _claims_at_once(turn, wish, places, start=start)
+    if claims is None:
+        claims = _claims_by_group(turn, wish, places, start=start)
+    world.journal.undo(mark)
+    turn.agenda.claim(wish.run.uid, claims)
+
+
+def _claims_at_once(
+    turn: Turn, wish: Wish, places: list[Place], *, start: Instant
+) -> list[Claim] | None:
     for place in places:
         ask = ask_for(wish, place, wish.want.gpus, start=start, borrowed=wish.borrowed_already)
         covered = cover(turn.world, ask, now=turn.now)
         if isinstance(covered, Covered):
-            turn.agenda.claim(wish.run.uid, claims_of(turn.world, wish, covered, start=start))
-            return
-    turn.agenda.claim(wish.run.uid, _claims_by_group(turn, wish, places, start=start))
+            return claims_of(turn.world, wish, covered, start=start)
+    return None
 
 
 def _claims_by_group(turn: Turn, wish: Wish, places: list[Place], *, start: Instant) -> list[Claim]:
@@ -88,7 +113,6 @@ def _claims_by_group(turn: Turn, wish: Wish, places: list[Place], *, start: Inst
     world = turn.world
     claims: list[Claim] = []
     borrowed = wish.borrowed_already
-    mark = world.journal.mark()
     for _ in wish.want.groups:
         for place in places:
             ask = ask_for(wish, place, wish.want.gpus_per_group, start=start, borrowed=borrowed)
@@ -102,29 +126,4 @@ def _claims_by_group(turn: Turn, wish: Wish, places: list[Place], *, start: Inst
                     each.gpus for each in covered.segments if each.relation is Relation.BORROWED
                 )
                 break
-    world.journal.undo(mark)
     return claims
-
-
-def hold_for_cuts(turn: Turn, line: list[Run]) -> None:
-    """Before anybody is considered: what announced needs-cuts starts keep from everybody.
-
-    `line`: the pending runs in order. Who announced first keeps first: a run ahead in line that is
-    announced later is somebody, too.
-    """
-    world = turn.world
-    announced = [
-        (reservation, run)
-        for run in line
-        if (reservation := present(world, run)) is not None
-        and reservation.state is State.PENDING
-        and reservation.confidence is Confidence.CUTS
-        and reservation.domains
-        and run.uid not in turn.quarantined
-    ]
-    for reservation, run in sorted(announced, key=lambda pair: pair[0].batch):
-        waiting = waiting_groups(world, run, turn.now)
-        groups = groups_short_of_minimum(world, run, waiting)
-        if groups:
-            wish = wish_for(world, run, groups)
-            keep_free_gpus(turn, wish, reservation.domains, start=reservation.starts)

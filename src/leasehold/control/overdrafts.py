@@ -7,19 +7,18 @@ from heapq import heappop, heappush
 
 from leasehold.control.publish import Subject, can_publish, publish_cuts
 from leasehold.control.turn import Turn
-from leasehold.core.cover import Ask, cover
-from leasehold.core.facts import EnvelopeKey, Lease, Relation
+from leasehold.core.facts import EnvelopeKey, Lease
 from leasehold.core.overdraft import (
     Excess,
     cut_overdraft,
     excesses,
     forgive_lowering,
     next_money_event,
+    other_payer,
     refinance_order,
 )
 from leasehold.core.units import FOREVER, format_instant, plural
 from leasehold.core.verdicts import Covered
-from leasehold.core.width import open_leases
 from leasehold.core.world import Overdraft, World
 
 
@@ -118,32 +117,15 @@ def _refinance(turn: Turn, excess: Excess) -> None:
 
 def refinance_lease(turn: Turn, lease: Lease) -> bool:
     """Find another payer for the same slots; nobody notices."""
-    world = turn.world
-    run = world.runs.get(lease.uid)
-    state = world.fleet.nodes.get(lease.node)
-    if run is None or state is None or lease.batch == turn.seq:
+    covered = other_payer(turn.world, lease, now=turn.now) if lease.batch != turn.seq else None
+    if covered is None:
         return False
-    term = world.terms[lease.name]
-    borrowed = sum(
-        each.gpus
-        for each in open_leases(world, run.uid)
-        if each.relation is Relation.BORROWED and each.name != lease.name
-    )
-    ask = Ask(
-        owner=lease.owner,
-        flavor=run.spec.flavor,
-        region=state.node.region,
-        cluster=state.node.cluster,
-        gpus=lease.gpus,
-        start=turn.now,
-        span=None if term.committed_to is None else max(1, term.committed_to - turn.now),
-        funding=run.spec.funding,
-        borrowed_already=borrowed,
-        except_for=lease.payer,
-    )
-    covered = cover(world, ask, now=turn.now)
-    if not isinstance(covered, Covered):
-        return False
+    move_lease(turn, lease, covered)
+    return True
+
+
+def move_lease(turn: Turn, lease: Lease, covered: Covered) -> None:
+    """Others pay for it from now on."""
     turn.refinance(
         lease,
         [(each.envelope, each.owner, each.relation, each.gpus) for each in covered.segments],
@@ -151,12 +133,11 @@ def refinance_lease(turn: Turn, lease: Lease) -> bool:
     payers = ", ".join(each.envelope for each in covered.segments)
     turn.tell(
         "Run",
-        run.key,
+        lease.run_key,
         "Refinanced",
         f"{plural(lease.gpus, 'GPU')} of {lease.payer} now on {payers}",
     )
     turn.again = True
-    return True
 
 
 def _cut(turn: Turn, excess: Excess, known: Overdraft) -> bool:

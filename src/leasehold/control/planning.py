@@ -4,6 +4,8 @@ A plan says when (`forecast`), at what confidence, and what it needs. Starts tha
 ever move earlier; exact ones follow the forecast.
 """
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
 from leasehold.control.holding import hold_known, hold_needs_cuts
@@ -12,6 +14,7 @@ from leasehold.control.reclaim import can_reclaim
 from leasehold.control.reservations import announced, present
 from leasehold.control.turn import Turn
 from leasehold.core.admit import Wish, as_found_by
+from leasehold.core.cuts import protected_until
 from leasehold.core.facts import Confidence, Record, Reservation, Run, State
 from leasehold.core.forecast import Known, forecast
 from leasehold.core.odds import Preview, preview
@@ -96,21 +99,54 @@ def _plan(
             return Plan(starts=known.at, confidence=aligned, known=known)
         soonest = max(soonest, patience)
     starts = soonest if kept is None else min(kept, soonest)
+    is_blocked = old is not None and old.state is State.BLOCKED
     if refused.reason.is_about_money and _has_gpus(turn, wish):
-        if old is not None and old.state is State.BLOCKED and not can_reclaim(turn, wish):
+        if is_blocked and not can_reclaim(turn, wish):
             return None
         return Plan(starts=starts, confidence=Confidence.MONEY)
     if kept is not None and starts > now and not line.may_preview():
         return Plan(starts=starts, confidence=Confidence.CUTS, unchanged=True)
     unknown = kept is None or old is None or not old.odds
-    seen = preview(
-        world, wish, turn.agenda, now=now, may_sample=lambda: unknown and line.may_sample(turn)
+    found = _first_that_cuts(
+        turn, wish, starts, may_sample=lambda: unknown and line.may_sample(turn)
     )
-    if isinstance(seen, Refused):
-        if old is not None and old.state is State.BLOCKED:
+    if found is None:
+        # An owner whose family has its money may take that back first, and then make room.
+        if is_blocked and not (refused.reason.is_about_money and can_reclaim(turn, wish)):
             return None
         return Plan(starts=starts, confidence=Confidence.CUTS)
-    return Plan(starts=starts, confidence=Confidence.CUTS, preview=seen)
+    return Plan(starts=found[0], confidence=Confidence.CUTS, preview=found[1])
+
+
+def _first_that_cuts(
+    turn: Turn, wish: Wish, starts: Instant, *, may_sample: Callable[[], bool]
+) -> tuple[Instant, Preview] | None:
+    """What resolve would do then. Whoever is kept out by nothing but protected tenures starts when
+    enough of them have ended."""
+    world, now = turn.world, turn.now
+    at = max(starts, now)
+    seen = preview(world, wish, turn.agenda, at=at, now=now, may_sample=may_sample)
+    if not isinstance(seen, Refused):
+        return starts, seen
+    for end in _ends_of_protection(world, wish, after=at):
+        seen = preview(world, wish, turn.agenda, at=end, now=now, may_sample=may_sample)
+        if not isinstance(seen, Refused):
+            return end, seen
+    return None
+
+
+def _ends_of_protection(world: World, wish: Wish, *, after: Instant) -> list[Instant]:
+    """When runs where it may go can be drawn again, in order."""
+    pools = candidate_pools(world.fleet, wish.want, places_for(world, wish.run.spec))
+    leases = (
+        world.leases[name]
+        for pool in pools
+        for node in pool.nodes
+        for name in world.open_by_node.get(node, ())
+    )
+    runs = (world.runs.get(uid) for uid in sorted({lease.uid for lease in leases}))
+    ends = {protected_until(world, run) for run in runs if run is not None}
+    return sorted(end for end in ends if end is not None and end > after)
 
 
 def _kept_start(old: Reservation | None) -> Instant | None:
@@ -189,12 +225,20 @@ def _remedies(seen: Preview | None, refused: Refused) -> tuple[str, ...]:
 
 
 def _hold(turn: Turn, wish: Wish, plan: Plan) -> None:
-    """Places and money, from the start on; a start that needs cuts keeps what is free at once."""
+    """Places and money, from the start on; a start that needs cuts keeps what is free before."""
+    uid = wish.run.uid
+    dropped, room = turn.world.waiting.rooms.get(uid, ((), ()))
     if plan.known is not None:
         hold_known(turn, wish, plan.known)
+        return
+    if plan.preview is not None:
+        domains = plan.preview.site.domains
+        dropped, room = plan.preview.dropped, plan.preview.room
+        turn.note_room(uid, dropped, room)
     elif plan.unchanged:
         old = present(turn.world, wish.run)
         assert old is not None, wish.run.key
-        hold_needs_cuts(turn, wish, old.domains, start=plan.starts)
-    elif plan.preview is not None:
-        hold_needs_cuts(turn, wish, plan.preview.site.domains, start=plan.starts)
+        domains = old.domains
+    else:
+        return
+    hold_needs_cuts(turn, wish, domains, start=plan.starts, dropped=dropped, room=room)

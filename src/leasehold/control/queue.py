@@ -4,16 +4,18 @@ For each run in turn: start it if it is funded and placed without delaying anybo
 its reservation and put what that holds on the agenda, where the runs behind it will find it.
 """
 
+from functools import partial
+
 from msgspec.structs import replace
 
-from leasehold.control.activation import activate, hold_for_activations, is_drained
+from leasehold.control.activation import activate, go_on, hold_for_activations, is_drained
 from leasehold.control.elastic import in_order
-from leasehold.control.holding import hold_for_cuts
 from leasehold.control.life import BIND_FAILING, Standing, Where, units_of
 from leasehold.control.line import Line, is_plain
 from leasehold.control.places import Place, told_place
 from leasehold.control.planning import plan_start
 from leasehold.control.reservations import block, cancel_reservation, present, release
+from leasehold.control.sweeps import some_of
 from leasehold.control.turn import Turn
 from leasehold.control.wishes import (
     groups_short_of_minimum,
@@ -34,10 +36,8 @@ NAME_MAX = 253  # characters of a Run's name
 def consider_all(turn: Turn) -> None:
     """Every pending run once, in order."""
     hold_for_activations(turn)
-    runs = in_order(turn.world, turn.world.pending)
-    hold_for_cuts(turn, runs)
     line = Line(turn.world.policy, turn.world.waiting.alike)
-    for run in runs:
+    for run in in_order(turn.world, turn.world.pending):
         if not _is_behind(turn, run, line):
             _consider(turn, run, line)
 
@@ -57,10 +57,10 @@ def _consider(turn: Turn, run: Run, line: Line) -> None:
     refused = _not_now(turn, run)
     if refused is not None:
         _refuse(turn, run, refused)
-        turn.agenda.forget(run.uid)
         if refused.reason is not Refusal.BIND_FAILING:
+            turn.agenda.forget(run.uid)
             cancel_reservation(turn, run, refused.says)
-        return
+        return  # room that was made for it is kept while it only pauses
     groups = waiting_groups(world, run, turn.now)
     if not groups:
         return
@@ -183,11 +183,11 @@ def _try(turn: Turn, wish: Wish) -> Admitted | Refused:
 
 
 def _try_spares(turn: Turn, wish: Wish) -> Admitted | Refused:
-    """On top of spares no GPUs are missed by those ahead; their money still is."""
+    """On top of spares, and free GPUs beside them, that nobody ahead counts on."""
     world = turn.world
     mark = world.journal.mark()
-    as_found_by(world, wish, turn.agenda, start=turn.now)
-    answer = fill(world, wish, now=turn.now)
+    kept = as_found_by(world, wish, turn.agenda, start=turn.now)
+    answer = fill(world, wish, turn.agenda, kept, now=turn.now)
     world.journal.undo(mark)
     return answer
 
@@ -241,15 +241,16 @@ def _warn_of_window(turn: Turn, run: Run, plan: Admitted) -> None:
 
 def _start_some(turn: Turn, run: Run, groups: tuple[int, ...]) -> tuple[int, ...]:
     """Groups that live alone: as many as fit, lowest index first; returns those left."""
-    answer = _try(turn, wish_for(turn.world, run, groups))
-    if isinstance(answer, Admitted) and _start(turn, run, answer, groups) is None:
-        return ()
-    for place, group in enumerate(groups):
-        answer = _try(turn, wish_for(turn.world, run, (group,)))
-        if not isinstance(answer, Admitted) or _start(turn, run, answer, (group,)) is not None:
-            if isinstance(answer, Refused):
-                _refuse(turn, run, answer)
-            return groups[place:]
+    world = turn.world
+    while groups:
+        answer = some_of(world, run, groups, turn.agenda, now=turn.now, try_=partial(_try, turn))
+        if isinstance(answer, Refused):
+            _refuse(turn, run, answer)
+            return groups
+        started = answer.wish.want.groups
+        if _start(turn, run, answer.plan, started) is not None:
+            return groups
+        groups = groups[len(started) :]
     return ()
 
 
@@ -268,7 +269,7 @@ def _plan(turn: Turn, run: Run, wish: Wish, refused: Refused, line: Line) -> Non
     if reservation is not None and reservation.state is State.ACTIVATING:
         _refuse(turn, run, refused)
         if is_drained(world, reservation, turn.now):
-            block(turn, run, refused)
+            go_on(turn, wish, reservation, refused)
         return
     place = line.places.take(run, refused)
     if not place.is_planned:

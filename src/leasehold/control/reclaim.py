@@ -1,79 +1,157 @@
 """An owner takes its own envelope back from its family.
 
-If the use its family makes of an owner's envelope is all that keeps the owner's run from starting,
-then at the run's activation those shared leases are treated as an overdraft: another payer is
-found for them, else they are cut, by the same rules, among themselves alone.
+If the use its family makes of an owner's envelope keeps the owner's run from starting, then at the
+run's activation those shared leases are treated as an overdraft: another payer is found for them,
+else they are cut, by the same rules, among themselves alone. All of it is rehearsed first, with the
+cuts the run would need besides: a family is asked to move only if the run then starts.
 """
 
-from leasehold.control.overdrafts import refinance_lease
+from leasehold.control.overdrafts import move_lease
 from leasehold.control.publish import Subject, publish_cuts
 from leasehold.control.turn import Turn
-from leasehold.core.admit import Wish, ask_for
+from leasehold.core.accounts import Claim
+from leasehold.core.admit import Wish, admit, ask_for
 from leasehold.core.cover import cover
-from leasehold.core.cuts import Cuts
-from leasehold.core.facts import Lease, Relation, Reservation
-from leasehold.core.overdraft import cut_shared, refinance_order
-from leasehold.core.pack import Place, fits
-from leasehold.core.verdicts import Covered
+from leasehold.core.cuts import Cuts, Seeder
+from leasehold.core.facts import EnvelopeKey, Lease, Record, Relation, Reservation
+from leasehold.core.odds import preview
+from leasehold.core.overdraft import cut_shared, other_payer, refinance_order
+from leasehold.core.pack import Place
+from leasehold.core.verdicts import Admitted, Covered, Refused
 from leasehold.core.width import places_for
 from leasehold.core.world import World
 
+_ANY_SEED = "0" * 64  # for a rehearsal long before the draw
+
+
+class Reclaim(Record):
+    """Leases that others pay for from now on, and what is cut of the rest."""
+
+    moved: tuple[tuple[Lease, Covered], ...]
+    cuts: Cuts | None
+    deficit: int = 0  # GPUs that the cut ones end
+
 
 def can_reclaim(turn: Turn, wish: Wish) -> bool:
-    """Whether the run could be paid for if its family's leases in its own envelopes ended."""
-    return _place(turn, wish) is not None
+    """Whether the run would start if it took its envelopes back, and made room."""
+    return _rehearsed(turn, wish, lambda: _ANY_SEED) is not None
 
 
-def reclaim(turn: Turn, wish: Wish, reservation: Reservation) -> bool:
-    """Refinance the family's leases, or cut them; False if that would not help."""
-    place = _place(turn, wish)
-    if place is None:
-        return False
-    world = turn.world
-    for lease in refinance_order(_shared(world, wish, place)):
-        if refinance_lease(turn, lease) and _is_covered(turn, wish, place):
-            return True
-    leases = _shared(world, wish, place)
+def reclaim(turn: Turn, wish: Wish, reservation: Reservation) -> Reclaim | None:
+    """Refinance the family's leases, or cut them; None if that would not help."""
     subject = Subject(
         reservation.subject, batch=reservation.batch, commitment=reservation.commitment
     )
-    cuts = cut_shared(
-        world,
-        leases,
-        lambda: _is_covered(turn, wish, place),
-        seeder=lambda: subject.seed(turn),
-        now=turn.now,
-        but=wish.run.uid,
-    )
-    if cuts is None or not _has_room(turn, wish, place, cuts):
-        return False
-    publish_cuts(
-        turn,
-        cuts,
-        subject,
-        cause="Overdraft",
-        beneficiary=(wish.run.key, wish.run.uid),
-        envelope=leases[0].payer,
-        deficit=sum(cut.gpus for cut in cuts.kept),
-    )
-    return True
+    found = _rehearsed(turn, wish, lambda: subject.seed(turn))
+    if found is None:
+        return None
+    for lease, covered in found.moved:
+        move_lease(turn, lease, covered)
+    if found.cuts is not None:
+        publish_cuts(
+            turn,
+            found.cuts,
+            subject,
+            cause="Overdraft",
+            beneficiary=(wish.run.key, wish.run.uid),
+            envelope=found.cuts.kept[0].leases[0].payer,
+            deficit=found.deficit,
+        )
+    return found
 
 
-def _place(turn: Turn, wish: Wish) -> Place | None:
-    """The first location at which taking everything back would pay for the run."""
+def _rehearsed(turn: Turn, wish: Wish, seeder: Seeder) -> Reclaim | None:
+    """At the first location where it helps."""
     world = turn.world
     for place in places_for(world, wish.run.spec):
-        leases = _shared(world, wish, place)
-        if not leases or _is_covered(turn, wish, place):
-            continue  # what it lacks is kept for others ahead, not used by its family
         mark = world.journal.mark()
-        for lease in leases:
-            world.accounts.remove(lease, world.terms[lease.name])
-        covered = _is_covered(turn, wish, place)
+        turn.agenda.respect(world, wish.run.uid)
+        found = _at(turn, wish, place, seeder)
         world.journal.undo(mark)
-        if covered:
-            return place
+        if found is not None:
+            return found
     return None
+
+
+def _at(turn: Turn, wish: Wish, place: Place, seeder: Seeder) -> Reclaim | None:
+    """Under a mark."""
+    world = turn.world
+    own = _own_envelopes(world, wish, place)
+    shared = _shared(turn, own)
+    if not shared or _is_covered(turn, wish, place):
+        return None  # what it lacks is kept for others ahead, not used by its family
+    moved: list[tuple[Lease, Covered]] = []
+    for lease in refinance_order(shared):
+        if _is_covered(turn, wish, place):
+            break
+        covered = other_payer(world, lease, now=turn.now, but=own)
+        if covered is not None:
+            _move(turn, lease, covered)
+            moved.append((lease, covered))
+    cuts = None
+    gone: set[str] = set()
+    if not _is_covered(turn, wish, place):
+        names = {lease.name for lease, _ in moved}
+        left = tuple(lease for lease in shared if lease.name not in names)
+        cuts = cut_shared(
+            world,
+            left,
+            lambda: _is_covered(turn, wish, place),
+            seeder=seeder,
+            now=turn.now,
+            but=wish.run.uid,
+        )
+        if cuts is None:
+            return None
+        gone = _end(world, cuts)
+    if not _would_start(turn, wish, gone):
+        return None
+    deficit = sum(cut.gpus for cut in cuts.kept) if cuts is not None else 0
+    return Reclaim(moved=tuple(moved), cuts=cuts, deficit=deficit)
+
+
+def _move(turn: Turn, lease: Lease, covered: Covered) -> None:
+    """In the rehearsal: others pay for it."""
+    world = turn.world
+    term = world.terms[lease.name]
+    world.accounts.remove(lease, term)
+    for segment in covered.segments:
+        envelope = world.envelopes[segment.envelope]
+        horizon = turn.now + world.policy.accounting_horizon
+        until = min(horizon if term.committed_to is None else term.committed_to, envelope.end)
+        world.accounts.claim(
+            Claim(
+                uid=lease.uid,
+                payer=segment.envelope,
+                start=turn.now,
+                end=term.frees_at,
+                gpus=segment.gpus,
+                borrowed=segment.relation is Relation.BORROWED,
+                gpu_ms=segment.gpus * max(0, until - turn.now),
+            )
+        )
+
+
+def _end(world: World, cuts: Cuts) -> set[str]:
+    """In the rehearsal: they are gone, and so are their GPUs and what they cost."""
+    gone: set[str] = set()
+    for cut in cuts.kept:
+        for lease in (*cut.leases, *cut.fillers):
+            if lease.name not in gone:
+                gone.add(lease.name)
+                world.fleet.give(lease)
+                world.accounts.remove(lease, world.terms[lease.name])
+    return gone
+
+
+def _would_start(turn: Turn, wish: Wish, gone: set[str]) -> bool:
+    """At once, or by the cuts that its activation may make."""
+    world, now = turn.world, turn.now
+    plan = admit(world, wish, turn.agenda, start=now, now=now, gone=gone)
+    if isinstance(plan, Admitted):
+        return True
+    seen = preview(world, wish, turn.agenda, at=now, now=now, may_sample=lambda: False, gone=gone)
+    return not isinstance(seen, Refused)
 
 
 def _is_covered(turn: Turn, wish: Wish, place: Place) -> bool:
@@ -81,29 +159,20 @@ def _is_covered(turn: Turn, wish: Wish, place: Place) -> bool:
     return isinstance(cover(turn.world, ask, now=turn.now), Covered)
 
 
-def _shared(world: World, wish: Wish, place: Place) -> tuple[Lease, ...]:
-    """The family's open leases in the owner's own envelopes there."""
+def _own_envelopes(world: World, wish: Wish, place: Place) -> tuple[EnvelopeKey, ...]:
     spec = wish.run.spec
-    own = [
-        envelope.key
-        for envelope in world.tree.envelopes((spec.owner,), spec.flavor)
-        if envelope.covers(*place)
-    ]
+    own = world.tree.envelopes((spec.owner,), spec.flavor)
+    return tuple(envelope.key for envelope in own if envelope.covers(*place))
+
+
+def _shared(turn: Turn, own: tuple[EnvelopeKey, ...]) -> tuple[Lease, ...]:
+    """The family's open leases in these envelopes."""
+    world = turn.world
     return tuple(
         lease
         for key in own
         for name in sorted(world.open_by_payer.get(key, ()))
-        if (lease := world.leases[name]).relation is Relation.SHARED and lease.ending is None
+        if (lease := world.leases[name]).relation is Relation.SHARED
+        and lease.ending is None
+        and lease.batch != turn.seq  # opened in this very batch: the next turn may ask it
     )
-
-
-def _has_room(turn: Turn, wish: Wish, place: Place, cuts: Cuts) -> bool:
-    """Money back is of no use without GPUs; those of the victims count."""
-    world = turn.world
-    mark = world.journal.mark()
-    for cut in cuts.kept:
-        for lease in cut.leases:
-            world.fleet.give(lease)
-    answer = fits(world, wish.want, [place])
-    world.journal.undo(mark)
-    return answer

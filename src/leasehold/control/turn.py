@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from leasehold.core import lottery
 from leasehold.core.agenda import Agenda
 from leasehold.core.batch import Batch, Closing, NodeFact
-from leasehold.core.bind import bind, deal_slots, deal_spare_slots
+from leasehold.core.bind import bind, deal_slots
 from leasehold.core.chain import canonical
 from leasehold.core.facts import (
     Cause,
@@ -136,8 +136,7 @@ class Turn:
     ) -> list[Lease] | int:
         """Open all leases of a plan in one batch; the size in bytes if one cannot hold them."""
         fleet = self.world.fleet
-        deal = deal_spare_slots if plan.fills else deal_slots
-        slots = deal(fleet, plan.packed.places)
+        slots = deal_slots(fleet, plan.packed.places)
         draft = self._drafts[-1]
         leases = bind(
             run,
@@ -332,6 +331,12 @@ class Turn:
         self.world.fold_reservation(reservation)
         self.reservations[reservation.subject] = reservation
         self.touched[reservation.uid] = None
+
+    def note_room(
+        self, uid: Uid, dropped: tuple[str, ...], room: tuple[tuple[str, int], ...]
+    ) -> None:
+        """What a start that needs cuts was last seen to get, for turns that do not ask again."""
+        self.world.waiting.rooms[uid] = (dropped, room)
 
     def state_changed_facts(self) -> None:
         """Budgets and nodes that the ledger knows and that have changed or gone since."""

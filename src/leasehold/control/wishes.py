@@ -1,11 +1,13 @@
 """What a waiting run asks for now: which groups, under which attempt numbers."""
 
+from msgspec.structs import replace
+
 from leasehold.control.elastic import borrowed_gpus
 from leasehold.control.life import Standing, Where, units_of
 from leasehold.core.admit import Wish
 from leasehold.core.facts import Cause, Gang, Run
 from leasehold.core.units import Instant
-from leasehold.core.width import group_count, minimum_gpus, starting_gpus, wanted
+from leasehold.core.width import group_count, minimum_gpus, own_domains, starting_gpus, wanted
 from leasehold.core.world import World
 
 
@@ -40,10 +42,14 @@ def groups_short_of_minimum(world: World, run: Run, waiting: tuple[int, ...]) ->
     return waiting[:needed]
 
 
-def wish_for(world: World, run: Run, groups: tuple[int, ...]) -> Wish:
+def wish_for(world: World, run: Run, groups: tuple[int, ...], within: tuple[str, ...] = ()) -> Wish:
+    """`within`: only in these domains, if there are any. Groups that start later stay where the
+    others are, and in one domain if they may not spread."""
+    own = own_domains(world, run.uid)
+    want = wanted(world, run, groups, own_domains=own, last=rejecting_nodes(world, run))
     return Wish(
         run=run,
-        want=wanted(world, run, groups, last=rejecting_nodes(world, run)),
+        want=replace(want, within=own if own and not want.spread else within),
         span=run.spec.max_duration,
         borrowed_already=borrowed_gpus(world, run.uid),
     )

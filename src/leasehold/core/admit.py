@@ -4,10 +4,12 @@ Tries one location for everything, in the order in which cover would pay; failin
 may spread, group by group. Called for starts, grows and forecasts; it changes nothing.
 """
 
+from collections.abc import Collection
+
 from msgspec.structs import replace
 
 from leasehold.core.accounts import Claim
-from leasehold.core.agenda import Agenda
+from leasehold.core.agenda import Agenda, Kept
 from leasehold.core.cover import Ask, cover
 from leasehold.core.facts import Record, Relation, Run
 from leasehold.core.pack import (
@@ -48,27 +50,62 @@ class Wish(Record):
 
 
 def admit(
-    world: World, wish: Wish, agenda: Agenda, *, start: Instant, now: Instant
+    world: World,
+    wish: Wish,
+    agenda: Agenda,
+    *,
+    start: Instant,
+    now: Instant,
+    gone: Collection[str] = (),
 ) -> Admitted | Refused:
-    """Who pays for all of it and where it goes, leaving alone what the agenda keeps."""
+    """Who pays for all of it and where it goes, leaving alone what the agenda keeps. `gone`: leases
+    that the caller has given back."""
     places = places_for(world, wish.run.spec)
     if not places:
         return no_such_flavor(wish.want)
     mark = world.journal.mark()
-    as_found_by(world, wish, agenda, start=start)
-    answer, funded = _admit(world, wish, places, start, now)
+    as_found_by(world, wish, agenda, start=start, gone=gone, promised=start > now)
+    answer: Admitted | Refused | None = _elsewhere(world, wish, places, start, now)
+    funded: list[Place] = []
+    if answer is None:
+        answer, funded = _admit(world, wish, places, start, now)
     world.journal.undo(mark)
     if isinstance(answer, Refused) and answer.reason in (Refusal.CAPACITY, Refusal.NO_DOMAIN_FITS):
         return _held_or(world, wish, funded, answer)
     return answer
 
 
-def as_found_by(world: World, wish: Wish, agenda: Agenda, *, start: Instant) -> None:
-    """Under a mark: the fleet and the accounts as a run that starts then would find them."""
+def as_found_by(
+    world: World,
+    wish: Wish,
+    agenda: Agenda,
+    *,
+    start: Instant,
+    gone: Collection[str] = (),
+    promised: bool = False,
+) -> Kept:
+    """Under a mark: the fleet and the accounts as a run that starts then would find them. `gone`:
+    leases whose slots were given back under it; `promised`: it leaves
+    alone the room that others will have made."""
     # Tolerated nodes come first: what is held on them is not free either.
     world.fleet.tolerate(wish.run.spec.tolerations)
     end = min(FOREVER, start + wish.end_after)
-    agenda.apply(world, wish.run.uid, start=start, end=end)
+    return agenda.apply(world, wish.run.uid, start=start, end=end, gone=gone, promised=promised)
+
+
+def _elsewhere(
+    world: World, wish: Wish, places: list[Place], start: Instant, now: Instant
+) -> Admitted | None:
+    """Without the nodes that rejected it, wherever they lie; they are used if nothing else fits."""
+    shunned = [name for name in wish.want.last if name in world.fleet.nodes]
+    if not shunned:
+        return None
+    mark = world.journal.mark()
+    for name in shunned:
+        world.fleet.plan(name, world.fleet.nodes[name].node.gpus)
+    answer, _ = _admit(world, wish, places, start, now)
+    world.journal.undo(mark)
+    return answer if isinstance(answer, Admitted) else None
 
 
 def owner_allowed(world: World, run: Run) -> Refused | None:
@@ -138,8 +175,10 @@ def _admit(
         else:
             refusals.append(answer)
     paid = [place for place, _ in funded]
-    plan = _one_place(world, wish, funded)
-    if plan is None and len(places) > 1 and wish.want.spread and len(wish.want.groups) > 1:
+    at_home = bool(wish.want.own_domains)
+    plan = _one_place(world, _at_home(wish) if at_home else wish, funded)
+    apart = at_home or (len(places) > 1 and len(wish.want.groups) > 1)
+    if plan is None and wish.want.spread and apart:
         plan = _group_by_group(world, wish, places, start, now)
     if plan is not None:
         return plan, paid
@@ -149,6 +188,14 @@ def _admit(
     assert isinstance(short, Refused)
     trace = sorted(funded, key=_preference)[0][1].trace
     return _with_trace(short, trace), paid
+
+
+def _at_home(wish: Wish) -> Wish:
+    """The same, in one of the domains where the run is already."""
+    want = wish.want
+    home = tuple(each for each in want.own_domains if not want.within or each in want.within)
+    # Where none of its own may be used it has no home, and no domain has an empty name.
+    return replace(wish, want=replace(want, within=home or ("",), own_domains=(), spread=False))
 
 
 def _covers(
@@ -206,13 +253,12 @@ def _one_place(world: World, wish: Wish, funded: list[tuple[Place, Covered]]) ->
 
 def _among_equals(world: World, wish: Wish, equals: list[tuple[Place, Covered]]) -> Admitted | None:
     covers = dict(equals)
-    if not wish.want.own_domains:
-        # One domain that holds it all leaves less over than any spread; this is the usual case.
-        packed = pack_in_one_domain(world, wish.want, [place for place, _ in equals])
-        if packed is not None:
-            node = world.fleet.nodes[packed.places[0].node].node
-            place = (node.region, node.cluster)
-            return Admitted(covered=((place, covers[place]),), packed=packed)
+    # One domain that holds it all leaves less over than any spread; this is the usual case.
+    packed = pack_in_one_domain(world, wish.want, [place for place, _ in equals])
+    if packed is not None:
+        node = world.fleet.nodes[packed.places[0].node].node
+        place = (node.region, node.cluster)
+        return Admitted(covered=((place, covers[place]),), packed=packed)
     best: tuple[int, Place, Packed] | None = None
     for place, _ in equals:
         answer = try_pack(world, wish.want, [place])
@@ -228,7 +274,8 @@ def _among_equals(world: World, wish: Wish, equals: list[tuple[Place, Covered]])
 def _group_by_group(
     world: World, wish: Wish, places: list[Place], start: Instant, now: Instant
 ) -> Admitted | None:
-    """Each group where it is paid for best, on top of the groups before it."""
+    """Each group where it is paid for best, on top of the groups before it; where the run is
+    already before anywhere else, and only then by money."""
     mark = world.journal.mark()
     parts: dict[Place, list[Covered]] = {}
     pods: list[PodPlace] = []
@@ -274,7 +321,10 @@ def _one_group(
         covered = cover(world, ask, now=now)
         if isinstance(covered, Covered):
             funded.append((place, covered))
-    found = _one_place(world, alone, funded)
+    found = _one_place(world, _at_home(alone), funded) if single.own_domains else None
+    if found is None:
+        away = replace(alone, want=replace(single, own_domains=()))
+        found = _one_place(world, away, funded)
     if found is None:
         return None
     place, covered = found.covered[0]

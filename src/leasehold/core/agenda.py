@@ -1,16 +1,19 @@
 """What is spoken for but not yet leased: places and money of planned starts.
 
 While runs are considered in order, each reservation's plan goes on the agenda, and those behind
-it see the fleet less what would delay it. A *firm* hold keeps GPUs from everybody at once (an
-activation under way, a reservation that needs cuts), until its run will have ended; a *timed* one
-counts from its start, so a run that ends before then may use the places in between (backfill).
+it see the fleet less what would delay it. A hold counts from its start to its end, so whoever ends
+before it begins may use the places in between (backfill). Holds that began keep GPUs from everybody
+behind: those of an activation under way, and the free GPUs that a start that needs cuts keeps.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from msgspec.structs import replace
 
 from leasehold.core.accounts import Claim
-from leasehold.core.facts import EnvelopeKey, Record, Uid
+from leasehold.core.facts import EnvelopeKey, Lease, Record, Uid
 from leasehold.core.levels import Drop, fewest
+from leasehold.core.releases import releases_on
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.world import World
 
@@ -27,30 +30,35 @@ class Agenda:
     """Holds and claims, by run and by node."""
 
     def __init__(self) -> None:
-        self.firm: dict[Uid, tuple[Hold, ...]] = {}
-        self._firm_by_node: dict[str, list[Hold]] = {}
-        self._timed: dict[str, list[Hold]] = {}  # by node
-        self._timed_of: dict[Uid, list[Hold]] = {}
+        self._by_node: dict[str, list[Hold]] = {}
+        self._of: dict[Uid, list[Hold]] = {}
+        self._promised: dict[Uid, list[Hold]] = {}
+        self._spares: dict[Uid, tuple[Instant, frozenset[str]]] = {}
         self.changed: dict[str, None] = {}  # nodes, since somebody last looked
         self.claims: dict[Uid, tuple[Claim, ...]] = {}
         self._claims_by_payer: dict[EnvelopeKey, list[Claim]] = {}
         self.changes = 0  # of anything
         self.releases = 0  # those of them that leave others more than before
 
-    def hold_firmly(self, uid: Uid, holds: Iterable[Hold]) -> None:
+    def hold(self, uid: Uid, holds: Iterable[Hold]) -> None:
+        """Instead of whatever places this run held."""
         self.forget_places(uid)
         self.changes += 1
-        self.firm[uid] = tuple(holds)
-        for hold in self.firm[uid]:
-            self._firm_by_node.setdefault(hold.node, []).append(hold)
+        self._of[uid] = list(holds)
+        for hold in self._of[uid]:
+            self._by_node.setdefault(hold.node, []).append(hold)
             self.changed[hold.node] = None
 
-    def hold_later(self, holds: Iterable[Hold]) -> None:
+    def promise(self, uid: Uid, holds: Iterable[Hold]) -> None:
+        """Room that a start that needs cuts will have made: nobody behind is cut for it, or plans
+        with it."""
+        self._promised[uid] = list(holds)
         self.changes += 1
-        for hold in holds:
-            self._timed.setdefault(hold.node, []).append(hold)
-            self._timed_of.setdefault(hold.uid, []).append(hold)
-            self.changed[hold.node] = None
+
+    def count_on(self, uid: Uid, spares: Iterable[str], *, start: Instant) -> None:
+        """Spares that a plan will have dropped from then on: nobody sits down on them."""
+        self._spares[uid] = (start, frozenset(spares))
+        self.changes += 1
 
     def claim(self, uid: Uid, claims: Iterable[Claim]) -> None:
         self._drop_claims(uid)
@@ -70,81 +78,172 @@ class Agenda:
         self.forget_places(uid)
 
     def forget_places(self, uid: Uid) -> None:
-        for hold in self.firm.pop(uid, ()):
-            self._firm_by_node[hold.node].remove(hold)
+        for hold in self._of.pop(uid, ()):
+            self._by_node[hold.node].remove(hold)
             self.changed[hold.node] = None
             self._note_release()
-        for hold in self._timed_of.pop(uid, ()):
-            self._timed[hold.node].remove(hold)
-            self.changed[hold.node] = None
+        promised = self._promised.pop(uid, None)
+        if self._spares.pop(uid, None) or promised:
             self._note_release()
 
     def _note_release(self) -> None:
         self.changes += 1
         self.releases += 1
 
+    def holds_of(self, uid: Uid) -> tuple[Hold, ...]:
+        return tuple(self._of.get(uid, ()))
+
+    def holds_on(self, node: str, but: Uid) -> list[Hold]:
+        return [hold for hold in self._by_node.get(node, ()) if hold.uid != but]
+
     def ends_of_holds(self, now: Instant) -> set[Instant]:
         """When planned runs are known to have ended."""
         return {
-            hold.end for holds in self._timed.values() for hold in holds if now < hold.end < FOREVER
+            hold.end for holds in self._of.values() for hold in holds if now < hold.end < FOREVER
         }
 
-    def firm_on(self, node: str, but: Uid) -> int:
-        """GPUs that are kept for good, as far as is known."""
-        firm = self._firm_by_node.get(node, ())
-        return sum(hold.gpus for hold in firm if hold.uid != but and hold.end == FOREVER)
-
-    def timed_on(self, node: str, but: Uid) -> list[Hold]:
-        """Holds with a start to come or an end that is known."""
-        found = [hold for hold in self._firm_by_node.get(node, ()) if hold.end < FOREVER]
-        return [hold for hold in (*found, *self._timed.get(node, ())) if hold.uid != but]
-
     def nodes_held(self, uid: Uid | None) -> list[str]:
-        """Nodes this run holds something on; those anybody holds later, if none is named."""
+        """Nodes this run holds something on; those anybody holds, if none is named."""
         if uid is None:
-            return sorted({*self._timed, *self._firm_by_node})
-        held = (*self.firm.get(uid, ()), *self._timed_of.get(uid, ()))
-        return sorted({hold.node for hold in held})
+            return sorted(self._by_node)
+        return sorted({hold.node for hold in self._of.get(uid, ())})
 
-    def apply(self, world: World, uid: Uid, *, start: Instant, end: Instant) -> None:
-        """Under a mark: take off what a run occupying [start, end) must leave alone."""
+    def counts_on(self, spare: str, *, but: Uid, until: Instant) -> bool:
+        """Whether somebody's plan needs this spare before then."""
+        return any(
+            uid != but and start < until and spare in names
+            for uid, (start, names) in self._spares.items()
+        )
+
+    def respect(self, world: World, uid: Uid) -> None:
+        """Under a mark: count the money that is spoken for, except this run's own."""
         world.accounts.respect(self._claims_by_payer, but=uid)
-        nodes = world.fleet.nodes
-        for owner, holds in self.firm.items():
-            if owner != uid:
-                for hold in holds:
-                    state = nodes.get(hold.node)
-                    if start < hold.end and state is not None and state.free:
-                        world.fleet.plan(hold.node, min(hold.gpus, state.free))
-        for name, timed in self._timed.items():
-            state = nodes.get(name)
-            if timed and state is not None and state.free:
-                keep = self._kept(world, name, timed, uid=uid, start=start, end=end)
-                if keep:
-                    world.fleet.plan(name, min(keep, state.free))
 
-    def _kept(
-        self, world: World, name: str, timed: list[Hold], *, uid: Uid, start: Instant, end: Instant
-    ) -> int:
-        """How many of a node's free GPUs would be missed at some hold's start."""
-        free = world.fleet.nodes[name].free
+    def apply(
+        self,
+        world: World,
+        uid: Uid,
+        *,
+        start: Instant,
+        end: Instant,
+        gone: Collection[str] = (),
+        promised: bool = False,
+    ) -> "Kept":
+        """Under a mark: take off what a run occupying [start, end) must leave alone; `promised`:
+        also the room that others will have made by then. Who starts at once may sit there: it is
+        cut like anybody else.
+
+        `gone`: leases whose slots were given back under the mark."""
+        self.respect(world, uid)
+        holds = self._with_promises() if promised and self._promised else self._by_node
+        return Kept(world, holds, but=uid, start=start, end=end, gone=gone)
+
+    def _with_promises(self) -> dict[str, list[Hold]]:
+        """What needs cuts keeps free GPUs up to its start, and from then on has its room."""
+        found: dict[str, list[Hold]] = {}
+        for uid, holds in self._of.items():
+            promised = self._promised.get(uid)
+            for hold in holds:
+                end = min([hold.end, *(each.start for each in promised or ())])
+                if hold.start < end:
+                    found.setdefault(hold.node, []).append(replace(hold, end=end))
+            for hold in promised or ():
+                found.setdefault(hold.node, []).append(hold)
+        return found
+
+
+class Kept:
+    """What plans keep of each node's GPUs from one run, also while a what-if ends leases there.
+
+    A plan counts on GPUs that come free by themselves. Who ends their lease earlier, and takes the
+    place, takes it from the plan: so what is kept on a node is counted anew with each."""
+
+    def __init__(
+        self,
+        world: World,
+        holds: Mapping[str, list[Hold]],
+        *,
+        but: Uid,
+        start: Instant,
+        end: Instant,
+        gone: Collection[str],
+    ) -> None:
+        self._world = world
+        self._start, self._end = start, end
+        self._gone = set(gone)
+        self._holds: dict[str, list[Hold]] = {}
+        self._kept: dict[str, int] = {}
+        for name, listed in holds.items():
+            if name in world.fleet.nodes:
+                mine = [
+                    hold
+                    for hold in listed
+                    if hold.uid != but and start < hold.end and hold.start < end
+                ]
+                if mine:
+                    self._holds[name] = mine
+                    self._keep(name)
+
+    def end(self, lease: Lease) -> None:
+        """The lease is over: its slots are free now, and do not come free later."""
+        self._world.fleet.give(lease)
+        self._gone.add(lease.name)
+        self._note(lambda: self._gone.discard(lease.name))
+        self._keep(lease.node)
+
+    def restore(self, lease: Lease) -> None:
+        self._world.fleet.take(lease)
+        self._gone.discard(lease.name)
+        self._note(lambda: self._gone.add(lease.name))
+        self._keep(lease.node)
+
+    def gain(self, lease: Lease) -> int:
+        """How many more GPUs there would be if this lease alone ended."""
+        if lease.node not in self._holds:
+            return lease.gpus
+        state = self._world.fleet.nodes[lease.node]
+        before = state.unclipped_free()
+        mark = self._world.journal.mark()
+        self.end(lease)
+        after = state.unclipped_free()
+        self._world.journal.undo(mark)
+        return after - before
+
+    def is_gone(self, name: str) -> bool:
+        """Whether a lease is over in this what-if."""
+        return name in self._gone
+
+    def can_spare(self, node: str, slots: Collection[int]) -> bool:
+        """Whether no plan misses these slots of a node, on which spares stand now, if they do not
+        come free before the end."""
+        holds = self._holds.get(node)
+        if not holds:
+            return True
+        state = self._world.fleet.nodes[node]
+        return self._missed(node, holds, slots) <= state.free + self._kept.get(node, 0)
+
+    def _keep(self, name: str) -> None:
+        holds = self._holds.get(name)
+        if not holds:
+            return
+        before = self._kept.get(name, 0)
+        now = self._missed(name, holds)
+        if now != before:
+            self._world.fleet.plan(name, now - before)
+            self._kept[name] = now
+            self._note(lambda: self._kept.__setitem__(name, before))
+
+    def _missed(self, name: str, holds: list[Hold], staying: Collection[int] = ()) -> int:
+        """How many GPUs that are free at the start would be missed at some hold's time."""
         drops: list[Drop] = []
-        for hold in timed:
-            if hold.uid != uid and start < hold.end and hold.start < end:
-                drops += (hold.start, hold.gpus), (hold.end, -hold.gpus)
-        if not drops:
-            return 0
-        drops += [(at, -1) for at in _frees(world, name, start)]
-        return free - max(0, min(free, fewest(free, drops, start=start, stop=end)))
+        for hold in holds:
+            drops += (hold.start, hold.gpus), (hold.end, -hold.gpus)
+        if any(hold.start > self._start for hold in holds):
+            releases = releases_on(self._world, name, after=self._start, gone=self._gone)
+            drops += [(at, -1) for slot, at in releases.items() if slot not in staying]
+        return max(0, -fewest(0, drops, start=self._start, stop=self._end))
 
-
-def _frees(world: World, name: str, start: Instant) -> Iterable[Instant]:
-    """When GPUs of a node come free after `start`, as far as is known; of a slot under two leases
-    when the later one ends."""
-    found: dict[int, Instant] = {}
-    for lease_name in world.open_by_node.get(name, ()):
-        frees_at = world.terms[lease_name].frees_at
-        if frees_at > start:
-            for slot in world.leases[lease_name].slots:
-                found[slot] = max(frees_at, found.get(slot, 0))
-    return found.values()
+    def _note(self, inverse: Callable[[], None]) -> None:
+        journal = self._world.journal
+        if journal.active:
+            journal.note(inverse)

@@ -60,6 +60,8 @@ class Waiting:
     def __init__(self) -> None:
         self.alike = Alike()
         self.behind: dict[Uid, tuple[Refused, int, int]] = {}  # why, and the place they were told
+        # Of starts that need cuts: the spares they would drop, and the room they would have.
+        self.rooms: dict[Uid, tuple[tuple[str, ...], tuple[tuple[str, int], ...]]] = {}
         self._drawn_since: Instant = 0
         self._drawn = 0
 
@@ -75,3 +77,4 @@ class Waiting:
     def forget(self, uid: Uid) -> None:
         self.alike.forget(uid)
         self.behind.pop(uid, None)
+        self.rooms.pop(uid, None)

@@ -47,7 +47,7 @@ def bind(
                     index=pod.index,
                     node=pod.node,
                     slots=tuple(mine),
-                    role=_role(pod, plan),
+                    role=_role(pod),
                     start=now,
                     payer=segment.envelope,
                     payer_owner=segment.owner,
@@ -61,34 +61,26 @@ def bind(
     return leases
 
 
-def _role(pod: PodPlace, plan: Admitted) -> Role:
+def _role(pod: PodPlace) -> Role:
     if pod.spare:
         return Role.SPARE
-    return Role.BORROWED if plan.fills else Role.ACTIVE
+    return Role.BORROWED if pod.on_spare else Role.ACTIVE
 
 
 def deal_slots(fleet: Fleet, places: Sequence[PodPlace]) -> dict[PodPlace, tuple[int, ...]]:
-    """The lowest free ordinals of each pod's node that no stranger is known to hold, in order."""
+    """The lowest free ordinals of each pod's node that no stranger is known to hold, in order; a
+    filler has been given its spare's."""
     taken: dict[str, int] = {}
     dealt: dict[PodPlace, tuple[int, ...]] = {}
     for pod in places:
+        if pod.on_spare:
+            dealt[pod] = pod.on_spare
+            continue
         state = fleet.nodes[pod.node]
         free = ~(state.occupied | taken.get(pod.node, 0))
         known = free & ~state.strangers & ((1 << state.node.gpus) - 1)
         # Where a stranger sits on a slot of ours, there may be fewer left than were counted.
         dealt[pod] = _lowest(known if known.bit_count() >= pod.gpus else free, pod.gpus)
-        for slot in dealt[pod]:
-            taken[pod.node] = taken.get(pod.node, 0) | 1 << slot
-    return dealt
-
-
-def deal_spare_slots(fleet: Fleet, places: Sequence[PodPlace]) -> dict[PodPlace, tuple[int, ...]]:
-    """For fillers: the lowest slots that a spare holds and no filler uses."""
-    taken: dict[str, int] = {}
-    dealt: dict[PodPlace, tuple[int, ...]] = {}
-    for pod in places:
-        state = fleet.nodes[pod.node]
-        dealt[pod] = _lowest(state.spare & ~state.filler & ~taken.get(pod.node, 0), pod.gpus)
         for slot in dealt[pod]:
             taken[pod.node] = taken.get(pod.node, 0) | 1 << slot
     return dealt

@@ -98,6 +98,13 @@ class Attempt:
         assert self.open == 0, self.number
         return base_reason(self.closure) if self.closure else Closed.SHRINK
 
+    @property
+    def was_rejected(self) -> bool:
+        """A bind that could not be completed."""
+        if self.open or self.outcome is not Closed.FAIL:
+            return False
+        return self.cause not in (Cause.EXIT, Cause.DELETED)
+
 
 class Unit:
     __slots__ = ("attempts",)
@@ -121,12 +128,20 @@ class Unit:
         """Binds that could not be completed, since anything else happened."""
         count = 0
         for each in reversed(self.attempts):
-            if each.open or each.outcome is not Closed.FAIL:
-                break
-            if each.cause in (Cause.EXIT, Cause.DELETED):
+            if not each.was_rejected:
                 break
             count += 1
         return count
+
+    def is_of_a_resolution(self) -> bool:
+        """Whether a Resolution started its newest attempt, or one before that only failed to be
+        bound: what room was made for is the start that holds."""
+        for each in reversed(self.attempts):
+            if each is not self.last and not each.was_rejected:
+                return False
+            if each.protected:
+                return True
+        return False
 
 
 class Book:

@@ -34,7 +34,7 @@ class Ask(Record):
     span: Millis | None = None  # how long it may run; None: no limit is known
     funding: Funding = Funding()
     borrowed_already: int = 0  # counts against maxBorrowGPUs over the run's whole width
-    except_for: EnvelopeKey = ""  # refinancing never goes back to the same envelope
+    except_for: tuple[EnvelopeKey, ...] = ()  # refinancing never goes back to the same envelope
 
 
 class _Limit(Record):
@@ -89,7 +89,7 @@ def _borrow_left(ask: Ask) -> int:
 def _walk(world: World, ask: Ask) -> Iterator[tuple[Envelope, Relation]]:
     """The six steps; an envelope is met once, at the first step that reaches it."""
     tree = world.tree
-    seen = {ask.except_for}
+    seen = set(ask.except_for)
 
     def fresh(owners: tuple[str, ...]) -> list[Envelope]:
         return [each for each in tree.envelopes(owners, ask.flavor) if each.key not in seen]

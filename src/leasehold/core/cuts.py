@@ -9,10 +9,22 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 
 from leasehold.core.drain import is_spoken_for
-from leasehold.core.facts import Bundle, Draw, Gang, Lease, Record, Role, Run, RunKey, Uid
+from leasehold.core.facts import (
+    Bundle,
+    Confidence,
+    Draw,
+    Gang,
+    Lease,
+    Record,
+    Role,
+    Run,
+    RunKey,
+    State,
+    Uid,
+)
 from leasehold.core.lottery import bundle_order, draw_order
 from leasehold.core.units import Instant
-from leasehold.core.width import minimum_gpus
+from leasehold.core.width import minimum_gpus, own_domains
 from leasehold.core.world import World
 
 Seeder = Callable[[], str]
@@ -201,17 +213,38 @@ def is_protected(world: World, run: Run, now: Instant) -> bool:
 
 
 def protected_until(world: World, run: Run) -> Instant | None:
+    """None: a Resolution did not start it. Nobody gains protection beyond the instant for which
+    somebody ahead was announced there before: else a stream of small runs kept it out for ever."""
     book = world.books.get(run.uid)
     if book is None:
         return None
     tenure = max(world.policy.min_tenure, 2 * (run.spec.checkpoint or 0))
     starts = [
-        attempt.started
+        unit.last.started
         for unit in book.units.values()
-        for attempt in unit.attempts[-1:]
-        if attempt.protected and attempt.open
+        if unit.last is not None and unit.last.open and unit.is_of_a_resolution()
     ]
-    return max(starts) + tenure if starts else None
+    if not starts:
+        return None
+    return min([max(starts) + tenure, *_awaited_by_others(world, run, max(starts))])
+
+
+def _awaited_by_others(world: World, run: Run, since: Instant) -> Iterator[Instant]:
+    """When those ahead of it, announced before it started, are to have their room where it is."""
+    domains = own_domains(world, run.uid)
+    for uid in world.pending:
+        other = world.runs.get(uid)
+        reservation = world.reservations.get(world.reservation_of.get(uid, ""))
+        if (
+            other is not None
+            and reservation is not None
+            and reservation.state is State.PENDING
+            and reservation.confidence is Confidence.CUTS
+            and reservation.announced < since
+            and other.place_in_line < run.place_in_line
+            and set(domains) & set(reservation.domains)
+        ):
+            yield reservation.starts
 
 
 class Cuts(Record):

@@ -225,6 +225,11 @@ class Run(Record):
     def key(self) -> RunKey:
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def place_in_line(self) -> tuple[Instant, str, str]:
+        """The order of the line: submission, then name. A requeued run keeps its place."""
+        return self.created, self.namespace, self.name
+
 
 class Taint(Record):
     key: str
@@ -417,6 +422,9 @@ class Reservation(Record):
     remedies: tuple[str, ...] = ()
     odds: tuple[tuple[RunKey, int], ...] = ()  # run, percent
     since: Instant = 0  # when it took its present state
+    # What an activation keeps for it, against everyone.
+    held_places: tuple[tuple[str, int], ...] = ()  # node, GPUs
+    held_money: tuple[tuple[EnvelopeKey, int, bool], ...] = ()  # payer, GPUs, whether borrowed
 
     @property
     def subject(self) -> str:

@@ -1,37 +1,39 @@
-"""fill — an opportunistic run on top of other runs' spares.
+"""fill — an opportunistic run on top of other runs' spares, where free GPUs are not enough.
 
-Its own payer pays for the use; the spare's payer goes on paying for the right to fail over. A
-filler's pod does not mix free and spare slots. Called when an opportunistic run found no free GPUs.
+Its own payer pays for the use; the spare's payer goes on paying for the right to fail over. Some
+pods may find free GPUs and others a spare's; one pod does not mix them. Called when an
+opportunistic run found no room on free GPUs alone, under a mark with what plans keep taken off.
 """
 
 from leasehold.core.admit import Wish, ask_for
+from leasehold.core.agenda import Agenda, Kept
 from leasehold.core.cover import cover
 from leasehold.core.drain import is_spoken_for
-from leasehold.core.facts import Role
-from leasehold.core.fleet import Shape
-from leasehold.core.pack import Place, shape_of
-from leasehold.core.units import Instant
-from leasehold.core.verdicts import Admitted, Covered, Packed, PodPlace, Refusal, Refused
+from leasehold.core.facts import Lease, Role
+from leasehold.core.fleet import NodeState, Pool, mask_of
+from leasehold.core.pack import Place, best_node, candidate_pools, pods_room, shape_of
+from leasehold.core.units import FOREVER, Instant
+from leasehold.core.verdicts import Admitted, Packed, PodPlace, Refusal, Refused
 from leasehold.core.width import places_for
 from leasehold.core.world import World
 
 
-def fill(world: World, wish: Wish, *, now: Instant) -> Admitted | Refused:
-    """The whole run on spare slots of one location, or why not; a filler has no spares itself."""
-    places = places_for(world, wish.run.spec)
+def fill(
+    world: World, wish: Wish, agenda: Agenda, kept: Kept, *, now: Instant
+) -> Admitted | Refused:
+    """The whole run at one location, or why not; a filler has no spares itself."""
     best: Refused | None = None
-    for place in places:
+    seats = _Seats(world, wish, agenda, kept, now=now)
+    for place in places_for(world, wish.run.spec):
         gpus = wish.want.pods * wish.want.pod_gpus * len(wish.want.groups)
         ask = ask_for(wish, place, gpus, start=now, borrowed=wish.borrowed_already)
         covered = cover(world, ask, now=now)
         if isinstance(covered, Refused):
             best = best or covered
             continue
-        pods = _place(world, wish, place)
+        pods = seats.deal_all(place)
         if pods is not None:
-            packed = Packed(places=tuple(pods))
-            return Admitted(covered=((place, covered),), packed=packed, fills=True)
-        assert isinstance(covered, Covered)
+            return Admitted(covered=((place, covered),), packed=Packed(places=tuple(pods)))
     return best or Refused(
         reason=Refusal.CAPACITY,
         remedy="neither free GPUs nor spares of other runs have room for it",
@@ -40,61 +42,113 @@ def fill(world: World, wish: Wish, *, now: Instant) -> Admitted | Refused:
     )
 
 
-def _place(world: World, wish: Wish, place: Place) -> list[PodPlace] | None:
-    want = wish.want
-    by_domain: dict[str, dict[str, int]] = {}
-    for name in sorted(world.fleet.fillable):
-        state = world.fleet.nodes[name]
-        node = state.node
-        if (
-            node.flavor == want.flavor
-            and (node.region, node.cluster) == place
-            and state.takes_work
-            and want.selector.domain in (None, node.fabric)
-        ):
-            free = (state.spare & ~state.filler).bit_count() // want.pod_gpus
-            if free and _has_room(world, name, shape_of(want)) and not _is_needed(world, name):
-                by_domain.setdefault(node.domain, {})[name] = free
-    whole = want.pods * len(want.groups)
-    for domain in sorted(by_domain, key=lambda each: (sum(by_domain[each].values()), each)):
-        if sum(by_domain[domain].values()) >= whole:
-            return _deal(wish, want.groups, by_domain[domain])
-    if not want.spread:
-        return None
-    pods: list[PodPlace] = []
-    for group in want.groups:
-        domains = [each for each in by_domain if sum(by_domain[each].values()) >= want.pods]
-        if not domains:
+class _Seats:
+    """Room for pods of one run, on free GPUs and on spares."""
+
+    def __init__(
+        self, world: World, wish: Wish, agenda: Agenda, kept: Kept, *, now: Instant
+    ) -> None:
+        self._world = world
+        self._wish = wish
+        self._agenda = agenda
+        self._kept = kept
+        self._until = min(FOREVER, now + wish.end_after)
+        self._shape = shape_of(wish.want)
+        self._on_spares: dict[str, list[tuple[int, ...]]] = {}  # by node: slots of one pod each
+
+    def deal_all(self, place: Place) -> list[PodPlace] | None:
+        want = self._wish.want
+        pools = candidate_pools(self._world.fleet, want, [place])
+        self._on_spares = {
+            name: seats
+            for pool in pools
+            for name in pool.nodes
+            if name in self._world.fleet.fillable and (seats := self._seats_on(name))
+        }
+        mark = self._world.journal.mark()
+        pods = self._in_one_domain(pools)
+        if pods is None and want.spread:
+            pods = []
+            for group in want.groups:
+                pool = self._tightest(pools, want.pods)
+                if pool is None:
+                    pods = None
+                    break
+                pods.extend(self._deal(group, pool))
+        self._world.journal.undo(mark)
+        return pods
+
+    def _in_one_domain(self, pools: list[Pool]) -> list[PodPlace] | None:
+        want = self._wish.want
+        pool = self._tightest(pools, want.pods * len(want.groups))
+        if pool is None:
             return None
-        tightest = min(domains, key=lambda each: (sum(by_domain[each].values()), each))
-        pods.extend(_deal(wish, (group,), by_domain[tightest]))
-    return pods
+        return [pod for group in want.groups for pod in self._deal(group, pool)]
 
+    def _tightest(self, pools: list[Pool], pods: int) -> Pool | None:
+        """With the fewest seats of those that have enough; where the run is already first."""
+        own = self._wish.want.own_domains
+        rooms = [(pool.domain not in own, self._room(pool), pool.domain, pool) for pool in pools]
+        enough = [each for each in rooms if each[1] >= pods]
+        return min(enough, key=lambda each: each[:3])[3] if enough else None
 
-def _is_needed(world: World, name: str) -> bool:
-    """A filler that came now would be in the way of the pod that the last one made room for."""
-    leases = (world.leases[each] for each in sorted(world.open_by_node.get(name, ())))
-    return any(lease.role is Role.SPARE and is_spoken_for(world, lease) for lease in leases)
+    def _room(self, pool: Pool) -> int:
+        on_spares = sum(len(self._on_spares.get(name, ())) for name in pool.nodes)
+        return pods_room(self._world.fleet, pool, self._shape) + on_spares
 
-
-def _has_room(world: World, name: str, shape: Shape) -> bool:
-    """CPU, memory and pod count: the spare's own are reserved beside the filler's."""
-    state = world.fleet.nodes[name]
-    node = state.node
-    return (
-        state.pods_used < node.pods_max
-        and state.cpu_used + shape.cpu_milli <= node.cpu_milli
-        and state.memory_used + shape.memory_bytes <= node.memory_bytes
-    )
-
-
-def _deal(wish: Wish, groups: tuple[int, ...], rooms: dict[str, int]) -> list[PodPlace]:
-    pods: list[PodPlace] = []
-    for group in groups:
-        for index in range(wish.want.pods):
-            name = min(
-                (each for each in rooms if rooms[each]), key=lambda each: (rooms[each], each)
+    def _deal(self, group: int, pool: Pool) -> list[PodPlace]:
+        """Free GPUs first: whoever sits on a spare goes when it is needed."""
+        want, fleet = self._wish.want, self._world.fleet
+        pods: list[PodPlace] = []
+        for index in range(want.pods):
+            name = best_node(fleet, pool, self._shape, frozenset(want.last))
+            on_spare: tuple[int, ...] = ()
+            if name is not None:
+                fleet.plan_pod(name, self._shape)
+            else:
+                seats = self._on_spares
+                name = min(
+                    (each for each in pool.nodes if seats.get(each)),
+                    key=lambda each: (len(seats[each]), each),
+                )
+                on_spare = seats[name].pop(0)
+            pods.append(
+                PodPlace(group=group, index=index, node=name, gpus=want.pod_gpus, on_spare=on_spare)
             )
-            rooms[name] -= 1
-            pods.append(PodPlace(group=group, index=index, node=name, gpus=wish.want.pod_gpus))
-    return pods
+        return pods
+
+    def _seats_on(self, name: str) -> list[tuple[int, ...]]:
+        """The slots of a node's spares on which nobody sits and which nobody needs, pod by pod."""
+        state = self._world.fleet.nodes[name]
+        if not state.takes_work:
+            return []
+        mask = state.spare & ~state.filler
+        for lease_name in sorted(self._world.open_by_node.get(name, ())):
+            lease = self._world.leases[lease_name]
+            if lease.role is Role.SPARE and self._is_needed(lease):
+                mask &= ~mask_of(lease.slots)
+        slots = [slot for slot in range(state.node.gpus) if mask >> slot & 1]
+        size = self._shape.gpus
+        pods = min(len(slots) // size, self._room_beside(state))
+        # Where a spare ends one day, whoever sits on it stays: a plan may count on the place.
+        while pods and not self._kept.can_spare(name, slots[: pods * size]):
+            pods -= 1
+        return [tuple(slots[size * index : size * (index + 1)]) for index in range(pods)]
+
+    def _is_needed(self, spare: Lease) -> bool:
+        """It goes, a lost pod is about to take it over, or a plan ahead counts on it."""
+        return (
+            spare.ending is not None
+            or is_spoken_for(self._world, spare)
+            or self._agenda.counts_on(spare.name, but=self._wish.run.uid, until=self._until)
+        )
+
+    def _room_beside(self, state: NodeState) -> int:
+        """CPU, memory and pod count: the spare's own are reserved beside the filler's."""
+        node, shape = state.node, self._shape
+        room = node.pods_max - state.pods_used
+        if shape.cpu_milli:
+            room = min(room, (node.cpu_milli - state.cpu_used) // shape.cpu_milli)
+        if shape.memory_bytes:
+            room = min(room, (node.memory_bytes - state.memory_used) // shape.memory_bytes)
+        return max(0, room)

@@ -64,9 +64,13 @@ class NodeState:
     def count_free(self) -> int:
         if not self.takes_work:
             return 0
-        taken = (self.solid | self.filler).bit_count() + self.foreign + self.planned
-        free = self.node.gpus - taken
+        free = self.unclipped_free()
         return free if free > 0 else 0
+
+    def unclipped_free(self) -> int:
+        """Negative where more is planned than there is."""
+        taken = (self.solid | self.filler).bit_count() + self.foreign + self.planned
+        return self.node.gpus - taken
 
     def holds(self, shape: "Shape") -> int:
         """How many pods of this shape it can take besides what it has."""

@@ -51,9 +51,10 @@ def forecast(
         others |= agenda.ends_of_holds(now)
     for at in _instants(wish, pods, sorted(others), max(now, not_before - 1)):
         mark = world.journal.mark()
-        for name in _ended(world, wish, pods, at, now):
+        ended = _ended(world, wish, pods, at, now)
+        for name in ended:
             world.fleet.give(world.leases[name])
-        plan = admit(world, wish, agenda, start=at, now=now)
+        plan = admit(world, wish, agenda, start=at, now=now, gone=frozenset(ended))
         world.journal.undo(mark)
         if isinstance(plan, Admitted):
             return _known(world, at, plan, openings, now)

@@ -204,13 +204,13 @@ def _minimum(world: World, changed: tuple[Lease, ...]) -> Iterator[Violation]:
 
 def _resolutions(world: World) -> Iterator[Violation]:
     """INV-LOTTERY-REPLAYS, INV-ONE-ACTIVATION. A cut nobody can check is an accusation."""
-    subjects: dict[str, str] = {}
+    subjects: dict[tuple[str, str], str] = {}  # money and GPUs are taken for one separately
     for name in sorted(world.resolutions):
         resolution = world.resolutions[name]
         for problem in replay(resolution):
             yield Violation(rule="INV-LOTTERY-REPLAYS", subject=name, why=problem)
         if resolution.beneficiary:
-            known = subjects.setdefault(resolution.subject, name)
+            known = subjects.setdefault((resolution.subject, resolution.cause), name)
             if known != name:
                 yield Violation(
                     rule="INV-ONE-ACTIVATION", subject=resolution.subject, why=f"{known}, {name}"

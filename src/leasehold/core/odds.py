@@ -6,18 +6,19 @@ GPUs per node instead of the World's indices, because a thousand draws are too m
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from fractions import Fraction
 
 from leasehold.core.admit import Wish
-from leasehold.core.agenda import Agenda
-from leasehold.core.cuts import Cut, enough, structural
-from leasehold.core.facts import Bundle, Record, RunKey
+from leasehold.core.agenda import Agenda, Kept
+from leasehold.core.cuts import Cut, Kind, enough, structural
+from leasehold.core.facts import Bundle, Lease, Record, RunKey
 from leasehold.core.lottery import draw_order
-from leasehold.core.pack import Want
-from leasehold.core.resolve import Site, not_enough, prepare, scope_of
-from leasehold.core.units import Instant
-from leasehold.core.verdicts import Refused
+from leasehold.core.pack import Want, try_pack
+from leasehold.core.releases import releases_on
+from leasehold.core.resolve import Site, Terrain, not_enough, prepare
+from leasehold.core.units import FOREVER, Instant
+from leasehold.core.verdicts import Packed, Refused
 from leasehold.core.world import World
 
 
@@ -26,44 +27,77 @@ class Preview(Record):
 
     site: Site
     spares: int  # GPUs
+    dropped: tuple[str, ...]  # the leases of those
+    room: tuple[tuple[str, int], ...]  # node, GPUs: where it could be if all were cut that may be
     shrunk: tuple[tuple[RunKey, int], ...]  # run, group, in the order taken
     left_to_lottery: int  # GPUs
     odds: tuple[tuple[RunKey, int], ...] | None  # run, percent; None: not computed
 
 
 def preview(
-    world: World, wish: Wish, agenda: Agenda, *, now: Instant, may_sample: Callable[[], bool]
+    world: World,
+    wish: Wish,
+    agenda: Agenda,
+    *,
+    at: Instant,
+    now: Instant,
+    may_sample: Callable[[], bool],
+    gone: Collection[str] = (),
 ) -> Preview | Refused:
-    """Run resolve up to the draw; only where exact odds are too dear, ask whether to sample."""
+    """Run resolve for an instant, up to the draw; only where exact odds are too dear, ask whether
+    to sample. `gone`: leases that the caller has given back."""
     mark = world.journal.mark()
     try:
-        chosen = prepare(world, wish, agenda, now=now)
-        if isinstance(chosen, Refused):
-            return chosen
-        site, want, _ = chosen
-        scope = scope_of(world, want, wish.run.uid)
+        terrain = prepare(world, wish, agenda, at=at, now=now, gone=gone)
+        if isinstance(terrain, Refused):
+            return terrain
+        site, want = terrain.site, terrain.want
+        scope = terrain.scope()
         taken = structural(scope)
-        arena = _Arena(world, want)
-        conflicts = {} if scope.fits() else scope.conflict_set(now=now, but=wish.run.uid)
-        if conflicts and not enough(scope, conflicts):
+        arena = _Arena(world, want, terrain.kept)
+        conflicts = {} if scope.fits() else scope.conflict_set(now=at, but=wish.run.uid)
+        if not scope.fits() and not enough(scope, conflicts):
             return not_enough(want, site.deficit)
         left = 0 if scope.fits() else arena.deficit()
         odds = _odds(world, arena, conflicts, site, may_sample) if conflicts else ()
+        for bundles in conflicts.values():
+            for _, cut in bundles:
+                scope.apply(cut)
+        packed = _packed_for_good(terrain, world)
         return Preview(
             site=site,
-            spares=sum(cut.gpus for cut in taken if cut.kind == "spare"),
-            shrunk=tuple((cut.run, cut.group or 0) for cut in taken if cut.kind == "shrink"),
+            spares=sum(cut.gpus for cut in taken if cut.kind is Kind.SPARE),
+            dropped=tuple(cut.name for cut in taken if cut.kind is Kind.SPARE),
+            shrunk=tuple((cut.run, cut.group or 0) for cut in taken if cut.kind is Kind.SHRINK),
             left_to_lottery=left,
             odds=odds,
+            room=packed.gpus_by_node if packed else (),
         )
     finally:
         world.journal.undo(mark)
 
 
-class _Arena:
-    """Free GPUs by node, and whether all groups fit."""
+def _packed_for_good(terrain: Terrain, world: World) -> Packed | None:
+    """Where it could be, rather in place of those who stay than of those who are known to end: on
+    their places somebody behind may plan."""
+    want = terrain.want
+    mark = world.journal.mark()
+    for domain in want.within:
+        for name in world.fleet.pools[(want.flavor, domain)].nodes:
+            releases = releases_on(world, name, after=0)
+            if any(at < FOREVER for at in releases.values()):
+                world.fleet.plan(name, world.fleet.nodes[name].node.gpus)
+    packed = try_pack(world, want, terrain.places)
+    world.journal.undo(mark)
+    return packed or try_pack(world, want, terrain.places)
 
-    def __init__(self, world: World, want: Want) -> None:
+
+class _Arena:
+    """Free GPUs by node, less what plans keep (which may be more), and whether all groups fit."""
+
+    def __init__(self, world: World, want: Want, kept: Kept) -> None:
+        self._kept = kept
+        self._gains: dict[str, int] = {}  # GPUs that the end of a lease leaves to the run
         self._gpus = want.pod_gpus
         self._per_group = want.pods + want.spares
         self._groups = len(want.groups)
@@ -75,7 +109,7 @@ class _Arena:
             for name in world.fleet.pools[(want.flavor, domain)].nodes:
                 state = world.fleet.nodes[name]
                 self._domain[name] = domain
-                self._free[name] = state.free
+                self._free[name] = state.unclipped_free()
                 self._room[domain] += state.free // self._gpus
         self._usable = {name for name in self._free if world.fleet.nodes[name].takes_work}
 
@@ -91,11 +125,16 @@ class _Arena:
     def shift(self, cut: Cut, sign: int) -> None:
         for lease in cut.leases:
             if lease.node in self._usable:
-                free = self._free[lease.node]
-                self._free[lease.node] = free + sign * lease.gpus
-                self._room[self._domain[lease.node]] += (
-                    free + sign * lease.gpus
-                ) // self._gpus - free // self._gpus
+                before = self._free[lease.node]
+                after = self._free[lease.node] = before + sign * self._gain(lease)
+                self._room[self._domain[lease.node]] += max(0, after) // self._gpus
+                self._room[self._domain[lease.node]] -= max(0, before) // self._gpus
+
+    def _gain(self, lease: Lease) -> int:
+        known = self._gains.get(lease.name)
+        if known is None:
+            known = self._gains[lease.name] = self._kept.gain(lease)
+        return known
 
     def ended(self, drawn: list[tuple[Bundle, Cut]]) -> list[Bundle]:
         """Which of the drawn stay drawn after pruning; everything is put back afterwards."""

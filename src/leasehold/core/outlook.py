@@ -10,6 +10,7 @@ from bisect import bisect_left, insort
 from leasehold.core.agenda import Agenda
 from leasehold.core.facts import Uid
 from leasehold.core.levels import fewest_from_each
+from leasehold.core.releases import releases_on
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.world import World
 
@@ -83,9 +84,14 @@ class Outlook:
         state = self._world.fleet.nodes[name]
         if not state.takes_work:
             return []
-        free = state.free - self._agenda.firm_on(name, but)
+        free = state.free
         ends = self._ends(name)
-        holds = self._agenda.timed_on(name, but)
+        holds = []
+        for hold in self._agenda.holds_on(name, but):
+            if hold.start <= self._now and hold.end == FOREVER:
+                free -= hold.gpus
+            else:
+                holds.append(hold)
         if not holds:
             return self._plain(free, ends)
         instants = {self._now, *(at for at, _ in ends)}
@@ -116,14 +122,8 @@ class Outlook:
 
 def ends_on(world: World, node: str, now: Instant) -> list[tuple[Instant, int]]:
     """(when, GPUs that come free then), in order; a slot under two leases counts once."""
-    found: dict[int, Instant] = {}
-    for name in world.open_by_node.get(node, ()):
-        frees_at = world.terms[name].frees_at
-        known = frees_at if now < frees_at < FOREVER else FOREVER
-        for slot in world.leases[name].slots:
-            found[slot] = max(known, found.get(slot, 0))
     counts: dict[Instant, int] = {}
-    for at in found.values():
+    for at in releases_on(world, node, after=now).values():
         if at < FOREVER:
             counts[at] = counts.get(at, 0) + 1
     return sorted(counts.items())

@@ -7,9 +7,12 @@ find another payer or end. Nobody is chosen whom the envelope does not pay for.
 from collections.abc import Callable
 
 from leasehold.core.accounts import UNLIMITED
+from leasehold.core.cover import Ask, cover
 from leasehold.core.cuts import Cuts, Scope, Seeder, cut_until_it_fits, is_protected
 from leasehold.core.facts import Envelope, EnvelopeKey, Lease, Record, Relation, Role, Uid
 from leasehold.core.units import FOREVER, GpuMs, Instant
+from leasehold.core.verdicts import Covered
+from leasehold.core.width import open_leases
 from leasehold.core.world import World
 
 
@@ -97,6 +100,36 @@ def refinance_order(leases: tuple[Lease, ...]) -> list[Lease]:
                           each.index),
         reverse=True,
     )  # fmt: skip
+
+
+def other_payer(
+    world: World, lease: Lease, *, now: Instant, but: tuple[EnvelopeKey, ...] = ()
+) -> Covered | None:
+    """Who else would pay for the same slots, never the same envelope again, nor any of `but`."""
+    run = world.runs.get(lease.uid)
+    state = world.fleet.nodes.get(lease.node)
+    if run is None or state is None:
+        return None
+    term = world.terms[lease.name]
+    borrowed = sum(
+        each.gpus
+        for each in open_leases(world, run.uid)
+        if each.relation is Relation.BORROWED and each.name != lease.name
+    )
+    ask = Ask(
+        owner=lease.owner,
+        flavor=run.spec.flavor,
+        region=state.node.region,
+        cluster=state.node.cluster,
+        gpus=lease.gpus,
+        start=now,
+        span=None if term.committed_to is None else max(1, term.committed_to - now),
+        funding=run.spec.funding,
+        borrowed_already=borrowed,
+        except_for=(lease.payer, *but),
+    )
+    covered = cover(world, ask, now=now)
+    return covered if isinstance(covered, Covered) else None
 
 
 def cut_overdraft(world: World, excess: Excess, *, seeder: Seeder, now: Instant) -> Cuts | None:

@@ -188,7 +188,7 @@ def _fill(world: World, want: Want, groups: tuple[int, ...], pool: Pool) -> list
         mine: set[str] = set()
         for order in range(want.pods + want.spares):
             spare = order >= want.pods
-            name = _best_node(fleet, pool, shape, last | mine if spare else last)
+            name = best_node(fleet, pool, shape, last | mine if spare else last)
             if name is None:
                 for each in placed:  # CPU, memory or the pod count ran out before the GPUs did
                     fleet.unplan(each.node, shape)
@@ -203,7 +203,7 @@ def _fill(world: World, want: Want, groups: tuple[int, ...], pool: Pool) -> list
     return placed
 
 
-def _best_node(
+def best_node(
     fleet: Fleet, pool: Pool, shape: Shape, shun: frozenset[str] | set[str]
 ) -> str | None:
     """Best fit, nodes in use before empty ones; shunned nodes only if there is no other."""

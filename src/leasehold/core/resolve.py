@@ -5,16 +5,17 @@ shrinking by rounds, and the lottery, stopping the moment the run fits, and prun
 money is not answered here: see `overdraft`. Changes nothing: it works under a mark.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
 from leasehold.core.admit import Wish, as_found_by, ask_for, claims_of
-from leasehold.core.agenda import Agenda
+from leasehold.core.agenda import Agenda, Kept
 from leasehold.core.cover import cover
 from leasehold.core.cuts import Cuts, Kind, Scope, Seeder, cut_until_it_fits, enough, structural
-from leasehold.core.facts import Lease, Record, Relation, Uid
+from leasehold.core.facts import Lease, Record, Relation
 from leasehold.core.fleet import Pool
+from leasehold.core.outlook import leases_ended_by
 from leasehold.core.pack import Place, Want, candidate_pools, pods_room, shape_of, try_pack
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Covered, Packed, Refusal, Refused
@@ -46,36 +47,51 @@ def resolve(
     """What must be cut so that the run fits, or why cutting is no answer."""
     mark = world.journal.mark()
     try:
-        chosen = prepare(world, wish, agenda, now=now)
-        if isinstance(chosen, Refused):
-            return chosen
-        site, want, places = chosen
-        scope = scope_of(world, want, wish.run.uid)
+        terrain = prepare(world, wish, agenda, at=now, now=now)
+        if isinstance(terrain, Refused):
+            return terrain
+        scope = terrain.scope()
         cuts = cut_until_it_fits(scope, seeder=seeder, now=now, but=wish.run.uid)
         if cuts is None:
-            return not_enough(want, site.deficit)
-        packed = try_pack(world, want, places)
+            return not_enough(terrain.want, terrain.site.deficit)
+        packed = try_pack(world, terrain.want, terrain.places)
         assert packed is not None, "the scope counted room for every pod, CPU and memory too"
-        return Resolved(site=site, cuts=cuts, packed=packed)
+        return Resolved(site=terrain.site, cuts=cuts, packed=packed)
     finally:
         world.journal.undo(mark)
 
 
 def prepare(
-    world: World, wish: Wish, agenda: Agenda, *, now: Instant
-) -> tuple[Site, Want, list[Place]] | Refused:
-    """Under the caller's mark: the fleet as the run would find it, and the place chosen in it."""
-    for name in sorted(world.ending):
-        if is_going(world, world.leases[name], now):
-            world.fleet.give(world.leases[name])
-    as_found_by(world, wish, agenda, start=now)
-    places = _funded(world, wish, now)
+    world: World,
+    wish: Wish,
+    agenda: Agenda,
+    *,
+    at: Instant,
+    now: Instant,
+    gone: Collection[str] = (),
+) -> "Terrain | Refused":
+    """Under the caller's mark: the fleet as the run would find it at that instant, and the place
+    chosen in it. `gone`: leases that the caller has given back."""
+    over = {name for name in world.ending if is_going(world, world.leases[name], now)}
+    over.update(_ended_by(world, wish, at, now))
+    over.difference_update(gone)
+    for name in sorted(over):
+        world.fleet.give(world.leases[name])
+    kept = as_found_by(world, wish, agenda, start=at, gone=over | set(gone), promised=True)
+    places = _funded(world, wish, at, now)
     if isinstance(places, Refused):
         return places
-    site = _choose(world, wish.want, places, wish.run.uid, now)
-    if isinstance(site, Refused):
-        return site
-    return site, replace(wish.want, within=site.domains), places
+    terrain = Terrain(world, wish, places, kept, at=at)
+    refused = terrain.choose()
+    return terrain if refused is None else refused
+
+
+def _ended_by(world: World, wish: Wish, at: Instant, now: Instant) -> list[str]:
+    """Leases that are known to have ended by then, where the run may go."""
+    if at <= now:
+        return []
+    pools = candidate_pools(world.fleet, wish.want, places_for(world, wish.run.spec))
+    return leases_ended_by(world, [name for pool in pools for name in pool.nodes], at, now)
 
 
 def is_going(world: World, lease: Lease, now: Instant) -> bool:
@@ -85,38 +101,40 @@ def is_going(world: World, lease: Lease, now: Instant) -> bool:
     return ending is not None and now < ending.deadline + world.policy.drain_timeout
 
 
-def _funded(world: World, wish: Wish, now: Instant) -> list[Place] | Refused:
+def _funded(world: World, wish: Wish, at: Instant, now: Instant) -> list[Place] | Refused:
     places = places_for(world, wish.run.spec)
     groups = len(wish.want.groups)
+    borrowed = wish.borrowed_already
     for gpus in (wish.want.gpus, wish.want.gpus_per_group):
         answers = [
-            cover(world, ask_for(wish, place, gpus, start=now, borrowed=wish.borrowed_already),
-                  now=now)
+            cover(world, ask_for(wish, place, gpus, start=at, borrowed=borrowed), now=now)
             for place in places
-        ]  # fmt: skip
-        funded = [place for place, each in zip(places, answers, strict=True)
-                  if isinstance(each, Covered)]  # fmt: skip
+        ]
+        paired = zip(places, answers, strict=True)
+        funded = [place for place, each in paired if isinstance(each, Covered)]
         if funded or not wish.want.spread or groups == 1 or len(places) == 1:
             break
     if funded and gpus == wish.want.gpus:
         return funded
     if funded:
-        return _funded_together(world, wish, places, now) or funded
+        return _funded_together(world, wish, places, at, now) or funded
     return _first_refusal(answers)
 
 
-def _funded_together(world: World, wish: Wish, places: list[Place], now: Instant) -> Refused | None:
+def _funded_together(
+    world: World, wish: Wish, places: list[Place], at: Instant, now: Instant
+) -> Refused | None:
     """Why not every group finds a payer on top of those before it; what pays for one group once
     must not cost anybody the GPUs of all."""
     mark = world.journal.mark()
     borrowed = wish.borrowed_already
     refused = None
+    gpus = wish.want.gpus_per_group
     for _ in wish.want.groups:
         answers = [
-            cover(world, ask_for(wish, place, wish.want.gpus_per_group, start=now,
-                                 borrowed=borrowed), now=now)
+            cover(world, ask_for(wish, place, gpus, start=at, borrowed=borrowed), now=now)
             for place in places
-        ]  # fmt: skip
+        ]
         covered = next((each for each in answers if isinstance(each, Covered)), None)
         if covered is None:
             refused = _first_refusal(answers)
@@ -124,7 +142,7 @@ def _funded_together(world: World, wish: Wish, places: list[Place], now: Instant
         borrowed += sum(
             each.gpus for each in covered.segments if each.relation is Relation.BORROWED
         )
-        for claim in claims_of(world, wish, covered, start=now):
+        for claim in claims_of(world, wish, covered, start=at):
             world.accounts.claim(claim)
     world.journal.undo(mark)
     return refused
@@ -148,111 +166,128 @@ def not_enough(want: Want, deficit: int) -> Refused:
     )
 
 
-def _choose(
-    world: World, want: Want, places: Sequence[Place], uid: Uid, now: Instant
-) -> Site | Refused:
-    """For each group the domain where the loss is least, in index order."""
-    pools = {pool.domain: pool for pool in candidate_pools(world.fleet, want, places)}
-    step = 1 if want.spread else len(want.groups)
-    first = {domain: _loss(world, want, pool, step, uid) for domain, pool in pools.items()}
-    margins = dict(first)
-    assigned: dict[str, int] = {}
-    for _ in range(len(want.groups) // step):
-        while margins:
-            domain = min(margins, key=lambda each: (margins[each], each))
-            count = assigned.get(domain, 0) + step
-            if _can_hold(world, want, pools[domain], count, uid=uid, now=now):
-                break
-            del margins[domain]
-        else:
-            return not_enough(want, want.gpus)
-        assigned[domain] = count
-        before = _loss(world, want, pools[domain], count, uid)
-        after = _loss(world, want, pools[domain], count + step, uid)
-        margins[domain] = (after[0] - before[0], after[1] - before[1], after[2] - before[2])
-    fleet = world.fleet
-    shape = shape_of(want)
-    per_group = want.pods + want.spares
-    deficit = sum(
-        max(0, count * per_group - pods_room(fleet, pools[domain], shape)) * want.pod_gpus
-        for domain, count in assigned.items()
-    )
-    domains = tuple(sorted(assigned))
-    return Site(
-        domains=domains,
-        losses=tuple((domain, *loss) for domain, loss in sorted(first.items())),
-        deficit=deficit,
-        need=tuple((group, want.gpus_per_group) for group in want.groups),
-        free=tuple(
-            (name, fleet.nodes[name].free)
-            for domain in domains
-            for name in pools[domain].nodes
-            if fleet.nodes[name].free
-        ),
-    )
+class Terrain:
+    """The fleet as a run finds it at an instant, and what a place in it would cost."""
+
+    def __init__(
+        self, world: World, wish: Wish, places: list[Place], kept: Kept, *, at: Instant
+    ) -> None:
+        self._world = world
+        self._uid = wish.run.uid
+        self.kept = kept
+        self._at = at
+        self.places = places
+        self.want = wish.want  # within the chosen domains, once there are any
+        self.site = Site(domains=(), losses=(), deficit=0, need=(), free=())
+
+    def choose(self) -> Refused | None:
+        """For each group the domain where the loss is least, in index order; or why there is
+        none."""
+        want, fleet = self.want, self._world.fleet
+        pools = {pool.domain: pool for pool in candidate_pools(fleet, want, self.places)}
+        step = 1 if want.spread else len(want.groups)
+        first = {domain: self._loss(pool, step) for domain, pool in pools.items()}
+        margins = dict(first)
+        assigned: dict[str, int] = {}
+        for _ in range(len(want.groups) // step):
+            while margins:
+                domain = min(margins, key=lambda each: (margins[each], each))
+                count = assigned.get(domain, 0) + step
+                if self._can_hold(pools[domain], count):
+                    break
+                del margins[domain]
+            else:
+                return not_enough(want, want.gpus)
+            assigned[domain] = count
+            before = self._loss(pools[domain], count)
+            after = self._loss(pools[domain], count + step)
+            margins[domain] = (after[0] - before[0], after[1] - before[1], after[2] - before[2])
+        self._take([pools[domain] for domain in sorted(assigned)], assigned, first)
+        return None
+
+    def _take(self, pools: list[Pool], assigned: dict[str, int], losses: dict[str, Loss]) -> None:
+        fleet, want = self._world.fleet, self.want
+        per_group = want.pods + want.spares
+        domains = tuple(pool.domain for pool in pools)
+        self.want = replace(want, within=domains)
+        self.site = Site(
+            domains=domains,
+            losses=tuple((domain, *loss) for domain, loss in sorted(losses.items())),
+            deficit=sum(
+                max(0, assigned[pool.domain] * per_group - self._room(pool)) * want.pod_gpus
+                for pool in pools
+            ),
+            need=tuple((group, want.gpus_per_group) for group in want.groups),
+            free=tuple(
+                (name, fleet.nodes[name].free)
+                for pool in pools
+                for name in pool.nodes
+                if fleet.nodes[name].free
+            ),
+        )
+
+    def _room(self, pool: Pool) -> int:
+        return pods_room(self._world.fleet, pool, shape_of(self.want))
+
+    def _loss(self, pool: Pool, groups: int) -> Loss:
+        """What so many groups would cost there after structural cuts, without drawing."""
+        want, world = self.want, self._world
+        needed = groups * (want.pods + want.spares)
+        room = self._room(pool)
+        if room >= needed:
+            return 0, 0, 0
+        if not any(name in world.yielding for name in pool.nodes):
+            return (needed - room) * want.pod_gpus, 0, 0
+        mark = world.journal.mark()
+        taken = structural(self._scope([pool], needed))
+        room = self._room(pool)
+        world.journal.undo(mark)
+        return (
+            max(0, needed - room) * want.pod_gpus,
+            sum(cut.gpus for cut in taken if cut.kind is Kind.SHRINK),
+            sum(cut.gpus for cut in taken if cut.kind is Kind.SPARE),
+        )
+
+    def _can_hold(self, pool: Pool, groups: int) -> bool:
+        """Whether so many groups would fit if all that may be cut there were cut."""
+        needed = groups * (self.want.pods + self.want.spares)
+        if self._room(pool) >= needed:
+            return True
+        mark = self._world.journal.mark()
+        scope = self._scope([pool], needed)
+        structural(scope)
+        answer = scope.fits() or enough(scope, scope.conflict_set(now=self._at, but=self._uid))
+        self._world.journal.undo(mark)
+        return answer
+
+    def scope(self) -> Scope:
+        """The chosen domains: everything on them may be cut until all groups fit."""
+        pools = self._world.fleet.pools
+        return self._scope([pools[(self.want.flavor, domain)] for domain in self.site.domains])
+
+    def _scope(self, pools: list[Pool], pods_needed: int | None = None) -> Scope:
+        want = self.want
+        per_group = want.pods + want.spares
+        groups = len(want.groups)
+
+        def fits() -> bool:
+            if pods_needed is not None:
+                return self._room(pools[0]) >= pods_needed
+            rooms = [self._room(pool) // per_group for pool in pools]
+            return sum(rooms) >= groups if want.spread else max(rooms) >= groups
+
+        leases = sorted((each for pool in pools for each in self._leases_in(pool)), key=_by_name)
+        return Scope(self._world, leases, fits, free=self.kept.end, restore=self.kept.restore)
+
+    def _leases_in(self, pool: Pool) -> list[Lease]:
+        world = self._world
+        return [
+            world.leases[name]
+            for node in pool.nodes
+            for name in world.open_by_node.get(node, ())
+            if world.leases[name].uid != self._uid and not self.kept.is_gone(name)
+        ]
 
 
-def _loss(world: World, want: Want, pool: Pool, groups: int, uid: Uid) -> Loss:
-    """What so many groups would cost there after structural cuts, without drawing."""
-    needed = groups * (want.pods + want.spares)
-    room = pods_room(world.fleet, pool, shape_of(want))
-    if room >= needed:
-        return 0, 0, 0
-    if not any(name in world.yielding for name in pool.nodes):
-        return (needed - room) * want.pod_gpus, 0, 0
-    mark = world.journal.mark()
-    scope = _scope(world, _leases_in(world, pool, uid), want, [pool], needed)
-    taken = structural(scope)
-    room = pods_room(world.fleet, pool, shape_of(want))
-    world.journal.undo(mark)
-    return (
-        max(0, needed - room) * want.pod_gpus,
-        sum(cut.gpus for cut in taken if cut.kind is Kind.SHRINK),
-        sum(cut.gpus for cut in taken if cut.kind is Kind.SPARE),
-    )
-
-
-def _can_hold(world: World, want: Want, pool: Pool, groups: int, *, uid: Uid, now: Instant) -> bool:
-    """Whether so many groups would fit if all that may be cut there were cut."""
-    needed = groups * (want.pods + want.spares)
-    if pods_room(world.fleet, pool, shape_of(want)) >= needed:
-        return True
-    mark = world.journal.mark()
-    scope = _scope(world, _leases_in(world, pool, uid), want, [pool], needed)
-    structural(scope)
-    answer = scope.fits() or enough(scope, scope.conflict_set(now=now, but=uid))
-    world.journal.undo(mark)
-    return answer
-
-
-def _leases_in(world: World, pool: Pool, but: Uid) -> list[Lease]:
-    return [
-        lease
-        for node in pool.nodes
-        for name in world.open_by_node.get(node, ())
-        if (lease := world.leases[name]).uid != but and lease.ending is None
-    ]
-
-
-def scope_of(world: World, want: Want, but: Uid) -> Scope:
-    """The chosen domains: everything on them may be cut until all groups of `want` fit."""
-    pools = [world.fleet.pools[(want.flavor, domain)] for domain in want.within]
-    leases = [lease for pool in pools for lease in _leases_in(world, pool, but)]
-    leases.sort(key=lambda lease: lease.name)
-    return _scope(world, leases, want, pools, None)
-
-
-def _scope(
-    world: World, leases: list[Lease], want: Want, pools: list[Pool], pods_needed: int | None
-) -> Scope:
-    fleet, shape = world.fleet, shape_of(want)
-    per_group = want.pods + want.spares
-    groups = len(want.groups)
-
-    def fits() -> bool:
-        if pods_needed is not None:
-            return pods_room(fleet, pools[0], shape) >= pods_needed
-        rooms = [pods_room(fleet, pool, shape) // per_group for pool in pools]
-        return sum(rooms) >= groups if want.spread else max(rooms) >= groups
-
-    return Scope(world, leases, fits, free=fleet.give, restore=fleet.take)
+def _by_name(lease: Lease) -> str:
+    return lease.name

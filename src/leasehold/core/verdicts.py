@@ -157,6 +157,7 @@ class PodPlace(Record):
     node: str
     spare: bool = False
     gpus: int = 0
+    on_spare: tuple[int, ...] = ()  # a filler's: the slots of somebody's spare it sits on
 
 
 class Packed(Record):
@@ -164,16 +165,27 @@ class Packed(Record):
     left_over: tuple[tuple[str, int], ...] = ()  # domain, GPUs free afterwards
     plan_hash: str = ""
 
+    @property
+    def gpus_by_node(self) -> tuple[tuple[str, int], ...]:
+        by_node: dict[str, int] = {}
+        for each in self.places:
+            by_node[each.node] = by_node.get(each.node, 0) + each.gpus
+        return tuple(sorted(by_node.items()))
+
 
 class Admitted(Record):
     """Funded and placed: one or several (location, segments) and the places."""
 
     covered: tuple[tuple[tuple[str, str], Covered], ...]  # (region, cluster) -> cover of its part
     packed: Packed
-    fills: bool = False  # it sits on other runs' spares
     first_trace: tuple[Step, ...] = ()  # of the location tried first, if it went elsewhere
 
     @property
     def trace(self) -> tuple[Step, ...]:
         """The walk of cover at the location that was tried first."""
         return self.first_trace or self.covered[0][1].trace
+
+    @property
+    def fills(self) -> bool:
+        """Whether a pod of it sits on another run's spare."""
+        return any(pod.on_spare for pod in self.packed.places)

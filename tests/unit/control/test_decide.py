@@ -181,7 +181,7 @@ def a_full_world(waiting: int, policy: Policy, *, nodes: int = 1) -> World:
 
 
 def test_large_lotteries_are_sampled_four_a_second_and_the_others_soon() -> None:
-    world = a_full_world(9, Policy(odds_seeds=4))
+    world = a_full_world(9, Policy(odds_seeds=4), nodes=2)
 
     def sampled_at(now: int) -> list[str]:
         turn = decide(world, now=now, key=KEY)

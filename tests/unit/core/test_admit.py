@@ -65,7 +65,7 @@ def test_a_taint_keeps_out_whoever_does_not_tolerate_it() -> None:
     world = a_world([tainted], [a_budget("t")])
     assert nodes_of(answer(world, tolerant)) == ["n0"]
     agenda = Agenda()
-    agenda.hold_firmly("ahead", [Hold(uid="ahead", node="n0", gpus=8, start=NOW)])
+    agenda.hold("ahead", [Hold(uid="ahead", node="n0", gpus=8, start=NOW)])
     held = answer(a_world([tainted], [a_budget("t")]), tolerant, agenda)
     assert isinstance(held, Refused)
     world.fleet.tolerate(())
@@ -74,7 +74,7 @@ def test_a_taint_keeps_out_whoever_does_not_tolerate_it() -> None:
 
 def test_what_is_free_but_held_is_said_to_be_held() -> None:
     agenda = Agenda()
-    agenda.hold_firmly("ahead", [Hold(uid="ahead", node="n0", gpus=8, start=NOW)])
+    agenda.hold("ahead", [Hold(uid="ahead", node="n0", gpus=8, start=NOW)])
     refused = answer(a_world([a_node("n0")], [a_budget("t")]), a_run("r"), agenda)
     assert isinstance(refused, Refused)
     assert refused.reason is Refusal.HELD

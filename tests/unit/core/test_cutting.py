@@ -38,7 +38,7 @@ def test_when_everybody_must_go_everybody_is_drawn_for_certain() -> None:
     world = a_full_world(8, policy=Policy(odds_seeds=10))
     run = a_run("new", "z", group_gpus=8, pod_gpus=8)
     world.put_run(run)
-    found = preview(world, a_wish(world, run), Agenda(), now=NOW, may_sample=lambda: True)
+    found = preview(world, a_wish(world, run), Agenda(), at=NOW, now=NOW, may_sample=lambda: True)
     assert isinstance(found, Preview)
     assert found.odds == tuple((f"n/r{index}", 100) for index in range(8))
 
@@ -72,7 +72,7 @@ def test_what_a_protected_run_can_give_up_once_is_not_counted_in_two_domains() -
     world.fold_open(a_lease(small, "n0", (4, 5), batch=1, index=2))
     occupy(world, "n0", 2)
     occupy(world, "n1", 4)
-    seen = preview(world, a_wish(world, wide), Agenda(), now=NOW, may_sample=lambda: True)
+    seen = preview(world, a_wish(world, wide), Agenda(), at=NOW, now=NOW, may_sample=lambda: True)
     cut = resolve(world, a_wish(world, wide), Agenda(), now=NOW, seeder=lambda: "00")
     assert isinstance(seen, Refused)
     assert seen.reason is Refusal.CAPACITY

@@ -13,6 +13,8 @@ from tests.properties.worlds import (
     an_envelope,
 )
 
+from leasehold.core.admit import as_found_by
+from leasehold.core.agenda import Agenda
 from leasehold.core.facts import Role
 from leasehold.core.fill import fill
 from leasehold.core.verdicts import Admitted, Refusal, Refused
@@ -20,9 +22,9 @@ from leasehold.core.world import World
 
 
 def spares_on(*rows: tuple[str, str, int]) -> World:
-    """Nodes (name, fabric) of four GPUs with a spare of so many on them, and money for eight."""
+    """Nodes (name, fabric) full of a spare of so many GPUs, and money for eight."""
     world = a_world(
-        [a_node(name, fabric, gpus=4) for name, fabric, _ in rows],
+        [a_node(name, fabric, gpus=gpus) for name, fabric, gpus in rows],
         [a_budget("t"), a_budget("z", an_envelope("n/z/e", "z", 8))],
     )
     holder = a_run("holder")
@@ -33,10 +35,24 @@ def spares_on(*rows: tuple[str, str, int]) -> World:
     return world
 
 
-def filled(world: World, *, groups: int, gpus: int, spread: bool = True) -> Admitted | Refused:
-    run = a_run("new", "z", groups=groups, group_gpus=gpus, pod_gpus=gpus, spread=spread)
+def filled(
+    world: World,
+    *,
+    groups: int,
+    gpus: int,
+    pods: int = 1,
+    spread: bool = True,
+    agenda: Agenda | None = None,
+    span: int | None = None,
+) -> Admitted | Refused:
+    run = a_run("new", "z", groups=groups, group_gpus=pods * gpus, pod_gpus=gpus, spread=spread)
     world.put_run(run)
-    return fill(world, a_wish(world, run), now=NOW)
+    wish, agenda = replace(a_wish(world, run), span=span), agenda or Agenda()
+    mark = world.journal.mark()
+    kept = as_found_by(world, wish, agenda, start=NOW)
+    answer = fill(world, wish, agenda, kept, now=NOW)
+    world.journal.undo(mark)
+    return answer
 
 
 A4, B2, B4 = ("a0", "a", 4), ("b0", "b", 2), ("b1", "b", 4)
@@ -74,3 +90,21 @@ def test_a_node_without_room_for_another_pod_takes_no_filler() -> None:
     refused = filled(world, groups=1, gpus=2)
     assert isinstance(refused, Refused)
     assert refused.reason is Refusal.CAPACITY
+
+
+def test_some_pods_find_free_gpus_and_others_the_lowest_slots_of_a_spare() -> None:
+    world = spares_on(A4)
+    world.put_node(a_node("a1", "a", gpus=2))
+    answer = filled(world, groups=1, gpus=2, pods=3)
+    assert isinstance(answer, Admitted)
+    seats = [(each.node, each.on_spare) for each in answer.packed.places]
+    assert seats == [("a1", ()), ("a0", (0, 1)), ("a0", (2, 3))]
+
+
+def test_nobody_sits_down_on_a_spare_that_a_plan_ahead_counts_on() -> None:
+    world = spares_on(A4)
+    ahead = Agenda()
+    ahead.count_on("ahead", ["holder-1-0"], start=NOW + 60)
+    refused = filled(world, groups=1, gpus=4, agenda=ahead)
+    assert isinstance(refused, Refused)
+    assert isinstance(filled(world, groups=1, gpus=4, agenda=ahead, span=60), Admitted)

@@ -25,7 +25,9 @@ def a_world_of_equals() -> World:
 def seen(world: World, *, allowed: bool) -> Preview:
     run = a_run("new", "z", group_gpus=1, pod_gpus=1)
     world.put_run(run)
-    found = preview(world, a_wish(world, run), Agenda(), now=NOW, may_sample=lambda: allowed)
+    found = preview(
+        world, a_wish(world, run), Agenda(), at=NOW, now=NOW, may_sample=lambda: allowed
+    )
     assert isinstance(found, Preview)
     return found
 

@@ -98,6 +98,7 @@ _RESERVATION = mapping(
                 "deficitGPUs": whole("GPUs it lacks then."),
                 "scope": anything("Where cuts would be considered."),
                 "intendedSlice": anything("Domains, and nodes when they are known."),
+                "held": anything("Nodes and payers that an activation keeps, with GPUs of each."),
                 "payingEnvelopes": many("Who would pay.", TEXT),
                 "releases": many("Which leases end when.", anything("A lease and an instant.")),
                 "remedies": many("What would help, with numbers.", TEXT),

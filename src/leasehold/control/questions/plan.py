@@ -233,7 +233,7 @@ def _held(turn: Rehearsal, run: Run, reservation: Reservation) -> list[Wire]:
     """The nodes that its plan keeps from its start on."""
     rows: list[Wire] = []
     for node in reservation.nodes:
-        gpus = sum(hold.gpus for hold in turn.agenda.timed_on(node, but="") if hold.uid == run.uid)
+        gpus = sum(hold.gpus for hold in turn.agenda.holds_of(run.uid) if hold.node == node)
         rows.append(_place(node, domain_of(turn.world, node), gpus, group=None, spare=False))
     return rows
 

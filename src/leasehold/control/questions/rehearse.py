@@ -5,15 +5,18 @@ queue plans them, then the run in question is admitted or planned behind them. T
 World are changed only under the journal's marks and are put back. Called by `plan` and `cover`.
 """
 
+from functools import partial
+
 from msgspec.structs import replace
 
 from leasehold.control.activation import hold_for_activations
 from leasehold.control.elastic import in_order
-from leasehold.control.holding import hold_for_cuts, hold_places
+from leasehold.control.holding import hold_places
 from leasehold.control.line import Line
 from leasehold.control.places import told_place
 from leasehold.control.planning import plan_start
 from leasehold.control.reservations import present
+from leasehold.control.sweeps import some_of
 from leasehold.control.turn import Turn
 from leasehold.control.wishes import (
     groups_short_of_minimum,
@@ -22,7 +25,17 @@ from leasehold.control.wishes import (
     wish_for,
 )
 from leasehold.core.admit import Wish, admit, as_found_by, claims_of, owner_allowed
-from leasehold.core.facts import Confidence, Gang, Lease, Opened, Record, Reservation, Run, State
+from leasehold.core.facts import (
+    Confidence,
+    Gang,
+    Lease,
+    Opened,
+    Record,
+    Reservation,
+    Run,
+    State,
+    Uid,
+)
 from leasehold.core.fill import fill
 from leasehold.core.odds import Preview, preview
 from leasehold.core.units import Instant
@@ -50,6 +63,11 @@ class Rehearsal(Turn):
 
     def reserve(self, reservation: Reservation) -> None:
         self.reservations[reservation.subject] = reservation
+
+    def note_room(
+        self, uid: Uid, dropped: tuple[str, ...], room: tuple[tuple[str, int], ...]
+    ) -> None:
+        """Nothing is remembered."""
 
     def _open(self, leases: list[Lease], size: int) -> None:
         """Nothing begins."""
@@ -86,11 +104,8 @@ def in_front_of(world: World, run: Run, now: Instant) -> tuple[Rehearsal, Line]:
     turn = Rehearsal(world, now)
     line = _Places(world.policy)
     hold_for_activations(turn)
-    runs = in_order(world, world.pending)
-    hold_for_cuts(turn, runs)
-    mine = (run.created, run.namespace, run.name)
-    for ahead in runs:
-        if (ahead.created, ahead.namespace, ahead.name) >= mine or ahead.uid == run.uid:
+    for ahead in in_order(world, world.pending):
+        if ahead.place_in_line >= run.place_in_line or ahead.uid == run.uid:
             break
         _plan_ahead(turn, ahead, line)
     line.asked = True
@@ -119,7 +134,7 @@ def _plan_ahead(turn: Turn, run: Run, line: Line) -> None:
 
 def _keep(turn: Turn, wish: Wish, plan: Admitted) -> None:
     """As if it had started: its places and money are gone for those behind it."""
-    hold_places(turn, wish, plan.packed)
+    hold_places(turn, wish, plan.packed.gpus_by_node, start=turn.now)
     claims = [
         claim
         for _, covered in plan.covered
@@ -185,8 +200,8 @@ def _admitted(turn: Turn, wish: Wish) -> Admitted | Refused:
     answer = admit(world, wish, turn.agenda, start=turn.now, now=turn.now)
     if isinstance(answer, Refused) and wish.run.spec.opportunistic:
         mark = world.journal.mark()
-        as_found_by(world, wish, turn.agenda, start=turn.now)
-        filled = fill(world, wish, now=turn.now)
+        kept = as_found_by(world, wish, turn.agenda, start=turn.now)
+        filled = fill(world, wish, turn.agenda, kept, now=turn.now)
         world.journal.undo(mark)
         if isinstance(filled, Admitted):
             return filled
@@ -198,15 +213,18 @@ def _some(
 ) -> tuple[tuple[Admitted, ...], tuple[int, ...]]:
     """Groups that live alone, one after the other, as many as fit; and those left."""
     started: list[Admitted] = []
-    for place, group in enumerate(groups):
-        wish = wish_for(turn.world, run, (group,))
-        answer = _try(turn, wish)
-        if isinstance(answer, Refused):
-            return tuple(started), groups[place:]
-        alone = replace(wish, run=replace(run, uid=f"{run.uid}#{group}"))  # beside its own others
-        _keep(turn, alone, answer)
-        started.append(answer)
-    return tuple(started), ()
+    while groups:
+        found = some_of(
+            turn.world, run, groups, turn.agenda, now=turn.now, try_=partial(_try, turn)
+        )
+        if isinstance(found, Refused):
+            break
+        first = found.wish.want.groups
+        beside = replace(run, uid=f"{run.uid}#{first[0]}")  # its own others are not in its way
+        _keep(turn, replace(found.wish, run=beside), found.plan)
+        started.append(found.plan)
+        groups = groups[len(first) :]
+    return tuple(started), groups
 
 
 def _planned(turn: Rehearsal, wish: Wish, refused: Refused, line: Line) -> Outcome:
@@ -226,7 +244,8 @@ def _planned(turn: Rehearsal, wish: Wish, refused: Refused, line: Line) -> Outco
     reservation = plan_start(turn, wish, refused, line)
     if reservation is None or reservation.confidence is not Confidence.CUTS:
         return Outcome(refused=refused, reservation=reservation or known)
-    seen = preview(world, wish, turn.agenda, now=turn.now, may_sample=lambda: False)
+    at = max(turn.now, reservation.starts)
+    seen = preview(world, wish, turn.agenda, at=at, now=turn.now, may_sample=lambda: False)
     if isinstance(seen, Refused):  # nothing that may be cut would make room
         return Outcome(refused=refused, reservation=reservation, obstacle=seen)
     return Outcome(refused=refused, reservation=reservation, preview=seen)

@@ -58,10 +58,22 @@ def reservation_status(reservation: Reservation) -> Wire:
             {"lease": lease, "at": format_instant(at)} for lease, at in reservation.releases
         ],
         "remedies": list(reservation.remedies),
+        "held": _held(reservation),
         "odds": [{"run": run, "percent": percent} for run, percent in reservation.odds],
     }
     status.update({name: value for name, value in optional.items() if value})
     return status
+
+
+def _held(reservation: Reservation) -> Wire:
+    held: Wire = {
+        "nodes": [{"node": node, "gpus": gpus} for node, gpus in reservation.held_places],
+        "payers": [
+            {"envelope": payer, "gpus": gpus, "borrowed": borrowed}
+            for payer, gpus, borrowed in reservation.held_money
+        ],
+    }
+    return {name: listed for name, listed in held.items() if listed}
 
 
 class _Ref(Record):
@@ -93,6 +105,22 @@ class _Odds(Record):
     percent: int
 
 
+class _HeldNode(Record):
+    node: str
+    gpus: int
+
+
+class _HeldMoney(Record):
+    envelope: str
+    gpus: int
+    borrowed: bool = False
+
+
+class _Held(Record):
+    nodes: tuple[_HeldNode, ...] = ()
+    payers: tuple[_HeldMoney, ...] = ()
+
+
 class _Status(Record, rename="camel"):
     """Every member has a default: a crash may come between the object and its status."""
 
@@ -110,6 +138,7 @@ class _Status(Record, rename="camel"):
     releases: tuple[_Release, ...] = ()
     remedies: tuple[str, ...] = ()
     odds: tuple[_Odds, ...] = ()
+    held: _Held = _Held()
 
 
 class _ReservationWire(Record):
@@ -142,6 +171,8 @@ def reservation_from_wire(wire: Wire) -> Reservation:
         remedies=status.remedies,
         odds=tuple((each.run, each.percent) for each in status.odds),
         since=_instant(status.since),
+        held_places=tuple((each.node, each.gpus) for each in status.held.nodes),
+        held_money=tuple((each.envelope, each.gpus, each.borrowed) for each in status.held.payers),
     )
 
 
