@@ -63,6 +63,7 @@ def plan_start(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Reservat
     if reservation != old:
         turn.reserve(reservation)
     _hold(turn, wish, plan)
+    turn.planned[reservation.subject] = None
     turn.wake(plan.starts)
     return reservation
 

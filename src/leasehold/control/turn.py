@@ -102,6 +102,7 @@ class Turn:
         self.wake_at: Instant = FOREVER
         self.touched: dict[Uid, None] = {}
         self.reservations: dict[str, Reservation] = {}  # written this turn
+        self.planned: dict[str, None] = {}  # reservations whose plan was made in this turn
         self.resolutions: list[Resolution] = []
         self.quarantined: frozenset[Uid] = frozenset()
         self._drafts = [_Draft(world.head.seq + 1)]

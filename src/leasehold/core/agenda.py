@@ -90,6 +90,18 @@ class Agenda:
         self.changes += 1
         self.releases += 1
 
+    def only(self, uids: Collection[Uid]) -> "Agenda":
+        """What these runs hold and claim, and nothing of the others."""
+        found = Agenda()
+        for uid in uids:
+            if uid in self._of:
+                found.hold(uid, self._of[uid])
+            if uid in self._promised:
+                found.promise(uid, self._promised[uid])
+            if uid in self.claims:
+                found.claim(uid, self.claims[uid])
+        return found
+
     def holds_of(self, uid: Uid) -> tuple[Hold, ...]:
         return tuple(self._of.get(uid, ()))
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from leasehold.adapters.containment import About, Containment, reason_of
 from leasehold.control.decide import decide
+from leasehold.control.promises import broken_promises
 from leasehold.control.turn import Turn
 from leasehold.control.undecided import Undecided
 from leasehold.core.batch import Batch
@@ -196,7 +197,7 @@ class Controller:
         self._time = Timekeeper(self._clock, jump_max=self._policy.clock_jump_max)
         self._inbox.clear()
         for kind, informer in informers.items():
-            task = self._doubting(informer.run(found.versions[kind], found.listed[kind]))
+            task = self._doubting(informer, found.versions[kind], found.listed[kind])
             self._informers.append(self._tasks.spawn(f"informer {kind}", task))
         self._quarantine = Quarantine(self._store)
         for each in found.unreadable:
@@ -204,10 +205,10 @@ class Controller:
         self.world = world
         self._has_recovered = True
 
-    async def _doubting(self, watching: Awaitable[None]) -> None:
+    async def _doubting(self, informer: Informer, version: int, there: list[bytes]) -> None:
         """Whoever brings the news and fails is replaced, together with all that was believed."""
         try:
-            await watching
+            await informer.run(version, there)
         except Exception as error:
             self._doubt = error
             self._wake.set()
@@ -409,6 +410,8 @@ class Controller:
             changed=tuple(world.leases[name] for name in changed),
         )
         violations = check_delta(world, touched, turn.now)
+        if self._strict:
+            violations += broken_promises(turn)
         if violations:
             raise InvariantBroken(violations)
 

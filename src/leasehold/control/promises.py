@@ -1,0 +1,89 @@
+"""Whether every announced plan can still be kept after what was decided behind it.
+
+Asked by simulations before every commit: each plan that holds something is tried once more, on the
+World as the turn leaves it, on top of those ahead of it alone. If it could be made in the turn and
+cannot be kept at its end, somebody behind it took what it was promised.
+"""
+
+from collections.abc import Iterator
+
+from leasehold.control.activation import underway
+from leasehold.control.reservations import present
+from leasehold.control.turn import Turn
+from leasehold.control.wishes import groups_short_of_minimum, waiting_groups, wish_for
+from leasehold.core.admit import Wish, admit
+from leasehold.core.agenda import Agenda
+from leasehold.core.facts import Confidence, Opened, Reservation, Run, State, Uid
+from leasehold.core.invariants import Violation
+from leasehold.core.odds import preview
+from leasehold.core.outlook import leases_ended_by
+from leasehold.core.pack import candidate_pools
+from leasehold.core.verdicts import Admitted, Refused
+from leasehold.core.width import places_for
+
+RULE = "INV-LINE-IS-KEPT"
+
+
+def broken_promises(turn: Turn) -> list[Violation]:
+    """Plans that were made in this turn and are no longer possible at its end."""
+    world = turn.world
+    began = {
+        lease.uid
+        for batch in turn.batches
+        for lease in batch.opened
+        if lease.reason in (Opened.START, Opened.GROW)
+    }
+    began.update(each.beneficiary_uid for each in turn.resolutions)
+    if not began:
+        return []
+    found: list[Violation] = []
+    kept_from_all = {
+        uid
+        for uid, run in world.runs.items()
+        if uid in world.reservation_of and underway(world, run)
+    }
+    ahead: set[Uid] = set()
+    runs = [world.runs[uid] for uid in world.pending if uid in world.runs]
+    for run in sorted(runs, key=lambda each: each.place_in_line):
+        reservation = present(world, run)
+        if reservation is not None and reservation.state is State.PENDING:
+            agenda = turn.agenda.only(ahead | kept_from_all)
+            for why in _harm(turn, run, reservation, agenda):
+                found.append(
+                    Violation(rule=RULE, subject=run.key, why=why, runs=tuple(sorted(began)))
+                )
+        ahead.add(run.uid)
+    return found
+
+
+def _harm(turn: Turn, run: Run, reservation: Reservation, agenda: Agenda) -> Iterator[str]:
+    world = turn.world
+    groups = groups_short_of_minimum(world, run, waiting_groups(world, run, turn.now))
+    if not groups or reservation.subject not in turn.planned:
+        return
+    wish = wish_for(world, run, groups)
+    at = max(turn.now, reservation.starts)
+    if reservation.confidence in (Confidence.EXACT, Confidence.WINDOW):
+        if reservation.starts > turn.now and not _can_start(turn, wish, agenda, reservation):
+            yield f"its {reservation.confidence} start at {reservation.starts} is gone"
+    elif reservation.confidence is Confidence.CUTS and turn.agenda.holds_of(run.uid):
+        seen = preview(world, wish, agenda, at=at, now=turn.now, may_sample=lambda: False)
+        if isinstance(seen, Refused):
+            yield f"cuts at {at} would no longer make room for it"
+        for hold in turn.agenda.holds_of(run.uid):
+            state = world.fleet.nodes.get(hold.node)
+            if hold.start <= turn.now and state is not None and state.free < hold.gpus:
+                yield f"{hold.gpus} GPUs that it kept on {hold.node} are gone"
+
+
+def _can_start(turn: Turn, wish: Wish, agenda: Agenda, reservation: Reservation) -> bool:
+    world, at = turn.world, reservation.starts
+    pools = candidate_pools(world.fleet, wish.want, places_for(world, wish.run.spec))
+    nodes = [name for pool in pools for name in pool.nodes]
+    mark = world.journal.mark()
+    ended = leases_ended_by(world, nodes, at, turn.now)
+    for name in ended:
+        world.fleet.give(world.leases[name])
+    plan = admit(world, wish, agenda, start=at, now=turn.now, gone=frozenset(ended))
+    world.journal.undo(mark)
+    return isinstance(plan, Admitted)
