@@ -8,6 +8,7 @@ from tests.mutants.mutant import Mutant, prop, story, unit
 from tests.mutants.of_drains import DRAINS, LIMITS
 from tests.mutants.of_input import INPUT
 from tests.mutants.of_lines import LINES
+from tests.mutants.of_promises import PROMISES
 
 MONEY = (
     Mutant(
@@ -86,11 +87,11 @@ MONEY = (
         prop("cover"),
     ),
     Mutant(
-        "refinance back to the same envelope",
-        "control/overdrafts.py",
-        "        except_for=lease.payer,\n",
-        '        except_for="",\n',
-        story("(money-26 or money-27 or money-28)"),
+        "refinance back to the same owner",
+        "control/reclaim.py",
+        "now=turn.now, but=own)",
+        "now=turn.now)",
+        story("line-12"),
     ),
     Mutant(
         "swap with a new payer",
@@ -227,8 +228,8 @@ CUTS = (
     Mutant(
         "reservation holds ignored by backfill",
         "core/agenda.py",
-        "            if timed and state is not None and state.free:\n",
-        "            if not timed and state is not None and state.free:\n",
+        "                    if hold.uid != but and start < hold.end and hold.start < end\n",
+        "                    if hold.uid != but and start < hold.end and hold.start <= start\n",
         story("queue-02"),
     ),
     Mutant(
@@ -413,4 +414,16 @@ EMBEDDED = (
     ),
 )
 
-MUTANTS = (*MONEY, *PLACES, *CUTS, *LIFE, *DRAINS, *LINES, *SHELL, *EMBEDDED, *LIMITS, *INPUT)
+MUTANTS = (
+    *MONEY,
+    *PLACES,
+    *CUTS,
+    *LIFE,
+    *DRAINS,
+    *LINES,
+    *PROMISES,
+    *SHELL,
+    *EMBEDDED,
+    *LIMITS,
+    *INPUT,
+)

@@ -42,8 +42,8 @@ DRAINS = (
     Mutant(
         "the spare is filled again before the pod comes",
         "core/fill.py",
-        "lease.role is Role.SPARE and is_spoken_for(world, lease)",
-        "lease.role is Role.SPARE and not lease.slots",
+        "            or is_spoken_for(self._world, spare)\n",
+        "",
         story("maintenance-04"),
     ),
     Mutant(

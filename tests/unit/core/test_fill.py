@@ -15,7 +15,7 @@ from tests.properties.worlds import (
 
 from leasehold.core.admit import as_found_by
 from leasehold.core.agenda import Agenda
-from leasehold.core.facts import Role
+from leasehold.core.facts import Ending, Role
 from leasehold.core.fill import fill
 from leasehold.core.verdicts import Admitted, Refusal, Refused
 from leasehold.core.world import World
@@ -108,3 +108,9 @@ def test_nobody_sits_down_on_a_spare_that_a_plan_ahead_counts_on() -> None:
     refused = filled(world, groups=1, gpus=4, agenda=ahead)
     assert isinstance(refused, Refused)
     assert isinstance(filled(world, groups=1, gpus=4, agenda=ahead, span=60), Admitted)
+
+
+def test_nobody_sits_down_on_a_spare_that_goes() -> None:
+    world = spares_on(A4)
+    world.fold_ending("holder-1-0", Ending(reason="DropSpare", deadline=NOW, batch=2, at=NOW))
+    assert isinstance(filled(world, groups=1, gpus=4), Refused)
