@@ -7,11 +7,11 @@ WORKERS ?= 2
 SHIM := $(wildcard src/leasehold/adapters/agent/shim/*.[ch])
 PROGRAM := src/leasehold/adapters/agent/shim/leasehold-shim
 
-.PHONY: help setup demo test test-kills test-torch coverage check format bench test-mutants docs lock clean \
+.PHONY: help setup demo test test-kills test-torch coverage check format bench test-mutants test-model docs lock clean \
 	missing-shim
 
 help:
-	@echo "make demo | test | test-kills | test-torch | check | coverage | bench | test-mutants | docs | format | lock | clean"
+	@echo "make demo | test | test-kills | test-torch | check | coverage | bench | test-mutants | test-model | docs | format | lock | clean"
 
 setup: $(STAMP)
 
@@ -72,6 +72,11 @@ bench: $(STAMP)
 
 test-mutants: $(STAMP)
 	$(BIN)/python tests/mutants/run.py
+
+# The product against a second implementation, on random stories; `SEEDS=0..1999` asks for more.
+SEEDS ?= 0..499
+test-model: $(STAMP)
+	$(BIN)/python -m tests.model --seeds $(SEEDS) --workers $(WORKERS)
 
 # Nothing is regenerated here: it builds, and fails when something is stale, broken or missing.
 docs: $(STAMP)

@@ -1,0 +1,127 @@
+"""Reservations that are due: room is made, or it is said why not.
+
+One activation per scope at a time, in order of earliest start. What the cuts free, and the free
+GPUs and money it was planned with, are held for the beneficiary.
+"""
+
+from dataclasses import replace
+
+from tests.model.admit import Plan
+from tests.model.cuts import Cut
+from tests.model.life import apply_cuts
+from tests.model.line import groups_to_plan, in_line, ready_units
+from tests.model.reclaim import could_reclaim, take_back
+from tests.model.resolve import Case, carry_out, think_through
+from tests.model.view import Claim, View, cost_of_segments, end_of
+from tests.model.world import Activation, Booking, Run, World
+
+
+def activate_due(world: World) -> bool:
+    """True if something was cut, moved or blocked."""
+    for run in sorted(in_line(world), key=_when):
+        booking = run.booking
+        if (
+            booking is None
+            or booking.state != "Pending"
+            or booking.confidence not in ("needs-cuts", "needs-money")
+            or booking.start > world.now
+            or not ready_units(world, run)
+        ):
+            continue
+        if _activate(world, run, groups_to_plan(world, run), world.ahead[run.key]):
+            return True
+    return False
+
+
+def _when(run: Run) -> tuple[int, tuple[int, str, str]]:
+    return (run.booking.start if run.booking else 0, run.order)
+
+
+def _activate(world: World, run: Run, groups: list[int], others: list[Claim]) -> bool:
+    case = Case(world, run, groups, others, world.now)
+    if think_through(case):
+        if _is_busy(world, run, set(case.domains.values())):
+            return False
+        cuts = carry_out(case, lambda: world.seeds("Reservation", run.key, world.now))
+        _begin(world, run, case, cuts)
+        return True
+    without_holds = [claim for claim in others if claim.kind != "hold"]
+    free = Case(world, run, groups, without_holds, world.now)
+    if think_through(free) and _is_busy(world, run, set(free.domains.values())):
+        return False  # the one before it in this scope comes first
+    if could_reclaim(world, run, groups, others):
+        _reclaim(world, run, groups, others)
+        return True
+    assert run.booking is not None
+    because = run.said if run.said not in ("", "HeldForReservation") else case.reason
+    world.book(run, Booking("Blocked", because=because), before="")
+    world.note(f"{run.key} is blocked: {because}")
+    return True
+
+
+def _is_busy(world: World, run: Run, domains: set[str]) -> bool:
+    """Somebody else's activation is under way in one of these domains."""
+    return any(
+        other.activation is not None
+        and not other.activation.timed_out
+        and other.key != run.key
+        and other.flavor == run.flavor
+        and domains & set(other.activation.domains.values())
+        for other in world.runs.values()
+    )
+
+
+def _begin(
+    world: World, run: Run, case: Case, cuts: list[Cut], before: list[Cut] | None = None
+) -> None:
+    """`before` are cuts that have been made already, for the money."""
+    before = before or []
+    assert case.scope is not None
+    gone = frozenset(number for cut in cuts for number in cut.leases)
+    plan = case.plan(gone)
+    apply_cuts(world, [cut for cut in cuts if cut not in before], "RandomPreempt")
+    run.activation = activation_of(world, run, plan, case.domains, sorted(gone))
+    assert run.booking is not None
+    begun = replace(run.booking, state="Activating")
+    run.booking = world.was[run.key] = begun
+    world.note(f"{run.key} is activated: {[(c.kind, c.run, c.group) for c in cuts]}")
+
+
+def activation_of(
+    world: World, run: Run, plan: Plan, domains: dict[int, str], victims: list[int]
+) -> Activation:
+    """What is held: its nodes and its money; part of it somebody still has to leave."""
+    money = Claim(run.key, "hold", world.now, end_of(run, world.now))
+    cost_of_segments(world, money, plan.segments(), world.now)
+    held: dict[str, int] = {}
+    for spot in plan.spots:
+        held[spot.node] = held.get(spot.node, 0) + run.pod_gpus
+    view = View(world, world.now, [])
+    going = [x.number for x in world.open_leases() if x.ending and x.node in held]
+    from_victims = {
+        name: max(0, gpus - max(0, view.free(world.nodes[name], world.now)))
+        for name, gpus in held.items()
+    }
+    paid_back: dict[str, int] = {}
+    for name, gpus in money.money.items():
+        envelope = world.envelope(name)
+        assert envelope is not None
+        paid_back[name] = max(0, gpus - max(0, envelope.concurrency - view.paid(name, world.now)))
+    return Activation(
+        run=run.key, at=world.now, domains=domains,
+        victims=victims, waits_for=sorted({*going, *victims}), held=held,
+        from_victims=from_victims, bills=plan.bills, money=money.money, lent=money.lent,
+        hours=money.hours, lent_hours=money.lent_hours, money_from_victims=paid_back,
+    )  # fmt: skip
+
+
+def _reclaim(world: World, run: Run, groups: list[int], others: list[Claim]) -> None:
+    """The family moves; then, if GPUs are short too, others make room as well."""
+    cuts = take_back(world, run, groups, others) or []
+    gone = frozenset(number for cut in cuts for number in cut.leases)
+    case = Case(world, run, groups, others, world.now, absent=gone)
+    can = think_through(case)
+    assert can, "it was rehearsed"
+    apply_cuts(world, cuts, "Overdrawn")
+    more = carry_out(case, lambda: world.seeds("Reservation", run.key, world.now))
+    _begin(world, run, case, [*cuts, *more], before=cuts)

@@ -1,0 +1,224 @@
+"""admit: cover and pack together. The first plan that is both funded and placed wins.
+
+Locations are tried in the order cover would pay in: least borrowed, then least shared, then the one
+that leaves less over, then by name. One location for the whole run if one can hold it; otherwise,
+if groups may spread, group by group.
+"""
+
+from dataclasses import dataclass, field
+
+from tests.model.money import Bill, Segment, cover
+from tests.model.places import Room, Spot, may_go, room_for
+from tests.model.view import View, end_of
+from tests.model.world import Lease, Run, World
+
+Place = tuple[str, str]
+
+
+@dataclass
+class Plan:
+    """Who runs where, and who pays for it in each location."""
+
+    spots: list[Spot] = field(default_factory=list)
+    bills: dict[Place, list[Segment]] = field(default_factory=dict)
+
+    def segments(self) -> list[Segment]:
+        return [segment for bill in self.bills.values() for segment in bill]
+
+
+@dataclass
+class Refusal:
+    reason: str
+    of_money: bool
+    walk: list[tuple[str, object]] = field(default_factory=list)
+
+
+def place_of(domain: str) -> Place:
+    region, cluster, _ = domain.split("/")
+    return (region, cluster)
+
+
+def own_domains(world: World, run: Run) -> list[str]:
+    """Where the run is already, what is on its way out apart."""
+    return sorted({world.nodes[lease.node].domain for lease in staying(world, run)})
+
+
+def staying(world: World, run: Run) -> list[Lease]:
+    return [lease for lease in world.leases_of(run) if not lease.ending]
+
+
+def borrowed_by(world: World, run: Run) -> int:
+    return sum(x.gpus for x in world.leases_of(run) if x.relation == "Borrowed")
+
+
+def admit(
+    view: View,
+    run: Run,
+    groups: list[int],
+    *,
+    until: int | None = None,
+    fill: bool = False,
+    avoids: list[str] | None = None,
+) -> Plan | Refusal:
+    """After a rejected bind the rejecting node is used only if nothing else fits anywhere."""
+    if avoids:
+        room = room_for(view, run, until=until, fill=fill, avoids=avoids, shun=True)
+        plan = admit_in(view, run, groups, room, until=until)
+        if isinstance(plan, Plan):
+            return plan
+    room = room_for(view, run, until=until, fill=fill, avoids=avoids)
+    return admit_in(view, run, groups, room, until=until)
+
+
+def admit_in(
+    view: View, run: Run, groups: list[int], room: Room, *, until: int | None = None
+) -> Plan | Refusal:
+    world = view.world
+    until = end_of(run, view.at) if until is None else until
+    home = own_domains(world, run) if run.is_sweep else []
+    if run.is_sweep and not run.spread:
+        where = home or _where_all_can_be(run, room)
+        if where:
+            room = room.copy()
+            room.bins = {k: gpus for k, gpus in room.bins.items() if room.domain_of[k[0]] in where}
+    places = places_of(world, run)
+    if not places:
+        return Refusal("NoSuchFlavor", of_money=False)
+    wanted = len(groups) * room.gpus_of_group()
+    bills = {place: _cover(view, run, wanted, place, until) for place in places}
+    whole = _whole(run, groups, room, bills, home)
+    if whole is not None:
+        return whole
+    refusal = _no_money(bills, places)
+    if run.spread and len(groups) > 1 and len(places) > 1:
+        plan = _group_by_group(view, run, groups, room, until, home)
+        if isinstance(plan, Plan):
+            return plan
+        if refusal is not None:  # in one place; over several there may be money enough
+            anywhere = room.copy()
+            anywhere.bins = dict.fromkeys(room.bins, 1 << 20)
+            if isinstance(_group_by_group(view, run, groups, anywhere, until, home), Plan):
+                refusal = None
+    funded = [place for place in places if not bills[place].missing]
+    return refusal or _no_room(view, run, groups, funded or places, until)
+
+
+def _where_all_can_be(run: Run, room: Room) -> list[str]:
+    """A sweep that may not spread begins where all of it can be, if there is such a domain."""
+    to_come = sum(1 for unit in run.units.values() if unit.standing == "waiting")
+    return [domain for domain in room.domains() if room.holds(domain, to_come)]
+
+
+def _cover(view: View, run: Run, wanted: int, place: Place, until: int) -> Bill:
+    loans = borrowed_by(view.world, run)
+    return cover(view, run, wanted, place, until=until, borrowed=loans)
+
+
+def places_of(world: World, run: Run) -> list[Place]:
+    """Every location with a node of its flavor where it may go."""
+    return sorted(
+        {
+            node.place
+            for node in world.nodes.values()
+            if node.flavor == run.flavor and not node.gone and may_go(world, run, node.name)
+        }
+    )
+
+
+def _ranked(bills: dict[Place, Bill], room: Room, home: list[str]) -> list[Place]:
+    funded = [place for place in bills if not bills[place].missing]
+
+    def left(place: Place) -> int:
+        return sum(room.left_in(d) for d in room.domains() if place_of(d) == place)
+
+    def rank(place: Place) -> tuple[bool, int, int, int, Place]:
+        bill = bills[place]
+        away = not any(place_of(domain) == place for domain in home)
+        return (away, bill.by("Borrowed"), bill.by("Shared"), left(place), place)
+
+    return sorted(funded, key=rank)
+
+
+def _whole(
+    run: Run, groups: list[int], room: Room, bills: dict[Place, Bill], home: list[str]
+) -> Plan | None:
+    """All groups in one location: in one domain if one holds them all, else group by group."""
+    for place in _ranked(bills, room, home):
+        domains = [domain for domain in room.domains() if place_of(domain) == place]
+        trial = room.copy()
+        spots = put_in(trial, groups, domains, home)
+        if spots is not None:
+            return Plan(spots, {place: bills[place].segments})
+    return None
+
+
+def put_in(room: Room, groups: list[int], domains: list[str], home: list[str]) -> list[Spot] | None:
+    """The domain the run uses already; else one that holds all, with the least left over; else
+    group by group where the least is left over. Ties by name."""
+    together = [domain for domain in domains if room.holds(domain, len(groups))]
+    if together:
+        best = min(together, key=lambda d: (d not in home, room.left_in(d), d))
+        return [spot for group in groups for spot in room.put_group(group, best)]
+    if not room.run.spread:
+        return None
+    spots: list[Spot] = []
+    for group in groups:
+        fitting = [domain for domain in domains if room.holds(domain, 1)]
+        if not fitting:
+            return None
+        best = min(fitting, key=lambda d: (d not in home, room.left_in(d), d))
+        spots += room.put_group(group, best)
+    return spots
+
+
+def _group_by_group(
+    view: View, run: Run, groups: list[int], room: Room, until: int, home: list[str]
+) -> Plan | Refusal:
+    """Each group where money and GPUs are, in index order, on top of the groups before it."""
+    room = room.copy()
+    plan = Plan()
+    loans = borrowed_by(view.world, run)
+    places = places_of(view.world, run)
+    for group in groups:
+        bills = {
+            place: cover(
+                view, run, room.gpus_of_group(), place,
+                until=until, taken=plan.segments(), borrowed=loans,
+            )
+            for place in places
+        }  # fmt: skip
+        refusal = _no_money(bills, places)
+        if refusal is not None:
+            return refusal
+        found = None
+        for place in _ranked(bills, room, home):
+            domains = [d for d in room.domains() if place_of(d) == place and room.holds(d, 1)]
+            if domains:
+                best = min(domains, key=lambda d: (d not in home, room.left_in(d), d))
+                found = (place, best)
+                break
+        if found is None:
+            return Refusal("", of_money=False)
+        place, best = found
+        plan.spots += room.put_group(group, best)
+        plan.bills[place] = plan.bills.get(place, []) + bills[place].segments
+    return plan
+
+
+def _no_money(bills: dict[Place, Bill], places: list[Place]) -> Refusal | None:
+    """If no location is funded: the reason of the first, by name, that time may help."""
+    if any(not bills[place].missing for place in places):
+        return None
+    first = next((place for place in places if bills[place].may_help), places[0])
+    return Refusal(bills[first].reason, of_money=True, walk=bills[first].walk)
+
+
+def _no_room(view: View, run: Run, groups: list[int], places: list[Place], until: int) -> Refusal:
+    """Where there is money: nothing is free, nothing fits, or what is free is held for others."""
+    free_view = View(view.world, view.at, [], view.gone, resolving=view.resolving)
+    free = room_for(free_view, run, until=until)
+    free.bins = {k: g for k, g in free.bins.items() if view.world.nodes[k[0]].place in places}
+    if put_in(free.copy(), groups, free.domains(), []) is not None:
+        return Refusal("HeldForReservation", of_money=False)
+    enough = sum(free.bins.values()) >= len(groups) * free.gpus_of_group()
+    return Refusal("NoDomainFits" if enough else "InsufficientCapacity", of_money=False)

@@ -1,0 +1,385 @@
+"""The line: who waits, in order of submission; who starts, what is planned, what is kept.
+
+Plans are made in order, each on top of the claims of those ahead, so nobody behind delays anybody
+ahead whose plan is exact, window-aligned or needs-cuts. A run that is short of money only, or
+blocked, keeps nothing. What a Resolution has freed is kept from everybody.
+"""
+
+from tests.model.admit import Place, Plan, Refusal, admit, borrowed_by, put_in
+from tests.model.money import Segment, can_give, is_allowed
+from tests.model.places import Room, room_for
+from tests.model.resolve import Case, claim_of, tenures, think_through
+from tests.model.start import start
+from tests.model.story import DAY, FOREVER
+from tests.model.view import Claim, View, end_of
+from tests.model.world import Booking, Run, Unit, World
+
+
+def in_line(world: World) -> list[Run]:
+    return sorted((r for r in world.runs.values() if waiting_units(r)), key=lambda run: run.order)
+
+
+def waiting_units(run: Run) -> list[Unit]:
+    return [unit for _, unit in sorted(run.units.items()) if unit.standing == "waiting"]
+
+
+def ready_units(world: World, run: Run) -> list[Unit]:
+    """Those that may be considered now: not in back-off."""
+    return [unit for unit in waiting_units(run) if unit.pause <= world.now]
+
+
+def groups_of(run: Run, units: list[Unit]) -> list[int]:
+    if run.is_sweep:
+        return [unit.index for unit in units]
+    return list(range(run.start_groups))
+
+
+def lead_of(world: World, run: Run) -> int:
+    """It doubles each time the run was cut, up to a day."""
+    lead: int = world.config["activationLead"]
+    return max(lead, min(lead << run.cuts, DAY))
+
+
+def take_turn(world: World) -> bool:
+    """One pass over the line; True as soon as something has started."""
+    if _time_out(world):
+        return True
+    holds = [_hold(world, run) for run in world.runs.values() if _holds(run)]
+    claims: list[Claim] = []
+    planned: dict[str, int] = {}
+    world.ahead = {}
+    for run in in_line(world):
+        run.booking = world.was.get(run.key)
+        others = [hold for hold in holds if hold.run != run.key] + claims
+        world.ahead[run.key] = others
+        if run.stop or not _may_be_considered(world, run):
+            continue
+        if _try_to_start(world, run, others):
+            return True
+        if run.activation is not None:
+            _look_after(world, run)
+            if run.activation is not None:
+                continue
+        if not _is_planned(world, run, planned):
+            world.book(run, None)
+            continue
+        claim = _plan(world, run, others)
+        if claim is not None:
+            claims.append(claim)
+    world.claims = holds + claims
+    return False
+
+
+def _is_planned(world: World, run: Run, planned: dict[str, int]) -> bool:
+    """Only so many are, of an owner and in all; of those short of money so many for one reason."""
+    if not groups_to_plan(world, run):
+        return True
+    kind, of_owner = ("depth", run.owner)
+    if run.short_of_money:
+        kind, of_owner = ("moneyDepth", f"{run.owner} {run.said}")
+    in_all = f"all {kind}"
+    if (
+        planned.get(of_owner, 0) >= world.config[f"reservation.{kind}PerOwner"]
+        or planned.get(in_all, 0) >= world.config[f"reservation.{kind}"]
+    ):
+        return False
+    planned[of_owner] = planned.get(of_owner, 0) + 1
+    planned[in_all] = planned.get(in_all, 0) + 1
+    return True
+
+
+def _may_be_considered(world: World, run: Run) -> bool:
+    if not is_allowed(world, run):
+        run.said, run.activation = "OwnerNotAllowed", None
+        world.book(run, None)
+        return False
+    if not ready_units(world, run):
+        unit = waiting_units(run)[0]
+        run.said = unit.paused_by
+        blocked = unit.blocked_binds
+        world.book(run, Booking("Blocked", because="BindFailing") if blocked else None)
+        return False
+    return True
+
+
+# Starting
+
+
+def _try_to_start(world: World, run: Run, others: list[Claim]) -> bool:
+    units = ready_units(world, run)
+    groups = groups_of(run, units)
+    view = View(world, world.now, others)
+    for count in range(len(groups), 0, -1) if run.is_sweep else [len(groups)]:
+        some = units[:count] if run.is_sweep else units
+        plan = _plan_now(view, run, groups[:count], some)
+        if isinstance(plan, Plan):
+            start(world, run, some, plan)
+            return True
+    assert isinstance(plan, Refusal)
+    run.said, run.walk, run.short_of_money = plan.reason, plan.walk, plan.of_money
+    return False
+
+
+def _plan_now(view: View, run: Run, groups: list[int], units: list[Unit]) -> Plan | Refusal:
+    avoids = units[0].avoids
+    activation = run.activation
+    if activation is not None and not activation.timed_out:
+        return _plan_in_scope(view, run, groups, avoids)
+    plan = admit(view, run, groups, avoids=avoids)
+    if isinstance(plan, Refusal) and run.opportunistic and not plan.of_money:
+        filling = admit(view, run, groups, fill=True, avoids=avoids)
+        if isinstance(filling, Plan):
+            return filling
+    return plan
+
+
+def _plan_in_scope(view: View, run: Run, groups: list[int], avoids: list[str]) -> Plan | Refusal:
+    """A beneficiary starts in the domains that room was made in, as soon as it fits there.
+
+    What is held for it is its own whatever others have planned; beside that it may use what nobody
+    ahead counts on.
+    """
+    activation = run.activation
+    assert activation is not None
+    world = view.world
+    holds = [claim for claim in view.claims if claim.kind == "hold"]
+    alone = View(world, view.at, holds)
+    for shun in (True, False) if avoids else (False,):
+        mine = room_for(alone, run, avoids=avoids, shun=shun)
+        for (node, pool), gpus in mine.bins.items():
+            mine.bins[node, pool] = min(gpus, activation.held.get(node, 0))
+        for room in (mine, room_for(view, run, avoids=avoids, shun=shun)):
+            plan = _put_in_scope(view, run, groups, room)
+            if isinstance(plan, Plan):
+                return plan
+    return plan
+
+
+def _bills_held(view: View, run: Run, groups: list[int]) -> dict[Place, list[Segment]] | None:
+    """The money that is held for it, if it is still there."""
+    activation = run.activation
+    assert activation is not None
+    if set(groups) != set(activation.domains):
+        return None
+    holds = [claim for claim in view.claims if claim.kind == "hold"]
+    alone = View(view.world, view.at, holds)
+    spent: list[Segment] = []
+    for name, gpus, relation in (s for bill in activation.bills.values() for s in bill):
+        envelope = view.world.envelope(name)
+        if envelope is None:
+            return None
+        loans = borrowed_by(view.world, run)
+        most, _ = can_give(alone, run, envelope, relation, end_of(run, view.at), spent, loans)
+        if most < gpus:
+            return None
+        spent.append((name, gpus, relation))
+    return activation.bills
+
+
+def _put_in_scope(view: View, run: Run, groups: list[int], room: Room) -> Plan | Refusal:
+    assert run.activation is not None
+    domains = run.activation.domains
+    case = Case(view.world, run, groups, view.claims, view.at)
+    case.domains = {group: domains[group] for group in groups if group in domains}
+    wanted = list(case.domains.values())
+    if len(wanted) < len(groups) or not all(
+        room.holds(domain, wanted.count(domain)) for domain in set(wanted)
+    ):
+        return Refusal("InsufficientCapacity", of_money=False)
+    bills = _bills_held(view, run, groups) or case.pay(view, room.gpus_of_group())
+    if isinstance(bills, str):
+        return Refusal(bills, of_money=True)
+    return Plan([s for g in groups for s in room.put_group(g, case.domains[g])], bills)
+
+
+# Planning
+
+
+def groups_to_plan(world: World, run: Run) -> list[int]:
+    """Of a sweep only those that are missing to its minimum: more needs no Reservation."""
+    groups = groups_of(run, ready_units(world, run))
+    if not run.is_sweep:
+        return groups
+    running = sum(1 for unit in run.units.values() if unit.standing == "live")
+    return groups[: max(0, run.least // run.group_gpus - running)]
+
+
+def _plan(world: World, run: Run, others: list[Claim]) -> Claim | None:
+    """Its Reservation, and what that keeps from those behind."""
+    groups = groups_to_plan(world, run)
+    if not groups:
+        world.book(run, None)
+        return None
+    was = run.booking
+    found = first_known(world, run, groups, others)
+    if found is not None:
+        at, plan, aligned = found
+        if not _is_too_late(world, run, groups, others, at) and not _keeps_earlier(was, at):
+            confidence = "window-aligned" if aligned else "exact"
+            run.booking = Booking("Pending", confidence, at, run.said)
+            return claim_of(world, run, plan, at, "plan")
+    if was is not None and was.state == "Blocked" and not _would_help(world, run, groups, others):
+        return None
+    return _announce(world, run, groups, others, known=found is not None)
+
+
+def _keeps_earlier(was: Booking | None, at: int) -> bool:
+    """A start that was announced with cuts, or for want of money, only moves earlier."""
+    cautious = ("needs-cuts", "needs-money")
+    return (
+        was is not None and was.state == "Pending" and was.confidence in cautious and was.start < at
+    )
+
+
+def _announce(
+    world: World, run: Run, groups: list[int], others: list[Claim], *, known: bool
+) -> Claim | None:
+    """No start is known, or none soon enough: at the lead, or when its patience is over."""
+    was = run.booking if run.booking and run.booking.state == "Pending" else None
+    lead = world.now + lead_of(world, run)
+    start = max(run.created + world.config["reservation.maxWait"], lead) if known else lead
+    if _is_short_of_money_only(world, run, groups, others):
+        if was is not None and was.confidence in ("needs-cuts", "needs-money"):
+            start = min(start, was.start)
+        run.booking = Booking("Pending", "needs-money", start, run.said)
+        return None
+    awaits = False
+    if was is not None and was.confidence == "needs-cuts":
+        start, awaits = min(start, was.start), was.awaits_tenure and was.start <= start
+    case = Case(world, run, groups, others, max(start, world.now))
+    can = think_through(case)
+    if not can:
+        later = _after_tenures(world, run, groups, others, start)
+        if later is not None:
+            case, awaits, can = later, True, True
+            start = later.at
+    places = dict(case.domains)
+    run.booking = Booking("Pending", "needs-cuts", start, run.said, places, awaits)
+    return _claim_for_cuts(world, case, start) if can else None
+
+
+def _after_tenures(
+    world: World, run: Run, groups: list[int], others: list[Claim], start: int
+) -> Case | None:
+    """If nothing but protected tenures keeps it out: its case when enough of them have ended."""
+    trial = Case(world, run, groups, others, start, ignore_tenure=True)
+    if not think_through(trial):
+        return None
+    for end in tenures(world):
+        if end > start:
+            case = Case(world, run, groups, others, end)
+            if think_through(case):
+                return case
+    return None
+
+
+def _claim_for_cuts(world: World, case: Case, start: int) -> Claim:
+    """The free GPUs of its domains, at once (or a lead before its start), and its money."""
+    assert case.scope is not None
+    run = case.run
+    claim = claim_of(world, run, case.plan(case.scope.gone()), max(start, world.now), "cut")
+    claim.nodes = {}
+    claim.since = start - world.config["activationLead"]
+    claim.pod_gpus = run.pod_gpus
+    claim.groups = case.groups
+    for domain in case.domains.values():
+        pods = run.pods_per_group + run.spare_pods
+        claim.pods[domain] = claim.pods.get(domain, 0) + pods
+    claim.rests_on = [
+        number for cut in case.scope.cuts if cut.kind == "spare" for number in cut.leases
+    ]
+    return claim
+
+
+def _is_short_of_money_only(world: World, run: Run, groups: list[int], others: list[Claim]) -> bool:
+    """GPUs would be there now."""
+    plan = admit(View(world, world.now, others), run, groups)
+    if not isinstance(plan, Refusal) or not plan.of_money:
+        return False
+    room = room_for(View(world, world.now, others), run)
+    return put_in(room, groups, room.domains(), []) is not None
+
+
+def _would_help(world: World, run: Run, groups: list[int], others: list[Claim]) -> bool:
+    """Whether one who is blocked may be announced anew: if resolve would now succeed."""
+    from tests.model.reclaim import could_reclaim
+
+    start = world.now + lead_of(world, run)
+    if think_through(Case(world, run, groups, others, world.now)):
+        return True
+    if _after_tenures(world, run, groups, others, start) is not None:
+        return True
+    return could_reclaim(world, run, groups, others)
+
+
+def _is_too_late(world: World, run: Run, groups: list[int], others: list[Claim], at: int) -> bool:
+    """Longer than the longest wait, for want of GPUs and not of money."""
+    patience = max(
+        run.created + world.config["reservation.maxWait"], world.now + lead_of(world, run)
+    )
+    if at <= patience:
+        return False
+    plan = admit(View(world, patience, others), run, groups)
+    return isinstance(plan, Refusal) and not plan.of_money
+
+
+def first_known(
+    world: World, run: Run, groups: list[int], others: list[Claim]
+) -> tuple[int, Plan, bool] | None:
+    """The first instant of the known future at which it is funded and placed."""
+    avoids = run.unit_of(groups[0]).avoids
+    openings = {e.start for e in world.envelopes() if e.flavor == run.flavor}
+    instants = {world.known_end(lease) for lease in world.open_leases()} | openings
+    instants |= {claim.end for claim in others}
+    for at in sorted(instants):
+        if world.now < at < FOREVER:
+            plan = admit(View(world, at, others), run, groups, avoids=avoids)
+            if isinstance(plan, Plan):
+                payers = {name for name, _, _ in plan.segments()}
+                aligned = any(e.name in payers and e.start == at for e in world.envelopes())
+                return at, plan, aligned
+    return None
+
+
+# Activations
+
+
+def _holds(run: Run) -> bool:
+    return run.activation is not None and not run.activation.timed_out
+
+
+def _hold(world: World, run: Run) -> Claim:
+    """What a Resolution has freed, and what it was planned with."""
+    activation = run.activation
+    assert activation is not None
+    return Claim(
+        run.key, "hold", activation.at, end_of(run, world.now),
+        nodes=activation.held, money=activation.money, lent=activation.lent,
+        hours=activation.hours, lent_hours=activation.lent_hours, victims=activation.waits_for,
+        from_victims=activation.from_victims, money_from_victims=activation.money_from_victims,
+    )  # fmt: skip
+
+
+def _time_out(world: World) -> bool:
+    """A victim is not gone after `drain.timeout`: the beneficiary takes what is free in its scope;
+    failing that, what is held is open to others."""
+    for run in in_line(world):
+        activation = run.activation
+        if activation is None or activation.timed_out:
+            continue
+        if world.now >= activation.at + world.config["drain.timeout"]:
+            ready = ready_units(world, run)
+            if ready and _try_to_start(world, run, world.ahead.get(run.key, [])):
+                return True
+            activation.timed_out = True
+    return False
+
+
+def _look_after(world: World, run: Run) -> None:
+    """It stays Activating until its victims are gone, and is then planned like everybody."""
+    activation = run.activation
+    assert activation is not None
+    gone = all(world.leases[number].end is not None for number in activation.victims)
+    if activation.timed_out and gone:
+        run.activation = None
+        world.book(run, None)

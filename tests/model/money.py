@@ -1,0 +1,254 @@
+"""cover: who pays. The family, the order of the walk, and what each envelope can give.
+
+In one location (region, cluster) the walk is: the owner's own envelopes; the siblings'; the
+ancestors', nearest first; the sponsors the run names, in its order; their ancestors, nearest
+first; cousins whose lending policy admits the owner. Within one step, what expires first.
+"""
+
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from tests.model.view import View
+from tests.model.world import Envelope, Run, World
+
+Segment = tuple[str, int, str]  # envelope, GPUs, relation
+
+
+@dataclass
+class Bill:
+    """The answer of cover: who pays for how many GPUs; or, short, the reason."""
+
+    segments: list[Segment] = field(default_factory=list)
+    missing: int = 0
+    reason: str = ""
+    may_help: bool = False  # time alone
+    walk: list[tuple[str, object]] = field(default_factory=list)
+
+    def by(self, relation: str) -> int:
+        return sum(gpus for _, gpus, kind in self.segments if kind == relation)
+
+
+def parents(world: World, owner: str) -> list[str]:
+    """As its Budgets say; without one, or without saying, its path less the last part."""
+    above = owner.rpartition(":")[0]
+    default = [above] if above else []
+    specs = [spec for spec in world.budgets.values() if spec["owner"] == owner]
+    found = {name for spec in specs for name in (spec.get("parents") or default)}
+    return sorted(found) if specs else default
+
+
+def ancestors(world: World, owner: str) -> list[list[str]]:
+    """Level by level, nearest first."""
+    if owner not in world.levels:
+        levels, seen, level = [], {owner}, parents(world, owner)
+        while level:
+            levels.append(level)
+            seen.update(level)
+            level = sorted({up for each in level for up in parents(world, each)} - seen)
+        world.levels[owner] = levels
+    return world.levels[owner]
+
+
+def owners(world: World) -> list[str]:
+    return sorted({spec["owner"] for spec in world.budgets.values()})
+
+
+def siblings(world: World, owner: str) -> list[str]:
+    mine: set[str] = set(*ancestors(world, owner)[:1])
+    return [
+        other
+        for other in owners(world)
+        if other != owner and mine & set(*ancestors(world, other)[:1])
+    ]
+
+
+def is_allowed(world: World, run: Run) -> bool:
+    """A Budget of that owner lies in the run's namespace or lists it."""
+    return any(
+        spec["owner"] == run.owner
+        and (key.split("/")[0] == run.namespace or run.namespace in (spec.get("namespaces") or []))
+        for key, spec in world.budgets.items()
+    )
+
+
+def walk(world: World, run: Run, place: tuple[str, str]) -> list[tuple[Envelope, str]]:
+    """Every envelope of the flavor that is asked in this place, in order, with its relation."""
+    order: list[tuple[Envelope, str]] = []
+    seen: set[str] = set()
+
+    def step(names: list[str], relation: str, *, shared: bool = False) -> None:
+        found = [
+            envelope
+            for envelope in world.envelopes()
+            if envelope.owner in names
+            and envelope.flavor == run.flavor
+            and envelope.covers(place)
+            and envelope.name not in seen
+            and (envelope.shares or not shared)
+        ]
+        for envelope in sorted(found, key=lambda e: (e.end, *e.name.split("/"))):
+            seen.add(envelope.name)
+            order.append((envelope, relation))
+
+    step([run.owner], "Owned")
+    step(siblings(world, run.owner), "Shared", shared=True)
+    for level in ancestors(world, run.owner):
+        step(level, "Shared", shared=True)
+    if run.may_borrow:
+        for sponsor in run.sponsors:
+            step([sponsor], "Borrowed")
+        above = [ancestors(world, sponsor) for sponsor in run.sponsors]
+        for depth in range(max(map(len, above), default=0)):
+            for levels in above:
+                step(levels[depth] if depth < len(levels) else [], "Borrowed")
+        before = len(order)
+        step(cousins(world, run.owner), "Borrowed")
+        order[before:] = [
+            each for each in order[before:] if each[0].lends and admits(each[0], run.owner)
+        ]
+    return order
+
+
+def cousins(world: World, owner: str) -> list[str]:
+    """Owners that share an ancestor with this one."""
+    mine = {up for level in ancestors(world, owner) for up in level}
+    found = []
+    for other in owners(world):
+        above = {up for level in ancestors(world, other) for up in level}
+        if other != owner and (mine & above):
+            found.append(other)
+    return found
+
+
+def admits(envelope: Envelope, owner: str) -> bool:
+    return any(fnmatchcase(owner, glob) for glob in envelope.lends_to)
+
+
+def cover(
+    view: View,
+    run: Run,
+    gpus: int,
+    place: tuple[str, str],
+    *,
+    until: int,
+    taken: list[Segment] | None = None,
+    borrowed: int = 0,
+    without: frozenset[str] = frozenset(),
+) -> Bill:
+    """Who pays for so many GPUs in this place from the view's instant to `until`.
+
+    `taken` is what the same plan has asked for already; `borrowed` what the run has borrowed;
+    `without` are envelopes that are not to be asked.
+    """
+    bill = Bill(missing=gpus)
+    before = list(taken or [])
+    held_back: list[tuple[str, bool]] = []
+    for envelope, relation in walk(view.world, run, place):
+        if envelope.name in without:
+            continue
+        if not bill.missing:
+            break
+        spent = before + bill.segments
+        most, reason = can_give(view, run, envelope, relation, until, spent, borrowed)
+        part = min(most, bill.missing)
+        bill.walk.append((envelope.name, part or reason))
+        if part:
+            bill.segments.append((envelope.name, part, relation))
+            bill.missing -= part
+        if bill.missing:
+            held_back.append((reason, _may_help(view, envelope)))
+    if bill.missing:
+        first = next((each for each in held_back if each[1]), None)
+        first = first or (held_back[0] if held_back else ("NoEnvelope", False))
+        bill.reason, bill.may_help = first
+    return bill
+
+
+def _may_help(view: View, envelope: Envelope) -> bool:
+    """Time alone: it has open leases, or its window will open."""
+    if view.at < envelope.start:
+        return True
+    return any(lease.payer == envelope.name for lease in view.world.open_leases())
+
+
+def can_give(
+    view: View,
+    run: Run,
+    envelope: Envelope,
+    relation: str,
+    until: int,
+    spent: list[Segment],
+    borrowed: int,
+) -> tuple[int, str]:
+    """The least of what its caps leave, and which of them it is."""
+    if view.at < envelope.start:
+        return 0, "WindowNotOpen"
+    if view.at >= envelope.end:
+        return 0, "WindowClosed"
+    mine = dict.fromkeys((envelope.name, *(m for c in envelope.caps for m in c[2])), 0)
+    for name, gpus, _ in spent:
+        if name in mine:
+            mine[name] += gpus
+    limits: list[tuple[int, str]] = []
+    name = envelope.name
+    used = view.most_paid({name}, until) + mine[name]
+    limits.append((envelope.concurrency - used, "ConcurrencyExhausted"))
+    for _, cap, members in envelope.caps:
+        used = view.most_paid(members, until) + sum(mine[member] for member in members)
+        limits.append((cap - used, "AggregateCap"))
+    if relation == "Borrowed":
+        refusal = _gate(view, run, envelope)
+        if refusal:
+            return 0, refusal
+        if envelope.lends_gpus is not None:
+            used = view.most_paid({name}, until, lent=True)
+            used += sum(g for n, g, r in spent if n == name and r == "Borrowed")
+            limits.append((envelope.lends_gpus - used, "LendingCapExhausted"))
+    limits += _hour_limits(view, envelope, relation, until, spent)
+    if relation == "Borrowed" and run.most_borrowed is not None:
+        loan = borrowed + sum(gpus for _, gpus, kind in spent if kind == "Borrowed")
+        limits.append((run.most_borrowed - loan, "BorrowLimit"))
+    least = min(limits, key=lambda each: each[0])
+    return max(0, least[0]), least[1]
+
+
+def _gate(view: View, run: Run, envelope: Envelope) -> str:
+    if not envelope.lends:
+        return "LendingDisabled"
+    if not admits(envelope, run.owner):
+        return "ACLDenied"
+    if view.world.config["forbidReciprocalLending"]:
+        for lease in view.alive:
+            payer = view.world.envelope(lease.payer)
+            if (
+                lease.relation == "Borrowed"
+                and view.world.runs[lease.run].owner == envelope.owner
+                and payer is not None
+                and payer.owner == run.owner
+            ):
+                return "ReciprocalLoan"
+    return ""
+
+
+def cost_of(view: View, envelope: Envelope, until: int) -> int:
+    """GPU-time that one GPU commits: to the limit, or over the horizon, within the window."""
+    horizon = view.at + view.world.config["accounting.horizon"]
+    end = until if until < (1 << 61) else horizon
+    return max(0, min(end, envelope.end) - view.at)
+
+
+def _hour_limits(
+    view: View, envelope: Envelope, relation: str, until: int, spent: list[Segment]
+) -> list[tuple[int, str]]:
+    cost = cost_of(view, envelope, until)
+    limits = []
+    name = envelope.name
+    if envelope.hours is not None and cost:
+        mine = sum(gpus for n, gpus, _ in spent if n == name) * cost
+        left = envelope.hours - view.hours_bound(envelope) - mine
+        limits.append((left // cost, "GPUHoursExhausted"))
+    if relation == "Borrowed" and envelope.lends_hours is not None and cost:
+        mine = sum(g for n, g, r in spent if n == name and r == "Borrowed") * cost
+        left = envelope.lends_hours - view.hours_bound(envelope, lent=True) - mine
+        limits.append((left // cost, "LendingHoursExhausted"))
+    return limits

@@ -1,0 +1,236 @@
+"""Time: what happens at each instant, and which instant is next.
+
+Nothing takes time unless the file says so. Timers due at an instant come before the steps at it;
+between steps everything comes to rest.
+"""
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+from tests.model import activate, debts, life, line, resize
+from tests.model.story import FOREVER, Story
+from tests.model.world import Node, Run, World, new_world
+
+Look = Callable[[World], None]
+REST_MAX = 2_000
+
+
+class Restless(Exception):  # noqa: N818 - it names what is wrong
+    """The model does not come to rest within one instant."""
+
+
+def play(
+    story: Story,
+    seeds: Any = None,
+    look: Look | None = None,
+    expect: Callable[[World, list[dict[str, Any]]], None] | None = None,
+) -> World:
+    """Plays the whole file; `look` is called at the end of every instant."""
+    world = new_world(story)
+    world.seeds = seeds or no_seeds
+    look = look or (lambda _: None)
+    for step in story.steps:
+        at = story.start + step["at"]
+        if at > world.now:
+            look(world)
+            _advance(world, at, look)
+        if step["do"] != "expect":
+            perform(world, step)
+            come_to_rest(world)
+        elif expect is not None:
+            expect(world, step["what"])
+    look(world)
+    return world
+
+
+def no_seeds(cause: str, subject: str, at: int) -> str:
+    """Without a product to ask: any seed does."""
+    return f"{cause}/{subject}/{at}"
+
+
+def _advance(world: World, at: int, look: Look) -> None:
+    while True:
+        due = next_instant(world)
+        if due > at:
+            break
+        world.now = due
+        come_to_rest(world)
+        if due < at:
+            look(world)
+    if world.now < at:
+        world.now = at
+
+
+def come_to_rest(world: World) -> None:
+    world.was = {run.key: run.booking for run in world.runs.values()}
+    for _ in range(REST_MAX):
+        if not (
+            life.tend(world)
+            or resize.shrink(world)
+            or debts.settle_debts(world)
+            or line.take_turn(world)
+            or activate.activate_due(world)
+            or resize.grow(world)
+        ):
+            return
+    raise Restless(world.notes[-20:])
+
+
+def next_instant(world: World) -> int:
+    """The first instant after now at which something is due."""
+    config = world.config
+    due: list[int] = [debts.next_exhaustion(world)]
+    for pod in world.pods:
+        if world.nodes[pod.node].heard and pod.ends is not None:
+            due.append(pod.ends)
+    due += [lease.deadline for lease in world.open_leases() if lease.ending]
+    for run in world.runs.values():
+        for unit in run.units.values():
+            if unit.standing == "live" and run.limit is not None:
+                due.append(unit.started + run.limit)
+            due += [unit.pause, unit.protected]
+        if run.booking is not None:
+            due.append(run.booking.start)
+        if run.activation is not None:
+            due.append(run.activation.at + config["drain.timeout"])
+        if run.resized is not None:
+            due.append(run.resized + config["resize.interval"])
+    for envelope in world.envelopes():
+        due += [envelope.start, envelope.end]
+    due += [since + config["overdraft.grace"] for since in world.debts.values()]
+    return min((at for at in due if at > world.now), default=FOREVER)
+
+
+def perform(world: World, step: dict[str, Any]) -> None:
+    """One action of the file."""
+    what = step["what"]
+    if step["refused"]:
+        return
+    match step["do"]:
+        case "submit":
+            for key, spec in what.items():
+                _submit(world, key, spec, step["work"])
+        case "budget":
+            before = world.envelopes()
+            for key, spec in what.items():
+                world.budgets[key] = deepcopy(spec)
+            _budgets_changed(world, before)
+        case "edit":
+            _edit(world, what)
+        case "cancel":
+            world.runs[what].spec["stop"] = True
+            world.runs[what].read_spec()
+        case "delete":
+            _delete(world, what)
+        case "node":
+            _node(world, world.nodes[what["name"]], what["is"])
+        case "foreign":
+            world.nodes[what["node"]].foreign = what["gpus"]
+            _nodes_changed(world)
+        case "pod":
+            _pod(world, what)
+        case "binds":
+            world.failing_binds += what["fail"]
+        case "restart":
+            pass
+        case other:
+            raise AssertionError(other)
+
+
+def _submit(world: World, key: str, spec: dict[str, Any], works: list[dict[str, Any]]) -> None:
+    flavor = spec["resources"]["gpuType"]
+    largest = max((n.gpus for n in world.nodes.values() if n.flavor == flavor), default=1)
+    world.runs[key] = Run(key, world.now, deepcopy(spec), works, largest)
+
+
+def _budgets_changed(world: World, before: list[Any]) -> None:
+    world.read_budgets()
+    debts.note_lowered(world, before)
+
+
+def _edit(world: World, what: dict[str, Any]) -> None:
+    if "run" in what:
+        run = world.runs[what["run"]]
+        run.spec = merged(run.spec, what["spec"])
+        run.read_spec()
+        return
+    namespace, budget, name = what["envelope"].split("/")
+    before = world.envelopes()
+    spec = deepcopy(world.budgets[f"{namespace}/{budget}"])
+    fields = {key: value for key, value in what.items() if key != "envelope"}
+    spec["envelopes"] = [
+        merged(each, fields) if each["name"] == name else each for each in spec["envelopes"]
+    ]
+    world.budgets[f"{namespace}/{budget}"] = spec
+    _budgets_changed(world, before)
+
+
+def merged(old: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """A merge-patch: null removes a field."""
+    new = dict(old)
+    for key, value in patch.items():
+        if value is None:
+            new.pop(key, None)
+        elif isinstance(value, dict) and isinstance(new.get(key), dict):
+            new[key] = merged(new[key], value)
+        else:
+            new[key] = value
+    return new
+
+
+def _delete(world: World, what: dict[str, Any]) -> None:
+    if "budget" in what:
+        before = world.envelopes()
+        del world.budgets[what["budget"]]
+        _budgets_changed(world, before)
+        return
+    node = world.nodes[what["node"]]
+    node.gone, node.cordoned, node.silent, node.dead = True, False, False, False
+    life.lose_node(world, node.name)
+    _nodes_changed(world)
+
+
+def _node(world: World, node: Node, state: str) -> None:
+    match state:
+        case "dead":
+            node.dead = True
+            node.silent = False
+            life.lose_node(world, node.name)
+        case "silent":
+            node.silent = True
+        case "ready":
+            node.dead = node.silent = node.gone = False
+            for pod in world.pods:
+                if pod.node == node.name and pod.wanted is not None and pod.told is None:
+                    pod.told = world.now
+        case "cordoned":
+            node.cordoned = True
+        case "uncordoned":
+            node.cordoned = False
+    _nodes_changed(world)
+
+
+def _nodes_changed(world: World) -> None:
+    """After five rejections a change of any node is worth another try."""
+    for run in world.runs.values():
+        for unit in run.units.values():
+            if unit.blocked_binds:
+                unit.blocked_binds = False
+                unit.pause = world.now
+
+
+def _pod(world: World, what: dict[str, Any]) -> None:
+    run = world.runs[what["run"]]
+    group, index, does = what.get("group", 0), what.get("pod", 0), what["does"]
+    if does.startswith("exit"):
+        life.pod_exits(world, run, group, index, int(does.split()[1]))
+        return
+    for pod in world.pods:
+        if (pod.run, pod.group, pod.index) == (run.key, group, index):
+            pod.stuck = does == "stick"
+            if does == "unstick" and pod.told is not None:
+                ends = pod.ends
+                if ends is not None and ends < world.now:
+                    pod.until = world.now
+                    pod.told = world.now

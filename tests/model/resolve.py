@@ -1,0 +1,247 @@
+"""A Reservation that is due, or is thought through for the instant it is due: place and victims.
+
+Choose the place before the victims: for each group the domain where the loss is least (GPUs by
+lottery, GPUs by shrinking, spares), then by name; groups one after the other in index order. The
+scope is those domains. Nobody is cut for want of money, nor for a place that is promised to one
+ahead.
+"""
+
+from dataclasses import dataclass, field
+
+from tests.model.admit import Plan, borrowed_by, place_of
+from tests.model.cuts import (
+    Cut,
+    Scope,
+    Seed,
+    draw,
+    drop_spares,
+    give_back,
+    shrink_in_rounds,
+    would_do,
+)
+from tests.model.money import Segment, cover
+from tests.model.places import Room, Spot, room_for
+from tests.model.view import Claim, View, cost_of_segments, end_of
+from tests.model.world import Lease, Run, World
+
+Loss = tuple[int, int, int]
+
+
+@dataclass
+class Case:
+    """One run's case: for which instant, on top of what, and what was found."""
+
+    world: World
+    run: Run
+    groups: list[int]
+    claims: list[Claim]
+    at: int
+    ignore_tenure: bool = False
+    absent: frozenset[int] = frozenset()  # leases that will be gone by then, whoever cuts them
+    domains: dict[int, str] = field(default_factory=dict)
+    bills: dict[tuple[str, str], list[Segment]] = field(default_factory=dict)
+    scope: Scope | None = None
+    reason: str = ""
+
+    @property
+    def until(self) -> int:
+        return end_of(self.run, self.at)
+
+    def view(self, gone: frozenset[int] = frozenset()) -> View:
+        return View(self.world, self.at, self.claims, gone | self.absent, resolving=True)
+
+    def room(self, gone: frozenset[int] = frozenset()) -> Room:
+        return room_for(self.view(gone), self.run, until=self.until)
+
+    def spots(self, gone: frozenset[int]) -> list[Spot]:
+        """Where it would be put after the cuts."""
+        room = self.room(gone)
+        room.avoids = self.run.unit_of(self.groups[0]).avoids
+        return [s for group in self.groups for s in room.put_group(group, self.domains[group])]
+
+    def plan(self, gone: frozenset[int]) -> Plan:
+        return Plan(self.spots(gone), self.bills)
+
+    def pay(self, view: View, group_gpus: int) -> dict[tuple[str, str], list[Segment]] | str:
+        """Who pays for its groups where they are to be, as things stand; or why nobody does."""
+        bills: dict[tuple[str, str], list[Segment]] = {}
+        for group in self.groups:
+            place = place_of(self.domains[group])
+            bill = cover(
+                view, self.run, group_gpus, place, until=self.until,
+                taken=[segment for each in bills.values() for segment in each],
+                borrowed=borrowed_by(self.world, self.run),
+            )  # fmt: skip
+            if bill.missing:
+                return bill.reason
+            bills[place] = bills.get(place, []) + bill.segments
+        return bills
+
+    def scope_in(self, wanted: dict[str, int]) -> Scope:
+        """So many groups in each of these domains."""
+
+        def enough(gone: frozenset[int]) -> bool:
+            room = self.room(gone)
+            return all(room.holds(domain, count) for domain, count in wanted.items())
+
+        def inside(lease: Lease) -> bool:
+            node = self.world.nodes[lease.node]
+            return node.domain in wanted and node.usable and node.flavor == self.run.flavor
+
+        return Scope(inside, enough, self.at, self.run.key, self.ignore_tenure)
+
+
+def think_through(case: Case) -> bool:
+    """Whether cutting would make room, and where; fills in domains, bills and structural cuts."""
+    if not _choose_domains(case):
+        return False
+    wanted: dict[str, int] = {}
+    for domain in case.domains.values():
+        wanted[domain] = wanted.get(domain, 0) + 1
+    case.scope = case.scope_in(wanted)
+    if not would_do(case.world, case.scope):
+        case.reason = "InsufficientCapacity"
+        return False
+    return _leaves_room_for_those_ahead(case)
+
+
+def _choose_domains(case: Case) -> bool:
+    room = case.room()
+    domains = room.domains()
+    case.domains, case.bills = {}, {}
+    if not domains:
+        case.reason = "NoSuchFlavor"
+        return False
+    if not case.run.spread or len(case.groups) == 1:
+        return _choose_one(case, domains, room.gpus_of_group())
+    taken: dict[str, int] = {}
+    losses: dict[str, Loss] = {}
+    for group in case.groups:
+        best: tuple[Loss, str] | None = None
+        found: list[Segment] = []
+        reason = ""
+        for domain in domains:
+            bill = _bill(case, room.gpus_of_group(), place_of(domain))
+            if isinstance(bill, str):
+                reason = reason or bill
+                continue
+            loss = _loss(case, domain, taken.get(domain, 0) + 1)
+            if loss is None:
+                continue
+            before = losses.get(domain, (0, 0, 0))
+            more = (loss[0] - before[0], loss[1] - before[1], loss[2] - before[2])
+            if best is None or (more, domain) < best:
+                best, found = (more, domain), bill
+        if best is None:
+            case.reason = reason or "InsufficientCapacity"
+            return False
+        domain = best[1]
+        case.domains[group] = domain
+        taken[domain] = taken.get(domain, 0) + 1
+        losses[domain] = _loss(case, domain, taken[domain]) or (0, 0, 0)
+        place = place_of(domain)
+        case.bills[place] = case.bills.get(place, []) + found
+    return True
+
+
+def _choose_one(case: Case, domains: list[str], group_gpus: int) -> bool:
+    """All groups in one domain."""
+    best: tuple[Loss, str] | None = None
+    paid: list[Segment] = []
+    reason = ""
+    for domain in domains:
+        bill = _bill(case, group_gpus * len(case.groups), place_of(domain))
+        if isinstance(bill, str):
+            reason = reason or bill
+            continue
+        loss = _loss(case, domain, len(case.groups))
+        if loss is not None and (best is None or (loss, domain) < best):
+            best, paid = (loss, domain), bill
+    if best is None:
+        case.reason = reason or "InsufficientCapacity"
+        return False
+    case.bills = {place_of(best[1]): paid}
+    case.domains = dict.fromkeys(case.groups, best[1])
+    return True
+
+
+def _bill(case: Case, gpus: int, place: tuple[str, str]) -> list[Segment] | str:
+    """Who pays there, without what the victims would free; or why nobody does."""
+    taken = [segment for bill in case.bills.values() for segment in bill]
+    bill = cover(
+        case.view(), case.run, gpus, place,
+        until=case.until, taken=taken, borrowed=borrowed_by(case.world, case.run),
+    )  # fmt: skip
+    return bill.reason if bill.missing else bill.segments
+
+
+def _loss(case: Case, domain: str, groups: int) -> Loss | None:
+    """After structural cuts, without drawing; None: even everything would not do there."""
+    scope = case.scope_in({domain: groups})
+    drop_spares(case.world, scope)
+    shrink_in_rounds(case.world, scope)
+    spares = sum(cut.gpus for cut in scope.cuts if cut.kind == "spare")
+    shrunk = sum(cut.gpus for cut in scope.cuts if cut.kind == "shrink")
+    if scope.enough(scope.gone()):
+        return (0, shrunk, spares)
+    room = case.room(scope.gone())
+    missing = groups * room.pods_of_group() - room.pods_in(domain)
+    everything = case.scope_in({domain: groups})
+    if not would_do(case.world, everything):
+        return None
+    return (missing * case.run.pod_gpus, shrunk, spares)
+
+
+def _leaves_room_for_those_ahead(case: Case) -> bool:
+    """Of one ahead that needs cuts: its room from its start on."""
+    assert case.scope is not None
+    later = [
+        claim
+        for claim in case.claims
+        if claim.kind == "cut" and claim.start < case.until and claim.end > case.at
+    ]
+    if not later:
+        return True
+    gone = case.scope.gone()
+    mine = claim_of(case.world, case.run, case.plan(gone), case.at, "plan")
+    for claim in later:
+        ahead = case.world.runs[claim.run]
+        before = case.claims[: case.claims.index(claim)]
+        theirs = Case(
+            case.world, ahead, claim.groups, [*before, mine], max(claim.start, case.world.now),
+            absent=gone | case.absent,
+        )  # fmt: skip
+        if not think_through(theirs):
+            case.reason = "HeldForReservation"
+            return False
+    return True
+
+
+def claim_of(world: World, run: Run, plan: Plan, start: int, kind: str) -> Claim:
+    """What a plan keeps from those behind it."""
+    claim = Claim(run.key, kind, start, end_of(run, start), flavor=run.flavor)
+    for spot in plan.spots:
+        claim.nodes[spot.node] = claim.nodes.get(spot.node, 0) + run.pod_gpus
+    cost_of_segments(world, claim, plan.segments(), start)
+    return claim
+
+
+def carry_out(case: Case, seed: Seed) -> list[Cut]:
+    """The cuts, after the draws and after giving back; `think_through` said that they will do."""
+    assert case.scope is not None
+    wanted: dict[str, int] = {}
+    for domain in case.domains.values():
+        wanted[domain] = wanted.get(domain, 0) + 1
+    scope = case.scope_in(wanted)
+    drop_spares(case.world, scope)
+    shrink_in_rounds(case.world, scope)
+    draw(case.world, scope, seed)
+    give_back(scope)
+    case.scope = scope
+    return [cut for cut in scope.cuts if not cut.returned]
+
+
+def tenures(world: World) -> list[int]:
+    """When protected tenures end."""
+    ends = {unit.protected for run in world.runs.values() for unit in run.units.values()}
+    return sorted(end for end in ends if end > world.now)

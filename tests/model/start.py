@@ -1,0 +1,137 @@
+"""bind: from a plan to leases and pods. All or nothing; a node may reject it.
+
+Payers are dealt to pods in group order, a group's active pods before its spares. A pod whose GPUs
+straddle two segments gets two leases. Slots are the lowest free ordinals.
+"""
+
+from tests.model.admit import Plan, place_of
+from tests.model.money import Segment
+from tests.model.places import Spot, free_slots, spare_slots
+from tests.model.story import HOUR
+from tests.model.world import Lease, Pod, Run, Unit, World
+
+BIND_PAUSE_MAX = 600_000
+
+
+def open_plan(world: World, run: Run, plan: Plan, reason: str) -> list[Lease]:
+    """Opens the leases of a plan and starts its pods."""
+    purses: dict[tuple[str, str], list[Segment]] = {
+        place: list(bill) for place, bill in plan.bills.items()
+    }
+    before = len(world.leases)
+    for spot in sorted(plan.spots, key=lambda s: (s.group, s.role == "Spare", s.pod)):
+        _open_pod(world, run, spot, purses, reason)
+    return world.leases[before:]
+
+
+def _open_pod(
+    world: World,
+    run: Run,
+    spot: Spot,
+    purses: dict[tuple[str, str], list[Segment]],
+    reason: str,
+) -> None:
+    fills = spot.role == "Borrowed"
+    slots = spare_slots(world, spot.node) if fills else free_slots(world, spot.node)
+    slots = slots[: run.pod_gpus]
+    assert len(slots) == run.pod_gpus, f"{run.key} does not fit on {spot.node}"
+    purse = purses[place_of(world.nodes[spot.node].domain)]
+    attempt = run.unit_of(spot.group).attempt
+    while slots:
+        payer, gpus, relation = purse[0]
+        part, slots = slots[:gpus], slots[gpus:]
+        rest = gpus - len(part)
+        purse[0:1] = [(payer, rest, relation)] if rest else []
+        lease = Lease(
+            number=len(world.leases),
+            run=run.key, group=spot.group, pod=spot.pod, attempt=attempt, role=spot.role,
+            node=spot.node, slots=tuple(part), payer=payer, relation=relation,
+            start=world.now, opened=reason,
+        )  # fmt: skip
+        world.leases.append(lease)
+    if spot.role != "Spare":
+        start_pod(world, run, spot.group, spot.pod, spot.node)
+
+
+def start_pod(world: World, run: Run, group: int, index: int, node: str) -> Pod:
+    """`lasts` counts from the start of the attempt, whatever is swapped or restarted."""
+    unit = run.unit_of(group)
+    work = run.work(unit.attempt)
+    until = None if work["lasts"] is None else unit.started + work["lasts"]
+    pod = Pod(run.key, group, index, node, until, work["exit"], work["stops"], run.grace)
+    world.pods.append(pod)
+    return pod
+
+
+def start(world: World, run: Run, units: list[Unit], plan: Plan) -> None:
+    """A new attempt of these units. The batch that opens a gang commits as one."""
+    for unit in units:
+        unit.attempt += 1
+        unit.started = world.now
+        unit.standing = "live"
+        unit.fate = ""
+        unit.settled = 0
+        unit.swaps = []
+    opened = open_plan(world, run, plan, "Start")
+    if run.activation is not None and not run.activation.timed_out:
+        run.by_resolution = True
+    rejected = None
+    if world.failing_binds:
+        world.failing_binds -= 1
+        rejected = min(units, key=lambda unit: unit.index)
+        _reject(world, run, rejected, opened)
+    for unit in units:
+        if unit is not rejected:
+            unit.rejections = 0
+            unit.avoids = []
+            unit.protected = _tenure(world, run, plan) if run.by_resolution else 0
+    world.book(run, None, "Released")
+    if rejected is None or len(units) > 1:
+        run.by_resolution = False
+    if rejected is None or len(units) > 1 or rejected.blocked_binds:
+        run.activation = None
+    world.note(f"{run.key} starts on {[(s.node, s.role) for s in plan.spots]}")
+
+
+def _tenure(world: World, run: Run, plan: Plan) -> int:
+    """A run that a Resolution started is out of lotteries for so long.
+
+    Whoever waits ahead of it for the end of tenures in its domains is not kept waiting longer.
+    """
+    tenure: int = max(world.config["resolver.minTenure"], 2 * (run.checkpoint or 0))
+    end = world.now + tenure
+    domains = {world.nodes[spot.node].domain for spot in plan.spots}
+    for other in world.runs.values():
+        booking = other.booking
+        if (
+            booking is not None
+            and other.order < run.order
+            and booking.awaits_tenure
+            and domains & set(booking.places.values())
+        ):
+            end = min(end, max(booking.start, world.now))
+    return end
+
+
+def _reject(world: World, run: Run, unit: Unit, opened: list[Lease]) -> None:
+    """Pod 0 of the lowest group is rejected by its node: the attempt is taken back whole."""
+    mine = [lease for lease in opened if run.unit_of(lease.group) is unit]
+    lowest = min(lease.group for lease in mine)
+    node = next(x.node for x in mine if (x.group, x.pod) == (lowest, 0) and x.role != "Spare")
+    for lease in mine:
+        lease.end, lease.closed = world.now, "Fail"
+        world.pods = [
+            pod for pod in world.pods
+            if (pod.run, pod.group, pod.index) != (lease.run, lease.group, lease.pod)
+        ]  # fmt: skip
+    unit.standing = "waiting"
+    unit.rejections += 1
+    if node in unit.avoids:
+        unit.avoids.remove(node)
+    unit.avoids.append(node)
+    unit.paused_by = "BindFailing"
+    pause = world.config["bind.backoff"] << (unit.rejections - 1)
+    unit.pause = world.now + min(pause, BIND_PAUSE_MAX)
+    if unit.rejections >= world.config["bind.attempts"]:
+        unit.blocked_binds = True
+        unit.pause = world.now + HOUR

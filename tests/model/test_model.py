@@ -1,0 +1,137 @@
+"""The product and the model agree; and where one of them is broken, they do not.
+
+A seed that differs is asked for again by `python -m tests.model --seeds N --shrink`.
+"""
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType, ModuleType
+
+import pytest
+from tests.model import line, lots, money, resolve, view
+from tests.model.compare import compare
+from tests.model.judge import judge
+from tests.model.product import play_product
+from tests.model.stories import PROFILES, story_of, text_of
+from tests.model.story import NotCovered, read_text
+
+SCENARIOS = Path(__file__).parents[1] / "scenarios"
+FILES = sorted(SCENARIOS.glob("*.yaml"))
+DEADLINE_S = 60
+
+# What the model does not speak, beside what its reader refuses by itself.
+LEFT_OUT = {
+    "found-02-a-job-that-cannot-settle": "when exactly a job that exits at once is given up",
+    "spec-05-a-gang-too-large-to-be-written": "how large a ledger batch may be",
+}
+
+
+@contextmanager
+def within(seconds: int) -> Iterator[None]:
+    """A model that does not come to rest must not hang the suite."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"not done after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def text_of_file(name: str) -> str:
+    (file,) = SCENARIOS.glob(f"{name}*.yaml")
+    return file.read_text(encoding="utf-8")
+
+
+def is_spoken(file: Path) -> bool:
+    try:
+        read_text(file.read_text(encoding="utf-8"))
+    except NotCovered:
+        return False
+    return file.stem not in LEFT_OUT
+
+
+SPOKEN = [file for file in FILES if is_spoken(file)]
+
+
+@pytest.mark.parametrize("file", SPOKEN, ids=lambda file: file.stem)
+def test_both_tell_the_same_story(file: Path) -> None:
+    with within(DEADLINE_S):
+        found = compare(file.read_text(encoding="utf-8"))
+    assert found is None, str(found)
+
+
+@pytest.mark.parametrize("file", SPOKEN, ids=lambda file: file.stem)
+def test_what_a_file_expects_holds_of_the_model_too(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    with within(DEADLINE_S):
+        _, seeds = play_product(text)
+        assert judge(read_text(text), seeds) == []
+
+
+def test_most_files_are_in_the_language_of_the_model() -> None:
+    left = {file.stem.split("-")[0] for file in FILES if file not in SPOKEN}
+    assert left == {"found", "maintenance", "queue", "spec"}
+    assert len(SPOKEN) > 150
+
+
+def test_a_seed_is_always_the_same_story() -> None:
+    for profile in PROFILES:
+        assert text_of(story_of(7, profile)) == text_of(story_of(7, profile))
+
+
+# A comparison that could not fail would be worthless: each of these breaks one rule of the model.
+
+Break = tuple[ModuleType, str, Callable[..., object], str]
+
+
+def _last_of_all(seed: str, k: int, below: int) -> int:
+    return below - 1
+
+
+def _nothing_kept(*_: object) -> dict[str, int]:
+    return {}
+
+
+def _no_lead(*_: object) -> int:
+    return 0
+
+
+def _no_pruning(scope: object) -> None:
+    pass
+
+
+def _no_family(*_: object) -> list[str]:
+    return []
+
+
+BROKEN: list[Break] = [
+    (lots, "number", _last_of_all, "cuts-07"),
+    (view, "kept_by", _nothing_kept, "queue-03"),
+    (line, "lead_of", _no_lead, "cuts-02"),
+    (resolve, "give_back", _no_pruning, "cuts-06"),
+    (money, "siblings", _no_family, "money-10"),
+]
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "broken", "file"), BROKEN, ids=[each[1] for each in BROKEN]
+)
+def test_a_broken_rule_is_a_difference(
+    module: ModuleType,
+    name: str,
+    broken: Callable[..., object],
+    file: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = text_of_file(file)
+    assert compare(text) is None
+    monkeypatch.setattr(module, name, broken)
+    with within(DEADLINE_S):
+        assert compare(text) is not None

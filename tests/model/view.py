@@ -1,0 +1,255 @@
+"""What is free and what is left at one instant, now or ahead, for one who asks.
+
+A view is a way to look at the world: at an instant, on top of the claims of others, without
+certain leases (those that would be cut). Leases whose end is known are gone after it.
+"""
+
+from dataclasses import dataclass, field
+
+from tests.model.story import FOREVER
+from tests.model.world import Envelope, Lease, Node, Run, World
+
+
+@dataclass
+class Claim:
+    """What somebody who waits keeps from others.
+
+    A `plan` keeps its nodes and its concurrency from its start on, its GPU-hours at once. A `cut`
+    keeps what is free in its domains, up to what it needs, and its money like a plan. A `hold` is
+    what a Resolution has freed: it is kept from everybody, at once.
+    """
+
+    run: str
+    kind: str
+    start: int
+    end: int
+    nodes: dict[str, int] = field(default_factory=dict)
+    money: dict[str, int] = field(default_factory=dict)
+    lent: dict[str, int] = field(default_factory=dict)
+    hours: dict[str, int] = field(default_factory=dict)
+    lent_hours: dict[str, int] = field(default_factory=dict)
+    since: int = 0  # a cut keeps free GPUs from then on
+    flavor: str = ""
+    pod_gpus: int = 0
+    pods: dict[str, int] = field(default_factory=dict)  # of a cut: domain -> pods
+    groups: list[int] = field(default_factory=list)  # of a cut
+    victims: list[int] = field(default_factory=list)  # of a hold
+    from_victims: dict[str, int] = field(default_factory=dict)
+    money_from_victims: dict[str, int] = field(default_factory=dict)
+    rests_on: list[int] = field(default_factory=list)  # spares that a cut counts on
+
+
+class View:
+    def __init__(
+        self,
+        world: World,
+        at: int,
+        claims: list[Claim],
+        gone: frozenset[int] = frozenset(),
+        *,
+        resolving: bool = False,
+    ) -> None:
+        """`resolving`: a lease that is ending is free at once, not only at its deadline."""
+        self.world = world
+        self.at = at
+        self.claims = claims
+        self.gone = gone
+        self.resolving = resolving
+        self.ends = {lease.number: self._until(lease) for lease in world.open_leases()}
+        self.alive = [lease for lease in world.open_leases() if self.ends[lease.number] > at]
+        self.on: dict[str, list[Lease]] = {}
+        for lease in self.alive:
+            self.on.setdefault(lease.node, []).append(lease)
+        self.uncut = View(world, at, claims) if gone or resolving else self
+
+    def until(self, lease: Lease) -> int:
+        """When this lease will be gone, for the one who asks."""
+        return self.ends[lease.number]
+
+    def _until(self, lease: Lease) -> int:
+        if lease.number in self.gone:
+            return -FOREVER
+        if self.resolving and lease.ending and is_expected_to_go(self.world, lease):
+            return -FOREVER
+        return self.world.known_end(lease)
+
+    def instants(self, until: int) -> list[int]:
+        """When less is there than at the beginning: the starts of others, up to `until`."""
+        starts = {claim.start for claim in self.claims}
+        starts |= {claim.since for claim in self.claims if claim.kind == "cut"}
+        return [self.at, *sorted(start for start in starts if self.at < start < until)]
+
+    # GPUs
+
+    def room(self, flavor: str, until: int) -> dict[str, int]:
+        """GPUs of each usable node that are there from this instant to `until`."""
+        least: dict[str, int] = {}
+        for instant in self.instants(until):
+            for name, free in self._room_at(flavor, instant).items():
+                least[name] = min(free, least.get(name, free))
+        return {name: max(0, free) for name, free in least.items()}
+
+    def _room_at(self, flavor: str, instant: int) -> dict[str, int]:
+        """Claims are taken off in order. What somebody keeps is of what is free without our cuts:
+        what a cut frees is for whom it is made."""
+        nodes = [n for n in self.world.nodes.values() if n.flavor == flavor and n.usable]
+        free = {node.name: self.free(node, instant) for node in nodes}
+        before = (
+            free if self.uncut is self else {n.name: self.uncut.free(n, instant) for n in nodes}
+        )
+        before = dict(before)
+        for claim in self.claims:
+            taken: dict[str, int] = {}
+            if claim.kind == "cut":
+                if claim.flavor == flavor and claim.since <= instant < claim.end:
+                    taken = kept_by(self, claim, before)
+            elif claim.start <= instant < claim.end:
+                taken = {
+                    name: gpus - self._still_there(claim, name)
+                    for name, gpus in claim.nodes.items()
+                    if name in free
+                }
+            for name, gpus in taken.items():
+                free[name] -= gpus
+                before[name] -= gpus
+        return free
+
+    def _still_there(self, claim: Claim, node: str) -> int:
+        """Of what a hold waits for on a node, what its victims have not left yet."""
+        if claim.kind != "hold":
+            return 0
+        there = sum(
+            lease.gpus
+            for lease in self.alive
+            if lease.number in claim.victims and lease.node == node
+        )
+        return min(there, claim.from_victims.get(node, 0))
+
+    def free(self, node: Node, instant: int) -> int:
+        """GPUs of the node that nobody has at that instant."""
+        taken: set[int] = set()
+        for lease in self.on.get(node.name, []):
+            if self.ends[lease.number] > instant:
+                taken.update(lease.slots)
+        return node.gpus - node.foreign - len(taken)
+
+    def in_use(self) -> set[str]:
+        """A node with leases or with somebody else's pods; a mere plan does not count."""
+        return set(self.on) | {node.name for node in self.world.nodes.values() if node.foreign}
+
+    # Money
+
+    def paid(self, envelope: str, instant: int, *, lent: bool = False) -> int:
+        """GPUs it pays for at that instant (or lends), those of others' plans too."""
+        total = sum(
+            lease.gpus
+            for lease in self.alive
+            if lease.payer == envelope
+            and self.until(lease) > instant
+            and (not lent or lease.relation == "Borrowed")
+        )
+        for claim in self.claims:
+            if claim.start <= instant < claim.end:
+                asked = (claim.lent if lent else claim.money).get(envelope, 0)
+                total += asked - min(asked, self._still_pays(claim, envelope))
+        return total
+
+    def _still_pays(self, claim: Claim, envelope: str) -> int:
+        if claim.kind != "hold":
+            return 0
+        there = sum(
+            lease.gpus
+            for lease in self.alive
+            if lease.number in claim.victims and lease.payer == envelope
+        )
+        return min(there, claim.money_from_victims.get(envelope, 0))
+
+    def most_paid(self, envelopes: set[str], until: int, *, lent: bool = False) -> int:
+        """The most these pay for together at any instant from now to `until`."""
+        return max(
+            sum(self.paid(name, instant, lent=lent) for name in envelopes)
+            for instant in self.instants(until)
+        )
+
+    def hours_bound(self, envelope: Envelope, *, lent: bool = False) -> int:
+        """GPU-time used, committed by open leases, and held by plans."""
+        total = 0
+        for lease in self.world.leases:
+            if lease.payer == envelope.name and (not lent or lease.relation == "Borrowed"):
+                total += self.used_by(lease, envelope) + self.committed_by(lease, envelope)
+        for claim in self.claims:
+            total += (claim.lent_hours if lent else claim.hours).get(envelope.name, 0)
+        return total
+
+    def used_by(self, lease: Lease, envelope: Envelope) -> int:
+        """Within the window; a lease that goes on until then is counted until then."""
+        if lease.end is not None:
+            end = lease.end
+        else:
+            end = min(self.at, max(self.until(lease), self.world.now))
+        start = max(lease.start, envelope.start)
+        return lease.gpus * max(0, end - start)
+
+    def committed_by(self, lease: Lease, envelope: Envelope) -> int:
+        """To its limit, or over the horizon; never past the window; no grace period."""
+        if lease.end is not None or lease.ending or self.until(lease) <= self.at:
+            return 0
+        limit = self.world.limit_of(lease)
+        end = self.at + self.world.config["accounting.horizon"] if limit is None else limit
+        return lease.gpus * max(0, min(end, envelope.end) - self.at)
+
+
+def is_expected_to_go(world: World, lease: Lease) -> bool:
+    """A pod that will not go is not counted on once `drain.timeout` is over."""
+    return bool(world.now < max(lease.deadline, lease.marked + world.config["drain.timeout"]))
+
+
+def kept_by(view: View, claim: Claim, free: dict[str, int]) -> dict[str, int]:
+    """The free GPUs of its domains that one who needs cuts keeps: no more than it needs.
+
+    Whole pods first, where it would put them; for pods that have no place yet whatever is free,
+    from the emptiest node on, since that is what has not to be cut.
+    """
+    kept: dict[str, int] = {}
+    in_use = view.in_use()
+    for domain, pods in claim.pods.items():
+        names = [n for n in sorted(free) if view.world.nodes[n].domain == domain]
+        left = {name: max(0, free[name]) for name in names}
+        wanted = pods
+        while wanted:
+            fitting = [name for name in names if left[name] >= claim.pod_gpus]
+            if not fitting:
+                break
+            best = min(fitting, key=lambda n: (n not in in_use and n not in kept, left[n], n))
+            left[best] -= claim.pod_gpus
+            kept[best] = kept.get(best, 0) + claim.pod_gpus
+            wanted -= 1
+        missing = wanted * claim.pod_gpus
+        for name in sorted(names, key=lambda n: (-left[n], n)):
+            part = min(left[name], missing)
+            missing -= part
+            if part:
+                kept[name] = kept.get(name, 0) + part
+    return kept
+
+
+def end_of(run: Run, start: int) -> int:
+    """When a run that starts then will have ended, as far as is known."""
+    return FOREVER if run.limit is None else start + run.limit
+
+
+def cost_of_segments(
+    world: World, claim: Claim, segments: list[tuple[str, int, str]], start: int
+) -> None:
+    """Puts the money of a plan into its claim: GPUs, loans and GPU-hours."""
+    horizon = start + world.config["accounting.horizon"]
+    until = claim.end if claim.end < FOREVER else horizon
+    for name, gpus, relation in segments:
+        envelope = world.envelope(name)
+        assert envelope is not None
+        hours = gpus * max(0, min(until, envelope.end) - start)
+        claim.money[name] = claim.money.get(name, 0) + gpus
+        claim.hours[name] = claim.hours.get(name, 0) + hours
+        if relation == "Borrowed":
+            claim.lent[name] = claim.lent.get(name, 0) + gpus
+            claim.lent_hours[name] = claim.lent_hours.get(name, 0) + hours
