@@ -168,7 +168,8 @@ class Kept:
     """What plans keep of each node's GPUs from one run, also while a what-if ends leases there.
 
     A plan counts on GPUs that come free by themselves. Who ends their lease earlier, and takes the
-    place, takes it from the plan: so what is kept on a node is counted anew with each."""
+    place, takes it from the plan: so what is kept on a node is counted anew with each. Of a node
+    without free GPUs nothing need be kept before somebody ends a lease there."""
 
     def __init__(
         self,
@@ -181,38 +182,40 @@ class Kept:
         gone: Collection[str],
     ) -> None:
         self._world = world
+        self._holds = holds
+        self._but = but
         self._start, self._end = start, end
+        self._before = gone
         self._gone = set(gone)
-        self._holds: dict[str, list[Hold]] = {}
         self._kept: dict[str, int] = {}
-        for name, listed in holds.items():
-            if name in world.fleet.nodes:
-                mine = [
-                    hold
-                    for hold in listed
-                    if hold.uid != but and start < hold.end and hold.start < end
-                ]
-                if mine:
-                    self._holds[name] = mine
-                    self._keep(name)
+        nodes = world.fleet.nodes
+        for name in holds:
+            state = nodes.get(name)
+            if state is not None and state.free:
+                self.settle(name)
 
     def end(self, lease: Lease) -> None:
         """The lease is over: its slots are free now, and do not come free later."""
         self._world.fleet.give(lease)
+        if lease.node not in self._holds:
+            return
         self._gone.add(lease.name)
         self._note(lambda: self._gone.discard(lease.name))
-        self._keep(lease.node)
+        self.settle(lease.node)
 
     def restore(self, lease: Lease) -> None:
         self._world.fleet.take(lease)
+        if lease.node not in self._holds:
+            return
         self._gone.discard(lease.name)
         self._note(lambda: self._gone.add(lease.name))
-        self._keep(lease.node)
+        self.settle(lease.node)
 
     def gain(self, lease: Lease) -> int:
         """How many more GPUs there would be if this lease alone ended."""
         if lease.node not in self._holds:
             return lease.gpus
+        self.settle(lease.node)
         state = self._world.fleet.nodes[lease.node]
         before = state.unclipped_free()
         mark = self._world.journal.mark()
@@ -221,36 +224,38 @@ class Kept:
         self._world.journal.undo(mark)
         return after - before
 
-    def is_gone(self, name: str) -> bool:
-        """Whether a lease is over in this what-if."""
-        return name in self._gone
+    def was_gone(self, name: str) -> bool:
+        """Whether a lease was over before anything was ended in this what-if."""
+        return name in self._before
 
     def can_spare(self, node: str, slots: Collection[int]) -> bool:
         """Whether no plan misses these slots of a node, on which spares stand now, if they do not
         come free before the end."""
-        holds = self._holds.get(node)
-        if not holds:
-            return True
         state = self._world.fleet.nodes[node]
-        return self._missed(node, holds, slots) <= state.free + self._kept.get(node, 0)
+        return self._missed(node, slots) <= state.unclipped_free() + self._kept.get(node, 0)
 
-    def _keep(self, name: str) -> None:
-        holds = self._holds.get(name)
-        if not holds:
+    def settle(self, name: str) -> None:
+        """Count what is kept of a node as things stand in the what-if."""
+        if name not in self._holds:
             return
         before = self._kept.get(name, 0)
-        now = self._missed(name, holds)
+        now = self._missed(name)
         if now != before:
             self._world.fleet.plan(name, now - before)
             self._kept[name] = now
             self._note(lambda: self._kept.__setitem__(name, before))
 
-    def _missed(self, name: str, holds: list[Hold], staying: Collection[int] = ()) -> int:
+    def _missed(self, name: str, staying: Collection[int] = ()) -> int:
         """How many GPUs that are free at the start would be missed at some hold's time."""
         drops: list[Drop] = []
-        for hold in holds:
-            drops += (hold.start, hold.gpus), (hold.end, -hold.gpus)
-        if any(hold.start > self._start for hold in holds):
+        later = False
+        for hold in self._holds.get(name, ()):
+            if hold.uid != self._but and self._start < hold.end and hold.start < self._end:
+                drops += (hold.start, hold.gpus), (hold.end, -hold.gpus)
+                later = later or hold.start > self._start
+        if not drops:
+            return 0
+        if later:
             releases = releases_on(self._world, name, after=self._start, gone=self._gone)
             drops += [(at, -1) for slot, at in releases.items() if slot not in staying]
         return max(0, -fewest(0, drops, start=self._start, stop=self._end))

@@ -64,7 +64,8 @@ class NodeState:
     def count_free(self) -> int:
         if not self.takes_work:
             return 0
-        free = self.unclipped_free()
+        taken = (self.solid | self.filler).bit_count() + self.foreign + self.planned
+        free = self.node.gpus - taken
         return free if free > 0 else 0
 
     def unclipped_free(self) -> int:

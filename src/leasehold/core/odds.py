@@ -107,6 +107,7 @@ class _Arena:
         self._room: dict[str, int] = dict.fromkeys(want.within, 0)
         for domain in want.within:
             for name in world.fleet.pools[(want.flavor, domain)].nodes:
+                kept.settle(name)
                 state = world.fleet.nodes[name]
                 self._domain[name] = domain
                 self._free[name] = state.unclipped_free()

@@ -276,7 +276,9 @@ class Terrain:
             rooms = [self._room(pool) // per_group for pool in pools]
             return sum(rooms) >= groups if want.spread else max(rooms) >= groups
 
-        leases = sorted((each for pool in pools for each in self._leases_in(pool)), key=_by_name)
+        leases = [each for pool in pools for each in self._leases_in(pool)]
+        if pods_needed is None:
+            leases.sort(key=_by_name)
         return Scope(self._world, leases, fits, free=self.kept.end, restore=self.kept.restore)
 
     def _leases_in(self, pool: Pool) -> list[Lease]:
@@ -285,7 +287,7 @@ class Terrain:
             world.leases[name]
             for node in pool.nodes
             for name in world.open_by_node.get(node, ())
-            if world.leases[name].uid != self._uid and not self.kept.is_gone(name)
+            if world.leases[name].uid != self._uid and not self.kept.was_gone(name)
         ]
 
 
