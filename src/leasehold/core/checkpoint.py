@@ -13,7 +13,7 @@ from leasehold.core.chain import GENESIS, Digest
 from leasehold.core.charges import Charges
 from leasehold.core.facts import Cause, Envelope, EnvelopeKey, Record, Relation, Uid
 from leasehold.core.lowered import CapKey, LoweredCaps
-from leasehold.core.objects.budget import budget_from_wire
+from leasehold.core.objects.budget import budget_from_fact
 from leasehold.core.units import GpuMs, Instant
 
 _ENVELOPE_PARTS = 3  # namespace/budget/envelope; a reservation's subject has two parts
@@ -55,13 +55,9 @@ class Told:
                 self.budgets.pop(key, None)
                 continue
             self.budgets[key] = spec
-            namespace, _, name = key.partition("/")
-            wire = {
-                "metadata": {"namespace": namespace, "name": name},
-                "spec": msgspec.json.decode(spec),
-            }
+            budget = budget_from_fact(key, spec)
             # What the same batch opens was opened under these caps already.
-            for envelope, lent in self.lowered.note(budget_from_wire(wire), batch=batch.seq - 1):
+            for envelope, lent in self.lowered.note(budget, batch=batch.seq - 1):
                 self.lowerings[envelope.key, lent] = (envelope, batch.instant)
         for fact in batch.facts_nodes:
             if fact.gone:

@@ -9,6 +9,7 @@ from leasehold.core.objects.wire import part
 from leasehold.core.units import HOUR, MINUTE, SECOND
 from leasehold.ports.store import NotFound, Wire
 from leasehold.sim.scenario.ledger import at_once
+from leasehold.sim.scenario.parse_actions import manifest
 
 
 def spoil(plant: Plant, kind: str, key: str, **spec: object) -> None:
@@ -86,3 +87,17 @@ def test_a_pod_that_the_server_refuses_is_told_at_once() -> None:
 
 def _no_pods(_: Wire | None, new: Wire) -> list[tuple[str, str]]:
     return [("metadata.labels.a", "no")] if new.get("kind") == "Pod" else []
+
+
+def test_a_budget_of_broken_hours_is_read_back_from_the_ledger() -> None:
+    plant = Plant(owners="ab")
+    lending = {"allow": True, "to": ["*"], "maxGPUHours": 0.00001}
+    envelope = {"name": "e", "flavor": "H", "concurrency": 8, "maxGPUHours": 2.5}
+    spec: Wire = {"owner": "t:c", "envelopes": [{**envelope, "lending": lending}]}
+    at_once(plant.store.create(manifest("Budget", "c/c", spec)))
+    plant.submit("c/one", runtime={"maxDuration": "10m"})
+    plant.wait(MINUTE)
+    plant.control.crash()
+    plant.wait(MINUTE)
+    assert plant.views()["c/one"] == ("Running", "Running", 8)
+    assert plant.world.envelopes["c/c/e"].max_gpu_ms == 5 * HOUR // 2

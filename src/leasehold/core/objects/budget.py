@@ -8,17 +8,29 @@ except in `parent_cycles`.
 
 from collections.abc import Iterable
 
+import msgspec
+
 from leasehold.core.facts import Aggregate, Budget, Envelope, Lending, Sharing
 from leasehold.core.objects import kinds
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.owners import default_parents
 from leasehold.core.objects.problems import Problem, no_spec, shown
-from leasehold.core.objects.wire import canonical, exact, part, stamps
+from leasehold.core.objects.wire import (
+    Wire,
+    canonical,
+    decoded,
+    exact,
+    list_at,
+    part,
+    stamps,
+    text_at,
+)
 from leasehold.core.units import FOREVER, format_gpu_hours, plural
 
 NAMES_SHOWN_MAX = 8
 SPEC_BYTES_MAX = 480 * 1024  # it is stated in one ledger batch, which holds 512 KiB
 
+_HOURS = "maxGPUHours"
 _SHARING = kinds.one_of(Sharing)
 
 
@@ -33,6 +45,18 @@ def budget_from_wire(raw: object) -> Budget:
     if budget is None:
         raise ValueError(f"a Budget that was not checked: {problems}")
     return budget
+
+
+def budget_from_fact(key: str, spec: bytes) -> Budget:
+    """The Budget as a batch of the ledger states it: `wire_spec`, where fractions are texts."""
+    namespace, _, name = key.partition("/")
+    read = decoded(spec)
+    for envelope in list_at(read, "envelopes"):
+        for place in (envelope, part(envelope, "lending")):
+            if isinstance(place, dict) and isinstance(place.get(_HOURS), str):
+                place[_HOURS] = msgspec.json.decode(text_at(place, _HOURS))
+    wire: Wire = {"metadata": {"namespace": namespace, "name": name}, "spec": read}
+    return budget_from_wire(wire)
 
 
 def budget_warnings(raw: object) -> list[Problem]:
