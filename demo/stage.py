@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,10 +26,23 @@ class Gone(Exception):  # noqa: N818 - it says what became of the story
     """Something that the demonstration waits for did not happen."""
 
 
+def default_signals() -> None:
+    """In a child: a script's background has some ignored, which would be so for all it starts."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def open_to_jobs(folder: Path) -> bool:
+    """Whether jobs can come to what lies in it: under root they run as other users."""
+    here = folder.resolve()
+    return os.geteuid() != 0 or all(each.stat().st_mode & 0o001 for each in (here, *here.parents))
+
+
 class Stage:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.data = folder / "data"
+        self._work = folder / "work"
         self.is_over = False
         self._env = {**os.environ, "KUBECONFIG": str(self.data / "kubeconfig"), "NO_COLOR": "1"}
 
@@ -36,9 +50,12 @@ class Stage:
         """`leasehold up` on a fresh folder; returns when it answers."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
+        if not open_to_jobs(self.folder):  # a checkout in root's own home, say
+            self._work = Path(tempfile.mkdtemp(prefix="leasehold-demo-"))
+            self._work.chmod(0o755)
         self._log = (self.folder / "up.log").open("w")
         command = ["up", "--data", str(self.data), "--fleet", "demo/fleet.yaml", "--config",
-                   "demo/config.yaml", "--work", str(self.folder / "work"), "--port", "0",
+                   "demo/config.yaml", "--work", str(self._work), "--port", "0",
                    "--end-jobs"]  # fmt: skip
         self.say("$ leasehold up --fleet demo/fleet.yaml --config demo/config.yaml", BOLD)
         self._up = subprocess.Popen(
@@ -47,6 +64,7 @@ class Stage:
             stderr=self._log,
             text=True,
             start_new_session=True,
+            preexec_fn=default_signals,
         )
         assert self._up.stdout is not None
         while line := self._up.stdout.readline():
@@ -61,6 +79,8 @@ class Stage:
         if self._up.stdout is not None:
             self._up.stdout.close()
         self._log.close()
+        if self._work.parent != self.folder:
+            shutil.rmtree(self._work, ignore_errors=True)
 
     @property
     def pid(self) -> int:

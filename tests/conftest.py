@@ -1,8 +1,83 @@
-"""What all tests have in common: what they counted is printed at the end."""
+"""What all tests have in common: a deadline, children with default signals, counts that are shown.
 
+A suite that is started in the background by a script has SIGINT ignored, and so would everything
+that a test starts. And one test that hangs must not take the others with it.
+"""
+
+import contextlib
+import faulthandler
+import os
+import signal
+from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 import pytest
+
+DEADLINE_S = 300.0  # of each phase of a test; one that needs longer has a mark, @…deadline(SECONDS)
+PATIENCE_S = 60.0  # after which the process ends that does not hear its alarm
+
+_screen: list[int] = []  # stderr as it was before anybody captured it
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "deadline(seconds): how long a phase of this test may take")
+    _screen.append(os.dup(2))
+    default_signals()
+
+
+def default_signals() -> None:
+    """What we handle is reset in whoever we start; what we ignore or block would stay so there."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signal.valid_signals())
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            # Whoever had it ignored for us (nohup, a shell's &) is still obeyed.
+            signal.signal(number, _do_nothing)
+
+
+def _do_nothing(_number: int, _frame: FrameType | None) -> None:
+    return
+
+
+class DeadlinePassed(Exception):  # noqa: N818 - it says what happened
+    """A test took longer than it may."""
+
+
+def _on_alarm(_number: int, _frame: FrameType | None) -> None:
+    raise DeadlinePassed("it hangs, or needs a mark with a longer deadline; this is where it is")
+
+
+@contextlib.contextmanager
+def _deadline(item: pytest.Item) -> Iterator[None]:
+    mark = item.get_closest_marker("deadline")
+    limit = float(mark.args[0]) if mark is not None else DEADLINE_S
+    before = signal.signal(signal.SIGALRM, _on_alarm)
+    faulthandler.dump_traceback_later(limit + PATIENCE_S, exit=True, file=_screen[0])
+    signal.setitimer(signal.ITIMER_REAL, limit)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        faulthandler.cancel_dump_traceback_later()
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    with _deadline(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    with _deadline(item):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    with _deadline(item):
+        return (yield)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
@@ -10,7 +85,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     of xdist, whose output nobody sees."""
     reports = [each for kind in ("passed", "failed") for each in terminalreporter.getreports(kind)]
     for report in reports:
-        if isinstance(report, pytest.TestReport):
-            for name, value in report.user_properties:
-                if name == "counts":
-                    terminalreporter.write_line(str(value))
+        for name, value in getattr(report, "user_properties", ()):
+            if name == "counts":
+                terminalreporter.write_line(str(value))

@@ -4,6 +4,7 @@ import ctypes
 import json
 import os
 import platform
+import shutil
 import signal
 import subprocess
 import time
@@ -25,6 +26,7 @@ from tests.agent.zygote import (
     variant,
 )
 
+from leasehold.adapters.agent.forks import PROGRAM
 from leasehold.adapters.agent.journals import PodJournal, Stage
 from leasehold.adapters.agent.shim.records import boot_id, boot_ms, ticks_of
 from leasehold.core.units import parse_instant
@@ -191,7 +193,10 @@ def test_a_start_that_cannot_be_recorded_is_refused_with_the_reason(ground: Path
     journal.path.parent.chmod(0o555)
     ground.chmod(0o777)
 
-    with Zygote(ground / "shims.err", user=65_534 if os.geteuid() == 0 else None) as zygote:
+    # A copy, since the checkout may lie where another user cannot come.
+    program = Path(shutil.copy(PROGRAM, ground / PROGRAM.name))
+    user = 65_534 if os.geteuid() == 0 else None
+    with Zygote(ground / "shims.err", program=program, user=user) as zygote:
         shim = zygote.ask(journal)
         until(lambda: not is_alive(shim))
 

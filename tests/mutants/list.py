@@ -9,6 +9,7 @@ from tests.mutants.of_drains import DRAINS, LIMITS
 from tests.mutants.of_input import INPUT
 from tests.mutants.of_lines import LINES
 from tests.mutants.of_promises import PROMISES
+from tests.mutants.of_stress import STRESS
 
 MONEY = (
     Mutant(
@@ -426,4 +427,5 @@ MUTANTS = (
     *EMBEDDED,
     *LIMITS,
     *INPUT,
+    *STRESS,
 )

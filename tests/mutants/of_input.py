@@ -112,4 +112,25 @@ INPUT = (
         "        problems += over  # nobody",
         unit("objects/test_bounds"),
     ),
+    Mutant(
+        "broken hours are not read back from the ledger",
+        "core/objects/budget.py",
+        "                place[_HOURS] = msgspec.json.decode(text_at(place, _HOURS))\n",
+        "                place[_HOURS] = text_at(place, _HOURS)\n",
+        unit("shell/test_contained"),
+    ),
+    Mutant(
+        "an exception about one run stops all decisions",
+        "shell/loop.py",
+        "        if uid and uid not in self._left_alone:\n",
+        "        if uid and not uid:\n",
+        unit("shell/test_undecided"),
+    ),
+    Mutant(
+        "a run that is left alone is tended",
+        "control/decide.py",
+        "        if uid not in turn.left_alone:\n",
+        "        if uid or turn.left_alone:\n",
+        unit("control/test_left_alone"),
+    ),
 )

@@ -121,6 +121,12 @@ class Embedded:
     async def start(self) -> None:
         """Ready for everything when this returns."""
         settings, folder = self._settings, self._settings.folder
+        if folder.lacks_key:
+            said = (
+                f"alert: {folder.lottery_key} was missing and is made anew; what was announced "
+                "under the old key is announced again before anything is drawn"
+            )
+            self._observe(self._clock.now(), said)
         for name in NAMESPACES:
             await _ensure_namespace(self.store, name)
         budgets = await self._learn_budgets()

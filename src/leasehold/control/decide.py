@@ -14,6 +14,7 @@ from leasehold.control.queue import consider_all
 from leasehold.control.reservations import present
 from leasehold.control.tend import tend
 from leasehold.control.turn import Turn
+from leasehold.control.undecided import Undecided
 from leasehold.core.cuts import protected_until
 from leasehold.core.facts import State, Uid
 from leasehold.core.units import Instant
@@ -27,10 +28,24 @@ def decide(
     key: bytes,
     time_trusted: bool = True,
     quarantined: frozenset[Uid] = frozenset(),
+    left_alone: frozenset[Uid] = frozenset(),
 ) -> Turn:
-    """Everything that is to be done now. The World is changed as if it were done already."""
+    """Everything that is to be done now. The World is changed as if it were done already.
+
+    Runs that are quarantined are looked after and nothing begins for them; those that are left
+    alone are not even that. Raises `Undecided` for a defect."""
     turn = Turn(world, now=now, key=key, time_trusted=time_trusted)
-    turn.quarantined = quarantined
+    turn.quarantined = quarantined | left_alone
+    turn.left_alone = left_alone
+    try:
+        _decide(turn)
+    except Exception as error:
+        raise Undecided(turn.about) from error
+    return turn
+
+
+def _decide(turn: Turn) -> None:
+    world, now = turn.world, turn.now
     turn.state_changed_facts()
     if not world.is_taken_up:
         world.is_taken_up = True
@@ -39,18 +54,21 @@ def decide(
     tended = sorted(world.dirty)
     world.dirty.clear()
     for uid in tended:
-        turn.touched[uid] = None
-        tend(turn, uid)
+        if uid not in turn.left_alone:
+            turn.about = uid
+            turn.touched[uid] = None
+            tend(turn, uid)
+    turn.about = ""
     handle_overdrafts(turn)
     shrink_all(turn)
     consider_all(turn)
     grow_all(turn)
+    turn.about = ""
     _note_holds(turn)
     _wake_for_protected(turn)
     _wake_for_windows(turn)
     if world.alarms:
         turn.wake(world.alarms[0][0])
-    return turn
 
 
 def _raise_alarms(world: World, now: Instant) -> None:

@@ -32,6 +32,9 @@ def in_order(world: World, uids: dict[Uid, None]) -> list[Run]:
 def shrink_all(turn: Turn) -> None:
     """Give up the groups that their users no longer want."""
     for run in in_order(turn.world, turn.world.elastic):
+        turn.about = run.uid
+        if run.uid in turn.left_alone:
+            continue
         groups = standing_groups(turn.world, run.uid)
         width = _width(groups)
         if not groups or width <= desired_gpus(run.spec):
@@ -59,6 +62,7 @@ def grow_all(turn: Turn) -> None:
     for run in in_order(world, world.elastic):
         if run.spec.gang is Gang.GROUP or run.uid in turn.quarantined:
             continue
+        turn.about = run.uid
         groups = standing_groups(world, run.uid)
         width = _width(groups)
         if groups and width < desired_gpus(run.spec) and not _is_ending(world, run.uid):

@@ -3,6 +3,7 @@
 Used by activations and overdrafts alike, so that every cut that was ever made is told the same way.
 """
 
+from leasehold.control.reannounce import announce_anew, is_provable
 from leasehold.control.turn import Turn
 from leasehold.core import lottery
 from leasehold.core.cuts import Cuts, Kind
@@ -101,6 +102,7 @@ def finish_cuts(turn: Turn) -> None:
                 lease = world.leases.get(name)
                 if lease is not None and lease.is_open and lease.ending is None:
                     _mark(turn, lease, _reason(resolution, lease))
+    announce_anew(turn)
 
 
 _RETURNED = {Kind.SPARE: "lease", Kind.SHRINK: "group", Kind.DRAW: "bundle"}
@@ -109,6 +111,8 @@ _RETURNED = {Kind.SPARE: "lease", Kind.SHRINK: "group", Kind.DRAW: "bundle"}
 def _lottery(turn: Turn, cuts: Cuts, subject: Subject) -> Lottery | None:
     if not cuts.seed:
         return None
+    provable = is_provable(turn, subject.name, subject.batch, subject.commitment)
+    assert provable, f"the draw for {subject.name} could never be proved"
     return Lottery(
         seed=cuts.seed,
         subject=subject.name,

@@ -38,7 +38,8 @@ def consider_all(turn: Turn) -> None:
     hold_for_activations(turn)
     line = Line(turn.world.policy, turn.world.waiting.alike)
     for run in in_order(turn.world, turn.world.pending):
-        if not _is_behind(turn, run, line):
+        turn.about = run.uid
+        if run.uid not in turn.left_alone and not _is_behind(turn, run, line):
             _consider(turn, run, line)
 
 
@@ -99,7 +100,7 @@ def _not_now(turn: Turn, run: Run) -> Refused | None:
     if run.uid in turn.quarantined:
         return Refused(
             reason=Refusal.QUARANTINED,
-            remedy="a decision about this run broke an invariant; it is left alone until it is "
+            remedy="a decision about this run failed; it is left alone until it is "
             "edited or the controller is restarted. Please report it",
         )
     refused = owner_allowed(turn.world, run)

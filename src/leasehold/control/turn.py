@@ -105,6 +105,10 @@ class Turn:
         self.planned: dict[str, None] = {}  # reservations whose plan was made in this turn
         self.resolutions: list[Resolution] = []
         self.quarantined: frozenset[Uid] = frozenset()
+        self.left_alone: frozenset[Uid] = (
+            frozenset()
+        )  # those of them that are not even looked after
+        self.about: Uid = ""  # whom it is thought about just now, for whoever must say who failed
         self._drafts = [_Draft(world.head.seq + 1)]
 
     @property

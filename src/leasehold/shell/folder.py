@@ -58,13 +58,24 @@ class DataFolder:
         """A folder that was used has a store: to begin with a new one would be to lose the old."""
         files = (self.store, self.store.with_name(f"{self.store.name}-wal"))
         has_store = any(file.exists() and file.stat().st_size for file in files)
-        if self.kubeconfig.exists() and not has_store:
+        if self.is_used and not has_store:
             remedy = "restore it (leasehold restore), or begin anew in another folder (--data)"
             why = "is missing or empty, although this folder was used before"
             raise BadFolder(self.store, why, remedy)
 
+    @property
+    def is_used(self) -> bool:
+        """Whether a server began with it before."""
+        return self.kubeconfig.exists()
+
+    @property
+    def lacks_key(self) -> bool:
+        """Whether what was announced before can be proved by nobody any more."""
+        return self.is_used and not self.lottery_key.exists()
+
     def key(self) -> bytes:
-        """The secret from which the lottery's nonces are derived; made once."""
+        """The secret from which the lottery's nonces are derived; made once. One that was lost is
+        made anew, and what was announced under it is announced again (`control.reannounce`)."""
         try:
             found = self.lottery_key.read_bytes()
         except FileNotFoundError:
@@ -73,6 +84,9 @@ class DataFolder:
         except OSError as error:
             raise BadFolder(self.lottery_key, str(error.strerror), "check its rights") from None
         if len(found) != KEY_BYTES:
-            remedy = "restore it from a backup: commitments that were announced depend on it"
+            remedy = (
+                "restore it from a backup: commitments that were announced depend on it; or remove "
+                "it, and they are announced anew"
+            )
             raise BadFolder(self.lottery_key, f"has {len(found)} bytes, not {KEY_BYTES}", remedy)
         return found

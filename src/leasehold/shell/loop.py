@@ -63,6 +63,7 @@ class Decider(Protocol):
         key: bytes,
         time_trusted: bool,
         quarantined: frozenset[Uid],
+        left_alone: frozenset[Uid],
     ) -> Turn: ...
 
 
@@ -356,6 +357,7 @@ class Controller:
             key=self._key,
             time_trusted=self._time.trusted,
             quarantined=self._quarantined,
+            left_alone=self._left_alone,
         )
         self._check(turn)
         self._end("decide")

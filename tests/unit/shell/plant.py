@@ -130,6 +130,7 @@ def followed(decider: Decider, then: Callable[[World, Turn], None]) -> Decider:
         key: bytes,
         time_trusted: bool,
         quarantined: frozenset[Uid],
+        left_alone: frozenset[Uid],
     ) -> Turn:
         turn = decider(
             world,
@@ -137,6 +138,7 @@ def followed(decider: Decider, then: Callable[[World, Turn], None]) -> Decider:
             key=key,
             time_trusted=time_trusted,
             quarantined=quarantined,
+            left_alone=left_alone,
         )
         then(world, turn)
         return turn
@@ -166,6 +168,7 @@ class Plant:
         self._on_turn = on_turn
         self._gather = gather
         self._thinking = thinking
+        self.key = KEY  # of the controller that starts next
         self.told: list[str] = []
         self.contained: list[tuple[About, str]] = []
         self.kernel = Kernel(START)
@@ -200,7 +203,7 @@ class Plant:
             thinker,
             self.control.tasks,
             policy=self._policy,
-            lottery_key=KEY,
+            lottery_key=self.key,
             strict=self._strict,
             decider=thinker.decide,
             gather=self._gather,

@@ -35,7 +35,7 @@ class Forks:
         """`errors`: a file for what a shim says when it breaks.
 
         Raises `AgentError` when the program is not there."""
-        if not os.access(PROGRAM, os.X_OK):
+        if not os.access(PROGRAM, os.X_OK, effective_ids=True):  # as it will be started
             raise AgentError(
                 f"{PROGRAM} is missing, which starts jobs and is compiled when leasehold is "
                 "installed; in a checkout run `make setup`, elsewhere install a wheel of leasehold "

@@ -35,6 +35,10 @@ class Stage(Enum):
     VOID = auto()  # an agent gave it up before any shim started it
 
 
+class RecordsGone(Exception):  # noqa: N818 - it says what happened
+    """The file of a pod that runs was taken away, and with it what would be known of its end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Exit:
     """How a pod ended. Without a code nobody knows."""

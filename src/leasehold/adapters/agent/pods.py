@@ -15,7 +15,7 @@ from leasehold.adapters.agent import statuses
 from leasehold.adapters.agent.devices import is_alive
 from leasehold.adapters.agent.foreign import describe
 from leasehold.adapters.agent.hunt import descends, end_leftovers, is_marked
-from leasehold.adapters.agent.journals import Exit, PodJournal, Stage
+from leasehold.adapters.agent.journals import Exit, PodJournal, RecordsGone, Stage
 from leasehold.adapters.agent.limits import CannotStart
 from leasehold.adapters.agent.machine import Machine, Seen
 from leasehold.adapters.agent.requests import LocalNode, first_container, leases_of, places_of
@@ -41,10 +41,6 @@ RETRY_MS = 100
 LAST_WORDS_MS = 10_000  # for what is still to be told of pods that have ended
 TROUBLE_MS = 1_000  # between attempts when the machine, not the store, says no
 _RETRY = (AlreadyExists, Conflict, OutcomeUnknown, Unavailable)
-
-
-class RecordsGone(Exception):  # noqa: N818 - it says what happened
-    """The file of a pod that runs was taken away, and with it what would be known of its end."""
 
 
 class Pods:
@@ -189,7 +185,11 @@ class Pods:
         patience = self._clock.monotonic() + LAST_WORDS_MS
         while (uids := self.running) or (self._busy and self._clock.monotonic() < patience):
             for uid in uids:
-                if uid in self._held and await self.shims.is_ended(self._held[uid]):
+                journal = self._held.get(uid)
+                if journal is None:
+                    continue
+                # One whose records were removed is ended where that is noticed.
+                if journal.is_removed or await self.shims.is_ended(journal):
                     self.note(uid)
             await self._clock.sleep(LOOK_MS)
 

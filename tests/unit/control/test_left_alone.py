@@ -1,0 +1,41 @@
+"""Runs about which nothing is decided any more, and a decision that says about whom it failed."""
+
+import pytest
+from msgspec.structs import replace
+from tests.properties.worlds import KEY, NOW, a_budget, a_lease, a_node, a_run, a_world
+
+from leasehold.control.decide import decide
+from leasehold.control.undecided import Undecided
+from leasehold.core.facts import Lease
+from leasehold.core.units import HOUR
+from leasehold.core.world import World
+
+
+def a_world_with_one_lease() -> tuple[World, Lease]:
+    world = a_world([a_node("n0")], [a_budget("t")])
+    run = a_run("r", span=10 * HOUR)
+    world.put_run(replace(run, seen_running=1))
+    lease = a_lease(run, "n0", range(4), batch=0, index=0)
+    world.fold_open(lease)
+    return world, lease
+
+
+def test_a_run_that_is_left_alone_is_not_even_looked_after() -> None:
+    world, lease = a_world_with_one_lease()
+    stopped = replace(world.runs[lease.uid].spec, stop=True)
+    world.put_run(replace(world.runs[lease.uid], spec=stopped))
+    turn = decide(world, now=NOW, key=KEY, left_alone=frozenset({lease.uid}))
+    assert not [batch for batch in turn.batches if batch.ending or batch.closed]
+    world.dirty[lease.uid] = None
+    turn = decide(world, now=NOW, key=KEY)
+    assert [batch for batch in turn.batches if batch.ending or batch.closed]
+
+
+def test_a_decision_that_fails_says_about_whom() -> None:
+    world, lease = a_world_with_one_lease()
+    world.dirty[lease.uid] = None
+    del world.books[lease.uid]  # no such World can be made
+    world.leases.pop(lease.name)
+    with pytest.raises(Undecided) as caught:
+        decide(world, now=NOW, key=KEY)
+    assert caught.value.about == lease.uid

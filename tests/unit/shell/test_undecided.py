@@ -1,0 +1,95 @@
+"""A decision that fails about one run leaves that run alone; one about nobody is tried again."""
+
+import pytest
+from tests.unit.shell.plant import Plant, followed
+
+from leasehold.adapters.containment import About
+from leasehold.control.decide import decide
+from leasehold.control.turn import Turn
+from leasehold.control.undecided import Undecided
+from leasehold.core.facts import Uid
+from leasehold.core.units import MINUTE, Instant
+from leasehold.core.world import World
+from leasehold.ports.store import NotFound
+from leasehold.shell.loop import Decider
+from leasehold.sim.scenario.ledger import at_once
+
+
+def failing(*names: str, tends: bool = False) -> Decider:
+    """Fails whenever it would think about these runs: in line, or whatever happens to them."""
+
+    def deciding(
+        world: World,
+        *,
+        now: Instant,
+        key: bytes,
+        time_trusted: bool,
+        quarantined: frozenset[Uid],
+        left_alone: frozenset[Uid],
+    ) -> Turn:
+        apart = left_alone if tends else quarantined | left_alone
+        for uid, run in world.runs.items():
+            if run.name in names and uid not in apart:
+                raise Undecided(uid) from ZeroDivisionError("nobody thought of this")
+        return decide(
+            world,
+            now=now,
+            key=key,
+            time_trusted=time_trusted,
+            quarantined=quarantined,
+            left_alone=left_alone,
+        )
+
+    return deciding
+
+
+@pytest.mark.parametrize("tends", [False, True])
+def test_a_run_that_cannot_be_thought_about_is_left_alone(tends: bool) -> None:
+    plant = Plant(nodes=3, strict=False, decider=failing("bad", tends=tends))
+    plant.submit("b/first", lasts=5 * MINUTE)
+    plant.wait(MINUTE)
+    plant.submit("a/bad")
+    plant.submit("b/second")
+    plant.wait(10 * MINUTE)
+    assert plant.views()["b/first"] == ("Completed", "Completed", 0)
+    assert plant.views()["b/second"] == ("Running", "Running", 8)
+    assert plant.views()["a/bad"][2] == 0
+    uid = plant.world.uid_of["a/bad"]
+    assert plant.contained == [
+        (About("Run", "bad", "a", uid), "ZeroDivisionError: nobody thought of this")
+    ]
+    assert not [each for each in plant.told if "stopped" in each]
+    assert plant.problems() == []
+
+
+def test_a_run_is_tried_again_when_it_is_deleted() -> None:
+    plant = Plant(strict=False, decider=failing("bad"))
+    plant.submit("a/bad")
+    plant.wait(MINUTE)
+    at_once(plant.store.delete("Run", "a", "bad", uid=None))
+    plant.wait(MINUTE)
+    with pytest.raises(NotFound):
+        at_once(plant.store.get("Run", "a", "bad"))
+
+
+def test_a_decision_that_fails_about_nobody_stops_binding_and_is_tried_again() -> None:
+    broken = [True]
+
+    def spoil_it(_: World, __: Turn) -> None:
+        if broken:
+            raise ZeroDivisionError("nobody thought of this")
+
+    plant = Plant(strict=False, decider=followed(decide, spoil_it))
+    plant.wait(10 * MINUTE)
+    assert plant.controller.trouble == "it cannot decide: ZeroDivisionError: nobody thought of this"
+    assert [about for about, _ in plant.contained] == [About("Task", "controller")]
+    broken.clear()
+    plant.wait(2 * MINUTE)
+    assert plant.controller.trouble == ""
+
+
+def test_where_we_look_for_defects_the_first_one_stops_everything() -> None:
+    plant = Plant(decider=failing("bad"))
+    plant.submit("a/bad")
+    with pytest.raises(ZeroDivisionError):
+        plant.wait(MINUTE)
