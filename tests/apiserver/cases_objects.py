@@ -258,8 +258,8 @@ def delete_a_collection(it: Talk) -> None:
 @case(
     {
         "* metadata.generation": "generation",
-        "5 *": "pod gone",
-        "7 *": "pod gone",
+        "5 metadata.deletion*": "pod gone",
+        "7 metadata.deletion*": "pod gone",
     }
 )
 def pods_wait_for_their_node(it: Talk) -> None:

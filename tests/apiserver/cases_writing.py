@@ -95,6 +95,8 @@ def json_patches_that_cannot_be(it: Talk) -> None:
 @case(
     {
         "* metadata.generation": "generation",
+        "1 http": "strategic",
+        "1 *": "strategic",
     }
 )
 def strategic_patches(it: Talk) -> None:

@@ -17,7 +17,7 @@ REASONS = {
     "last word": "A write that makes an object go answers with the version at which it went.",
     "garbage": "Nothing here owns anything, so nothing waits for a collector: every propagation "
     "policy deletes at once.",
-    "pod gone": "A pod that is gone at once is answered with a Status, like everything else.",
+    "pod gone": "The last deletion of a pod is answered with the pod as it was before.",
     "remaining": "remainingItemCount, which is optional, is not counted.",
     "defaults": "Pods are stored as leasehold writes them; defaults of fields it does not use are "
     "not filled in.",
@@ -36,6 +36,8 @@ REASONS = {
     "cannot say what a field means that is not there. Either selects by status.closed!=true.",
     "selectable": "A CustomResourceDefinition may declare eight selectable fields; we have eleven, "
     "one of which is a list, of which it may declare none: there, write spec.slice.node.",
+    "strategic": "Runs and Budgets take strategic merge patches, which kubectl sends by default; "
+    "of custom resources the real server answers 415.",
     "forms": "Answers come as JSON only; clients that prefer protobuf or YAML accept JSON too.",
     "future": "A version we never gave out is another server's: 410 at once, not 504 after 3 s; "
     "either makes a client list again.",

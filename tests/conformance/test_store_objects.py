@@ -190,3 +190,27 @@ def test_no_writes_are_no_trouble(harness: MemoryHarness) -> None:
         assert await store.write_all([]) == []
 
     harness.run(story())
+
+
+def test_a_condition_holds_since_it_changed(harness: MemoryHarness) -> None:
+    store = harness.store()
+
+    async def since(kind: str, status: str, **more: str) -> str:
+        wire: dict[str, object] = {"conditions": [{"type": kind, "status": status, **more}]}
+        [made] = await store.write_all([PatchStatus("Run", "team", "a", wire)])
+        assert isinstance(made, dict)
+        found = made["status"]["conditions"][0]["lastTransitionTime"]  # type: ignore[index, call-overload]
+        return str(found)
+
+    async def story() -> None:
+        await store.create(thing())
+        first = await since("Running", "False")
+        assert first.endswith("Z")
+        assert await since("Running", "False", reason="Another") == first
+        assert await since("Running", "True", lastTransitionTime="2001-01-01T00:00:00Z") == (
+            "2001-01-01T00:00:00Z"
+        )
+        assert await since("Running", "True") == "2001-01-01T00:00:00Z"
+        assert await since("Running", "False") >= first
+
+    harness.run(story())

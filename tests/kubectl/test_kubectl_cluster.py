@@ -10,7 +10,10 @@ from tests.rest.facade import ANN, DEADLINE_S, PODS, SYSTEM, Facade, node, pod, 
 
 
 def make_pod(facade: Facade, name: str, on: str) -> None:
-    assert facade.ask("POST", PODS, pod(name, on), caller=SYSTEM).status == 201
+    made = pod(name, on)
+    owner = {"apiVersion": "rq.davidlangworthy.io/v1", "kind": "Run", "name": "r", "uid": "u-1"}
+    made["metadata"]["ownerReferences"] = [{**owner, "controller": True}]  # type: ignore[index]
+    assert facade.ask("POST", PODS, made, caller=SYSTEM).status == 201
     facade.run(facade.store.patch_status("Pod", "vision", name, {"phase": "Running"}, version=None))
 
 
@@ -56,11 +59,56 @@ def test_cordon_taint_drain(kubectl: Kubectl, facade: Facade) -> None:
     agent = threading.Thread(target=play_agent)
     agent.start()
     try:
-        told = kubectl.ok("drain", "n9", "--force", "--timeout=25s")
+        told = kubectl.ok("drain", "n9", "--timeout=25s")
     finally:
         agent.join()
     assert "node/n9 drained" in told
     assert kubectl("get", "nodes", "n9").rows[0][1] == "Ready,SchedulingDisabled"
+
+
+def test_what_a_pod_cannot_have_is_refused_in_a_sentence(kubectl: Kubectl, facade: Facade) -> None:
+    make_pod(facade, "bugged", "n1")
+    facade.ask("POST", "/api/v1/nodes", node("n8"), caller=SYSTEM)
+
+    for words, says in (
+        (["debug", "bugged", "--image=busybox"], "log in to the node instead"),
+        (["debug", "bugged", "--image=busybox", "--copy-to=c"], "pods are made from leases"),
+        (["debug", "node/n8", "--image=busybox"], "pods are made from leases"),
+        (["exec", "bugged", "--", "true"], "log in to the node instead"),
+    ):
+        done = kubectl(*words, "-n", "vision")
+        assert done.code == 1, words
+        assert "panic" not in done.err
+        assert says in done.err, (words, done.err)
+
+
+def test_a_run_is_not_scaled_but_grown(kubectl: Kubectl) -> None:
+    kubectl.ok("create", "-f", kubectl.file(run("scaled")))
+
+    done = kubectl("scale", "run", "scaled", "-n", "vision", "--replicas=4")
+
+    assert done.code == 1
+    assert "MethodNotAllowed" in done.err
+    assert "kubectl runs grow" in done.err
+
+
+def test_taints_are_looked_at(kubectl: Kubectl, facade: Facade) -> None:
+    facade.ask("POST", "/api/v1/nodes", node("n7"), caller=SYSTEM)
+    for patch, path in (
+        ('{"spec":{"taints":"x"}}', "spec.taints"),
+        ('{"spec":{"taints":["x"]}}', "spec.taints[0]"),
+        ('{"spec":{"taints":[{"key":"a b","effect":"NoSchedule"}]}}', "spec.taints[0].key"),
+        ('{"spec":{"taints":[{"key":"a","effect":"Sometimes"}]}}', "spec.taints[0].effect"),
+        ('{"spec":{"taints":[{"key":"a"}]}}', "spec.taints[0].effect"),
+        ('{"spec":{"unschedulable":"yes"}}', "spec.unschedulable"),
+        ('{"spec":"x"}', "spec"),
+        ('{"metadata":{"labels":{"a":"b c"}}}', "metadata.labels"),
+    ):
+        for kind in ("merge", "strategic"):
+            done = kubectl("patch", "node", "n7", f"--type={kind}", "-p", patch)
+            assert done.code == 1, (kind, patch)
+            assert path in done.err, (kind, patch, done.err)
+    assert kubectl.ok("get", "node", "n7", "-o", "jsonpath={.spec}") in ("", "{}")
 
 
 def test_logs(kubectl: Kubectl, facade: Facade) -> None:

@@ -125,7 +125,8 @@ def test_a_question_that_means_nothing(facade: Facade, query: dict[str, str]) ->
     ("method", "path", "code"),
     [
         ("GET", "/nowhere", 404), ("GET", f"{OURS}/nothings", 404), ("GET", "/apis/x/v1/runs", 404),
-        ("GET", f"{RUNS}/x/scale", 404), ("GET", f"{RUNS}/x/status/y", 404),
+        ("GET", f"{RUNS}/x/scale", 405), ("GET", f"{RUNS}/x/width", 404),
+        ("GET", f"{RUNS}/x/status/y", 404),
         ("GET", f"{OURS}/leases/x/y/z", 404), ("PUT", RUNS, 405), ("POST", f"{RUNS}/x", 405),
         ("PATCH", RUNS, 405), ("OPTIONS", RUNS, 405), ("DELETE", f"{OURS}/runs", 405),
         ("POST", f"{OURS}/runs", 405), ("POST", "/version", 405), ("POST", "/api/v1", 405),
@@ -252,7 +253,7 @@ def test_a_pod_goes_gracefully(facade: Facade) -> None:
     facade.ask("POST", PODS, pod("grace"), caller=SYSTEM)
     going = facade.ask("DELETE", f"{PODS}/grace", {"gracePeriodSeconds": 7}, caller=ADMIN).json
     assert going["metadata"]["deletionGracePeriodSeconds"] == 7
-    assert facade.ask("DELETE", f"{PODS}/grace", gracePeriodSeconds="0").json["kind"] == "Status"
+    assert facade.ask("DELETE", f"{PODS}/grace", gracePeriodSeconds="0").json["kind"] == "Pod"
     assert facade.ask("GET", f"{PODS}/grace").status == 404
     assert facade.ask("DELETE", f"{PODS}/grace", {"gracePeriodSeconds": "7"}).status == 400
     for bad in ({"propagationPolicy": "Sideways"}, {"dryRun": ["x"]}):

@@ -15,6 +15,7 @@ from leasehold.adapters.rest.strategic import strategic_merge
 APPLY = {"Content-Type": "application/apply-patch+yaml"}
 MERGE = {"Content-Type": "application/merge-patch+json"}
 JSON_PATCH = {"Content-Type": "application/json-patch+json"}
+TEMPLATE = {"spec": {"containers": [{"name": "main", "command": ["sleep", "1"]}]}}
 STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
 
 
@@ -129,13 +130,19 @@ def test_merging_twice_is_merging_once(document: Any, patch: Any) -> None:
 def test_each_media_type_through_the_facade(facade: Facade) -> None:
     facade.ask("POST", RUNS, run("patched"))
     path = f"{RUNS}/patched"
-    merged = facade.ask("PATCH", path, {"spec": {"stop": True}}, headers=MERGE)
-    assert merged.json["spec"]["stop"] is True
-    replaced = facade.ask("PATCH", path, [_op("remove", "/spec/stop")], headers=JSON_PATCH)
-    assert "stop" not in replaced.json["spec"]
+    merged = facade.ask("PATCH", path, {"spec": {"opportunistic": True}}, headers=MERGE)
+    assert merged.json["spec"]["opportunistic"] is True
+    gone = [_op("remove", "/spec/opportunistic")]
+    replaced = facade.ask("PATCH", path, gone, headers=JSON_PATCH)
+    assert "opportunistic" not in replaced.json["spec"]
     same = facade.ask("PATCH", path, {}, headers=MERGE)
     assert same.json["metadata"] == replaced.json["metadata"], "nothing changed, no new version"
-    assert facade.ask("PATCH", path, {}, headers=STRATEGIC).status == 415
+    facade.ask("PATCH", path, {"spec": {"template": TEMPLATE}}, headers=MERGE)
+    image = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "j"}]}}}}
+    strategic = facade.ask("PATCH", path, image, headers=STRATEGIC)
+    [container] = strategic.json["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "j"
+    assert container["command"], "containers merge by name"
     assert facade.ask("PATCH", path, {}, headers={"Content-Type": "text/plain"}).status == 415
     stale = {"metadata": {"resourceVersion": "1"}, "spec": {"stop": True}}
     assert facade.ask("PATCH", path, stale, headers=MERGE).status == 409

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from leasehold.control.tend import restarts
 from leasehold.control.turn import Turn
 from leasehold.core.facts import Gang, Lease, Pod, PodPhase, Record, Role, Run, Uid
-from leasehold.core.objects.lease import label_value
+from leasehold.core.objects.lease import API_VERSION, label_value
 from leasehold.core.objects.pod import SLOTS, pod_to_wire
 from leasehold.core.units import SECOND, Millis
 from leasehold.core.width import open_leases
@@ -82,6 +82,14 @@ def _order(world: World, run: Run, leases: list[Lease], gang: list[list[Lease]])
         },
         annotations={SLOTS: ",".join(str(slot) for lease in leases for slot in lease.slots)},
         env=environment(run, leases, gang),
+        owner={
+            "apiVersion": API_VERSION,
+            "kind": "Run",
+            "name": run.name,
+            "uid": run.uid,
+            "controller": True,
+            "blockOwnerDeletion": False,
+        },
         grace=min(run.spec.grace, world.policy.grace_max),
         gpu_resource=world.policy.gpu_resource,
     )

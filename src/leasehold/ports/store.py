@@ -195,7 +195,9 @@ class Store(Protocol):
     async def patch_status(
         self, kind: str, namespace: str, name: str, status: Wire, *, version: int | None
     ) -> Wire:
-        """Replaces the status and nothing else; with a version, only if it is still that one."""
+        """Replaces the status and nothing else; with a version, only if it is still that one. A
+        condition that has no `lastTransitionTime` is given one: as before if it has not changed,
+        else now."""
         ...
 
     async def delete(

@@ -12,9 +12,11 @@ import os
 import platform
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from leasehold import __version__
 from leasehold.adapters.agent.requests import LocalNode
+from leasehold.adapters.agent.shim.records import boot_id
 from leasehold.adapters.containment import About, Containment, kept_up
 from leasehold.core.facts import Node
 from leasehold.core.objects.node import FENCE, OUT_OF_SERVICE, Labels, node_to_wire
@@ -279,14 +281,7 @@ class Nodes:
             {"type": "InternalIP", "address": "127.0.0.1"},
             {"type": "Hostname", "address": platform.node()},
         ]
-        status["nodeInfo"] = {
-            "kubeletVersion": f"leasehold-{__version__}",
-            "kernelVersion": platform.release(),
-            "operatingSystem": "linux",
-            "architecture": platform.machine(),
-            "osImage": platform.platform(terse=True),
-            "containerRuntimeVersion": "process://1",
-        }
+        status["nodeInfo"] = node_info()
         return wire
 
     def _ready(self, old: Wire, *, is_ready: bool, why: tuple[str, str]) -> Wire:
@@ -304,6 +299,30 @@ class Nodes:
             "lastHeartbeatTime": now,
             "lastTransitionTime": since,
         }
+
+
+def node_info() -> Wire:
+    """All that clients require, whose types have no optional fields here."""
+    return {
+        "machineID": _first_line("/etc/machine-id"),
+        "systemUUID": _first_line("/sys/class/dmi/id/product_uuid"),
+        "bootID": boot_id(),
+        "kernelVersion": platform.release(),
+        "osImage": platform.platform(terse=True),
+        "containerRuntimeVersion": "process://1",
+        "kubeletVersion": f"leasehold-{__version__}",
+        "kubeProxyVersion": "",
+        "operatingSystem": "linux",
+        "architecture": platform.machine(),
+    }
+
+
+def _first_line(path: str) -> str:
+    """Empty where a machine, or a container on it, has none or does not tell."""
+    try:
+        return Path(path).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 _WHY_DEAD = ("OutOfService", f"it was taken out of service; remove the taint {OUT_OF_SERVICE}")

@@ -330,7 +330,7 @@ class Pods:
             is_oom=False,
             finished_at=self._clock.now(),
         )
-        await self._tell_end(seen, exit_, started_at=0)
+        await self._tell_end(seen, exit_, None)
 
     async def _start(self, seen: Seen, node: LocalNode) -> None:
         pod = seen.pod
@@ -382,11 +382,12 @@ class Pods:
                 if pod.phase is PodPhase.PENDING and not pod.deleting:
                     container = first_container(seen.wire)
                     at = journal.started_at
-                    await self._patch(seen, statuses.running(container, self._machine.agent, at))
+                    status = statuses.running(container, self._machine.agent, at)
+                    await self._patch(seen, statuses.with_env(status, journal))
             case Stage.OVER:
                 if not pod.has_ended:
                     await self._wait_for_devices(journal)
-                    await self._tell_end(seen, journal.exit(), started_at=journal.started_at)
+                    await self._tell_end(seen, journal.exit(), journal)
                 elif pod.deleting:
                     await self._wait_for_leases(seen)
                     await self._remove(seen)
@@ -426,12 +427,13 @@ class Pods:
             left = min(max(seen.due_at - self._clock.now(), 0), grace)
         self.shims.stop(journal, grace, left)
 
-    async def _tell_end(self, seen: Seen, exit_: Exit, *, started_at: Instant) -> None:
+    async def _tell_end(self, seen: Seen, exit_: Exit, journal: PodJournal | None) -> None:
         container = first_container(seen.wire)
         if self._is_closing and exit_.signal == signal.SIGKILL and not exit_.error:
             exit_ = replace(exit_, error="it was ended together with the control plane")
+        started_at = 0 if journal is None else journal.started_at
         status = statuses.ended(container, self._machine.agent, exit_, started_at)
-        if await self._patch(seen, status) is not None:
+        if await self._patch(seen, statuses.with_env(status, journal)) is not None:
             self._machine.advice.ended(seen, exit_)
             self._again.add(seen.pod.uid)
 

@@ -98,6 +98,7 @@ class Requests:
                 pids_max=pids_at_most(self.limits.pids_max),
             ),
             "places": [[list(place), port] for place, port in places],
+            "moved": moved,
             "devices": self.devices_of(wire, node),
         }
 
@@ -174,6 +175,13 @@ def places_of(request: Record) -> list[tuple[tuple[str, str, str], int]]:
         ((str(run), str(attempt), str(place)), int(port))
         for (run, attempt, place), port in (found if isinstance(found, list) else [])
     ]
+
+
+def moved_of(request: Record) -> dict[str, str]:
+    """The variables that were given another value than the Pod says."""
+    found = request.get("moved")
+    items = found.items() if isinstance(found, dict) else ()
+    return {str(name): str(value) for name, value in items}
 
 
 def _command(container: Wire, env: dict[str, str]) -> list[str]:

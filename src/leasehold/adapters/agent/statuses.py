@@ -5,14 +5,16 @@ controller reads of it: the phase, `reason` (only of a pod that was never starte
 code and end of the first container; see `core.objects.pod`.
 """
 
-from leasehold.adapters.agent.journals import Exit
+from leasehold.adapters.agent.journals import Exit, PodJournal
+from leasehold.adapters.agent.requests import moved_of
 from leasehold.core.facts import PodPhase
+from leasehold.core.objects.pod import MOVED_ENV, UNKNOWN_EXIT
 from leasehold.core.objects.wire import GROUP, Wire, list_at, part, text_at
 from leasehold.core.units import Instant, format_instant
 
+NO_EXIT_CODE = 137  # as a kubelet has it for a container whose end nobody saw
 CLAIMED = f"{GROUP}/claimed"
 REJECTED = "Rejected"
-UNKNOWN_EXIT = "ExitUnknown"
 OOM_KILLED = "OOMKilled"
 CANNOT_RUN = "ContainerCannotRun"
 
@@ -21,6 +23,13 @@ _ADDRESS = "127.0.0.1"
 
 def claimed(agent: str, at: Instant) -> Wire:
     return {"phase": PodPhase.PENDING.value, **_placed(agent, at, is_ready=None)}
+
+
+def with_env(status: Wire, journal: PodJournal | None) -> Wire:
+    """With what its process was told otherwise than the Pod's spec says. Nobody is shown this
+    field: the server writes these values into the spec that it shows."""
+    moved = {} if journal is None else moved_of(journal.request)
+    return {**status, MOVED_ENV: moved} if moved else status
 
 
 def claimer(wire: Wire) -> str:
@@ -44,8 +53,8 @@ def ended(container: Wire, agent: str, exit_: Exit, started_at: Instant) -> Wire
     terminated: Wire = {"reason": _reason(exit_), "finishedAt": format_instant(exit_.finished_at)}
     if started_at:
         terminated["startedAt"] = format_instant(started_at)
-    if exit_.code is not None:
-        terminated["exitCode"] = exit_.code
+    # Clients require a number; the reason says that it is none of the job's.
+    terminated["exitCode"] = NO_EXIT_CODE if exit_.code is None else exit_.code
     if exit_.signal is not None:
         terminated["signal"] = exit_.signal
     if exit_.error:

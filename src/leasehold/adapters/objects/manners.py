@@ -69,6 +69,7 @@ class Manners:
         if (finalizer := self._finalizers.get(key[0])) is not None:
             rules.add_finalizer(metadata, finalizer)
         rules.reset_status(obj)
+        rules.fill_in(obj)
         if rehearse:
             metadata.pop("resourceVersion", None)
         return self._put("ADDED", key, obj, rehearse=rehearse)
@@ -99,13 +100,24 @@ class Manners:
         return old if obj == old else self._put("MODIFIED", key, obj, rehearse=rehearse)
 
     def patch_status(
-        self, key: Key, given: bytes, *, version: int | None, rehearse: bool = False
+        self,
+        key: Key,
+        given: bytes,
+        *,
+        version: int | None,
+        stamp: bool = False,
+        rehearse: bool = False,
     ) -> Wire:
+        """With `stamp`, conditions that do not say since when they hold are told so."""
         obj = self.read(key)
         if version is not None and rules.part(obj, "metadata")["resourceVersion"] != str(version):
             raise Conflict(*key)
         old = dict(obj)
-        _set_or_drop(obj, "status", decode(given))
+        status = decode(given)
+        if stamp:
+            now = format_instant(self._clock.now())
+            rules.stamp_conditions(rules.part(old, "status"), status, now)
+        _set_or_drop(obj, "status", status)
         problems = rules.problems_of_status(old, obj)
         if problems:
             raise Invalid(problems, *key)

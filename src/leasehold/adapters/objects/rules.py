@@ -11,6 +11,7 @@ from leasehold.ports.store import Wire
 
 GROUP = "rq.davidlangworthy.io/"
 OBJECT_BYTES_MAX = 3 * 1024 * 1024 // 2
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 IMMUTABLE_KINDS = frozenset({"Lease", "Resolution", "LedgerBatch"})
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -44,6 +45,40 @@ def problems_of(obj: Wire) -> Problems:
         if value != "" and not _is_qualified(value):
             why = f"{value!r} is no label value: at most 63 of letters, digits, '-', '_' and '.'"
             problems.append((f"metadata.labels[{label}]", why))
+    if obj.get("kind") == "Node":
+        problems += _problems_of_node(obj.get("spec"))
+    return problems
+
+
+def _problems_of_node(spec: object) -> Problems:
+    """What of a node is people's to write, and what would be read wrongly: taints and cordons."""
+    if spec is None:
+        return []
+    if not isinstance(spec, dict):
+        return [("spec", "is no mapping")]
+    problems: Problems = []
+    if not isinstance(spec.get("unschedulable", False), bool):
+        problems.append(("spec.unschedulable", "write true or false"))
+    taints = spec.get("taints")
+    if taints is not None and not isinstance(taints, list):
+        return [*problems, ("spec.taints", "write a list of taints")]
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(taints or []):
+        path = f"spec.taints[{index}]"
+        if not isinstance(taint, dict):
+            problems.append((path, "write key, value and effect"))
+            continue
+        key, value, effect = taint.get("key"), taint.get("value"), taint.get("effect")
+        if not isinstance(key, str) or not _is_label_key(key):
+            problems.append((f"{path}.key", f"{key!r} is no qualified name"))
+        if value not in (None, "") and not _is_qualified(value):
+            problems.append((f"{path}.value", f"{value!r} is no label value"))
+        if effect not in TAINT_EFFECTS:
+            listed = ", ".join(TAINT_EFFECTS)
+            problems.append((f"{path}.effect", f"{effect!r}: write one of {listed}"))
+        elif (str(key), str(effect)) in seen:
+            problems.append((path, "another taint has this key and effect; keep one"))
+        seen.add((str(key), str(effect)))
     return problems
 
 
@@ -71,6 +106,21 @@ def problems_of_status(old: Wire, new: Wire) -> Problems:
     if "ending" in before and after.get("ending") != before["ending"]:
         return [("status.ending", "is set once and stays")]
     return []
+
+
+def stamp_conditions(before: Wire, after: Wire, now: str) -> None:
+    """A condition that was so before has been so since then; any other since now."""
+    known: dict[tuple[object, object], object] = {}
+    for each in _mappings(before.get("conditions")):
+        known[each.get("type"), each.get("status")] = each.get("lastTransitionTime")
+    for each in _mappings(after.get("conditions")):
+        if "lastTransitionTime" not in each:
+            since = known.get((each.get("type"), each.get("status")))
+            each["lastTransitionTime"] = since or now
+
+
+def _mappings(value: object) -> list[Wire]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def key_of(obj: Wire) -> tuple[str, str, str]:
@@ -105,6 +155,12 @@ def reset_status(obj: Wire) -> None:
     obj.pop("status", None)
     if obj["kind"] == "Pod":
         obj["status"] = {"phase": "Pending"}
+
+
+def fill_in(obj: Wire) -> None:
+    """The one default of a pod that clients look into without asking."""
+    if obj["kind"] == "Pod" and isinstance(obj.get("spec"), dict):
+        part(obj, "spec").setdefault("securityContext", {})
 
 
 def grace_of(obj: Wire, asked_ms: int | None, *, default: int) -> int:

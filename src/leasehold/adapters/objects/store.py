@@ -116,11 +116,15 @@ class ObjectStore:
         status: Wire,
         *,
         version: int | None,
+        stamp: bool = True,
         rehearse: bool = False,
     ) -> Wire:
+        """Without `stamp`, conditions are stored as they come."""
         key, given = (kind, namespace, name), encode(status)
         return await self._perform(
-            lambda: self._manners.patch_status(key, given, version=version, rehearse=rehearse)
+            lambda: self._manners.patch_status(
+                key, given, version=version, stamp=stamp, rehearse=rehearse
+            )
         )
 
     async def delete(
@@ -156,7 +160,7 @@ class ObjectStore:
                 return lambda: self._manners.update(given)
             case PatchStatus(kind, namespace, name, status, version):
                 given, key = encode(status), (kind, namespace, name)
-                return lambda: self._manners.patch_status(key, given, version=version)
+                return lambda: self._manners.patch_status(key, given, version=version, stamp=True)
             case Delete(kind, namespace, name, uid, grace_ms, version):
                 key = (kind, namespace, name)
                 return lambda: self._manners.delete(

@@ -45,7 +45,7 @@ APPLY = APPLY_PATCH
 async def patch(backend: Backend, request: Request, target: Target) -> Response:
     media = request.media_type
     resource = target.resource
-    legal = (JSON_PATCH, MERGE_PATCH, APPLY, *(() if resource.is_ours else (STRATEGIC,)))
+    legal = (JSON_PATCH, MERGE_PATCH, APPLY, STRATEGIC)
     if media not in legal:
         raise unsupported(media, *legal)
     is_rehearsal(request)

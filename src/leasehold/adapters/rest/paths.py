@@ -13,6 +13,19 @@ from leasehold.adapters.rest.resources import NAMESPACES, Resource, Subresource,
 SEGMENTS_MAX = 16
 
 
+_LOG_IN = "log in to the node instead"
+# What people try, and what to do instead. A Run has no scale: whoever reads one takes it for pods.
+_NOT_OFFERED = {
+    ("Pod", "exec"): _LOG_IN,
+    ("Pod", "attach"): _LOG_IN,
+    ("Pod", "portforward"): _LOG_IN,
+    ("Pod", "proxy"): _LOG_IN,
+    ("Pod", "ephemeralcontainers"): f"a pod is one process, {_LOG_IN}",
+    ("Run", "scale"): "a width is counted in GPUs: use `kubectl runs grow NAME --to GPUS` or "
+    "`kubectl runs shrink`",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """`namespace` is "" for the cluster, None for all namespaces; `name` "" is the collection."""
@@ -67,8 +80,9 @@ def _target(resource: Resource, namespace: str, rest: list[str]) -> Target:
         return Target(resource, namespace, rest[0])
     subresource = resource.subresource(rest[1])
     if subresource is None:
-        if resource.kind == "Pod" and rest[1] in ("exec", "attach", "portforward", "proxy"):
-            message = f"pods/{rest[1]} is not offered here; log in to the node instead"
+        why = _NOT_OFFERED.get((resource.kind, rest[1]))
+        if why:
+            message = f"{resource.plural}/{rest[1]} is not offered here; {why}"
             raise Refused(405, "MethodNotAllowed", message)
         raise no_such_path()
     return Target(resource, namespace, rest[0], subresource)

@@ -30,12 +30,14 @@ from leasehold.adapters.rest.tables import (
     metadata_of,
     table,
 )
-from leasehold.core.objects.wire import part
+from leasehold.core.objects.pod import MOVED_ENV
+from leasehold.core.objects.wire import list_at, part
 from leasehold.ports.store import NotFound, Wire
 
 SCANNED = 1000  # objects that are looked at in one go for a page
 
 _GRACE = b'"deletionGraceMs"'  # how the store notes a deletion
+_MOVED = f'"{MOVED_ENV}"'.encode()  # how the agent notes what it told a process otherwise
 
 
 def get(backend: Backend, request: Request, target: Target) -> Response:
@@ -181,7 +183,7 @@ def _wrong_match(request: Request, why: str) -> Refused:
 
 def told(resource: Resource, body: bytes) -> bytes:
     """The bytes as they are told, without what is the store's own."""
-    if resource.kind == "Namespace" or _GRACE in body:
+    if resource.kind == "Namespace" or _GRACE in body or _MOVED in body:
         return encode(told_object(resource, decode(body)))
     return body
 
@@ -192,7 +194,25 @@ def told_object(resource: Resource, obj: Wire) -> Wire:
     if resource.kind == "Namespace":
         phase = "Terminating" if "deletionTimestamp" in metadata else "Active"
         return {**obj, "status": {**part(obj, "status"), "phase": phase}}
-    return obj
+    moved = part(obj, "status").get(MOVED_ENV) if resource.kind == "Pod" else None
+    return _with_env(obj, moved) if isinstance(moved, dict) else obj
+
+
+def _with_env(pod: Wire, moved: Wire) -> Wire:
+    """The pod with the variables that its process has, where it was told others."""
+    status = {key: value for key, value in part(pod, "status").items() if key != MOVED_ENV}
+    containers = []
+    for container in list_at(part(pod, "spec"), "containers"):
+        if isinstance(container, dict):
+            env = [
+                {**each, "value": moved[each["name"]]}
+                if isinstance(each, dict) and each.get("name") in moved
+                else each
+                for each in list_at(container, "env")
+            ]
+            container = {**container, "env": env} if env else container
+        containers.append(container)
+    return {**pod, "spec": {**part(pod, "spec"), "containers": containers}, "status": status}
 
 
 def _joined(resource: Resource, bodies: Sequence[bytes], version: int, going_on: str) -> bytes:

@@ -183,6 +183,32 @@ _NAMESPACE = mapping(
     },
 )
 
+_TAINT = mapping(
+    "One taint.",
+    {
+        "key": text("What it is about."),
+        "value": text("And how much of it."),
+        "effect": text("What it does to pods.", "NoSchedule", "PreferNoSchedule", "NoExecute"),
+        "timeAdded": instant("When it was put there."),
+    },
+    is_open=True,
+)
+_NODE = mapping(
+    "A machine with GPUs. Labels say where it stands and what GPUs it has.",
+    {
+        "spec": mapping(
+            "Whether it takes work.",
+            {
+                "unschedulable": flag("Cordoned: it takes no new work."),
+                "taints": many("What keeps pods off that do not tolerate it.", _TAINT),
+            },
+            is_open=True,
+        ),
+        "status": anything("What its agent says of it."),
+    },
+    is_open=True,
+)
+
 SYSTEM_SCHEMAS: dict[str, Wire] = {
     "Lease": _LEASE,
     "Reservation": _RESERVATION,
@@ -190,7 +216,7 @@ SYSTEM_SCHEMAS: dict[str, Wire] = {
     "LedgerHead": _opaque("The commit point of the ledger."),
     "LedgerBatch": _opaque("One batch of the ledger's chain."),
     "LedgerCheckpoint": _opaque("A state of the ledger that older batches can be forgotten for."),
-    "Node": _opaque("A machine with GPUs. Labels say where it stands and what GPUs it has."),
+    "Node": _NODE,
     "Namespace": _NAMESPACE,
     "Pod": _opaque("Processes on one node, made from leases."),
     "Event": _EVENT,

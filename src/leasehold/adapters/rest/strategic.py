@@ -1,8 +1,9 @@
-"""Strategic merge patch, for the kinds that kubectl knows itself: Pods, Nodes, Namespaces, Events.
+"""Strategic merge patch, which is what `kubectl patch` sends unless it is told otherwise.
 
-Called by `patching`. Mappings merge; lists whose merge key is known merge by it, lists of names
-merge as sets, other lists are replaced; the directives `$patch`, `$setElementOrder`, `$retainKeys`
-and `$deleteFromPrimitiveList` are obeyed. Pure.
+Called by `patching`, for kinds of ours too, whose templates have the lists of pods. Mappings merge;
+lists whose merge key is known merge by it, lists of names merge as sets, other lists are replaced;
+the directives `$patch`, `$setElementOrder`, `$retainKeys` and `$deleteFromPrimitiveList` are
+obeyed. Pure.
 """
 
 from copy import deepcopy

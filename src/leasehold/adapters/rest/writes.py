@@ -29,6 +29,7 @@ from leasehold.adapters.rest.options import (
 from leasehold.adapters.rest.ownership import after_update
 from leasehold.adapters.rest.paths import Target
 from leasehold.adapters.rest.reads import selection, stored, told_object
+from leasehold.adapters.rest.resources import Resource
 from leasehold.adapters.rest.shapes import check_fields
 from leasehold.adapters.rest.statuses import refusal_of, success
 from leasehold.core.objects.rights import rights_to_delete
@@ -121,6 +122,7 @@ async def write_status(
         *target.key,
         part(obj, "status"),
         version=None if version is None else int(version),
+        stamp=False,
         rehearse=rehearse,
     )
 
@@ -160,14 +162,21 @@ async def delete_object(
         )
         left = await backend.store.get(*target.key)
     except NotFound:
-        return success(resource, target.name, uid)
+        return _gone(resource, target.name, old)
     except StoreError as error:
         raise refusal_of(error, resource, target.name) from None
     if text_at(part(left, "metadata"), "uid") != uid or (
         options.rehearse and not list_at(metadata, "finalizers")
     ):
-        return success(resource, target.name, uid)
+        return _gone(resource, target.name, old)
     return told_object(resource, left)
+
+
+def _gone(resource: Resource, name: str, old: Wire) -> Wire:
+    """That it is gone; of a pod, typed clients read what it was."""
+    if resource.kind == "Pod":
+        return told_object(resource, old)
+    return success(resource, name, text_at(part(old, "metadata"), "uid"))
 
 
 async def delete_collection(backend: Backend, request: Request, target: Target) -> Response:

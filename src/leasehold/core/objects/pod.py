@@ -27,6 +27,8 @@ RUN = f"{GROUP}/run"
 GROUP_INDEX = f"{GROUP}/group-index"
 POD_INDEX = f"{GROUP}/pod-index"
 ATTEMPT = f"{GROUP}/attempt"
+MOVED_ENV = "movedEnv"  # in a status: variables that the process was given with other values
+UNKNOWN_EXIT = "ExitUnknown"  # the reason of an end whose exit code nobody saw
 SLOTS = f"{GROUP}/slots"  # an annotation: the ordinals of its GPUs on its node
 
 _GPU_RESOURCE = Labels().gpu_resource
@@ -55,7 +57,7 @@ def pod_from_wire(raw: object, *, gpu_resource: str = _GPU_RESOURCE) -> Pod:
         memory_bytes=memory_bytes,
         phase=_PHASES.get(text_at(status, "phase"), PodPhase.PENDING),
         reason=text_at(status, "reason"),
-        exit_code=whole_at(ended, "exitCode"),
+        exit_code=None if text_at(ended, "reason") == UNKNOWN_EXIT else whole_at(ended, "exitCode"),
         said=_said(ended, status),
         slots=_slots(text_at(part(metadata, "annotations"), SLOTS)),
         finished_at=instant_at(ended, "finishedAt"),
@@ -74,6 +76,7 @@ def pod_to_wire(
     labels: Mapping[str, str],
     env: Mapping[str, str],
     annotations: Mapping[str, str] | None = None,
+    owner: Wire | None = None,
     grace: Millis | None = None,
     gpu_resource: str = _GPU_RESOURCE,
 ) -> Wire:
@@ -93,6 +96,8 @@ def pod_to_wire(
     notes = {**part(metadata, "annotations"), **(annotations or {})}
     if notes:
         written["annotations"] = notes
+    if owner is not None:
+        written["ownerReferences"] = [owner]
     placed: Wire = {"restartPolicy": "Never", **spec, "containers": containers, "nodeName": node}
     if grace is not None:
         # Kubernetes counts whole seconds; the promise to the user is at least this long.

@@ -1,0 +1,66 @@
+"""`lightkube`: typed by its models for kinds that it knows, generic resources for ours."""
+
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import lightkube
+from lightkube.config.kubeconfig import KubeConfig
+from lightkube.core.exceptions import ApiError
+from lightkube.generic_resource import create_global_resource, create_namespaced_resource
+from lightkube.resources import core_v1
+from tests.clients.rows import NAMESPACE, Refused, Wire
+
+from leasehold.adapters.rest.resources import Resource
+
+
+class Lightkube:
+    def __init__(self, kubeconfig: Path) -> None:
+        config = KubeConfig.from_file(kubeconfig)
+        self._client = lightkube.Client(config=config, namespace=NAMESPACE)
+
+    def names(self, resource: Resource) -> list[str]:
+        call = self._client.list
+        return self._asked(lambda: [_name(each) for each in call(_class(resource))])
+
+    def watch(self, resource: Resource) -> list[str]:
+        """Without an end, so that it is read as far as there is something."""
+        known = len(self.names(resource))
+        events = self._client.watch(_class(resource), server_timeout=2)
+        try:
+            return self._asked(lambda: [_name(obj) for _, obj in islice(events, known)])
+        finally:
+            events.close()
+
+    def create(self, resource: Resource, obj: Wire) -> None:
+        made = _class(resource).from_dict(obj)
+        self._asked(lambda: self._client.create(made))
+
+    def patch(self, resource: Resource, name: str, patch: Wire) -> None:
+        from lightkube.types import PatchType
+
+        kind = PatchType.MERGE if resource.is_ours else PatchType.STRATEGIC
+        self._asked(lambda: self._client.patch(_class(resource), name, patch, patch_type=kind))
+
+    def delete(self, resource: Resource, name: str) -> None:
+        self._asked(lambda: self._client.delete(_class(resource), name))
+
+    def close(self) -> None:
+        pass
+
+    def _asked(self, call: Any) -> Any:
+        try:
+            return call()
+        except ApiError as error:
+            raise Refused(int(error.status.code or 0)) from None
+
+
+def _class(resource: Resource) -> Any:
+    if not resource.is_ours:
+        return getattr(core_v1, resource.kind)
+    make = create_namespaced_resource if resource.is_namespaced else create_global_resource
+    return make(resource.group, resource.version, resource.kind, resource.plural)
+
+
+def _name(found: Any) -> str:
+    return str(found.metadata.name)
