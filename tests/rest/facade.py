@@ -54,6 +54,7 @@ class World:
     objections: list[tuple[str, str]] = field(default_factory=list)
     is_log_lost: bool = False
     grace_max: Millis = HOUR
+    hides_tenants: bool = False
 
     async def logs(self, _: Wire, options: LogOptions) -> AsyncIterator[bytes]:
         self.asked.append(options)
@@ -86,6 +87,7 @@ def backend_over(world: World, store: ObjectStore, tokens: Tokens, clock: Asynci
         metrics=lambda _: b"leasehold_up 1\n",
         health=lambda: world.health,
         judge=world.judge,
+        hides_tenants=world.hides_tenants,
     )
 
 

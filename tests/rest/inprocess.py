@@ -21,10 +21,10 @@ DEADLINE_S = 30
 
 
 class InProcess:
-    def __init__(self) -> None:
+    def __init__(self, *, hides_tenants: bool = False) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self._runner = asyncio.Runner()
-        self.world = World()
+        self.world = World(hides_tenants=hides_tenants)
         self.tokens = Tokens(Path(self._folder.name) / "tokens.json")
         self._runner.run(self._make())
         self._headers: dict[str, bytes] = {}

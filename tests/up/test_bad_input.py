@@ -15,6 +15,13 @@ SPONSORS = "spec.funding.sponsors[0]"
 
 
 @pytest.fixture
+def client(server: Up) -> Iterator[Raw]:
+    made = Raw(server.kubeconfig)
+    yield made
+    made.close()
+
+
+@pytest.fixture
 def server(up: Servers) -> Iterator[Up]:
     """With an elastic run that has been admitted."""
     made = up().start()
@@ -25,8 +32,7 @@ def server(up: Servers) -> Iterator[Up]:
     made.runs("cancel", "team/wide")
 
 
-def test_every_invalid_edit_of_an_admitted_run_is_refused_by_its_path(server: Up) -> None:
-    client = Raw(server.kubeconfig)
+def test_every_invalid_edit_of_an_admitted_run_is_refused_by_its_path(client: Raw) -> None:
     _, stored = client.ask("GET", f"{RUNS}/wide")
     spec = stored["spec"]
     edits = (
@@ -61,7 +67,6 @@ def test_every_invalid_edit_of_an_admitted_run_is_refused_by_its_path(server: Up
     status, answer = client.ask("PATCH", f"{RUNS}/wide", gone, media=JSON_PATCH)
     assert (status, causes(answer)) == (422, ["spec"])
     assert client.ask("GET", f"{RUNS}/wide")[1]["spec"] == spec
-    client.close()
 
 
 def test_a_width_off_the_grid_is_refused_with_those_on_it(server: Up) -> None:

@@ -30,6 +30,8 @@ from leasehold.cli.judgement import admission_of
 from leasehold.control.edits import uncovered_edit
 from leasehold.control.turn import Turn
 from leasehold.core.access import Caller, CallerRole
+from leasehold.core.objects.edits import check_edit
+from leasehold.core.objects.run import check_run
 from leasehold.core.objects.wire import LEASES_CLOSED, part, text_at
 from leasehold.core.units import Millis
 from leasehold.ports.store import AlreadyExists, Expired, NotFound, Store, Wire
@@ -225,6 +227,7 @@ class Embedded:
             metrics=self._metrics,
             health=self._health,
             judge=self._judge,
+            hides_tenants=self._settings.config.embedding.hide_tenants,
         )
 
     def _logs(self, pod: Wire, options: LogOptions) -> AsyncIterator[bytes]:
@@ -272,6 +275,10 @@ class Embedded:
         if world is None or old is None or new.get("kind") != "Run":
             return []
         uid = text_at(part(old, "metadata"), "uid")
+        if world.open_by_run.get(uid) and not check_run(new):
+            late = check_edit(old, new, is_admitted=True)
+            if late:  # its status may not say so yet
+                return [(each.path, f"{each.value}: {each.remedy}") for each in late]
         return uncovered_edit(world, uid, new, max(self._clock.now(), world.head.instant))
 
     def _health(self) -> Mapping[str, str]:

@@ -198,7 +198,8 @@ class World:
             for key in sorted(self.pods_by_node.get(node.name, ())):
                 self._loads.pop(key, None)  # it was counted on a node that was not there
                 self._reload(key)
-        if known != node:
+        # A heartbeat is a new version of the same: it lets no bind succeed that failed.
+        if known is None or replace(known, version=node.version) != node:
             self.node_changes += 1
             self._touch_node(node.name)
 

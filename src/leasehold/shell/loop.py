@@ -18,6 +18,7 @@ from leasehold.core.batch import Batch
 from leasehold.core.facts import Run, Uid
 from leasehold.core.invariants import Touched, Violation, check_delta
 from leasehold.core.objects.budget import budget_from_wire
+from leasehold.core.objects.edits import as_admitted
 from leasehold.core.objects.node import Labels, node_from_wire
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.run import run_from_wire
@@ -333,6 +334,15 @@ class Controller:
                 return fold
 
     def _put_run(self, world: World, run: Run) -> None:
+        known, book = world.runs.get(run.uid), world.books.get(run.uid)
+        if known is not None and book is not None and book.attempt:
+            spec = as_admitted(known.spec, run.spec)
+            if spec != run.spec:
+                said = (
+                    f"alert: Run {run.key} was edited when it had been admitted already; of that "
+                )
+                self._tell(self._clock.now(), f"{said}only what may be edited then counts")
+            run = replace(run, spec=spec)
         self._lift_quarantine(world, run)
         world.put_run(run)
 

@@ -76,7 +76,7 @@ class Backend:
     """`query` answers (caller, question, parameters, body) or raises `Refused`; `logs` is of a Pod
     object; `metrics` is Prometheus text for a caller; `health` names each check, with what is
     wrong or ""; `judge` finds problems (path, why) that need the World, before a user writes a Run
-    or Budget."""
+    or Budget; `hides_tenants`: what is not a caller's own is kept from it (`hiding`)."""
 
     store: ObjectStore
     tokens: Tokens
@@ -86,3 +86,4 @@ class Backend:
     metrics: Callable[[Caller], bytes]
     health: Callable[[], Mapping[str, str]]
     judge: Judge
+    hides_tenants: bool = False

@@ -11,6 +11,7 @@ import msgspec
 
 from leasehold.adapters.objects.shelf import Place, decode
 from leasehold.adapters.rest.backend import Backend, Refused
+from leasehold.adapters.rest.hiding import REDACTED, check_hidden, redacted, visible
 from leasehold.adapters.rest.messages import (
     Request,
     Response,
@@ -42,11 +43,17 @@ _MOVED = f'"{MOVED_ENV}"'.encode()  # how the agent notes what it told a process
 
 def get(backend: Backend, request: Request, target: Target) -> Response:
     resource = target.resource
+    check_hidden(backend, request, resource)
     form, include = asked_form(request, is_list=False), included(request)
     try:
         body = told(resource, backend.store.stored(*target.key))
     except NotFound as error:
         raise refusal_of(error, resource, target.name) from None
+    is_visible = visible(backend, request, resource)
+    if is_visible is not None and not is_visible(decode(body)):
+        # As for one that is not there: also that it is, is somebody else's.
+        raise refusal_of(NotFound(*target.key), resource, target.name)
+    body = redacted(backend, request, resource, body)
     if form is Form.WHOLE:
         return Response(200, body)
     obj = decode(body)
@@ -60,7 +67,7 @@ def get(backend: Backend, request: Request, target: Target) -> Response:
 def list_(backend: Backend, request: Request, target: Target) -> Response:
     resource = target.resource
     form, include = asked_form(request, is_list=True), included(request)
-    matches = selection(request, resource)
+    matches = selection(backend, request, resource)
     limit, token = request.number("limit") or 0, request.query.get("continue", "")
     if token and request.query.get("resourceVersion", "") not in ("", "0"):
         raise bad_request("continue says which version it goes on with; leave resourceVersion out")
@@ -75,6 +82,8 @@ def list_(backend: Backend, request: Request, target: Target) -> Response:
             bodies = [body for body in bodies if matches(decode(body))]
     if not token:
         check_version(backend, request, version)
+    if resource.kind in REDACTED:
+        bodies = [redacted(backend, request, resource, body) for body in bodies]
     if form is Form.WHOLE:
         return Response(200, _joined(resource, bodies, version, going_on))
     now = backend.clock.now()
@@ -136,10 +145,16 @@ def _read_token(token: str) -> tuple[int, Place]:
     return version, (namespace, name)
 
 
-def selection(request: Request, resource: Resource) -> Matches | None:
-    return parse_selectors(
+def selection(backend: Backend, request: Request, resource: Resource) -> Matches | None:
+    """What was asked for, of what the caller may see."""
+    check_hidden(backend, request, resource)
+    asked = parse_selectors(
         resource, request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
     )
+    seen = visible(backend, request, resource)
+    if asked is None or seen is None:
+        return asked or seen
+    return lambda obj: seen(obj) and asked(obj)
 
 
 def stored(backend: Backend, request: Request, target: Target) -> tuple[Sequence[bytes], int]:

@@ -12,6 +12,7 @@ import msgspec
 from leasehold.adapters.objects.shelf import Past, decode
 from leasehold.adapters.objects.store import ObjectWatch
 from leasehold.adapters.rest.backend import Backend
+from leasehold.adapters.rest.hiding import redacted
 from leasehold.adapters.rest.messages import Request, Stream, encode, wrong_option
 from leasehold.adapters.rest.paths import Target
 from leasehold.adapters.rest.reads import check_version, selection, stored, told
@@ -88,7 +89,7 @@ class WatchStream:
         self._watch: ObjectWatch | None = None
         self._form = asked_form(request, is_list=False)
         self._include = included(request)
-        self._matches = selection(request, self._resource)
+        self._matches = selection(backend, request, self._resource)
         fields = request.query.get("fieldSelector", "")
         terms = [term for term in fields.split(",") if term]
         # A name never changes, so nothing can begin or cease to match.
@@ -212,6 +213,7 @@ class WatchStream:
         return "DELETED" if before or (before is None and event == "MODIFIED") else None
 
     def _shown(self, event: str, body: bytes) -> bytes:
+        body = redacted(self._backend, self._request, self._resource, body)
         if self._form is Form.WHOLE:
             return _event(event, body)
         if self._form is Form.METADATA:

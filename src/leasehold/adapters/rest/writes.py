@@ -181,7 +181,7 @@ def _gone(resource: Resource, name: str, old: Wire) -> Wire:
 
 async def delete_collection(backend: Backend, request: Request, target: Target) -> Response:
     options = await delete_options(request)
-    matches = selection(request, target.resource)
+    matches = selection(backend, request, target.resource)
     bodies, version = stored(backend, request, target)
     objects = [decode(body) for body in bodies]
     chosen = [obj for obj in objects if matches is None or matches(obj)]

@@ -7,6 +7,9 @@ It never looks at anything else: whether a longer run is still covered is decide
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
+from leasehold.core.facts import RunSpec
 from leasehold.core.objects.problems import Problem, joined, shown
 from leasehold.core.objects.wire import part, whole_at
 
@@ -19,8 +22,9 @@ EDITABLE_AFTER_ADMISSION = (
 )
 
 
-def check_edit(old: object, new: object) -> list[Problem]:
-    """Every changed field that may not change, by path."""
+def check_edit(old: object, new: object, *, is_admitted: bool = False) -> list[Problem]:
+    """Every changed field that may not change, by path. `is_admitted`: whoever asks knows that a
+    Run was, also if its status does not say so yet."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return [Problem(path="", value=shown(new), remedy="write an object")]
     if old.get("kind") != new.get("kind"):
@@ -29,13 +33,38 @@ def check_edit(old: object, new: object) -> list[Problem]:
     if kind == "Budget":
         return _check_budget(old, new)
     if kind == "Run":
-        return _check_run(old, new)
+        return _check_run(old, new, is_admitted=is_admitted)
     if isinstance(kind, str) and kind in IMMUTABLE_KINDS:
         problems = _changes(old, new, "spec", f"the spec of a {kind} never changes")
         if kind == "Lease" and part(old, "status").get("closed") is True:
             problems += _changes(old, new, "status", "a closed lease stays as it was closed")
         return problems
     return []
+
+
+def as_admitted(known: RunSpec, edited: RunSpec) -> RunSpec:
+    """What of an edit counts for a run that was admitted as `known`: no more than may be edited.
+
+    An edit may be accepted while the run waits and be seen when it runs: its leases are of the
+    spec that was decided about, and everything that is computed from them stays so."""
+    malleable, funding = known.malleable, known.funding
+    if malleable is not None and edited.malleable is not None:
+        desired = edited.malleable.desired_gpus
+        width = desired - malleable.min_gpus
+        if (
+            0 <= width <= malleable.max_gpus - malleable.min_gpus
+            and not width % malleable.step_gpus
+        ):
+            malleable = replace(malleable, desired_gpus=desired)
+    if funding.allow_borrow:
+        funding = replace(funding, sponsors=edited.funding.sponsors)
+    return replace(
+        known,
+        malleable=malleable,
+        funding=funding,
+        stop=edited.stop,
+        max_duration=edited.max_duration,
+    )
 
 
 def _check_budget(old: dict[str, object], new: dict[str, object]) -> list[Problem]:
@@ -46,13 +75,15 @@ def _check_budget(old: dict[str, object], new: dict[str, object]) -> list[Proble
     return [Problem(path="spec.owner", value=shown(after), remedy=remedy)]
 
 
-def _check_run(old: dict[str, object], new: dict[str, object]) -> list[Problem]:
+def _check_run(
+    old: dict[str, object], new: dict[str, object], *, is_admitted: bool
+) -> list[Problem]:
     if part(old, "spec").get("stop") is True and part(new, "spec").get("stop") is not True:
         remedy = "a run that was cancelled stays so; write true, or submit another run"
         return [
             Problem(path="spec.stop", value=shown(part(new, "spec").get("stop")), remedy=remedy)
         ]
-    if (whole_at(part(old, "status"), "attempt") or 0) < 1:
+    if not is_admitted and (whole_at(part(old, "status"), "attempt") or 0) < 1:
         return []
     editable = ", ".join(path.removeprefix("spec.") for path in EDITABLE_AFTER_ADMISSION)
     remedy = f"after admission only {editable} can be edited"
