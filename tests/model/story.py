@@ -100,6 +100,8 @@ def read(document: dict[str, Any]) -> Story:
     for key, value in config.items():
         if isinstance(value, str):
             config[key] = span(value)
+    if any("cpu" in row or "memory" in row for row in document.get("fleet") or []):
+        raise NotCovered("CPU and memory")
     return Story(
         title=document.get("title", ""),
         start=instant(document.get("start", "2026-01-01T00:00:00Z")),

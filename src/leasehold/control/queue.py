@@ -25,6 +25,7 @@ from leasehold.control.wishes import (
     wish_for,
 )
 from leasehold.core.admit import Wish, admit, as_found_by, owner_allowed
+from leasehold.core.ever import never_fits
 from leasehold.core.facts import Confidence, Gang, Opened, Reservation, Run, State
 from leasehold.core.fill import fill
 from leasehold.core.units import plural
@@ -180,6 +181,8 @@ def _try(turn: Turn, wish: Wish) -> Admitted | Refused:
         filled = _try_spares(turn, wish)
         if isinstance(filled, Admitted):
             return filled
+    if isinstance(answer, Refused):
+        return never_fits(turn.world, wish) or answer
     return answer
 
 
@@ -272,6 +275,10 @@ def _plan(turn: Turn, run: Run, wish: Wish, refused: Refused, line: Line) -> Non
         if is_drained(world, reservation, turn.now):
             go_on(turn, wish, reservation, refused)
         return
+    if refused.reason.is_for_good:
+        _refuse(turn, run, refused)
+        block(turn, run, refused)
+        return  # nobody is cut for a run that would not fit if it were alone
     place = line.places.take(run, refused)
     if not place.is_planned:
         _tell_place(turn, run, refused, place)

@@ -35,6 +35,8 @@ from leasehold.core.verdicts import (
 from leasehold.core.width import places_for
 from leasehold.core.world import World
 
+_OF_PLACE = (Refusal.CAPACITY, Refusal.NO_DOMAIN_FITS, Refusal.NODE_RESOURCES)
+
 
 class Wish(Record):
     """Groups that a run wants now: its first ones, or more of them."""
@@ -70,7 +72,7 @@ def admit(
     if answer is None:
         answer, funded = _admit(world, wish, places, start, now)
     world.journal.undo(mark)
-    if isinstance(answer, Refused) and answer.reason in (Refusal.CAPACITY, Refusal.NO_DOMAIN_FITS):
+    if isinstance(answer, Refused) and answer.reason in _OF_PLACE:
         return _held_or(world, wish, funded, answer)
     return answer
 

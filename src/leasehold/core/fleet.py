@@ -9,7 +9,7 @@ giving slots moves one node between buckets. `World` folds leases, nodes and for
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 
-from leasehold.core.facts import Lease, Node, Role, Toleration
+from leasehold.core.facts import Lease, Node, Record, Role, Toleration
 from leasehold.core.journal import Journal
 
 
@@ -95,10 +95,28 @@ class Shape:
         self.memory_bytes = memory_bytes
 
 
+class Size(Record):
+    """All that a node has; few nodes of a fleet differ in it."""
+
+    gpus: int
+    cpu_milli: int
+    memory_bytes: int
+    pods_max: int
+
+
+def size_of(node: Node) -> Size:
+    return Size(
+        gpus=node.gpus,
+        cpu_milli=node.cpu_milli,
+        memory_bytes=node.memory_bytes,
+        pods_max=node.pods_max,
+    )
+
+
 class Pool:
     """The nodes of one flavor in one domain."""
 
-    __slots__ = ("buckets", "domain", "filed", "flavor", "free", "nodes", "place")
+    __slots__ = ("buckets", "domain", "filed", "flavor", "free", "nodes", "place", "sizes")
 
     def __init__(self, flavor: str, domain: str, place: tuple[str, str, str]) -> None:
         self.flavor = flavor
@@ -108,6 +126,14 @@ class Pool:
         self.filed = -1  # the free count under which the place's order lists it
         self.nodes: list[str] = []  # sorted
         self.buckets: dict[int, list[str]] = {}  # free * 2 + is_empty -> sorted node names
+        self.sizes: dict[Size, int] = {}  # how many nodes of each, in whatever state
+
+    def count_size(self, size: Size, sign: int) -> None:
+        count = self.sizes.get(size, 0) + sign
+        if count:
+            self.sizes[size] = count
+        else:
+            del self.sizes[size]
 
     def room(self, gpus: int) -> int:
         """An upper bound of the pods of so many GPUs that fit: exact when GPUs are what limits."""
@@ -136,11 +162,9 @@ class Fleet:
     def flavor_gpus_max(self, flavor: str) -> int:
         """The largest node of a flavor; 0 when there is none."""
         sizes = [
-            self.nodes[name].node.gpus
-            for (each, _), pool in self.pools.items()
-            if each == flavor
-            for name in pool.nodes
-        ]
+            size.gpus for (each, _), pool in self.pools.items() if each == flavor
+            for size in pool.sizes
+        ]  # fmt: skip
         return max(sizes, default=0)
 
     def by_free(self, flavor: str, region: str, cluster: str) -> list[tuple[int, str]]:
@@ -171,7 +195,12 @@ class Fleet:
             state.change(node=node)
             self._file(state)
         else:
+            before, after = size_of(state.node), size_of(node)
             state.change(node=node)
+            if before != after:
+                pool = self.pools[(node.flavor, node.domain)]
+                pool.count_size(before, -1)
+                pool.count_size(after, 1)
             self.refile(state)
 
     def drop_node(self, name: str) -> None:
@@ -192,12 +221,14 @@ class Fleet:
             pool = self.pools[key] = Pool(node.flavor, node.domain, place)
             self._orders.setdefault(place, [])
         insort(pool.nodes, node.name)
+        pool.count_size(size_of(node), 1)
         self.refile(state)
 
     def _unfile(self, state: NodeState) -> None:
         node = state.node
         pool = self.pools[(node.flavor, node.domain)]
         pool.nodes.remove(node.name)
+        pool.count_size(size_of(node), -1)
         self._leave_bucket(pool, state)
         state.bucket, state.free = -1, 0
         self._stale[(node.flavor, node.domain)] = None

@@ -326,7 +326,8 @@ def _rebuild(world: World, now: Instant) -> Iterator[Violation]:
         tables.append((f"node {name}", _node(state), _node(again.fleet.nodes[name])))
     for key, pool in world.fleet.pools.items():
         other = again.fleet.pools[key]
-        tables.append((f"pool {key}", (pool.free, pool.buckets), (other.free, other.buckets)))
+        mine_of = (pool.free, pool.buckets, pool.sizes)
+        tables.append((f"pool {key}", mine_of, (other.free, other.buckets, other.sizes)))
     for payer in world.accounts.payers():
         mine, theirs = world.accounts.of(payer), again.accounts.of(payer)
         tables.append((f"account {payer}", _account(mine, now), _account(theirs, now)))

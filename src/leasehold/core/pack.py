@@ -10,7 +10,7 @@ from heapq import merge
 
 from leasehold.core.facts import Record, Selector
 from leasehold.core.fleet import Fleet, Pool, Shape
-from leasehold.core.units import plural
+from leasehold.core.units import format_cpus, format_memory, plural
 from leasehold.core.verdicts import Packed, PodPlace, Refusal, Refused
 from leasehold.core.world import World
 
@@ -232,6 +232,8 @@ def _refusal(fleet: Fleet, want: Want, places: Sequence[Place]) -> Refused:
             asked=want.gpus,
             short_by=want.gpus,
         )
+    if _has_gpus(want, pools):
+        return _short_of_others(fleet, want, pools)
     free = sum(pool.free for pool in pools)
     if free >= want.gpus:
         holes = ", ".join(
@@ -259,3 +261,54 @@ def _refusal(fleet: Fleet, want: Want, places: Sequence[Place]) -> Refused:
 
 def _largest_hole(pool: Pool) -> int:
     return max((bucket >> 1 for bucket, names in pool.buckets.items() if names), default=0)
+
+
+def _has_gpus(want: Want, pools: Sequence[Pool]) -> bool:
+    """Whether it would fit if pods asked for GPUs only."""
+    per_group = want.pods + want.spares
+    rooms = [pool.room(want.pod_gpus) // per_group for pool in pools]
+    return (sum(rooms) if want.spread else max(rooms)) >= len(want.groups)
+
+
+def _short_of_others(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Refused:
+    """GPUs are there; what else a pod needs on the same node is not."""
+    states = [fleet.nodes[name] for pool in pools for name in pool.nodes]
+    states = [state for state in states if state.free >= want.pod_gpus]
+    asked = {"CPU": want.cpu_milli, "memory": want.memory_bytes, "pods": 1}
+    left = {
+        "CPU": {each.node.name: each.node.cpu_milli - each.cpu_used for each in states},
+        "memory": {each.node.name: each.node.memory_bytes - each.memory_used for each in states},
+        "pods": {each.node.name: each.node.pods_max - each.pods_used for each in states},
+    }
+    gpus = {each.node.name: each.free // want.pod_gpus for each in states}
+    rooms = {
+        what: sum(min(gpus[name], max(0, most) // amount) for name, most in left[what].items())
+        for what, amount in asked.items()
+        if amount
+    }
+    what = min(rooms, key=lambda each: rooms[each])
+    name, most = max(left[what].items(), key=lambda each: (each[1], each[0]))
+    free = sum(pool.free for pool in pools)
+    return Refused(
+        reason=Refusal.NODE_RESOURCES,
+        remedy=f"{plural(free, 'GPU')} {'is' if free == 1 else 'are'} free, but beside them "
+        f"{_lack(want, what)}, and of the nodes with {plural(want.pod_gpus, 'free GPU')} the one "
+        f"with most ({name}) has {_amount(what, max(0, most))} left; ask for less, or wait for "
+        "leases to end",
+        asked=want.gpus,
+        limit=max(0, most),
+        subject=name,
+    )
+
+
+def _lack(want: Want, what: str) -> str:
+    if what == "pods":
+        return "nodes take no more pods"
+    amount = want.cpu_milli if what == "CPU" else want.memory_bytes
+    return f"{what} is short: a pod asks for {_amount(what, amount)}"
+
+
+def _amount(what: str, amount: int) -> str:
+    if what == "pods":
+        return f"room for {plural(amount, 'pod')}"
+    return format_cpus(amount) if what == "CPU" else format_memory(amount)

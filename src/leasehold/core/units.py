@@ -88,3 +88,19 @@ def format_gpu_hours(amount: GpuMs) -> str:
     whole, rest = divmod(thousandths, 1000)
     tail = f".{rest:03d}".rstrip("0").rstrip(".") if rest else ""
     return f"{sign}{whole}{tail}"
+
+
+def format_cpus(milli: int) -> str:
+    """`32 CPUs`, `1 CPU`, `0.5 CPUs`, from thousandths."""
+    whole, rest = divmod(milli, 1000)
+    number = f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
+    return f"{number} CPU" if number == "1" else f"{number} CPUs"
+
+
+def format_memory(amount: int) -> str:
+    """The largest unit of which there is one: `64GiB`, `1.5GiB`, rounded down to tenths."""
+    for unit, power in (("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if amount >> power:
+            tenths = amount * 10 >> power
+            return f"{tenths // 10}.{tenths % 10}{unit}" if tenths % 10 else f"{tenths // 10}{unit}"
+    return plural(amount, "byte")

@@ -29,6 +29,9 @@ class Refusal(StrEnum):
     OTHER_LOCATION = "OtherLocation"
     NO_SUCH_FLAVOR = "NoSuchFlavor"
     NO_DOMAIN_FITS = "NoDomainFits"
+    POD_TOO_LARGE = "PodTooLarge"
+    FLEET_TOO_SMALL = "FleetTooSmall"
+    NODE_RESOURCES = "InsufficientNodeResources"
     CAPACITY = "InsufficientCapacity"
     HELD = "HeldForReservation"
     GANG_TOO_LARGE = "GangTooLarge"
@@ -50,6 +53,7 @@ class Refusal(StrEnum):
                 | Refusal.LENDING_HOURS
                 | Refusal.RECIPROCAL_LOAN
                 | Refusal.CAPACITY
+                | Refusal.NODE_RESOURCES
                 | Refusal.HELD
                 | Refusal.BIND_FAILING
                 | Refusal.RETRYING
@@ -65,6 +69,8 @@ class Refusal(StrEnum):
                 | Refusal.OTHER_LOCATION
                 | Refusal.NO_SUCH_FLAVOR
                 | Refusal.NO_DOMAIN_FITS
+                | Refusal.POD_TOO_LARGE
+                | Refusal.FLEET_TOO_SMALL
                 | Refusal.GANG_TOO_LARGE
                 | Refusal.BINDER_DISABLED
                 | Refusal.QUARANTINED
@@ -76,6 +82,11 @@ class Refusal(StrEnum):
     @property
     def is_about_money(self) -> bool:
         return self in _MONEY
+
+    @property
+    def is_for_good(self) -> bool:
+        """On the nodes there are; no start is planned, and nobody is cut for one."""
+        return self in (Refusal.POD_TOO_LARGE, Refusal.FLEET_TOO_SMALL)
 
 
 _MONEY = frozenset(

@@ -10,6 +10,7 @@ from leasehold.core.facts import Record
 from leasehold.core.objects import kinds
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.problems import Problem, shown
+from leasehold.core.objects.quantity import milli, units
 from leasehold.shell.yamlfile import BadFile, Document, Mistake, load_documents
 
 NODES_MAX = 100_000
@@ -24,6 +25,8 @@ class FleetRow(Record):
     region: str
     cluster: str
     line: int
+    cpu_milli: int | None = None  # of simulated nodes; None: no limit
+    memory_bytes: int | None = None
 
 
 def node_rows(fleet: tuple[FleetRow, ...]) -> list[tuple[str, FleetRow]]:
@@ -37,8 +40,11 @@ def node_rows(fleet: tuple[FleetRow, ...]) -> list[tuple[str, FleetRow]]:
     return named
 
 
-def read_fleet(fields: Fields, document: Document) -> tuple[FleetRow, ...]:
-    """The rows under `fleet`; what is wrong with them is noted in `fields`."""
+def read_fleet(
+    fields: Fields, document: Document, *, has_amounts: bool = False
+) -> tuple[FleetRow, ...]:
+    """The rows under `fleet`; what is wrong with them is noted in `fields`. `has_amounts`: nodes
+    may say what CPU and memory they have, which those of a machine do not choose."""
     rows: list[FleetRow] = []
     if fields.raw("fleet") is None:
         fields.need("fleet", kinds.text)
@@ -48,6 +54,8 @@ def read_fleet(fields: Fields, document: Document) -> tuple[FleetRow, ...]:
         gpus = row.need("gpus", kinds.whole(1, NODE_GPUS_MAX))
         flavor = row.need("flavor", kinds.word)
         region, cluster = row.need("region", kinds.word), row.need("cluster", kinds.word)
+        cpu = row.take("cpu", milli, None) if has_amounts else None
+        memory = row.take("memory", units, None) if has_amounts else None
         row.finish()
         if None not in (domain, nodes, gpus, flavor, region, cluster):
             rows.append(
@@ -59,6 +67,8 @@ def read_fleet(fields: Fields, document: Document) -> tuple[FleetRow, ...]:
                     region=region or "",
                     cluster=cluster or "",
                     line=document.line_of(row.path),
+                    cpu_milli=cpu,
+                    memory_bytes=memory,
                 )
             )
     if sum(row.nodes for row in rows) > NODES_MAX:

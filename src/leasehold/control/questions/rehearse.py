@@ -25,6 +25,7 @@ from leasehold.control.wishes import (
     wish_for,
 )
 from leasehold.core.admit import Wish, admit, as_found_by, claims_of, owner_allowed
+from leasehold.core.ever import never_fits
 from leasehold.core.facts import (
     Confidence,
     Gang,
@@ -51,6 +52,8 @@ _UNPLANNED = frozenset(
         Refusal.BINDER_DISABLED,
         Refusal.QUARANTINED,
         Refusal.GANG_TOO_LARGE,
+        Refusal.POD_TOO_LARGE,
+        Refusal.FLEET_TOO_SMALL,
     }
 )
 
@@ -154,7 +157,7 @@ def rehearse(world: World, run: Run, now: Instant) -> tuple[Rehearsal, Outcome]:
         )
     if refused is None and run.uid in world.refusals:
         told = world.refusals[run.uid]
-        refused = told if told.reason in _UNPLANNED else None
+        refused = told if told.reason in _UNPLANNED and not told.reason.is_for_good else None
     if refused is not None:
         return turn, Outcome(refused=refused)
     turn.agenda.forget(run.uid)
@@ -166,6 +169,9 @@ def rehearse(world: World, run: Run, now: Instant) -> tuple[Rehearsal, Outcome]:
         return turn, Outcome(started=(answer,))
     if answer.reason is Refusal.GANG_TOO_LARGE and run.spec.gang is Gang.RUN:
         return turn, Outcome(refused=answer)
+    never = never_fits(world, wish_for(world, run, groups))
+    if never is not None:
+        return turn, Outcome(refused=never)
     started: tuple[Admitted, ...] = ()
     if run.spec.gang is Gang.GROUP:
         needed = len(groups_short_of_minimum(world, run, groups))

@@ -56,7 +56,7 @@ def _read(document: Document, place: str, problems: list[Problem]) -> Story:
     start = fields.take("start", _start, START_DEFAULT)
     config = _read_config(fields)
     before = len(problems)
-    fleet = read_fleet(fields, document)
+    fleet = read_fleet(fields, document, has_amounts=True)
     nodes = [name for name, _ in node_rows(fleet)] if len(problems) == before else None
     budgets = _read_budgets(fields)
     named = Named(

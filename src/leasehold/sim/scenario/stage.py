@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 
+from msgspec.structs import replace
+
 from leasehold.adapters.memory.store import MemoryStore
 from leasehold.adapters.objects.admission import Admission
 from leasehold.adapters.sqlite.store import SqliteStore
@@ -199,14 +201,21 @@ class Stage:
 
     def _populate(self) -> None:
         for name, row in self._story.node_rows():
+            node = Node(
+                name=name,
+                flavor=row.flavor,
+                region=row.region,
+                cluster=row.cluster,
+                fabric=row.domain,
+                gpus=row.gpus,
+            )
             self.fleet.add_node(
-                Node(
-                    name=name,
-                    flavor=row.flavor,
-                    region=row.region,
-                    cluster=row.cluster,
-                    fabric=row.domain,
-                    gpus=row.gpus,
+                replace(
+                    node,
+                    cpu_milli=node.cpu_milli if row.cpu_milli is None else row.cpu_milli,
+                    memory_bytes=(
+                        node.memory_bytes if row.memory_bytes is None else row.memory_bytes
+                    ),
                 )
             )
         for key, spec in self._story.budgets:
