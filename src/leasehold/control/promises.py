@@ -81,8 +81,9 @@ def _can_start(turn: Turn, wish: Wish, agenda: Agenda, reservation: Reservation)
     pools = candidate_pools(world.fleet, wish.want, places_for(world, wish.run.spec))
     nodes = [name for pool in pools for name in pool.nodes]
     mark = world.journal.mark()
-    ended = leases_ended_by(world, nodes, at, turn.now)
-    for name in ended:
+    # What was told to end in this very turn is gone by then, though its deadline is now.
+    ended = {*leases_ended_by(world, nodes, at, turn.now), *world.ending}
+    for name in sorted(ended):
         world.fleet.give(world.leases[name])
     plan = admit(world, wish, agenda, start=at, now=turn.now, gone=frozenset(ended))
     world.journal.undo(mark)

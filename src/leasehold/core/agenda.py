@@ -188,6 +188,7 @@ class Kept:
         self._before = gone
         self._gone = set(gone)
         self._kept: dict[str, int] = {}
+        self._staying: dict[str, frozenset[int]] = {}
         nodes = world.fleet.nodes
         for name in holds:
             state = nodes.get(name)
@@ -228,11 +229,22 @@ class Kept:
         """Whether a lease was over before anything was ended in this what-if."""
         return name in self._before
 
-    def can_spare(self, node: str, slots: Collection[int]) -> bool:
-        """Whether no plan misses these slots of a node, on which spares stand now, if they do not
-        come free before the end."""
-        state = self._world.fleet.nodes[node]
-        return self._missed(node, slots) <= state.unclipped_free() + self._kept.get(node, 0)
+    def stay(self, node: str, slots: Collection[int]) -> bool:
+        """Somebody sits down on these slots, on which spares stand now: they do not come free
+        before the end. False, and nothing changes, if a plan would miss them."""
+        if node not in self._holds:
+            return True
+        self.settle(node)
+        before = self._staying.get(node, frozenset())
+        self._staying[node] = before | set(slots)
+        if self._missed(node) > (
+            self._world.fleet.nodes[node].unclipped_free() + self._kept.get(node, 0)
+        ):
+            self._staying[node] = before
+            return False
+        self._note(lambda: self._staying.__setitem__(node, before))
+        self.settle(node)
+        return True
 
     def settle(self, name: str) -> None:
         """Count what is kept of a node as things stand in the what-if."""
@@ -245,7 +257,7 @@ class Kept:
             self._kept[name] = now
             self._note(lambda: self._kept.__setitem__(name, before))
 
-    def _missed(self, name: str, staying: Collection[int] = ()) -> int:
+    def _missed(self, name: str) -> int:
         """How many GPUs that are free at the start would be missed at some hold's time."""
         drops: list[Drop] = []
         later = False
@@ -257,6 +269,7 @@ class Kept:
             return 0
         if later:
             releases = releases_on(self._world, name, after=self._start, gone=self._gone)
+            staying = self._staying.get(name, ())
             drops += [(at, -1) for slot, at in releases.items() if slot not in staying]
         return max(0, -fewest(0, drops, start=self._start, stop=self._end))
 

@@ -66,56 +66,71 @@ class _Seats:
             if name in self._world.fleet.fillable and (seats := self._seats_on(name))
         }
         mark = self._world.journal.mark()
-        pods = self._in_one_domain(pools)
+        pods = self._deal(want.groups, pools)
         if pods is None and want.spread:
             pods = []
             for group in want.groups:
-                pool = self._tightest(pools, want.pods)
-                if pool is None:
+                one = self._deal((group,), pools)
+                if one is None:
                     pods = None
                     break
-                pods.extend(self._deal(group, pool))
+                pods.extend(one)
         self._world.journal.undo(mark)
         return pods
 
-    def _in_one_domain(self, pools: list[Pool]) -> list[PodPlace] | None:
-        want = self._wish.want
-        pool = self._tightest(pools, want.pods * len(want.groups))
-        if pool is None:
-            return None
-        return [pod for group in want.groups for pod in self._deal(group, pool)]
-
-    def _tightest(self, pools: list[Pool], pods: int) -> Pool | None:
-        """With the fewest seats of those that have enough; where the run is already first."""
+    def _deal(self, groups: tuple[int, ...], pools: list[Pool]) -> list[PodPlace] | None:
+        """All of these groups in one domain: with the fewest seats of those that have enough, where
+        the run is already first."""
+        needed = self._wish.want.pods * len(groups)
         own = self._wish.want.own_domains
         rooms = [(pool.domain not in own, self._room(pool), pool.domain, pool) for pool in pools]
-        enough = [each for each in rooms if each[1] >= pods]
-        return min(enough, key=lambda each: each[:3])[3] if enough else None
+        for _, room, _, pool in sorted(rooms, key=lambda each: each[:3]):
+            if room >= needed:
+                mark = self._world.journal.mark()
+                before = {name: list(seats) for name, seats in self._on_spares.items()}
+                pods = self._deal_in(groups, pool)
+                if pods is not None:
+                    # Its inverses stay in the journal, for the caller's mark.
+                    self._world.journal.keep(mark)
+                    return pods
+                self._world.journal.undo(mark)
+                self._on_spares = before
+        return None
 
     def _room(self, pool: Pool) -> int:
         on_spares = sum(len(self._on_spares.get(name, ())) for name in pool.nodes)
         return pods_room(self._world.fleet, pool, self._shape) + on_spares
 
-    def _deal(self, group: int, pool: Pool) -> list[PodPlace]:
+    def _deal_in(self, groups: tuple[int, ...], pool: Pool) -> list[PodPlace] | None:
         """Free GPUs first: whoever sits on a spare goes when it is needed."""
         want, fleet = self._wish.want, self._world.fleet
         pods: list[PodPlace] = []
-        for index in range(want.pods):
-            name = best_node(fleet, pool, self._shape, frozenset(want.last))
-            on_spare: tuple[int, ...] = ()
-            if name is not None:
-                fleet.plan_pod(name, self._shape)
-            else:
-                seats = self._on_spares
-                name = min(
-                    (each for each in pool.nodes if seats.get(each)),
-                    key=lambda each: (len(seats[each]), each),
+        for group in groups:
+            for index in range(want.pods):
+                on_spare: tuple[int, ...] = ()
+                name = best_node(fleet, pool, self._shape, frozenset(want.last))
+                if name is not None:
+                    fleet.plan_pod(name, self._shape)
+                else:
+                    seat = self._seat_in(pool)
+                    if seat is None:
+                        return None
+                    name, on_spare = seat
+                pods.append(
+                    PodPlace(
+                        group=group, index=index, node=name, gpus=want.pod_gpus, on_spare=on_spare
+                    )
                 )
-                on_spare = seats[name].pop(0)
-            pods.append(
-                PodPlace(group=group, index=index, node=name, gpus=want.pod_gpus, on_spare=on_spare)
-            )
         return pods
+
+    def _seat_in(self, pool: Pool) -> tuple[str, tuple[int, ...]] | None:
+        """Where a spare ends one day, whoever sits on it stays: a plan may count on the place."""
+        seats = self._on_spares
+        names = [name for name in pool.nodes if seats.get(name)]
+        for name in sorted(names, key=lambda each: (len(seats[each]), each)):
+            if self._kept.stay(name, seats[name][0]):
+                return name, seats[name].pop(0)
+        return None
 
     def _seats_on(self, name: str) -> list[tuple[int, ...]]:
         """The slots of a node's spares on which nobody sits and which nobody needs, pod by pod."""
@@ -130,9 +145,6 @@ class _Seats:
         slots = [slot for slot in range(state.node.gpus) if mask >> slot & 1]
         size = self._shape.gpus
         pods = min(len(slots) // size, self._room_beside(state))
-        # Where a spare ends one day, whoever sits on it stays: a plan may count on the place.
-        while pods and not self._kept.can_spare(name, slots[: pods * size]):
-            pods -= 1
         return [tuple(slots[size * index : size * (index + 1)]) for index in range(pods)]
 
     def _is_needed(self, spare: Lease) -> bool:

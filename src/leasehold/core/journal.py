@@ -25,6 +25,12 @@ class Journal:
         self.active = True
         return len(self._inverses)
 
+    def keep(self, mark: int) -> None:
+        """End a what-if and leave its changes to the one around it, which will undo them."""
+        assert self._marks > 1, "there is none around it"
+        assert mark <= len(self._inverses)
+        self._marks -= 1
+
     def undo(self, mark: int) -> None:
         """Put back everything since `mark`, latest first."""
         assert self._marks > 0, "undo without a mark"
