@@ -7,7 +7,9 @@ is no second place that computes "free" or "used".
 from leasehold.control.life import Standing, phase_of, units_of
 from leasehold.control.open_leases import is_bound, live_units
 from leasehold.control.reservations import present
+from leasehold.core.book import base_reason
 from leasehold.core.facts import (
+    Cause,
     Closed,
     Confidence,
     EnvelopeKey,
@@ -20,6 +22,7 @@ from leasehold.core.facts import (
 )
 from leasehold.core.overdraft import overdrawn_gpus
 from leasehold.core.units import GpuMs, Instant, format_instant, plural
+from leasehold.core.verdicts import Refusal, Refused
 from leasehold.core.width import active_gpus, desired_gpus, open_leases, spare_gpus
 from leasehold.core.world import World
 
@@ -181,8 +184,9 @@ def _failure_words(why: str) -> str:
 def _running_words(world: World, run: Run) -> str:
     gpus = active_gpus(world, run.uid)
     words = f"{plural(gpus, 'GPU')} bound"
-    if gpus < desired_gpus(run.spec) and _was_cut(world, run):
-        words += ", shrunk by resolver"
+    if gpus < desired_gpus(run.spec):
+        cut = _cut_by(world, run)
+        words += f", shrunk by resolver ({', '.join(cut)})" if cut else ""
     waiting = [key for key, where in units_of(world, run).items()
                if where.standing is Standing.WAITING]  # fmt: skip
     if waiting:
@@ -190,21 +194,27 @@ def _running_words(world: World, run: Run) -> str:
     return words
 
 
-def _was_cut(world: World, run: Run) -> bool:
+def _cut_by(world: World, run: Run) -> list[str]:
+    """The Resolutions that took groups of it which have not come back."""
     book = world.books.get(run.uid)
-    return book is not None and any(
-        name in world.victims
-        and world.leases[name].ending is not None
-        and world.leases[name].ending.reason == Closed.SHRINK  # type: ignore[union-attr]
-        and world.leases[name].attempt == book.attempt
-        for name in book.names
-    )
+    found: dict[str, None] = {}
+    for name in book.names if book is not None else ():
+        lease = world.leases[name]
+        if name not in world.victims or lease.ending is None:
+            continue
+        if base_reason(lease.ending.reason) in (Closed.SHRINK, Closed.RANDOM_PREEMPT):
+            unit = book.units.get(world.unit_of(run.uid, lease.group)) if book else None
+            if unit is not None and unit.last is not None and unit.last.number == lease.attempt:
+                found[world.victims[name]] = None
+    return sorted(found, key=lambda name: world.resolutions[name].batch)
 
 
 def _waiting_words(world: World, run: Run) -> tuple[str, str]:
     refused = world.refusals.get(run.uid)
     if refused is None:
         return "Submitted", "not considered yet"
+    if refused.reason in (Refusal.RETRYING, Refusal.BIND_FAILING):
+        return str(refused.reason), _pause_words(world, run, refused)
     words = refused.remedy
     reservation = present(world, run)
     if reservation is not None and reservation.state is State.PENDING:
@@ -218,3 +228,25 @@ def _waiting_words(world: World, run: Run) -> tuple[str, str]:
     elif reservation is not None:
         words += f"; its reservation is {reservation.state}"
     return str(refused.reason), words
+
+
+def _pause_words(world: World, run: Run, refused: Refused) -> str:
+    """When it is tried again, and how often it will be."""
+    waits = {
+        key: where
+        for key, where in units_of(world, run).items()
+        if where.standing is Standing.WAITING and where.retry_at
+    }
+    if not waits:
+        return refused.remedy
+    key = min(waits, key=lambda each: waits[each].retry_at)
+    again = f"tried again at {format_instant(waits[key].retry_at)}"
+    if refused.reason is Refusal.BIND_FAILING:
+        return f"{refused.remedy.partition('; tried again')[0]}; {again}"
+    failed = world.books[run.uid].units[key].count(Closed.FAIL, Cause.EXIT)
+    left = run.spec.retries - failed
+    return f"a pod failed; {again}, and {left} more of {_times(run.spec.retries)} after that"
+
+
+def _times(retries: int) -> str:
+    return "1 retry" if retries == 1 else f"{retries} retries"

@@ -4,6 +4,7 @@ from leasehold.control.life import Standing, units_of
 from leasehold.control.questions.cut_story import Resolutions, cuts, no_resolutions
 from leasehold.control.questions.drain_story import drain_words
 from leasehold.control.questions.forms import Wire, instant, listed, moment, places, wait_of
+from leasehold.control.questions.money_ahead import money_ahead
 from leasehold.control.questions.payers import who_pays
 from leasehold.control.questions.subject import Subject
 from leasehold.control.questions.waits import reservation_row
@@ -60,6 +61,7 @@ def explain(
     sentences += _waiting(refused, reservation, now)
     sentences += _asked(world, trace)
     sentences += _money(paid)
+    sentences += money_ahead(world, subject, now)
     sentences += _here(run, where)
     sentences += _swaps(subject)
     sentences += drain_words(world, subject)
@@ -261,10 +263,12 @@ def _remedies(
     lost: list[Wire],
 ) -> list[str]:
     words = []
-    if refused is not None:
+    if refused is not None and refused.reason is not Refusal.RETRYING:
         words.append(refused.remedy)
     if run is None:
         return words
+    if refused is not None and refused.reason is Refusal.RETRYING:
+        words.append(f"what it printed: kubectl runs logs {run.name} -n {run.namespace} --previous")
     if lost and view.because in _CUT:
         if run.spec.checkpoint is None:
             words.append("set runtime.checkpoint, and it is requeued when it is cut")
