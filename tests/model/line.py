@@ -7,14 +7,12 @@ blocked, keeps nothing. What a Resolution has freed is kept from everybody.
 
 from tests.model.admit import Place, Plan, Refusal, admit, borrowed_by, put_in
 from tests.model.money import Segment, can_give, is_allowed
-from tests.model.places import Room, never_fits, room_for
+from tests.model.places import Room, room_for
 from tests.model.resolve import Case, claim_of, tenures, think_through
 from tests.model.start import start
 from tests.model.story import DAY, FOREVER
 from tests.model.view import Claim, View, end_of
 from tests.model.world import Booking, Run, Unit, World
-
-FOR_GOOD = ("PodTooLarge", "FleetTooSmall")
 
 
 def in_line(world: World) -> list[Run]:
@@ -62,9 +60,6 @@ def take_turn(world: World) -> bool:
             _look_after(world, run)
             if run.activation is not None:
                 continue
-        if run.said in FOR_GOOD:
-            world.book(run, Booking("Blocked", because=run.said))
-            continue
         if not _is_planned(world, run, planned):
             world.book(run, None)
             continue
@@ -122,8 +117,6 @@ def _try_to_start(world: World, run: Run, others: list[Claim]) -> bool:
             return True
     assert isinstance(plan, Refusal)
     run.said, run.walk, run.short_of_money = plan.reason, plan.walk, plan.of_money
-    if run.activation is None:
-        run.said = never_fits(world, run, groups) or run.said
     return False
 
 

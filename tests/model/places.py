@@ -136,26 +136,6 @@ def may_go(world: World, run: Run, name: str) -> bool:
     )
 
 
-def never_fits(world: World, run: Run, groups: list[int]) -> str:
-    """Why it could not start on these nodes, in whatever state, if nothing else ran; or nothing."""
-    nodes = [
-        node
-        for node in world.nodes.values()
-        if node.flavor == run.flavor and not node.gone and may_go(world, run, node.name)
-    ]
-    if not nodes:
-        return ""
-    if all(node.gpus < run.pod_gpus for node in nodes):
-        return "PodTooLarge"
-    per_group = run.pods_per_group + run.spare_pods
-    rooms: dict[str, int] = {}
-    for node in nodes:
-        rooms[node.domain] = rooms.get(node.domain, 0) + node.gpus // run.pod_gpus
-    whole = [room // per_group for room in rooms.values()]
-    most = sum(whole) if run.spread else max(whole)
-    return "" if most >= (1 if run.is_sweep else len(groups)) else "FleetTooSmall"
-
-
 def spare_slots(world: World, name: str) -> list[int]:
     """Slots of spares that nobody sits on and that are not on their way out."""
     sat_on = {s for lease in on_node(world, name) if lease.role == "Borrowed" for s in lease.slots}

@@ -1,4 +1,4 @@
-"""ever — whether a gang could start at all if nothing else ran: on the fleet there is, it may not.
+"""ever — whether a gang has the CPU and memory to start at all, if nothing else ran.
 
 Called when a run was refused, before its start is planned: what no node can hold, or all of them
 together, comes by no lease that ends. Nodes count with all they have, whatever state they are in.
@@ -25,6 +25,9 @@ def never_fits(world: World, wish: Wish) -> Refused | None:
     want = wish.want
     if wish.run.spec.gang is Gang.GROUP:  # its groups may start one after another
         want = replace(want, groups=want.groups[:1])
+    bare = replace(want, cpu_milli=0, memory_bytes=0)
+    if bare == want or _pod_too_large(world.fleet, bare, pools) or _too_many(bare, pools):
+        return None  # GPUs are told about, and planned, as ever
     return _pod_too_large(world.fleet, want, pools) or _too_many(want, pools)
 
 
