@@ -2,6 +2,7 @@
 
 from tests.mutants.mutant import Mutant, unit
 
+DISK = ("tests/up/test_full_disk.py",)
 HIDING = ("tests/rest/test_hiding.py",)
 
 STRESS = (
@@ -53,5 +54,33 @@ STRESS = (
         "    if resource.kind in _OF_ALL and _hides(",
         "    if resource.kind in _COMMON and _hides(",
         HIDING,
+    ),
+    Mutant(
+        "a full disk is no trouble",
+        "adapters/sqlite/shelf.py",
+        "        self._refused = trouble.why\n",
+        '        self._refused = ""\n',
+        DISK,
+    ),
+    Mutant(
+        "nobody hears of a full disk who does not ask",
+        "cli/embedded.py",
+        '        self._keep_up("health", self._health_watch.run)\n',
+        "",
+        DISK,
+    ),
+    Mutant(
+        "a start on a full disk waits for ever",
+        "cli/embedded.py",
+        "            refused_for = refused_for + LOOK_MS if self.store.trouble else 0\n",
+        "            refused_for = 0\n",
+        DISK,
+    ),
+    Mutant(
+        "a warning that could not be stored is lost",
+        "shell/events.py",
+        "                    self._keep_for_later(story, *when)\n",
+        "",
+        unit("shell/test_events"),
     ),
 )

@@ -2,14 +2,18 @@
 when there is room again. Needs root: the disk is a small tmpfs of the test's own."""
 
 import contextlib
+import json
 import os
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.up.conftest import Servers
-from tests.up.server import Up, job, team
+from tests.up.raw import Raw
+from tests.up.server import Up, job, marked, team
 
 SIZE = "8m"
 
@@ -35,6 +39,107 @@ def fill(server: Up) -> Path:
             os.write(file, b"x" * 4096)
     os.close(file)
     return ballast
+
+
+def readyz(server: Up) -> tuple[int, str]:
+    client = Raw(server.kubeconfig)
+    try:
+        status, said = client.ask("GET", "/readyz?verbose")
+    finally:
+        client.close()
+    return status, str(said)
+
+
+def refuse(server: Up) -> None:
+    """Submits until the disk has no room for more."""
+    path = server.folder / "more.yaml"
+    for number in range(200):
+        path.write_text(json.dumps(job(f"more{number}", "true")))
+        if server.runs("submit", "-f", str(path), ok=False).returncode:
+            return
+    raise AssertionError("there was room for all of them")
+
+
+def test_a_full_disk_is_told_to_whoever_looks_and_whoever_does_not(small: Up) -> None:
+    server = small.start()
+    server.submit(*team())
+    assert readyz(server)[0] == 200
+    ballast = fill(server)
+    refuse(server)
+    status, said = readyz(server)
+    assert status == 503
+    assert "[-]store failed: the disk is full; make room" in said
+    log = server.folder / "up.log"
+    server.wait("the alert", lambda: "alert: store: the disk is full" in log.read_text())
+    client = Raw(server.kubeconfig)
+    metrics = str(client.ask("GET", "/metrics")[1])
+    client.close()
+    [alerts] = [line for line in metrics.splitlines() if line.startswith("leasehold_alerts_total")]
+    assert float(alerts.split()[1]) >= 1
+    ballast.unlink()
+    server.submit(job("after", "true"))
+    server.wait_phase("after", "Completed")
+    assert readyz(server)[0] == 200
+    server.wait("the relief", lambda: "well again" in log.read_text())
+
+
+def test_a_start_on_a_full_disk_ends_with_the_reason(small: Up) -> None:
+    server = small.start()
+    server.submit(*team(), job("long", "sleep 600"))
+    server.wait_phase("long", "Running")
+    server.kill()
+    ballast = fill(server)
+    done = subprocess.run(server.command(), capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "the disk is full; make room" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert marked(server.data), "the job goes on"
+    ballast.unlink()
+    server.start()
+    assert server.run("long")["phase"] == "Running"
+
+
+def test_a_start_on_a_full_disk_can_be_stopped(small: Up) -> None:
+    server = small.start()
+    server.submit(*team())
+    server.kill()
+    ballast = fill(server)
+    starting = subprocess.Popen(
+        server.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(2)  # it has begun, and cannot go on
+    starting.send_signal(signal.SIGTERM)
+    _, said = starting.communicate(timeout=20)
+    assert starting.returncode in (0, 1), said
+    assert "Traceback" not in said
+    ballast.unlink()
+
+
+def test_output_that_was_lost_while_the_server_was_dead_is_told(small: Up) -> None:
+    server = small.start()
+    script = (
+        "while [ ! -e go ]; do sleep 0.05; done; "
+        "i=0; while [ $i -lt 3000 ]; do echo a line that nobody will read; i=$((i+1)); done"
+    )
+    server.submit(*team(), job("loud", script))
+    server.wait_phase("loud", "Running")
+    server.kill()
+    ballast = fill(server)
+    (server.work / "team" / "go").touch()
+    deadline = time.monotonic() + 30
+    while marked(server.data):
+        assert time.monotonic() < deadline, "the job does not end"
+        time.sleep(0.05)
+    ballast.unlink()
+    server.start()
+    server.wait_phase("loud", "Completed")
+    client = Raw(server.kubeconfig)
+
+    def events() -> str:
+        return json.dumps(client.ask("GET", "/api/v1/namespaces/team/events")[1])
+
+    server.wait("LogDropped", lambda: "LogDropped" in events())
+    client.close()
 
 
 def test_a_full_disk_refuses_and_loses_nothing(small: Up) -> None:

@@ -25,6 +25,7 @@ from leasehold.adapters.rest.kubeconfig import read_back, write_kubeconfig
 from leasehold.adapters.rest.serve import Server, serve
 from leasehold.adapters.rest.tls import ensure_certificates
 from leasehold.adapters.rest.tokens import Tokens
+from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.cli.judgement import admission_of
 from leasehold.control.edits import uncovered_edit
@@ -42,6 +43,7 @@ from leasehold.shell.drift import DriftWatch
 from leasehold.shell.ended_pods import sweep_ended_pods
 from leasehold.shell.events import Story, Teller
 from leasehold.shell.folder import DataFolder
+from leasehold.shell.health import HealthWatch
 from leasehold.shell.ledger import SHARD
 from leasehold.shell.logs import DecisionLog
 from leasehold.shell.loop import Controller
@@ -50,6 +52,7 @@ from leasehold.shell.query import BadQuestion, Questions
 
 GATHER: Millis = 10
 LOOK_MS: Millis = 50
+START_PATIENCE: Millis = 5_000  # with a store that refuses what a start must write
 LAST_LOOKS = 60
 ADMIN = "admin"  # the user of the kubeconfig that `up` writes
 NAMESPACES = ("default", "leasehold-system")
@@ -118,10 +121,15 @@ class Embedded:
             note=lambda words: self._observe(clock.now(), words),
         )
         self._drift = DriftWatch(clock, lambda: self._controller.world, self._on_drift)
+        self._health_watch = HealthWatch(
+            clock, self._troubles, on_trouble=self._on_trouble, on_relief=self._on_relief
+        )
         self._server: Server | None = None
+        self._is_decided = False  # there is a controller
 
     async def start(self) -> None:
-        """Ready for everything when this returns."""
+        """Ready for everything when this returns. As long as the disk is full it does not."""
+        self._keep_up("health", self._health_watch.run)
         settings, folder = self._settings, self._settings.folder
         if folder.lacks_key:
             said = (
@@ -147,6 +155,7 @@ class Embedded:
             containment=self._containment,
             gather=GATHER,
         )
+        self._is_decided = True
         await self.agent.prepare()
         for words in self.users.estranged():
             _log.warning("files of another user", message=words)
@@ -178,6 +187,15 @@ class Embedded:
 
     async def _sweep_ended_pods(self) -> None:
         await sweep_ended_pods(self.store, self._clock, lambda: self._controller.world)
+
+    async def cannot_start(self) -> None:
+        """Raises `BadStore` when the store has refused everything for a while."""
+        refused_for = 0
+        while refused_for < START_PATIENCE:
+            await self._clock.sleep(LOOK_MS)
+            refused_for = refused_for + LOOK_MS if self.store.trouble else 0
+        remedy = "then start it again; jobs that run go on meanwhile"
+        raise BadStore(self.store.path, self.store.trouble, remedy)
 
     @property
     def url(self) -> str:
@@ -282,13 +300,24 @@ class Embedded:
         return uncovered_edit(world, uid, new, max(self._clock.now(), world.head.instant))
 
     def _health(self) -> Mapping[str, str]:
-        world = self._controller.world
+        found = dict(self._troubles())
+        if not found["controller"] and self._controller.world is None:
+            found["controller"] = "it is recovering the ledger"
+        return found
+
+    def _troubles(self) -> Mapping[str, str]:
+        """What somebody should look at; that the ledger is read back is no trouble."""
         return {
             "store": self.store.trouble,
-            "controller": self._controller.trouble
-            or ("" if world is not None else "it is recovering the ledger"),
-            "agent": self.agent.trouble,
+            "controller": self._controller.trouble if self._is_decided else "",
+            "agent": self.agent.trouble if self._is_decided else "",
         }
+
+    def _on_trouble(self, part: str, why: str) -> None:
+        self._observe(self._clock.now(), f"alert: {part}: {why}")
+
+    def _on_relief(self, part: str) -> None:
+        _log.warning("well again", part=part)
 
     def _after_turn(self, turn: Turn) -> None:
         self.metrics.after_turn(turn)

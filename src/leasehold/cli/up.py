@@ -195,7 +195,8 @@ async def _serve(settings: Settings, embedded: Embedded, *, quiet: bool, end_job
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stopping.set)
     try:
-        await embedded.start()
+        if not await _is_started(embedded, stopping):
+            return
         _spare_the_collector()
         loop.add_signal_handler(signal.SIGUSR1, embedded.ask_to_compact)
         if not quiet:
@@ -213,6 +214,24 @@ async def _serve(settings: Settings, embedded: Embedded, *, quiet: bool, end_job
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             loop.remove_signal_handler(number)
         await embedded.stop()
+
+
+async def _is_started(embedded: Embedded, stopping: asyncio.Event) -> bool:
+    """False when it was told to stop before; a store that refuses all is raised as what it is."""
+    starting = asyncio.ensure_future(embedded.start())
+    others = [asyncio.ensure_future(each) for each in (stopping.wait(), embedded.cannot_start())]
+    try:
+        done, _ = await asyncio.wait([starting, *others], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in others:
+            each.cancel()
+    if starting not in done:
+        starting.cancel()
+        with suppress(asyncio.CancelledError):
+            await starting
+    for each in done:
+        each.result()
+    return starting in done
 
 
 def _greeting(settings: Settings, embedded: Embedded, *, end_jobs: bool) -> list[str]:

@@ -24,6 +24,7 @@ from leasehold.ports.store import (
     NotFound,
     Store,
     StoreError,
+    Unavailable,
     Update,
     Wire,
     Write,
@@ -32,6 +33,8 @@ from leasehold.ports.store import (
 KEEP: Millis = HOUR
 KNOWN_MAX = 10_000  # newest first; older ones are told anew
 ROUND_MAX = 256
+AGAIN: Millis = 5 * SECOND  # after the store refused stories
+UNTOLD_MAX = 1_000  # of those, what is kept for later
 PAUSE: Millis = SECOND  # news of this long is written together, when those it is of have gone on
 DEFAULT_NAMESPACE = "default"  # where events about cluster-scoped objects lie
 
@@ -110,7 +113,7 @@ class Teller:
     async def run(self) -> None:
         """For ever: write what was told, sweep what is old."""
         while True:
-            await self._told.wait(KEEP // 4)
+            await self._told.wait(AGAIN if self._fresh else KEEP // 4)
             await self._clock.sleep(PAUSE)
             await self._write()
             if self._clock.now() - self._swept > KEEP // 4:
@@ -181,16 +184,21 @@ class Teller:
 
     async def _write(self) -> None:
         fresh, self._fresh = self._fresh, {}
-        todo = [self._event(story, count, at) for story, (count, at) in fresh.items()]
+        todo = list(fresh.items())
         for first in range(0, len(todo), ROUND_MAX):
-            events = todo[first : first + ROUND_MAX]
+            told = todo[first : first + ROUND_MAX]
+            events = [self._event(story, count, at) for story, (count, at) in told]
             writes: list[Write] = [_write_of(event) for event in events]
+            answers: Answers
             try:
-                answers: Answers = await self._store.write_all(writes)
-            except StoreError:
-                return  # stories are worth no retry
-            for event, answer in zip(events, answers, strict=True):
+                answers = await self._store.write_all(writes)
+            except StoreError as error:
+                answers = [error] * len(writes)
+            for (story, when), event, answer in zip(told, events, answers, strict=True):
                 name = str(_metadata(event)["name"])
+                if isinstance(answer, Unavailable) and story.is_warning:
+                    self._keep_for_later(story, *when)
+                    continue
                 if isinstance(answer, dict):
                     self._known[name] = answer
                     self._known.move_to_end(name)
@@ -198,6 +206,12 @@ class Teller:
                     self._known.pop(name, None)
         while len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)
+
+    def _keep_for_later(self, story: Story, count: int, at: Instant) -> None:
+        """A full disk is when warnings are worth most. Other stories are worth no retry."""
+        if len(self._fresh) < UNTOLD_MAX:
+            more, last = self._fresh.get(story, (0, at))
+            self._fresh[story] = (more + count, max(last, at))
 
     def _event(self, story: Story, count: int, at: Instant) -> Wire:
         """A new one, or the one of that story with a higher count."""

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from leasehold.adapters.containment import About, Containment, reason_of
+from leasehold.adapters.containment import About, Containment
 from leasehold.control.decide import decide
 from leasehold.control.promises import broken_promises
 from leasehold.control.turn import Turn
@@ -464,7 +464,8 @@ class Controller:
             self._policy = replace(self._policy, binder_enabled=False)
             self._tell(self._clock.now(), "alert: binding and cutting are stopped")
             return 0
-        self.trouble = f"it cannot decide: {reason_of(cause)}"
+        # Whoever asks for it needs no token: what went wrong, and with whom, is in the log.
+        self.trouble = f"no decision can be taken ({type(cause).__name__}); the log says why"
         return pause
 
     def _tell(self, now: Instant, words: str) -> None:

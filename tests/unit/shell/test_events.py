@@ -1,10 +1,12 @@
 """Events on the objects concerned, written by the Teller from turns of the shipped loop."""
 
+from collections.abc import Sequence
+
 from tests.unit.shell.plant import Plant
 
 from leasehold.control.turn import Turn
 from leasehold.core.units import HOUR, MINUTE
-from leasehold.ports.store import Wire
+from leasehold.ports.store import Answers, Unavailable, Wire, Write
 from leasehold.shell.events import KEEP, Story, Teller
 from leasehold.sim.machines import NodeIs
 from leasehold.sim.scenario.ledger import at_once, objects_of
@@ -155,3 +157,25 @@ def test_a_drain_is_told_on_the_node_and_on_whoever_leaves() -> None:
     told = telling.events("one")["Drain"]
     assert f"node {node} is drained by the story: it is ended and requeued" in str(told["message"])
     assert told["type"] == "Normal"
+
+
+def test_a_warning_that_the_store_has_no_room_for_is_told_when_it_has() -> None:
+    telling = Telling(nodes=1)
+    store = telling.plant.store
+    write_all = store.write_all
+
+    async def refuse(writes: Sequence[Write]) -> Answers:
+        return [Unavailable() for _ in writes]
+
+    store.write_all = refuse  # type: ignore[method-assign]
+    lost = Story(kind="Pod", namespace="a", name="x", uid="u", reason="LogDropped", message="much",
+                 type="Warning")  # fmt: skip
+    for _ in range(2):
+        telling.teller.tell(lost)
+        telling.teller.tell(story("of no weight"))
+        telling.plant.wait(MINUTE)
+    store.write_all = write_all  # type: ignore[method-assign]
+    telling.plant.wait(MINUTE)
+    told = telling.events("x")
+    assert set(told) == {"LogDropped"}
+    assert told["LogDropped"]["count"] == 2

@@ -146,7 +146,7 @@ class App:
         if len(request.segments) > 1:
             raise no_such_path()
         checks = self._backend.health() if which == "readyz" else {}
-        lines = [f"[{'-' if wrong else '+'}]{name} {'failed' if wrong else 'ok'}"
+        lines = [f"[-]{name} failed: {wrong}" if wrong else f"[+]{name} ok"
                  for name, wrong in checks.items()]  # fmt: skip
         is_well = not any(checks.values())
         if is_well and "verbose" not in request.query:

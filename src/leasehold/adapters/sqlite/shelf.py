@@ -148,6 +148,7 @@ class FileShelf(FilePages):
         self._history_max = history_max
         self._changes: list[Change] = []  # of the transaction that is open
         self._broken: FileUnavailable | None = None
+        self._refused = ""  # why the last that was to be written was not
         self._version = self._created = self._committed = 0
         self._lengths: dict[str, int] = {}  # of each kind's history
         self._latest: dict[Key, bytes] = {}  # what was written last, to be read before it is again
@@ -163,8 +164,8 @@ class FileShelf(FilePages):
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be written any more; "" while it can."""
-        return "" if self._broken is None else self._broken.why
+        """Why nothing can be written any more, or for now; "" while it can."""
+        return self._refused if self._broken is None else self._broken.why
 
     def read(self, key: Key) -> bytes | None:
         """Whoever writes an object has mostly just written it: a pod is made, claimed, running."""
@@ -221,6 +222,8 @@ class FileShelf(FilePages):
                 self._break(sentence(error))
                 raise CommitUnknown(self.path, sentence(error)) from error
             raise self._trouble(error) from error
+        if self._changes:  # a transaction that changes nothing passes on a full disk, too
+            self._refused = ""
 
     def tell(self) -> None:
         """After the third: whoever waits for a change is told of it."""
@@ -285,6 +288,7 @@ class FileShelf(FilePages):
 
     def _trouble(self, error: apsw.Error) -> FileUnavailable:
         trouble = super()._trouble(error)
+        self._refused = trouble.why
         return self._break(trouble.why) if isinstance(error, FATAL) else trouble
 
     def _break(self, why: str) -> FileUnavailable:
