@@ -2,6 +2,7 @@
 
 from tests.mutants.mutant import Mutant, unit
 
+MALFORMED = ("tests/archive/test_malformed.py",)
 DISK = ("tests/up/test_full_disk.py",)
 HIDING = ("tests/rest/test_hiding.py",)
 
@@ -82,5 +83,40 @@ STRESS = (
         "                    self._keep_for_later(story, *when)\n",
         "",
         unit("shell/test_events"),
+    ),
+    Mutant(
+        "a watch ends with the server",
+        "cli/runs/watch.py",
+        "    answer = _answer(session, params) if again else session",
+        "    answer = session",
+        ("tests/up/test_watch.py",),
+    ),
+    Mutant(
+        "a watch looks for the next server where the last one was",
+        "cli/runs/options.py",
+        "            self.server = server\n",
+        "",
+        ("tests/up/test_watch.py",),
+    ),
+    Mutant(
+        "a malformed lease is a traceback",
+        "core/verify.py",
+        "    except Exception as error:\n        name = part(wire",
+        "    except msgspec.ValidationError as error:\n        name = part(wire",
+        MALFORMED,
+    ),
+    Mutant(
+        "a malformed run is no finding",
+        "cli/audit.py",
+        "[*map(str, found.unreadable), *audit(",
+        "[*audit(",
+        MALFORMED,
+    ),
+    Mutant(
+        "a store of nonsense is a traceback",
+        "cli/ledger_source.py",
+        "    except msgspec.DecodeError as error:\n",
+        "    except BadArchive as error:\n",
+        MALFORMED,
     ),
 )

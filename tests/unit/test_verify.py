@@ -266,12 +266,12 @@ def test_an_object_that_differs_is_named(changes: dict[str, object], said: str) 
 
 
 def test_an_object_that_is_none_is_named() -> None:
-    problem = verify_objects([], [{"metadata": {}}], [])
+    problem = verify_objects([], [{"metadata": {"name": "l"}}], [])
     assert problem is not None
-    assert problem.record == "Lease object"
-    problem = verify_objects([], [], [{"metadata": {}}])
+    assert problem.record == "Lease object l"
+    problem = verify_objects([], [], [{"metadata": {"name": "r"}, "spec": {"cause": []}}])
     assert problem is not None
-    assert problem.record == "Resolution object"
+    assert problem.record == "Resolution object r"
 
 
 def test_what_is_missing_is_named_unless_it_may_be() -> None:

@@ -15,11 +15,11 @@ from leasehold.cli.ledger_source import snapshot_of
 from leasehold.cli.visible import say
 from leasehold.control.audit import audit
 from leasehold.core.invariants import check_all
-from leasehold.core.objects.pod import pod_from_wire
-from leasehold.core.world import World
 from leasehold.shell.archive.snapshot import Snapshot, world_of
 from leasehold.shell.config import Config
 from leasehold.shell.folder import DataFolder
+from leasehold.shell.recover import Recovered
+from leasehold.shell.stored import Malformed
 
 LOOKS = 4
 PAUSE_S = 1.5
@@ -52,12 +52,15 @@ def _look(data: DataFolder, config: Config) -> tuple[int, list[str]]:
 
 
 def _compare(snapshot: Snapshot, config: Config) -> tuple[int, list[str]]:
-    async def main(clock: AsyncioClock, _: AsyncioTasks) -> World:
+    async def main(clock: AsyncioClock, _: AsyncioTasks) -> Recovered:
         return await world_of(snapshot, clock, policy=config.policy, labels=config.labels)
 
-    world = run(main)
-    resource = config.policy.gpu_resource
-    pods = [pod_from_wire(wire, gpu_resource=resource) for wire in snapshot.objects("Pod")]
+    try:
+        found = run(main)
+    except Malformed as malformed:
+        return 0, [f"{malformed}; leasehold restore --salvage gets back what the ledger says"]
+    world = found.world
     now = max(world.head.instant, time.time_ns() // 1_000_000)
     broken = map(str, check_all(world, now))
-    return len(world.terms), [*audit(world, pods, now), *broken]
+    pods = list(world.pods.values())
+    return len(world.terms), [*map(str, found.unreadable), *audit(world, pods, now), *broken]

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import click
+import msgspec
 
 from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.cli.config import read_config
@@ -19,6 +20,7 @@ from leasehold.shell.archive.reader import Archive
 from leasehold.shell.archive.segments import BadArchive
 from leasehold.shell.archive.snapshot import Snapshot, whole_ledger
 from leasehold.shell.folder import DataFolder
+from leasehold.shell.stored import Malformed
 
 FILES = click.Path(path_type=Path)
 
@@ -44,8 +46,13 @@ def snapshot_of(data: DataFolder) -> Iterator[Snapshot]:
 def sentences() -> Iterator[None]:
     try:
         yield
-    except (BadStore, BadArchive, CheckpointLost) as error:
+    except (BadStore, BadArchive, CheckpointLost, Malformed) as error:
         raise click.ClickException(str(error)) from None
+    except msgspec.DecodeError as error:
+        said = (
+            f"the store is damaged ({error}); leasehold restore --salvage gets back what is there"
+        )
+        raise click.ClickException(said) from None
 
 
 @contextmanager

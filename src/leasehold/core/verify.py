@@ -8,7 +8,8 @@ Within a batch the order is: facts, announcements, ending, closed, opened.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import msgspec
 
@@ -27,17 +28,12 @@ from leasehold.core.facts import (
     Role,
 )
 from leasehold.core.lottery import replay
-from leasehold.core.objects.lease import (
-    Wire,
-    cut_run,
-    lease_from_wire,
-    lease_spec,
-    lease_to_wire,
-)
+from leasehold.core.objects.lease import Wire, cut_run, lease_from_wire, lease_spec, lease_to_wire
 from leasehold.core.objects.resolution import resolution_from_wire
 from leasehold.core.objects.wire import part
 from leasehold.core.units import Instant
 
+T = TypeVar("T")
 Slot = tuple[str, int]
 
 _LINE = frozenset({"seq", "epoch", "digest", "batch"})
@@ -407,10 +403,7 @@ def _compare_leases(
 ) -> None:
     seen = set()
     for wire in objects:
-        try:
-            lease = lease_from_wire(wire)
-        except msgspec.ValidationError as error:
-            raise _Wrong("Lease object", str(error)) from error
+        lease = _read("Lease", wire, lease_from_wire)
         expected = fold.leases.get(lease.name)
         if lease.name in seen:
             raise _Wrong(f"Lease {lease.name}", "has two objects")
@@ -426,6 +419,15 @@ def _compare_leases(
             continue
         if lease.is_open or not carried.has_dropped(lease.close_batch, name):
             raise _Wrong(f"Lease {name}", "has no object")
+
+
+def _read(kind: str, wire: Wire, read: Callable[[Wire], T]) -> T:
+    """Whatever stands in the store, an object that cannot be read is a finding with its name."""
+    try:
+        return read(wire)
+    except Exception as error:
+        name = part(wire, "metadata").get("name")
+        raise _Wrong(f"{kind} object {name}", f"is not well-formed: {error}") from error
 
 
 def _compare_repetitions(wire: Wire, lease: Lease) -> None:
@@ -446,10 +448,7 @@ def _compare_resolutions(
 ) -> None:
     seen = set()
     for wire in objects:
-        try:
-            resolution = resolution_from_wire(wire)
-        except msgspec.ValidationError as error:
-            raise _Wrong("Resolution object", str(error)) from error
+        resolution = _read("Resolution", wire, resolution_from_wire)
         record = f"Resolution {resolution.name}"
         if resolution.name in seen:
             raise _Wrong(record, "has two objects")

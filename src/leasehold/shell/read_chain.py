@@ -62,14 +62,16 @@ class Lines:
         self._names: dict[tuple[int, Digest], str] = {}
 
     def note(self, body: bytes) -> None:
-        found = _decode(body)
-        if found.spec.seq <= self._head.seq:
+        found = _decoded(body)
+        if found is not None and found.spec.seq <= self._head.seq:
             self._names[found.spec.seq, found.spec.digest] = found.metadata.name
             if found.spec.seq > self._after:
                 self._digests.setdefault(found.spec.seq, []).append(found.spec.digest)
 
     def check(self, body: bytes) -> None:
-        found = _decode(body)
+        found = _decoded(body)
+        if found is None:
+            return
         number, digest, raw = found.spec.seq, found.spec.digest, bytes(found.spec.batch)
         if not self._after < number <= self._head.seq:
             return
@@ -77,7 +79,7 @@ class Lines:
         before = _matching(befores, raw, digest)
         if before is None:
             # A store may keep the members in another order than the one that is hashed.
-            before = _matching(befores, canonical(msgspec.json.decode(raw)), digest)
+            before = _matching(befores, _reordered(raw), digest)
         if before is not None:
             read = batch_from_json if number > self._whole_after else skimmed_from_json
             self._links[number, digest] = Link(
@@ -105,6 +107,21 @@ class Lines:
 async def read_lines(store: Store, clock: Clock, lines: Lines) -> None:
     await until_answered(clock, lambda: store.scan(KIND, lines.note))
     await until_answered(clock, lambda: store.scan(KIND, lines.check))
+
+
+def _decoded(body: bytes) -> _Object | None:
+    """None for what is no batch: if the head names it, that is said by its number."""
+    try:
+        return _decode(body)
+    except msgspec.DecodeError:
+        return None
+
+
+def _reordered(raw: bytes) -> bytes:
+    try:
+        return canonical(msgspec.json.decode(raw))
+    except AssertionError:  # no batch that was ever committed has fractions in it
+        return raw
 
 
 def _matching(befores: list[Digest], encoded: bytes, digest: Digest) -> Digest | None:

@@ -27,6 +27,14 @@ class Session:
     namespace: str
     form: str
     named_namespace: str = ""  # with -n, for what is not about one namespace without it
+    reach: Callable[[], Server] | None = None  # the server as the kubeconfig names it by now
+
+    def reconnect(self) -> None:
+        """For whoever outlives a server: the next one may have another port and certificate."""
+        if self.reach is not None:
+            server = self.reach()
+            self.server.close()
+            self.server = server
 
     def run(self, name: str) -> tuple[str, str]:
         """`train` in the chosen namespace, or `vision/train`."""
@@ -81,13 +89,17 @@ def with_session(
             namespace, form, context, kubeconfig = (str(flags[name]) for name in _FLAGS[:4])
             timeout = flags["timeout"]
             assert isinstance(timeout, float), timeout
-            target = load_target(kubeconfig, context)
-            server = Server(target, timeout_s=timeout)
-            session = Session(server, namespace or target.namespace, form, namespace)
+
+            def reach() -> Server:
+                return Server(load_target(kubeconfig, context), timeout_s=timeout)
+
+            server = reach()
+            chosen = namespace or server.target.namespace
+            session = Session(server, chosen, form, namespace, reach)
             try:
                 function(session, *args, **kwargs)
             finally:
-                server.close()
+                session.server.close()
 
         if not namespaced:
             return inner

@@ -5,6 +5,7 @@ On a terminal a table that is drawn anew; elsewhere a line for every change, for
 
 import json
 import time
+from contextlib import suppress
 
 import click
 
@@ -14,6 +15,11 @@ from leasehold.cli.runs.kubeconfig import Wire
 from leasehold.cli.runs.listing import payers, run_table
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import as_yaml, cell, is_terminal, local, rows
+from leasehold.cli.visible import say
+
+AWAY_S = 300.0  # how long a server that has answered is waited for
+RETRY_S = 0.5
+_AWAY = (0, 502, 503, 504)  # of a failure: nobody answered, or somebody in between
 
 
 @click.command("watch")
@@ -37,9 +43,11 @@ def watch(session: Session, run: str | None, all_namespaces: bool, interval: flo
         raise SystemExit(1)
 
 
-def _ask(session: Session, params: dict[str, str | None], run: str | None) -> tuple[Wire, str]:
+def _ask(
+    session: Session, params: dict[str, str | None], run: str | None, *, again: bool
+) -> tuple[Wire, str]:
     """The answer, and the last phase of the run once it is over."""
-    answer = session.server.ask("runs", params)
+    answer = _answer(session, params) if again else session.server.ask("runs", params)
     if not run:
         return answer, ""
     found = rows(answer)
@@ -49,13 +57,37 @@ def _ask(session: Session, params: dict[str, str | None], run: str | None) -> tu
     return answer, phase if phase in OVER else ""
 
 
+def _answer(session: Session, params: dict[str, str | None]) -> Wire:
+    """A server that has answered once may be started anew, and is waited for."""
+    away_since = 0.0
+    while True:
+        try:
+            answer = session.server.ask("runs", params)
+        except Failure as failure:
+            now = time.monotonic()
+            if failure.status not in _AWAY or (away_since and now - away_since > AWAY_S):
+                raise
+            if not away_since:
+                away_since = now
+                say(f"{failure.format_message()}; waiting for it", err=True)
+        else:
+            if away_since:
+                say("the server answers again", err=True)
+            return answer
+        time.sleep(RETRY_S)
+        with suppress(Failure):  # the kubeconfig is being written
+            session.reconnect()
+
+
 def _lines(
     session: Session, params: dict[str, str | None], interval: float, run: str | None
 ) -> str:
     """A line for every run that changed."""
     known: dict[str, str] = {}
+    again = False
     while True:
-        answer, ended = _ask(session, params, run)
+        answer, ended = _ask(session, params, run, again=again)
+        again = True
         for row in rows(answer):
             name = f"{cell(row, 'namespace')}/{cell(row, 'name')}"
             line = _line(row, session.form == "wide")
@@ -100,10 +132,10 @@ def _live(
             lines += [cell(row, "message") for row in rows(answer)]
         return Text.from_ansi("\n".join(lines))
 
-    answer, ended = _ask(session, params, run)
+    answer, ended = _ask(session, params, run, again=False)
     with Live(drawn(answer), console=Console(), auto_refresh=False) as live:
         while not ended:
             time.sleep(interval)
-            answer, ended = _ask(session, params, run)
+            answer, ended = _ask(session, params, run, again=True)
             live.update(drawn(answer), refresh=True)
     return ended

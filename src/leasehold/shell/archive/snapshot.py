@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import cast
 
 import apsw
+import msgspec
 
 from leasehold.adapters.objects.shelf import decode
 from leasehold.adapters.sqlite.errors import (
@@ -25,7 +26,7 @@ from leasehold.core.checkpoint import Carried
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.wire import part, text_at, whole_at
 from leasehold.core.policy import Policy
-from leasehold.core.world import Head, World
+from leasehold.core.world import Head
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Listing, NotFound, Store, Wire
 from leasehold.shell.archive.checkpoints import KIND as CHECKPOINT
@@ -34,7 +35,7 @@ from leasehold.shell.archive.reader import Archive
 from leasehold.shell.archive.segments import BadArchive
 from leasehold.shell.ledger import SHARD, Ledger
 from leasehold.shell.read_chain import BatchLost, Lines
-from leasehold.shell.recover import read_world
+from leasehold.shell.recover import Recovered, read_world
 
 
 class Snapshot:
@@ -66,7 +67,12 @@ class Snapshot:
         self._connection.close()
 
     def objects(self, kind: str) -> list[Wire]:
-        return [decode(body) for body in self._pages.read_all(kind)[0]]
+        """Raises `BadStore` for one that is no object at all."""
+        try:
+            return [decode(body) for body in self._pages.read_all(kind)[0]]
+        except msgspec.DecodeError as error:
+            why = f"a {kind} in it is no JSON object ({error})"
+            raise BadStore(self.path, why, remedy_of_damage(self.path)) from None
 
     def object(self, kind: str, name: str) -> Wire | None:
         body = self._pages.read((kind, "", name))
@@ -133,8 +139,11 @@ class _Moment(FilePages):
             raise BadStore(self.path, "cannot be read", error.why) from None
 
 
-async def world_of(snapshot: Snapshot, clock: Clock, *, policy: Policy, labels: Labels) -> World:
-    """As a server that starts now would see it, without becoming one; raises `BadStore`."""
+async def world_of(
+    snapshot: Snapshot, clock: Clock, *, policy: Policy, labels: Labels
+) -> Recovered:
+    """As a server that starts now would see it, without becoming one; raises `BadStore`, and
+    `Malformed` for an object of the ledger's own."""
     store = cast(Store, snapshot)  # reading a World calls nothing but `get`, `list` and `scan`
     ledger = Ledger(store, clock, epoch=0)
     await ledger.look()
@@ -142,7 +151,7 @@ async def world_of(snapshot: Snapshot, clock: Clock, *, policy: Policy, labels: 
         found = await read_world(store, clock, ledger, policy=policy, labels=labels)
     except BatchLost as error:
         raise BadStore(snapshot.path, str(error), remedy_of_damage(snapshot.path)) from None
-    return found.world
+    return found
 
 
 def whole_ledger(snapshot: Snapshot, archive: Archive) -> Iterator[Wire]:
