@@ -3,6 +3,7 @@
 import pytest
 from tests.rest.facade import (
     ADMIN,
+    ANN,
     BOB,
     BUDGETS,
     OURS,
@@ -70,12 +71,14 @@ def test_health_needs_no_token_and_tells_nothing_else(facade: Facade) -> None:
     facade.world.health["store"] = "the disk at /secret/place is full"
     try:
         told = facade.ask("GET", "/readyz", caller=None)
+        known = facade.ask("GET", "/readyz", caller=ANN)
         assert facade.ask("GET", "/livez", caller=None).status == 200
     finally:
         facade.world.health["store"] = ""
     assert told.status == 503
     assert b"[-]store failed" in told.body
     assert b"secret" not in told.body
+    assert b"[-]store failed: the disk at /secret/place is full" in known.body
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,14 @@ class App:
             raise Refused(401, "Unauthorized", "Unauthorized: a valid bearer token is needed")
         return caller
 
+    def _knows(self, request: Request) -> bool:
+        """Whether the caller has a token that is good."""
+        try:
+            self._caller(request)
+        except Refused:
+            return False
+        return True
+
     def _check_streams(self, request: Request) -> None:
         """One user cannot take all connections for good."""
         user = request.caller.user
@@ -140,13 +148,15 @@ class App:
             raise Refused(429, "TooManyRequests", message)
 
     def _health(self, request: Request, which: str) -> Response:
-        """Liveness is that we answer; readiness asks the parts. Nothing else is told here."""
+        """Liveness is that we answer; readiness asks the parts. What is wrong with them is told to
+        whoever has a token; nothing else is told here."""
         if request.method not in ("GET", "HEAD"):
             raise Refused(405, "MethodNotAllowed", "health is only ever read")
         if len(request.segments) > 1:
             raise no_such_path()
         checks = self._backend.health() if which == "readyz" else {}
-        lines = [f"[-]{name} failed: {wrong}" if wrong else f"[+]{name} ok"
+        may_know = self._knows(request)
+        lines = [f"[-]{name} failed{f': {wrong}' if may_know else ''}" if wrong else f"[+]{name} ok"
                  for name, wrong in checks.items()]  # fmt: skip
         is_well = not any(checks.values())
         if is_well and "verbose" not in request.query:
