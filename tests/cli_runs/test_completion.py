@@ -30,7 +30,7 @@ from leasehold.cli.runs.failure import Failure
         (["leases", "--node", "a-0"], ["a-00", "a-01", "a-02", "a-03"]),
         (["leases", "--payer", "te"], ["text/text/west"]),
         (["list", "-n", ""], ["audio", "speech", "text", "vision"]),
-        (["list", "-o", ""], ["json", "table", "wide", "yaml"]),
+        (["list", "-o", ""], ["json", "name", "table", "wide", "yaml"]),
         (["report", "gpu-hours", "--by", "o"], ["owner"]),
         (["leases", "--c"], ["--closed", "--context"]),
         (["leases", "--closed", ""], ["train"]),

@@ -27,6 +27,8 @@ COMMANDS = {
     "list": ["list"],
     "list-all": ["list", "-A"],
     "list-owner": ["list", "-A", "--owner", "org:ai:mm:*"],
+    "list-chosen": ["list", "-A", "--phase", "Running", "--phase", "Failed", "--sort", "submitted"],
+    "describe": ["describe", "train"],
     "plan-run": ["plan", "speech/rescore"],
     "plan-file": ["plan", "-f", "-"],
     "plan-running": ["plan", "train"],

@@ -81,7 +81,7 @@ def test_commands_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "read_config", lambda *_: None)
     monkeypatch.setattr(audit, "PAUSE_S", 0)
     assert CliRunner().invoke(audit.command, []).stdout == f"{SHOWN}\n"
-    monkeypatch.setattr(lint, "lint", lambda _: lint.Report(1, [EVIL], [EVIL]))
+    monkeypatch.setattr(lint, "lint", lambda *_: lint.Report(1, [EVIL], [EVIL]))
     assert CliRunner().invoke(lint.command, ["x"]).stdout == f"{SHOWN}\nwarning: {SHOWN}\n"
 
 

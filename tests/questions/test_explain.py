@@ -33,7 +33,7 @@ TOLD = [
     ("money-15", "2h1m", "w/q", ["Its payer w/w/nov is overdrawn since 2026-12-01T00:00:00Z",
                                  "are cut from 2026-12-01T00:15:00Z on"]),
     ("life-01", "15m", "t/third", ["tried again at 2026-01-01T00:15:30.000Z, and 1 more of 2 "
-                                   "retries after that", "runs logs third -n t --previous"]),
+                                   "retries after that", "runs logs third -n t"]),
     ("life-01", "30m30s", "t/third", ["tried again at 2026-01-01T00:31:30.000Z, and 0 more of"]),
     ("bind-01", "5s", "*", ["was rejected; tried again at 2026-01-01T00:00:"]),
     ("cuts-07", "1h20m", "g/sweep", ["32 GPUs bound, shrunk by resolver (z1-", "drawn"]),

@@ -200,3 +200,38 @@ def test_a_whole_chain_forged_anew_must_still_agree_with_itself(
     told = leasehold("ledger", "verify", str(file))
     assert told.exit_code == 1
     assert "spec.paidByEnvelope is 'another', the rest says 'e'" in told.output
+
+
+def test_a_head_that_was_written_down_is_still_in_the_chain(exported: Path, tmp_path: Path) -> None:
+    ledger = str(exported / "ledger.jsonl")
+    lines = Path(ledger).read_text(encoding="utf-8").splitlines()
+    first = tmp_path / "first.jsonl"
+    first.write_text("\n".join(lines[:2]) + "\n", encoding="utf-8")
+
+    told = leasehold("ledger", "verify", "--print-head", str(first))
+    ok, head = told.output.splitlines()
+    assert ok == "ledger verify: ok (2 batches)"
+    assert head == f"{json.loads(lines[1])['digest']}@2"
+
+    later = leasehold("ledger", "verify", "--head", head, ledger)
+    said = f"ledger verify: ok ({len(lines)} batches, which go on from {head})\n"
+    assert (later.exit_code, later.output) == (0, said)
+    digest, _, seq = head.partition("@")
+    assert leasehold("ledger", "verify", "--head", f"{digest[:16]}@{seq}", ledger).exit_code == 0
+
+
+def test_another_history_is_told_from_the_one_that_was_written_down(exported: Path) -> None:
+    ledger = str(exported / "ledger.jsonl")
+    head = leasehold("ledger", "verify", "--print-head", ledger).output.splitlines()[-1]
+    digest, _, seq = head.partition("@")
+
+    other = leasehold("ledger", "verify", "--head", f"{'0' * 64}@1", ledger)
+    assert other.exit_code == 1
+    assert "this is another history" in other.output
+    ahead = leasehold("ledger", "verify", "--head", f"{digest}@{int(seq) + 5}", ledger)
+    assert ahead.exit_code == 1
+    assert f"it ends at {seq}" in ahead.output
+    for bad in ("x", f"{digest}", f"{digest}@", f"{digest[:4]}@1", f"{digest}@-1", "g" * 64 + "@1"):
+        wrong = leasehold("ledger", "verify", "--head", bad, ledger)
+        assert wrong.exit_code == 2, bad
+        assert "DIGEST@SEQ" in wrong.output

@@ -1,5 +1,6 @@
 """Servers for the tests of this folder; each ends with its test, jobs and all."""
 
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.up.server import Up
 
+ROOT = Path(__file__).resolve().parents[2]
 Servers = Callable[..., Up]
 
 
@@ -27,3 +29,14 @@ def up() -> Iterator[Servers]:
         yield make
         for server in made:
             server.end()
+
+
+@pytest.fixture(scope="session")
+def kubectl_path() -> Path:
+    built = subprocess.run(
+        [str(ROOT / "tools" / "kube" / "build"), "kubectl"],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return Path(built.stdout.strip())

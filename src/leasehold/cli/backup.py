@@ -1,7 +1,6 @@
 """`leasehold backup TO.tar`: everything of a data folder but its pods, taken while jobs run."""
 
 import time
-from itertools import count
 from pathlib import Path
 
 import click
@@ -23,7 +22,7 @@ def command(to: Path, data: DataFolder) -> None:
     secrets: whoever has it can be anybody.
     """
     with snapshot_of(data) as snapshot:
-        wrong = verify_folder(snapshot, archive_of(data), count())
+        wrong = verify_folder(snapshot, archive_of(data))
         if wrong is not None:
             raise click.ClickException(f"the ledger does not verify: {wrong}")
     try:

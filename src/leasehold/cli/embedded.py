@@ -14,7 +14,7 @@ import structlog
 
 from leasehold.adapters.agent.agent import Agent
 from leasehold.adapters.agent.limits import EventNote, Limits
-from leasehold.adapters.agent.logs import NoLog
+from leasehold.adapters.agent.logs import NoLog, NoPod
 from leasehold.adapters.agent.requests import LocalNode
 from leasehold.adapters.agent.users import Users
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
@@ -259,6 +259,9 @@ class Embedded:
                 limit_bytes=options.limit_bytes,
                 previous=options.previous,
             )
+        except NoPod as none:
+            name = text_at(part(pod, "metadata"), "name")
+            raise Refused(404, "NotFound", str(none), kind="pods", name=name) from None
         except NoLog as none:
             raise Refused(400, "BadRequest", str(none)) from None
 

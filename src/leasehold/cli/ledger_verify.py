@@ -1,7 +1,6 @@
 """`leasehold ledger verify`: recompute the chain and its fold, and name the first disagreement."""
 
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 
 import click
@@ -10,6 +9,7 @@ from leasehold.cli.data_folder import data_option
 from leasehold.cli.jsonlines import Wire, read_lines
 from leasehold.cli.ledger_source import FILES, archive_of, lines_of, snapshot_of, title_of
 from leasehold.cli.visible import say
+from leasehold.core.chain import GENESIS
 from leasehold.core.objects.lease import lease_to_wire
 from leasehold.core.objects.wire import part, text_at, whole_at
 from leasehold.core.verify import Disagreement, verify_lines, verify_objects
@@ -18,18 +18,32 @@ from leasehold.shell.archive.snapshot import Snapshot, whole_ledger
 from leasehold.shell.archive.writer import check_segment
 from leasehold.shell.folder import DataFolder
 
+DIGEST_CHARS_MIN = 16  # of a digest that somebody wrote down
+
 
 @click.command("verify")
 @click.argument("files", nargs=-1, type=FILES, metavar="[FILE]...")
 @click.option("--objects", type=FILES, help="Compare with these objects too.")
+@click.option(
+    "--head",
+    default="",
+    metavar="DIGEST@SEQ",
+    help="It must still go on from this head, which was written down before; 16 characters of a "
+    "digest will do.",
+)
+@click.option("--print-head", is_flag=True, help="Also print its head, to be written down.")
 @data_option
-def verify(files: tuple[Path, ...], objects: Path | None, data: DataFolder) -> None:
+def verify(
+    files: tuple[Path, ...], objects: Path | None, head: str, print_head: bool, data: DataFolder
+) -> None:
     """Recompute every digest, fold the leases, name the first record that disagrees.
 
     Of exported files, in their order (those of an archive, ledger-*.jsonl, are such files); without
     any, of a data folder: its archive, store, objects and balances. A server may run meanwhile.
+    Whoever writes down a head (--print-head) can prove with --head that nothing before it was
+    rewritten since.
     """
-    batches = count()
+    batches = _Seen(_head_of(head))
     if files:
         wrong = _verify_files(files, objects, batches)
     elif objects is not None:
@@ -40,11 +54,59 @@ def verify(files: tuple[Path, ...], objects: Path | None, data: DataFolder) -> N
     if wrong is not None:
         say(f"{title_of(files, data)}: {wrong}", err=True)
         raise SystemExit(1)
-    click.echo(f"ledger verify: ok ({next(batches)} batches)")
+    if batches.problem:
+        say(f"{title_of(files, data)}: {batches.problem}", err=True)
+        raise SystemExit(1)
+    goes_on = f", which go on from {head}" if head else ""
+    click.echo(f"ledger verify: ok ({batches.count} batches{goes_on})")
+    if print_head:
+        click.echo(f"{batches.digest or GENESIS}@{batches.seq}")
+
+
+class _Seen:
+    """What went by: how many batches, the last of them, and whether a head of before was it."""
+
+    def __init__(self, wanted: tuple[str, int] | None) -> None:
+        self.count = 0
+        self.seq = 0
+        self.digest = ""
+        self._wanted = wanted
+        self._met = ""
+
+    def note(self, line: Wire) -> None:
+        self.count += 1
+        self.seq, self.digest = whole_at(line, "seq") or 0, text_at(line, "digest")
+        if self._wanted is not None and self.seq == self._wanted[1]:
+            self._met = self.digest
+
+    @property
+    def problem(self) -> str:
+        """Why it does not go on from the head that was wanted."""
+        if self._wanted is None:
+            return ""
+        digest, seq = self._wanted
+        if not self._met:
+            return f"batch {seq}, whose digest was {digest}, is not in it; it ends at {self.seq}"
+        if self._met.startswith(digest):
+            return ""
+        return f"batch {seq} has the digest {self._met}, not {digest}: this is another history"
+
+
+def _head_of(text: str) -> tuple[str, int] | None:
+    if not text:
+        return None
+    digest, at, seq = text.partition("@")
+    is_digest = DIGEST_CHARS_MIN <= len(digest) <= 64 and set(digest) <= set("0123456789abcdef")
+    if not at or not is_digest or not (seq.isascii() and seq.isdigit() and len(seq) < 16):
+        raise click.BadParameter(
+            f"{text[:100]!r} is no head; write DIGEST@SEQ as `ledger verify` prints it",
+            param_hint="--head",
+        )
+    return digest, int(seq)
 
 
 def verify_folder(
-    snapshot: Snapshot, archive: Archive, batches: "count[int]"
+    snapshot: Snapshot, archive: Archive, batches: "_Seen | None" = None
 ) -> Disagreement | None:
     """Archive and store as one chain, its objects wherever they are, and what is carried."""
     for index in archive.indices():
@@ -73,7 +135,7 @@ def verify_folder(
 
 
 def _verify_files(
-    files: tuple[Path, ...], objects: Path | None, batches: "count[int]"
+    files: tuple[Path, ...], objects: Path | None, batches: _Seen
 ) -> Disagreement | None:
     with lines_of(files, DataFolder(Path())) as lines:
         counted = _counted(lines, batches)
@@ -83,9 +145,10 @@ def _verify_files(
         return verify_objects(counted, _of(stored, "Lease"), _of(stored, "Resolution"))
 
 
-def _counted(lines: Iterator[Wire], batches: "count[int]") -> Iterator[Wire]:
+def _counted(lines: Iterator[Wire], batches: _Seen | None) -> Iterator[Wire]:
     for line in lines:
-        next(batches)
+        if batches is not None:
+            batches.note(line)
         yield line
 
 

@@ -4,7 +4,6 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 
 import click
@@ -97,7 +96,7 @@ def _fill(backup: Path, data: DataFolder) -> None:
         check_folder(data.root)
         begin_generation(data)
         with snapshot_of(data) as snapshot:
-            wrong = verify_folder(snapshot, Archive(data.archive), count())
+            wrong = verify_folder(snapshot, Archive(data.archive))
         if wrong is not None:
             raise BadBackup(backup, f"its ledger does not verify: {wrong}", "use another backup")
 

@@ -6,7 +6,6 @@ writes into that very folder, so it can be moved but not copied.
 """
 
 import tempfile
-from itertools import count
 from pathlib import Path
 
 import click
@@ -59,7 +58,7 @@ def write_out(rescue: Rescue, damaged: DataFolder, data: DataFolder) -> None:
 def check(rescue: Rescue, data: DataFolder) -> None:
     """That the new folder is what was promised; of a ledger that is not whole it tells how."""
     with snapshot_of(data) as snapshot:
-        wrong = verify_folder(snapshot, archive_of(data), count())
+        wrong = verify_folder(snapshot, archive_of(data))
     if wrong is not None and rescue.is_ledger_whole:
         raise click.ClickException(f"the ledger that was salvaged does not verify: {wrong}")
     if wrong is not None:

@@ -36,7 +36,12 @@ def run_status(world: World, run: Run, now: Instant) -> Wire:
         "funding": _funding(world, run, now),
         "leases": [lease.name for lease in open_leases(world, run.uid)],
         "conditions": _conditions(world, run, view.phase, view.because, view.message),
+        "submitted": format_instant(run.created),
     }
+    if view.started is not None:
+        status["started"] = format_instant(view.started)
+    if view.ended is not None:
+        status["ended"] = format_instant(view.ended)
     if reservation is not None:
         planned: Wire = {"name": reservation.name}
         if reservation.starts:  # a blocked one may never have had a start

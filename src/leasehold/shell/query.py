@@ -17,14 +17,14 @@ from leasehold.control.questions.masks import Mask, is_own
 from leasehold.control.questions.payers import who_pays
 from leasehold.control.questions.plan import as_submitted, plan, plan_of
 from leasehold.control.questions.records import audited, ledger_head, pods
-from leasehold.control.questions.report import GROUPINGS, Period, gpu_hours
+from leasehold.control.questions.report import GROUPINGS, SPANS, Period, gpu_hours
 from leasehold.control.questions.run_list import run_list
 from leasehold.control.questions.subject import Subject, find
 from leasehold.control.questions.waits import reservations
 from leasehold.control.questions.walk import afresh, recorded
 from leasehold.control.questions.why import explain
 from leasehold.core.access import Caller, OwnerVerb
-from leasehold.core.facts import Lease, Resolution, Run
+from leasehold.core.facts import Lease, Phase, Resolution, Run
 from leasehold.core.objects.manifests import check_manifest
 from leasehold.core.objects.owners import is_owner_glob
 from leasehold.core.objects.problems import Problem
@@ -36,6 +36,7 @@ from leasehold.ports.archive import ArchivedLeases, ArchivedResolutions
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Wire
 from leasehold.shell.archive.segments import BadArchive
+from leasehold.shell.calendar import NoSuchZone, buckets
 from leasehold.shell.loop import Controller
 
 _TEXT_CHARS_MAX = 512
@@ -94,6 +95,14 @@ class _Asked:
         if value not in choices:
             raise _bad_param(name, f"write {' or '.join(choices)}")
         return value
+
+    def phases(self) -> list[str]:
+        """Several, with commas."""
+        found = [each for each in self.text("phase").split(",") if each]
+        for each in found:
+            if each not in list(Phase):
+                raise _bad_param("phase", f"write {', '.join(Phase)}")
+        return found
 
     def limit(self) -> int | None:
         value = self.text("limit")
@@ -268,6 +277,7 @@ class Questions:
             namespace=asked.namespace(),
             owner=self._owner(asked),
             name=asked.text("run"),
+            phases=asked.phases(),
         )
         limit = asked.limit()
         return {"total": len(rows), "items": rows if limit is None else rows[:limit]}
@@ -350,11 +360,17 @@ class Questions:
         period = Period(start=start or 0, end=asked.now if end is None else end)
         if period.end < period.start:
             raise _bad_param("to", "write an instant after from")
+        by, zone = asked.choice("by", GROUPINGS), asked.text("tz")
+        try:
+            bucket = buckets(by if by in SPANS else SPANS[0], zone)
+        except NoSuchZone:
+            raise _bad_param("tz", "write a zone such as Europe/Berlin, or UTC") from None
         return gpu_hours(
             asked.world,
             asked.now,
             period,
-            by=asked.choice("by", GROUPINGS),
+            by=by,
+            bucket=bucket,
             owner=self._owner(asked),
             namespace=self._namespace(asked),
             archived=self._archived,
@@ -370,7 +386,7 @@ class Questions:
 _RUN = ("namespace", "run")
 _WITH_BODY = frozenset({"plan", "cover"})
 _QUESTIONS: dict[str, tuple[Answer, tuple[str, ...]]] = {
-    "runs": (Questions.runs, (*_RUN, "owner", "limit")),
+    "runs": (Questions.runs, (*_RUN, "owner", "phase", "limit")),
     "plan": (Questions.plan, _RUN),
     "cover": (Questions.cover, _RUN),
     "explain": (Questions.explain, _RUN),
@@ -384,7 +400,7 @@ _QUESTIONS: dict[str, tuple[Answer, tuple[str, ...]]] = {
     ),
     "drain": (Questions.drain, ("node", "since")),
     "reservations": (Questions.reservations, ("namespace", "past")),
-    "report": (Questions.report, ("by", "from", "to", "owner", "namespace")),
+    "report": (Questions.report, ("by", "from", "to", "owner", "namespace", "tz")),
     "audit": (Questions.audit, ()),
     "ledger-head": (Questions.ledger_head, ()),
 }

@@ -23,7 +23,7 @@ from leasehold.adapters.agent.forks import Forks
 from leasehold.adapters.agent.journals import PodJournals
 from leasehold.adapters.agent.limits import AgentError, Limits
 from leasehold.adapters.agent.limits import EventNote as EventNote
-from leasehold.adapters.agent.logs import LogQuery, NoLog, read_log
+from leasehold.adapters.agent.logs import LogQuery, NoLog, NoPod, read_log
 from leasehold.adapters.agent.machine import Machine
 from leasehold.adapters.agent.meeting import Meetings
 from leasehold.adapters.agent.nodes import Nodes
@@ -34,6 +34,7 @@ from leasehold.adapters.agent.users import Users
 from leasehold.adapters.containment import About, Containment, kept_up
 from leasehold.adapters.exclusive import take
 from leasehold.core.objects.node import Labels
+from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import Instant
 from leasehold.ports.runtime import Clock, Task, Tasks
@@ -192,13 +193,25 @@ class Agent:
         limit_bytes: int | None = None,
         previous: bool = False,
     ) -> AsyncIterator[bytes]:
-        """What the pod's job printed. Raises `NoLog` at once when there cannot be any."""
+        """What the pod's job printed; with `previous`, that of the attempt before. Of a pod without
+        a uid, whose object is gone, what is kept. Raises `NoLog` at once when there cannot be any.
+        """
         metadata = part(pod, "metadata")
-        container, name = text_at(first_container(pod), "name"), text_at(metadata, "name")
-        if previous:
-            raise NoLog(f'previous terminated container "{container}" in pod "{name}" not found')
-        journal = self._pods.find(text_at(metadata, "uid"))
+        name = text_at(metadata, "name")
+        if not text_at(metadata, "uid"):
+            journal = self._pods.past.find(text_at(metadata, "namespace"), name)
+            if journal is None or previous:
+                raise NoPod(f'pods "{name}" not found')
+        elif previous:
+            journal = self._pods.past.before(pod_from_wire(pod))
+            if journal is None:
+                container = text_at(first_container(pod), "name")
+                why = f'previous terminated container "{container}" in pod "{name}" not found'
+                raise NoLog(why)
+        else:
+            journal = self._pods.find(text_at(metadata, "uid"))
         if journal is None or journal.started is None:
+            container = text_at(first_container(pod), "name")
             raise NoLog(f'container "{container}" in pod "{name}" is waiting to start')
         query = LogQuery(
             follow=follow,

@@ -11,7 +11,9 @@ from typing import Literal
 class Limits:
     log_bytes_max: int = 10 * 1024 * 1024  # of one file of a pod's log
     log_files_max: int = 5  # the oldest is dropped when there would be more
-    retention_ms: int = 60_000  # a pod's records and logs stay so long after its object
+    retention_ms: int = 60_000  # a pod's records stay so long after its object
+    past_logs_ms: int = 7 * 24 * 3_600_000  # what it printed stays so long after its end
+    past_logs_max: int = 1_000  # of so many pods whose objects are gone; the oldest leave first
     sign_of_life_ms: int = 30_000  # how often a shim and the agent touch a file
     records_ms: int = 5_000  # how often it looks whether the records of what runs are there
     heartbeat_ms: int = 60_000  # how often a Node object says that it is alive

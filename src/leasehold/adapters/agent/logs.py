@@ -23,6 +23,10 @@ class NoLog(Exception):  # noqa: N818
     """There is nothing to show; the text says why, in the words of an API server."""
 
 
+class NoPod(NoLog):
+    """Nor is there such a pod, nor the records of one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogQuery:
     follow: bool = False

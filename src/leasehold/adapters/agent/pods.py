@@ -2,8 +2,7 @@
 
 Called by `agent`, which tells it what the store, the shims and the nodes said. For every pod there
 is one question, asked again whenever something happened: given its object and its journal, what is
-to be done next? Whatever fails is asked again later, so that nothing depends on an event that was
-missed. It takes no scheduling decision.
+to be done next? Whatever fails is asked again later. It takes no scheduling decision.
 """
 
 import asyncio
@@ -18,6 +17,7 @@ from leasehold.adapters.agent.hunt import descends, end_leftovers, is_marked
 from leasehold.adapters.agent.journals import Exit, PodJournal, RecordsGone, Stage
 from leasehold.adapters.agent.limits import CannotStart
 from leasehold.adapters.agent.machine import Machine, Seen
+from leasehold.adapters.agent.past import Past
 from leasehold.adapters.agent.requests import LocalNode, first_container, leases_of, places_of
 from leasehold.adapters.agent.shims import LOOK_MS, Shims
 from leasehold.adapters.containment import About, reason_of
@@ -61,6 +61,7 @@ class Pods:
         self._again: set[str] = set()
         self._own: set[int] = set()  # versions that we wrote, whose events are still to come
         self._last_alive: Instant = 0  # when an agent last saw that all these shims live
+        self.past = Past(clock, machine.limits, self._held)
         self.shims = Shims(clock, machine.forks, self.note)
 
     # What it is told.
@@ -486,15 +487,14 @@ class Pods:
         self._machine.requests.meetings.leave(journal.uid)
 
     def _bury(self, journal: PodJournal) -> None:
-        """Its journal and its logs stay for a while, for whoever looks into the folder."""
+        """Its journal and its logs stay for a while, for whoever asks for them."""
         uid = journal.uid
         self._held.pop(uid, None)
         self._put_away.pop(uid, None)
         self._machine.requests.meetings.leave(uid)
         self.shims.forget(uid)
         self._refusals.pop(uid, None)
-        later = self._machine.limits.retention_ms / 1000
-        asyncio.get_running_loop().call_later(later, journal.remove)
+        self.past.keep(journal)
 
 
 _SETTLED = (Stage.OVER, Stage.VOID)

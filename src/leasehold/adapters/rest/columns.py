@@ -343,6 +343,9 @@ RUN = (
     Column("Owner", at("spec.owner"), about="Whose run it is."),
     AGE,
     Column("Attempt", at("status.attempt"), "integer", wide=True),
+    Column("Submitted", at("status.submitted"), wide=True, about="When it was submitted."),
+    Column("Started", at("status.started"), wide=True, about="When its last attempt started."),
+    Column("Ended", at("status.ended"), wide=True, about="When it was over."),
     Column("Payers", _run_payers, wide=True, about="GPUs by relation of who pays."),
     Column("Message", at("status.message"), wide=True, about="One sentence for a person."),
 )

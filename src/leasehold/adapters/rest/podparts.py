@@ -23,7 +23,7 @@ from leasehold.adapters.rest.statuses import refusal_of
 from leasehold.adapters.rest.writes import delete_object, refusing
 from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.core.units import SECOND, parse_instant
-from leasehold.ports.store import StoreError, Wire
+from leasehold.ports.store import NotFound, StoreError, Wire
 
 DONE: Wire = {
     "kind": "Status",
@@ -36,11 +36,18 @@ FIRST_S = 0.25  # how long a refusal may take that is to come as one, before hea
 
 
 async def log(backend: Backend, request: Request, target: Target) -> Answer:
+    """Also of a pod that is gone, as long as what it printed is kept."""
     options = _log_options(backend, request)
-    pod = await refusing(backend.store.get(*target.key), target)
-    _check_container(pod, request.query.get("container", ""))
-    if not text_at(part(pod, "spec"), "nodeName"):
-        return Response(204, b"", "text/plain")
+    try:
+        pod = await backend.store.get(*target.key)
+    except NotFound:
+        pod = {"metadata": {"namespace": target.namespace, "name": target.name}}
+    except StoreError as error:
+        raise refusal_of(error, target.resource, target.name) from None
+    if "spec" in pod:
+        _check_container(pod, request.query.get("container", ""))
+        if not text_at(part(pod, "spec"), "nodeName"):
+            return Response(204, b"", "text/plain")
     lines = backend.logs(pod, options)
     reader = _LogReader(lines, options.limit_bytes)
     await reader.begin()

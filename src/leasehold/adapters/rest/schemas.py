@@ -154,6 +154,9 @@ _RUN_STATUS = mapping(
         "message": text("One sentence for a person."),
         "attempt": whole("Which attempt this is; 0 before the first."),
         "boundAttempt": whole("The last attempt whose pods were all bound."),
+        "submitted": instant("When it was submitted."),
+        "started": instant("When its present or last attempt started."),
+        "ended": instant("When it was over."),
         "width": mapping(
             "GPUs it may have, wants and has.",
             {

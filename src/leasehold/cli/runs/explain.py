@@ -24,11 +24,11 @@ def _rendered(answer: Wire, wide: bool) -> list[str]:
     if wide:
         lines += section("walk", walk_table(answer, "walk"))
         lines += section("places", place_table(answer))
-        lines += section("attempts", _attempts(answer))
+        lines += section("attempts", attempt_table(answer))
     return lines
 
 
-def _attempts(answer: Wire) -> list[str]:
+def attempt_table(answer: Wire) -> list[str]:
     body = [
         [
             cell(each, "group"),

@@ -48,10 +48,10 @@ def leases(
     if not rows(answer) and session.form in ("table", "wide"):
         click.echo("no such leases", err=True)
         return
-    session.show(answer, _rendered)
+    session.show(answer, lease_table)
 
 
-def _rendered(answer: Wire, wide: bool) -> list[str]:
+def lease_table(answer: Wire, wide: bool) -> list[str]:
     head = ["RUN", "NODE", "GPUS", "ROLE", "PAYER", "START", "END", "GPU-HOURS", "ENDED"]
     more = ["LEASE", "OWNER", "SLOTS", "GROUP", "POD", "OPENED", "CLOSURE"]
     body = []

@@ -1,29 +1,86 @@
 """`kubectl runs list`: what is there, in what state, how wide, who pays."""
 
+from urllib.parse import urlencode
+
 import click
 
 from leasehold.cli.runs.kubeconfig import Wire
-from leasehold.cli.runs.options import Session, with_session
-from leasehold.cli.runs.output import age, cell, rows, table
+from leasehold.cli.runs.options import FORMS, Session, with_session
+from leasehold.cli.runs.output import age, cell, local, part, rows, table
+
+PHASES = ("Pending", "Running", "Completed", "Failed")
+SORTS = {
+    "name": "name",
+    "owner": "owner",
+    "phase": "phase",
+    "submitted": "created",
+    "started": "started",
+    "ended": "ended",
+    "gpus": "width.allocated",
+    "gpu-hours": "gpuMs",
+}
 
 
 @click.command("list")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Runs of every namespace you see.")
 @click.option("--owner", default="", help="Only runs of this owner; * stands for anything.")
-@with_session()
-def list_runs(session: Session, all_namespaces: bool, owner: str) -> None:
+@click.option("--phase", "phases", multiple=True, type=click.Choice(PHASES, case_sensitive=False),
+              help="Only runs in this phase; may be given several times.")  # fmt: skip
+@click.option("-l", "--selector", default="", help="Only runs with these labels, as for kubectl.")
+@click.option("--sort", type=click.Choice(list(SORTS)), default="name", show_default=True,
+              help="What comes first; times and numbers from the smallest on.")  # fmt: skip
+@with_session(forms=(*FORMS, "name"))
+def list_runs(
+    session: Session,
+    all_namespaces: bool,
+    owner: str,
+    phases: tuple[str, ...],
+    selector: str,
+    sort: str,
+) -> None:
     """What is there, in what state, how wide, who pays."""
     namespace = "" if all_namespaces else session.namespace
-    answer = session.server.ask("runs", {"namespace": namespace, "owner": owner})
-    if not rows(answer) and session.form in ("table", "wide"):
-        click.echo("no runs" if all_namespaces else f"no runs in namespace {namespace}", err=True)
+    params = {"namespace": namespace, "owner": owner, "phase": ",".join(phases)}
+    answer = session.server.ask("runs", params)
+    found = rows(answer)
+    if selector:
+        wanted = _labelled(session, namespace, selector)
+        found = [row for row in found if (cell(row, "namespace"), cell(row, "name")) in wanted]
+    if sort != "name":
+        found.sort(key=lambda row: _rank(row, SORTS[sort]))
+    if not found and session.form in ("table", "wide"):
+        where = "" if all_namespaces else f" in namespace {namespace}"
+        such = "such " if owner or phases or selector else ""
+        click.echo(f"no {such}runs{where}", err=True)
         return
-    session.show(answer, lambda found, wide: run_table(found, wide, all_namespaces))
+    answer = {**answer, "total": len(found), "items": found}
+    if session.form == "name":
+        for row in found:
+            space = f"{cell(row, 'namespace')}/" if all_namespaces else ""
+            click.echo(f"{space}{cell(row, 'name')}")
+        return
+    session.show(answer, lambda shown, wide: run_table(shown, wide, all_namespaces))
+
+
+def _labelled(session: Session, namespace: str, selector: str) -> set[tuple[str, str]]:
+    """Labels are the objects': the server selects by them."""
+    path = session.server.run_path(namespace) if namespace else session.server.all_runs_path()
+    answer = session.server.send("GET", f"{path}?{urlencode({'labelSelector': selector})}")
+    return {
+        (cell(each, "metadata.namespace"), cell(each, "metadata.name")) for each in rows(answer)
+    }
+
+
+def _rank(row: Wire, path: str) -> tuple[bool, int, str]:
+    """What has none of it comes last."""
+    found = part(row, path)
+    number = found if isinstance(found, int) else 0
+    return found is None, number, "" if found is None else str(found)
 
 
 def run_table(answer: Wire, wide: bool, with_namespace: bool) -> list[str]:
     head = ["NAME", "OWNER", "PHASE", "GPUS", "PAYERS", "GPU-HOURS", "AGE"]
-    more = ["REASON", "SPARES", "ATTEMPT", "NODES", "MESSAGE"]
+    more = ["REASON", "SPARES", "ATTEMPT", "NODES", "SUBMITTED", "STARTED", "ENDED", "MESSAGE"]
     body = []
     for row in rows(answer):
         line = [
@@ -43,6 +100,7 @@ def run_table(answer: Wire, wide: bool, with_namespace: bool) -> list[str]:
                 cell(row, "width.spares"),
                 cell(row, "attempt"),
                 cell(row, "nodes"),
+                *(local(cell(row, key)) for key in ("created", "started", "ended")),
                 cell(row, "message"),
             ]
         body.append(line)

@@ -1,8 +1,14 @@
-"""`kubectl runs logs RUN`: what its pods printed; lines of several pods carry a prefix."""
+"""`kubectl runs logs RUN`: what its pods printed; lines of several pods carry a prefix.
+
+Pods of earlier attempts are gone; the ledger knows their names, and the agent keeps what they
+printed for a while.
+"""
 
 import sys
 import threading
-from urllib.parse import quote
+from collections.abc import Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, urlencode
 
 import click
 
@@ -11,6 +17,21 @@ from leasehold.cli.runs.kubeconfig import Wire
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, rows
 from leasehold.cli.runs.server import Server
+from leasehold.core.units import SECOND, parse_instant, parse_span
+
+
+@dataclass(frozen=True)
+class LogOf:
+    """One pod's log, and what of it."""
+
+    namespace: str
+    pod: str
+    query: str
+
+    @property
+    def path(self) -> str:
+        namespace, name = (quote(each, safe="") for each in (self.namespace, self.pod))
+        return f"/api/v1/namespaces/{namespace}/pods/{name}/log?{self.query}"
 
 
 @click.command("logs")
@@ -19,27 +40,91 @@ from leasehold.cli.runs.server import Server
 @click.option("--pod", default="", help="Only this pod: its name, or its index in its group.")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the pods end.")
 @click.option("--tail", type=click.IntRange(min=0), help="Only the last so many lines of each.")
+@click.option("--since", default="", help="Only lines since: 10m, or an instant.")
+@click.option("--timestamps", is_flag=True, help="With the instant of each line.")
+@click.option("--attempt", type=click.IntRange(min=1), help="Of this attempt.")
+@click.option("-p", "--previous", is_flag=True, help="Of the attempt before the newest.")
 @with_session(forms=("text",))
 def logs(
-    session: Session, run: str, group: int | None, pod: str, follow: bool, tail: int | None
+    session: Session,
+    run: str,
+    group: int | None,
+    pod: str,
+    follow: bool,
+    tail: int | None,
+    since: str,
+    timestamps: bool,
+    attempt: int | None,
+    previous: bool,
 ) -> None:
-    """What the pods of a run printed."""
-    answer = session.server.ask("pods", session.of_run(run))
-    found = [each for each in rows(answer) if _is_wanted(each, group, pod)]
+    """What the pods of a run printed; what those of earlier attempts did is kept for a week."""
+    if attempt is not None and previous:
+        raise Failure("--attempt and --previous both say which attempt; use one")
+    if attempt is None and not previous:
+        answer = session.server.ask("pods", session.of_run(run))
+        every = rows(answer)
+    else:
+        answer = session.server.ask("leases", session.of_run(run))
+        every = _earlier(rows(answer), attempt)
+    found = [each for each in every if _is_wanted(each, group, pod)]
     if not found:
-        name = cell(answer, "run")
-        if not rows(answer):
-            raise Failure(f"{name} has no pods now; `kubectl runs explain` says why")
-        raise Failure(f"{name} has no such pod; `kubectl runs pods` lists them")
-    query = f"follow={'true' if follow else 'false'}"
-    query += "" if tail is None else f"&tailLines={tail}"
+        raise _none(run, answer, attempt, previous, bool(every))
+    query = _query(follow=follow, tail=tail, since=since, timestamps=timestamps)
     if len(found) == 1:
-        _copy(session.server, _path(found[0], query), b"", threading.Lock())
+        copy_log(session.server, _log_of(found[0], query), b"", threading.Lock())
     elif follow:
         _follow_all(session.server, found, query)
     else:
         for each in found:
-            _copy(session.server, _path(each, query), _prefix(each), threading.Lock())
+            copy_log(session.server, _log_of(each, query), prefix_of(each), threading.Lock())
+
+
+def _none(run: str, answer: Wire, attempt: int | None, previous: bool, has_others: bool) -> Failure:
+    name = cell(answer, "run") if cell(answer, "run") != "-" else run
+    if has_others:
+        return Failure(f"{name} has no such pod; `kubectl runs pods` lists them")
+    if previous:
+        return Failure(f"{name} has made no attempt before its newest")
+    if attempt is not None:
+        return Failure(f"{name} has made no attempt {attempt}; `kubectl runs explain -o wide` "
+                       "lists them")  # fmt: skip
+    return Failure(f"{name} has no pods now; `kubectl runs explain` says why")
+
+
+def _query(*, follow: bool, tail: int | None, since: str, timestamps: bool) -> str:
+    params = {"follow": "true" if follow else "false"}
+    if tail is not None:
+        params["tailLines"] = str(tail)
+    if timestamps:
+        params["timestamps"] = "true"
+    if since:
+        span = parse_span(since) if since.isascii() else None
+        if span is not None:
+            params["sinceSeconds"] = str(max(1, span // SECOND))
+        elif parse_instant(since) is not None:
+            params["sinceTime"] = since
+        else:
+            raise Failure(f"--since {since!r}: write a span (10m) or an instant "
+                          "(2026-11-15T00:00:00Z)")  # fmt: skip
+    return urlencode(params)
+
+
+def _earlier(leases: Sequence[Wire], attempt: int | None) -> list[Wire]:
+    """The pods of that attempt; without a number, of each place the newest but one."""
+    pods: dict[tuple[int, int], dict[int, Wire]] = {}
+    for lease in leases:
+        group, index, number = lease.get("group"), lease.get("index"), lease.get("attempt")
+        namespace, _, name = cell(lease, "pod").partition("/")
+        if name and isinstance(group, int) and isinstance(index, int) and isinstance(number, int):
+            place = pods.setdefault((group, index), {})
+            place[number] = {"namespace": namespace, "name": name, "group": group, "index": index}
+    found = []
+    for _, place in sorted(pods.items()):
+        numbers = sorted(place)
+        chosen = attempt if attempt is not None else (numbers[-2] if len(numbers) > 1 else 0)
+        if chosen in place:
+            found.append(place[chosen])
+    return found
 
 
 def _is_wanted(pod: Wire, group: int | None, wanted: str) -> bool:
@@ -48,18 +133,17 @@ def _is_wanted(pod: Wire, group: int | None, wanted: str) -> bool:
     return wanted in ("", cell(pod, "name"), cell(pod, "index"))
 
 
-def _path(pod: Wire, query: str) -> str:
-    namespace, name = (quote(cell(pod, key), safe="") for key in ("namespace", "name"))
-    return f"/api/v1/namespaces/{namespace}/pods/{name}/log?{query}"
+def _log_of(pod: Wire, query: str) -> LogOf:
+    return LogOf(cell(pod, "namespace"), cell(pod, "name"), query)
 
 
-def _prefix(pod: Wire) -> bytes:
+def prefix_of(pod: Wire) -> bytes:
     return f"[{cell(pod, 'group')}.{cell(pod, 'index')}] ".encode()
 
 
-def _copy(server: Server, path: str, prefix: bytes, lock: threading.Lock) -> None:
+def copy_log(server: Server, log: LogOf, prefix: bytes, lock: threading.Lock) -> None:
     out = sys.stdout.buffer
-    for line in server.lines(path):
+    for line in server.lines(log.path):
         with lock:
             out.write(prefix + line if line.endswith(b"\n") else prefix + line + b"\n")
             out.flush()
@@ -73,7 +157,7 @@ def _follow_all(server: Server, pods: list[Wire], query: str) -> None:
     def follow(pod: Wire) -> None:
         mine = server.another()
         try:
-            _copy(mine, _path(pod, query), _prefix(pod), lock)
+            copy_log(mine, _log_of(pod, query), prefix_of(pod), lock)
         except (Failure, BrokenPipeError) as failure:
             failures.append(failure)
         finally:

@@ -16,10 +16,10 @@ def pods(session: Session, run: str) -> None:
     if not rows(answer) and session.form in ("table", "wide"):
         click.echo(f"{cell(answer, 'run')} has no pods", err=True)
         return
-    session.show(answer, _rendered)
+    session.show(answer, pod_table)
 
 
-def _rendered(answer: Wire, wide: bool) -> list[str]:
+def pod_table(answer: Wire, wide: bool) -> list[str]:
     usual = ("name", "phase", "node", "slots", "group", "index")
     head = ["NAME", "PHASE", "NODE", "SLOTS", "GROUP", "POD", "AGE"]
     more = ["ATTEMPT", "EXIT", "REASON", "LEASES", "MESSAGE"]

@@ -22,7 +22,7 @@ _TYPES = {
     "paidGpuMs": "BIGINT",
     "paidGpuHours": "DECIMAL(18, 3)",
 }
-GROUPINGS = ("owner", "payer", "run", "node", "day")
+GROUPINGS = ("owner", "payer", "run", "node", "day", "week", "month")
 
 
 @click.group("report")
@@ -36,16 +36,28 @@ def report() -> None:
 @click.option("--from", "start", default="", help="A day, an instant or a span ago (30d).")
 @click.option("--to", "end", default="", help="The same; now if it is left out.")
 @click.option("--owner", default="", help="Used by this owner; with --by payer, paid by it.")
+@click.option(
+    "--tz",
+    default="",
+    metavar="ZONE",
+    help="Days, weeks and months of this zone, such as Europe/Berlin; of UTC if not.",
+)
 @click.option("--file", "file", default="", help="Write to this file (needed for parquet).")
 @with_session(
     forms=(*FORMS, "csv", "parquet"),
     namespace_help="Only what runs of this namespace used; without it, of all.",
 )
-def gpu_hours(session: Session, by: str, start: str, end: str, owner: str, file: str) -> None:
-    """Exactly what was used from --from up to --to, by owner, payer, run, node or day of UTC.
+def gpu_hours(
+    session: Session, by: str, start: str, end: str, owner: str, tz: str, file: str
+) -> None:
+    """Exactly what was used from --from up to --to, by owner, payer, run, node, day, week or month.
 
     By owner there are two sums: what its runs used, whoever paid, and what its envelopes paid.
     """
+    if tz and by not in ("day", "week", "month"):
+        raise Failure(
+            "--tz says whose days, weeks or months are meant: use it with --by one of them"
+        )
     if session.form == "parquet":
         duckdb = load()
         if not file:
@@ -53,7 +65,7 @@ def gpu_hours(session: Session, by: str, start: str, end: str, owner: str, file:
     elif file and session.form != "csv":
         raise Failure("--file is for -o csv and -o parquet; redirect the output instead")
     params = {"by": by, "from": start, "to": end, "owner": owner,
-              "namespace": session.named_namespace}  # fmt: skip
+              "namespace": session.named_namespace, "tz": tz}  # fmt: skip
     answer = session.server.ask("report", params)
     if session.form not in ("csv", "parquet"):
         session.show(answer, _rendered)

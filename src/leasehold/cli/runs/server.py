@@ -53,6 +53,9 @@ class Server:
         tail = f"/{quote(name, safe='')}" if name else ""
         return f"/apis/{GROUP}/v1/namespaces/{quote(namespace, safe='')}/{kind}{tail}"
 
+    def all_runs_path(self) -> str:
+        return f"/apis/{GROUP}/v1/runs"
+
     def patch(self, path: str, change: Wire) -> Wire:
         return self.send("PATCH", path, change, content_type="application/merge-patch+json")
 

@@ -10,6 +10,7 @@ from leasehold.cli.runs.kubeconfig import Wire
 from leasehold.cli.runs.listing import payers
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, local, rows
+from leasehold.cli.runs.waiting import PHASES, awaited, exit_status
 
 WAIT_S = 2.0
 PAUSE_S = 0.1
@@ -19,26 +20,51 @@ _UNDECIDED = ("Submitted", "Binding")
 
 @click.command("submit")
 @filename_option(required=True)
+@click.option("--wait", "until", type=click.Choice(PHASES), is_flag=False, flag_value=PHASES[0],
+              help="Wait until the Runs run, or with =Completed until they are over.")  # fmt: skip
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=0.0,
+              metavar="SECONDS", help="How long to wait at most; 0: for ever.")  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Have the server judge them, and submit nothing.")
 @with_session()
-def submit(session: Session, filenames: tuple[str, ...]) -> None:
+def submit(
+    session: Session, filenames: tuple[str, ...], until: str | None, timeout_s: float, dry_run: bool
+) -> None:
     """Submit Runs (and Budgets) and print what happened to each at once.
 
-    The server validates them. For each Run its first decision is awaited, two seconds at most.
+    The server validates them. For each Run its first decision is awaited, two seconds at most; with
+    --wait its start, or its end, and then the exit status is that of the first Run that failed.
     """
     failures = 0
     results: list[Wire] = []
     for manifest in manifests(filenames, session.namespace):
         try:
-            results.append(_submitted(session, manifest))
+            if dry_run:
+                rehearsed(session, manifest)
+                click.echo(f"{_title(manifest)}: would be accepted")
+            else:
+                results.append(submitted(session, manifest))
         except Failure as failure:
             failures += 1
             told = Failure(f"{_title(manifest)}: {failure.message}", failure.causes)
             told.show()
+    status = 0
+    for done in results if until else ():
+        if cell(done, "kind") == "Run":
+            key = (cell(done, "namespace"), cell(done, "name"))
+            row = awaited(session, key, until or "", timeout_s)
+            done["run"] = row
+            status = status or exit_status(session, row)
     answer: Wire = {"items": results}
     if results:
-        session.show(answer, _rendered)
-    if failures:
-        raise SystemExit(1)
+        session.show(answer, submission_lines)
+    if failures or status:
+        raise SystemExit(status or 1)
+
+
+def rehearsed(session: Session, manifest: Wire) -> None:
+    """Raises `Failure` with whatever submitting it would be refused for."""
+    path = _path(session, manifest)
+    session.server.send("POST", f"{path}?fieldValidation=Strict&dryRun=All", manifest)
 
 
 def _title(manifest: Wire) -> str:
@@ -46,13 +72,21 @@ def _title(manifest: Wire) -> str:
     return f"{kind} {cell(manifest, 'metadata.namespace')}/{cell(manifest, 'metadata.name')}"
 
 
-def _submitted(session: Session, manifest: Wire) -> Wire:
+def _path(session: Session, manifest: Wire) -> str:
+    kind = cell(manifest, "kind")
+    if kind == "Namespace":
+        return "/api/v1/namespaces"
+    if kind not in _KINDS:
+        raise Failure("only Runs, Budgets and Namespaces are submitted; check kind")
+    return session.server.run_path(cell(manifest, "metadata.namespace"), kind=_KINDS[kind])
+
+
+def submitted(session: Session, manifest: Wire) -> Wire:
+    """What became of it at once."""
     kind = cell(manifest, "kind")
     if kind == "Namespace":
         return _namespace(session, manifest)
-    if kind not in _KINDS:
-        raise Failure("only Runs, Budgets and Namespaces are submitted; check kind")
-    path = session.server.run_path(cell(manifest, "metadata.namespace"), kind=_KINDS[kind])
+    path = _path(session, manifest)
     # A field that nobody knows is a mistake, not noise.
     created = session.server.send("POST", f"{path}?fieldValidation=Strict", manifest)
     done: Wire = {
@@ -88,7 +122,7 @@ def _decision(session: Session, done: Wire) -> Wire | None:
         time.sleep(PAUSE_S)
 
 
-def _rendered(answer: Wire, wide: bool) -> list[str]:
+def submission_lines(answer: Wire, wide: bool) -> list[str]:
     lines = []
     for each in rows(answer):
         name = f"{cell(each, 'namespace')}/{cell(each, 'name')}"

@@ -47,7 +47,8 @@ an envelope `namespace/budget/envelope`.
                   announced since
     pods          run, items: namespace name phase reason exitCode message node slots gpus group
                   index attempt started finished leases
-    report        by from to owner, items and total: (owner payer run node or day) leases gpuMs
+    report        by from to owner, items and total: (owner payer run node day week or month) leases
+                  gpuMs
                   gpuHours, and by owner paidGpuMs paidGpuHours
     audit         ok problems
     ledger-head   seq digest epoch instant openLeases leases

@@ -1,4 +1,4 @@
-"""`report`: GPU-hours of a period by owner, payer, run, node or day: the bill.
+"""`report`: GPU-hours of a period by owner, payer, run, node, day, week or month: the bill.
 
 Leases are clipped to [from, to) and summed as whole GPU-milliseconds, so that the rows of any
 report add up to its total, and reports of adjoining periods to that of both.
@@ -10,7 +10,7 @@ from leasehold.control.questions.forms import Wire, gpu_time, instant
 from leasehold.control.questions.subject import Archived, no_archive
 from leasehold.core.facts import Lease, Record
 from leasehold.core.objects.owners import glob_admits
-from leasehold.core.units import DAY, GpuMs, Instant
+from leasehold.core.units import GpuMs, Instant
 from leasehold.core.world import World
 
 
@@ -27,7 +27,10 @@ _KEYS: dict[str, Keys] = {
     "run": lambda lease: lease.run_key,
     "node": lambda lease: lease.node,
 }
-GROUPINGS = (*_KEYS, "day")
+# What an instant is in, and where the next begins; whose calendar that is, the caller knows.
+Bucket = Callable[[Instant], tuple[str, Instant]]
+SPANS = ("day", "week", "month")
+GROUPINGS = (*_KEYS, *SPANS)
 
 
 class _Row:
@@ -48,6 +51,7 @@ def gpu_hours(
     owner: str = "",
     namespace: str = "",
     archived: Archived = no_archive,
+    bucket: Bucket | None = None,
 ) -> Wire:
     """`owner` keeps what runs of that owner used; with `by` payer, what its envelopes paid.
     `namespace` keeps what runs of that namespace used.
@@ -65,8 +69,9 @@ def gpu_hours(
     rows: dict[str, _Row] = {}
     if by == "owner":
         _by_owner(rows, leases, owner)
-    elif by == "day":
-        _by_day(rows, leases, owner)
+    elif by in SPANS:
+        assert bucket is not None, by
+        _by_span(rows, leases, owner, bucket)
     else:
         whose = _payer_owner if by == "payer" else _KEYS["owner"]
         for lease, start, end in leases:
@@ -121,16 +126,23 @@ def _by_owner(
             rows.setdefault(lease.payer_owner, _Row()).paid_ms += amount
 
 
-def _by_day(
-    rows: dict[str, _Row], leases: Iterable[tuple[Lease, Instant, Instant]], owner: str
+def _by_span(
+    rows: dict[str, _Row],
+    leases: Iterable[tuple[Lease, Instant, Instant]],
+    owner: str,
+    bucket: Bucket,
 ) -> None:
-    """Days of UTC; a lease counts in each for what it ran in it."""
+    """A lease counts in each day, week or month for what it ran in it."""
+    known: dict[Instant, tuple[str, Instant]] = {}  # leases begin together, and go on together
     for lease, start, end in leases:
         if owner and not glob_admits(owner, lease.owner):
             continue
-        for day in range(start - start % DAY, end, DAY):
-            part = min(end, day + DAY) - max(start, day)
-            _add(rows, str(instant(day))[:10], lease.gpus * part)
+        at = start
+        while at < end:
+            label, following = known.get(at) or bucket(at)
+            known[at] = (label, following)
+            _add(rows, label, lease.gpus * (min(end, following) - at))
+            at = following
 
 
 def _wire(by: str, key: str, row: _Row) -> Wire:
@@ -149,6 +161,6 @@ def _total(by: str, rows: Iterable[_Row]) -> Wire:
         total.leases += row.leases
     wire = _wire(by, "", total)
     del wire[by]
-    if by == "day":
+    if by in SPANS:
         del wire["leases"]  # a lease of two days is counted in both
     return wire

@@ -1,6 +1,6 @@
 """`runs`: what is there, in what state, how wide, who pays."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from leasehold.control.questions.forms import Wire, gpu_time, instant
 from leasehold.control.reservations import present
@@ -20,8 +20,10 @@ def run_list(
     namespace: str = "",
     owner: str = "",
     name: str = "",
+    phases: Collection[str] = (),
 ) -> list[Wire]:
-    """Runs of the namespaces that `sees` lets through, by namespace and name."""
+    """Runs of the namespaces that `sees` lets through, by namespace and name; of these phases, if
+    any are named."""
     visible: dict[str, bool] = {}
     rows = []
     keys = sorted(world.uid_of) if not (namespace and name) else [f"{namespace}/{name}"]
@@ -32,7 +34,9 @@ def run_list(
         if run.namespace not in visible:
             visible[run.namespace] = sees(run.namespace)
         if visible[run.namespace] and (not owner or glob_admits(owner, run.spec.owner)):
-            rows.append(run_row(world, run, now))
+            row = run_row(world, run, now)
+            if not phases or row["phase"] in phases:
+                rows.append(row)
     return rows
 
 

@@ -268,7 +268,7 @@ def _remedies(
     if run is None:
         return words
     if refused is not None and refused.reason is Refusal.RETRYING:
-        words.append(f"what it printed: kubectl runs logs {run.name} -n {run.namespace} --previous")
+        words.append(f"what it printed: kubectl runs logs {run.name} -n {run.namespace}")
     if lost and view.because in _CUT:
         if run.spec.checkpoint is None:
             words.append("set runtime.checkpoint, and it is requeued when it is cut")

@@ -1,0 +1,50 @@
+"""Days, weeks and months of a zone, for reports: where each begins is the calendar's business.
+
+Called by `query`. A week is ISO's, from Monday; a day may have 23 or 25 hours. What is summed over
+them is exact whatever they are.
+"""
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from leasehold.core.units import SECOND, Instant
+
+Bucket = Callable[[Instant], tuple[str, Instant]]  # what it is called, and where the next begins
+SPANS = ("day", "week", "month")
+
+
+class NoSuchZone(Exception):  # noqa: N818 - it says what is wrong
+    pass
+
+
+def buckets(span: str, zone_name: str) -> Bucket:
+    """The day, week or month of an instant there; raises `NoSuchZone`."""
+    assert span in SPANS, span
+    zone = _zone(zone_name)
+
+    def bucket(at: Instant) -> tuple[str, Instant]:
+        day = datetime.fromtimestamp(at // SECOND, tz=UTC).astimezone(zone).date()
+        label, following = _named(span, day)
+        start = datetime.combine(following, time(), tzinfo=zone)
+        return label, int(start.timestamp()) * SECOND
+
+    return bucket
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name or "UTC")
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise NoSuchZone(name) from None
+
+
+def _named(span: str, day: date) -> tuple[str, date]:
+    """The name of what the day is in, and the first day after it."""
+    if span == "day":
+        return day.isoformat(), day + timedelta(days=1)
+    if span == "week":
+        year, week, weekday = day.isocalendar()
+        return f"{year}-W{week:02d}", day + timedelta(days=8 - weekday)
+    after = date(day.year + day.month // 12, day.month % 12 + 1, 1)
+    return f"{day.year:04d}-{day.month:02d}", after

@@ -1,0 +1,44 @@
+"""Reports by week and month, of any zone: they add up to the same whatever the calendar."""
+
+import json
+
+import pytest
+from tests.cli_runs.conftest import Cli
+
+
+def report(cli: Cli, *words: str) -> dict[str, object]:
+    done = cli("report", "gpu-hours", *words, "-o", "json")
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("zone", ["", "UTC", "Asia/Tokyo", "America/St_Johns"])
+@pytest.mark.parametrize("by", ["day", "week", "month"])
+def test_every_calendar_adds_up_to_the_whole(cli: Cli, by: str, zone: str) -> None:
+    whole = report(cli, "--by", "run")["total"]
+    found = report(cli, "--by", by, "--tz", zone)
+    rows = found["items"]
+    assert isinstance(rows, list)
+    assert isinstance(whole, dict)
+    assert rows
+    assert sum(row["gpuMs"] for row in rows) == whole["gpuMs"]
+
+
+def test_a_day_elsewhere_begins_at_another_time(cli: Cli) -> None:
+    here = report(cli, "--by", "day")["items"]
+    there = report(cli, "--by", "day", "--tz", "Pacific/Auckland")["items"]
+    assert isinstance(here, list)
+    assert isinstance(there, list)
+    assert [row["day"] for row in here] == ["2026-11-02"]
+    assert [row["day"] for row in there] == ["2026-11-03"]
+    assert "WEEK" in cli("report", "gpu-hours", "--by", "week").stdout
+    assert "2026-W45" in cli("report", "gpu-hours", "--by", "week").stdout
+
+
+def test_a_zone_needs_a_calendar_and_must_be_one(cli: Cli) -> None:
+    assert "--tz says whose" in cli("report", "gpu-hours", "--tz", "UTC").stderr
+    wrong = cli("report", "gpu-hours", "--by", "day", "--tz", "Mars/Olympus")
+    assert wrong.exit_code == 1
+    assert "write a zone such as Europe/Berlin" in wrong.stderr
