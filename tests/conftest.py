@@ -1,4 +1,4 @@
-"""What all tests have in common: a deadline, children with default signals, counts that are shown.
+"""What all tests share: hypothesis' settings, a deadline, default signals, counts that are shown.
 
 A suite that is started in the background by a script has SIGINT ignored, and so would everything
 that a test starts. And one test that hangs must not take the others with it.
@@ -13,6 +13,16 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from hypothesis import Phase, settings
+
+# A slow shared machine must not turn a passing property into a flaky one, and a failure in CI
+# must be the same failure at a desk.
+settings.register_profile("leasehold", deadline=None, derandomize=True, max_examples=100)
+settings.load_profile("leasehold")
+# For planted bugs the first failure is enough: making it small would take minutes.
+settings.register_profile(
+    "planted", settings.get_profile("leasehold"), phases=(Phase.explicit, Phase.generate)
+)
 
 DEADLINE_S = 300.0  # of each phase of a test; one that needs longer has a mark, @…deadline(SECONDS)
 PATIENCE_S = 60.0  # after which the process ends that does not hear its alarm
