@@ -133,4 +133,11 @@ INPUT = (
         "        if uid or turn.left_alone:\n",
         unit("control/test_left_alone"),
     ),
+    Mutant(
+        "what nobody could have written can never be deleted",
+        "adapters/objects/admission.py",
+        '    return old.get("spec") == new.get("spec")\n',
+        "    return old is new\n",
+        unit("shell/test_contained"),
+    ),
 )

@@ -34,11 +34,18 @@ class Raw:
         )
 
     def ask(
-        self, method: str, path: str, body: object = None, *, media: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        media: str = "application/json",
+        accept: str = "application/json",
     ) -> tuple[int, Any]:
         """The status, and the JSON if it is some."""
         sent = body if isinstance(body, bytes) else b"" if body is None else encoded(body)
-        self._connection.request(method, path, sent, {**self._headers, "Content-Type": media})
+        headers = {**self._headers, "Content-Type": media, "Accept": accept}
+        self._connection.request(method, path, sent, headers)
         response = self._connection.getresponse()
         read = response.read()
         try:

@@ -4,6 +4,7 @@ import pytest
 from tests.unit.shell.plant import Plant
 
 from leasehold.adapters.containment import About
+from leasehold.adapters.objects.admission import Admission
 from leasehold.control.turn import Turn
 from leasehold.core.objects.wire import part
 from leasehold.core.units import HOUR, MINUTE, SECOND
@@ -120,3 +121,16 @@ def test_an_edit_that_is_seen_when_the_run_was_admitted_changes_no_leases_of_it(
     plant.wait(10 * MINUTE)
     assert plant.views()["a/gang"] == ("Completed", "Completed", 0)
     assert plant.problems() == []
+
+
+def test_what_is_being_deleted_may_go_whatever_it_says() -> None:
+    admission = Admission()
+    bad: Wire = {
+        **manifest("Run", "a/b", {"owner": 7}),
+        "metadata": {"name": "b", "namespace": "a", "finalizers": ["x/y"]},
+    }
+    going: Wire = {**bad, "metadata": {**part(bad, "metadata"), "deletionTimestamp": "now"}}
+    held = {**going, "metadata": {**part(going, "metadata"), "finalizers": []}}
+    assert admission(going, held) == []
+    assert admission(bad, {**bad, "metadata": {"name": "b", "namespace": "a"}})
+    assert admission(going, {**held, "spec": {"owner": 8}})

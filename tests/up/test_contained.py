@@ -1,0 +1,165 @@
+"""One object that is no good, in a server that runs and at its next start: all else goes on."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+from tests.up.conftest import Servers
+from tests.up.raw import BUDGETS, NODES, PODS, RUNS, Raw
+from tests.up.server import Up, job, marked, team
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+@contextmanager
+def client_of(server: Up) -> Iterator[Raw]:
+    client = Raw(server.kubeconfig)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def tamper(server: Up, kind: str, name: str, change: dict[str, Any]) -> None:
+    """What no server would have let in, put into its file while it is down."""
+    connection = apsw.Connection(str(server.data / "store.sqlite"))
+    query = "SELECT body FROM objects WHERE kind = ? AND name = ?"
+    [(body,)] = list(connection.execute(query, (kind, name)))
+    obj = json.loads(body)
+    obj["spec"] |= change
+    obj["metadata"]["generation"] += 1
+    connection.execute(
+        "UPDATE objects SET body = ? WHERE kind = ? AND name = ?",
+        (json.dumps(obj).encode(), kind, name),
+    )
+    connection.close()
+
+
+def processes_of(server: Up, run: str) -> list[int]:
+    """Of a run's pods, while their records are there."""
+    wanted = f"LEASEHOLD_RUN=team/{run}".encode()
+    return [
+        pid for pid in marked(server.data)
+        if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    ]  # fmt: skip
+
+
+def are_gone(pids: list[int]) -> bool:
+    return not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def contained(server: Up, kind: str) -> float:
+    with client_of(server) as client:
+        text = str(client.ask("GET", "/metrics")[1])
+    found = [
+        float(line.split()[1])
+        for line in text.splitlines()
+        if line.startswith(f'leasehold_contained_failures_total{{kind="{kind}"}}')
+    ]
+    return sum(found)
+
+
+def events(server: Up) -> str:
+    with client_of(server) as client:
+        return json.dumps(client.ask("GET", "/api/v1/namespaces/team/events")[1])
+
+
+def test_a_variable_without_a_source_that_was_let_in_once_harms_only_its_run(up: Servers) -> None:
+    server = up("--gpus", "2").start()
+    server.submit(*team(), job("first", "sleep 600", gpus=2))
+    server.wait_phase("first", "Running")
+    server.submit(job("odd", "true", gpus=2))
+    server.stop()
+    container = {"name": "main", "command": ["true"], "env": [{"name": "N", "valueFrom": {}}]}
+    tamper(server, "Run", "odd", {"template": {"spec": {"containers": [container]}}})
+    server.start()
+    server.runs("cancel", "team/first")
+    server.wait("its rejection", lambda: "name one source" in events(server))
+    assert server.process.poll() is None
+    server.kill()
+    server.start()
+    with client_of(server) as client:
+        assert client.ask("DELETE", f"{RUNS}/odd")[0] == 200
+        server.wait("its end", lambda: client.ask("GET", f"{RUNS}/odd")[0] == 404)
+    server.submit(job("after", "true", gpus=2))
+    server.wait_phase("after", "Completed")
+
+
+def test_a_run_and_a_budget_that_nobody_can_read_are_quarantined_over_a_restart(
+    up: Servers,
+) -> None:
+    server = up().start()
+    other = {**team()[1], "metadata": {"name": "other", "namespace": "team"}}
+    other["spec"] = {"owner": "org:other", "envelopes": []}
+    server.submit(*team(), other, job("odd", "sleep 600"), job("good", "sleep 600"))
+    server.wait_phase("odd", "Running")
+    server.wait_phase("good", "Running")
+    odd = processes_of(server, "odd")
+    server.kill()
+    tamper(server, "Run", "odd", {"resources": "nonsense"})
+    tamper(server, "Budget", "other", {"envelopes": "nonsense"})
+    server.start()
+    server.wait("the event", lambda: "Quarantined" in events(server))
+    assert server.run("good")["phase"] == "Running"
+    assert contained(server, "Run") == 1
+    assert contained(server, "Budget") == 1
+    with client_of(server) as client:
+        for path in (f"{RUNS}/odd", f"{BUDGETS}/other"):
+            server.wait("the reason", lambda p=path: "Quarantined" in str(client.ask("GET", p)[1]))
+        for path in (RUNS, BUDGETS, PODS, NODES):
+            status, _ = client.ask("GET", path, accept=TABLE)
+            assert status == 200, path
+        for path in (f"{RUNS}/odd", f"{BUDGETS}/other"):
+            assert client.ask("DELETE", path)[0] == 200
+            server.wait("its end", lambda p=path: client.ask("GET", p)[0] == 404)
+    assert odd
+    server.wait("its processes to end", lambda: are_gone(odd))
+    server.submit(job("after", "true"))
+    server.wait_phase("after", "Completed")
+    server.cli("leasehold", "ledger", "verify", "--data", str(server.data))
+    server.cli("leasehold", "audit", "--data", str(server.data))
+
+
+def test_records_that_are_removed_under_a_run_end_it_and_what_it_costs(up: Servers) -> None:
+    server = up().start()
+    server.submit(*team(), job("robbed", "sleep 600"), job("good", "sleep 600"))
+    server.wait_phase("robbed", "Running")
+    server.wait_phase("good", "Running")
+    with client_of(server) as client:
+        listed = client.ask("GET", PODS)[1]["items"]
+    [uid] = [
+        each["metadata"]["uid"] for each in listed
+        if each["metadata"]["name"].startswith("robbed-")
+    ]  # fmt: skip
+    robbed = processes_of(server, "robbed")
+    (server.data / "agent" / "pods" / uid).unlink()
+    row = server.wait_phase("robbed", "Failed")
+    assert "were removed while it ran" in server.runs("explain", "team/robbed").stdout + events(
+        server
+    ), row
+    [lease] = server.rows("leases", "team/robbed")
+    assert lease["closed"] == "Fail"
+    assert server.run("good")["phase"] == "Running"
+    assert contained(server, "Pod") == 1
+    assert robbed
+    assert are_gone(robbed)
+
+
+def test_a_lottery_key_that_was_lost_is_told(up: Servers) -> None:
+    server = up().start()
+    server.submit(*team())
+    assert server.stop() == 0
+    log = server.folder / "up.log"
+    assert "lottery.key" not in log.read_text()
+    (server.data / "lottery.key").unlink()
+    server.start()
+    assert "lottery.key was missing and is made anew" in log.read_text()
+    server.submit(job("after", "true"))
+    server.wait_phase("after", "Completed")
+    assert server.stop() == 0
+    log.write_text("")
+    server.start()
+    assert "lottery.key" not in log.read_text()
