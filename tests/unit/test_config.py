@@ -49,6 +49,10 @@ SET: tuple[tuple[str, object, object], ...] = (
     ("agent.users", {"vision": "ann"}, (("vision", "ann"),)),
     ("agent.pidsMax", 100, 100),
     ("query.hideTenants", True, True),
+    ("notify.webhooks", {"*": "https://h/x"}, (("*", "https://h/x"),)),
+    ("notify.commands", {"team": ["/bin/tell", "x"]}, (("team", ("/bin/tell", "x")),)),
+    ("notify.events", ["end", "start"], ("start", "end")),
+    ("notify.secretFile", "/etc/secret", "/etc/secret"),
 )
 
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import click
 import structlog
 
 from leasehold.adapters.agent.agent import Agent
@@ -48,12 +49,14 @@ from leasehold.shell.ledger import SHARD
 from leasehold.shell.logs import DecisionLog
 from leasehold.shell.loop import Controller
 from leasehold.shell.metrics import Metrics
+from leasehold.shell.notifications import Notifications, channels_of
 from leasehold.shell.query import BadQuestion, Questions
 
 GATHER: Millis = 10
 LOOK_MS: Millis = 50
 START_PATIENCE: Millis = 5_000  # with a store that refuses what a start must write
 LAST_LOOKS = 60
+SECRET_BYTES_MIN = 16
 ADMIN = "admin"  # the user of the kubeconfig that `up` writes
 NAMESPACES = ("default", "leasehold-system")
 
@@ -92,6 +95,7 @@ class Embedded:
         self._log = DecisionLog()
         self.metrics = Metrics(lambda: self._controller.world, clock)
         self._containment = Containment(self._contain)
+        self._notifications = self._made_notifications()
         self.users = Users(
             folder.agent,
             work=settings.work,
@@ -165,6 +169,8 @@ class Embedded:
         self._keep_up("budgets", lambda: self._follow_budgets(budgets))
         self._keep_up("ended pods", self._sweep_ended_pods)
         self._keep_up("drift", self._drift.run)
+        for name, work in self._notifications.tasks():
+            self._keep_up(name, work)
         while self._controller.world is None:
             await self._clock.sleep(1)
         certificates = ensure_certificates(folder.tls, [settings.host])
@@ -179,6 +185,32 @@ class Embedded:
             server=self.url,
             ca_pem=certificates.ca_pem,
             token=self._admin_token(),
+        )
+
+    def _made_notifications(self) -> Notifications:
+        embedding = self._settings.config.embedding
+        secret = b""
+        if embedding.webhooks and not embedding.notify_secret:
+            raise click.ClickException(
+                "notify.webhooks are signed: name the file of a secret with notify.secretFile"
+            )
+        if embedding.notify_secret:
+            path = Path(embedding.notify_secret)
+            try:
+                secret = path.read_bytes().strip()
+            except OSError as error:
+                raise click.ClickException(f"notify.secretFile {path}: {error.strerror}") from None
+            if len(secret) < SECRET_BYTES_MIN:
+                raise click.ClickException(
+                    f"notify.secretFile {path}: write at least {SECRET_BYTES_MIN} bytes into it, "
+                    "such as `openssl rand -hex 32` prints"
+                )
+        return Notifications(
+            channels_of(dict(embedding.webhooks), dict(embedding.commands), secret),
+            self._clock,
+            self._tasks,
+            events=embedding.notify_events,
+            count=self.metrics.note_notification,
         )
 
     def _keep_up(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
@@ -325,6 +357,7 @@ class Embedded:
     def _after_turn(self, turn: Turn) -> None:
         self.metrics.after_turn(turn)
         self._teller.after_turn(turn)
+        self._notifications.after_turn(turn)
         self._log.after_turn(turn)
 
     def _on_drift(self, kind: str, words: str) -> None:

@@ -7,7 +7,9 @@ All mistakes are reported together. It reads no file and no environment: the cal
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
+from leasehold.control.news import EVENTS
 from leasehold.core.facts import Record
 from leasehold.core.objects import kinds
 from leasehold.core.objects.fields import Fields
@@ -20,6 +22,7 @@ from leasehold.shell.yamlfile import parse_documents
 DRIFT_PERCENT = 20  # the most by which a machine's clock may run fast or slow
 COUNT_MAX = 1_000_000
 OBJECTS_MAX = 100_000_000
+EVERYWHERE = "*"  # a namespace that stands for all that have no line of their own
 PIDS_MAX = 1 << 22  # no kernel counts further
 
 
@@ -56,6 +59,10 @@ class Embedding(Record, frozen=True):
     users: tuple[tuple[str, str], ...] = ()  # namespace -> the Unix user its jobs run as
     pids_max: int = 32_768  # processes and threads of one pod
     hide_tenants: bool = False  # in answers: other teams' names become pseudonyms
+    webhooks: tuple[tuple[str, str], ...] = ()  # namespace (`*`: others) -> where news is sent
+    commands: tuple[tuple[str, tuple[str, ...]], ...] = ()  # the same -> what is started with it
+    notify_events: tuple[str, ...] = EVENTS
+    notify_secret: str = ""  # the file of the secret that webhooks are signed with
 
 
 class Config(Record, frozen=True):
@@ -118,8 +125,12 @@ def effective(config: Config) -> dict[str, object]:
         if key.kind is _after:
             spans = {flavor: format_span(after) if after else "off" for flavor, after in value}
             value = spans or "off"
-        elif key.kind is _users:
+        elif key.kind in (_users, _webhooks):
             value = dict(value)
+        elif key.kind is _commands:
+            value = {namespace: list(argv) for namespace, argv in value}
+        elif key.kind is _events:
+            value = list(value)
         elif key.kind in (kinds.span, kinds.span_or_none):
             value = format_span(value)
         shown_values[key.name] = value
@@ -150,6 +161,43 @@ def _users(value: object) -> tuple[tuple[str, str], ...]:
             raise kinds.Wrong("write the name of a Unix user other than root for each namespace")
         found.append((kinds.namespace(namespace), user))
     return tuple(found)
+
+
+def _webhooks(value: object) -> tuple[tuple[str, str], ...]:
+    """A mapping of namespaces, or `*`, to URLs."""
+    if not isinstance(value, dict):
+        raise kinds.Wrong("write namespaces with URLs, such as {vision: https://example.com/hook}")
+    found = []
+    for namespace, url in sorted(value.items(), key=lambda pair: str(pair[0])):
+        is_url = isinstance(url, str) and url.isascii() and url.isprintable() and " " not in url
+        parts = urlsplit(url) if is_url else None
+        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+            raise kinds.Wrong("write a URL that begins with https:// (or http://) for each")
+        found.append((_namespace(namespace), str(url)))
+    return tuple(found)
+
+
+def _commands(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """A mapping of namespaces, or `*`, to programs with their arguments."""
+    if not isinstance(value, dict):
+        raise kinds.Wrong("write namespaces with commands, such as {vision: [/usr/local/bin/tell]}")
+    found = []
+    for namespace, argv in sorted(value.items(), key=lambda pair: str(pair[0])):
+        is_argv = isinstance(argv, list) and argv and all(isinstance(each, str) for each in argv)
+        if not is_argv or not argv[0].startswith("/") or any("\0" in each for each in argv):
+            raise kinds.Wrong("write a list for each, whose first member is the path of a program")
+        found.append((_namespace(namespace), tuple(argv)))
+    return tuple(found)
+
+
+def _namespace(value: object) -> str:
+    return EVERYWHERE if value == EVERYWHERE else kinds.namespace(value)
+
+
+def _events(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or any(each not in EVENTS for each in value):
+        raise kinds.Wrong(f"write a list of some of {', '.join(EVENTS)}")
+    return tuple(each for each in EVENTS if each in value)
 
 
 def _label(value: object) -> str:
@@ -202,6 +250,10 @@ KEYS = (
     Key("agent.users", "embedding", "users", _users),
     Key("agent.pidsMax", "embedding", "pids_max", kinds.whole(1, PIDS_MAX)),
     Key("query.hideTenants", "embedding", "hide_tenants", kinds.flag),
+    Key("notify.webhooks", "embedding", "webhooks", _webhooks),
+    Key("notify.commands", "embedding", "commands", _commands),
+    Key("notify.events", "embedding", "notify_events", _events),
+    Key("notify.secretFile", "embedding", "notify_secret", kinds.text_or_none),
 )
 _LEAVES = frozenset(key.name for key in KEYS)
 

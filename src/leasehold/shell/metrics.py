@@ -54,6 +54,9 @@ class Metrics:
         self._contained = self._counter(
             "contained_failures", "Failures that were kept to one object.", "kind"
         )
+        self._notifications = self._counter(
+            "notifications", "Messages to webhooks and commands.", "outcome"
+        )
         self._alerts = self._counter("alerts", "Alerts raised by the control loop.")
         self._seconds = {
             step: Histogram(
@@ -99,6 +102,9 @@ class Metrics:
 
     def note_contained(self, kind: str) -> None:
         self._contained.labels(kind).inc()
+
+    def note_notification(self, outcome: str) -> None:
+        self._notifications.labels(outcome).inc()
 
     def note_alert(self) -> None:
         self._alerts.inc()

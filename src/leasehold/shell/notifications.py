@@ -1,0 +1,129 @@
+"""News of runs for people outside, by webhook or command: queued, retried, and then given up.
+
+`leasehold up` hands over every turn that was committed; whatever happens to a message, no decision
+waits for it. Each channel has a queue with an end and a task of its own, so that one that hangs
+keeps nobody else waiting. A message may come twice, and is then the same delivery; after a crash it
+may be missing.
+"""
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+import msgspec
+import structlog
+
+from leasehold.adapters.notify.channels import Channel, Command, Message, NotTold, Webhook
+from leasehold.control.news import EVENTS, News, Newsroom
+from leasehold.control.turn import Turn
+from leasehold.core.units import SECOND, Millis
+from leasehold.ports.runtime import Clock, Tasks
+
+QUEUE_MAX = 1_000
+TRIES = 6
+PAUSE: Millis = SECOND  # after the first try that failed; each one after it waits twice as long
+EVERYWHERE = "*"
+
+_log = structlog.get_logger(__name__)
+Count = Callable[[str], None]  # what became of a message: sent, failed or dropped
+
+
+class Notifications:
+    def __init__(
+        self,
+        channels: Iterable[tuple[str, Channel]],
+        clock: Clock,
+        tasks: Tasks,
+        *,
+        events: Sequence[str] = EVENTS,
+        count: Count = lambda _: None,
+    ) -> None:
+        """`channels`: by namespace, or `*` for every one that has none of its own."""
+        self._lines: dict[str, list[_Line]] = {}
+        for namespace, channel in channels:
+            line = _Line(channel, clock, tasks, count)
+            self._lines.setdefault(namespace, []).append(line)
+        self._events = frozenset(events)
+        self._clock = clock
+        self._newsroom = Newsroom()
+
+    def after_turn(self, turn: Turn) -> None:
+        """Notes what is to be told; returns at once."""
+        if not self._lines:
+            return
+        for news in self._newsroom.news_of(turn):
+            if news.event in self._events:
+                self._queue(news)
+
+    def _queue(self, news: News) -> None:
+        lines = self._lines.get(news.namespace) or self._lines.get(EVERYWHERE, [])
+        for line in lines:
+            delivery = secrets.token_hex(16)
+            body = msgspec.json.encode({**news.wire, "delivery": delivery})
+            at_s = self._clock.now() // SECOND
+            line.put(Message(delivery=delivery, event=news.event, at_s=at_s, body=body))
+
+    def tasks(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
+        """To be run for ever, each under its name."""
+        return [
+            (f"notify {namespace} {line.words}", line.run)
+            for namespace, lines in self._lines.items()
+            for line in lines
+        ]
+
+
+class _Line:
+    """One channel's messages, in order."""
+
+    def __init__(self, channel: Channel, clock: Clock, tasks: Tasks, count: Count) -> None:
+        self._channel = channel
+        self._clock = clock
+        self._count = count
+        self._waiting: deque[Message] = deque()
+        self._signal = tasks.signal()
+        self.words = channel.words
+
+    def put(self, message: Message) -> None:
+        """The oldest gives way when there are too many: what is newest is what people need."""
+        if len(self._waiting) >= QUEUE_MAX:
+            self._waiting.popleft()
+            self._count("dropped")
+            _log.warning("notification dropped", to=self.words, message="too many are waiting")
+        self._waiting.append(message)
+        self._signal.set()
+
+    async def run(self) -> None:
+        while True:
+            while self._waiting:
+                await self._tell(self._waiting.popleft())
+            await self._signal.wait(None)
+
+    async def _tell(self, message: Message) -> None:
+        pause = PAUSE
+        for attempt in range(1, TRIES + 1):
+            try:
+                await asyncio.to_thread(self._channel.tell, message)
+            except NotTold as error:
+                if error.is_final or attempt == TRIES:
+                    self._count("failed")
+                    _log.warning(
+                        "notification failed", to=self.words, event_told=message.event,
+                        tries=attempt, message=str(error),
+                    )  # fmt: skip
+                    return
+                await self._clock.sleep(pause)
+                pause *= 2
+            else:
+                self._count("sent")
+                return
+
+
+def channels_of(
+    webhooks: Mapping[str, str], commands: Mapping[str, Sequence[str]], secret: bytes
+) -> list[tuple[str, Channel]]:
+    """As the configuration names them."""
+    found: list[tuple[str, Channel]] = [
+        (namespace, Webhook(url, secret)) for namespace, url in webhooks.items()
+    ]
+    return found + [(namespace, Command(tuple(argv))) for namespace, argv in commands.items()]
