@@ -31,8 +31,8 @@ def activate(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused)
     subject = Subject(
         reservation.subject, batch=reservation.batch, commitment=reservation.commitment
     )
-    if not can_publish(turn, subject):
-        turn.again = True
+    if turn.opened or not can_publish(turn, subject):
+        turn.again = True  # what just started is there first
         return
     made = resolution_of(turn.world, reservation)
     if made is not None and not _is_only_money(made, reservation):
@@ -65,6 +65,7 @@ def activate(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused)
         flavor=wish.want.flavor,
     )
     _hold_what_was_made(turn, wish, reservation, answer)
+    turn.line_is_cut_short = True  # if its room is free at once, it goes before those behind it
 
 
 def go_on(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused) -> None:

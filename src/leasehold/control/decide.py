@@ -62,7 +62,8 @@ def _decide(turn: Turn) -> None:
     handle_overdrafts(turn)
     shrink_all(turn)
     consider_all(turn)
-    grow_all(turn)
+    if not turn.line_is_cut_short:  # else it is not known what those in line keep
+        grow_all(turn)
     turn.about = ""
     _note_holds(turn)
     _wake_for_protected(turn)

@@ -8,7 +8,7 @@ the places it makes room in. Those who are considered later find all of it; nobo
 from leasehold.control.turn import Turn
 from leasehold.core.accounts import Claim
 from leasehold.core.admit import Wish, ask_for, claims_of
-from leasehold.core.agenda import Hold
+from leasehold.core.agenda import Hold, Room
 from leasehold.core.cover import cover
 from leasehold.core.facts import Relation
 from leasehold.core.forecast import Known
@@ -46,18 +46,18 @@ def hold_needs_cuts(
     *,
     start: Instant,
     dropped: tuple[str, ...] = (),
-    room: tuple[tuple[str, int], ...] = (),
+    pods: tuple[tuple[str, int], ...] = (),
 ) -> None:
     """The free GPUs there, and the spares it will drop, from the lead before its start on; its
-    money from its start on; and from those who would cut for it, its room."""
+    room (`pods` by domain) and its money from its start on."""
     begin = max(turn.now, start - turn.world.policy.activation_lead)
     _keep_free_gpus(turn, wish, domains, begin=begin, start=start)
     turn.agenda.count_on(wish.run.uid, dropped, start=begin)
     end = min(FOREVER, start + wish.end_after)
     uid = wish.run.uid
-    turn.agenda.promise(
-        uid, [Hold(uid=uid, node=node, gpus=gpus, start=start, end=end) for node, gpus in room]
-    )
+    want = wish.want
+    room = Room(start=start, end=end, flavor=want.flavor, pod_gpus=want.pod_gpus, pods=pods)
+    turn.agenda.promise(uid, room)
     claim_money(turn, wish, domains, start=max(turn.now, start))
 
 

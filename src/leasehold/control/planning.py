@@ -95,7 +95,8 @@ def _plan(
     if known is not None:
         patience = max(wish.run.created + world.policy.reservation_max_wait, soonest)
         patient = refused.reason.is_about_money or known.at <= patience
-        if patient and (kept is None or known.at <= kept):
+        # One that was announced this very instant is not kept: what ends now may be there still.
+        if patient and (kept is None or known.at <= kept or kept == soonest):
             aligned = Confidence.WINDOW if known.window_aligned else Confidence.EXACT
             return Plan(starts=known.at, confidence=aligned, known=known)
         soonest = max(soonest, patience)
@@ -115,7 +116,8 @@ def _plan(
         # An owner whose family has its money may take that back first, and then make room.
         if is_blocked and not (refused.reason.is_about_money and can_reclaim(turn, wish)):
             return None
-        return Plan(starts=starts, confidence=Confidence.CUTS)
+        # It is no reason to come earlier that cuts would not help any more.
+        return Plan(starts=starts if kept is None else kept, confidence=Confidence.CUTS)
     return Plan(starts=found[0], confidence=Confidence.CUTS, preview=found[1])
 
 
@@ -146,7 +148,8 @@ def _ends_of_protection(world: World, wish: Wish, *, after: Instant) -> list[Ins
         for name in world.open_by_node.get(node, ())
     )
     runs = (world.runs.get(uid) for uid in sorted({lease.uid for lease in leases}))
-    ends = {protected_until(world, run) for run in runs if run is not None}
+    uid = wish.run.uid
+    ends = {protected_until(world, run, against=uid) for run in runs if run is not None}
     return sorted(end for end in ends if end is not None and end > after)
 
 
@@ -228,18 +231,18 @@ def _remedies(seen: Preview | None, refused: Refused) -> tuple[str, ...]:
 def _hold(turn: Turn, wish: Wish, plan: Plan) -> None:
     """Places and money, from the start on; a start that needs cuts keeps what is free before."""
     uid = wish.run.uid
-    dropped, room = turn.world.waiting.rooms.get(uid, ((), ()))
+    dropped, pods = turn.world.waiting.rooms.get(uid, ((), ()))
     if plan.known is not None:
         hold_known(turn, wish, plan.known)
         return
     if plan.preview is not None:
         domains = plan.preview.site.domains
-        dropped, room = plan.preview.dropped, plan.preview.room
-        turn.note_room(uid, dropped, room)
+        dropped, pods = plan.preview.dropped, plan.preview.pods
+        turn.note_room(uid, dropped, pods)
     elif plan.unchanged:
         old = present(turn.world, wish.run)
         assert old is not None, wish.run.key
         domains = old.domains
     else:
         return
-    hold_needs_cuts(turn, wish, domains, start=plan.starts, dropped=dropped, room=room)
+    hold_needs_cuts(turn, wish, domains, start=plan.starts, dropped=dropped, pods=pods)

@@ -8,7 +8,13 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from leasehold.control.activation import activate, go_on, hold_for_activations, is_drained
+from leasehold.control.activation import (
+    activate,
+    go_on,
+    hold_for_activations,
+    is_drained,
+    underway,
+)
 from leasehold.control.elastic import in_order
 from leasehold.control.life import BIND_FAILING, Standing, Where, units_of
 from leasehold.control.line import Line, is_plain
@@ -42,6 +48,8 @@ def consider_all(turn: Turn) -> None:
         turn.about = run.uid
         if run.uid not in turn.left_alone and not _is_behind(turn, run, line):
             _consider(turn, run, line)
+        if turn.line_is_cut_short:
+            return
 
 
 def _is_behind(turn: Turn, run: Run, line: Line) -> bool:
@@ -199,6 +207,7 @@ def _try_spares(turn: Turn, wish: Wish) -> Admitted | Refused:
 def _start(turn: Turn, run: Run, plan: Admitted, groups: tuple[int, ...]) -> Refused | None:
     """Open the leases; the reservation has done its work."""
     world = turn.world
+    found = underway(world, run)
     opened = turn.start(run, plan, attempts=next_attempts(world, run, groups), reason=Opened.START)
     if isinstance(opened, int):
         return _too_large(turn, opened)
@@ -216,6 +225,9 @@ def _start(turn: Turn, run: Run, plan: Admitted, groups: tuple[int, ...]) -> Ref
     turn.tell("Run", run.key, "Admitted", f"{plural(gpus, 'GPU')}, paid by {payers}")
     _warn_of_window(turn, run, plan)
     turn.again = True
+    # Whoever was cut for it plans around it from now on, and those ahead of it were planned before
+    # it was there: nobody else starts before all of them have been thought over again.
+    turn.line_is_cut_short = found is not None and found.reservation.state is State.ACTIVATING
     return None
 
 
@@ -246,8 +258,13 @@ def _warn_of_window(turn: Turn, run: Run, plan: Admitted) -> None:
 def _start_some(turn: Turn, run: Run, groups: tuple[int, ...]) -> tuple[int, ...]:
     """Groups that live alone: as many as fit, lowest index first; returns those left."""
     world = turn.world
-    while groups:
-        answer = some_of(world, run, groups, turn.agenda, now=turn.now, try_=partial(_try, turn))
+    found = underway(world, run)
+    while groups and not turn.line_is_cut_short:
+        asked = groups
+        if found is not None and found.reservation.state is State.ACTIVATING:
+            # Room was made for these; for more it stands in line.
+            asked = groups_short_of_minimum(world, run, groups)
+        answer = some_of(world, run, asked, turn.agenda, now=turn.now, try_=partial(_try, turn))
         if isinstance(answer, Refused):
             _refuse(turn, run, answer)
             return groups
@@ -255,7 +272,7 @@ def _start_some(turn: Turn, run: Run, groups: tuple[int, ...]) -> tuple[int, ...
         if _start(turn, run, answer.plan, started) is not None:
             return groups
         groups = groups[len(started) :]
-    return ()
+    return groups
 
 
 def _plan(turn: Turn, run: Run, wish: Wish, refused: Refused, line: Line) -> None:

@@ -17,6 +17,7 @@ from leasehold.core.facts import EnvelopeKey, Lease, Record, Relation, Reservati
 from leasehold.core.odds import preview
 from leasehold.core.overdraft import cut_shared, other_payer, refinance_order
 from leasehold.core.pack import Place
+from leasehold.core.units import Instant
 from leasehold.core.verdicts import Admitted, Covered, Refused
 from leasehold.core.width import places_for
 from leasehold.core.world import World
@@ -103,7 +104,7 @@ def _at(turn: Turn, wish: Wish, place: Place, seeder: Seeder) -> Reclaim | None:
         )
         if cuts is None:
             return None
-        gone = _end(world, cuts)
+        gone = _end(world, cuts, turn.now)
     if not _would_start(turn, wish, gone):
         return None
     deficit = sum(cut.gpus for cut in cuts.kept) if cuts is not None else 0
@@ -114,7 +115,7 @@ def _move(turn: Turn, lease: Lease, covered: Covered) -> None:
     """In the rehearsal: others pay for it."""
     world = turn.world
     term = world.terms[lease.name]
-    world.accounts.remove(lease, term)
+    world.accounts.end(lease, term, at=turn.now)
     for segment in covered.segments:
         envelope = world.envelopes[segment.envelope]
         horizon = turn.now + world.policy.accounting_horizon
@@ -132,7 +133,7 @@ def _move(turn: Turn, lease: Lease, covered: Covered) -> None:
         )
 
 
-def _end(world: World, cuts: Cuts) -> set[str]:
+def _end(world: World, cuts: Cuts, now: Instant) -> set[str]:
     """In the rehearsal: they are gone, and so are their GPUs and what they cost."""
     gone: set[str] = set()
     for cut in cuts.kept:
@@ -140,7 +141,7 @@ def _end(world: World, cuts: Cuts) -> set[str]:
             if lease.name not in gone:
                 gone.add(lease.name)
                 world.fleet.give(lease)
-                world.accounts.remove(lease, world.terms[lease.name])
+                world.accounts.end(lease, world.terms[lease.name], at=now)
     return gone
 
 

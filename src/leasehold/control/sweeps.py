@@ -42,11 +42,8 @@ def some_of(
         answer = try_(first)
         return Some(wish=first, plan=answer) if isinstance(answer, Admitted) else answer
     roomy = _domains_for(world, whole, agenda, now=now)
-    if roomy:
-        found = _widest(world, run, groups, roomy, try_)
-        if isinstance(found, Some):
-            return found
-    return _widest(world, run, groups, (), try_)
+    found = _widest(world, run, groups, roomy, try_) if roomy else answer
+    return found if isinstance(found, Some) else _widest(world, run, groups, (), try_)
 
 
 def _widest(

@@ -97,6 +97,7 @@ class Turn:
         self.agenda = Agenda()
         self.notices: list[Notice] = []
         self.again = False  # something was decided that other decisions should see
+        self.line_is_cut_short = False  # not everybody in line was considered
         self.opened = 0  # of gangs
         self.released = 0  # leases that were closed, or told to end
         self.wake_at: Instant = FOREVER
@@ -338,10 +339,10 @@ class Turn:
         self.touched[reservation.uid] = None
 
     def note_room(
-        self, uid: Uid, dropped: tuple[str, ...], room: tuple[tuple[str, int], ...]
+        self, uid: Uid, dropped: tuple[str, ...], pods: tuple[tuple[str, int], ...]
     ) -> None:
         """What a start that needs cuts was last seen to get, for turns that do not ask again."""
-        self.world.waiting.rooms[uid] = (dropped, room)
+        self.world.waiting.rooms[uid] = (dropped, pods)
 
     def state_changed_facts(self) -> None:
         """Budgets and nodes that the ledger knows and that have changed or gone since."""

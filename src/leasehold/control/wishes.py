@@ -37,7 +37,7 @@ def groups_short_of_minimum(world: World, run: Run, waiting: tuple[int, ...]) ->
     if run.spec.gang is Gang.RUN:
         return waiting
     units = units_of(world, run)
-    alive = sum(1 for where in units.values() if where.standing in (Standing.LIVE, Standing.DONE))
+    alive = sum(1 for where in units.values() if where.standing is Standing.LIVE)
     needed = max(0, minimum_gpus(run.spec) // run.spec.group_gpus - alive)
     return waiting[:needed]
 

@@ -144,6 +144,30 @@ class Accounts:
         if self._journal.active:
             self._journal.note(lambda: self._count(lease, term, 1))
 
+    def end(self, lease: Lease, term: Term, *, at: Instant) -> None:
+        """In a what-if: it stops counting, and what it has used stays used."""
+        self.remove(lease, term)
+        account = self.of(lease.payer)
+        used = lease.gpus * max(0, at - max(lease.start, account.since))
+        lent = used if lease.relation is Relation.BORROWED else 0
+        self._use(account, used, lent)
+        if self._journal.active:
+            self._journal.note(lambda: self._use(account, -used, -lent))
+
+    def unend(self, lease: Lease, term: Term, *, at: Instant) -> None:
+        """In the same what-if: it goes on after all."""
+        self.add(lease, term)
+        account = self.of(lease.payer)
+        used = lease.gpus * max(0, at - max(lease.start, account.since))
+        lent = used if lease.relation is Relation.BORROWED else 0
+        self._use(account, -used, -lent)
+        if self._journal.active:
+            self._journal.note(lambda: self._use(account, used, lent))
+
+    def _use(self, account: Account, used: GpuMs, lent: GpuMs) -> None:
+        account.settled_ms += used
+        account.lent_ms += lent
+
     def settle(self, lease: Lease) -> None:
         """A closed lease's use within the window is the payer's for ever."""
         assert lease.end is not None, lease.name

@@ -6,9 +6,7 @@ before it begins may use the places in between (backfill). Holds that began keep
 behind: those of an activation under way, and the free GPUs that a start that needs cuts keeps.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-
-from msgspec.structs import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from leasehold.core.accounts import Claim
 from leasehold.core.facts import EnvelopeKey, Lease, Record, Uid
@@ -26,13 +24,23 @@ class Hold(Record):
     end: Instant = FOREVER
 
 
+class Room(Record):
+    """What a start that needs cuts will have: so many pods in each of its domains."""
+
+    start: Instant
+    end: Instant
+    flavor: str
+    pod_gpus: int
+    pods: tuple[tuple[str, int], ...]  # by domain
+
+
 class Agenda:
     """Holds and claims, by run and by node."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, list[Hold]] = {}
         self._of: dict[Uid, list[Hold]] = {}
-        self._promised: dict[Uid, list[Hold]] = {}
+        self._promised: dict[Uid, Room] = {}
         self._spares: dict[Uid, tuple[Instant, frozenset[str]]] = {}
         self.changed: dict[str, None] = {}  # nodes, since somebody last looked
         self.claims: dict[Uid, tuple[Claim, ...]] = {}
@@ -49,10 +57,10 @@ class Agenda:
             self._by_node.setdefault(hold.node, []).append(hold)
             self.changed[hold.node] = None
 
-    def promise(self, uid: Uid, holds: Iterable[Hold]) -> None:
+    def promise(self, uid: Uid, room: Room) -> None:
         """Room that a start that needs cuts will have made: nobody behind is cut for it, or plans
         with it."""
-        self._promised[uid] = list(holds)
+        self._promised[uid] = room
         self.changes += 1
 
     def count_on(self, uid: Uid, spares: Iterable[str], *, start: Instant) -> None:
@@ -147,21 +155,12 @@ class Agenda:
 
         `gone`: leases whose slots were given back under the mark."""
         self.respect(world, uid)
-        holds = self._with_promises() if promised and self._promised else self._by_node
-        return Kept(world, holds, but=uid, start=start, end=end, gone=gone)
-
-    def _with_promises(self) -> dict[str, list[Hold]]:
-        """What needs cuts keeps free GPUs up to its start, and from then on has its room."""
-        found: dict[str, list[Hold]] = {}
-        for uid, holds in self._of.items():
-            promised = self._promised.get(uid)
-            for hold in holds:
-                end = min([hold.end, *(each.start for each in promised or ())])
-                if hold.start < end:
-                    found.setdefault(hold.node, []).append(replace(hold, end=end))
-            for hold in promised or ():
-                found.setdefault(hold.node, []).append(hold)
-        return found
+        rooms = [
+            room
+            for other, room in (self._promised.items() if promised else ())
+            if other != uid and start < room.end and room.start < end
+        ]
+        return Kept(world, self._by_node, rooms, but=uid, start=start, end=end, gone=gone)
 
 
 class Kept:
@@ -175,14 +174,17 @@ class Kept:
         self,
         world: World,
         holds: Mapping[str, list[Hold]],
+        rooms: Sequence[Room],
         *,
         but: Uid,
         start: Instant,
         end: Instant,
         gone: Collection[str],
     ) -> None:
+        """`rooms`: what others will have, by whatever cuts: it can have the rest."""
         self._world = world
         self._holds = holds
+        self._rooms: dict[str, int] = {}  # GPUs of a node that are others' room
         self._but = but
         self._start, self._end = start, end
         self._before = gone
@@ -194,11 +196,30 @@ class Kept:
             state = nodes.get(name)
             if state is not None and state.free:
                 self.settle(name)
+        for room in rooms:
+            for domain, pods in room.pods:
+                self._give_room(room, domain, pods)
+        for name in self._rooms:
+            self.settle(name)
+
+    def _give_room(self, room: Room, domain: str, pods: int) -> None:
+        """Where it is in the way least: on which nodes it will be is for its cuts to say."""
+        fleet = self._world.fleet
+        pool = fleet.pools.get((room.flavor, domain))
+        nodes = [fleet.nodes[name] for name in pool.nodes] if pool is not None else []
+        nodes = [state for state in nodes if state.takes_work]
+        for state in sorted(nodes, key=lambda each: (each.free, each.node.name)):
+            name = state.node.name
+            left = state.node.gpus - state.foreign - self._rooms.get(name, 0)
+            here = min(pods, max(0, left) // room.pod_gpus)
+            if here:
+                self._rooms[name] = self._rooms.get(name, 0) + here * room.pod_gpus
+                pods -= here
 
     def end(self, lease: Lease) -> None:
         """The lease is over: its slots are free now, and do not come free later."""
         self._world.fleet.give(lease)
-        if lease.node not in self._holds:
+        if not self._is_kept(lease.node):
             return
         self._gone.add(lease.name)
         self._note(lambda: self._gone.discard(lease.name))
@@ -206,7 +227,7 @@ class Kept:
 
     def restore(self, lease: Lease) -> None:
         self._world.fleet.take(lease)
-        if lease.node not in self._holds:
+        if not self._is_kept(lease.node):
             return
         self._gone.discard(lease.name)
         self._note(lambda: self._gone.add(lease.name))
@@ -214,7 +235,7 @@ class Kept:
 
     def gain(self, lease: Lease) -> int:
         """How many more GPUs there would be if this lease alone ended."""
-        if lease.node not in self._holds:
+        if not self._is_kept(lease.node):
             return lease.gpus
         self.settle(lease.node)
         state = self._world.fleet.nodes[lease.node]
@@ -232,7 +253,7 @@ class Kept:
     def stay(self, node: str, slots: Collection[int]) -> bool:
         """Somebody sits down on these slots, on which spares stand now: they do not come free
         before the end. False, and nothing changes, if a plan would miss them."""
-        if node not in self._holds:
+        if not self._is_kept(node):
             return True
         self.settle(node)
         before = self._staying.get(node, frozenset())
@@ -248,14 +269,21 @@ class Kept:
 
     def settle(self, name: str) -> None:
         """Count what is kept of a node as things stand in the what-if."""
-        if name not in self._holds:
+        if not self._is_kept(name) or name not in self._world.fleet.nodes:
             return
         before = self._kept.get(name, 0)
         now = self._missed(name)
+        if name in self._rooms:
+            state = self._world.fleet.nodes[name]
+            most = state.node.gpus - state.foreign - self._rooms[name]
+            now = max(now, state.unclipped_free() + before - max(0, most))
         if now != before:
             self._world.fleet.plan(name, now - before)
             self._kept[name] = now
             self._note(lambda: self._kept.__setitem__(name, before))
+
+    def _is_kept(self, name: str) -> bool:
+        return name in self._holds or name in self._rooms
 
     def _missed(self, name: str) -> int:
         """How many GPUs that are free at the start would be missed at some hold's time."""

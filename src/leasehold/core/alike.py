@@ -60,7 +60,7 @@ class Waiting:
     def __init__(self) -> None:
         self.alike = Alike()
         self.behind: dict[Uid, tuple[Refused, int, int]] = {}  # why, and the place they were told
-        # Of starts that need cuts: the spares they would drop, and the room they would have.
+        # Of starts that need cuts: spares they would drop, and pods they would have, by domain.
         self.rooms: dict[Uid, tuple[tuple[str, ...], tuple[tuple[str, int], ...]]] = {}
         self._drawn_since: Instant = 0
         self._drawn = 0

@@ -135,7 +135,7 @@ class Scope:
         in_scope = {lease.uid for lease in self.standing() if lease.role is not Role.SPARE}
         for uid in sorted(in_scope - {but}):
             run = self.world.runs.get(uid)
-            if run is None or is_protected(self.world, run, now):
+            if run is None or is_protected(self.world, run, now, against=but):
                 continue
             for cut in self._bundles(run):
                 bundle = Bundle(
@@ -206,15 +206,15 @@ def fillers_on(world: World, spare: Lease) -> tuple[Lease, ...]:
     )
 
 
-def is_protected(world: World, run: Run, now: Instant) -> bool:
-    """Whether a Resolution started it so lately that it is out of the lottery."""
-    until = protected_until(world, run)
+def is_protected(world: World, run: Run, now: Instant, *, against: Uid = "") -> bool:
+    """Whether a Resolution started it so lately that it is out of the lottery for this run."""
+    until = protected_until(world, run, against=against)
     return until is not None and now < until
 
 
-def protected_until(world: World, run: Run) -> Instant | None:
-    """None: a Resolution did not start it. Nobody gains protection beyond the instant for which
-    somebody ahead was announced there before: else a stream of small runs kept it out for ever."""
+def protected_until(world: World, run: Run, *, against: Uid = "") -> Instant | None:
+    """None: a Resolution did not start it. Nobody behind a run that was announced before gains
+    protection against it beyond its start: else a stream of small ones kept it out for ever."""
     book = world.books.get(run.uid)
     if book is None:
         return None
@@ -226,25 +226,20 @@ def protected_until(world: World, run: Run) -> Instant | None:
     ]
     if not starts:
         return None
-    return min([max(starts) + tenure, *_awaited_by_others(world, run, max(starts))])
-
-
-def _awaited_by_others(world: World, run: Run, since: Instant) -> Iterator[Instant]:
-    """When those ahead of it, announced before it started, are to have their room where it is."""
-    domains = own_domains(world, run.uid)
-    for uid in world.pending:
-        other = world.runs.get(uid)
-        reservation = world.reservations.get(world.reservation_of.get(uid, ""))
-        if (
-            other is not None
-            and reservation is not None
-            and reservation.state is State.PENDING
-            and reservation.confidence is Confidence.CUTS
-            and reservation.announced < since
-            and other.place_in_line < run.place_in_line
-            and set(domains) & set(reservation.domains)
-        ):
-            yield reservation.starts
+    until = max(starts) + tenure
+    other = world.runs.get(against)
+    reservation = world.reservations.get(world.reservation_of.get(against, ""))
+    if (
+        other is not None
+        and reservation is not None
+        and reservation.state is State.PENDING
+        and reservation.confidence is Confidence.CUTS
+        and reservation.announced < max(starts)
+        and other.place_in_line < run.place_in_line
+        and set(own_domains(world, run.uid)) & set(reservation.domains)
+    ):
+        return min(until, reservation.starts)
+    return until
 
 
 class Cuts(Record):

@@ -14,11 +14,10 @@ from leasehold.core.agenda import Agenda, Kept
 from leasehold.core.cuts import Cut, Kind, enough, structural
 from leasehold.core.facts import Bundle, Lease, Record, RunKey
 from leasehold.core.lottery import draw_order
-from leasehold.core.pack import Want, try_pack
-from leasehold.core.releases import releases_on
-from leasehold.core.resolve import Site, Terrain, not_enough, prepare
-from leasehold.core.units import FOREVER, Instant
-from leasehold.core.verdicts import Packed, Refused
+from leasehold.core.pack import Want
+from leasehold.core.resolve import Site, not_enough, prepare
+from leasehold.core.units import Instant
+from leasehold.core.verdicts import Refused
 from leasehold.core.world import World
 
 
@@ -28,7 +27,7 @@ class Preview(Record):
     site: Site
     spares: int  # GPUs
     dropped: tuple[str, ...]  # the leases of those
-    room: tuple[tuple[str, int], ...]  # node, GPUs: where it could be if all were cut that may be
+    pods: tuple[tuple[str, int], ...]  # that it will have, by domain
     shrunk: tuple[tuple[RunKey, int], ...]  # run, group, in the order taken
     left_to_lottery: int  # GPUs
     odds: tuple[tuple[RunKey, int], ...] | None  # run, percent; None: not computed
@@ -60,10 +59,6 @@ def preview(
             return not_enough(want, site.deficit)
         left = 0 if scope.fits() else arena.deficit()
         odds = _odds(world, arena, conflicts, site, may_sample) if conflicts else ()
-        for bundles in conflicts.values():
-            for _, cut in bundles:
-                scope.apply(cut)
-        packed = _packed_for_good(terrain, world)
         return Preview(
             site=site,
             spares=sum(cut.gpus for cut in taken if cut.kind is Kind.SPARE),
@@ -71,25 +66,10 @@ def preview(
             shrunk=tuple((cut.run, cut.group or 0) for cut in taken if cut.kind is Kind.SHRINK),
             left_to_lottery=left,
             odds=odds,
-            room=packed.gpus_by_node if packed else (),
+            pods=terrain.pods,
         )
     finally:
         world.journal.undo(mark)
-
-
-def _packed_for_good(terrain: Terrain, world: World) -> Packed | None:
-    """Where it could be, rather in place of those who stay than of those who are known to end: on
-    their places somebody behind may plan."""
-    want = terrain.want
-    mark = world.journal.mark()
-    for domain in want.within:
-        for name in world.fleet.pools[(want.flavor, domain)].nodes:
-            releases = releases_on(world, name, after=0)
-            if any(at < FOREVER for at in releases.values()):
-                world.fleet.plan(name, world.fleet.nodes[name].node.gpus)
-    packed = try_pack(world, want, terrain.places)
-    world.journal.undo(mark)
-    return packed or try_pack(world, want, terrain.places)
 
 
 class _Arena:

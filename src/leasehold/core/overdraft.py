@@ -165,8 +165,8 @@ def cut_shared(
         world,
         leases,
         covered,
-        free=lambda lease: accounts.remove(lease, terms[lease.name]),
-        restore=lambda lease: accounts.add(lease, terms[lease.name]),
+        free=lambda lease: accounts.end(lease, terms[lease.name], at=now),
+        restore=lambda lease: accounts.unend(lease, terms[lease.name], at=now),
     )
     cuts = cut_until_it_fits(scope, seeder=seeder, now=now, but=but)
     world.journal.undo(mark)

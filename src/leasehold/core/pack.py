@@ -4,7 +4,7 @@ Reads the fleet's free counts (holds and what-ifs are already taken off there) a
 it works under a mark of its own. Called by `admit`, `forecast`, `resolve` and `resize`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from hashlib import sha256
 from heapq import merge
 
@@ -188,7 +188,7 @@ def _fill(world: World, want: Want, groups: tuple[int, ...], pool: Pool) -> list
         mine: set[str] = set()
         for order in range(want.pods + want.spares):
             spare = order >= want.pods
-            name = best_node(fleet, pool, shape, last | mine if spare else last)
+            name = best_node(fleet, pool, shape, last, mine if spare else frozenset())
             if name is None:
                 for each in placed:  # CPU, memory or the pod count ran out before the GPUs did
                     fleet.unplan(each.node, shape)
@@ -204,18 +204,24 @@ def _fill(world: World, want: Want, groups: tuple[int, ...], pool: Pool) -> list
 
 
 def best_node(
-    fleet: Fleet, pool: Pool, shape: Shape, shun: frozenset[str] | set[str]
+    fleet: Fleet,
+    pool: Pool,
+    shape: Shape,
+    last: Collection[str],
+    rather_not: Collection[str] = (),
 ) -> str | None:
-    """Best fit, nodes in use before empty ones; shunned nodes only if there is no other."""
-    shunned: str | None = None
+    """Best fit, nodes in use before empty ones; of those it would rather not use only if there is
+    no other, and the last ones only then."""
+    best: tuple[bool, bool, str] | None = None
     gpus = shape.gpus
     for bucket in sorted((each for each in pool.buckets if each >> 1 >= gpus), key=_use_first):
         for name in pool.buckets[bucket]:
             if fleet.nodes[name].holds(shape):
-                if name not in shun:
+                if name not in last and name not in rather_not:
                     return name
-                shunned = shunned or name
-    return shunned
+                rank = (name in last, name in rather_not, name)
+                best = rank if best is None or rank[:2] < best[:2] else best
+    return None if best is None else best[2]
 
 
 def _use_first(bucket: int) -> tuple[int, int]:

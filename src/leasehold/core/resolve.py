@@ -77,6 +77,8 @@ def prepare(
     over.difference_update(gone)
     for name in sorted(over):
         world.fleet.give(world.leases[name])
+        if name in world.ending:  # its money comes back with its GPUs
+            world.accounts.end(world.leases[name], world.terms[name], at=now)
     kept = as_found_by(world, wish, agenda, start=at, gone=over | set(gone), promised=True)
     places = _funded(world, wish, at, now)
     if isinstance(places, Refused):
@@ -179,6 +181,7 @@ class Terrain:
         self.places = places
         self.want = wish.want  # within the chosen domains, once there are any
         self.site = Site(domains=(), losses=(), deficit=0, need=(), free=())
+        self.pods: tuple[tuple[str, int], ...] = ()  # by chosen domain, with spares
 
     def choose(self) -> Refused | None:
         """For each group the domain where the loss is least, in index order; or why there is
@@ -210,6 +213,7 @@ class Terrain:
         per_group = want.pods + want.spares
         domains = tuple(pool.domain for pool in pools)
         self.want = replace(want, within=domains)
+        self.pods = tuple((domain, assigned[domain] * per_group) for domain in domains)
         self.site = Site(
             domains=domains,
             losses=tuple((domain, *loss) for domain, loss in sorted(losses.items())),

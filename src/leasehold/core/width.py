@@ -115,11 +115,17 @@ def wanted(
 
 def places_for(world: World, spec: RunSpec) -> list[tuple[str, str]]:
     """The locations a run may use, by name."""
-    return [
+    wanted = spec.selector
+    found = [
         (region, cluster)
         for region, cluster in world.fleet.places(spec.flavor)
-        if spec.selector.region in (None, region) and spec.selector.cluster in (None, cluster)
+        if wanted.region in (None, region) and wanted.cluster in (None, cluster)
     ]
+    if wanted.domain is None:
+        return found
+    pools = world.fleet.pools
+    there = [place for place in found if (spec.flavor, "/".join((*place, wanted.domain))) in pools]
+    return there or found  # where nobody has such a domain, that is what is to be told
 
 
 def own_domains(world: World, uid: str) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ class Rehearsal(Turn):
         self.reservations[reservation.subject] = reservation
 
     def note_room(
-        self, uid: Uid, dropped: tuple[str, ...], room: tuple[tuple[str, int], ...]
+        self, uid: Uid, dropped: tuple[str, ...], pods: tuple[tuple[str, int], ...]
     ) -> None:
         """Nothing is remembered."""
 
