@@ -209,3 +209,12 @@ def test_a_pod_without_a_container_fails_alone(ground: Path) -> None:
         assert phase(await machine.ended("bare")) == "Failed"
 
     stage(ground, play)
+
+
+def test_a_folder_of_records_that_was_removed_is_made_again(ground: Path) -> None:
+    async def play(machine: Stage) -> None:
+        (ground / "data" / "pods").rmdir()
+        await machine.submit("job", "exit 0")
+        assert phase(await machine.ended("job")) == "Succeeded"
+
+    stage(ground, play)

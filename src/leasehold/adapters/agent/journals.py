@@ -288,8 +288,10 @@ class PodJournals:
         sealed = {**request, "seal": secrets.token_hex(8)}
         journal = self.at(uid)
         place = str(journal.path)
-        self._make_folders()
         try:
+            size = records.create(place, sealed)
+        except FileNotFoundError:
+            self._make_folders()
             size = records.create(place, sealed)
         except FileExistsError:
             if journal.stage() is not Stage.VOID:
