@@ -100,3 +100,35 @@ def test_what_is_no_object_at_all_is_said(
 
 def test_the_sound_folder_is_sound(sound: Path) -> None:
     assert asked(ledger.command, "verify", "--data", str(sound)).exit_code == 0
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    if isinstance(value, dict):
+        return [each for key in value for each in leaves(value[key], (*path, key))]
+    if isinstance(value, list):
+        return [each for key, member in enumerate(value) for each in leaves(member, (*path, key))]
+    return [path]
+
+
+def replaced(value: Any, path: tuple[Any, ...], by: object) -> Any:
+    if not path:
+        return by
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = replaced(value[path[0]], path[1:], by)
+    return copy
+
+
+@pytest.mark.parametrize("kind", ["Lease", "Resolution", "Reservation"])
+def test_any_odd_word_in_a_record_is_no_traceback(
+    sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(audit, "PAUSE_S", 0.0)
+    monkeypatch.setattr(audit, "LOOKS", 1)
+    _, name, body = one_of(sound, kind)
+    obj = json.loads(body)
+    data = tmp_path / "data"
+    shutil.copytree(sound, data)
+    for path in leaves(obj["spec"], ("spec",)):
+        write(data, kind, name, json.dumps(replaced(obj, path, "odd[")).encode())
+        asked(ledger.command, "verify", "--data", str(data))
+        asked(audit.command, "--data", str(data))

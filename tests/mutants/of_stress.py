@@ -99,10 +99,17 @@ STRESS = (
         ("tests/up/test_watch.py",),
     ),
     Mutant(
-        "a malformed lease is a traceback",
+        "a malformed lease has no name",
         "core/verify.py",
-        "    except Exception as error:\n        name = part(wire",
-        "    except msgspec.ValidationError as error:\n        name = part(wire",
+        '        raise _Wrong(f"{kind} object {name}", f"is not',
+        '        raise _Wrong(f"{kind} object", f"is not',
+        unit("test_verify"),
+    ),
+    Mutant(
+        "a malformed lease is a traceback",
+        "cli/audit.py",
+        "    except Malformed as malformed:\n",
+        "    except ZeroDivisionError as malformed:\n",
         MALFORMED,
     ),
     Mutant(

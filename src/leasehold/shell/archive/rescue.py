@@ -299,12 +299,14 @@ class _Plan:
                 self._rescue.proofs_lost.append(name)
 
     def _mend_leases(self, fold: Fold) -> None:
-        right = set()
+        said: dict[Key, set[bytes]] = {}
         for key, body, wire in self._objects("Lease"):
             lease = fold.leases.get(key[2])
             if lease is not None and _says(wire, lease):
-                right.add(key[2])
-                self._rescue.bodies[key] = body
+                said.setdefault(key, set()).add(body)
+        # Two texts that say what the ledger says differ in what it does not prove: neither is kept.
+        self._rescue.bodies |= {key: body for key, (body, *more) in said.items() if not more}
+        right = {key[2] for key, bodies in said.items() if len(bodies) == 1}
         for key in self._salvaged.objects:
             if key[0] == "Lease" and key[2] not in right:
                 self._rescue.drop.add(key)
