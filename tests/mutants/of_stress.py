@@ -106,10 +106,10 @@ STRESS = (
         unit("test_verify"),
     ),
     Mutant(
-        "a malformed lease is a traceback",
-        "cli/audit.py",
-        "    except Malformed as malformed:\n",
-        "    except ZeroDivisionError as malformed:\n",
+        "a malformed reservation has no name",
+        "shell/stored.py",
+        'Malformed(f"{kind} {key_of(obj)} cannot be read',
+        'Malformed(f"{kind} cannot be read',
         MALFORMED,
     ),
     Mutant(
