@@ -104,13 +104,14 @@ def test_a_start_on_a_full_disk_can_be_stopped(small: Up) -> None:
     server.submit(*team())
     server.kill()
     ballast = fill(server)
-    starting = subprocess.Popen(
+    with subprocess.Popen(
         server.command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    time.sleep(2)  # it has begun, and cannot go on
-    starting.send_signal(signal.SIGTERM)
-    _, said = starting.communicate(timeout=20)
-    assert starting.returncode in (0, 1), said
+    ) as starting:
+        assert starting.stderr is not None
+        assert "alert: store: the disk is full" in starting.stderr.readline()
+        starting.send_signal(signal.SIGTERM)
+        _, said = starting.communicate(timeout=30)
+    assert starting.returncode == 0, said
     assert "Traceback" not in said
     ballast.unlink()
 
