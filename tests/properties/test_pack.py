@@ -68,7 +68,7 @@ class Model:
             actives: set[str] = set()
             for order in range(want.pods + want.spares):
                 spare = order >= want.pods
-                shun = {*want.last} | (actives if spare else set())
+                beside = actives if spare else set()
                 name = min(
                     (
                         name
@@ -77,7 +77,13 @@ class Model:
                         and self.free[name] >= want.pod_gpus
                         and self.pods[name]
                     ),
-                    key=lambda each: (each in shun, self.empty[each], self.free[each], each),
+                    key=lambda each: (
+                        each in want.last,
+                        each in beside,
+                        self.empty[each],
+                        self.free[each],
+                        each,
+                    ),
                 )
                 self.free[name] -= want.pod_gpus
                 self.pods[name] -= 1
