@@ -71,8 +71,8 @@ def test_logs_that_are_not_there(cli: Cli, facade: Facade) -> None:
     assert "has no such pod" in cli("logs", "audio/sweep", "--pod", "x").stderr
     gone = cli("logs", "audio/sweep")
     assert gone.exit_code == 1
-    assert "not found" in gone.stderr
+    assert "is no longer kept" in gone.stderr
     facade.logs = {pods_of(cli, "audio/sweep")[0]: b"one\n"}
     half = cli("logs", "audio/sweep", "-f")
     assert (half.exit_code, half.stdout) == (1, "[0.0] one\n")
-    assert "not found" in half.stderr
+    assert "is no longer kept" in half.stderr

@@ -26,7 +26,7 @@ STORIES = [
             "mission-01", "cuts-01", "cuts-02", "cuts-06", "cuts-07", "cuts-11", "fill-01",
             "found-08", "money-02", "money-09", "money-14", "money-19", "money-23", "money-41",
             "queue-01", "queue-03", "queue-04", "queue-08", "queue-10", "queue-11", "sweep-01",
-            "sweep-04", "spec-05", "spare-01",
+            "sweep-04", "spec-05", "spec-10", "spec-11", "spare-01",
         )
     ),
 ]  # fmt: skip

@@ -1,12 +1,14 @@
 """A day's work without YAML: run, wait, look, read what was printed, also by earlier attempts."""
 
 import json
+import os
+import socket
 import subprocess
 from pathlib import Path
 
 import yaml
 from tests.up.conftest import Servers
-from tests.up.server import Up, job, team
+from tests.up.server import BIN, Up, job, team
 
 FAILS_ONCE = """
 echo attempt $LEASEHOLD_ATTEMPT
@@ -190,3 +192,42 @@ def test_a_list_is_narrowed_and_sorted(up: Servers) -> None:
     status = server.ask("describe", "-n", "team", "a")["run"]
     assert isinstance(status, dict)
     assert status["created"] <= status["started"] <= status["ended"]
+
+
+def test_what_a_cancelled_run_printed_can_still_be_read(up: Servers) -> None:
+    server = started(up)
+    server.submit(job("stopped", "echo so far; sleep 600"))
+    server.wait_phase("stopped", "Running")
+    server.wait(
+        "its output", lambda: "so far" in server.runs("logs", "-n", "team", "stopped").stdout
+    )
+    server.runs("cancel", "-n", "team", "stopped")
+    server.wait_phase("stopped", "Failed")
+    server.wait("its pod to go", lambda: not server.rows("pods", "-n", "team", "stopped"))
+
+    assert server.runs("logs", "-n", "team", "stopped").stdout == "so far\n"
+
+
+def test_following_goes_on_when_the_server_is_restarted(up: Servers) -> None:
+    """On a port that stays, since the kubeconfig is read once."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    server = up("--gpus", "2", "--port", port).start()
+    server.submit(*team())
+    script = "echo one; while [ ! -e go ]; do sleep 0.1; done; echo two"
+    command = [str(BIN / "kubectl-runs"), "run", "-n", "team", "--gpus", "1", "--name", "long",
+               "--follow", "--", "sh", "-c", script]  # fmt: skip
+    env = {**os.environ, "KUBECONFIG": str(server.kubeconfig)}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as following:
+        assert following.stdout is not None
+        try:
+            assert following.stdout.readline() == "one\n"
+            server.kill()
+            server.start()
+            home = server.work / "team"
+            (home / "go").touch()
+            assert following.stdout.read() == "two\n"
+            assert following.wait(30) == 0
+        finally:
+            following.kill()

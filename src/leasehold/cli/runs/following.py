@@ -7,38 +7,69 @@ from leasehold.cli.runs.kubeconfig import Wire
 from leasehold.cli.runs.logs import LogOf, copy_log, prefix_of
 from leasehold.cli.runs.options import Session
 from leasehold.cli.runs.output import cell, rows
-from leasehold.cli.runs.waiting import rows_until_over
+from leasehold.cli.runs.waiting import AWAY, rows_until_over
+
+_ENDED = ("Succeeded", "Failed")
 
 
 def follow_run(session: Session, run: tuple[str, str]) -> Wire:
     """Prints every pod's lines as they come; returns how the run stands when it is over."""
-    params = {"namespace": run[0], "run": run[1]}
-    followers: dict[str, threading.Thread] = {}
+    params: dict[str, str | None] = {"namespace": run[0], "run": run[1]}
+    followed: dict[str, _Followed] = {}
     lock = threading.Lock()
     row: Wire = {}
     for row in rows_until_over(session, run, timeout_s=0):
-        for pod in rows(session.server.ask("pods", params)):
+        for pod in _pods(session, params):
             name = cell(pod, "name")
-            if name not in followers and cell(pod, "phase") != "Ordered":
+            if name not in followed and cell(pod, "phase") != "Ordered":
                 is_many = cell(row, "width.desired") != cell(pod, "gpus")
                 prefix = prefix_of(pod) if is_many else b""
-                thread = threading.Thread(
-                    target=_follow, args=(session, pod, prefix, lock), daemon=True
-                )
-                followers[name] = thread
-                thread.start()
-    for thread in followers.values():
-        thread.join()
+                followed[name] = _Followed(session, pod, prefix, lock)
+            if name in followed and cell(pod, "phase") not in _ENDED:
+                followed[name].go_on()
+    for each in followed.values():
+        each.finish()
     return row
 
 
-def _follow(session: Session, pod: Wire, prefix: bytes, lock: threading.Lock) -> None:
-    server = session.server.another()
+def _pods(session: Session, params: dict[str, str | None]) -> list[Wire]:
     try:
-        copy_log(
-            server, LogOf(cell(pod, "namespace"), cell(pod, "name"), "follow=true"), prefix, lock
-        )
-    except (Failure, BrokenPipeError):
-        pass  # its pod is gone, or nobody reads; how the run ended is told anyway
-    finally:
-        server.close()
+        return rows(session.server.ask("pods", params))
+    except Failure as failure:
+        if failure.status not in AWAY:
+            raise
+        return []  # it is asked again in a moment
+
+
+class _Followed:
+    """One pod's log. A stream that breaks off, because the server is restarted, is taken up where
+    it was."""
+
+    def __init__(self, session: Session, pod: Wire, prefix: bytes, lock: threading.Lock) -> None:
+        self._server = session.server
+        self._place = (cell(pod, "namespace"), cell(pod, "name"))
+        self._prefix = prefix
+        self._lock = lock
+        self._printed = [0]
+        self._thread: threading.Thread | None = None
+
+    def go_on(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._copy, args=("follow=true",), daemon=True)
+            self._thread.start()
+
+    def finish(self) -> None:
+        """What is left, now that there will be no more."""
+        if self._thread is not None:
+            self._thread.join()
+        self._copy("follow=false")
+
+    def _copy(self, query: str) -> None:
+        server = self._server.another()
+        try:
+            log = LogOf(*self._place, query)
+            copy_log(server, log, self._prefix, self._lock, self._printed)
+        except (Failure, BrokenPipeError):
+            return  # it is tried again while the pod runs; how the run ended is told anyway
+        finally:
+            server.close()

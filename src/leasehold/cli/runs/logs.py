@@ -60,12 +60,11 @@ def logs(
     """What the pods of a run printed; what those of earlier attempts did is kept for a week."""
     if attempt is not None and previous:
         raise Failure("--attempt and --previous both say which attempt; use one")
-    if attempt is None and not previous:
-        answer = session.server.ask("pods", session.of_run(run))
-        every = rows(answer)
-    else:
-        answer = session.server.ask("leases", session.of_run(run))
-        every = _earlier(rows(answer), attempt)
+    answer = session.server.ask("pods", session.of_run(run))
+    every = [] if attempt is not None or previous else rows(answer)
+    if not every:  # they are gone; the ledger knows what they were called
+        leases = rows(session.server.ask("leases", session.of_run(run)))
+        every = _earlier(leases, attempt, back=1 if previous else 0)
     found = [each for each in every if _is_wanted(each, group, pod)]
     if not found:
         raise _none(run, answer, attempt, previous, bool(every))
@@ -109,8 +108,8 @@ def _query(*, follow: bool, tail: int | None, since: str, timestamps: bool) -> s
     return urlencode(params)
 
 
-def _earlier(leases: Sequence[Wire], attempt: int | None) -> list[Wire]:
-    """The pods of that attempt; without a number, of each place the newest but one."""
+def _earlier(leases: Sequence[Wire], attempt: int | None, *, back: int) -> list[Wire]:
+    """The pods of that attempt; without a number, of each place the newest, or so far back."""
     pods: dict[tuple[int, int], dict[int, Wire]] = {}
     for lease in leases:
         group, index, number = lease.get("group"), lease.get("index"), lease.get("attempt")
@@ -121,8 +120,10 @@ def _earlier(leases: Sequence[Wire], attempt: int | None) -> list[Wire]:
     found = []
     for _, place in sorted(pods.items()):
         numbers = sorted(place)
-        chosen = attempt if attempt is not None else (numbers[-2] if len(numbers) > 1 else 0)
-        if chosen in place:
+        chosen = attempt
+        if chosen is None and len(numbers) > back:
+            chosen = numbers[-1 - back]
+        if chosen is not None and chosen in place:
             found.append(place[chosen])
     return found
 
@@ -141,12 +142,29 @@ def prefix_of(pod: Wire) -> bytes:
     return f"[{cell(pod, 'group')}.{cell(pod, 'index')}] ".encode()
 
 
-def copy_log(server: Server, log: LogOf, prefix: bytes, lock: threading.Lock) -> None:
+def copy_log(
+    server: Server,
+    log: LogOf,
+    prefix: bytes,
+    lock: threading.Lock,
+    printed: list[int] | None = None,
+) -> None:
+    """`printed`: how many lines of it were printed before, and will have been."""
     out = sys.stdout.buffer
-    for line in server.lines(log.path):
-        with lock:
-            out.write(prefix + line if line.endswith(b"\n") else prefix + line + b"\n")
-            out.flush()
+    count = printed if printed is not None else [0]
+    skip = count[0]
+    try:
+        for number, line in enumerate(server.lines(log.path)):
+            if number < skip:
+                continue
+            with lock:
+                out.write(prefix + line if line.endswith(b"\n") else prefix + line + b"\n")
+                out.flush()
+            count[0] = number + 1
+    except Failure as failure:
+        if failure.status == 404:
+            raise Failure(f"what {log.pod} printed is no longer kept", status=404) from None
+        raise
 
 
 def _follow_all(server: Server, pods: list[Wire], query: str) -> None:

@@ -102,7 +102,11 @@ class Server:
         if body is not None:
             encoded = json.dumps(body).encode()
             headers["Content-Type"] = content_type or "application/json"
-        response = self._guarded(lambda: self._sent(method, path, encoded, headers))
+        try:
+            response = self._guarded(lambda: self._sent(method, path, encoded, headers))
+        except Failure:
+            self.close()  # whoever asks again begins anew
+            raise
         try:
             yield response
         finally:

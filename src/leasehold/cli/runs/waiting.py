@@ -16,7 +16,7 @@ from leasehold.cli.runs.output import cell, rows
 PAUSE_S = 0.2
 AWAY_S = 60.0  # how long a server may be away
 PHASES = ("Running", "Completed")
-_AWAY = (0, 429, 502, 503, 504)  # no answer at all, or none yet
+AWAY = (0, 429, 502, 503, 504)  # no answer at all, or none yet
 
 
 def rows_until_over(session: Session, run: tuple[str, str], *, timeout_s: float) -> Iterator[Wire]:
@@ -33,7 +33,7 @@ def rows_until_over(session: Session, run: tuple[str, str], *, timeout_s: float)
         except Failure as failure:
             now = time.monotonic()
             away_since = away_since if away_since is not None else now
-            if failure.status not in _AWAY or now - away_since > AWAY_S:
+            if failure.status not in AWAY or now - away_since > AWAY_S:
                 raise
         if found:
             yield found[0]
