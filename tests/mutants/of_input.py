@@ -140,4 +140,25 @@ INPUT = (
         "    return old is new\n",
         unit("shell/test_contained"),
     ),
+    Mutant(
+        "whoever brings the news and fails is missed by nobody",
+        "shell/loop.py",
+        "            self._doubt = error\n",
+        "            del error\n",
+        unit("shell/test_undecided"),
+    ),
+    Mutant(
+        "one failure about nobody stops binding",
+        "shell/loop.py",
+        "        if self._in_a_row > FAILURES_MAX and",
+        "        if self._in_a_row and",
+        unit("shell/test_undecided"),
+    ),
+    Mutant(
+        "a failure between turns is a failure of the turn",
+        "shell/loop.py",
+        "            return self._containment.failed(about, error)\n",
+        "            raise\n",
+        unit("shell/test_undecided"),
+    ),
 )

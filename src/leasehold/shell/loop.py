@@ -74,6 +74,7 @@ _HOPS = 8
 
 REST = 2  # between turns, as a multiple of how long the last decision took
 REST_MAX: Millis = 500
+FAILURES_MAX = 3  # in a row, about nobody, until binding and cutting are stopped
 
 
 Folding = Callable[[World], None]
@@ -149,6 +150,7 @@ class Controller:
         self._quarantine = Quarantine(store)
         self._doubt: Exception | None = None  # of somebody who brings the news
         self._has_recovered = False
+        self._in_a_row = 0  # failures about nobody, without a good turn between them
         self.trouble = ""  # why nothing is decided; "" while it is
         self.world: World | None = None
 
@@ -238,7 +240,9 @@ class Controller:
             raise self._doubt
         self._fold_news(world)
         turn, complete = await self._turn(world)
-        self.trouble = ""
+        if self._in_a_row:
+            self._containment.went_well(About("Task", "controller"))
+        self.trouble, self._in_a_row = "", 0
         again = await self._rest(world)
         is_news = bool(turn.batches or turn.again or self._inbox)
         if (is_news or await self._has_waited(turn, again, complete=complete)) and self._gather:
@@ -445,8 +449,8 @@ class Controller:
         self._quarantined |= named
 
     def _contain_failure(self, error: Exception, cause: Exception) -> Millis:
-        """Leave the run alone that it was about, first in part and then wholly; if it was about
-        none, or that is not enough, stop binding and cutting; and then try again, ever later."""
+        """Leave the run alone that it was about, first in part and then wholly. What was about none
+        is tried again, ever later; if that does not help, without binding and cutting."""
         uid = error.about if isinstance(error, Undecided) else ""
         run = self.world.runs.get(uid) if self.world is not None else None
         about = About("Task", "controller")
@@ -460,10 +464,10 @@ class Controller:
                 self._left_alone |= {uid}
             self._quarantined |= {uid}
             return 0
-        if self._policy.binder_enabled:
+        self._in_a_row += 1
+        if self._in_a_row > FAILURES_MAX and self._policy.binder_enabled:
             self._policy = replace(self._policy, binder_enabled=False)
             self._tell(self._clock.now(), "alert: binding and cutting are stopped")
-            return 0
         # Whoever asks for it needs no token: what went wrong, and with whom, is in the log.
         self.trouble = f"no decision can be taken ({type(cause).__name__}); the log says why"
         return pause

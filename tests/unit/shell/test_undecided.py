@@ -10,7 +10,8 @@ from leasehold.control.undecided import Undecided
 from leasehold.core.facts import Uid
 from leasehold.core.units import MINUTE, Instant
 from leasehold.core.world import World
-from leasehold.ports.store import NotFound
+from leasehold.ports.store import NotFound, Watch
+from leasehold.shell.ledger import Ledger
 from leasehold.shell.loop import Decider
 from leasehold.sim.scenario.ledger import at_once
 
@@ -83,6 +84,7 @@ def test_a_decision_that_fails_about_nobody_stops_binding_and_is_tried_again() -
     plant.wait(10 * MINUTE)
     assert plant.controller.trouble.startswith("no decision can be taken (ZeroDivisionError)")
     assert [about for about, _ in plant.contained] == [About("Task", "controller")]
+    assert "alert: binding and cutting are stopped" in plant.told
     broken.clear()
     plant.wait(2 * MINUTE)
     assert plant.controller.trouble == ""
@@ -93,3 +95,46 @@ def test_where_we_look_for_defects_the_first_one_stops_everything() -> None:
     plant.submit("a/bad")
     with pytest.raises(ZeroDivisionError):
         plant.wait(MINUTE)
+
+
+def test_whoever_brings_the_news_and_fails_once_stops_nothing() -> None:
+    plant = Plant(nodes=2, strict=False)
+    plant.submit("a/one")
+    plant.wait(MINUTE)
+    watch, failures = plant.doomed.watch, [ZeroDivisionError("nobody thought of this")]
+
+    def watched(kind: str, version: int) -> Watch:
+        if kind == "Run" and failures:
+            raise failures.pop()
+        return watch(kind, version)
+
+    plant.doomed.watch = watched  # type: ignore[method-assign]
+    plant.control.crash()
+    plant.wait(MINUTE)
+    plant.submit("b/two")
+    plant.wait(MINUTE)
+    assert plant.views() == {
+        "a/one": ("Running", "Running", 8),
+        "b/two": ("Running", "Running", 8),
+    }
+    assert plant.contained == [
+        (About("Task", "controller"), "ZeroDivisionError: nobody thought of this")
+    ]
+    assert "alert: binding and cutting are stopped" not in plant.told
+    assert plant.controller.trouble == ""
+
+
+def test_what_is_done_between_turns_and_fails_stops_nothing() -> None:
+    plant = Plant(nodes=2, strict=False)
+    tries: list[int] = []
+
+    async def between(_: World, __: Ledger) -> int:
+        tries.append(plant.kernel.now)
+        raise OSError("the archive is gone")
+
+    plant.controller._between_turns = between
+    plant.submit("a/one", lasts=MINUTE)
+    plant.wait(10 * MINUTE)
+    assert plant.views()["a/one"] == ("Completed", "Completed", 0)
+    assert [about for about, _ in plant.contained] == [About("Task", "between turns")]
+    assert len(tries) > 5

@@ -100,6 +100,7 @@ class Nodes:
             while True:
                 try:
                     await self._settle(name)
+                    self._containment.went_well(About("Node", name))
                     if name not in self._local:
                         self._due.pop(name, None)
                     break
