@@ -20,10 +20,12 @@ from leasehold.core.admit import Wish, claims_of
 from leasehold.core.facts import Record, Relation, Reservation, Resolution, Run, State
 from leasehold.core.pack import candidate_pools, try_pack
 from leasehold.core.resolve import Resolved, is_going, resolve
-from leasehold.core.units import Instant
+from leasehold.core.units import SECOND, Instant
 from leasehold.core.verdicts import Covered, Packed, Refused, Segment
 from leasehold.core.width import places_for
 from leasehold.core.world import World
+
+_SETTLES = SECOND  # how long after its start a reservation waits for a turn in which all is still
 
 
 def activate(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused) -> None:
@@ -31,8 +33,8 @@ def activate(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused)
     subject = Subject(
         reservation.subject, batch=reservation.batch, commitment=reservation.commitment
     )
-    if turn.opened or not can_publish(turn, subject):
-        turn.again = True  # what just started is there first
+    if _is_in_motion(turn, reservation) or not can_publish(turn, subject):
+        turn.again = True
         return
     made = resolution_of(turn.world, reservation)
     if made is not None and not _is_only_money(made, reservation):
@@ -76,6 +78,13 @@ def go_on(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused) ->
         activate(turn, wish, reservation, refused)
     else:
         block(turn, wish.run, refused)
+
+
+def _is_in_motion(turn: Turn, reservation: Reservation) -> bool:
+    """Something ended or started in this very turn: what ends at this instant is gone, and what
+    starts is there, before anybody is cut. On a busy fleet that is always so: not for long."""
+    just_due = turn.now < reservation.starts + _SETTLES
+    return just_due and bool(turn.opened or turn.released)
 
 
 def _is_only_money(made: Resolution, reservation: Reservation) -> bool:

@@ -15,7 +15,6 @@ from leasehold.core.facts import Record, Relation, Run
 from leasehold.core.pack import (
     Place,
     Want,
-    fits,
     pack,
     pack_in_one_domain,
     shape_of,
@@ -136,10 +135,10 @@ def no_such_flavor(want: Want) -> Refused:
 def _held_or(world: World, wish: Wish, places: list[Place], refused: Refused) -> Refused:
     mark = world.journal.mark()
     world.fleet.tolerate(wish.run.spec.tolerations)
-    fits_unheld = fits(world, wish.want, places)
+    unheld = pack(world, wish.want, places) if places else refused
     world.journal.undo(mark)
-    if not fits_unheld:
-        return refused
+    if isinstance(unheld, Refused):  # who holds what is not what it lacks
+        return _with_trace(unheld, refused.trace)
     return Refused(
         reason=Refusal.HELD,
         remedy=f"{plural(wish.want.gpus, 'GPU')} {'is' if wish.want.gpus == 1 else 'are'} free "
