@@ -33,6 +33,7 @@ from leasehold.ports.store import (
 KEEP: Millis = HOUR
 KNOWN_MAX = 10_000  # newest first; older ones are told anew
 ROUND_MAX = 256
+NAME_CHARS_MAX = 253 - 17  # of an object's name, before the digest in an event's
 AGAIN: Millis = 5 * SECOND  # after the store refused stories
 UNTOLD_MAX = 1_000  # of those, what is kept for later
 PAUSE: Millis = SECOND  # news of this long is written together, when those it is of have gone on
@@ -218,7 +219,7 @@ class Teller:
         when = format_instant(at)
         parts = (story.kind, story.namespace, story.name, story.uid, story.reason, story.message)
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
-        name = f"{story.name}.{digest}"
+        name = f"{story.name[:NAME_CHARS_MAX].rstrip('-.')}.{digest}"
         known = self._known.get(name)
         if known is not None:
             told = known.get("count")

@@ -179,3 +179,12 @@ def test_a_warning_that_the_store_has_no_room_for_is_told_when_it_has() -> None:
     told = telling.events("x")
     assert set(told) == {"LogDropped"}
     assert told["LogDropped"]["count"] == 2
+
+
+def test_an_object_with_the_longest_of_names_has_events_too() -> None:
+    telling = Telling(nodes=1)
+    name = "n" + "-" * 250 + "n1"
+    telling.teller.tell(Story(kind="Run", namespace="a", name=name, uid="u",
+                                          reason="Said", message="why"))  # fmt: skip
+    telling.plant.wait(MINUTE)
+    assert set(telling.events(name)) == {"Said"}
