@@ -9,7 +9,7 @@ from dataclasses import replace
 from tests.model.admit import Plan
 from tests.model.cuts import Cut
 from tests.model.life import apply_cuts
-from tests.model.line import groups_to_plan, in_line, ready_units
+from tests.model.line import groups_to_plan, hold_of, in_line, ready_units
 from tests.model.reclaim import could_reclaim, take_back
 from tests.model.resolve import Case, carry_out, think_through
 from tests.model.view import Claim, View, cost_of_segments, end_of
@@ -18,6 +18,16 @@ from tests.model.world import Activation, Booking, Run, World
 
 def activate_due(world: World) -> bool:
     """True if something was cut, moved or blocked."""
+    for run in in_line(world):
+        if _is_short_of_gpus_too(world, run):
+            assert run.activation is not None
+            since = run.activation.at
+            run.activation = None
+            world.book(run, Booking("Pending", "needs-cuts", since, run.said), before="")
+            world.ahead.setdefault(run.key, [])
+            return True
+    done = False
+    begun: list[Claim] = []  # several scopes may be resolved at one instant
     for run in sorted(in_line(world), key=_when):
         booking = run.booking
         if (
@@ -28,9 +38,23 @@ def activate_due(world: World) -> bool:
             or not ready_units(world, run)
         ):
             continue
-        if _activate(world, run, groups_to_plan(world, run), world.ahead[run.key]):
-            return True
-    return False
+        over = {claim.run for claim in begun}
+        others = [*begun, *(c for c in world.ahead[run.key] if c.run not in over)]
+        done = _activate(world, run, groups_to_plan(world, run), others) or done
+        if run.activation is not None:
+            begun.append(hold_of(world, run))
+    return done
+
+
+def _is_short_of_gpus_too(world: World, run: Run) -> bool:
+    """It took its envelope back, those who had to go are gone, and it still does not fit."""
+    activation = run.activation
+    return (
+        activation is not None
+        and activation.only_money
+        and bool(ready_units(world, run))
+        and all(world.leases[number].end is not None for number in activation.victims)
+    )
 
 
 def _when(run: Run) -> tuple[int, tuple[int, str, str]]:
@@ -71,20 +95,19 @@ def _is_busy(world: World, run: Run, domains: set[str]) -> bool:
     )
 
 
-def _begin(
-    world: World, run: Run, case: Case, cuts: list[Cut], before: list[Cut] | None = None
-) -> None:
-    """`before` are cuts that have been made already, for the money."""
-    before = before or []
+def _begin(world: World, run: Run, case: Case, cuts: list[Cut]) -> None:
     assert case.scope is not None
     gone = frozenset(number for cut in cuts for number in cut.leases)
     plan = case.plan(gone)
-    apply_cuts(world, [cut for cut in cuts if cut not in before], "RandomPreempt")
-    run.activation = activation_of(world, run, plan, case.domains, sorted(gone))
-    assert run.booking is not None
-    begun = replace(run.booking, state="Activating")
-    run.booking = world.was[run.key] = begun
+    apply_cuts(world, cuts, "RandomPreempt")
+    _hold(world, run, activation_of(world, run, plan, case.domains, sorted(gone)))
     world.note(f"{run.key} is activated: {[(c.kind, c.run, c.group) for c in cuts]}")
+
+
+def _hold(world: World, run: Run, activation: Activation) -> None:
+    assert run.booking is not None
+    run.activation = activation
+    run.booking = world.was[run.key] = replace(run.booking, state="Activating")
 
 
 def activation_of(
@@ -110,8 +133,9 @@ def activation_of(
     return Activation(
         run=run.key, at=world.now, domains=domains,
         victims=victims, waits_for=sorted({*going, *victims}), held=held,
-        from_victims=from_victims, bills=plan.bills, money=money.money, lent=money.lent,
-        hours=money.hours, lent_hours=money.lent_hours, money_from_victims=paid_back,
+        from_victims=from_victims, spots=plan.spots, bills=plan.bills, money=money.money,
+        lent=money.lent, hours=money.hours, lent_hours=money.lent_hours,
+        money_from_victims=paid_back,
     )  # fmt: skip
 
 
@@ -123,5 +147,6 @@ def _reclaim(world: World, run: Run, groups: list[int], others: list[Claim]) -> 
     can = think_through(case)
     assert can, "it was rehearsed"
     apply_cuts(world, cuts, "Overdrawn")
-    more = carry_out(case, lambda: world.seeds("Reservation", run.key, world.now))
-    _begin(world, run, case, [*cuts, *more], before=cuts)
+    plan = Plan([], case.bills)
+    held = activation_of(world, run, plan, case.domains, sorted(gone))
+    _hold(world, run, replace(held, only_money=True))

@@ -86,7 +86,7 @@ def admit_in(
         return Refusal("NoSuchFlavor", of_money=False)
     wanted = len(groups) * room.gpus_of_group()
     bills = {place: _cover(view, run, wanted, place, until) for place in places}
-    whole = _whole(run, groups, room, bills, home)
+    whole = _whole(groups, room, bills, home)
     if whole is not None:
         return whole
     refusal = _no_money(bills, places)
@@ -125,49 +125,56 @@ def places_of(world: World, run: Run) -> list[Place]:
     )
 
 
-def _ranked(bills: dict[Place, Bill], room: Room, home: list[str]) -> list[Place]:
-    funded = [place for place in bills if not bills[place].missing]
-
-    def left(place: Place) -> int:
-        return sum(room.left_in(d) for d in room.domains() if place_of(d) == place)
+def _ranked(bills: dict[Place, Bill], left: dict[Place, int], home: list[str]) -> list[Place]:
+    """Where the run is already; least borrowed, least shared, least left over, by name."""
 
     def rank(place: Place) -> tuple[bool, int, int, int, Place]:
         bill = bills[place]
         away = not any(place_of(domain) == place for domain in home)
-        return (away, bill.by("Borrowed"), bill.by("Shared"), left(place), place)
+        return (away, bill.by("Borrowed"), bill.by("Shared"), left[place], place)
 
-    return sorted(funded, key=rank)
+    return sorted(left, key=rank)
 
 
-def _whole(
-    run: Run, groups: list[int], room: Room, bills: dict[Place, Bill], home: list[str]
-) -> Plan | None:
+def _whole(groups: list[int], room: Room, bills: dict[Place, Bill], home: list[str]) -> Plan | None:
     """All groups in one location: in one domain if one holds them all, else group by group."""
-    for place in _ranked(bills, room, home):
+    found: dict[Place, list[Spot]] = {}
+    left: dict[Place, int] = {}
+    for place in (place for place in bills if not bills[place].missing):
         domains = [domain for domain in room.domains() if place_of(domain) == place]
         trial = room.copy()
         spots = put_in(trial, groups, domains, home)
         if spots is not None:
-            return Plan(spots, {place: bills[place].segments})
+            found[place] = spots
+            used = {room.domain_of[spot.node] for spot in spots}
+            left[place] = sum(trial.left_in(domain) for domain in used)
+    for place in _ranked(bills, left, home):
+        return Plan(found[place], {place: bills[place].segments})
     return None
 
 
 def put_in(room: Room, groups: list[int], domains: list[str], home: list[str]) -> list[Spot] | None:
     """The domain the run uses already; else one that holds all, with the least left over; else
-    group by group where the least is left over. Ties by name."""
+    group by group where the least is left over. Ties by name.
+
+    Groups of a sweep that start later stay with the others.
+    """
+    run = room.run
     together = [domain for domain in domains if room.holds(domain, len(groups))]
     if together:
         best = min(together, key=lambda d: (d not in home, room.left_in(d), d))
         return [spot for group in groups for spot in room.put_group(group, best)]
-    if not room.run.spread:
+    if not run.spread:
         return None
     spots: list[Spot] = []
+    home = list(home)
     for group in groups:
         fitting = [domain for domain in domains if room.holds(domain, 1)]
         if not fitting:
             return None
         best = min(fitting, key=lambda d: (d not in home, room.left_in(d), d))
         spots += room.put_group(group, best)
+        home += [best] if run.is_sweep else []
     return spots
 
 
@@ -190,16 +197,17 @@ def _group_by_group(
         refusal = _no_money(bills, places)
         if refusal is not None:
             return refusal
-        found = None
-        for place in _ranked(bills, room, home):
+        found: dict[Place, str] = {}
+        for place in (place for place in bills if not bills[place].missing):
             domains = [d for d in room.domains() if place_of(d) == place and room.holds(d, 1)]
             if domains:
-                best = min(domains, key=lambda d: (d not in home, room.left_in(d), d))
-                found = (place, best)
-                break
-        if found is None:
+                found[place] = min(domains, key=lambda d: (d not in home, room.left_in(d), d))
+        if not found:
             return Refusal("", of_money=False)
-        place, best = found
+        left = {place: room.left_in(domain) for place, domain in found.items()}
+        place = _ranked(bills, left, home)[0]
+        best = found[place]
+        home = [*home, best] if run.is_sweep else home
         plan.spots += room.put_group(group, best)
         plan.bills[place] = plan.bills.get(place, []) + bills[place].segments
     return plan

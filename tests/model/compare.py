@@ -94,7 +94,7 @@ def first_difference(
     for at in (each for each in instants if each <= end):
         theirs = product.holdings.get(at, theirs)
         ours = model.holdings.get(at, ours)
-        if stops and at > min(stops):
+        if stops and at >= min(stops):
             break
         if theirs != ours:
             return _show(at - start, "who holds what", product, model, at, theirs, ours, start)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tests.model.lots import Urn
 from tests.model.places import is_promised
-from tests.model.world import Lease, Run, Unit, World
+from tests.model.world import Lease, Run, World
 
 Inside = Callable[[Lease], bool]
 Enough = Callable[[frozenset[int]], bool]
@@ -149,21 +149,14 @@ def bundles(world: World, scope: Scope) -> dict[str, list[tuple[str, str, int]]]
         if not groups or run.key == scope.beneficiary:
             continue
         namespace, name = run.key.split("/")
-        mine: list[tuple[str, str, int]] = []
-        units = [unit for unit in run.units.values() if unit.standing == "live"]
+        if run.protected > scope.at and not scope.ignore_tenure:
+            continue
+        mine = [(namespace, name, -1)]
         above = (width(world, run, scope) - run.least) // run.group_gpus
         if run.is_sweep and above > 0:
-            free = [g for g in groups if not _is_protected(run.units[g], scope)]
-            mine = [(namespace, name, group) for group in free[-above:]]
-        elif not any(_is_protected(unit, scope) for unit in units):
-            mine = [(namespace, name, -1)]
-        if mine:
-            found.setdefault(run.owner, []).extend(mine)
+            mine = [(namespace, name, group) for group in groups[-above:]]
+        found.setdefault(run.owner, []).extend(mine)
     return found
-
-
-def _is_protected(unit: Unit, scope: Scope) -> bool:
-    return unit.protected > scope.at and not scope.ignore_tenure
 
 
 def leases_in(world: World, bundle: tuple[str, str, int], scope: Scope) -> list[Lease]:

@@ -200,7 +200,9 @@ def refinance(world: World, debt: Debt, claims: list[Claim]) -> bool:
     return bool(moved)
 
 
-def other_payers(world: World, lease: Lease, claims: list[Claim]) -> list[Segment] | None:
+def other_payers(
+    world: World, lease: Lease, claims: list[Claim], without: frozenset[str] = frozenset()
+) -> list[Segment] | None:
     """Who else pays for these very slots; never the same envelope again."""
     run = world.runs[lease.run]
     limit = world.limit_of(lease)
@@ -209,7 +211,7 @@ def other_payers(world: World, lease: Lease, claims: list[Claim]) -> list[Segmen
     bill = cover(
         view, run, lease.gpus, world.nodes[lease.node].place,
         until=FOREVER if limit is None else limit,
-        borrowed=loans, without=frozenset({lease.payer}),
+        borrowed=loans, without=without | {lease.payer},
     )  # fmt: skip
     return None if bill.missing else bill.segments
 

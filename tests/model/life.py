@@ -7,10 +7,12 @@ and its closure quotes that reason whatever the pod's exit code then is.
 from tests.model.cuts import Cut, fillers_on
 from tests.model.places import is_promised
 from tests.model.start import start_pod
+from tests.model.story import HOUR
 from tests.model.world import Lease, Pod, Run, Unit, World
 
 FILLER_GRACE = 5_000
 RETRY_PAUSE_MAX = 1_800_000
+BIND_PAUSE_MAX = 600_000
 
 
 def close(world: World, lease: Lease, reason: str, end: int | None = None) -> None:
@@ -209,6 +211,9 @@ def _conclude(world: World, run: Run, unit: Unit) -> None:
         unit.standing = "done"
     elif run.stop:
         unit.standing, unit.reason = "failed", "Canceled"
+    elif fate == "Rejected":
+        _pause_after_rejection(world, run, unit)
+        return
     elif fate == "WorkloadFailed" and unit.failures < run.retries:
         unit.failures += 1
         pause = world.config["retry.backoff"] << (unit.failures - 1)
@@ -219,9 +224,21 @@ def _conclude(world: World, run: Run, unit: Unit) -> None:
     else:
         unit.standing = "waiting"
     if unit.standing == "waiting":
-        unit.fate, unit.rejections, unit.avoids, unit.protected = "", 0, [], 0
+        unit.fate, unit.rejections, unit.avoids = "", 0, []
+        run.protected = run.protected if run.is_sweep else 0
         run.said = ""
     world.note(f"{run.key}#{unit.index} is {unit.standing} {unit.reason or fate}")
+
+
+def _pause_after_rejection(world: World, run: Run, unit: Unit) -> None:
+    """It doubles; after so many in a row it waits for a node to change, or for an hour."""
+    unit.standing, unit.fate, unit.paused_by = "waiting", "", "BindFailing"
+    pause = world.config["bind.backoff"] << (unit.rejections - 1)
+    unit.pause = world.now + min(pause, BIND_PAUSE_MAX)
+    if unit.rejections >= world.config["bind.attempts"]:
+        unit.blocked_binds = True
+        unit.pause = world.now + HOUR
+        run.activation = None
 
 
 # Lost nodes

@@ -5,9 +5,11 @@ ahead whose plan is exact, window-aligned or needs-cuts. A run that is short of 
 blocked, keeps nothing. What a Resolution has freed is kept from everybody.
 """
 
-from tests.model.admit import Place, Plan, Refusal, admit, borrowed_by, put_in
+from dataclasses import replace
+
+from tests.model.admit import Place, Plan, Refusal, admit, admit_in, borrowed_by, put_in
 from tests.model.money import Segment, can_give, is_allowed
-from tests.model.places import Room, room_for
+from tests.model.places import room_for
 from tests.model.resolve import Case, claim_of, tenures, think_through
 from tests.model.start import start
 from tests.model.story import DAY, FOREVER
@@ -28,6 +30,11 @@ def ready_units(world: World, run: Run) -> list[Unit]:
     return [unit for unit in waiting_units(run) if unit.pause <= world.now]
 
 
+def avoided(run: Run) -> list[str]:
+    """Nodes that rejected any part of it since that part last held."""
+    return sorted({name for unit in run.units.values() for name in unit.avoids})
+
+
 def groups_of(run: Run, units: list[Unit]) -> list[int]:
     if run.is_sweep:
         return [unit.index for unit in units]
@@ -44,7 +51,7 @@ def take_turn(world: World) -> bool:
     """One pass over the line; True as soon as something has started."""
     if _time_out(world):
         return True
-    holds = [_hold(world, run) for run in world.runs.values() if _holds(run)]
+    holds = [hold_of(world, run) for run in world.runs.values() if _holds(run)]
     claims: list[Claim] = []
     planned: dict[str, int] = {}
     world.ahead = {}
@@ -109,9 +116,13 @@ def _try_to_start(world: World, run: Run, others: list[Claim]) -> bool:
     units = ready_units(world, run)
     groups = groups_of(run, units)
     view = View(world, world.now, others)
-    for count in range(len(groups), 0, -1) if run.is_sweep else [len(groups)]:
+    most = len(groups)
+    if run.is_sweep and _holds(run):
+        assert run.activation is not None
+        most = min(most, len(run.activation.domains))
+    for count in _counts(run, most):
         some = units[:count] if run.is_sweep else units
-        plan = _plan_now(view, run, groups[:count], some)
+        plan = _plan_now(view, run, groups[:count])
         if isinstance(plan, Plan):
             start(world, run, some, plan)
             return True
@@ -120,10 +131,18 @@ def _try_to_start(world: World, run: Run, others: list[Claim]) -> bool:
     return False
 
 
-def _plan_now(view: View, run: Run, groups: list[int], units: list[Unit]) -> Plan | Refusal:
-    avoids = units[0].avoids
+def _counts(run: Run, most: int) -> list[int]:
+    """All that wait. If a sweep cannot: the lowest alone, then the next; in one domain, as many of
+    them as fit in one."""
+    if not run.is_sweep:
+        return [most]
+    return sorted({most, 1}, reverse=True) if run.spread else list(range(most, 0, -1))
+
+
+def _plan_now(view: View, run: Run, groups: list[int]) -> Plan | Refusal:
+    avoids = avoided(run)
     activation = run.activation
-    if activation is not None and not activation.timed_out:
+    if activation is not None and not activation.timed_out and not activation.only_money:
         return _plan_in_scope(view, run, groups, avoids)
     plan = admit(view, run, groups, avoids=avoids)
     if isinstance(plan, Refusal) and run.opportunistic and not plan.of_money:
@@ -141,25 +160,39 @@ def _plan_in_scope(view: View, run: Run, groups: list[int], avoids: list[str]) -
     """
     activation = run.activation
     assert activation is not None
-    world = view.world
-    holds = [claim for claim in view.claims if claim.kind == "hold"]
-    alone = View(world, view.at, holds)
     for shun in (True, False) if avoids else (False,):
-        mine = room_for(alone, run, avoids=avoids, shun=shun)
-        for (node, pool), gpus in mine.bins.items():
-            mine.bins[node, pool] = min(gpus, activation.held.get(node, 0))
-        for room in (mine, room_for(view, run, avoids=avoids, shun=shun)):
-            plan = _put_in_scope(view, run, groups, room)
-            if isinstance(plan, Plan):
-                return plan
+        room = room_for(view, run, avoids=avoids, shun=shun)
+        scope = set(activation.domains.values())
+        room.bins = {k: gpus for k, gpus in room.bins.items() if room.domain_of[k[0]] in scope}
+        plan = admit_in(view, run, groups, room)
+        if isinstance(plan, Refusal):
+            plan = _put_where_held(view, run, groups, avoids if shun else [])
+        if isinstance(plan, Plan):
+            return plan
     return plan
+
+
+def _put_where_held(view: View, run: Run, groups: list[int], avoids: list[str]) -> Plan | Refusal:
+    """The very places that were planned, once they are free."""
+    activation = run.activation
+    assert activation is not None
+    held_for = sorted(activation.domains)
+    holds = [claim for claim in view.claims if claim.kind == "hold"]
+    free = View(view.world, view.at, holds).room(run.flavor, end_of(run, view.at))
+    bills = _bills_held(view, run, groups)
+    if bills is None or any(
+        name in avoids or free.get(name, 0) < gpus for name, gpus in activation.held.items()
+    ):
+        return Refusal("InsufficientCapacity", of_money=False)
+    index = dict(zip(held_for, groups, strict=True))
+    return Plan([replace(spot, group=index[spot.group]) for spot in activation.spots], bills)
 
 
 def _bills_held(view: View, run: Run, groups: list[int]) -> dict[Place, list[Segment]] | None:
     """The money that is held for it, if it is still there."""
     activation = run.activation
     assert activation is not None
-    if set(groups) != set(activation.domains):
+    if len(groups) != len(activation.domains):
         return None
     holds = [claim for claim in view.claims if claim.kind == "hold"]
     alone = View(view.world, view.at, holds)
@@ -174,22 +207,6 @@ def _bills_held(view: View, run: Run, groups: list[int]) -> dict[Place, list[Seg
             return None
         spent.append((name, gpus, relation))
     return activation.bills
-
-
-def _put_in_scope(view: View, run: Run, groups: list[int], room: Room) -> Plan | Refusal:
-    assert run.activation is not None
-    domains = run.activation.domains
-    case = Case(view.world, run, groups, view.claims, view.at)
-    case.domains = {group: domains[group] for group in groups if group in domains}
-    wanted = list(case.domains.values())
-    if len(wanted) < len(groups) or not all(
-        room.holds(domain, wanted.count(domain)) for domain in set(wanted)
-    ):
-        return Refusal("InsufficientCapacity", of_money=False)
-    bills = _bills_held(view, run, groups) or case.pay(view, room.gpus_of_group())
-    if isinstance(bills, str):
-        return Refusal(bills, of_money=True)
-    return Plan([s for g in groups for s in room.put_group(g, case.domains[g])], bills)
 
 
 # Planning
@@ -244,7 +261,7 @@ def _announce(
         run.booking = Booking("Pending", "needs-money", start, run.said)
         return None
     awaits = False
-    if was is not None and was.confidence == "needs-cuts":
+    if was is not None and was.confidence in ("needs-cuts", "needs-money"):
         start, awaits = min(start, was.start), was.awaits_tenure and was.start <= start
     case = Case(world, run, groups, others, max(start, world.now))
     can = think_through(case)
@@ -282,6 +299,7 @@ def _claim_for_cuts(world: World, case: Case, start: int) -> Claim:
     claim.since = start - world.config["activationLead"]
     claim.pod_gpus = run.pod_gpus
     claim.groups = case.groups
+    claim.before = case.claims
     for domain in case.domains.values():
         pods = run.pods_per_group + run.spare_pods
         claim.pods[domain] = claim.pods.get(domain, 0) + pods
@@ -327,7 +345,7 @@ def first_known(
     world: World, run: Run, groups: list[int], others: list[Claim]
 ) -> tuple[int, Plan, bool] | None:
     """The first instant of the known future at which it is funded and placed."""
-    avoids = run.unit_of(groups[0]).avoids
+    avoids = avoided(run)
     openings = {e.start for e in world.envelopes() if e.flavor == run.flavor}
     instants = {world.known_end(lease) for lease in world.open_leases()} | openings
     instants |= {claim.end for claim in others}
@@ -348,7 +366,7 @@ def _holds(run: Run) -> bool:
     return run.activation is not None and not run.activation.timed_out
 
 
-def _hold(world: World, run: Run) -> Claim:
+def hold_of(world: World, run: Run) -> Claim:
     """What a Resolution has freed, and what it was planned with."""
     activation = run.activation
     assert activation is not None

@@ -13,6 +13,12 @@ from tests.model.world import Envelope, Run, World
 
 Segment = tuple[str, int, str]  # envelope, GPUs, relation
 
+# Reasons that go away without anybody doing anything, if anything does.
+WAITABLE = {
+    "WindowNotOpen", "ConcurrencyExhausted", "GPUHoursExhausted", "AggregateCap",
+    "LendingCapExhausted", "LendingHoursExhausted", "ReciprocalLoan",
+}  # fmt: skip
+
 
 @dataclass
 class Bill:
@@ -110,14 +116,13 @@ def walk(world: World, run: Run, place: tuple[str, str]) -> list[tuple[Envelope,
 
 
 def cousins(world: World, owner: str) -> list[str]:
-    """Owners that share an ancestor with this one."""
-    mine = {up for level in ancestors(world, owner) for up in level}
-    found = []
-    for other in owners(world):
-        above = {up for level in ancestors(world, other) for up in level}
-        if other != owner and (mine & above):
-            found.append(other)
-    return found
+    """Owners that share an ancestor with this one, its own descendants among them."""
+
+    def line_of(name: str) -> set[str]:
+        return {name, *(up for level in ancestors(world, name) for up in level)}
+
+    mine = line_of(owner)
+    return [other for other in owners(world) if other != owner and mine & line_of(other)]
 
 
 def admits(envelope: Envelope, owner: str) -> bool:
@@ -156,7 +161,7 @@ def cover(
             bill.segments.append((envelope.name, part, relation))
             bill.missing -= part
         if bill.missing:
-            held_back.append((reason, _may_help(view, envelope)))
+            held_back.append((reason, reason in WAITABLE and _may_help(view, envelope)))
     if bill.missing:
         first = next((each for each in held_back if each[1]), None)
         first = first or (held_back[0] if held_back else ("NoEnvelope", False))

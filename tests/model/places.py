@@ -179,19 +179,15 @@ def fillable(view: View, run: Run, until: int) -> dict[str, int]:
         slots = []
         for lease in on_node(world, node.name):
             if lease.role == "Spare" and lease.number not in counted_on:
-                end = view.until(lease)
                 open_ = [s for s in lease.slots if s in spare_slots(world, node.name)]
-                slots += [] if end < until and _is_planned(view, node.name, end, until) else open_
+                end = view.until(lease)
+                if end < until:
+                    later = View(world, end, view.claims).room(run.flavor, until)
+                    open_ = open_[: later.get(node.name, 0)]
+                slots += open_
         if slots:
             found[node.name] = len(slots)
     return found
-
-
-def _is_planned(view: View, node: str, start: int, until: int) -> bool:
-    """Whether somebody's plan counts on this node in that time."""
-    return any(
-        node in claim.nodes and claim.start < until and claim.end > start for claim in view.claims
-    )
 
 
 def free_slots(world: World, name: str) -> list[int]:

@@ -36,8 +36,8 @@ def play(
             look(world)
             _advance(world, at, look)
         if step["do"] != "expect":
-            perform(world, step)
-            come_to_rest(world)
+            if perform(world, step):
+                come_to_rest(world)
         elif expect is not None:
             expect(world, step["what"])
     look(world)
@@ -89,7 +89,8 @@ def next_instant(world: World) -> int:
         for unit in run.units.values():
             if unit.standing == "live" and run.limit is not None:
                 due.append(unit.started + run.limit)
-            due += [unit.pause, unit.protected]
+            due.append(unit.pause)
+        due.append(run.protected)
         if run.booking is not None:
             due.append(run.booking.start)
         if run.activation is not None:
@@ -102,11 +103,22 @@ def next_instant(world: World) -> int:
     return min((at for at in due if at > world.now), default=FOREVER)
 
 
-def perform(world: World, step: dict[str, Any]) -> None:
-    """One action of the file."""
-    what = step["what"]
+def perform(world: World, step: dict[str, Any]) -> bool:
+    """One action of the file; False if it changes nothing, and so is no event."""
     if step["refused"]:
-        return
+        return False
+    before = deepcopy((world.nodes, world.budgets))
+    _perform(world, step)
+    if before[0] != world.nodes:
+        _nodes_changed(world)
+    quiet = ("node", "foreign", "edit", "budget")
+    if step["do"] not in quiet or "run" in step["what"]:
+        return True
+    return before != (world.nodes, world.budgets)
+
+
+def _perform(world: World, step: dict[str, Any]) -> None:
+    what = step["what"]
     match step["do"]:
         case "submit":
             for key, spec in what.items():
@@ -127,7 +139,6 @@ def perform(world: World, step: dict[str, Any]) -> None:
             _node(world, world.nodes[what["name"]], what["is"])
         case "foreign":
             world.nodes[what["node"]].foreign = what["gpus"]
-            _nodes_changed(world)
         case "pod":
             _pod(world, what)
         case "binds":
@@ -188,7 +199,6 @@ def _delete(world: World, what: dict[str, Any]) -> None:
     node = world.nodes[what["node"]]
     node.gone, node.cordoned, node.silent, node.dead = True, False, False, False
     life.lose_node(world, node.name)
-    _nodes_changed(world)
 
 
 def _node(world: World, node: Node, state: str) -> None:
@@ -208,7 +218,6 @@ def _node(world: World, node: Node, state: str) -> None:
             node.cordoned = True
         case "uncordoned":
             node.cordoned = False
-    _nodes_changed(world)
 
 
 def _nodes_changed(world: World) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.model.story import instant
 
+from leasehold.shell.loop import InvariantBroken
 from leasehold.shell.yamlfile import BadFile
 from leasehold.sim.scenario.act import Actor
 from leasehold.sim.scenario.ledger import ledger_lines, objects_of
@@ -97,8 +98,8 @@ def play_product(text: str) -> tuple[Played, Seeds]:
                     break
             stage.settle()
         _note_plans(stage, played)
-    except Violated as violated:
-        played.broken, played.broken_at = f"invariant: {violated.problems}", violated.at
+    except (Violated, InvariantBroken) as violated:
+        played.broken, played.broken_at = f"invariant: {violated}", stage.now
     if problem:
         raise Invalid(problem)
     played.holdings = fold(ledger_lines(stage.store))

@@ -63,10 +63,11 @@ def take_back(
 ) -> list[Cut] | None:
     """Refinances, and says whom to cut; None: that would not bring the money."""
     gone: frozenset[int] = frozenset()
+    own = frozenset(each.name for each in world.envelopes() if each.owner == run.owner)
     for lease in last_bound_first(shared_leases(world, run)):
         if is_funded(world, run, groups, claims, gone):
             return []
-        segments = other_payers(world, lease, claims)
+        segments = other_payers(world, lease, claims, without=own)
         if segments is not None:
             move(world, lease, segments)
     if is_funded(world, run, groups, claims, gone):

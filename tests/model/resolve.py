@@ -56,7 +56,7 @@ class Case:
     def spots(self, gone: frozenset[int]) -> list[Spot]:
         """Where it would be put after the cuts."""
         room = self.room(gone)
-        room.avoids = self.run.unit_of(self.groups[0]).avoids
+        room.avoids = [name for unit in self.run.units.values() for name in unit.avoids]
         return [s for group in self.groups for s in room.put_group(group, self.domains[group])]
 
     def plan(self, gone: frozenset[int]) -> Plan:
@@ -243,5 +243,5 @@ def carry_out(case: Case, seed: Seed) -> list[Cut]:
 
 def tenures(world: World) -> list[int]:
     """When protected tenures end."""
-    ends = {unit.protected for run in world.runs.values() for unit in run.units.values()}
+    ends = {run.protected for run in world.runs.values()}
     return sorted(end for end in ends if end > world.now)

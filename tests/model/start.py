@@ -7,10 +7,7 @@ straddle two segments gets two leases. Slots are the lowest free ordinals.
 from tests.model.admit import Plan, place_of
 from tests.model.money import Segment
 from tests.model.places import Spot, free_slots, spare_slots
-from tests.model.story import HOUR
 from tests.model.world import Lease, Pod, Run, Unit, World
-
-BIND_PAUSE_MAX = 600_000
 
 
 def open_plan(world: World, run: Run, plan: Plan, reason: str) -> list[Lease]:
@@ -84,11 +81,11 @@ def start(world: World, run: Run, units: list[Unit], plan: Plan) -> None:
         if unit is not rejected:
             unit.rejections = 0
             unit.avoids = []
-            unit.protected = _tenure(world, run, plan) if run.by_resolution else 0
+    if run.by_resolution and (rejected is None or len(units) > 1):
+        run.protected = _tenure(world, run, plan)
     world.book(run, None, "Released")
     if rejected is None or len(units) > 1:
         run.by_resolution = False
-    if rejected is None or len(units) > 1 or rejected.blocked_binds:
         run.activation = None
     world.note(f"{run.key} starts on {[(s.node, s.role) for s in plan.spots]}")
 
@@ -114,24 +111,26 @@ def _tenure(world: World, run: Run, plan: Plan) -> int:
 
 
 def _reject(world: World, run: Run, unit: Unit, opened: list[Lease]) -> None:
-    """Pod 0 of the lowest group is rejected by its node: the attempt is taken back whole."""
+    """Pod 0 of the lowest group is rejected by its node: the attempt is taken back whole.
+
+    Its other pods are asked to stop like any others; the pause counts from when all are gone.
+    """
     mine = [lease for lease in opened if run.unit_of(lease.group) is unit]
     lowest = min(lease.group for lease in mine)
     node = next(x.node for x in mine if (x.group, x.pod) == (lowest, 0) and x.role != "Spare")
     for lease in mine:
-        lease.end, lease.closed = world.now, "Fail"
-        world.pods = [
-            pod for pod in world.pods
-            if (pod.run, pod.group, pod.index) != (lease.run, lease.group, lease.pod)
-        ]  # fmt: skip
-    unit.standing = "waiting"
+        if lease.role == "Spare" or (lease.group, lease.pod) == (lowest, 0):
+            lease.end, lease.closed = world.now, "Fail"
+        else:
+            lease.ending, lease.marked, lease.deadline = "Fail", world.now, world.now + run.grace
+    for pod in [p for p in world.pods if p.run == run.key and run.unit_of(p.group) is unit]:
+        if (pod.group, pod.index) == (lowest, 0):
+            world.pods.remove(pod)
+        else:
+            pod.wanted = pod.told = world.now
+            pod.allowed = run.grace
+    unit.fate = "Rejected"
     unit.rejections += 1
     if node in unit.avoids:
         unit.avoids.remove(node)
     unit.avoids.append(node)
-    unit.paused_by = "BindFailing"
-    pause = world.config["bind.backoff"] << (unit.rejections - 1)
-    unit.pause = world.now + min(pause, BIND_PAUSE_MAX)
-    if unit.rejections >= world.config["bind.attempts"]:
-        unit.blocked_binds = True
-        unit.pause = world.now + HOUR

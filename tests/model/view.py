@@ -33,6 +33,8 @@ class Claim:
     pod_gpus: int = 0
     pods: dict[str, int] = field(default_factory=dict)  # of a cut: domain -> pods
     groups: list[int] = field(default_factory=list)  # of a cut
+    before: list["Claim"] = field(default_factory=list)  # of a cut: those ahead of it
+    kept: dict[int, dict[str, int]] = field(default_factory=dict)  # by instant, as worked out
     victims: list[int] = field(default_factory=list)  # of a hold
     from_victims: dict[str, int] = field(default_factory=dict)
     money_from_victims: dict[str, int] = field(default_factory=dict)
@@ -60,7 +62,6 @@ class View:
         self.on: dict[str, list[Lease]] = {}
         for lease in self.alive:
             self.on.setdefault(lease.node, []).append(lease)
-        self.uncut = View(world, at, claims) if gone or resolving else self
 
     def until(self, lease: Lease) -> int:
         """When this lease will be gone, for the one who asks."""
@@ -90,19 +91,13 @@ class View:
         return {name: max(0, free) for name, free in least.items()}
 
     def _room_at(self, flavor: str, instant: int) -> dict[str, int]:
-        """Claims are taken off in order. What somebody keeps is of what is free without our cuts:
-        what a cut frees is for whom it is made."""
         nodes = [n for n in self.world.nodes.values() if n.flavor == flavor and n.usable]
         free = {node.name: self.free(node, instant) for node in nodes}
-        before = (
-            free if self.uncut is self else {n.name: self.uncut.free(n, instant) for n in nodes}
-        )
-        before = dict(before)
         for claim in self.claims:
             taken: dict[str, int] = {}
             if claim.kind == "cut":
                 if claim.flavor == flavor and claim.since <= instant < claim.end:
-                    taken = kept_by(self, claim, before)
+                    taken = kept_by(self.world, claim, instant)
             elif claim.start <= instant < claim.end:
                 taken = {
                     name: gpus - self._still_there(claim, name)
@@ -111,7 +106,6 @@ class View:
                 }
             for name, gpus in taken.items():
                 free[name] -= gpus
-                before[name] -= gpus
         return free
 
     def _still_there(self, claim: Claim, node: str) -> int:
@@ -204,17 +198,47 @@ def is_expected_to_go(world: World, lease: Lease) -> bool:
     return bool(world.now < max(lease.deadline, lease.marked + world.config["drain.timeout"]))
 
 
-def kept_by(view: View, claim: Claim, free: dict[str, int]) -> dict[str, int]:
+def kept_by(world: World, claim: Claim, instant: int) -> dict[str, int]:
     """The free GPUs of its domains that one who needs cuts keeps: no more than it needs.
 
-    Whole pods first, where it would put them; for pods that have no place yet whatever is free,
-    from the emptiest node on, since that is what has not to be cut.
+    Free for it is what nobody ahead counts on while it would run. Whole pods first, where it would
+    put them; for pods that have no place yet whatever is free, from the emptiest node on, since
+    that is what has not to be cut. After its start the rest of its room is taken to be where runs
+    without a known end sit, if it fits there: who is known to end may be counted on by others.
     """
+    if instant not in claim.kept:
+        view = View(world, instant, claim.before)
+        claim.kept[instant] = _kept(view, claim, view.room(claim.flavor, claim.end))
+        if instant > claim.start > world.now:
+            at_start = kept_by(world, claim, claim.start)
+            if _fits_on_the_endless(view, claim, at_start):
+                claim.kept[instant] = at_start
+    return claim.kept[instant]
+
+
+def _fits_on_the_endless(view: View, claim: Claim, kept: dict[str, int]) -> bool:
+    """Whether what is kept, and GPUs of leases whose end nobody knows, are room enough."""
+    rooms: dict[str, int] = {}
+    for node in view.world.nodes.values():
+        if node.flavor == claim.flavor and node.usable:
+            endless = sum(
+                lease.gpus
+                for lease in view.on.get(node.name, [])
+                if view.ends[lease.number] >= FOREVER
+                and lease.role != "Borrowed"
+                and view.world.runs[lease.run].protected <= claim.start
+            )
+            pods = (kept.get(node.name, 0) + endless) // claim.pod_gpus
+            rooms[node.domain] = rooms.get(node.domain, 0) + pods
+    return all(rooms.get(domain, 0) >= pods for domain, pods in claim.pods.items())
+
+
+def _kept(view: View, claim: Claim, free: dict[str, int]) -> dict[str, int]:
     kept: dict[str, int] = {}
     in_use = view.in_use()
     for domain, pods in claim.pods.items():
         names = [n for n in sorted(free) if view.world.nodes[n].domain == domain]
-        left = {name: max(0, free[name]) for name in names}
+        left = {name: free[name] for name in names}
         wanted = pods
         while wanted:
             fitting = [name for name in names if left[name] >= claim.pod_gpus]

@@ -137,7 +137,6 @@ class Unit:
     paused_by: str = ""
     blocked_binds: bool = False
     avoids: list[str] = field(default_factory=list)
-    protected: int = 0  # out of lotteries until then
     swaps: list[tuple[int, int, int]] = field(default_factory=list)  # group, lost pod, spare pod
     settled: int = 0  # exits before this instant are restarts
 
@@ -165,6 +164,7 @@ class Activation:
     waits_for: list[int]  # victims, and who was going anyway
     held: dict[str, int]  # GPUs on a node
     from_victims: dict[str, int]  # of these, those that somebody still has to leave
+    spots: list[Any]
     bills: dict[tuple[str, str], list[tuple[str, int, str]]]  # who pays, by location
     money: dict[str, int] = field(default_factory=dict)
     lent: dict[str, int] = field(default_factory=dict)
@@ -172,6 +172,7 @@ class Activation:
     lent_hours: dict[str, int] = field(default_factory=dict)
     money_from_victims: dict[str, int] = field(default_factory=dict)
     timed_out: bool = False
+    only_money: bool = False  # an envelope was taken back; GPUs may still be short
 
 
 @dataclass
@@ -186,6 +187,7 @@ class Run:
     history: list[Booking] = field(default_factory=list)
     activation: Activation | None = None
     by_resolution: bool = False  # its next start is what others were cut for
+    protected: int = 0  # out of lotteries until then
     cuts: int = 0  # how often it was drawn
     resized: int | None = None
     said: str = ""  # why it waits
