@@ -92,11 +92,12 @@ def _plan(
         line.forget_outlooks()
     soonest = now + lead(world, wish.run)
     kept = _kept_start(old)
+    if kept == soonest:
+        kept = None  # it was announced this very instant, when what ends now was there still
     if known is not None:
         patience = max(wish.run.created + world.policy.reservation_max_wait, soonest)
         patient = refused.reason.is_about_money or known.at <= patience
-        # One that was announced this very instant is not kept: what ends now may be there still.
-        if patient and (kept is None or known.at <= kept or kept == soonest):
+        if patient and (kept is None or known.at <= kept):
             aligned = Confidence.WINDOW if known.window_aligned else Confidence.EXACT
             return Plan(starts=known.at, confidence=aligned, known=known)
         soonest = max(soonest, patience)
