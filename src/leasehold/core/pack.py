@@ -238,9 +238,10 @@ def _refusal(fleet: Fleet, want: Want, places: Sequence[Place]) -> Refused:
             asked=want.gpus,
             short_by=want.gpus,
         )
-    if _has_gpus(want, pools):
-        return _short_of_others(fleet, want, pools)
     free = sum(pool.free for pool in pools)
+    asks_more = bool(want.cpu_milli or want.memory_bytes or fleet.crowded)
+    if asks_more and free >= want.gpus and _has_gpus(want, pools):
+        return _short_of_others(fleet, want, pools)
     if free >= want.gpus:
         holes = ", ".join(
             f"{pool.domain} {pool.free} with at most {_largest_hole(pool)} on a node"
