@@ -35,7 +35,7 @@ class Stage:
     clock: AsyncioClock
     tasks: AsyncioTasks
     nodes: Sequence[LocalNode] = (NODE,)
-    limits: Limits = field(default_factory=lambda: Limits(retention_ms=0))
+    limits: Limits = field(default_factory=lambda: Limits(retention_ms=0, past_logs_ms=0))
     devices: DeviceWatch | None = None
     configured: Mapping[str, str] = field(default_factory=dict)
     notes: list[EventNote] = field(default_factory=list)
