@@ -142,8 +142,8 @@ LIMITS = (
     ),
     Mutant(
         "any grace period is admitted",
-        "cli/embedded.py",
-        "problems_of_template(run) + grace_problems(run, grace_max)",
+        "cli/judgement.py",
+        "problems_of_template(run) + grace_problems(run, policy.grace_max)",
         "problems_of_template(run)",
         ("tests/up/test_limits.py", "-k", "grace"),
     ),
