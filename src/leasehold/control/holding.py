@@ -11,10 +11,12 @@ from leasehold.core.admit import Wish, ask_for, claims_of
 from leasehold.core.agenda import Hold, Room
 from leasehold.core.cover import cover
 from leasehold.core.facts import Relation
+from leasehold.core.fleet import Pool
 from leasehold.core.forecast import Known
-from leasehold.core.pack import Place
+from leasehold.core.pack import Place, Want, best_node, shape_of
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.verdicts import Covered
+from leasehold.core.world import World
 
 
 def hold_known(turn: Turn, wish: Wish, known: Known) -> None:
@@ -51,7 +53,7 @@ def hold_needs_cuts(
     """The free GPUs there, and the spares it will drop, from the lead before its start on; its
     room (`pods` by domain) and its money from its start on."""
     begin = max(turn.now, start - turn.world.policy.activation_lead)
-    _keep_free_gpus(turn, wish, domains, begin=begin, start=start)
+    _keep_free_gpus(turn, wish, domains, dict(pods), begin=begin, start=start)
     turn.agenda.count_on(wish.run.uid, dropped, start=begin)
     end = min(FOREVER, start + wish.end_after)
     uid = wish.run.uid
@@ -62,25 +64,54 @@ def hold_needs_cuts(
 
 
 def _keep_free_gpus(
-    turn: Turn, wish: Wish, domains: tuple[str, ...], *, begin: Instant, start: Instant
+    turn: Turn,
+    wish: Wish,
+    domains: tuple[str, ...],
+    pods: dict[str, int],
+    *,
+    begin: Instant,
+    start: Instant,
 ) -> None:
-    """The free GPUs of these domains, but no more than the run needs, nor what is spoken for."""
-    world = turn.world
+    """The free GPUs of these domains, but no more than the run needs there, nor what is spoken
+    for."""
+    world, want = turn.world, wish.want
     end = min(FOREVER, max(turn.now, start) + wish.end_after)
     mark = world.journal.mark()
     world.fleet.tolerate(wish.run.spec.tolerations)
     turn.agenda.apply(world, wish.run.uid, start=begin, end=end)
-    left = wish.want.gpus
-    holds = []
-    pools = [world.fleet.pools.get((wish.want.flavor, domain)) for domain in domains]
-    free = [(-world.fleet.nodes[name].free, name) for pool in pools if pool for name in pool.nodes]
-    for gpus, name in sorted(free):
-        take = min(left, -gpus)
-        if take:
-            holds.append(Hold(uid=wish.run.uid, node=name, gpus=take, start=begin, end=end))
-            left -= take
+    kept: dict[str, int] = {}
+    left = want.gpus
+    for domain in domains:
+        pool = world.fleet.pools.get((want.flavor, domain))
+        if pool is not None:
+            needed = pods.get(domain, left // want.pod_gpus)
+            left -= _keep_in(world, want, pool, needed, kept)
     world.journal.undo(mark)
-    turn.agenda.hold(wish.run.uid, holds)
+    turn.agenda.hold(
+        wish.run.uid,
+        [
+            Hold(uid=wish.run.uid, node=name, gpus=gpus, start=begin, end=end)
+            for name, gpus in sorted(kept.items())
+        ],
+    )
+
+
+def _keep_in(world: World, want: Want, pool: Pool, pods: int, kept: dict[str, int]) -> int:
+    """Whole pods where they would go, then for those without a place what is free, from the
+    emptiest node on: it need not be cut. Under the caller's mark; returns how many GPUs."""
+    shape, before = shape_of(want), sum(kept.values())
+    while pods and (name := best_node(world.fleet, pool, shape, ())) is not None:
+        world.fleet.plan_pod(name, shape)
+        kept[name] = kept.get(name, 0) + want.pod_gpus
+        pods -= 1
+    missing = pods * want.pod_gpus
+    free = sorted((-world.fleet.nodes[name].free, name) for name in pool.nodes)
+    for gpus, name in free:
+        part = min(missing, -gpus)
+        if part:
+            kept[name] = kept.get(name, 0) + part
+            missing -= part
+    return sum(kept.values()) - before
 
 
 def claim_money(turn: Turn, wish: Wish, domains: tuple[str, ...], *, start: Instant) -> None:
