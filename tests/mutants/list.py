@@ -142,7 +142,7 @@ PLACES = (
     Mutant(
         "spares beside their group",
         "core/pack.py",
-        "last | mine if spare else last",
+        "mine if spare else frozenset()",
         "last",
         story("spare-01"),
     ),
@@ -215,7 +215,7 @@ CUTS = (
     Mutant(
         "protected run drawn",
         "core/cuts.py",
-        "            if run is None or is_protected(self.world, run, now):\n",
+        "            if run is None or is_protected(self.world, run, now, against=but):\n",
         "            if run is None:\n",
         prop("resolve"),
     ),
@@ -229,8 +229,8 @@ CUTS = (
     Mutant(
         "reservation holds ignored by backfill",
         "core/agenda.py",
-        "                    if hold.uid != but and start < hold.end and hold.start < end\n",
-        "                    if hold.uid != but and start < hold.end and hold.start <= start\n",
+        "self._start < hold.end and hold.start < self._end:\n",
+        "hold.start <= self._start < hold.end:\n",
         story("queue-02"),
     ),
     Mutant(

@@ -49,8 +49,8 @@ PROMISES = (
     Mutant(
         "the first group chooses for itself alone",
         "control/sweeps.py",
-        "    if roomy:\n",
-        "    if not roomy:\n",
+        "roomy, try_) if roomy else answer\n",
+        "(), try_) if roomy else answer\n",
         story("line-06"),
     ),
     Mutant(
@@ -133,8 +133,8 @@ PROMISES = (
     Mutant(
         "small beneficiaries keep a large one out for ever",
         "core/agenda.py",
-        "holds = self._with_promises() if promised and self._promised else self._by_node\n",
-        "holds = self._by_node\n",
+        "            for other, room in (self._promised.items() if promised else ())\n",
+        "            for other, room in (self._promised.items() if not promised else ())\n",
         story("line-16"),
     ),
     Mutant(
