@@ -61,15 +61,25 @@ def _decide(turn: Turn) -> None:
     turn.about = ""
     handle_overdrafts(turn)
     shrink_all(turn)
-    consider_all(turn)
-    if not turn.line_is_cut_short:  # else it is not known what those in line keep
-        grow_all(turn)
-    turn.about = ""
-    _note_holds(turn)
+    if not _is_put_off(turn):
+        consider_all(turn)
+        if not turn.line_is_cut_short:  # else it is not known what those in line keep
+            grow_all(turn)
+        turn.about = ""
+        _note_holds(turn)
     _wake_for_protected(turn)
     _wake_for_windows(turn)
     if world.alarms:
         turn.wake(world.alarms[0][0])
+
+
+def _is_put_off(turn: Turn) -> bool:
+    """Whoever was told to end in this turn may be gone in a moment: the line is considered in the
+    next, when an instant is one and nobody takes the second-best place. Never twice in a row."""
+    waiting = turn.world.waiting
+    waiting.was_put_off = bool(turn.marked) and not waiting.was_put_off
+    turn.again = turn.again or waiting.was_put_off
+    return waiting.was_put_off
 
 
 def _raise_alarms(world: World, now: Instant) -> None:

@@ -100,6 +100,7 @@ class Turn:
         self.line_is_cut_short = False  # not everybody in line was considered
         self.opened = 0  # of gangs
         self.released = 0  # leases that were closed, or told to end
+        self.marked = 0  # those of them that were told to end
         self.wake_at: Instant = FOREVER
         self.touched: dict[Uid, None] = {}
         self.reservations: dict[str, Reservation] = {}  # written this turn
@@ -279,6 +280,7 @@ class Turn:
         deadline = self.now + (0 if lease.role is Role.SPARE else grace)
         ending = Ending(reason=reason, deadline=deadline, batch=draft.seq, at=self.now)
         self.released += 1
+        self.marked += 1
         self.world.fold_ending(lease.name, ending)
         draft.ending.append((lease.name, reason, deadline))
         draft.size += _ENTRY_BYTES

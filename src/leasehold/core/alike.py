@@ -62,6 +62,7 @@ class Waiting:
         self.behind: dict[Uid, tuple[Refused, int, int]] = {}  # why, and the place they were told
         # Of starts that need cuts: spares they would drop, and pods they would have, by domain.
         self.rooms: dict[Uid, tuple[tuple[str, ...], tuple[tuple[str, int], ...]]] = {}
+        self.was_put_off = False  # the line, in the turn before
         self._drawn_since: Instant = 0
         self._drawn = 0
 
