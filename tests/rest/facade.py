@@ -26,6 +26,7 @@ from leasehold.adapters.rest.tokens import Tokens
 from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.core.access import Caller, CallerRole
 from leasehold.core.objects.run import grace_problems
+from leasehold.core.objects.wire import part
 from leasehold.core.units import HOUR, Millis
 from leasehold.ports.store import Wire
 
@@ -56,8 +57,11 @@ class World:
     grace_max: Millis = HOUR
     hides_tenants: bool = False
 
-    async def logs(self, _: Wire, options: LogOptions) -> AsyncIterator[bytes]:
+    async def logs(self, pod: Wire, options: LogOptions) -> AsyncIterator[bytes]:
         self.asked.append(options)
+        if "spec" not in pod:  # it is gone, and nothing of it is kept
+            name = str(part(pod, "metadata")["name"])
+            raise Refused(404, "NotFound", f'pods "{name}" not found', kind="pods", name=name)
         if self.is_log_lost:
             raise Refused(400, "BadRequest", "its log is lost")
         count = options.tail_lines

@@ -58,7 +58,12 @@ class Closed:
             # simply tries, where make would ask first whether a plain user could.
             [*self.command, "make", "-o", ".venv/.installed", "BIN=exec .venv/bin", *words],
             cwd=self.folder,
-            env={**os.environ, **home, **env},
+            # Not as a part of the make that may have started this test.
+            env={
+                **{key: os.environ[key] for key in os.environ if "MAKE" not in key},
+                **home,
+                **env,
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -66,6 +71,11 @@ class Closed:
             check=False,
             preexec_fn=default_signals,
         )
+
+
+def _ours() -> dict[str, str]:
+    """Not as a part of the make that may have started this test."""
+    return {key: value for key, value in os.environ.items() if "MAKE" not in key}
 
 
 @pytest.fixture(params=USERS)
