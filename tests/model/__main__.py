@@ -12,12 +12,10 @@ from pathlib import Path
 
 import yaml
 from tests.model.compare import Difference, compare
-from tests.model.product import Invalid
+from tests.model.seeds import Job, ask, profile_of
 from tests.model.smaller import smallest
-from tests.model.stories import PROFILES, story_of, text_of
+from tests.model.stories import PROFILES, story_of
 from tests.model.story import NotCovered
-
-Job = tuple[int, str, bool]
 
 
 def main(arguments: list[str]) -> int:
@@ -38,19 +36,6 @@ def main(arguments: list[str]) -> int:
     first, _, last = asked.seeds.partition("..")
     seeds = range(int(first), int(last or first) + 1)
     return _seeds(asked, [(s, asked.profile or profile_of(s), asked.plans) for s in seeds])
-
-
-def profile_of(seed: int) -> str:
-    return PROFILES[seed % len(PROFILES)]
-
-
-def ask(job: Job) -> tuple[Job, Difference | str | None]:
-    """A text says that the product refused the story."""
-    seed, profile, plans = job
-    try:
-        return job, compare(text_of(story_of(seed, profile)), with_plans=plans)
-    except Invalid as invalid:
-        return job, str(invalid)
 
 
 def _files(asked: argparse.Namespace) -> int:

@@ -62,6 +62,10 @@ def _when(run: Run) -> tuple[int, tuple[int, str, str]]:
 
 
 def _activate(world: World, run: Run, groups: list[int], others: list[Claim]) -> bool:
+    without_holds = [claim for claim in others if claim.kind != "hold"]
+    free = Case(world, run, groups, without_holds, world.now)
+    if think_through(free) and _is_busy(world, run, set(free.domains.values())):
+        return False  # the one before it in this scope comes first
     case = Case(world, run, groups, others, world.now)
     if think_through(case):
         if _is_busy(world, run, set(case.domains.values())):
@@ -69,10 +73,6 @@ def _activate(world: World, run: Run, groups: list[int], others: list[Claim]) ->
         cuts = carry_out(case, lambda: world.seeds("Reservation", run.key, world.now))
         _begin(world, run, case, cuts)
         return True
-    without_holds = [claim for claim in others if claim.kind != "hold"]
-    free = Case(world, run, groups, without_holds, world.now)
-    if think_through(free) and _is_busy(world, run, set(free.domains.values())):
-        return False  # the one before it in this scope comes first
     if could_reclaim(world, run, groups, others):
         _reclaim(world, run, groups, others)
         return True

@@ -21,11 +21,12 @@ def close(world: World, lease: Lease, reason: str, end: int | None = None) -> No
 
 
 def mark(world: World, lease: Lease, reason: str, most: int | None = None) -> None:
-    """It must end: its pod is asked to stop, now or when its node is heard. A spare has no pod."""
+    """It must end: its pod is asked to stop, now or when its node is heard. A spare has no pod, and
+    is gone the next time anybody looks."""
     if lease.ending or lease.end is not None:
         return
     if lease.role == "Spare":
-        close(world, lease, reason)
+        lease.ending, lease.marked, lease.deadline = reason, world.now, world.now
         return
     allowed = world.runs[lease.run].grace
     allowed = allowed if most is None else min(allowed, most)
@@ -64,7 +65,7 @@ def apply_cuts(world: World, cuts: list[Cut], fate: str) -> None:
         leases = [world.leases[number] for number in cut.leases]
         if cut.kind == "spare":
             reclaim(world, leases[0])
-            close(world, leases[0], "DropSpare")
+            mark(world, leases[0], "DropSpare")
         elif cut.kind == "shrink":
             for lease in leases:
                 mark(world, lease, "Shrink")
@@ -87,11 +88,18 @@ def settle(world: World, run: Run) -> None:
             unit.settled = max(unit.settled, world.now + world.config["swap.settle"])
 
 
-def tend(world: World) -> bool:
-    """What has happened by now; True if anything was done about it."""
-    return (
-        _see_ends(world) or _reach_limits(world) or _cancel(world) or _swap(world) or _finish(world)
-    )
+def see(world: World) -> bool:
+    """What has happened by now; True if there was anything."""
+    spares = [x for x in world.open_leases() if x.role == "Spare" and x.ending]
+    for lease in spares:
+        close(world, lease, lease.ending)
+    return bool(spares) or _see_ends(world) or _swap(world) or _finish(world)
+
+
+def mark_due(world: World) -> bool:
+    """Limits that are reached, and runs that their users cancelled."""
+    reached = _reach_limits(world)
+    return _cancel(world) or reached
 
 
 # Pods that ended

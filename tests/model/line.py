@@ -242,9 +242,11 @@ def _plan(world: World, run: Run, others: list[Claim]) -> Claim | None:
 
 def _keeps_earlier(was: Booking | None, at: int) -> bool:
     """A start that was announced with cuts, or for want of money, only moves earlier."""
-    cautious = ("needs-cuts", "needs-money")
     return (
-        was is not None and was.state == "Pending" and was.confidence in cautious and was.start < at
+        was is not None
+        and was.state == "Pending"
+        and was.confidence in ("needs-cuts", "needs-money")
+        and was.start < at
     )
 
 

@@ -65,16 +65,23 @@ def _advance(world: World, at: int, look: Look) -> None:
 def come_to_rest(world: World) -> None:
     world.was = {run.key: run.booking for run in world.runs.values()}
     for _ in range(REST_MAX):
-        if not (
-            life.tend(world)
-            or resize.shrink(world)
-            or debts.settle_debts(world)
-            or line.take_turn(world)
-            or activate.activate_due(world)
-            or resize.grow(world)
-        ):
+        if not _take_turn(world):
             return
     raise Restless(world.notes[-20:])
+
+
+def _take_turn(world: World) -> bool:
+    """One thing at a time: what has happened is seen, and what must end has been told to and is
+    gone if it goes at once, before anybody else is considered."""
+    return (
+        life.see(world)
+        or life.mark_due(world)
+        or resize.shrink(world)
+        or debts.settle_debts(world)
+        or line.take_turn(world)
+        or activate.activate_due(world)
+        or resize.grow(world)
+    )
 
 
 def next_instant(world: World) -> int:
