@@ -13,7 +13,7 @@ from tests.model.stories import PROFILES
 
 ROOT = Path(__file__).parents[2]
 SEEDS = range(200)
-AGREE_AT_LEAST = {"line": 39, "money": 31, "fill": 35, "failure": 35, "mixed": 37}  # of forty
+AGREE_AT_LEAST = {"line": 34, "money": 27, "fill": 31, "failure": 29, "mixed": 32}  # of forty
 
 
 @pytest.mark.parametrize("profile", PROFILES)
