@@ -7,12 +7,12 @@ from msgspec.structs import replace
 from bench.worlds import NOW, empty_world, fill, mixed_runs
 from leasehold.control.turn import Turn
 from leasehold.control.wishes import next_attempts, wish_for
-from leasehold.core.admit import admit
+from leasehold.core.decisions.admit import admit
 from leasehold.core.facts import Closed, Opened, Run
-from leasehold.core.invariants import Touched, check_delta
 from leasehold.core.units import SECOND
 from leasehold.core.verdicts import Admitted
-from leasehold.core.world import World
+from leasehold.core.world.invariants import Touched, check_delta
+from leasehold.core.world.world import World
 
 _BUSY_MAX = 12_000  # GPUs under measured runs before the oldest are ended again
 

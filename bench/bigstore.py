@@ -12,9 +12,9 @@ from pathlib import Path
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
 from leasehold.adapters.sqlite.group import GroupStore
-from leasehold.core.batch import Batch, Closing, NodeFact, line
-from leasehold.core.chain import GENESIS, canonical
 from leasehold.core.facts import Lease, Opened, Relation, Role
+from leasehold.core.ledger.batch import Batch, Closing, NodeFact, line
+from leasehold.core.ledger.chain import GENESIS, canonical
 from leasehold.core.objects.lease import lease_status, lease_to_wire
 from leasehold.core.units import HOUR, MINUTE, SECOND
 from leasehold.ports.store import Create, PatchStatus, StoreError, Wire, Write

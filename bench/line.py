@@ -5,11 +5,11 @@ from time import process_time
 from bench.worlds import FLAVOR, NOW
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
-from leasehold.core.alike import Alike, Kind
 from leasehold.core.facts import Budget, Envelope, Node, Run, RunSpec
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, SECOND, Instant
-from leasehold.core.world import Head, World
+from leasehold.core.world.alike import Alike, Kind
+from leasehold.core.world.world import Head, World
 
 TURNS = 6
 

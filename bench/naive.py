@@ -11,7 +11,7 @@ from bench.plans import full_world
 from bench.rebuild import lease_objects
 from bench.worlds import empty_world, fill, mixed_runs
 from leasehold.core.units import HOUR
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 
 def admit_runs_per_s(nodes: int, leases: int, count: int) -> float:

@@ -7,13 +7,13 @@ from leasehold.control.line import Line
 from leasehold.control.planning import plan_start
 from leasehold.control.turn import Turn
 from leasehold.control.wishes import wish_for
-from leasehold.core.admit import admit
-from leasehold.core.agenda import Agenda
+from leasehold.core.decisions.admit import admit
+from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.resolve import Resolved, resolve
 from leasehold.core.facts import Lease, Opened, Relation, Role
-from leasehold.core.resolve import Resolved, resolve
 from leasehold.core.units import HOUR
 from leasehold.core.verdicts import Refused
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 
 def full_world(nodes: int, *, limit: int | None) -> World:

@@ -9,7 +9,7 @@ from bench.worlds import NOW, empty_world, owners
 from leasehold.core.facts import Lease, Opened, Relation, Role
 from leasehold.core.objects.lease import lease_to_wire, leases_from_json
 from leasehold.core.units import MINUTE
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 from leasehold.shell.recover import fold_leases
 
 

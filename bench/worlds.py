@@ -20,7 +20,7 @@ from leasehold.core.facts import (
 )
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, Instant
-from leasehold.core.world import Head, World
+from leasehold.core.world.world import Head, World
 
 FLAVOR = "H100-80GB"
 NOW: Instant = 1_767_225_600_000

@@ -8,7 +8,7 @@ from tests.apiserver.client import Client
 from tests.apiserver.server import NAMESPACES, shared_server
 from tests.rest.facade import SYSTEM, Facade
 
-from leasehold.core.access import Caller, CallerRole
+from leasehold.core.objects.access import Caller, CallerRole
 
 CALLERS = {
     "system": SYSTEM,

@@ -6,7 +6,7 @@ from tests.unit.shell.plant import Plant
 
 from leasehold.core.objects.node import Labels
 from leasehold.core.units import HOUR, MINUTE
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 from leasehold.ports.store import Store
 from leasehold.shell.archive.compactor import Compactor
 from leasehold.shell.ledger import Ledger

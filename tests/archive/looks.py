@@ -4,7 +4,7 @@ from tests.properties.snapshots import snapshot
 
 from leasehold.core.objects.node import Labels
 from leasehold.core.units import HOUR
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Store
 from leasehold.shell.ledger import Ledger

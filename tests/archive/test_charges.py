@@ -5,15 +5,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world, an_envelope
 
-from leasehold.core.charges import Charges
-from leasehold.core.checkpoint import (
+from leasehold.core.facts import Cause, Lease, Relation
+from leasehold.core.ledger.charges import Charges
+from leasehold.core.ledger.checkpoint import (
     Carried,
     CarriedAttempt,
     CarriedBook,
     carried_from_json,
     carried_to_json,
 )
-from leasehold.core.facts import Cause, Lease, Relation
 from leasehold.core.units import HOUR
 
 PAYER = "n/t/e"

@@ -12,9 +12,9 @@ from tests.unit.shell.plant import Doomed, Plant
 
 from leasehold.control.answers import explain, who_pays
 from leasehold.control.views import envelope_view
-from leasehold.core.invariants import check_all
 from leasehold.core.objects.lease import ARCHIVED
-from leasehold.core.world import World
+from leasehold.core.world.invariants import check_all
+from leasehold.core.world.world import World
 from leasehold.shell.archive import writer
 from leasehold.shell.archive.compactor import Compacted, Compactor
 from leasehold.shell.archive.reader import Archive

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.questions.played import ADMIN, Played
 
-from leasehold.core.access import Caller
+from leasehold.core.objects.access import Caller
 from leasehold.core.objects.wire import GROUP
 from leasehold.ports.store import AlreadyExists, Conflict, Invalid, NotFound, StoreError, Wire
 from leasehold.shell.query import BadQuestion

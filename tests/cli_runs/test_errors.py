@@ -19,7 +19,7 @@ from tests.cli_runs.facade import TOKEN, Facade, kubeconfig, served
 from tests.cli_runs.test_golden import NEW
 
 from leasehold.cli.runs.command import command
-from leasehold.core.access import Caller
+from leasehold.core.objects.access import Caller
 
 SCRIPT = [sys.executable, "-m", "leasehold.cli.runs.main"]
 

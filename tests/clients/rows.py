@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from leasehold.adapters.rest.resources import RESOURCES, Resource
-from leasehold.core.access import CallerRole
+from leasehold.core.objects.access import CallerRole
 
 VERBS = ("list", "watch", "create", "patch", "delete")
 Row = dict[str, str]

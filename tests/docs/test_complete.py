@@ -17,7 +17,7 @@ from leasehold.adapters.rest.schemas import BUDGET, RUN
 from leasehold.cli.main import main as leasehold
 from leasehold.cli.runs.command import command as runs
 from leasehold.control import pods
-from leasehold.core.access import CallerRole, OwnerVerb
+from leasehold.core.objects.access import CallerRole, OwnerVerb
 from leasehold.core.objects.wire import Wire, part
 from leasehold.core.units import MINUTE
 from leasehold.shell.metrics import Metrics

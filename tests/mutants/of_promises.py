@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant, story, unit
 PROMISES = (
     Mutant(
         "an ending lease is counted twice",
-        "core/resolve.py",
+        "core/decisions/resolve.py",
         "start=at, gone=over | set(gone), promised=True)",
         "start=at, gone=gone, promised=True)",
         story("line-20"),
@@ -19,7 +19,7 @@ PROMISES = (
     ),
     Mutant(
         "cutting a lease does not take it from the plan that counts on its end",
-        "core/agenda.py",
+        "core/decisions/agenda.py",
         "        self._gone.add(lease.name)\n        self._note(lambda: self._gone.discard"
         "(lease.name))\n",
         "",
@@ -27,7 +27,7 @@ PROMISES = (
     ),
     Mutant(
         "a rejecting node is shunned in its domain only",
-        "core/admit.py",
+        "core/decisions/admit.py",
         "    shunned = [name for name in wish.want.last if name in world.fleet.nodes]\n",
         "    shunned = [name for name in wish.want.last if name not in world.fleet.nodes]\n",
         story("line-04"),
@@ -62,7 +62,7 @@ PROMISES = (
     ),
     Mutant(
         "a filler sits on a spare that goes",
-        "core/fill.py",
+        "core/decisions/fill.py",
         "            spare.ending is not None\n            or is_spoken",
         "            is_spoken",
         unit("core/test_fill"),
@@ -83,7 +83,7 @@ PROMISES = (
     ),
     Mutant(
         "a grow goes where less is left over",
-        "core/admit.py",
+        "core/decisions/admit.py",
         'within=home or ("",), ',
         "within=want.within, ",
         story("line-09"),
@@ -111,7 +111,7 @@ PROMISES = (
     ),
     Mutant(
         "a filler is on spares only",
-        "core/fill.py",
+        "core/decisions/fill.py",
         "        return pods_room(self._world.fleet, pool, self._shape) + on_spares\n",
         "        return on_spares\n",
         story("line-13"),
@@ -125,14 +125,14 @@ PROMISES = (
     ),
     Mutant(
         "a rejected bind costs the beneficiary its tenure",
-        "core/book.py",
+        "core/world/book.py",
         "            if each is not self.last and not each.was_rejected:\n",
         "            if each is not self.last:\n",
         story("line-15"),
     ),
     Mutant(
         "small beneficiaries keep a large one out for ever",
-        "core/agenda.py",
+        "core/decisions/agenda.py",
         "            for other, room in (self._promised.items() if promised else ())\n",
         "            for other, room in (self._promised.items() if not promised else ())\n",
         story("line-16"),

@@ -23,7 +23,7 @@ STRESS = (
     ),
     Mutant(
         "a heartbeat is a change of a node",
-        "core/world.py",
+        "core/world/world.py",
         "        if known is None or replace(known, version=node.version) != node:\n",
         "        if known != node:\n",
         unit("shell/test_blocked_binds"),
@@ -100,7 +100,7 @@ STRESS = (
     ),
     Mutant(
         "a malformed lease has no name",
-        "core/verify.py",
+        "core/ledger/verify.py",
         '        raise _Wrong(f"{kind} object {name}", f"is not',
         '        raise _Wrong(f"{kind} object", f"is not',
         unit("test_verify"),

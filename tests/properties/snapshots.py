@@ -1,8 +1,8 @@
 """Everything a World's indices say, as plain values that compare; used by several properties."""
 
-from leasehold.core.accounts import Account
-from leasehold.core.fleet import NodeState, Pool
-from leasehold.core.world import World
+from leasehold.core.world.accounts import Account
+from leasehold.core.world.fleet import NodeState, Pool
+from leasehold.core.world.world import World
 
 
 def snapshot(world: World, now: int) -> dict[str, object]:

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties.worlds import NOW, a_lease, a_node, a_run, a_world
 
-from leasehold.core.bind import bind, deal_slots
+from leasehold.core.decisions.bind import bind, deal_slots
 from leasehold.core.facts import Opened, Relation, Role
 from leasehold.core.verdicts import Admitted, Covered, Packed, PodPlace, Segment
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 PLACES = {"c": ("r", "c"), "d": ("r", "d")}
 # cluster of the node, slots of it that are taken

@@ -6,11 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties.worlds import FLAVOR, NOW, a_budget, a_lease, a_run, a_world
 
-from leasehold.core.cover import Ask, cover
+from leasehold.core.decisions.cover import Ask, cover
 from leasehold.core.facts import Aggregate, Envelope, Funding, Lending, Relation, Sharing
 from leasehold.core.units import HOUR
 from leasehold.core.verdicts import Covered
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 OWNERS = ("o", "o:a", "o:a:x", "o:a:y", "o:b", "p:q")
 HORIZON = 24 * HOUR

@@ -15,14 +15,14 @@ from tests.properties.worlds import (
     an_envelope,
 )
 
-from leasehold.core.admit import Wish, admit
-from leasehold.core.agenda import Agenda, Hold
+from leasehold.core.decisions.admit import Wish, admit
+from leasehold.core.decisions.agenda import Agenda, Hold
+from leasehold.core.decisions.forecast import forecast
+from leasehold.core.decisions.outlook import Outlook
 from leasehold.core.facts import Budget, Closed, Ending
-from leasehold.core.forecast import forecast
-from leasehold.core.outlook import Outlook
 from leasehold.core.units import FOREVER, HOUR
 from leasehold.core.verdicts import Admitted, Refused
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 # fabric of a node, and the leases on it: GPUs, whole hours until the end (None: not known),
 # whether it is ending already

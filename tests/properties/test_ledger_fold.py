@@ -8,8 +8,8 @@ from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wor
 from leasehold.control.audit import audit
 from leasehold.control.views import spent_by
 from leasehold.core.facts import Cause, Closed, Ending, Lease, Relation, Role
-from leasehold.core.invariants import check_all
 from leasehold.core.units import HOUR
+from leasehold.core.world.invariants import check_all
 
 RUNS = ("one", "two", "three")
 PAYERS = ("n/t/e", "n/t/f")

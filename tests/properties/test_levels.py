@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.accounts import Accounts, Claim, Term
 from leasehold.core.facts import Lease, Opened, Relation, Role
-from leasehold.core.journal import Journal
-from leasehold.core.levels import Drop, fewest, fewest_from_each
+from leasehold.core.world.accounts import Accounts, Claim, Term
+from leasehold.core.world.journal import Journal
+from leasehold.core.world.levels import Drop, fewest, fewest_from_each
 
 INSTANTS = st.integers(0, 12)
 DROPS = st.lists(st.tuples(INSTANTS, st.integers(-3, 3)), max_size=8)

@@ -7,11 +7,11 @@ from tests.properties.worlds import KEY, NOW, a_budget, a_node, a_run, a_world, 
 
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
-from leasehold.core.alike import Alike, Kind
 from leasehold.core.facts import Cause, Run
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, MINUTE, SECOND
-from leasehold.core.world import World
+from leasehold.core.world.alike import Alike, Kind
+from leasehold.core.world.world import World
 
 
 class Unlike(Alike):

@@ -11,12 +11,12 @@ from tests.properties.independent_verifier import draw_number
 from tests.properties.test_resolve import Rows, a_full_world, fleets, run_rows
 from tests.properties.worlds import NOW, a_run, a_wish
 
-from leasehold.core import lottery
-from leasehold.core.agenda import Agenda
-from leasehold.core.cuts import Kind
+from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.cuts import Kind
+from leasehold.core.decisions.odds import Preview, preview
+from leasehold.core.decisions.resolve import Resolved, resolve
 from leasehold.core.facts import Bundle
-from leasehold.core.odds import Preview, preview
-from leasehold.core.resolve import Resolved, resolve
+from leasehold.core.ledger import lottery
 
 SEEDS = 150
 PERCENT_OFF_MAX = 16  # four standard deviations of a frequency over so many seeds

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.properties.worlds import FLAVOR, a_node, a_world, occupy
 
-from leasehold.core.pack import Want, fits, pack, pack_in_one_domain
+from leasehold.core.decisions.pack import Want, fits, pack, pack_in_one_domain
 from leasehold.core.verdicts import Packed, PodPlace, Refusal, Refused
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 PLACES = [("r", "c"), ("r", "d")]
 # fabric, cluster, GPUs, GPUs that somebody else holds, pods that it may carry

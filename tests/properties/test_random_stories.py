@@ -17,13 +17,13 @@ from leasehold.control.elastic import in_order
 from leasehold.control.life import is_over
 from leasehold.control.reservations import present
 from leasehold.control.wishes import groups_short_of_minimum, waiting_groups, wish_for
-from leasehold.core.admit import admit, owner_allowed
-from leasehold.core.agenda import Agenda
-from leasehold.core.drain import Way, how_to_leave, places_to_leave, spares_to_drop
+from leasehold.core.decisions.admit import admit, owner_allowed
+from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.drain import Way, how_to_leave, places_to_leave, spares_to_drop
 from leasehold.core.facts import Confidence, Lease, Role, Run, State
 from leasehold.core.units import HOUR, MINUTE, Instant
 from leasehold.core.verdicts import Admitted
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 from leasehold.sim.scenario.act import Actor
 from leasehold.sim.scenario.parse import parse_story
 from leasehold.sim.scenario.runner import BAD_FILE, run_scenario

@@ -6,13 +6,13 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wish, a_world
 
-from leasehold.core.agenda import Agenda
-from leasehold.core.cuts import Cut, Kind
+from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.cuts import Cut, Kind
+from leasehold.core.decisions.resolve import Resolved, resolve
 from leasehold.core.facts import Gang, Lease, Resolution, Role, Run
-from leasehold.core.resolve import Resolved, resolve
 from leasehold.core.units import HOUR
 from leasehold.core.verdicts import Refusal, Refused
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 SEED = "5e" * 32
 # kind, groups, GPUs of a group, whether it has spares, hours since it began, whether a Resolution

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 from tests.properties.snapshots import snapshot
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world, an_envelope
 
-from leasehold.core.accounts import Claim
 from leasehold.core.facts import (
     Aggregate,
     Closed,
@@ -21,10 +20,11 @@ from leasehold.core.facts import (
     Taint,
     Toleration,
 )
-from leasehold.core.fleet import Shape
-from leasehold.core.rebuild import rebuilt
 from leasehold.core.units import HOUR
-from leasehold.core.world import World
+from leasehold.core.world.accounts import Claim
+from leasehold.core.world.fleet import Shape
+from leasehold.core.world.rebuild import rebuilt
+from leasehold.core.world.world import World
 
 RUNS = ("fixed", "elastic", "sweep")
 TAINT = Taint(key="k", value="v")

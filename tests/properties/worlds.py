@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
-from leasehold.core.admit import Wish
+from leasehold.core.decisions.admit import Wish
 from leasehold.core.facts import (
     Aggregate,
     Budget,
@@ -28,8 +28,8 @@ from leasehold.core.facts import (
 from leasehold.core.objects.lease import lease_name, pod_name
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, Millis
-from leasehold.core.width import wanted
-from leasehold.core.world import World
+from leasehold.core.world.width import wanted
+from leasehold.core.world.world import World
 
 FLAVOR = "H"
 NOW = 100 * HOUR

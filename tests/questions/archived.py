@@ -8,7 +8,7 @@ from tests.questions.played import Played
 
 from leasehold.core.facts import Lease, Resolution, ledger_order
 from leasehold.core.objects.resolution import resolution_to_wire
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 from leasehold.shell.loop import Controller
 from leasehold.shell.query import Questions
 

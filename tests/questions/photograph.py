@@ -4,7 +4,7 @@ from enum import Enum
 
 import msgspec
 
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 _REMEMBERED = ("_tree", "in_place")
 

@@ -7,9 +7,9 @@ import asyncio
 from pathlib import Path
 from typing import cast
 
-from leasehold.core.access import Caller, CallerRole
+from leasehold.core.objects.access import Caller, CallerRole
 from leasehold.core.units import Instant, parse_span
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 from leasehold.ports.archive import ArchivedLeases
 from leasehold.ports.store import Wire
 from leasehold.shell.loop import Controller

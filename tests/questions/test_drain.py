@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 from tests.questions.played import SCENARIOS, Played
 
-from leasehold.core.drain import spares_to_drop
+from leasehold.core.decisions.drain import spares_to_drop
 from leasehold.shell.query import BadQuestion
 from leasehold.sim.machines import NodeIs
 

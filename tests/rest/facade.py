@@ -24,7 +24,7 @@ from leasehold.adapters.rest.serve import Server, serve
 from leasehold.adapters.rest.tls import Certificates, ensure_certificates
 from leasehold.adapters.rest.tokens import Tokens
 from leasehold.adapters.sqlite.group import GroupStore
-from leasehold.core.access import Caller, CallerRole
+from leasehold.core.objects.access import Caller, CallerRole
 from leasehold.core.objects.run import grace_problems
 from leasehold.core.objects.wire import part
 from leasehold.core.units import HOUR, Millis

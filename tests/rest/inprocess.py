@@ -15,7 +15,7 @@ from leasehold.adapters.memory.store import MemoryStore
 from leasehold.adapters.objects.admission import Admission
 from leasehold.adapters.rest.app import make_app
 from leasehold.adapters.rest.tokens import Tokens
-from leasehold.core.access import Caller
+from leasehold.core.objects.access import Caller
 
 DEADLINE_S = 30
 

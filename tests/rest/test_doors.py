@@ -19,7 +19,7 @@ from leasehold.adapters.rest.kubeconfig import read_back, write_kubeconfig
 from leasehold.adapters.rest.serve import PortInUse, serve
 from leasehold.adapters.rest.tls import BadCertificates, ensure_certificates
 from leasehold.adapters.rest.tokens import BadTokenFile, Tokens
-from leasehold.core.access import Caller
+from leasehold.core.objects.access import Caller
 
 
 def mode(path: Path) -> int:

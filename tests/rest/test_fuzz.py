@@ -11,7 +11,7 @@ from tests.rest.facade import ADMIN, ANN, SYSTEM, budget, lease, node, pod, run
 from tests.rest.inprocess import InProcess
 
 from leasehold.adapters.rest import openapi
-from leasehold.core.access import Caller
+from leasehold.core.objects.access import Caller
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "get", "X")
 NAMES = ("r1", "b1", "p1", "n1", "l1", "vision", "default", "nobody", "..", "a" * 300, "%00", "")

@@ -15,7 +15,7 @@ from tests.rest.facade import (
     run,
 )
 
-from leasehold.core.access import Caller, CallerRole, OwnerVerb
+from leasehold.core.objects.access import Caller, CallerRole, OwnerVerb
 from leasehold.core.objects.rights import missing_right, rights_needed, rights_to_delete
 
 FUND, SPEND, LEND = OwnerVerb.FUND, OwnerVerb.SPEND, OwnerVerb.LEND

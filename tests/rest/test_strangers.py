@@ -18,7 +18,7 @@ from tests.rest.facade import (
     run,
 )
 
-from leasehold.core.access import Caller
+from leasehold.core.objects.access import Caller
 
 PATHS = (
     "/", "/api", "/apis", "/api/v1", OURS, "/version", "/metrics", "/openapi/v2", "/openapi/v3",

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 from leasehold.control import life
-from leasehold.core import cuts, facts, verdicts
-from leasehold.core.invariants import REJECTED
+from leasehold.core import facts, verdicts
+from leasehold.core.decisions import cuts
 from leasehold.core.verdicts import Refusal
+from leasehold.core.world.invariants import REJECTED
 from leasehold.shell.config import KEYS, Config, effective
 from leasehold.sim.scenario.parse_actions import ACTIONS
 from leasehold.sim.scenario.parse_expectations import CLAIMS
@@ -74,7 +75,7 @@ def test_refusals_say_rightly_whether_waiting_clears_them() -> None:
 
 
 def test_every_invariant_is_explained_and_every_rejected_one_is_among_the_rejected() -> None:
-    files = ("src/leasehold/core/invariants.py", "src/leasehold/control/promises.py")
+    files = ("src/leasehold/core/world/invariants.py", "src/leasehold/control/promises.py")
     source = "".join((ROOT / file).read_text(encoding="utf-8") for file in files)
     names = set(re.findall(r"INV-[A-Z-]+[A-Z]", source))
     kept, rejected = DOCS["invariants.md"].split("## Rejected")

@@ -1,8 +1,8 @@
 """Leases and batches for the tests of the ledger, with every field that a test leaves open."""
 
-from leasehold.core.batch import Batch, NodeFact, line
-from leasehold.core.chain import GENESIS, canonical
 from leasehold.core.facts import Lease, Opened, Relation, Role
+from leasehold.core.ledger.batch import Batch, NodeFact, line
+from leasehold.core.ledger.chain import GENESIS, canonical
 from leasehold.core.objects.lease import Wire, lease_name, pod_name
 
 T0 = 1_763_164_810_000

@@ -6,15 +6,6 @@ import msgspec
 import pytest
 from tests.unit.records import BUDGET, FACTS, T0, a_lease, lines_of
 
-from leasehold.core.batch import (
-    Batch,
-    Closing,
-    NodeFact,
-    batch_from_json,
-    batch_from_wire,
-    batch_to_wire,
-)
-from leasehold.core.chain import canonical
 from leasehold.core.facts import (
     Bundle,
     Cause,
@@ -28,6 +19,15 @@ from leasehold.core.facts import (
     Role,
     State,
 )
+from leasehold.core.ledger.batch import (
+    Batch,
+    Closing,
+    NodeFact,
+    batch_from_json,
+    batch_from_wire,
+    batch_to_wire,
+)
+from leasehold.core.ledger.chain import canonical
 from leasehold.core.objects.lease import (
     cut_run,
     label_value,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leasehold.core.chain import GENESIS, canonical, digest_of, next_digest
+from leasehold.core.ledger.chain import GENESIS, canonical, digest_of, next_digest
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 values = st.recursive(

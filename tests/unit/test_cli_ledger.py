@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from leasehold.cli.main import main
-from leasehold.core.chain import GENESIS, canonical, next_digest
+from leasehold.core.ledger.chain import GENESIS, canonical, next_digest
 
 Wire = dict[str, object]
 

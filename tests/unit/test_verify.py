@@ -9,15 +9,15 @@ from msgspec.structs import replace
 from tests.unit.records import FACTS, T0, a_lease, lines_of
 from tests.unit.test_lottery import a_resolution
 
-from leasehold.core import lottery
-from leasehold.core.batch import Batch, Closing, NodeFact
-from leasehold.core.chain import canonical
-from leasehold.core.charges import Charges
-from leasehold.core.checkpoint import Carried
 from leasehold.core.facts import Cause, Ending, Lease, Opened, Role
+from leasehold.core.ledger import lottery
+from leasehold.core.ledger.batch import Batch, Closing, NodeFact
+from leasehold.core.ledger.chain import canonical
+from leasehold.core.ledger.charges import Charges
+from leasehold.core.ledger.checkpoint import Carried
+from leasehold.core.ledger.verify import Fold, verify_lines, verify_objects
 from leasehold.core.objects.lease import Wire, lease_to_wire
 from leasehold.core.objects.resolution import resolution_digest, resolution_to_wire
-from leasehold.core.verify import Fold, verify_lines, verify_objects
 
 FIRST = a_lease(2, 0)
 SPARE = a_lease(2, 1, slots=(2, 3), role=Role.SPARE)

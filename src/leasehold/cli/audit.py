@@ -14,7 +14,7 @@ from leasehold.cli.data_folder import data_option
 from leasehold.cli.ledger_source import snapshot_of
 from leasehold.cli.visible import say
 from leasehold.control.audit import audit
-from leasehold.core.invariants import check_all
+from leasehold.core.world.invariants import check_all
 from leasehold.shell.archive.snapshot import Snapshot, world_of
 from leasehold.shell.config import Config
 from leasehold.shell.folder import DataFolder

@@ -31,7 +31,7 @@ from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.cli.judgement import admission_of
 from leasehold.control.edits import uncovered_edit
 from leasehold.control.turn import Turn
-from leasehold.core.access import Caller, CallerRole
+from leasehold.core.objects.access import Caller, CallerRole
 from leasehold.core.objects.edits import check_edit
 from leasehold.core.objects.run import check_run
 from leasehold.core.objects.wire import LEASES_CLOSED, part, text_at

@@ -18,8 +18,8 @@ from leasehold.cli.data_folder import data_option
 from leasehold.cli.jsonlines import Wire
 from leasehold.cli.ledger_source import archive_of, instant_option, snapshot_of
 from leasehold.core.facts import Lease, ledger_order
+from leasehold.core.ledger.verify import fold_lines
 from leasehold.core.units import FOREVER, Instant, format_instant
-from leasehold.core.verify import fold_lines
 from leasehold.shell.archive.snapshot import whole_ledger
 from leasehold.shell.folder import DataFolder
 

@@ -9,8 +9,8 @@ from leasehold.cli.jsonlines import Wire
 from leasehold.cli.ledger_source import FILES, instant_option, lines_of, title_of
 from leasehold.cli.visible import say
 from leasehold.core.facts import Lease
+from leasehold.core.ledger.verify import Fold
 from leasehold.core.units import format_gpu_hours, format_instant
-from leasehold.core.verify import Fold
 from leasehold.shell.folder import DataFolder
 
 

@@ -9,10 +9,10 @@ from leasehold.cli.data_folder import data_option
 from leasehold.cli.jsonlines import Wire, read_lines
 from leasehold.cli.ledger_source import FILES, archive_of, lines_of, snapshot_of, title_of
 from leasehold.cli.visible import say
-from leasehold.core.chain import GENESIS
+from leasehold.core.ledger.chain import GENESIS
+from leasehold.core.ledger.verify import Disagreement, verify_lines, verify_objects
 from leasehold.core.objects.lease import lease_to_wire
 from leasehold.core.objects.wire import part, text_at, whole_at
-from leasehold.core.verify import Disagreement, verify_lines, verify_objects
 from leasehold.shell.archive.reader import Archive
 from leasehold.shell.archive.snapshot import Snapshot, whole_ledger
 from leasehold.shell.archive.writer import check_segment

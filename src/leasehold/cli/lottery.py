@@ -12,7 +12,7 @@ import msgspec
 
 from leasehold.cli.jsonlines import read_lines
 from leasehold.cli.visible import say, visible
-from leasehold.core.lottery import replay
+from leasehold.core.ledger.lottery import replay
 from leasehold.core.objects.resolution import resolution_from_wire
 from leasehold.ports.store import Wire
 

@@ -13,7 +13,7 @@ from leasehold.adapters.rest.kubeconfig import read_back, write_kubeconfig
 from leasehold.adapters.rest.tokens import BadTokenFile, Tokens
 from leasehold.cli.data_folder import data_option
 from leasehold.cli.runs.output import table
-from leasehold.core.access import Caller, CallerRole
+from leasehold.core.objects.access import Caller, CallerRole
 from leasehold.core.objects.owners import GLOB_REMEDY, is_owner_glob
 from leasehold.core.units import format_instant, parse_span
 from leasehold.shell.folder import DataFolder

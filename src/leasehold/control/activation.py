@@ -16,14 +16,14 @@ from leasehold.control.reclaim import reclaim
 from leasehold.control.reservations import block
 from leasehold.control.turn import Turn
 from leasehold.control.wishes import groups_short_of_minimum, waiting_groups, wish_for
-from leasehold.core.admit import Wish, claims_of
+from leasehold.core.decisions.admit import Wish, claims_of
+from leasehold.core.decisions.pack import candidate_pools, try_pack
+from leasehold.core.decisions.resolve import Resolved, is_going, resolve
 from leasehold.core.facts import Record, Relation, Reservation, Resolution, Run, State
-from leasehold.core.pack import candidate_pools, try_pack
-from leasehold.core.resolve import Resolved, is_going, resolve
 from leasehold.core.units import SECOND, Instant
 from leasehold.core.verdicts import Covered, Packed, Refused, Segment
-from leasehold.core.width import places_for
-from leasehold.core.world import World
+from leasehold.core.world.width import places_for
+from leasehold.core.world.world import World
 
 _SETTLES = SECOND  # how long after its start a reservation waits for a turn in which all is still
 

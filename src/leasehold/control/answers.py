@@ -15,7 +15,7 @@ from leasehold.control.questions.walk import step_row
 from leasehold.control.questions.why import explain as explained
 from leasehold.core.facts import Closed, State, Uid
 from leasehold.core.units import Instant, format_instant, plural
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 
 def explain(world: World, uid: Uid, now: Instant) -> list[str]:

@@ -5,7 +5,7 @@ Run by the simulator after every story. It repairs nothing.
 
 from leasehold.core.facts import Pod, PodPhase, Role
 from leasehold.core.units import Instant
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 
 def audit(world: World, pods: list[Pod], now: Instant) -> list[str]:

@@ -15,10 +15,10 @@ from leasehold.control.reservations import present
 from leasehold.control.tend import tend
 from leasehold.control.turn import Turn
 from leasehold.control.undecided import Undecided
-from leasehold.core.cuts import protected_until
+from leasehold.core.decisions.cuts import protected_until
 from leasehold.core.facts import State, Uid
 from leasehold.core.units import Instant
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 
 def decide(

@@ -9,9 +9,15 @@ then finds the vacancy and swaps the spare in, as after a failure. Whoever canno
 from leasehold.control.failures import make_way
 from leasehold.control.open_leases import end_all, end_unit, standing
 from leasehold.control.turn import Turn
-from leasehold.core.book import off
-from leasehold.core.drain import Leaving, Way, how_to_leave, places_to_leave, spares_to_drop
+from leasehold.core.decisions.drain import (
+    Leaving,
+    Way,
+    how_to_leave,
+    places_to_leave,
+    spares_to_drop,
+)
 from leasehold.core.facts import Closed, Run
+from leasehold.core.world.book import off
 
 
 def leave_drained_nodes(turn: Turn, run: Run) -> None:

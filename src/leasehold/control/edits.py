@@ -4,8 +4,8 @@ from leasehold.control.open_leases import live_units
 from leasehold.core.facts import Envelope, EnvelopeKey, Relation, Uid
 from leasehold.core.objects.run import check_run, run_from_wire
 from leasehold.core.units import GpuMs, Instant, Millis, format_gpu_hours
-from leasehold.core.width import open_leases
-from leasehold.core.world import World
+from leasehold.core.world.width import open_leases
+from leasehold.core.world.world import World
 
 Problems = list[tuple[str, str]]
 Amounts = tuple[GpuMs, GpuMs]  # all of it, and what of it is lent

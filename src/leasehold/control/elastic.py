@@ -6,12 +6,12 @@ reservation holds. Forced shrinks are not decided here.
 
 from leasehold.control.open_leases import alarm, end_all, live_units
 from leasehold.control.turn import Turn
-from leasehold.core.admit import Wish, admit
+from leasehold.core.decisions.admit import Wish, admit
+from leasehold.core.decisions.resize import groups_to_give_up, grow_targets, may_resize
 from leasehold.core.facts import Closed, Gang, Lease, Opened, Relation, Run, Uid
-from leasehold.core.resize import groups_to_give_up, grow_targets, may_resize
 from leasehold.core.units import Millis, plural
 from leasehold.core.verdicts import Admitted
-from leasehold.core.width import (
+from leasehold.core.world.width import (
     desired_gpus,
     free_indices,
     group_count,
@@ -20,7 +20,7 @@ from leasehold.core.width import (
     standing_groups,
     wanted,
 )
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 
 def in_order(world: World, uids: dict[Uid, None]) -> list[Run]:

@@ -9,14 +9,14 @@ from collections.abc import Iterable
 
 from leasehold.control.open_leases import alarm, end_all, end_unit, gone_at, live_units, standing
 from leasehold.control.turn import Turn
-from leasehold.core.book import WHOLE, base_reason, drained_node, off
-from leasehold.core.cuts import fillers_on
+from leasehold.core.decisions.cuts import fillers_on
+from leasehold.core.decisions.swap import Takeover, swap, vacancies
 from leasehold.core.facts import Cause, Closed, Gang, Lease, Role, Run, Uid
-from leasehold.core.fleet import NodeState
-from leasehold.core.swap import Takeover, swap, vacancies
 from leasehold.core.units import Instant
-from leasehold.core.width import minimum_gpus, open_leases
-from leasehold.core.world import World
+from leasehold.core.world.book import WHOLE, base_reason, drained_node, off
+from leasehold.core.world.fleet import NodeState
+from leasehold.core.world.width import minimum_gpus, open_leases
+from leasehold.core.world.world import World
 
 
 def handle_losses(turn: Turn, uid: Uid) -> None:

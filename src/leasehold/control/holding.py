@@ -6,17 +6,17 @@ the places it makes room in. Those who are considered later find all of it; nobo
 """
 
 from leasehold.control.turn import Turn
-from leasehold.core.accounts import Claim
-from leasehold.core.admit import Wish, ask_for, claims_of
-from leasehold.core.agenda import Hold, Room
-from leasehold.core.cover import cover
+from leasehold.core.decisions.admit import Wish, ask_for, claims_of
+from leasehold.core.decisions.agenda import Hold, Room
+from leasehold.core.decisions.cover import cover
+from leasehold.core.decisions.forecast import Known
+from leasehold.core.decisions.pack import Place, Want, best_node, shape_of
 from leasehold.core.facts import Relation
-from leasehold.core.fleet import Pool
-from leasehold.core.forecast import Known
-from leasehold.core.pack import Place, Want, best_node, shape_of
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.verdicts import Covered
-from leasehold.core.world import World
+from leasehold.core.world.accounts import Claim
+from leasehold.core.world.fleet import Pool
+from leasehold.core.world.world import World
 
 
 def hold_known(turn: Turn, wish: Wish, known: Known) -> None:

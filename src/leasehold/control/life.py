@@ -6,11 +6,11 @@ queue, the statuses and the tending of runs all ask here.
 
 from enum import StrEnum
 
-from leasehold.core.book import WHOLE, Attempt, Unit
 from leasehold.core.facts import Cause, Closed, Failed, Gang, Phase, Record, Run
 from leasehold.core.units import Instant, Millis
-from leasehold.core.width import desired_gpus, starting_gpus
-from leasehold.core.world import World
+from leasehold.core.world.book import WHOLE, Attempt, Unit
+from leasehold.core.world.width import desired_gpus, starting_gpus
+from leasehold.core.world.world import World
 
 
 class Standing(StrEnum):

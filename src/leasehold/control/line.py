@@ -7,13 +7,13 @@ those that are alike share answers.
 from leasehold.control.places import Places
 from leasehold.control.reservations import present
 from leasehold.control.turn import Turn
-from leasehold.core.admit import Wish
-from leasehold.core.alike import Alike, Kind
+from leasehold.core.decisions.admit import Wish
+from leasehold.core.decisions.outlook import Ends, Outlook
 from leasehold.core.facts import Gang, Run
-from leasehold.core.outlook import Ends, Outlook
 from leasehold.core.policy import Policy
 from leasehold.core.units import FOREVER, SECOND, Instant
 from leasehold.core.verdicts import Refused
+from leasehold.core.world.alike import Alike, Kind
 
 _PREVIEWS_PER_TURN = 32
 _SAMPLES_PER_SECOND = 4

@@ -7,11 +7,11 @@ and how a whole unit is told to stop.
 from heapq import heappush
 
 from leasehold.control.turn import Turn
-from leasehold.core.book import WHOLE, Attempt
 from leasehold.core.facts import Lease, Pod, Role, Uid
 from leasehold.core.units import Instant, Millis
-from leasehold.core.width import open_leases
-from leasehold.core.world import World
+from leasehold.core.world.book import WHOLE, Attempt
+from leasehold.core.world.width import open_leases
+from leasehold.core.world.world import World
 
 
 def pod_of(world: World, lease: Lease) -> Pod | None:

@@ -7,8 +7,7 @@ from heapq import heappop, heappush
 
 from leasehold.control.publish import Subject, can_publish, publish_cuts
 from leasehold.control.turn import Turn
-from leasehold.core.facts import EnvelopeKey, Lease
-from leasehold.core.overdraft import (
+from leasehold.core.decisions.overdraft import (
     Excess,
     cut_overdraft,
     excesses,
@@ -17,9 +16,10 @@ from leasehold.core.overdraft import (
     other_payer,
     refinance_order,
 )
+from leasehold.core.facts import EnvelopeKey, Lease
 from leasehold.core.units import FOREVER, format_instant, plural
 from leasehold.core.verdicts import Covered
-from leasehold.core.world import Overdraft, World
+from leasehold.core.world.world import Overdraft, World
 
 
 def handle_overdrafts(turn: Turn) -> None:

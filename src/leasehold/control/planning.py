@@ -13,16 +13,16 @@ from leasehold.control.line import Line
 from leasehold.control.reclaim import can_reclaim
 from leasehold.control.reservations import announced, present
 from leasehold.control.turn import Turn
-from leasehold.core.admit import Wish, as_found_by
-from leasehold.core.cuts import protected_until
+from leasehold.core.decisions.admit import Wish, as_found_by
+from leasehold.core.decisions.cuts import protected_until
+from leasehold.core.decisions.forecast import Known, forecast
+from leasehold.core.decisions.odds import Preview, preview
+from leasehold.core.decisions.pack import candidate_pools, fits
 from leasehold.core.facts import Confidence, Record, Reservation, Run, State
-from leasehold.core.forecast import Known, forecast
-from leasehold.core.odds import Preview, preview
-from leasehold.core.pack import candidate_pools, fits
 from leasehold.core.units import FOREVER, Instant, format_instant, plural
 from leasehold.core.verdicts import Refused
-from leasehold.core.width import places_for
-from leasehold.core.world import World
+from leasehold.core.world.width import places_for
+from leasehold.core.world.world import World
 
 
 class Plan(Record):

@@ -14,8 +14,8 @@ from leasehold.core.facts import Gang, Lease, Pod, PodPhase, Record, Role, Run, 
 from leasehold.core.objects.lease import API_VERSION, label_value
 from leasehold.core.objects.pod import SLOTS, pod_to_wire
 from leasehold.core.units import SECOND, Millis
-from leasehold.core.width import open_leases
-from leasehold.core.world import World
+from leasehold.core.world.width import open_leases
+from leasehold.core.world.world import World
 
 Wire = dict[str, object]
 _GROUP = "rq.davidlangworthy.io"

@@ -11,15 +11,15 @@ from leasehold.control.activation import underway
 from leasehold.control.reservations import present
 from leasehold.control.turn import Turn
 from leasehold.control.wishes import groups_short_of_minimum, waiting_groups, wish_for
-from leasehold.core.admit import Wish, admit
-from leasehold.core.agenda import Agenda
+from leasehold.core.decisions.admit import Wish, admit
+from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.odds import preview
+from leasehold.core.decisions.outlook import leases_ended_by
+from leasehold.core.decisions.pack import candidate_pools
 from leasehold.core.facts import Confidence, Opened, Reservation, Run, State, Uid
-from leasehold.core.invariants import Violation
-from leasehold.core.odds import preview
-from leasehold.core.outlook import leases_ended_by
-from leasehold.core.pack import candidate_pools
 from leasehold.core.verdicts import Admitted, Refused
-from leasehold.core.width import places_for
+from leasehold.core.world.invariants import Violation
+from leasehold.core.world.width import places_for
 
 RULE = "INV-LINE-IS-KEPT"
 

@@ -5,11 +5,11 @@ Used by activations and overdrafts alike, so that every cut that was ever made i
 
 from leasehold.control.reannounce import announce_anew, is_provable
 from leasehold.control.turn import Turn
-from leasehold.core import lottery
-from leasehold.core.cuts import Cuts, Kind
+from leasehold.core.decisions.cuts import Cuts, Kind
+from leasehold.core.decisions.resolve import Site
 from leasehold.core.facts import Closed, Lease, Lottery, Resolution, RunKey, Uid
+from leasehold.core.ledger import lottery
 from leasehold.core.objects.resolution import resolution_name
-from leasehold.core.resolve import Site
 
 
 class Subject:

@@ -30,10 +30,10 @@ from leasehold.control.wishes import (
     waiting_groups,
     wish_for,
 )
-from leasehold.core.admit import Wish, admit, as_found_by, owner_allowed
-from leasehold.core.ever import never_fits
+from leasehold.core.decisions.admit import Wish, admit, as_found_by, owner_allowed
+from leasehold.core.decisions.ever import never_fits
+from leasehold.core.decisions.fill import fill
 from leasehold.core.facts import Confidence, Gang, Opened, Reservation, Run, State
-from leasehold.core.fill import fill
 from leasehold.core.units import plural
 from leasehold.core.verdicts import Admitted, Refusal, Refused
 

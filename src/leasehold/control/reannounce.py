@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from leasehold.control.reservations import cancel_reservation, present
 from leasehold.control.turn import Turn
-from leasehold.core import lottery
+from leasehold.core.ledger import lottery
 
 WHY = "it was announced under another lottery key, and is announced anew: no draw could be proved"
 

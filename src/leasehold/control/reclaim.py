@@ -9,18 +9,18 @@ cuts the run would need besides: a family is asked to move only if the run then 
 from leasehold.control.overdrafts import move_lease
 from leasehold.control.publish import Subject, publish_cuts
 from leasehold.control.turn import Turn
-from leasehold.core.accounts import Claim
-from leasehold.core.admit import Wish, admit, ask_for
-from leasehold.core.cover import cover
-from leasehold.core.cuts import Cuts, Seeder
+from leasehold.core.decisions.admit import Wish, admit, ask_for
+from leasehold.core.decisions.cover import cover
+from leasehold.core.decisions.cuts import Cuts, Seeder
+from leasehold.core.decisions.odds import preview
+from leasehold.core.decisions.overdraft import cut_shared, other_payer, refinance_order
+from leasehold.core.decisions.pack import Place
 from leasehold.core.facts import EnvelopeKey, Lease, Record, Relation, Reservation
-from leasehold.core.odds import preview
-from leasehold.core.overdraft import cut_shared, other_payer, refinance_order
-from leasehold.core.pack import Place
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Admitted, Covered, Refused
-from leasehold.core.width import places_for
-from leasehold.core.world import World
+from leasehold.core.world.accounts import Claim
+from leasehold.core.world.width import places_for
+from leasehold.core.world.world import World
 
 _ANY_SEED = "0" * 64  # for a rehearsal long before the draw
 

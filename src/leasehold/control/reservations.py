@@ -9,7 +9,7 @@ from leasehold.control.turn import Turn
 from leasehold.core.facts import Reservation, Run, State
 from leasehold.core.objects.reservation import reservation_name
 from leasehold.core.verdicts import Refused
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 _OPEN = (State.PENDING, State.ACTIVATING, State.BLOCKED)
 

@@ -8,14 +8,14 @@ before one that cannot, and as many groups as money and GPUs allow there.
 from collections.abc import Callable
 
 from leasehold.control.wishes import wish_for
-from leasehold.core.admit import Wish, as_found_by
-from leasehold.core.agenda import Agenda
+from leasehold.core.decisions.admit import Wish, as_found_by
+from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.pack import candidate_pools, pods_room, shape_of
 from leasehold.core.facts import Record, Run
-from leasehold.core.pack import candidate_pools, pods_room, shape_of
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Admitted, Refused
-from leasehold.core.width import places_for
-from leasehold.core.world import World
+from leasehold.core.world.width import places_for
+from leasehold.core.world.world import World
 
 Try = Callable[[Wish], Admitted | Refused]
 

@@ -20,12 +20,12 @@ from leasehold.control.open_leases import (
 )
 from leasehold.control.reservations import cancel_reservation
 from leasehold.control.turn import Turn
-from leasehold.core.book import WHOLE, base_reason
+from leasehold.core.decisions.swap import vacancies
 from leasehold.core.facts import Cause, Closed, Gang, Lease, Opened, Pod, PodPhase, Role, Run, Uid
-from leasehold.core.swap import vacancies
 from leasehold.core.units import plural
-from leasehold.core.width import active_gpus, desired_gpus, open_leases
-from leasehold.core.world import World
+from leasehold.core.world.book import WHOLE, base_reason
+from leasehold.core.world.width import active_gpus, desired_gpus, open_leases
+from leasehold.core.world.world import World
 
 
 def tend(turn: Turn, uid: Uid) -> None:

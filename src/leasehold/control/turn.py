@@ -10,11 +10,9 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from leasehold.core import lottery
-from leasehold.core.agenda import Agenda
-from leasehold.core.batch import Batch, Closing, NodeFact
-from leasehold.core.bind import bind, deal_slots
-from leasehold.core.chain import canonical
+from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.bind import bind, deal_slots
+from leasehold.core.decisions.pack import Want
 from leasehold.core.facts import (
     Cause,
     Closed,
@@ -29,12 +27,14 @@ from leasehold.core.facts import (
     Run,
     Uid,
 )
+from leasehold.core.ledger import lottery
+from leasehold.core.ledger.batch import Batch, Closing, NodeFact
+from leasehold.core.ledger.chain import canonical
 from leasehold.core.objects.lease import lease_name, lease_spec, pod_name
 from leasehold.core.objects.resolution import resolution_digest
-from leasehold.core.pack import Want
 from leasehold.core.units import FOREVER, Instant, Millis
 from leasehold.core.verdicts import Admitted
-from leasehold.core.world import Overdraft, World
+from leasehold.core.world.world import Overdraft, World
 
 _ENTRY_BYTES = 220  # a generous size of an ending, closed or announced entry
 _HEAD_BYTES = 512  # of a batch that says nothing

@@ -7,7 +7,7 @@ is no second place that computes "free" or "used".
 from leasehold.control.life import Standing, phase_of, units_of
 from leasehold.control.open_leases import is_bound, live_units
 from leasehold.control.reservations import present
-from leasehold.core.book import base_reason
+from leasehold.core.decisions.overdraft import overdrawn_gpus
 from leasehold.core.facts import (
     Cause,
     Closed,
@@ -20,11 +20,11 @@ from leasehold.core.facts import (
     State,
     Uid,
 )
-from leasehold.core.overdraft import overdrawn_gpus
 from leasehold.core.units import GpuMs, Instant, format_instant, plural
 from leasehold.core.verdicts import Refusal, Refused
-from leasehold.core.width import active_gpus, desired_gpus, open_leases, spare_gpus
-from leasehold.core.world import World
+from leasehold.core.world.book import base_reason
+from leasehold.core.world.width import active_gpus, desired_gpus, open_leases, spare_gpus
+from leasehold.core.world.world import World
 
 
 class RunView(Record):

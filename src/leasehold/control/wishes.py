@@ -4,11 +4,11 @@ from msgspec.structs import replace
 
 from leasehold.control.elastic import borrowed_gpus
 from leasehold.control.life import Standing, Where, units_of
-from leasehold.core.admit import Wish
+from leasehold.core.decisions.admit import Wish
 from leasehold.core.facts import Cause, Gang, Run
 from leasehold.core.units import Instant
-from leasehold.core.width import group_count, minimum_gpus, own_domains, starting_gpus, wanted
-from leasehold.core.world import World
+from leasehold.core.world.width import group_count, minimum_gpus, own_domains, starting_gpus, wanted
+from leasehold.core.world.world import World
 
 
 def waiting_groups(world: World, run: Run, now: Instant) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from leasehold.control.audit import audit
 from leasehold.core.units import MINUTE, SECOND, Millis
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
 
 EVERY: Millis = 10 * MINUTE

@@ -20,7 +20,7 @@ from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.reservation import reservation_status, reservation_to_wire
 from leasehold.core.objects.wire import LEASES_CLOSED
 from leasehold.core.units import MINUTE
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import (
     AlreadyExists,

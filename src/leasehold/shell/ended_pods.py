@@ -7,7 +7,7 @@ can be read; here the oldest go when there are too many. It never touches one th
 from collections.abc import Callable
 
 from leasehold.core.units import MINUTE, Millis
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Delete, Store, StoreError, Write
 

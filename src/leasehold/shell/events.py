@@ -10,12 +10,12 @@ from collections import OrderedDict
 
 from leasehold.control.turn import Turn
 from leasehold.control.views import run_view
-from leasehold.core.book import base_reason
 from leasehold.core.facts import Phase, Record, Resolution, Uid
 from leasehold.core.objects.wire import API_VERSION
 from leasehold.core.units import HOUR, SECOND, Instant, Millis, format_instant, plural
 from leasehold.core.verdicts import Refusal
-from leasehold.core.world import World
+from leasehold.core.world.book import base_reason
+from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock, Tasks
 from leasehold.ports.store import (
     Answers,

@@ -7,12 +7,12 @@ objects) is idempotent and repeated by the next owner. Called by the loop only.
 from collections.abc import Sequence
 from contextlib import suppress
 
-from leasehold.core.batch import Batch, line
-from leasehold.core.chain import GENESIS
 from leasehold.core.facts import Record, Resolution
+from leasehold.core.ledger.batch import Batch, line
+from leasehold.core.ledger.chain import GENESIS
 from leasehold.core.objects.resolution import resolution_to_wire
 from leasehold.core.units import Instant
-from leasehold.core.world import Head
+from leasehold.core.world.world import Head
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import (
     AlreadyExists,

@@ -14,9 +14,8 @@ from leasehold.control.decide import decide
 from leasehold.control.promises import broken_promises
 from leasehold.control.turn import Turn
 from leasehold.control.undecided import Undecided
-from leasehold.core.batch import Batch
 from leasehold.core.facts import Run, Uid
-from leasehold.core.invariants import Touched, Violation, check_delta
+from leasehold.core.ledger.batch import Batch
 from leasehold.core.objects.budget import budget_from_wire
 from leasehold.core.objects.edits import as_admitted
 from leasehold.core.objects.node import Labels, node_from_wire
@@ -25,7 +24,8 @@ from leasehold.core.objects.run import run_from_wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.policy import Policy
 from leasehold.core.units import FOREVER, Instant, Millis
-from leasehold.core.world import World
+from leasehold.core.world.invariants import Touched, Violation, check_delta
+from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock, Task, Tasks
 from leasehold.ports.store import Store, Wire
 from leasehold.shell.effects import RETRY_MS, Effects

@@ -6,10 +6,10 @@ store refuses for good never stops the chain: its lease is reported back to be c
 
 from msgspec.structs import replace
 
-from leasehold.core.batch import Batch
 from leasehold.core.facts import Lease
+from leasehold.core.ledger.batch import Batch
 from leasehold.core.objects.lease import lease_status, lease_to_wire
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import (
     AlreadyExists,

@@ -15,12 +15,12 @@ from prometheus_client.registry import Collector
 from leasehold.control.reservations import present
 from leasehold.control.turn import Turn
 from leasehold.control.views import envelope_view
-from leasehold.core.batch import Batch
-from leasehold.core.book import base_reason
 from leasehold.core.facts import Closed, Lease, Relation, Role, State
+from leasehold.core.ledger.batch import Batch
 from leasehold.core.units import HOUR, SECOND, GpuMs, Instant
 from leasehold.core.verdicts import Refusal
-from leasehold.core.world import World
+from leasehold.core.world.book import base_reason
+from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
 
 PREFIX = "leasehold"

@@ -7,7 +7,7 @@ that is being deleted, the finalizer is taken off once it has no lease open.
 from dataclasses import dataclass
 
 from leasehold.core.objects.wire import LEASES_CLOSED, list_at, part, text_at
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 from leasehold.ports.store import NotFound, PatchStatus, Store, StoreError, Update, Wire, Write
 from leasehold.shell.stored import Unreadable, key_of
 

@@ -12,9 +12,10 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from leasehold.core.batch import Batch
-from leasehold.core.checkpoint import Announcement, Carried, Told
+from leasehold.core.decisions.overdraft import was_enough
 from leasehold.core.facts import Ending, Lease, Opened, Pod, Reservation, Role, ledger_order
+from leasehold.core.ledger.batch import Batch
+from leasehold.core.ledger.checkpoint import Announcement, Carried, Told
 from leasehold.core.objects.budget import budget_from_wire
 from leasehold.core.objects.lease import leases_from_json, pod_name
 from leasehold.core.objects.node import Labels, node_from_wire
@@ -22,9 +23,8 @@ from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.reservation import reservation_from_wire
 from leasehold.core.objects.resolution import resolution_from_wire
 from leasehold.core.objects.run import run_from_wire
-from leasehold.core.overdraft import was_enough
 from leasehold.core.policy import Policy
-from leasehold.core.world import Overdraft, World
+from leasehold.core.world.world import Overdraft, World
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Listing, NotFound, Store, Wire
 from leasehold.shell.archive.checkpoints import KIND as CHECKPOINTS

@@ -8,7 +8,7 @@ from leasehold.control.answers import budgets, cover_lines, explain, leases, who
 from leasehold.core.facts import Closed, Ending, Lending, Relation, Reservation, Resolution, State
 from leasehold.core.units import HOUR, MINUTE, plural
 from leasehold.core.verdicts import Refusal, Refused, Step
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 SUBJECT = "n/t/e"
 OPENED = "1970-01-05T03:00:00.000Z"  # an hour before NOW

@@ -8,7 +8,7 @@ from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wor
 
 from leasehold.control.audit import audit
 from leasehold.core.facts import Pod, PodPhase
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 
 def a_world_at_rest() -> tuple[World, Pod]:

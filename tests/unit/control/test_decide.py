@@ -33,7 +33,7 @@ from leasehold.core.facts import (
 )
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, MINUTE, SECOND
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 from leasehold.ports.store import Wire
 from leasehold.sim.scenario.parse_actions import manifest
 

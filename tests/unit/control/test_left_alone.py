@@ -8,7 +8,7 @@ from leasehold.control.decide import decide
 from leasehold.control.undecided import Undecided
 from leasehold.core.facts import Lease
 from leasehold.core.units import HOUR
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 
 def a_world_with_one_lease() -> tuple[World, Lease]:

@@ -5,10 +5,10 @@ from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world
 
 from leasehold.control.life import backoff, phase_of, units_of
-from leasehold.core.book import WHOLE
 from leasehold.core.facts import Cause
 from leasehold.core.units import MINUTE, SECOND
-from leasehold.core.world import World
+from leasehold.core.world.book import WHOLE
+from leasehold.core.world.world import World
 
 
 def a_world_after(closures: list[str], *, retries: int, checkpoint: int | None) -> World:

@@ -8,7 +8,7 @@ from leasehold.control.turn import Turn
 from leasehold.core.facts import Confidence
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, SECOND
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 WAITING = 200
 

@@ -12,11 +12,11 @@ from tests.properties.worlds import (
     an_envelope,
 )
 
-from leasehold.core.admit import admit
-from leasehold.core.agenda import Agenda, Hold
+from leasehold.core.decisions.admit import admit
+from leasehold.core.decisions.agenda import Agenda, Hold
 from leasehold.core.facts import Run, Taint, Toleration
 from leasehold.core.verdicts import Admitted, Refusal, Refused
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 TAINT = Taint(key="k", value="v")
 

@@ -1,13 +1,13 @@
 """Slots that a stranger is known to hold are dealt to nobody else."""
 
-from leasehold.core.bind import deal_slots
+from leasehold.core.decisions.bind import deal_slots
 from leasehold.core.facts import Node
-from leasehold.core.fleet import Fleet
-from leasehold.core.journal import Journal
 from leasehold.core.objects.pod import SLOTS, pod_from_wire
 from leasehold.core.policy import Policy
 from leasehold.core.verdicts import PodPlace
-from leasehold.core.world import World
+from leasehold.core.world.fleet import Fleet
+from leasehold.core.world.journal import Journal
+from leasehold.core.world.world import World
 
 
 def node(name: str, *, gpus: int) -> Node:

@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_lease, a_run
 
-from leasehold.core.book import WHOLE, Book, drained_node, off
 from leasehold.core.facts import Cause, Closed, Ending, Lease, Opened, Role
 from leasehold.core.units import HOUR
+from leasehold.core.world.book import WHOLE, Book, drained_node, off
 
 RUN = a_run("r", groups=4)
 EXIT, REJECTED = Cause.EXIT, Cause.REJECTED

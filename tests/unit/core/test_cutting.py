@@ -13,14 +13,14 @@ from tests.properties.worlds import (
 )
 from tests.unit.test_lottery import a_resolution
 
-from leasehold.core.agenda import Agenda
+from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.odds import Preview, preview
+from leasehold.core.decisions.resolve import resolve
+from leasehold.core.decisions.swap import swap
 from leasehold.core.facts import Role
-from leasehold.core.odds import Preview, preview
 from leasehold.core.policy import Policy
-from leasehold.core.resolve import resolve
-from leasehold.core.swap import swap
 from leasehold.core.verdicts import Refusal, Refused
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 
 def a_full_world(runs: int, *, policy: Policy | None = None) -> World:

@@ -13,12 +13,12 @@ from tests.properties.worlds import (
     an_envelope,
 )
 
-from leasehold.core.admit import as_found_by
-from leasehold.core.agenda import Agenda
+from leasehold.core.decisions.admit import as_found_by
+from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.fill import fill
 from leasehold.core.facts import Ending, Role
-from leasehold.core.fill import fill
 from leasehold.core.verdicts import Admitted, Refusal, Refused
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 
 def spares_on(*rows: tuple[str, str, int]) -> World:

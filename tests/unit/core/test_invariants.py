@@ -18,9 +18,9 @@ from leasehold.core.facts import (
     Relation,
     Role,
 )
-from leasehold.core.invariants import Touched, check_all, check_delta
 from leasehold.core.units import HOUR
-from leasehold.core.world import World
+from leasehold.core.world.invariants import Touched, check_all, check_delta
+from leasehold.core.world.world import World
 
 LENDING = Lending(allow=True, to=("*",), max_concurrency=3, max_gpu_ms=20 * HOUR)
 

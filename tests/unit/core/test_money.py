@@ -3,13 +3,13 @@
 from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world, an_envelope
 
-from leasehold.core.cover import Ask, cover
+from leasehold.core.decisions.cover import Ask, cover
+from leasehold.core.decisions.overdraft import excesses
 from leasehold.core.facts import Budget, Funding, Lending, Relation
-from leasehold.core.overdraft import excesses
 from leasehold.core.policy import Policy
-from leasehold.core.tree import Tree
 from leasehold.core.units import HOUR
 from leasehold.core.verdicts import Refusal, Refused
+from leasehold.core.world.tree import Tree
 
 TO_ALL = Lending(allow=True, to=("*",))
 

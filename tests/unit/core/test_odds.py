@@ -2,10 +2,10 @@
 
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wish, a_world
 
-from leasehold.core.agenda import Agenda
-from leasehold.core.odds import Preview, preview
+from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.odds import Preview, preview
 from leasehold.core.policy import Policy
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 RUNS = 8
 POLICY = Policy(odds_seeds=400)

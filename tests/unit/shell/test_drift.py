@@ -2,9 +2,9 @@
 
 from tests.unit.shell.plant import Plant
 
-from leasehold.core.accounts import UNLIMITED
 from leasehold.core.facts import Lease, Opened, Relation, Role
 from leasehold.core.units import HOUR, MINUTE
+from leasehold.core.world.accounts import UNLIMITED
 from leasehold.shell.drift import DriftWatch
 
 

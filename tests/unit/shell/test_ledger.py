@@ -7,7 +7,7 @@ import pytest
 from tests.unit.records import FACTS, T0
 
 from leasehold.adapters.memory.store import MemoryStore
-from leasehold.core.batch import Batch
+from leasehold.core.ledger.batch import Batch
 from leasehold.ports.store import OutcomeUnknown, Store, Unavailable, Wire
 from leasehold.shell.ledger import Deposed, Ledger
 from leasehold.sim.faulty import TOUCHED

@@ -7,7 +7,7 @@ from tests.unit.shell.plant import Plant, followed
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
 from leasehold.core.units import MINUTE
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 from leasehold.shell.loop import Decider, InvariantBroken
 from leasehold.sim.scenario.ledger import at_once
 

@@ -9,7 +9,7 @@ from leasehold.control.turn import Turn
 from leasehold.control.undecided import Undecided
 from leasehold.core.facts import Uid
 from leasehold.core.units import MINUTE, Instant
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 from leasehold.ports.store import NotFound, Watch
 from leasehold.shell.ledger import Ledger
 from leasehold.shell.loop import Decider

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from leasehold.adapters.memory.store import MemoryStore
-from leasehold.core.batch import Batch, NodeFact, line
-from leasehold.core.chain import GENESIS
+from leasehold.core.ledger.batch import Batch, NodeFact, line
+from leasehold.core.ledger.chain import GENESIS
 from leasehold.core.objects.wire import API_VERSION
 from leasehold.ports.store import Wire
 from leasehold.sim.kernel import Kernel

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from leasehold.cli.sim import command
-from leasehold.core.verify import verify_lines
+from leasehold.core.ledger.verify import verify_lines
 from leasehold.sim.scenario import runner
 from leasehold.sim.scenario.act import merge
 

@@ -7,7 +7,7 @@ owners are `core.objects.rights`; this module turns a missing one into a refusal
 from leasehold.adapters.rest.backend import Refused
 from leasehold.adapters.rest.paths import Target
 from leasehold.adapters.rest.resources import READ, Resource, Subresource
-from leasehold.core.access import Caller, CallerRole
+from leasehold.core.objects.access import Caller, CallerRole
 from leasehold.core.objects.rights import Right, missing_right
 
 

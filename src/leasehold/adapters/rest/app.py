@@ -29,7 +29,7 @@ from leasehold.adapters.rest.namespaces import Clearing
 from leasehold.adapters.rest.paths import no_such_path
 from leasehold.adapters.rest.statuses import status_response
 from leasehold.adapters.rest.watches import Watches
-from leasehold.core.access import Caller
+from leasehold.core.objects.access import Caller
 from leasehold.ports.store import StoreError, Wire
 
 VERSION = "v1.36.0+leasehold"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from leasehold.adapters.objects.store import ObjectStore
 from leasehold.adapters.rest.tokens import Tokens
-from leasehold.core.access import Caller
+from leasehold.core.objects.access import Caller
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Wire
 

@@ -11,7 +11,7 @@ from leasehold.adapters.rest.backend import Backend, Refused
 from leasehold.adapters.rest.messages import Request, encode
 from leasehold.adapters.rest.resources import Resource
 from leasehold.adapters.rest.selectors import Matches
-from leasehold.core.access import Caller
+from leasehold.core.objects.access import Caller
 from leasehold.core.objects.wire import part, text_at
 from leasehold.ports.store import Wire
 

@@ -13,7 +13,7 @@ from leasehold.adapters.rest.messages import Request, bad_request
 from leasehold.adapters.rest.paths import Target
 from leasehold.adapters.rest.resources import NAMESPACES, Resource
 from leasehold.adapters.rest.statuses import invalid
-from leasehold.core.access import CallerRole
+from leasehold.core.objects.access import CallerRole
 from leasehold.core.objects.budget import budget_warnings, check_budget
 from leasehold.core.objects.kinds import Wrong
 from leasehold.core.objects.kinds import namespace as dns_label

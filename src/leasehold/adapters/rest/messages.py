@@ -13,7 +13,7 @@ import msgspec
 from starlette.types import Receive, Scope
 
 from leasehold.adapters.rest.backend import Cause, Refused
-from leasehold.core.access import Caller
+from leasehold.core.objects.access import Caller
 from leasehold.ports.store import Wire
 
 BODY_BYTES_MAX = 3 * 1024 * 1024

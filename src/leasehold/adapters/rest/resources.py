@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from leasehold.adapters.rest import columns
 from leasehold.adapters.rest.columns import Column
-from leasehold.core.access import CallerRole
+from leasehold.core.objects.access import CallerRole
 from leasehold.core.objects.wire import GROUP
 
 READ = ("get", "list", "watch")

@@ -9,7 +9,7 @@ from leasehold.adapters.rest.backend import Cause, Refused
 from leasehold.adapters.rest.bodies import read_object
 from leasehold.adapters.rest.messages import Request, Response, bad_request, json_response
 from leasehold.adapters.rest.resources import ALL_VERBS, RESOURCES, Resource, resource_at
-from leasehold.core.access import Caller, CallerRole, OwnerVerb
+from leasehold.core.objects.access import Caller, CallerRole, OwnerVerb
 from leasehold.core.objects.rights import missing_right
 from leasehold.core.objects.wire import GROUP, part, text_at
 from leasehold.ports.store import Wire

@@ -19,7 +19,7 @@ import msgspec
 import structlog
 
 from leasehold.adapters.private_file import write_private
-from leasehold.core.access import Caller
+from leasehold.core.objects.access import Caller
 from leasehold.core.units import Instant
 
 TOKEN_BYTES = 32

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 
 from leasehold.control.questions.forms import Wire, instant, listed, moment
 from leasehold.control.questions.subject import Subject
-from leasehold.core.book import base_reason
 from leasehold.core.facts import Closed, Lease, Resolution, RunKey
 from leasehold.core.units import plural
-from leasehold.core.world import World
+from leasehold.core.world.book import base_reason
+from leasehold.core.world.world import World
 
 # Resolutions that are no longer in the World, read when somebody asks for them.
 Resolutions = Callable[[], Iterable[Resolution]]

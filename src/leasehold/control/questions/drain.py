@@ -1,17 +1,17 @@
 """`drain`: what becomes of the runs on a node while it is emptied, one row for each.
 
-Says what is going to happen by asking the very decision (`core.drain`), and what has happened by
-the leases that ended there since the instant that was asked about.
+Says what is going to happen by asking the very decision (`core.decisions.drain`), and what has
+happened by the leases that ended there since the instant that was asked about.
 """
 
 from leasehold.control.questions.drain_story import heir_of, is_requeued, reason_of
 from leasehold.control.questions.forms import Wire
-from leasehold.core.book import WHOLE, base_reason, drained_node
-from leasehold.core.drain import Leaving, Way, how_to_leave
+from leasehold.core.decisions.drain import Leaving, Way, how_to_leave
 from leasehold.core.facts import Closed, Lease, Role, Uid
 from leasehold.core.units import Instant
-from leasehold.core.width import open_leases
-from leasehold.core.world import World
+from leasehold.core.world.book import WHOLE, base_reason, drained_node
+from leasehold.core.world.width import open_leases
+from leasehold.core.world.world import World
 
 _SPARE = "spare"  # only a spare stands there
 _END = "end"  # it ends for another reason

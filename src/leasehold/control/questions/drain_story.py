@@ -6,11 +6,11 @@ known as long as the node says so.
 
 from leasehold.control.questions.forms import listed, moment
 from leasehold.control.questions.subject import Subject
-from leasehold.core.book import base_reason, drained_node
 from leasehold.core.facts import Closed, Lease, Opened, Role
 from leasehold.core.units import Instant, plural
-from leasehold.core.width import open_leases
-from leasehold.core.world import World
+from leasehold.core.world.book import base_reason, drained_node
+from leasehold.core.world.width import open_leases
+from leasehold.core.world.world import World
 
 
 def drain_words(world: World, subject: Subject) -> list[str]:

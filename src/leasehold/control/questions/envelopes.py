@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 from leasehold.control.questions.forms import Wire, gpu_time, instant
 from leasehold.control.views import EnvelopeView, envelope_view
+from leasehold.core.decisions.overdraft import next_money_event
 from leasehold.core.facts import Envelope, EnvelopeKey, Relation, Role
 from leasehold.core.objects.owners import glob_admits
-from leasehold.core.overdraft import next_money_event
 from leasehold.core.units import GpuMs, Instant, format_gpu_hours
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 FORMS = ("usage", "balance", "tree")
 

@@ -17,7 +17,7 @@ from leasehold.core.units import (
     format_instant,
     format_span,
 )
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 Wire = dict[str, object]
 

@@ -11,7 +11,7 @@ from leasehold.control.questions.subject import Archived, Subject, no_archive
 from leasehold.core.facts import Lease, Record, ledger_order
 from leasehold.core.objects.owners import glob_admits
 from leasehold.core.units import Instant
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 
 class Filter(Record):

@@ -2,10 +2,10 @@
 
 from leasehold.control.questions.forms import Wire, gpu_time
 from leasehold.control.questions.subject import Subject
-from leasehold.core.cover import admits
+from leasehold.core.decisions.cover import admits
 from leasehold.core.facts import Envelope, Relation, Run
 from leasehold.core.units import Instant, plural
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 
 def sponsors(world: World, subject: Subject, now: Instant) -> Wire:

@@ -9,10 +9,10 @@ import hashlib
 import hmac
 import re
 
-from leasehold.core.access import Caller, OwnerVerb
+from leasehold.core.objects.access import Caller, OwnerVerb
 from leasehold.core.objects.owners import is_owner
 from leasehold.core.units import parse_instant
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 # A word as names are written; a full stop or colon behind it belongs to the sentence.
 _WORD = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.:/]*[A-Za-z0-9]|[A-Za-z0-9]")

@@ -6,11 +6,11 @@ GPU-hours end before the run does is refinanced then, or becomes such a payer.
 
 from leasehold.control.questions.forms import moment
 from leasehold.control.questions.subject import Subject
+from leasehold.core.decisions.overdraft import next_money_event
 from leasehold.core.facts import EnvelopeKey
-from leasehold.core.overdraft import next_money_event
 from leasehold.core.units import FOREVER, Instant
-from leasehold.core.width import open_leases
-from leasehold.core.world import World
+from leasehold.core.world.width import open_leases
+from leasehold.core.world.world import World
 
 
 def money_ahead(world: World, subject: Subject, now: Instant) -> list[str]:

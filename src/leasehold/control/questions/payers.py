@@ -5,7 +5,7 @@ from leasehold.control.questions.subject import Subject
 from leasehold.control.views import run_view
 from leasehold.core.facts import Relation
 from leasehold.core.units import Instant
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 
 def who_pays(world: World, subject: Subject, now: Instant) -> Wire:

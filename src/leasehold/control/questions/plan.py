@@ -20,8 +20,8 @@ from leasehold.control.views import run_view
 from leasehold.core.facts import Confidence, Phase, Relation, Reservation, Run, State
 from leasehold.core.units import Instant, plural
 from leasehold.core.verdicts import Admitted, PodPlace
-from leasehold.core.width import open_leases
-from leasehold.core.world import World
+from leasehold.core.world.width import open_leases
+from leasehold.core.world.world import World
 
 _SURE = {
     Confidence.EXACT: "when leases end that are known to end",

@@ -4,7 +4,7 @@ from leasehold.control.audit import audit
 from leasehold.control.questions.forms import Wire, instant
 from leasehold.control.questions.subject import Subject
 from leasehold.core.units import Instant
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 
 def ledger_head(world: World) -> Wire:

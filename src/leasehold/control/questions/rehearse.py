@@ -24,8 +24,10 @@ from leasehold.control.wishes import (
     waiting_groups,
     wish_for,
 )
-from leasehold.core.admit import Wish, admit, as_found_by, claims_of, owner_allowed
-from leasehold.core.ever import never_fits
+from leasehold.core.decisions.admit import Wish, admit, as_found_by, claims_of, owner_allowed
+from leasehold.core.decisions.ever import never_fits
+from leasehold.core.decisions.fill import fill
+from leasehold.core.decisions.odds import Preview, preview
 from leasehold.core.facts import (
     Confidence,
     Gang,
@@ -37,11 +39,9 @@ from leasehold.core.facts import (
     State,
     Uid,
 )
-from leasehold.core.fill import fill
-from leasehold.core.odds import Preview, preview
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Admitted, Refusal, Refused
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 # Those that wait for something else than GPUs and money are not planned.
 _UNPLANNED = frozenset(

@@ -11,7 +11,7 @@ from leasehold.control.questions.subject import Archived, no_archive
 from leasehold.core.facts import Lease, Record
 from leasehold.core.objects.owners import glob_admits
 from leasehold.core.units import GpuMs, Instant
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 
 class Period(Record):

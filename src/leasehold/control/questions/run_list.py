@@ -8,8 +8,8 @@ from leasehold.control.views import run_view
 from leasehold.core.facts import Run
 from leasehold.core.objects.owners import glob_admits
 from leasehold.core.units import Instant
-from leasehold.core.width import desired_gpus, maximum_gpus, minimum_gpus
-from leasehold.core.world import World
+from leasehold.core.world.width import desired_gpus, maximum_gpus, minimum_gpus
+from leasehold.core.world.world import World
 
 
 def run_list(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from leasehold.control.views import spent_by
 from leasehold.core.facts import EnvelopeKey, Lease, Relation, Run, RunKey, Uid, ledger_order
 from leasehold.core.units import GpuMs, Instant
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 # Archived closed leases that overlap [since, until); None is open on that side.
 Archived = Callable[[Instant | None, Instant | None], Iterable[Lease]]

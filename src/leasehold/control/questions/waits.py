@@ -5,7 +5,7 @@ from collections.abc import Callable
 from leasehold.control.questions.forms import Wire, instant
 from leasehold.core.facts import Reservation, State
 from leasehold.core.units import Instant
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 
 _OPEN = (State.PENDING, State.ACTIVATING, State.BLOCKED)
 

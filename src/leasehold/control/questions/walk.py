@@ -3,13 +3,13 @@
 from leasehold.control.questions.forms import Wire, moment
 from leasehold.control.questions.rehearse import in_front_of
 from leasehold.control.wishes import wish_for
-from leasehold.core.admit import as_found_by, ask_for, no_such_flavor
-from leasehold.core.cover import cover
+from leasehold.core.decisions.admit import as_found_by, ask_for, no_such_flavor
+from leasehold.core.decisions.cover import cover
 from leasehold.core.facts import Run
 from leasehold.core.units import Instant, format_gpu_hours, plural
 from leasehold.core.verdicts import Refusal, Refused, Step
-from leasehold.core.width import group_count, places_for, starting_gpus
-from leasehold.core.world import World
+from leasehold.core.world.width import group_count, places_for, starting_gpus
+from leasehold.core.world.world import World
 
 
 def recorded(world: World, run: Run) -> Wire | None:

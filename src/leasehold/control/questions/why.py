@@ -11,7 +11,6 @@ from leasehold.control.questions.waits import reservation_row
 from leasehold.control.questions.walk import says, walk_of
 from leasehold.control.reservations import present
 from leasehold.control.views import RunView, run_view
-from leasehold.core.book import WHOLE, base_reason
 from leasehold.core.facts import (
     Closed,
     Confidence,
@@ -27,8 +26,9 @@ from leasehold.core.facts import (
 )
 from leasehold.core.units import Instant, plural
 from leasehold.core.verdicts import Refusal, Refused, Step
-from leasehold.core.width import open_leases
-from leasehold.core.world import World
+from leasehold.core.world.book import WHOLE, base_reason
+from leasehold.core.world.width import open_leases
+from leasehold.core.world.world import World
 
 _SURE = {
     Confidence.EXACT: "leases that are known to end will have made room",

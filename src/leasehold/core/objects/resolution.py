@@ -7,8 +7,8 @@ who wrote it. The batch that committed it is the number at the end of its name.
 
 import msgspec
 
-from leasehold.core.chain import Digest, digest_of
 from leasehold.core.facts import Bundle, Draw, Lottery, Record, Resolution, RunKey
+from leasehold.core.ledger.chain import Digest, digest_of
 from leasehold.core.objects.lease import API_VERSION, Wire, cut_run
 from leasehold.core.objects.reservation import batch_in_name
 from leasehold.core.units import Instant, format_instant, parse_instant

@@ -2,13 +2,13 @@
 
 Asked by the REST facade before a user's write, and by whoever explains a refusal; on Kubernetes a
 policy says the same. Pure and lenient: an object that is malformed needs nothing here, because the
-server refuses it for that. Whether a caller has the right is `core.access`' answer.
+server refuses it for that. Whether a caller has the right is `core.objects.access`' answer.
 
 Metadata goes with the spec: a finalizer decides whether an object can be deleted, a label who is
 counted with whom, so that only who may change the spec may change them.
 """
 
-from leasehold.core.access import Caller, OwnerVerb
+from leasehold.core.objects.access import Caller, OwnerVerb
 from leasehold.core.objects.wire import Wire, list_at, part, text_at
 
 Right = tuple[OwnerVerb, str]

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import msgspec
 
-from leasehold.core.batch import batch_from_wire
-from leasehold.core.chain import Digest, canonical, next_digest
-from leasehold.core.checkpoint import Carried
-from leasehold.core.compaction import Plan, carried_after, forget, plan_compaction
 from leasehold.core.facts import Lease, Record
+from leasehold.core.ledger.batch import batch_from_wire
+from leasehold.core.ledger.chain import Digest, canonical, next_digest
+from leasehold.core.ledger.checkpoint import Carried
+from leasehold.core.ledger.verify import Fold
 from leasehold.core.objects.lease import ARCHIVED
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import DAY, HOUR, MINUTE, SECOND, Instant, Millis
-from leasehold.core.verify import Fold
-from leasehold.core.world import World
+from leasehold.core.world.compaction import Plan, carried_after, forget, plan_compaction
+from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import (
     Answers,

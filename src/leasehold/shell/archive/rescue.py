@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from leasehold.adapters.objects.shelf import Key, decode
 from leasehold.adapters.sqlite.salvage import Salvaged
 from leasehold.adapters.sqlite.schema import make_file
-from leasehold.core.chain import Digest, canonical, digest_of, next_digest
-from leasehold.core.checkpoint import Carried
 from leasehold.core.facts import Lease
+from leasehold.core.ledger.chain import Digest, canonical, digest_of, next_digest
+from leasehold.core.ledger.checkpoint import Carried
+from leasehold.core.ledger.verify import Disagreement, Fold, fold_lines
 from leasehold.core.objects.lease import lease_status, lease_to_wire
 from leasehold.core.objects.wire import part, text_at, whole_at
-from leasehold.core.verify import Disagreement, Fold, fold_lines
 from leasehold.ports.store import Invalid, Store, Wire
 from leasehold.shell.archive.checkpoints import KIND as CHECKPOINT
 from leasehold.shell.archive.checkpoints import MAIN, CheckpointLost, carried_from

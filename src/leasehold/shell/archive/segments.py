@@ -17,8 +17,8 @@ import msgspec
 from msgspec.structs import replace
 
 from leasehold.adapters.unusable import Unusable
-from leasehold.core.chain import GENESIS, Digest
 from leasehold.core.facts import Record
+from leasehold.core.ledger.chain import GENESIS, Digest
 from leasehold.core.units import Instant
 
 Wire = dict[str, object]

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 
-from leasehold.core.batch import Batch, batch_from_wire
-from leasehold.core.chain import canonical, digest_of, next_digest
 from leasehold.core.facts import Lease
+from leasehold.core.ledger.batch import Batch, batch_from_wire
+from leasehold.core.ledger.chain import canonical, digest_of, next_digest
 from leasehold.core.objects.lease import lease_from_wire, lease_to_wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.shell.archive.segments import (

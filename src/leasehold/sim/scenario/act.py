@@ -15,7 +15,7 @@ from leasehold.core.facts import Gang, Uid
 from leasehold.core.objects.run import run_from_wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import Instant
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 from leasehold.ports.store import AlreadyExists, Conflict, Invalid, NotFound, Store, Wire
 from leasehold.sim.nodes import SimFleet
 from leasehold.sim.scenario.parse_actions import manifest

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import msgspec
 
-from leasehold.core.chain import canonical, next_digest
+from leasehold.core.ledger.chain import canonical, next_digest
+from leasehold.core.ledger.verify import verify_objects
 from leasehold.core.objects.wire import part, text_at, whole_at
-from leasehold.core.verify import verify_objects
 from leasehold.ports.store import NotFound, Store, Wire
 from leasehold.shell.archive.checkpoints import read_checkpoint
 from leasehold.shell.archive.reader import Archive

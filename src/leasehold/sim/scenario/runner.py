@@ -15,7 +15,7 @@ from pathlib import Path
 from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.control import answers
 from leasehold.core.units import MINUTE, Instant, Millis, format_span
-from leasehold.core.world import World
+from leasehold.core.world.world import World
 from leasehold.shell.yamlfile import BadFile
 from leasehold.sim.scenario.act import Actor
 from leasehold.sim.scenario.expect import Judge

@@ -16,12 +16,12 @@ from leasehold.adapters.objects.admission import Admission
 from leasehold.adapters.sqlite.store import SqliteStore
 from leasehold.control.audit import audit
 from leasehold.core.facts import Node
-from leasehold.core.invariants import check_all
+from leasehold.core.ledger.verify import Fold
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.run import grace_problems
 from leasehold.core.units import Instant
-from leasehold.core.verify import Fold
-from leasehold.core.world import World
+from leasehold.core.world.invariants import check_all
+from leasehold.core.world.world import World
 from leasehold.ports.store import Store
 from leasehold.shell.archive.compactor import Compactor
 from leasehold.shell.archive.reader import Archive

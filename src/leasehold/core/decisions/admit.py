@@ -1,0 +1,368 @@
+"""admit — cover and pack together: the first plan that is both funded and placed.
+
+Tries one location for everything, in the order in which cover would pay; failing that, if groups
+may spread, group by group. Called for starts, grows and forecasts; it changes nothing.
+"""
+
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
+from leasehold.core.decisions.agenda import Agenda, Kept
+from leasehold.core.decisions.cover import Ask, cover
+from leasehold.core.decisions.pack import (
+    Place,
+    Want,
+    pack,
+    pack_in_one_domain,
+    shape_of,
+    try_pack,
+)
+from leasehold.core.facts import Record, Relation, Run
+from leasehold.core.units import FOREVER, Instant, Millis, plural
+from leasehold.core.verdicts import (
+    Admitted,
+    Covered,
+    Packed,
+    PodPlace,
+    Refusal,
+    Refused,
+    Segment,
+    Step,
+)
+from leasehold.core.world.accounts import Claim
+from leasehold.core.world.width import places_for
+from leasehold.core.world.world import World
+
+_OF_PLACE = (Refusal.CAPACITY, Refusal.NO_DOMAIN_FITS, Refusal.NODE_RESOURCES)
+
+
+class Wish(Record):
+    """Groups that a run wants now: its first ones, or more of them."""
+
+    run: Run
+    want: Want
+    span: Millis | None  # what is left of its limit
+    borrowed_already: int = 0
+
+    @property
+    def end_after(self) -> Millis:
+        return FOREVER if self.span is None else self.span
+
+
+def admit(
+    world: World,
+    wish: Wish,
+    agenda: Agenda,
+    *,
+    start: Instant,
+    now: Instant,
+    gone: Collection[str] = (),
+) -> Admitted | Refused:
+    """Who pays for all of it and where it goes, leaving alone what the agenda keeps. `gone`: leases
+    that the caller has given back."""
+    places = places_for(world, wish.run.spec)
+    if not places:
+        return no_such_flavor(wish.want)
+    mark = world.journal.mark()
+    as_found_by(world, wish, agenda, start=start, gone=gone, promised=start > now)
+    answer: Admitted | Refused | None = _elsewhere(world, wish, places, start, now)
+    funded: list[Place] = []
+    if answer is None:
+        answer, funded = _admit(world, wish, places, start, now)
+    world.journal.undo(mark)
+    if isinstance(answer, Refused) and answer.reason in _OF_PLACE:
+        return _held_or(world, wish, funded, answer)
+    return answer
+
+
+def as_found_by(
+    world: World,
+    wish: Wish,
+    agenda: Agenda,
+    *,
+    start: Instant,
+    gone: Collection[str] = (),
+    promised: bool = False,
+) -> Kept:
+    """Under a mark: the fleet and the accounts as a run that starts then would find them. `gone`:
+    leases whose slots were given back under it; `promised`: it leaves
+    alone the room that others will have made."""
+    # Tolerated nodes come first: what is held on them is not free either.
+    world.fleet.tolerate(wish.run.spec.tolerations)
+    end = min(FOREVER, start + wish.end_after)
+    return agenda.apply(world, wish.run.uid, start=start, end=end, gone=gone, promised=promised)
+
+
+def _elsewhere(
+    world: World, wish: Wish, places: list[Place], start: Instant, now: Instant
+) -> Admitted | None:
+    """Without the nodes that rejected it, wherever they lie; they are used if nothing else fits."""
+    shunned = [name for name in wish.want.last if name in world.fleet.nodes]
+    if not shunned:
+        return None
+    mark = world.journal.mark()
+    for name in shunned:
+        world.fleet.plan(name, world.fleet.nodes[name].node.gpus)
+    answer, _ = _admit(world, wish, places, start, now)
+    world.journal.undo(mark)
+    return answer if isinstance(answer, Admitted) else None
+
+
+def owner_allowed(world: World, run: Run) -> Refused | None:
+    """Nobody spends another team's money by typing its name."""
+    if world.tree.may_spend(run.spec.owner, run.namespace):
+        return None
+    return Refused(
+        reason=Refusal.OWNER_NOT_ALLOWED,
+        remedy=f"no Budget of {run.spec.owner} lies in namespace {run.namespace} or lists it under "
+        "spec.namespaces; create one, or correct spec.owner",
+        asked=run.spec.total_gpus,
+        subject=run.spec.owner,
+    )
+
+
+def no_such_flavor(want: Want) -> Refused:
+    return Refused(
+        reason=Refusal.NO_SUCH_FLAVOR,
+        remedy=f"no node has {want.flavor} where this run may go; "
+        "check resources.gpuType and locality.selector",
+        asked=want.gpus,
+        short_by=want.gpus,
+    )
+
+
+def _held_or(world: World, wish: Wish, places: list[Place], refused: Refused) -> Refused:
+    mark = world.journal.mark()
+    world.fleet.tolerate(wish.run.spec.tolerations)
+    unheld = pack(world, wish.want, places) if places else refused
+    world.journal.undo(mark)
+    if isinstance(unheld, Refused):  # who holds what is not what it lacks
+        return _with_trace(unheld, refused.trace)
+    return Refused(
+        reason=Refusal.HELD,
+        remedy=f"{plural(wish.want.gpus, 'GPU')} {'is' if wish.want.gpus == 1 else 'are'} free "
+        "but held for reservations ahead of it; a shorter "
+        "runtime.maxDuration may let it pass in front",
+        asked=wish.want.gpus,
+        trace=refused.trace,
+    )
+
+
+def ask_for(wish: Wish, place: Place, gpus: int, *, start: Instant, borrowed: int) -> Ask:
+    spec = wish.run.spec
+    return Ask(
+        owner=spec.owner,
+        flavor=spec.flavor,
+        region=place[0],
+        cluster=place[1],
+        gpus=gpus,
+        start=start,
+        span=wish.span,
+        funding=spec.funding,
+        borrowed_already=borrowed,
+    )
+
+
+def _admit(
+    world: World, wish: Wish, places: list[Place], start: Instant, now: Instant
+) -> tuple[Admitted | Refused, list[Place]]:
+    """The answer, and the locations that would be paid for."""
+    funded: list[tuple[Place, Covered]] = []
+    refusals: list[Refused] = []
+    for place, answer in _covers(world, wish, places, start, now):
+        if isinstance(answer, Covered):
+            funded.append((place, answer))
+        else:
+            refusals.append(answer)
+    paid = [place for place, _ in funded]
+    at_home = bool(wish.want.own_domains)
+    plan = _one_place(world, _at_home(wish) if at_home else wish, funded)
+    apart = at_home or (len(places) > 1 and len(wish.want.groups) > 1)
+    if plan is None and wish.want.spread and apart:
+        plan = _group_by_group(world, wish, places, start, now)
+    if plan is not None:
+        return plan, paid
+    if not funded:
+        return next((each for each in refusals if each.time_may_help), refusals[0]), paid
+    short = pack(world, wish.want, paid)
+    assert isinstance(short, Refused)
+    trace = sorted(funded, key=_preference)[0][1].trace
+    return _with_trace(short, trace), paid
+
+
+def _at_home(wish: Wish) -> Wish:
+    """The same, in one of the domains where the run is already."""
+    want = wish.want
+    home = tuple(each for each in want.own_domains if not want.within or each in want.within)
+    # Where none of its own may be used it has no home, and no domain has an empty name.
+    return replace(wish, want=replace(want, within=home or ("",), own_domains=(), spread=False))
+
+
+def _covers(
+    world: World, wish: Wish, places: list[Place], start: Instant, now: Instant
+) -> list[tuple[Place, Covered | Refused]]:
+    """Cover at each location; one walk serves all that the same envelopes cover."""
+    found: list[tuple[Place, Covered | Refused]] = []
+    by_payers: dict[tuple[bool, ...], Covered | Refused] = {}
+    for place in places:
+        payers = _paid_here(world, wish.want.flavor, place)
+        known = by_payers.get(payers)
+        if known is None:
+            ask = ask_for(wish, place, wish.want.gpus, start=start, borrowed=wish.borrowed_already)
+            known = by_payers[payers] = cover(world, ask, now=now)
+        found.append((place, known))
+    return found
+
+
+def _paid_here(world: World, flavor: str, place: Place) -> tuple[bool, ...]:
+    """Which selectors cover a location. A walk that ended early has not met them all: an envelope
+    of the owner that pays elsewhere only comes after the family here, so a trace cannot tell."""
+    region, cluster = place
+    return tuple(
+        selector[0] in (None, region) and selector[1] in (None, cluster)
+        for selector in world.tree.selectors(flavor)
+    )
+
+
+def _with_trace(refused: Refused, trace: tuple[Step, ...]) -> Refused:
+    helps = refused.reason is not Refusal.NO_SUCH_FLAVOR
+    return replace(refused, trace=trace, time_may_help=helps)
+
+
+def _preference(funded: tuple[Place, Covered]) -> tuple[int, int, Place]:
+    """Owned before shared before borrowed."""
+    shares = dict.fromkeys(Relation, 0)
+    for segment in funded[1].segments:
+        shares[segment.relation] += segment.gpus
+    return shares[Relation.BORROWED], shares[Relation.SHARED], funded[0]
+
+
+def _one_place(world: World, wish: Wish, funded: list[tuple[Place, Covered]]) -> Admitted | None:
+    """Everything at the location that is paid for best; among equals, where less is left over."""
+    ranked = sorted(funded, key=_preference)
+    first = ranked[0][1].trace if ranked else ()
+    while ranked:
+        rank = _preference(ranked[0])[:2]
+        equals = [each for each in ranked if _preference(each)[:2] == rank]
+        found = _among_equals(world, wish, equals)
+        if found is not None:
+            return found if len(ranked) == len(funded) else replace(found, first_trace=first)
+        ranked = ranked[len(equals) :]
+    return None
+
+
+def _among_equals(world: World, wish: Wish, equals: list[tuple[Place, Covered]]) -> Admitted | None:
+    covers = dict(equals)
+    # One domain that holds it all leaves less over than any spread; this is the usual case.
+    packed = pack_in_one_domain(world, wish.want, [place for place, _ in equals])
+    if packed is not None:
+        node = world.fleet.nodes[packed.places[0].node].node
+        place = (node.region, node.cluster)
+        return Admitted(covered=((place, covers[place]),), packed=packed)
+    best: tuple[int, Place, Packed] | None = None
+    for place, _ in equals:
+        answer = try_pack(world, wish.want, [place])
+        if answer is not None:
+            left = sum(free for _, free in answer.left_over)
+            if best is None or (left, place) < best[:2]:
+                best = (left, place, answer)
+    if best is None:
+        return None
+    return Admitted(covered=((best[1], covers[best[1]]),), packed=best[2])
+
+
+def _group_by_group(
+    world: World, wish: Wish, places: list[Place], start: Instant, now: Instant
+) -> Admitted | None:
+    """Each group where it is paid for best, on top of the groups before it; where the run is
+    already before anywhere else, and only then by money."""
+    mark = world.journal.mark()
+    parts: dict[Place, list[Covered]] = {}
+    pods: list[PodPlace] = []
+    borrowed = wish.borrowed_already
+    admitted = True
+    for group in wish.want.groups:
+        part = _one_group(world, wish, group, places, start=start, now=now, borrowed=borrowed)
+        if part is None:
+            admitted = False
+            break
+        place, covered, packed = part
+        parts.setdefault(place, []).append(covered)
+        pods.extend(packed.places)
+        borrowed += sum(
+            each.gpus for each in covered.segments if each.relation is Relation.BORROWED
+        )
+        for claim in claims_of(world, wish, covered, start=start):
+            world.accounts.claim(claim)
+        for pod in packed.places:
+            world.fleet.plan_pod(pod.node, shape_of(wish.want))
+    world.journal.undo(mark)
+    if not admitted:
+        return None
+    merged = tuple((place, _merge(covers)) for place, covers in sorted(parts.items()))
+    return Admitted(covered=merged, packed=Packed(places=tuple(pods)))
+
+
+def _one_group(
+    world: World,
+    wish: Wish,
+    group: int,
+    places: list[Place],
+    *,
+    start: Instant,
+    now: Instant,
+    borrowed: int,
+) -> tuple[Place, Covered, Packed] | None:
+    single = replace(wish.want, groups=(group,))
+    alone = Wish(run=wish.run, want=single, span=wish.span)
+    funded = []
+    for place in places:
+        ask = ask_for(alone, place, single.gpus, start=start, borrowed=borrowed)
+        covered = cover(world, ask, now=now)
+        if isinstance(covered, Covered):
+            funded.append((place, covered))
+    found = _one_place(world, _at_home(alone), funded) if single.own_domains else None
+    if found is None:
+        away = replace(alone, want=replace(single, own_domains=()))
+        found = _one_place(world, away, funded)
+    if found is None:
+        return None
+    place, covered = found.covered[0]
+    return place, covered, found.packed
+
+
+def claims_of(world: World, wish: Wish, covered: Covered, *, start: Instant) -> list[Claim]:
+    """What a plan's payers have to keep for it."""
+    claims = []
+    for segment in covered.segments:
+        until = world.envelopes[segment.envelope].end
+        span = world.policy.accounting_horizon if wish.span is None else wish.span
+        committed = max(0, min(start + span, until) - start)
+        claims.append(
+            Claim(
+                uid=wish.run.uid,
+                payer=segment.envelope,
+                start=start,
+                end=min(FOREVER, start + wish.end_after),
+                gpus=segment.gpus,
+                borrowed=segment.relation is Relation.BORROWED,
+                gpu_ms=segment.gpus * committed,
+            )
+        )
+    return claims
+
+
+def _merge(covers: list[Covered]) -> Covered:
+    """The segments of several groups at one place, one per payer, in the order of the walk."""
+    merged: dict[str, Segment] = {}
+    for covered in covers:
+        for segment in covered.segments:
+            known = merged.get(segment.envelope)
+            merged[segment.envelope] = Segment(
+                envelope=segment.envelope,
+                owner=segment.owner,
+                gpus=segment.gpus + (known.gpus if known else 0),
+                relation=segment.relation,
+            )
+    return Covered(segments=tuple(merged.values()), trace=covers[0].trace)

@@ -1,0 +1,307 @@
+"""What is spoken for but not yet leased: places and money of planned starts.
+
+While runs are considered in order, each reservation's plan goes on the agenda, and those behind
+it see the fleet less what would delay it. A hold counts from its start to its end, so whoever ends
+before it begins may use the places in between (backfill). Holds that began keep GPUs from everybody
+behind: those of an activation under way, and the free GPUs that a start that needs cuts keeps.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from leasehold.core.decisions.releases import releases_on
+from leasehold.core.facts import EnvelopeKey, Lease, Record, Uid
+from leasehold.core.units import FOREVER, Instant
+from leasehold.core.world.accounts import Claim
+from leasehold.core.world.levels import Drop, fewest
+from leasehold.core.world.world import World
+
+
+class Hold(Record):
+    uid: Uid
+    node: str
+    gpus: int
+    start: Instant
+    end: Instant = FOREVER
+
+
+class Room(Record):
+    """What a start that needs cuts will have: so many pods in each of its domains."""
+
+    start: Instant
+    end: Instant
+    flavor: str
+    pod_gpus: int
+    pods: tuple[tuple[str, int], ...]  # by domain
+
+
+class Agenda:
+    """Holds and claims, by run and by node."""
+
+    def __init__(self) -> None:
+        self._by_node: dict[str, list[Hold]] = {}
+        self._of: dict[Uid, list[Hold]] = {}
+        self._promised: dict[Uid, Room] = {}
+        self._spares: dict[Uid, tuple[Instant, frozenset[str]]] = {}
+        self.changed: dict[str, None] = {}  # nodes, since somebody last looked
+        self.claims: dict[Uid, tuple[Claim, ...]] = {}
+        self._claims_by_payer: dict[EnvelopeKey, list[Claim]] = {}
+        self.changes = 0  # of anything
+        self.releases = 0  # those of them that leave others more than before
+
+    def hold(self, uid: Uid, holds: Iterable[Hold]) -> None:
+        """Instead of whatever places this run held."""
+        self.forget_places(uid)
+        self.changes += 1
+        self._of[uid] = list(holds)
+        for hold in self._of[uid]:
+            self._by_node.setdefault(hold.node, []).append(hold)
+            self.changed[hold.node] = None
+
+    def promise(self, uid: Uid, room: Room) -> None:
+        """Room that a start that needs cuts will have made: nobody behind is cut for it, or plans
+        with it."""
+        self._promised[uid] = room
+        self.changes += 1
+
+    def count_on(self, uid: Uid, spares: Iterable[str], *, start: Instant) -> None:
+        """Spares that a plan will have dropped from then on: nobody sits down on them."""
+        self._spares[uid] = (start, frozenset(spares))
+        self.changes += 1
+
+    def claim(self, uid: Uid, claims: Iterable[Claim]) -> None:
+        self._drop_claims(uid)
+        self.changes += 1
+        self.claims[uid] = tuple(claims)
+        for claim in self.claims[uid]:
+            self._claims_by_payer.setdefault(claim.payer, []).append(claim)
+
+    def _drop_claims(self, uid: Uid) -> None:
+        for claim in self.claims.pop(uid, ()):
+            self._claims_by_payer[claim.payer].remove(claim)
+            self._note_release()
+
+    def forget(self, uid: Uid) -> None:
+        """The run starts, or gives up its plan."""
+        self._drop_claims(uid)
+        self.forget_places(uid)
+
+    def forget_places(self, uid: Uid) -> None:
+        for hold in self._of.pop(uid, ()):
+            self._by_node[hold.node].remove(hold)
+            self.changed[hold.node] = None
+            self._note_release()
+        promised = self._promised.pop(uid, None)
+        if self._spares.pop(uid, None) or promised:
+            self._note_release()
+
+    def _note_release(self) -> None:
+        self.changes += 1
+        self.releases += 1
+
+    def only(self, uids: Collection[Uid]) -> "Agenda":
+        """What these runs hold and claim, and nothing of the others."""
+        found = Agenda()
+        for uid in uids:
+            if uid in self._of:
+                found.hold(uid, self._of[uid])
+            if uid in self._promised:
+                found.promise(uid, self._promised[uid])
+            if uid in self.claims:
+                found.claim(uid, self.claims[uid])
+        return found
+
+    def holds_of(self, uid: Uid) -> tuple[Hold, ...]:
+        return tuple(self._of.get(uid, ()))
+
+    def holds_on(self, node: str, but: Uid) -> list[Hold]:
+        return [hold for hold in self._by_node.get(node, ()) if hold.uid != but]
+
+    def ends_of_holds(self, now: Instant) -> set[Instant]:
+        """When planned runs are known to have ended."""
+        return {
+            hold.end for holds in self._of.values() for hold in holds if now < hold.end < FOREVER
+        }
+
+    def nodes_held(self, uid: Uid | None) -> list[str]:
+        """Nodes this run holds something on; those anybody holds, if none is named."""
+        if uid is None:
+            return sorted(self._by_node)
+        return sorted({hold.node for hold in self._of.get(uid, ())})
+
+    def counts_on(self, spare: str, *, but: Uid, until: Instant) -> bool:
+        """Whether somebody's plan needs this spare before then."""
+        return any(
+            uid != but and start < until and spare in names
+            for uid, (start, names) in self._spares.items()
+        )
+
+    def respect(self, world: World, uid: Uid) -> None:
+        """Under a mark: count the money that is spoken for, except this run's own."""
+        world.accounts.respect(self._claims_by_payer, but=uid)
+
+    def apply(
+        self,
+        world: World,
+        uid: Uid,
+        *,
+        start: Instant,
+        end: Instant,
+        gone: Collection[str] = (),
+        promised: bool = False,
+    ) -> "Kept":
+        """Under a mark: take off what a run occupying [start, end) must leave alone; `promised`:
+        also the room that others will have made by then. Who starts at once may sit there: it is
+        cut like anybody else.
+
+        `gone`: leases whose slots were given back under the mark."""
+        self.respect(world, uid)
+        rooms = [
+            room
+            for other, room in (self._promised.items() if promised else ())
+            if other != uid and start < room.end and room.start < end
+        ]
+        return Kept(world, self._by_node, rooms, but=uid, start=start, end=end, gone=gone)
+
+
+class Kept:
+    """What plans keep of each node's GPUs from one run, also while a what-if ends leases there.
+
+    A plan counts on GPUs that come free by themselves. Who ends their lease earlier, and takes the
+    place, takes it from the plan: so what is kept on a node is counted anew with each. Of a node
+    without free GPUs nothing need be kept before somebody ends a lease there."""
+
+    def __init__(
+        self,
+        world: World,
+        holds: Mapping[str, list[Hold]],
+        rooms: Sequence[Room],
+        *,
+        but: Uid,
+        start: Instant,
+        end: Instant,
+        gone: Collection[str],
+    ) -> None:
+        """`rooms`: what others will have, by whatever cuts: it can have the rest."""
+        self._world = world
+        self._holds = holds
+        self._rooms: dict[str, int] = {}  # GPUs of a node that are others' room
+        self._but = but
+        self._start, self._end = start, end
+        self._before = gone
+        self._gone = set(gone)
+        self._kept: dict[str, int] = {}
+        self._staying: dict[str, frozenset[int]] = {}
+        nodes = world.fleet.nodes
+        for name in holds:
+            state = nodes.get(name)
+            if state is not None and state.free:
+                self.settle(name)
+        for room in rooms:
+            for domain, pods in room.pods:
+                self._give_room(room, domain, pods)
+        for name in self._rooms:
+            self.settle(name)
+
+    def _give_room(self, room: Room, domain: str, pods: int) -> None:
+        """Where it is in the way least: on which nodes it will be is for its cuts to say."""
+        fleet = self._world.fleet
+        pool = fleet.pools.get((room.flavor, domain))
+        nodes = [fleet.nodes[name] for name in pool.nodes] if pool is not None else []
+        nodes = [state for state in nodes if state.takes_work]
+        for state in sorted(nodes, key=lambda each: (each.free, each.node.name)):
+            name = state.node.name
+            left = state.node.gpus - state.foreign - self._rooms.get(name, 0)
+            here = min(pods, max(0, left) // room.pod_gpus)
+            if here:
+                self._rooms[name] = self._rooms.get(name, 0) + here * room.pod_gpus
+                pods -= here
+
+    def end(self, lease: Lease) -> None:
+        """The lease is over: its slots are free now, and do not come free later."""
+        self._world.fleet.give(lease)
+        if not self._is_kept(lease.node):
+            return
+        self._gone.add(lease.name)
+        self._note(lambda: self._gone.discard(lease.name))
+        self.settle(lease.node)
+
+    def restore(self, lease: Lease) -> None:
+        self._world.fleet.take(lease)
+        if not self._is_kept(lease.node):
+            return
+        self._gone.discard(lease.name)
+        self._note(lambda: self._gone.add(lease.name))
+        self.settle(lease.node)
+
+    def gain(self, lease: Lease) -> int:
+        """How many more GPUs there would be if this lease alone ended."""
+        if not self._is_kept(lease.node):
+            return lease.gpus
+        self.settle(lease.node)
+        state = self._world.fleet.nodes[lease.node]
+        before = state.unclipped_free()
+        mark = self._world.journal.mark()
+        self.end(lease)
+        after = state.unclipped_free()
+        self._world.journal.undo(mark)
+        return after - before
+
+    def was_gone(self, name: str) -> bool:
+        """Whether a lease was over before anything was ended in this what-if."""
+        return name in self._before
+
+    def stay(self, node: str, slots: Collection[int]) -> bool:
+        """Somebody sits down on these slots, on which spares stand now: they do not come free
+        before the end. False, and nothing changes, if a plan would miss them."""
+        if not self._is_kept(node):
+            return True
+        self.settle(node)
+        before = self._staying.get(node, frozenset())
+        self._staying[node] = before | set(slots)
+        if self._missed(node) > (
+            self._world.fleet.nodes[node].unclipped_free() + self._kept.get(node, 0)
+        ):
+            self._staying[node] = before
+            return False
+        self._note(lambda: self._staying.__setitem__(node, before))
+        self.settle(node)
+        return True
+
+    def settle(self, name: str) -> None:
+        """Count what is kept of a node as things stand in the what-if."""
+        if not self._is_kept(name) or name not in self._world.fleet.nodes:
+            return
+        before = self._kept.get(name, 0)
+        now = self._missed(name)
+        if name in self._rooms:
+            state = self._world.fleet.nodes[name]
+            most = state.node.gpus - state.foreign - self._rooms[name]
+            now = max(now, state.unclipped_free() + before - max(0, most))
+        if now != before:
+            self._world.fleet.plan(name, now - before)
+            self._kept[name] = now
+            self._note(lambda: self._kept.__setitem__(name, before))
+
+    def _is_kept(self, name: str) -> bool:
+        return name in self._holds or name in self._rooms
+
+    def _missed(self, name: str) -> int:
+        """How many GPUs that are free at the start would be missed at some hold's time."""
+        drops: list[Drop] = []
+        later = False
+        for hold in self._holds.get(name, ()):
+            if hold.uid != self._but and self._start < hold.end and hold.start < self._end:
+                drops += (hold.start, hold.gpus), (hold.end, -hold.gpus)
+                later = later or hold.start > self._start
+        if not drops:
+            return 0
+        if later:
+            releases = releases_on(self._world, name, after=self._start, gone=self._gone)
+            staying = self._staying.get(name, ())
+            drops += [(at, -1) for slot, at in releases.items() if slot not in staying]
+        return max(0, -fewest(0, drops, start=self._start, stop=self._end))
+
+    def _note(self, inverse: Callable[[], None]) -> None:
+        journal = self._world.journal
+        if journal.active:
+            journal.note(inverse)

@@ -1,0 +1,335 @@
+"""cover — who pays. Walks the envelopes an owner may draw on, in the published order.
+
+Called by `admit`, `forecast`, `resize` and refinancing, once per location. It takes nothing: the
+segments it returns become leases only when they are bound. Every envelope it looked at is in the
+trace, with what it gave or why it gave nothing.
+"""
+
+from collections.abc import Iterator
+
+from leasehold.core.facts import Envelope, EnvelopeKey, Funding, Record, Relation, Sharing
+from leasehold.core.objects.owners import glob_admits
+from leasehold.core.units import (
+    FOREVER,
+    GpuMs,
+    Instant,
+    Millis,
+    format_gpu_hours,
+    format_instant,
+    plural,
+)
+from leasehold.core.verdicts import Covered, Refusal, Refused, Segment, Step
+from leasehold.core.world.world import World
+
+
+class Ask(Record):
+    """So many GPUs of a flavor at a place, for this owner, from `start` on."""
+
+    owner: str
+    flavor: str
+    region: str
+    cluster: str
+    gpus: int
+    start: Instant
+    span: Millis | None = None  # how long it may run; None: no limit is known
+    funding: Funding = Funding()
+    borrowed_already: int = 0  # counts against maxBorrowGPUs over the run's whole width
+    except_for: tuple[EnvelopeKey, ...] = ()  # refinancing never goes back to the same envelope
+
+
+class _Limit(Record):
+    gpus: int
+    reason: Refusal
+    limit: int
+    used: int
+
+
+def cover(world: World, ask: Ask, *, now: Instant) -> Covered | Refused:
+    """The payers of `ask`, in order, or why the walk ended short."""
+    assert ask.gpus > 0
+    assert ask.start >= now
+    left = ask.gpus
+    borrow_left = _borrow_left(ask)
+    segments: list[Segment] = []
+    trace: list[Step] = []
+    for envelope, relation in _walk(world, ask):
+        step = _step(
+            world,
+            ask,
+            envelope,
+            relation=relation,
+            wanted=left,
+            borrow_left=borrow_left,
+            taken=segments,
+            now=now,
+        )
+        trace.append(step)
+        if step.taken:
+            segments.append(
+                Segment(
+                    envelope=envelope.key,
+                    owner=envelope.owner,
+                    gpus=step.taken,
+                    relation=relation,
+                )
+            )
+            left -= step.taken
+            if relation is Relation.BORROWED:
+                borrow_left -= step.taken
+            if not left:
+                return Covered(segments=tuple(segments), trace=tuple(trace))
+    return _refusal(world, ask, tuple(trace), left)
+
+
+def _borrow_left(ask: Ask) -> int:
+    limit = ask.funding.max_borrow_gpus
+    return FOREVER if limit is None else max(0, limit - ask.borrowed_already)
+
+
+def _walk(world: World, ask: Ask) -> Iterator[tuple[Envelope, Relation]]:
+    """The six steps; an envelope is met once, at the first step that reaches it."""
+    tree = world.tree
+    seen = set(ask.except_for)
+
+    def fresh(owners: tuple[str, ...]) -> list[Envelope]:
+        return [each for each in tree.envelopes(owners, ask.flavor) if each.key not in seen]
+
+    elsewhere: list[tuple[Envelope, Relation]] = []
+    for owners, relation in _kin(world, ask):
+        for envelope in fresh(owners):
+            if relation is Relation.SHARED and envelope.sharing is Sharing.NONE:
+                continue
+            seen.add(envelope.key)
+            if envelope.covers(ask.region, ask.cluster):
+                yield envelope, relation
+            else:
+                elsewhere.append((envelope, relation))
+    yield from elsewhere
+    if not ask.funding.allow_borrow or not ask.funding.sponsors:
+        return
+    for owners in _lenders(world, ask):
+        for envelope in fresh(owners):
+            seen.add(envelope.key)
+            yield envelope, Relation.BORROWED
+    for envelope in fresh(tree.relatives(ask.owner)):
+        if admits(envelope, ask.owner):
+            yield envelope, Relation.BORROWED
+
+
+def _kin(world: World, ask: Ask) -> Iterator[tuple[tuple[str, ...], Relation]]:
+    tree = world.tree
+    yield (ask.owner,), Relation.OWNED
+    yield tree.siblings(ask.owner), Relation.SHARED
+    for level in tree.ancestors(ask.owner):
+        yield level, Relation.SHARED
+
+
+def _lenders(world: World, ask: Ask) -> Iterator[tuple[str, ...]]:
+    sponsors = tuple(each for each in ask.funding.sponsors if each != ask.owner)
+    for sponsor in sponsors:
+        yield (sponsor,)
+    climbs = [world.tree.ancestors(sponsor) for sponsor in sponsors]
+    for height in range(max(map(len, climbs), default=0)):
+        for climb in climbs:
+            if height < len(climb):
+                yield tuple(owner for owner in climb[height] if owner != ask.owner)
+
+
+def admits(envelope: Envelope, owner: str) -> bool:
+    """Whether its lending policy names this owner."""
+    lending = envelope.lending
+    return lending.allow and any(glob_admits(glob, owner) for glob in lending.to)
+
+
+def _step(
+    world: World,
+    ask: Ask,
+    envelope: Envelope,
+    *,
+    relation: Relation,
+    wanted: int,
+    borrow_left: int,
+    taken: list[Segment],
+    now: Instant,
+) -> Step:
+    shut = _shut(world, ask, envelope, relation)
+    if shut is not None:
+        return Step(envelope=envelope.key, relation=relation, taken=0, held_back=shut)
+    least: _Limit | None = None
+    limits = _limits(
+        world, ask, envelope, relation=relation, borrow_left=borrow_left, taken=taken, now=now
+    )
+    for each in limits:
+        if least is None or each.gpus < least.gpus:
+            least = each
+    assert least is not None
+    if least.gpus >= wanted:
+        return Step(envelope=envelope.key, relation=relation, taken=wanted)
+    return Step(
+        envelope=envelope.key,
+        relation=relation,
+        taken=max(0, least.gpus),
+        held_back=least.reason,
+        limit=least.limit,
+        used=least.used,
+    )
+
+
+def _shut(world: World, ask: Ask, envelope: Envelope, relation: Relation) -> Refusal | None:
+    """Why it may not pay at all, whatever it has left."""
+    if not envelope.covers(ask.region, ask.cluster):
+        return Refusal.OTHER_LOCATION
+    if ask.start < envelope.start:
+        return Refusal.WINDOW_NOT_OPEN
+    if ask.start >= envelope.end:
+        return Refusal.WINDOW_CLOSED
+    if relation is not Relation.BORROWED:
+        return None
+    if not envelope.lending.allow:
+        return Refusal.LENDING_DISABLED
+    if not admits(envelope, ask.owner):
+        return Refusal.ACL_DENIED
+    if world.policy.forbid_reciprocal_lending and _lends_to(world, ask.owner, envelope.owner):
+        return Refusal.RECIPROCAL_LOAN
+    return None
+
+
+def _lends_to(world: World, lender: str, borrower: str) -> bool:
+    return any(
+        world.accounts.of(envelope.key).borrowers.get(borrower)
+        for envelope in world.envelopes.values()
+        if envelope.owner == lender
+    )
+
+
+def _limits(
+    world: World,
+    ask: Ask,
+    envelope: Envelope,
+    *,
+    relation: Relation,
+    borrow_left: int,
+    taken: list[Segment],
+    now: Instant,
+) -> Iterator[_Limit]:
+    """Everything that caps it, in the order in which ties are named."""
+    end = FOREVER if ask.span is None else ask.start + ask.span
+    room = world.accounts.room(envelope, start=ask.start, end=end, now=now)
+    yield _Limit(
+        gpus=envelope.concurrency - room.gpus,
+        reason=Refusal.CONCURRENCY,
+        limit=envelope.concurrency,
+        used=room.gpus,
+    )
+    lending = envelope.lending
+    borrowed = relation is Relation.BORROWED
+    if envelope.max_gpu_ms is not None or (borrowed and lending.max_gpu_ms is not None):
+        account = world.accounts.of(envelope.key)
+        horizon = ask.start - now + world.policy.accounting_horizon
+        committed = account.committed_ms(now, until=envelope.end, horizon=horizon)
+        if envelope.max_gpu_ms is not None:
+            spent = account.used_ms(now) + committed[0] + room.claimed_ms
+            cap = envelope.max_gpu_ms
+            yield _hours(world, ask, envelope, cap=cap, spent=spent, reason=Refusal.GPU_HOURS)
+        if borrowed and lending.max_gpu_ms is not None:
+            spent = account.lent_used_ms(now) + committed[1] + room.lent_claimed_ms
+            cap = lending.max_gpu_ms
+            yield _hours(world, ask, envelope, cap=cap, spent=spent, reason=Refusal.LENDING_HOURS)
+    for aggregate in world.aggregates[envelope.key]:
+        used, _ = world.accounts.peak(aggregate.members, start=ask.start, end=end, now=now)
+        # What this very walk has taken from the other members counts against the cap they share.
+        used += sum(each.gpus for each in taken if each.envelope in aggregate.members)
+        cap = aggregate.max_concurrency
+        yield _Limit(gpus=cap - used, reason=Refusal.AGGREGATE, limit=cap, used=used)
+    if borrowed:
+        if lending.max_concurrency is not None:
+            cap = lending.max_concurrency
+            left = cap - room.lent
+            yield _Limit(gpus=left, reason=Refusal.LENDING_CAP, limit=cap, used=room.lent)
+        yield _Limit(
+            gpus=borrow_left,
+            reason=Refusal.BORROW_LIMIT,
+            limit=ask.funding.max_borrow_gpus or 0,
+            used=ask.borrowed_already,
+        )
+
+
+def _hours(
+    world: World, ask: Ask, envelope: Envelope, *, cap: GpuMs, spent: GpuMs, reason: Refusal
+) -> _Limit:
+    span = world.policy.accounting_horizon if ask.span is None else ask.span
+    span = min(ask.start + span, envelope.end) - ask.start
+    assert span > 0, envelope.key
+    return _Limit(gpus=max(0, cap - spent) // span, reason=reason, limit=cap, used=spent)
+
+
+def _refusal(world: World, ask: Ask, trace: tuple[Step, ...], short_by: int) -> Refused:
+    """The reason is the first that time may clear, else the first of the walk."""
+    held = [step for step in trace if step.held_back not in (None, Refusal.OTHER_LOCATION)]
+    helped = [step for step in held if _time_may_help(world, step)]
+    if not held:
+        return Refused(
+            reason=Refusal.NO_ENVELOPE,
+            remedy=f"no envelope of {ask.owner} or its family pays for {ask.flavor} in "
+            f"{ask.region}/{ask.cluster}; add one, or name a sponsor and allow borrowing",
+            asked=ask.gpus,
+            short_by=short_by,
+            trace=trace,
+        )
+    step = (helped or held)[0]
+    assert step.held_back is not None
+    return Refused(
+        reason=step.held_back,
+        remedy=_remedy(world, ask, step, short_by),
+        asked=ask.gpus,
+        short_by=short_by,
+        subject=step.envelope,
+        limit=step.limit,
+        used=step.used,
+        trace=trace,
+        time_may_help=bool(helped),
+    )
+
+
+def _time_may_help(world: World, step: Step) -> bool:
+    """A window that opens, or leases that will end and give back what they hold."""
+    assert step.held_back is not None
+    if step.held_back is Refusal.WINDOW_NOT_OPEN:
+        return True
+    if not step.held_back.clears_with_time:
+        return False
+    keys = [step.envelope]
+    if step.held_back is Refusal.AGGREGATE:
+        keys = [key for each in world.aggregates[step.envelope] for key in each.members]
+    return any(world.accounts.of(key).gpus or world.accounts.claims_on(key) for key in keys)
+
+
+def _remedy(world: World, ask: Ask, step: Step, short_by: int) -> str:
+    envelope = world.envelopes[step.envelope]
+    name = step.envelope
+    match step.held_back:
+        case Refusal.WINDOW_NOT_OPEN:
+            return f"{name} opens at {format_instant(envelope.start)}; wait, or move its start"
+        case Refusal.WINDOW_CLOSED:
+            return f"{name} closed at {format_instant(envelope.end)}; extend its end"
+        case Refusal.CONCURRENCY | Refusal.AGGREGATE | Refusal.LENDING_CAP:
+            return (
+                f"{name} pays for {step.used} of {plural(step.limit, 'GPU')} already, {short_by} "
+                f"of the {ask.gpus} asked find no payer; wait for its leases to end or raise the "
+                "cap"
+            )
+        case Refusal.GPU_HOURS | Refusal.LENDING_HOURS:
+            return (
+                f"{name} has used or committed {format_gpu_hours(step.used)} of "
+                f"{format_gpu_hours(step.limit)} GPU-hours, which pays for {step.taken} of the "
+                f"{plural(ask.gpus, 'GPU')} asked; lower runtime.maxDuration or raise the cap"
+            )
+        case Refusal.LENDING_DISABLED:
+            return f"{name} does not lend; ask {envelope.owner} to set lending.allow"
+        case Refusal.ACL_DENIED:
+            return f"{name} does not lend to {ask.owner}; ask {envelope.owner} to add it"
+        case Refusal.BORROW_LIMIT:
+            more = plural(short_by, "more GPU")
+            return f"funding.maxBorrowGPUs is {step.limit}; {more} would be borrowed"
+        case _:
+            return f"{envelope.owner} borrows from {ask.owner} already, and loans both ways are off"

@@ -1,0 +1,359 @@
+"""The pieces of a resolution: what may be cut, in what order, taken and given back.
+
+`resolve` (for GPUs) and `overdraft` (for money) differ in scope and in what "it fits" means; the
+three phases, the lottery and the pruning are the same and live here. Everything happens under the
+caller's mark: cuts are applied to the indices, never to the ledger.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+
+from leasehold.core.decisions.drain import is_spoken_for
+from leasehold.core.facts import (
+    Bundle,
+    Confidence,
+    Draw,
+    Gang,
+    Lease,
+    Record,
+    Role,
+    Run,
+    RunKey,
+    State,
+    Uid,
+)
+from leasehold.core.ledger.lottery import bundle_order, draw_order
+from leasehold.core.units import Instant
+from leasehold.core.world.width import minimum_gpus, own_domains
+from leasehold.core.world.world import World
+
+Seeder = Callable[[], str]
+
+
+class Kind(StrEnum):
+    SPARE = "spare"
+    SHRINK = "shrink"
+    DRAW = "draw"
+
+
+class Cut(Record):
+    """One thing taken: a spare lease, a group, or a bundle, with every lease that ends by it."""
+
+    kind: Kind
+    uid: Uid
+    run: RunKey
+    group: int | None
+    gpus: int
+    leases: tuple[Lease, ...]  # its own
+    fillers: tuple[Lease, ...] = ()  # of runs that sat on the spare
+    owner: str = ""
+
+    @property
+    def name(self) -> str:
+        if self.kind is Kind.SPARE:
+            return self.leases[0].name
+        return self.run if self.group is None else f"{self.run}#{self.group}"
+
+
+class Scope:
+    """The leases among which a conflict is resolved, and the effect of ending some of them."""
+
+    def __init__(
+        self,
+        world: World,
+        leases: Iterable[Lease],
+        fits: Callable[[], bool],
+        *,
+        free: Callable[[Lease], None],
+        restore: Callable[[Lease], None],
+    ) -> None:
+        self.world = world
+        self.leases = [lease for lease in leases if lease.ending is None]
+        self.fits = fits
+        self._free = free
+        self._restore = restore
+        self.gone: set[str] = set()  # leases that the cuts so far end
+
+    def apply(self, cut: Cut) -> None:
+        for lease in (*cut.leases, *cut.fillers):
+            if lease.name not in self.gone:
+                self.gone.add(lease.name)
+                self._free(lease)
+
+    def give_back(self, cut: Cut, others: Iterable[Cut]) -> None:
+        """Undo a cut, but not what another cut ends as well."""
+        kept = {
+            lease.name
+            for other in others
+            if other is not cut
+            for lease in (*other.leases, *other.fillers)
+        }
+        for lease in (*cut.leases, *cut.fillers):
+            if lease.name in self.gone and lease.name not in kept:
+                self.gone.discard(lease.name)
+                self._restore(lease)
+
+    def standing(self) -> list[Lease]:
+        return [lease for lease in self.leases if lease.name not in self.gone]
+
+    # What may be taken.
+
+    def spares(self) -> Iterator[Cut]:
+        """Spares, the newest first; one that a lost pod is about to take over is in use."""
+        held = [
+            lease
+            for lease in self.leases
+            if lease.role is Role.SPARE and not is_spoken_for(self.world, lease)
+        ]
+        held.sort(key=lambda each: (each.start, each.run_key, each.group, each.index), reverse=True)
+        for lease in held:
+            yield Cut(
+                kind=Kind.SPARE,
+                uid=lease.uid,
+                run=lease.run_key,
+                group=lease.group,
+                gpus=lease.gpus,
+                leases=(lease,),
+                fillers=fillers_on(self.world, lease),
+            )
+
+    def shrink_round(self) -> list[Cut]:
+        """One group of every run above its minimum, those with most to give first."""
+        runs: dict[Uid, int] = {}
+        for uid in sorted({lease.uid for lease in self.standing() if lease.role is Role.ACTIVE}):
+            run = self.world.runs.get(uid)
+            if run is not None and run.spec.malleable is not None:
+                above = self._width(run) - minimum_gpus(run.spec)
+                if above >= run.spec.group_gpus:
+                    runs[uid] = above
+        order = sorted(runs, key=lambda uid: (-runs[uid], self.world.runs[uid].key))
+        return [self._group_cut(Kind.SHRINK, uid, max(self._groups_in_scope(uid))) for uid in order]
+
+    def conflict_set(self, *, now: Instant, but: Uid) -> dict[str, list[tuple[Bundle, Cut]]]:
+        """The bundles left, by owner: what the lottery draws from."""
+        found: dict[str, list[tuple[Bundle, Cut]]] = {}
+        in_scope = {lease.uid for lease in self.standing() if lease.role is not Role.SPARE}
+        for uid in sorted(in_scope - {but}):
+            run = self.world.runs.get(uid)
+            if run is None or is_protected(self.world, run, now, against=but):
+                continue
+            for cut in self._bundles(run):
+                bundle = Bundle(
+                    namespace=run.namespace, run=run.name, uid=uid, group=cut.group, gpus=cut.gpus
+                )
+                found.setdefault(run.spec.owner, []).append((bundle, cut))
+        for bundles in found.values():
+            bundles.sort(key=lambda each: bundle_order(each[0]))
+        return dict(sorted(found.items()))
+
+    def _bundles(self, run: Run) -> list[Cut]:
+        if run.spec.gang is Gang.RUN:
+            return [self._whole_cut(run.uid)]
+        above = (self._width(run) - minimum_gpus(run.spec)) // run.spec.group_gpus
+        if above <= 0:
+            return [self._whole_cut(run.uid)]
+        highest = sorted(self._groups_in_scope(run.uid), reverse=True)[:above]
+        return [self._group_cut(Kind.DRAW, run.uid, group) for group in highest]
+
+    def _width(self, run: Run) -> int:
+        return sum(lease.gpus for lease in self._own(run.uid) if lease.role is not Role.SPARE)
+
+    def _own(self, uid: Uid) -> list[Lease]:
+        """Every lease of a run that goes on, in and out of the scope."""
+        leases = (self.world.leases[name] for name in sorted(self.world.open_by_run.get(uid, ())))
+        return [each for each in leases if each.ending is None and each.name not in self.gone]
+
+    def _groups_in_scope(self, uid: Uid) -> set[int]:
+        return {
+            lease.group
+            for lease in self.standing()
+            if lease.uid == uid and lease.role is not Role.SPARE
+        }
+
+    def _group_cut(self, kind: Kind, uid: Uid, group: int) -> Cut:
+        leases = tuple(lease for lease in self._own(uid) if lease.group == group)
+        return self._cut(kind, uid, group, leases)
+
+    def _whole_cut(self, uid: Uid) -> Cut:
+        return self._cut(Kind.DRAW, uid, None, tuple(self._own(uid)))
+
+    def _cut(self, kind: Kind, uid: Uid, group: int | None, leases: tuple[Lease, ...]) -> Cut:
+        assert leases, (kind, uid, group)
+        return Cut(
+            kind=kind,
+            uid=uid,
+            run=leases[0].run_key,
+            group=group,
+            gpus=sum(lease.gpus for lease in leases if lease.role is not Role.SPARE),
+            leases=leases,
+            owner=leases[0].owner,
+        )
+
+
+def fillers_on(world: World, spare: Lease) -> tuple[Lease, ...]:
+    """The leases that end when this spare is taken: all of each gang that sits on it."""
+    assert spare.role is Role.SPARE, spare.name
+    units: set[tuple[Uid, int]] = set()
+    for name in sorted(world.open_by_node.get(spare.node, ())):
+        lease = world.leases[name]
+        if lease.role is Role.BORROWED and set(lease.slots) & set(spare.slots):
+            units.add((lease.uid, world.unit_of(lease.uid, lease.group)))
+    return tuple(
+        world.leases[name]
+        for uid, unit in sorted(units)
+        for name in sorted(world.open_by_run.get(uid, ()))
+        if world.unit_of(uid, world.leases[name].group) == unit and not world.leases[name].ending
+    )
+
+
+def is_protected(world: World, run: Run, now: Instant, *, against: Uid = "") -> bool:
+    """Whether a Resolution started it so lately that it is out of the lottery for this run."""
+    until = protected_until(world, run, against=against)
+    return until is not None and now < until
+
+
+def protected_until(world: World, run: Run, *, against: Uid = "") -> Instant | None:
+    """None: a Resolution did not start it. Nobody behind a run that was announced before gains
+    protection against it beyond its start: else a stream of small ones kept it out for ever."""
+    book = world.books.get(run.uid)
+    if book is None:
+        return None
+    tenure = max(world.policy.min_tenure, 2 * (run.spec.checkpoint or 0))
+    starts = [
+        unit.last.started
+        for unit in book.units.values()
+        if unit.last is not None and unit.last.open and unit.is_of_a_resolution()
+    ]
+    if not starts:
+        return None
+    until = max(starts) + tenure
+    other = world.runs.get(against)
+    reservation = world.reservations.get(world.reservation_of.get(against, ""))
+    if (
+        other is not None
+        and reservation is not None
+        and reservation.state is State.PENDING
+        and reservation.confidence is Confidence.CUTS
+        and reservation.announced < max(starts)
+        and other.place_in_line < run.place_in_line
+        and set(own_domains(world, run.uid)) & set(reservation.domains)
+    ):
+        return min(until, reservation.starts)
+    return until
+
+
+class Cuts(Record):
+    """What was taken, in order, and what pruning gave back."""
+
+    taken: tuple[Cut, ...]
+    returned: tuple[Cut, ...]
+    seed: str
+    conflict_set: tuple[tuple[str, tuple[Bundle, ...]], ...]
+    draws: tuple[Draw, ...]
+
+    @property
+    def kept(self) -> tuple[Cut, ...]:
+        back = {(cut.kind, cut.name) for cut in self.returned}
+        return tuple(cut for cut in self.taken if (cut.kind, cut.name) not in back)
+
+
+def structural(scope: Scope) -> list[Cut]:
+    """Drop spares, then shrink by rounds, stopping the moment it fits."""
+    taken: list[Cut] = []
+    for cut in scope.spares():
+        if scope.fits():
+            return taken
+        scope.apply(cut)
+        taken.append(cut)
+    while not scope.fits():
+        cuts = scope.shrink_round()
+        if not cuts:
+            break
+        for cut in cuts:
+            if scope.fits():
+                break
+            scope.apply(cut)
+            taken.append(cut)
+    return taken
+
+
+def cut_until_it_fits(
+    scope: Scope, *, seeder: Seeder, now: Instant, but: Uid, partly: bool = False
+) -> Cuts | None:
+    """All three phases and the pruning, or None when even everything would not be enough.
+
+    With `partly` everything is then drawn nevertheless: there will be another lottery.
+    """
+    taken = structural(scope)
+    if scope.fits():
+        return pruned(scope, taken, seed="", conflicts={}, draws=[])
+    conflicts = scope.conflict_set(now=now, but=but)
+    if not enough(scope, conflicts) and not (partly and conflicts):
+        return None
+    seed = seeder()
+    draws: list[Draw] = []
+    by_name = {bundle.name: cut for bundles in conflicts.values() for bundle, cut in bundles}
+    bundles = {owner: [bundle for bundle, _ in found] for owner, found in conflicts.items()}
+    for owner, bundle in draw_order(seed, bundles):
+        if scope.fits():
+            break
+        scope.apply(by_name[bundle.name])
+        taken.append(by_name[bundle.name])
+        draws.append(Draw(owner=owner, bundle=bundle.name, gpus=bundle.gpus))
+    assert partly or scope.fits(), "the whole conflict set was enough a moment ago"
+    return pruned(scope, taken, seed=seed, conflicts=conflicts, draws=draws)
+
+
+def enough(scope: Scope, conflicts: dict[str, list[tuple[Bundle, Cut]]]) -> bool:
+    """Whether it would fit if the whole conflict set ended."""
+    mark = scope.world.journal.mark()
+    before = set(scope.gone)
+    for bundles in conflicts.values():
+        for _, cut in bundles:
+            scope.apply(cut)
+    answer = scope.fits()
+    scope.world.journal.undo(mark)
+    scope.gone = before
+    return answer
+
+
+def pruned(
+    scope: Scope,
+    taken: list[Cut],
+    *,
+    seed: str,
+    conflicts: dict[str, list[tuple[Bundle, Cut]]],
+    draws: list[Draw],
+) -> Cuts:
+    """Walk the victims backwards and give back every one without whom it still fits."""
+    kept = list(taken)
+    returned: list[Cut] = []
+    for cut in reversed(taken):
+        if _ends_with_another(cut, kept):
+            continue
+        scope.give_back(cut, kept)
+        if scope.fits():
+            kept.remove(cut)
+            returned.append(cut)
+        else:
+            scope.apply(cut)
+    return Cuts(
+        taken=tuple(taken),
+        returned=tuple(returned),
+        seed=seed,
+        conflict_set=tuple(
+            (owner, tuple(bundle for bundle, _ in found)) for owner, found in conflicts.items()
+        ),
+        draws=tuple(draws),
+    )
+
+
+def _ends_with_another(cut: Cut, kept: list[Cut]) -> bool:
+    """A dead run has no use for its spare, nor for the group it gave up before it was drawn."""
+    return any(
+        other is not cut
+        and other.uid == cut.uid
+        and other.kind is not Kind.SPARE
+        and (other.group is None or (other.group == cut.group and cut.kind is Kind.SPARE))
+        for other in kept
+    )

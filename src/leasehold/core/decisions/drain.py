@@ -1,0 +1,145 @@
+"""drain — how each run leaves a node that is to be emptied, without loss.
+
+Decides for one unit of a run (all of it, or a group that lives alone) and one node: its pods there
+move to spares; or an elastic run gives up their groups and goes on; or a run with a checkpoint is
+requeued; or it is left to end by itself. `control.draining` performs it and the question `drain`
+tells it. A cordon alone asks for none of this.
+"""
+
+from enum import StrEnum
+
+from leasehold.core.decisions.swap import Takeover, awaits_takeover, moving, swap, vacancies
+from leasehold.core.facts import Gang, Lease, Record, Role, Run, Uid
+from leasehold.core.world.width import minimum_gpus, open_leases
+from leasehold.core.world.world import World
+
+
+class Way(StrEnum):
+    SWAP = "swap"
+    SHRINK = "shrink"
+    REQUEUE = "requeue"
+    WAIT = "wait"
+
+
+class Leaving(Record):
+    """How a unit leaves a node; what moves does so only if all of it can go."""
+
+    way: Way
+    takeovers: tuple[Takeover, ...] = ()
+    groups: tuple[int, ...] = ()  # given up, of an elastic run
+    why: str = ""  # it waits
+
+
+def places_to_leave(world: World, uid: Uid) -> list[tuple[str, int]]:
+    """Nodes under drain with pods of the run that are not ending, and the units these are of."""
+    return sorted(
+        {
+            (lease.node, world.unit_of(uid, lease.group))
+            for lease in open_leases(world, uid)
+            if lease.node in world.fleet.draining and _is_standing(lease)
+        }
+    )
+
+
+def how_to_leave(world: World, run: Run, node: str, unit: int) -> Leaving:
+    """The first of the ways that empties the node of this unit."""
+    here = [
+        lease
+        for lease in open_leases(world, run.uid)
+        if lease.node == node
+        and _is_standing(lease)
+        and world.unit_of(run.uid, lease.group) == unit
+    ]
+    if not world.policy.binder_enabled:
+        return Leaving(way=Way.WAIT, why="binder.enabled is false")
+    if not _is_heard(world, node):
+        return Leaving(way=Way.WAIT, why=f"node {node} cannot be heard")
+    takeovers: list[Takeover] = []
+    stranded: list[int] = []
+    for group in sorted({lease.group for lease in here}):
+        found = _spares_for(world, unit, [lease for lease in here if lease.group == group])
+        if found is None:
+            stranded.append(group)
+        else:
+            takeovers += found
+    if not stranded:
+        return Leaving(way=Way.SWAP, takeovers=tuple(takeovers))
+    if _lives_without(world, run, stranded):
+        return Leaving(way=Way.SHRINK, takeovers=tuple(takeovers), groups=tuple(stranded))
+    if run.spec.checkpoint is None:
+        spares = "too few spares" if run.spec.spares_per_group else "no spare"
+        return Leaving(way=Way.WAIT, why=f"it has no runtime.checkpoint, and {spares} to move to")
+    silent = sorted(
+        {
+            lease.node
+            for lease in open_leases(world, run.uid)
+            if _is_standing(lease)
+            and world.unit_of(run.uid, lease.group) == unit
+            and not _is_heard(world, lease.node)
+        }
+    )
+    if silent:
+        return Leaving(way=Way.WAIT, why=f"it runs on {silent[0]}, too, which cannot be heard")
+    return Leaving(way=Way.REQUEUE)
+
+
+def spares_to_drop(world: World, uid: Uid) -> list[Lease]:
+    """Spares that would fail over to a node under drain; not one that a pod is about to use."""
+    if not world.policy.binder_enabled:
+        return []
+    return [
+        lease
+        for lease in open_leases(world, uid)
+        if lease.node in world.fleet.draining
+        and lease.role is Role.SPARE
+        and lease.ending is None
+        and not awaits_takeover(world, lease)
+    ]
+
+
+def is_spoken_for(world: World, spare: Lease) -> bool:
+    """Whether a pod that was lost, or that leaves a node under drain, will take this spare over."""
+    if awaits_takeover(world, spare):
+        return True
+    run = world.runs.get(spare.uid)
+    if run is None or not world.fleet.draining:
+        return False
+    return any(
+        spare.name == each.name
+        for node, unit in places_to_leave(world, spare.uid)
+        for takeover in how_to_leave(world, run, node, unit).takeovers
+        for each in takeover.spares
+    )
+
+
+def _is_standing(lease: Lease) -> bool:
+    return lease.ending is None and lease.role is not Role.SPARE
+
+
+def _is_heard(world: World, node: str) -> bool:
+    """A signal reaches it: whoever is told to stop where nobody listens neither stops nor runs."""
+    state = world.fleet.nodes.get(node)
+    return state is not None and state.node.ready
+
+
+def _spares_for(world: World, unit: int, here: list[Lease]) -> list[Takeover] | None:
+    """Spares for these pods of one group, beside those that were promised to others before."""
+    uid, group = here[0].uid, here[0].group
+    pods: dict[str, list[Lease]] = {}
+    for lease in here:
+        pods.setdefault(lease.pod, []).append(lease)
+    promised = [*vacancies(world, uid, unit).get(group, []), *moving(world, uid, group)]
+    found = swap(world, [*promised, *pods.values()], lasting=True)
+    return None if found is None else found[len(promised) :]
+
+
+def _lives_without(world: World, run: Run, groups: list[int]) -> bool:
+    """Whether an elastic run stays at or above its minimum; where groups live alone, each of them
+    would begin again from nothing, and that is for whoever declared a checkpoint."""
+    if run.spec.malleable is None or run.spec.gang is Gang.GROUP:
+        return False
+    leases = [lease for lease in open_leases(world, run.uid) if _is_standing(lease)]
+    left = sum(lease.gpus for lease in leases if lease.group not in groups)
+    return left >= minimum_gpus(run.spec) and all(
+        _is_heard(world, lease.node) for lease in leases if lease.group in groups
+    )

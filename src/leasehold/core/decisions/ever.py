@@ -1,0 +1,121 @@
+"""ever — whether a gang has the CPU and memory to start at all, if nothing else ran.
+
+Called when a run was refused, before its start is planned: what no node can hold, or all of them
+together, comes by no lease that ends. Nodes count with all they have, whatever state they are in.
+It reads how many nodes of each size the pools have, and changes nothing.
+"""
+
+from msgspec.structs import replace
+
+from leasehold.core.decisions.admit import Wish
+from leasehold.core.decisions.pack import Want, candidate_pools
+from leasehold.core.facts import Gang
+from leasehold.core.units import format_cpus, format_memory, plural
+from leasehold.core.verdicts import Refusal, Refused
+from leasehold.core.world.fleet import Fleet, Pool, Size
+from leasehold.core.world.width import places_for
+from leasehold.core.world.world import World
+
+
+def never_fits(world: World, wish: Wish) -> Refused | None:
+    """Why it cannot start on these nodes, however long it waits; None if it might."""
+    pools = candidate_pools(world.fleet, wish.want, places_for(world, wish.run.spec))
+    if not pools:
+        return None  # there is no such flavor, which is another answer
+    want = wish.want
+    if wish.run.spec.gang is Gang.GROUP:  # its groups may start one after another
+        want = replace(want, groups=want.groups[:1])
+    bare = replace(want, cpu_milli=0, memory_bytes=0)
+    if bare == want or _pod_too_large(world.fleet, bare, pools) or _too_many(bare, pools):
+        return None  # GPUs are told about, and planned, as ever
+    return _pod_too_large(world.fleet, want, pools) or _too_many(want, pools)
+
+
+def _pod_too_large(fleet: Fleet, want: Want, pools: list[Pool]) -> Refused | None:
+    sizes = {size for pool in pools for size in pool.sizes}
+    if any(_pods_on(size, want) for size in sizes):
+        return None
+    asked = {"GPUs": want.pod_gpus, "CPU": want.cpu_milli, "memory": want.memory_bytes}
+    most = {
+        "GPUs": max(size.gpus for size in sizes),
+        "CPU": max(size.cpu_milli for size in sizes),
+        "memory": max(size.memory_bytes for size in sizes),
+    }
+    short = next((each for each in asked if asked[each] > most[each]), "")
+    if not short:
+        words = [_words(each, asked[each]) for each in asked if asked[each]]
+        remedy = f"a pod asks for {' and '.join(words)}, and no node with {want.flavor} has it all"
+    else:
+        name = _with_most(fleet, pools, short, most[short])
+        remedy = (
+            f"a pod asks for {_words(short, asked[short])}, and the largest node with "
+            f"{want.flavor} ({name}) has {_words(short, most[short])}"
+        )
+    what = "GPUs per pod" if short == "GPUs" else "resources.requests"
+    return Refused(
+        reason=Refusal.POD_TOO_LARGE,
+        remedy=f"{remedy}; write less ({what} in the Run), or add a larger node",
+        subject=short,
+        limit=most.get(short, 0),
+    )
+
+
+def _too_many(want: Want, pools: list[Pool]) -> Refused | None:
+    """All nodes together, each group within one domain."""
+    per_group = want.pods + want.spares
+    pods = [
+        sum(count * _pods_on(size, want) for size, count in each.sizes.items()) for each in pools
+    ]
+    rooms = [room // per_group for room in pods]
+    groups = sum(rooms) if want.spread else max(rooms)
+    if groups >= len(want.groups):
+        return None
+    if not max(rooms):
+        most = max(pods)
+        domain = pools[pods.index(most)].domain
+        why = (
+            f"a group of {plural(want.gpus_per_group, 'GPU')} lies within one domain, and the "
+            f"largest with {want.flavor} ({domain}) has room for {most * want.pod_gpus} in pods of "
+            f"{want.pod_gpus}"
+        )
+        limit = most * want.pod_gpus
+    else:
+        limit = groups * want.gpus_per_group
+        where = "together" if want.spread else "within one domain"
+        why = (
+            f"it asks for {plural(want.gpus, 'GPU')}, and the nodes with {want.flavor} have room "
+            f"for {limit} {where}, in groups of {want.gpus_per_group} and pods of {want.pod_gpus}"
+        )
+    return Refused(
+        reason=Refusal.FLEET_TOO_SMALL,
+        remedy=f"{why}, if nothing else ran; ask for less, or add nodes",
+        asked=want.gpus,
+        short_by=want.gpus - limit,
+        limit=limit,
+    )
+
+
+def _pods_on(size: Size, want: Want) -> int:
+    """Pods that an empty node of this size can take."""
+    room = min(size.gpus // want.pod_gpus, size.pods_max)
+    if want.cpu_milli:
+        room = min(room, size.cpu_milli // want.cpu_milli)
+    if want.memory_bytes:
+        room = min(room, size.memory_bytes // want.memory_bytes)
+    return room
+
+
+def _with_most(fleet: Fleet, pools: list[Pool], what: str, amount: int) -> str:
+    of = {"GPUs": "gpus", "CPU": "cpu_milli", "memory": "memory_bytes"}[what]
+    names = (name for pool in pools for name in pool.nodes)
+    return min(name for name in names if getattr(fleet.nodes[name].node, of) == amount)
+
+
+def _words(what: str, amount: int) -> str:
+    match what:
+        case "GPUs":
+            return plural(amount, "GPU")
+        case "CPU":
+            return format_cpus(amount)
+        case _:
+            return f"{format_memory(amount)} of memory"

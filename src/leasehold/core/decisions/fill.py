@@ -1,0 +1,166 @@
+"""fill — an opportunistic run on top of other runs' spares, where free GPUs are not enough.
+
+Its own payer pays for the use; the spare's payer goes on paying for the right to fail over. Some
+pods may find free GPUs and others a spare's; one pod does not mix them. Called when an
+opportunistic run found no room on free GPUs alone, under a mark with what plans keep taken off.
+"""
+
+from leasehold.core.decisions.admit import Wish, ask_for
+from leasehold.core.decisions.agenda import Agenda, Kept
+from leasehold.core.decisions.cover import cover
+from leasehold.core.decisions.drain import is_spoken_for
+from leasehold.core.decisions.pack import Place, best_node, candidate_pools, pods_room, shape_of
+from leasehold.core.facts import Lease, Role
+from leasehold.core.units import FOREVER, Instant
+from leasehold.core.verdicts import Admitted, Packed, PodPlace, Refusal, Refused
+from leasehold.core.world.fleet import NodeState, Pool, mask_of
+from leasehold.core.world.width import places_for
+from leasehold.core.world.world import World
+
+
+def fill(
+    world: World, wish: Wish, agenda: Agenda, kept: Kept, *, now: Instant
+) -> Admitted | Refused:
+    """The whole run at one location, or why not; a filler has no spares itself."""
+    best: Refused | None = None
+    seats = _Seats(world, wish, agenda, kept, now=now)
+    for place in places_for(world, wish.run.spec):
+        gpus = wish.want.pods * wish.want.pod_gpus * len(wish.want.groups)
+        ask = ask_for(wish, place, gpus, start=now, borrowed=wish.borrowed_already)
+        covered = cover(world, ask, now=now)
+        if isinstance(covered, Refused):
+            best = best or covered
+            continue
+        pods = seats.deal_all(place)
+        if pods is not None:
+            return Admitted(covered=((place, covered),), packed=Packed(places=tuple(pods)))
+    return best or Refused(
+        reason=Refusal.CAPACITY,
+        remedy="neither free GPUs nor spares of other runs have room for it",
+        asked=wish.want.gpus,
+        short_by=wish.want.gpus,
+    )
+
+
+class _Seats:
+    """Room for pods of one run, on free GPUs and on spares."""
+
+    def __init__(
+        self, world: World, wish: Wish, agenda: Agenda, kept: Kept, *, now: Instant
+    ) -> None:
+        self._world = world
+        self._wish = wish
+        self._agenda = agenda
+        self._kept = kept
+        self._until = min(FOREVER, now + wish.end_after)
+        self._shape = shape_of(wish.want)
+        self._on_spares: dict[str, list[tuple[int, ...]]] = {}  # by node: slots of one pod each
+
+    def deal_all(self, place: Place) -> list[PodPlace] | None:
+        want = self._wish.want
+        pools = candidate_pools(self._world.fleet, want, [place])
+        self._on_spares = {
+            name: seats
+            for pool in pools
+            for name in pool.nodes
+            if name in self._world.fleet.fillable and (seats := self._seats_on(name))
+        }
+        mark = self._world.journal.mark()
+        pods = self._deal(want.groups, pools)
+        if pods is None and want.spread:
+            pods = []
+            for group in want.groups:
+                one = self._deal((group,), pools)
+                if one is None:
+                    pods = None
+                    break
+                pods.extend(one)
+        self._world.journal.undo(mark)
+        return pods
+
+    def _deal(self, groups: tuple[int, ...], pools: list[Pool]) -> list[PodPlace] | None:
+        """All of these groups in one domain: with the fewest seats of those that have enough, where
+        the run is already first."""
+        needed = self._wish.want.pods * len(groups)
+        own = self._wish.want.own_domains
+        rooms = [(pool.domain not in own, self._room(pool), pool.domain, pool) for pool in pools]
+        for _, room, _, pool in sorted(rooms, key=lambda each: each[:3]):
+            if room >= needed:
+                mark = self._world.journal.mark()
+                before = {name: list(seats) for name, seats in self._on_spares.items()}
+                pods = self._deal_in(groups, pool)
+                if pods is not None:
+                    # Its inverses stay in the journal, for the caller's mark.
+                    self._world.journal.keep(mark)
+                    return pods
+                self._world.journal.undo(mark)
+                self._on_spares = before
+        return None
+
+    def _room(self, pool: Pool) -> int:
+        on_spares = sum(len(self._on_spares.get(name, ())) for name in pool.nodes)
+        return pods_room(self._world.fleet, pool, self._shape) + on_spares
+
+    def _deal_in(self, groups: tuple[int, ...], pool: Pool) -> list[PodPlace] | None:
+        """Free GPUs first: whoever sits on a spare goes when it is needed."""
+        want, fleet = self._wish.want, self._world.fleet
+        pods: list[PodPlace] = []
+        for group in groups:
+            for index in range(want.pods):
+                on_spare: tuple[int, ...] = ()
+                name = best_node(fleet, pool, self._shape, frozenset(want.last))
+                if name is not None:
+                    fleet.plan_pod(name, self._shape)
+                else:
+                    seat = self._seat_in(pool)
+                    if seat is None:
+                        return None
+                    name, on_spare = seat
+                pods.append(
+                    PodPlace(
+                        group=group, index=index, node=name, gpus=want.pod_gpus, on_spare=on_spare
+                    )
+                )
+        return pods
+
+    def _seat_in(self, pool: Pool) -> tuple[str, tuple[int, ...]] | None:
+        """Where a spare ends one day, whoever sits on it stays: a plan may count on the place."""
+        seats = self._on_spares
+        names = [name for name in pool.nodes if seats.get(name)]
+        for name in sorted(names, key=lambda each: (len(seats[each]), each)):
+            if self._kept.stay(name, seats[name][0]):
+                return name, seats[name].pop(0)
+        return None
+
+    def _seats_on(self, name: str) -> list[tuple[int, ...]]:
+        """The slots of a node's spares on which nobody sits and which nobody needs, pod by pod."""
+        state = self._world.fleet.nodes[name]
+        if not state.takes_work:
+            return []
+        mask = state.spare & ~state.filler
+        for lease_name in sorted(self._world.open_by_node.get(name, ())):
+            lease = self._world.leases[lease_name]
+            if lease.role is Role.SPARE and self._is_needed(lease):
+                mask &= ~mask_of(lease.slots)
+        slots = [slot for slot in range(state.node.gpus) if mask >> slot & 1]
+        size = self._shape.gpus
+        pods = min(len(slots) // size, self._room_beside(state))
+        return [tuple(slots[size * index : size * (index + 1)]) for index in range(pods)]
+
+    def _is_needed(self, spare: Lease) -> bool:
+        """It goes, a lost pod is about to take it over, or a plan ahead counts on it."""
+        return (
+            spare.ending is not None
+            or is_spoken_for(self._world, spare)
+            or self._agenda.counts_on(spare.name, but=self._wish.run.uid, until=self._until)
+        )
+
+    def _room_beside(self, state: NodeState) -> int:
+        """CPU, memory and pod count: the spare's own are reserved beside the filler's."""
+        node, shape = state.node, self._shape
+        room = node.pods_max - state.pods_used
+        if shape.cpu_milli:
+            room = min(room, (node.cpu_milli - state.cpu_used) // shape.cpu_milli)
+        if shape.memory_bytes:
+            room = min(room, (node.memory_bytes - state.memory_used) // shape.memory_bytes)
+        return max(0, room)

@@ -1,0 +1,153 @@
+"""forecast — when a run will start: the first known instant at which it is funded and placed.
+
+Walks the known future (windows that open, leases whose end is known, planned runs ahead). An
+`Outlook` names the instants at which all groups may have room, so that the dear question, cover and
+pack on the fleet as it will be then, is asked only there, under a mark.
+"""
+
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
+
+from leasehold.core.decisions.admit import Wish, admit
+from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.outlook import Outlook, leases_ended_by
+from leasehold.core.decisions.pack import candidate_pools
+from leasehold.core.facts import Record
+from leasehold.core.units import FOREVER, Instant
+from leasehold.core.verdicts import Admitted, Refused
+from leasehold.core.world.width import places_for
+from leasehold.core.world.world import World
+
+
+class Known(Record):
+    """A start that is known: when, and the plan."""
+
+    at: Instant
+    plan: Admitted
+    window_aligned: bool
+    releases: tuple[tuple[Instant, str], ...]  # leases of its nodes that end before it
+
+
+def forecast(
+    world: World,
+    wish: Wish,
+    agenda: Agenda,
+    *,
+    outlook: Outlook,
+    refused: Refused,
+    now: Instant,
+    not_before: Instant = 0,
+) -> Known | None:
+    """The first instant after `now` at which cover and pack both succeed, if one is known.
+
+    `not_before`: for whoever knows that nothing earlier will do."""
+    seen = outlook.pods_for(wish.run.uid, wish.end_after)
+    pods = {domain: seen[domain] for domain in _domains(world, wish) if seen[domain]}
+    openings = _openings(world, wish.want.flavor, now)
+    others = {*openings, *_money_instants(world, agenda, refused, now)}
+    if wish.span is not None:
+        # Room for a run with a limit comes and goes: before a planned start, and after its end.
+        others |= agenda.ends_of_holds(now)
+    for at in _instants(wish, pods, sorted(others), max(now, not_before - 1)):
+        mark = world.journal.mark()
+        ended = _ended(world, wish, pods, at, now)
+        for name in ended:
+            world.fleet.give(world.leases[name])
+        plan = admit(world, wish, agenda, start=at, now=now, gone=frozenset(ended))
+        world.journal.undo(mark)
+        if isinstance(plan, Admitted):
+            return _known(world, at, plan, openings, now)
+    return None
+
+
+def _domains(world: World, wish: Wish) -> list[str]:
+    pools = candidate_pools(world.fleet, wish.want, places_for(world, wish.run.spec))
+    return [pool.domain for pool in pools]
+
+
+def _instants(
+    wish: Wish,
+    pods: dict[str, list[Instant]],
+    money: list[Instant],
+    now: Instant,
+) -> Iterator[Instant]:
+    """Instants at which the run may have room and something has just changed, in order."""
+    want = wish.want
+    per_group = want.pods + want.spares
+    groups = len(want.groups)
+    room: Iterator[Instant]
+    if want.spread:
+        # The first instant with room for n groups is the n-th of all groups' instants. They are
+        # merged lazily: there may be tens of thousands, and the first few decide.
+        room = islice(
+            merge(*(pods[domain][per_group - 1 :: per_group] for domain in pods)),
+            groups - 1,
+            None,
+        )
+    else:
+        room = merge(*(pods[domain][per_group * groups - 1 :] for domain in pods))
+    first = next(room, None)
+    if first is None:
+        return
+    last = now
+    for at in merge([first], room, [each for each in money if each >= first]):
+        if last < at < FOREVER:
+            last = at
+            yield at
+
+
+def _ended(
+    world: World, wish: Wish, pods: dict[str, list[Instant]], at: Instant, now: Instant
+) -> list[str]:
+    """Leases that have ended by then, in those domains that then have room for a group.
+
+    Domains without room are of no interest to pack, and there may be hundreds of them.
+    """
+    per_group = wish.want.pods + wish.want.spares
+    nodes = [
+        name
+        for domain, times in sorted(pods.items())
+        if len(times) >= per_group and times[per_group - 1] <= at
+        for name in world.fleet.pools[(wish.want.flavor, domain)].nodes
+    ]
+    return leases_ended_by(world, nodes, at, now)
+
+
+def _known(
+    world: World, at: Instant, plan: Admitted, openings: set[Instant], now: Instant
+) -> Known:
+    nodes = sorted({each.node for each in plan.packed.places})
+    freed = sorted(
+        (world.terms[name].frees_at, name) for name in leases_ended_by(world, nodes, at, now)
+    )
+    return Known(at=at, plan=plan, window_aligned=at in openings, releases=tuple(freed))
+
+
+def _openings(world: World, flavor: str, now: Instant) -> set[Instant]:
+    return {
+        envelope.start
+        for envelope in world.envelopes.values()
+        if now < envelope.start and envelope.flavor == flavor
+    }
+
+
+def _money_instants(world: World, agenda: Agenda, refused: Refused, now: Instant) -> set[Instant]:
+    """When those who were asked to pay may have money again."""
+    payers = {step.envelope for step in refused.trace}
+    for key in list(payers):
+        for aggregate in world.aggregates.get(key, ()):
+            payers.update(aggregate.members)
+    found = {
+        term.frees_at
+        for payer in sorted(payers)
+        for term in world.accounts.of(payer).terms
+        if now < term.frees_at < FOREVER
+    }
+    found.update(
+        claim.end
+        for claims in agenda.claims.values()
+        for claim in claims
+        if claim.payer in payers and now < claim.end < FOREVER
+    )
+    return found

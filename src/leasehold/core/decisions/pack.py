@@ -1,0 +1,321 @@
+"""pack — where it runs. Places whole groups in domains and whole pods on nodes.
+
+Reads the fleet's free counts (holds and what-ifs are already taken off there) and changes nothing:
+it works under a mark of its own. Called by `admit`, `forecast`, `resolve` and `resize`.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from hashlib import sha256
+from heapq import merge
+
+from leasehold.core.facts import Record, Selector
+from leasehold.core.units import format_cpus, format_memory, plural
+from leasehold.core.verdicts import Packed, PodPlace, Refusal, Refused
+from leasehold.core.world.fleet import Fleet, Pool, Shape
+from leasehold.core.world.world import World
+
+
+class Want(Record):
+    """The groups to place: which, of how many pods and spares, of what shape, and where."""
+
+    flavor: str
+    groups: tuple[int, ...]
+    pods: int  # per group
+    spares: int  # per group, in pods' worth of slots
+    pod_gpus: int
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    spread: bool = True
+    selector: Selector = Selector()
+    own_domains: tuple[str, ...] = ()  # where the run is already; preferred
+    last: tuple[str, ...] = ()  # nodes that rejected it: tried last
+    within: tuple[str, ...] = ()  # only these domains, where a resolution chose them
+
+    @property
+    def gpus_per_group(self) -> int:
+        return (self.pods + self.spares) * self.pod_gpus
+
+    @property
+    def gpus(self) -> int:
+        return self.gpus_per_group * len(self.groups)
+
+
+Place = tuple[str, str]  # region, cluster
+
+
+def pack(world: World, want: Want, places: Sequence[Place]) -> Packed | Refused:
+    """All groups of `want`, placed within these locations, or why not; never a part of it."""
+    return try_pack(world, want, places) or _refusal(world.fleet, want, places)
+
+
+def try_pack(world: World, want: Want, places: Sequence[Place]) -> Packed | None:
+    """The same for callers that do not ask why."""
+    assert want.groups
+    fleet = world.fleet
+    mark = world.journal.mark()
+    placed = _place_all(world, want, places)
+    if placed is not None:
+        used = sorted({fleet.nodes[each.node].node.domain for each in placed})
+        left = tuple((domain, fleet.pools[(want.flavor, domain)].free) for domain in used)
+    world.journal.undo(mark)
+    return None if placed is None else _packed(placed, left)
+
+
+def pack_in_one_domain(world: World, want: Want, places: Sequence[Place]) -> Packed | None:
+    """All groups in the tightest domain of any of these locations, if one can hold them."""
+    mark = world.journal.mark()
+    pools = _roomy(world.fleet, want, places, len(want.groups))
+    placed = _first_fit(world, want, want.groups, pools)
+    if placed is not None:
+        domain = world.fleet.nodes[placed[0].node].node.domain
+        left = ((domain, world.fleet.pools[(want.flavor, domain)].free),)
+    world.journal.undo(mark)
+    return None if placed is None else _packed(placed, left)
+
+
+def fits(world: World, want: Want, places: Sequence[Place]) -> bool:
+    """The same question without the answer's details."""
+    mark = world.journal.mark()
+    placed = _place_all(world, want, places)
+    world.journal.undo(mark)
+    return placed is not None
+
+
+def _packed(placed: list[PodPlace], left: tuple[tuple[str, int], ...]) -> Packed:
+    text = "\n".join(f"{p.group} {p.index} {p.node} {p.spare:d} {p.gpus}" for p in placed)
+    return Packed(places=tuple(placed), left_over=left, plan_hash=sha256(text.encode()).hexdigest())
+
+
+def pods_room(fleet: Fleet, pool: Pool, shape: Shape) -> int:
+    """How many pods of a shape a pool can take, exactly."""
+    if not shape.cpu_milli and not shape.memory_bytes and not fleet.crowded:
+        return pool.room(shape.gpus)
+    return sum(fleet.nodes[name].holds(shape) for name in pool.nodes)
+
+
+def shape_of(want: Want) -> Shape:
+    return Shape(want.pod_gpus, want.cpu_milli, want.memory_bytes)
+
+
+def candidate_pools(fleet: Fleet, want: Want, places: Iterable[Place]) -> list[Pool]:
+    """Every pool the run may use, those with the fewest free GPUs first, ties by name."""
+    found: list[tuple[int, str]] = []
+    for region, cluster in places:
+        found.extend(fleet.by_free(want.flavor, region, cluster))
+    found.sort()
+    pools = [fleet.pools[(want.flavor, domain)] for _, domain in found]
+    return [pool for pool in pools if _selected(pool, want)]
+
+
+def _selected(pool: Pool, want: Want) -> bool:
+    if want.within and pool.domain not in want.within:
+        return False
+    domain = want.selector.domain
+    return domain is None or pool.domain.rpartition("/")[2] == domain
+
+
+def _place_all(world: World, want: Want, places: Sequence[Place]) -> list[PodPlace] | None:
+    fleet = world.fleet
+    own = [
+        fleet.pools[(want.flavor, domain)]
+        for domain in sorted(want.own_domains)
+        if (want.flavor, domain) in fleet.pools
+    ]
+    own = [pool for pool in own if pool.place[1:] in places and _selected(pool, want)]
+    own.sort(key=lambda pool: (pool.free, pool.domain))
+    whole = _first_fit(world, want, want.groups, own)
+    if whole is None and not want.own_domains:
+        whole = _first_fit(world, want, want.groups, _roomy(fleet, want, places, len(want.groups)))
+    if whole is not None or not want.spread:
+        return whole
+    placed: list[PodPlace] = []
+    for group in want.groups:
+        own.sort(key=lambda pool: (pool.free, pool.domain))
+        one = _first_fit(world, want, (group,), own)
+        if one is None:
+            one = _first_fit(world, want, (group,), _roomy(fleet, want, places, 1))
+        if one is None:
+            return None
+        placed.extend(one)
+    return placed
+
+
+def _roomy(fleet: Fleet, want: Want, places: Sequence[Place], groups: int) -> Iterable[Pool]:
+    """Pools with enough free GPUs for so many groups, the tightest first, found by bisection."""
+    needed = want.gpus_per_group * groups
+    tails = []
+    for place in places:
+        order = fleet.by_free(want.flavor, *place)
+        # A copy: placing a pod re-files its pool while the caller is still iterating.
+        tails.append(order[_first_with(order, needed) :])
+    for _, domain in merge(*tails) if len(tails) > 1 else tails[0] if tails else ():
+        pool = fleet.pools[(want.flavor, domain)]
+        if _selected(pool, want):
+            yield pool
+
+
+def _first_with(order: list[tuple[int, str]], needed: int) -> int:
+    low, high = 0, len(order)
+    while low < high:
+        middle = (low + high) // 2
+        if order[middle][0] < needed:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _first_fit(
+    world: World, want: Want, groups: tuple[int, ...], pools: Iterable[Pool]
+) -> list[PodPlace] | None:
+    per_group = want.pods + want.spares
+    for pool in pools:
+        if pool.room(want.pod_gpus) < per_group * len(groups):
+            continue
+        placed = _fill(world, want, groups, pool)
+        if placed is not None:
+            return placed
+    return None
+
+
+def _fill(world: World, want: Want, groups: tuple[int, ...], pool: Pool) -> list[PodPlace] | None:
+    """All groups in one pool. What it takes stays taken (the caller holds a mark)."""
+    fleet = world.fleet
+    shape = shape_of(want)
+    last = frozenset(want.last)
+    placed: list[PodPlace] = []
+    for group in groups:
+        mine: set[str] = set()
+        for order in range(want.pods + want.spares):
+            spare = order >= want.pods
+            name = best_node(fleet, pool, shape, last, mine if spare else frozenset())
+            if name is None:
+                for each in placed:  # CPU, memory or the pod count ran out before the GPUs did
+                    fleet.unplan(each.node, shape)
+                return None
+            if not spare:
+                mine.add(name)
+            fleet.plan_pod(name, shape)
+            index = order - want.pods if spare else order
+            placed.append(
+                PodPlace(group=group, index=index, node=name, gpus=shape.gpus, spare=spare)
+            )
+    return placed
+
+
+def best_node(
+    fleet: Fleet,
+    pool: Pool,
+    shape: Shape,
+    last: Collection[str],
+    rather_not: Collection[str] = (),
+) -> str | None:
+    """Best fit, nodes in use before empty ones; of those it would rather not use only if there is
+    no other, and the last ones only then."""
+    best: tuple[bool, bool, str] | None = None
+    gpus = shape.gpus
+    for bucket in sorted((each for each in pool.buckets if each >> 1 >= gpus), key=_use_first):
+        for name in pool.buckets[bucket]:
+            if fleet.nodes[name].holds(shape):
+                if name not in last and name not in rather_not:
+                    return name
+                rank = (name in last, name in rather_not, name)
+                best = rank if best is None or rank[:2] < best[:2] else best
+    return None if best is None else best[2]
+
+
+def _use_first(bucket: int) -> tuple[int, int]:
+    return bucket & 1, bucket >> 1
+
+
+def _refusal(fleet: Fleet, want: Want, places: Sequence[Place]) -> Refused:
+    pools = candidate_pools(fleet, want, places)
+    if not pools:
+        where = " or ".join(f"{region}/{cluster}" for region, cluster in places) or "the fleet"
+        return Refused(
+            reason=Refusal.NO_SUCH_FLAVOR,
+            remedy=f"no node with {want.flavor} in {where}; check gpuType and locality.selector",
+            asked=want.gpus,
+            short_by=want.gpus,
+        )
+    free = sum(pool.free for pool in pools)
+    asks_more = bool(want.cpu_milli or want.memory_bytes or fleet.crowded)
+    if asks_more and free >= want.gpus and _has_gpus(want, pools):
+        return _short_of_others(fleet, want, pools)
+    if free >= want.gpus:
+        holes = ", ".join(
+            f"{pool.domain} {pool.free} with at most {_largest_hole(pool)} on a node"
+            for pool in pools[-8:]
+        )
+        return Refused(
+            reason=Refusal.NO_DOMAIN_FITS,
+            remedy=f"{plural(free, 'GPU')} {'is' if free == 1 else 'are'} free, but no domain has "
+            f"room for a group of {want.gpus_per_group} in pods of {want.pod_gpus} (free: "
+            f"{holes}); smaller groups or pods would fit sooner",
+            asked=want.gpus,
+            limit=free,
+            subject=pools[-1].domain,
+        )
+    return Refused(
+        reason=Refusal.CAPACITY,
+        remedy=f"{free} of the {plural(want.gpus, 'GPU')} asked "
+        f"{'is' if want.gpus == 1 else 'are'} free; wait for leases to end",
+        asked=want.gpus,
+        short_by=want.gpus - free,
+        limit=free,
+    )
+
+
+def _largest_hole(pool: Pool) -> int:
+    return max((bucket >> 1 for bucket, names in pool.buckets.items() if names), default=0)
+
+
+def _has_gpus(want: Want, pools: Sequence[Pool]) -> bool:
+    """Whether it would fit if pods asked for GPUs only."""
+    per_group = want.pods + want.spares
+    rooms = [pool.room(want.pod_gpus) // per_group for pool in pools]
+    return (sum(rooms) if want.spread else max(rooms)) >= len(want.groups)
+
+
+def _short_of_others(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Refused:
+    """GPUs are there; what else a pod needs on the same node is not."""
+    states = [fleet.nodes[name] for pool in pools for name in pool.nodes]
+    states = [state for state in states if state.free >= want.pod_gpus]
+    asked = {"CPU": want.cpu_milli, "memory": want.memory_bytes, "pods": 1}
+    left = {
+        "CPU": {each.node.name: each.node.cpu_milli - each.cpu_used for each in states},
+        "memory": {each.node.name: each.node.memory_bytes - each.memory_used for each in states},
+        "pods": {each.node.name: each.node.pods_max - each.pods_used for each in states},
+    }
+    gpus = {each.node.name: each.free // want.pod_gpus for each in states}
+    rooms = {
+        what: sum(min(gpus[name], max(0, most) // amount) for name, most in left[what].items())
+        for what, amount in asked.items()
+        if amount
+    }
+    what = min(rooms, key=lambda each: rooms[each])
+    name, most = max(left[what].items(), key=lambda each: (each[1], each[0]))
+    free = sum(pool.free for pool in pools)
+    return Refused(
+        reason=Refusal.NODE_RESOURCES,
+        remedy=f"{plural(free, 'GPU')} {'is' if free == 1 else 'are'} free, but beside them "
+        f"{_lack(want, what)}, and of the nodes with {plural(want.pod_gpus, 'free GPU')} the one "
+        f"with most ({name}) has {_amount(what, max(0, most))} left; ask for less, or wait for "
+        "leases to end",
+        asked=want.gpus,
+        limit=max(0, most),
+        subject=name,
+    )
+
+
+def _lack(want: Want, what: str) -> str:
+    if what == "pods":
+        return "nodes take no more pods"
+    amount = want.cpu_milli if what == "CPU" else want.memory_bytes
+    return f"{what} is short: a pod asks for {_amount(what, amount)}"
+
+
+def _amount(what: str, amount: int) -> str:
+    if what == "pods":
+        return f"room for {plural(amount, 'pod')}"
+    return format_cpus(amount) if what == "CPU" else format_memory(amount)

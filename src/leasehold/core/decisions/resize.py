@@ -1,0 +1,38 @@
+"""resize — how far an elastic run can grow now, and which groups it gives up when it shrinks."""
+
+from collections.abc import Iterator
+
+from leasehold.core.facts import Lease, Relation, RunSpec
+from leasehold.core.units import Instant
+from leasehold.core.world.world import World
+
+
+def grow_targets(spec: RunSpec, width: int) -> Iterator[int]:
+    """Widths on the step grid above `width` up to the desired one, the widest first."""
+    assert spec.malleable is not None
+    grid = spec.malleable
+    target = grid.desired_gpus
+    while target > width:
+        yield target
+        target -= grid.step_gpus
+
+
+def groups_to_give_up(groups: dict[int, list[Lease]], spec: RunSpec, width: int) -> list[int]:
+    """Down to the desired width: borrowed groups first, then the highest index."""
+    assert spec.malleable is not None
+    excess = width - max(spec.malleable.desired_gpus, spec.malleable.min_gpus)
+    count = -(-excess // spec.group_gpus)
+    order = sorted(groups, key=lambda index: (not _is_borrowed(groups[index]), -index))
+    return order[: max(0, count)]
+
+
+def _is_borrowed(leases: list[Lease]) -> bool:
+    return any(lease.relation is Relation.BORROWED for lease in leases)
+
+
+def may_resize(world: World, uid: str, now: Instant) -> Instant:
+    """The first instant at which this run may be resized (again)."""
+    book = world.books.get(uid)
+    if book is None or book.resized_at is None:
+        return now
+    return max(now, book.resized_at + world.policy.resize_interval)

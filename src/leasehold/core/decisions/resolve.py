@@ -1,0 +1,314 @@
+"""resolve — make room for a reserved run whose time has come, by the published rules.
+
+First the place is chosen, where the loss is least; only leases there may be cut. Then spares,
+shrinking by rounds, and the lottery, stopping the moment the run fits, and pruning. A shortage of
+money is not answered here: see `overdraft`. Changes nothing: it works under a mark.
+"""
+
+from collections.abc import Collection, Sequence
+
+from msgspec.structs import replace
+
+from leasehold.core.decisions.admit import Wish, as_found_by, ask_for, claims_of
+from leasehold.core.decisions.agenda import Agenda, Kept
+from leasehold.core.decisions.cover import cover
+from leasehold.core.decisions.cuts import (
+    Cuts,
+    Kind,
+    Scope,
+    Seeder,
+    cut_until_it_fits,
+    enough,
+    structural,
+)
+from leasehold.core.decisions.outlook import leases_ended_by
+from leasehold.core.decisions.pack import (
+    Place,
+    Want,
+    candidate_pools,
+    pods_room,
+    shape_of,
+    try_pack,
+)
+from leasehold.core.facts import Lease, Record, Relation
+from leasehold.core.units import Instant
+from leasehold.core.verdicts import Covered, Packed, Refusal, Refused
+from leasehold.core.world.fleet import Pool
+from leasehold.core.world.width import places_for
+from leasehold.core.world.world import World
+
+Loss = tuple[int, int, int]  # GPUs by lottery, by shrink, in spares
+
+
+class Site(Record):
+    """The place that was chosen, and what was compared."""
+
+    domains: tuple[str, ...]
+    losses: tuple[tuple[str, int, int, int], ...]
+    deficit: int
+    need: tuple[tuple[int, int], ...]  # group, GPUs
+    free: tuple[tuple[str, int], ...]  # node, GPUs
+
+
+class Resolved(Record):
+    site: Site
+    cuts: Cuts
+    packed: Packed  # where the run goes once the victims are gone
+
+
+def resolve(
+    world: World, wish: Wish, agenda: Agenda, *, now: Instant, seeder: Seeder
+) -> Resolved | Refused:
+    """What must be cut so that the run fits, or why cutting is no answer."""
+    mark = world.journal.mark()
+    try:
+        terrain = prepare(world, wish, agenda, at=now, now=now)
+        if isinstance(terrain, Refused):
+            return terrain
+        scope = terrain.scope()
+        cuts = cut_until_it_fits(scope, seeder=seeder, now=now, but=wish.run.uid)
+        if cuts is None:
+            return not_enough(terrain.want, terrain.site.deficit)
+        packed = try_pack(world, terrain.want, terrain.places)
+        assert packed is not None, "the scope counted room for every pod, CPU and memory too"
+        return Resolved(site=terrain.site, cuts=cuts, packed=packed)
+    finally:
+        world.journal.undo(mark)
+
+
+def prepare(
+    world: World,
+    wish: Wish,
+    agenda: Agenda,
+    *,
+    at: Instant,
+    now: Instant,
+    gone: Collection[str] = (),
+) -> "Terrain | Refused":
+    """Under the caller's mark: the fleet as the run would find it at that instant, and the place
+    chosen in it. `gone`: leases that the caller has given back."""
+    over = {name for name in world.ending if is_going(world, world.leases[name], now)}
+    over.update(_ended_by(world, wish, at, now))
+    over.difference_update(gone)
+    for name in sorted(over):
+        world.fleet.give(world.leases[name])
+        if name in world.ending:  # its money comes back with its GPUs
+            world.accounts.end(world.leases[name], world.terms[name], at=now)
+    kept = as_found_by(world, wish, agenda, start=at, gone=over | set(gone), promised=True)
+    places = _funded(world, wish, at, now)
+    if isinstance(places, Refused):
+        return places
+    terrain = Terrain(world, wish, places, kept, at=at)
+    refused = terrain.choose()
+    return terrain if refused is None else refused
+
+
+def _ended_by(world: World, wish: Wish, at: Instant, now: Instant) -> list[str]:
+    """Leases that are known to have ended by then, where the run may go."""
+    if at <= now:
+        return []
+    pools = candidate_pools(world.fleet, wish.want, places_for(world, wish.run.spec))
+    return leases_ended_by(world, [name for pool in pools for name in pool.nodes], at, now)
+
+
+def is_going(world: World, lease: Lease, now: Instant) -> bool:
+    """Whether a lease that must end can be counted on to end: one that did not go for so long may
+    never go, and whoever were cut to sit beside it would be cut in vain, again and again."""
+    ending = lease.ending
+    return ending is not None and now < ending.deadline + world.policy.drain_timeout
+
+
+def _funded(world: World, wish: Wish, at: Instant, now: Instant) -> list[Place] | Refused:
+    places = places_for(world, wish.run.spec)
+    groups = len(wish.want.groups)
+    borrowed = wish.borrowed_already
+    for gpus in (wish.want.gpus, wish.want.gpus_per_group):
+        answers = [
+            cover(world, ask_for(wish, place, gpus, start=at, borrowed=borrowed), now=now)
+            for place in places
+        ]
+        paired = zip(places, answers, strict=True)
+        funded = [place for place, each in paired if isinstance(each, Covered)]
+        if funded or not wish.want.spread or groups == 1 or len(places) == 1:
+            break
+    if funded and gpus == wish.want.gpus:
+        return funded
+    if funded:
+        return _funded_together(world, wish, places, at, now) or funded
+    return _first_refusal(answers)
+
+
+def _funded_together(
+    world: World, wish: Wish, places: list[Place], at: Instant, now: Instant
+) -> Refused | None:
+    """Why not every group finds a payer on top of those before it; what pays for one group once
+    must not cost anybody the GPUs of all."""
+    mark = world.journal.mark()
+    borrowed = wish.borrowed_already
+    refused = None
+    gpus = wish.want.gpus_per_group
+    for _ in wish.want.groups:
+        answers = [
+            cover(world, ask_for(wish, place, gpus, start=at, borrowed=borrowed), now=now)
+            for place in places
+        ]
+        covered = next((each for each in answers if isinstance(each, Covered)), None)
+        if covered is None:
+            refused = _first_refusal(answers)
+            break
+        borrowed += sum(
+            each.gpus for each in covered.segments if each.relation is Relation.BORROWED
+        )
+        for claim in claims_of(world, wish, covered, start=at):
+            world.accounts.claim(claim)
+    world.journal.undo(mark)
+    return refused
+
+
+def _first_refusal(answers: Sequence[Covered | Refused]) -> Refused:
+    """The first that time may help, else the first."""
+    refusals = [each for each in answers if isinstance(each, Refused)]
+    if not refusals:
+        return Refused(reason=Refusal.NO_SUCH_FLAVOR, remedy="no node has this flavor there")
+    return next((each for each in refusals if each.time_may_help), refusals[0])
+
+
+def not_enough(want: Want, deficit: int) -> Refused:
+    return Refused(
+        reason=Refusal.CAPACITY,
+        remedy="even if everything that may be cut were cut, it would not fit; nothing is cut. "
+        "Smaller groups, another selector, or protected runs growing older would help",
+        asked=want.gpus,
+        short_by=deficit,
+    )
+
+
+class Terrain:
+    """The fleet as a run finds it at an instant, and what a place in it would cost."""
+
+    def __init__(
+        self, world: World, wish: Wish, places: list[Place], kept: Kept, *, at: Instant
+    ) -> None:
+        self._world = world
+        self._uid = wish.run.uid
+        self.kept = kept
+        self._at = at
+        self.places = places
+        self.want = wish.want  # within the chosen domains, once there are any
+        self.site = Site(domains=(), losses=(), deficit=0, need=(), free=())
+        self.pods: tuple[tuple[str, int], ...] = ()  # by chosen domain, with spares
+
+    def choose(self) -> Refused | None:
+        """For each group the domain where the loss is least, in index order; or why there is
+        none."""
+        want, fleet = self.want, self._world.fleet
+        pools = {pool.domain: pool for pool in candidate_pools(fleet, want, self.places)}
+        step = 1 if want.spread else len(want.groups)
+        first = {domain: self._loss(pool, step) for domain, pool in pools.items()}
+        margins = dict(first)
+        assigned: dict[str, int] = {}
+        for _ in range(len(want.groups) // step):
+            while margins:
+                domain = min(margins, key=lambda each: (margins[each], each))
+                count = assigned.get(domain, 0) + step
+                if self._can_hold(pools[domain], count):
+                    break
+                del margins[domain]
+            else:
+                return not_enough(want, want.gpus)
+            assigned[domain] = count
+            before = self._loss(pools[domain], count)
+            after = self._loss(pools[domain], count + step)
+            margins[domain] = (after[0] - before[0], after[1] - before[1], after[2] - before[2])
+        self._take([pools[domain] for domain in sorted(assigned)], assigned, first)
+        return None
+
+    def _take(self, pools: list[Pool], assigned: dict[str, int], losses: dict[str, Loss]) -> None:
+        fleet, want = self._world.fleet, self.want
+        per_group = want.pods + want.spares
+        domains = tuple(pool.domain for pool in pools)
+        self.want = replace(want, within=domains)
+        self.pods = tuple((domain, assigned[domain] * per_group) for domain in domains)
+        self.site = Site(
+            domains=domains,
+            losses=tuple((domain, *loss) for domain, loss in sorted(losses.items())),
+            deficit=sum(
+                max(0, assigned[pool.domain] * per_group - self._room(pool)) * want.pod_gpus
+                for pool in pools
+            ),
+            need=tuple((group, want.gpus_per_group) for group in want.groups),
+            free=tuple(
+                (name, fleet.nodes[name].free)
+                for pool in pools
+                for name in pool.nodes
+                if fleet.nodes[name].free
+            ),
+        )
+
+    def _room(self, pool: Pool) -> int:
+        return pods_room(self._world.fleet, pool, shape_of(self.want))
+
+    def _loss(self, pool: Pool, groups: int) -> Loss:
+        """What so many groups would cost there after structural cuts, without drawing."""
+        want, world = self.want, self._world
+        needed = groups * (want.pods + want.spares)
+        room = self._room(pool)
+        if room >= needed:
+            return 0, 0, 0
+        if not any(name in world.yielding for name in pool.nodes):
+            return (needed - room) * want.pod_gpus, 0, 0
+        mark = world.journal.mark()
+        taken = structural(self._scope([pool], needed))
+        room = self._room(pool)
+        world.journal.undo(mark)
+        return (
+            max(0, needed - room) * want.pod_gpus,
+            sum(cut.gpus for cut in taken if cut.kind is Kind.SHRINK),
+            sum(cut.gpus for cut in taken if cut.kind is Kind.SPARE),
+        )
+
+    def _can_hold(self, pool: Pool, groups: int) -> bool:
+        """Whether so many groups would fit if all that may be cut there were cut."""
+        needed = groups * (self.want.pods + self.want.spares)
+        if self._room(pool) >= needed:
+            return True
+        mark = self._world.journal.mark()
+        scope = self._scope([pool], needed)
+        structural(scope)
+        answer = scope.fits() or enough(scope, scope.conflict_set(now=self._at, but=self._uid))
+        self._world.journal.undo(mark)
+        return answer
+
+    def scope(self) -> Scope:
+        """The chosen domains: everything on them may be cut until all groups fit."""
+        pools = self._world.fleet.pools
+        return self._scope([pools[(self.want.flavor, domain)] for domain in self.site.domains])
+
+    def _scope(self, pools: list[Pool], pods_needed: int | None = None) -> Scope:
+        want = self.want
+        per_group = want.pods + want.spares
+        groups = len(want.groups)
+
+        def fits() -> bool:
+            if pods_needed is not None:
+                return self._room(pools[0]) >= pods_needed
+            rooms = [self._room(pool) // per_group for pool in pools]
+            return sum(rooms) >= groups if want.spread else max(rooms) >= groups
+
+        leases = [each for pool in pools for each in self._leases_in(pool)]
+        if pods_needed is None:
+            leases.sort(key=_by_name)
+        return Scope(self._world, leases, fits, free=self.kept.end, restore=self.kept.restore)
+
+    def _leases_in(self, pool: Pool) -> list[Lease]:
+        world = self._world
+        return [
+            world.leases[name]
+            for node in pool.nodes
+            for name in world.open_by_node.get(node, ())
+            if world.leases[name].uid != self._uid and not self.kept.was_gone(name)
+        ]
+
+
+def _by_name(lease: Lease) -> str:
+    return lease.name

@@ -1,0 +1,131 @@
+"""swap — spares take over the pods of a failed or a drained node, capacity for capacity.
+
+Decides for all lost pods of one group at once: either every one of them finds a spare's worth of
+slots in its group's domain, or none is swapped and the caller gives the group or the gang up, or
+(`drain`) leaves it where it is.
+"""
+
+from leasehold.core.facts import Cause, Closed, Lease, Node, Record, Role, Uid
+from leasehold.core.world.book import base_reason
+from leasehold.core.world.world import World
+
+
+class Takeover(Record):
+    """One failed pod and the spare leases whose slots it gets."""
+
+    failed: tuple[Lease, ...]  # the pod's leases, one per payer
+    spares: tuple[Lease, ...]
+    node: str
+    slots: tuple[int, ...]
+
+
+def swap(world: World, lost: list[list[Lease]], *, lasting: bool = False) -> list[Takeover] | None:
+    """A spare for every lost pod of one group (each given by its leases), or None. Only a
+    `lasting` spare will do if its node must not be one that is being emptied itself."""
+    assert lost
+    first = lost[0][0]
+    spares = [
+        spare
+        for spare in _spares(world, first.uid, first.group)
+        if not (lasting and spare.node in world.fleet.draining)
+    ]
+    found: list[Takeover] = []
+    for pod in lost:
+        needed = sum(lease.gpus for lease in pod)
+        takeover = _match(pod, needed, spares)
+        if takeover is None:
+            return None
+        for spare in takeover.spares:
+            spares.remove(spare)
+        found.append(takeover)
+    return found
+
+
+def vacancies(world: World, uid: Uid, unit: int) -> dict[int, list[list[Lease]]]:
+    """Pods of a live unit that were lost and not replaced, by group, each by its last leases."""
+    book = world.books[uid]
+    attempt = book.units[unit].last
+    assert attempt is not None
+    last: dict[tuple[int, int], str] = {}
+    by_pod: dict[str, list[Lease]] = {}
+    for name in book.names:
+        lease = world.leases[name]
+        if (
+            lease.attempt == attempt.number
+            and lease.role is not Role.SPARE
+            and world.unit_of(uid, lease.group) == unit
+        ):
+            last[(lease.group, lease.index)] = lease.pod
+            by_pod.setdefault(lease.pod, []).append(lease)
+    found: dict[int, list[list[Lease]]] = {}
+    for (group, _), pod in sorted(last.items()):
+        lost = [lease for lease in by_pod[pod] if _was_lost(lease)]
+        if lost and not any(lease.is_open for lease in by_pod[pod]):
+            found.setdefault(group, []).append(lost)
+    return found
+
+
+def _was_lost(lease: Lease) -> bool:
+    """Lost while it should have gone on; one that was ending anyway leaves no vacancy, unless it
+    ended in order to move."""
+    if lease.is_open:
+        return False
+    if base_reason(lease.closure) is Closed.SWAP:
+        return True
+    if lease.ending is not None:
+        return False
+    return base_reason(lease.closure) is Closed.NODE_FAILURE or lease.cause is Cause.DELETED
+
+
+def moving(world: World, uid: Uid, group: int) -> list[list[Lease]]:
+    """Pods of a group that were told to leave a drained node for a spare, each by its leases."""
+    found: dict[str, list[Lease]] = {}
+    for name in sorted(world.moving):
+        lease = world.leases[name]
+        if (lease.uid, lease.group) == (uid, group):
+            found.setdefault(lease.pod, []).append(lease)
+    return list(found.values())
+
+
+def awaits_takeover(world: World, spare: Lease) -> bool:
+    """Whether a lost pod of its group will move here as soon as the filler has gone, or one that
+    is leaving a drained node as soon as it has ended."""
+    assert spare.role is Role.SPARE, spare.name
+    if world.moving and moving(world, spare.uid, spare.group):
+        return True
+    unit = world.unit_of(spare.uid, spare.group)
+    attempt = world.books[spare.uid].units[unit].last
+    if attempt is None or not attempt.closure:
+        return False  # nothing of this attempt has ended yet
+    return spare.group in vacancies(world, spare.uid, unit)
+
+
+def _spares(world: World, uid: str, group: int) -> list[Lease]:
+    """The group's spares on nodes that can be heard and are alive, by spare index."""
+    leases = (world.leases[name] for name in world.open_by_run.get(uid, ()))
+    usable = [
+        lease
+        for lease in leases
+        if lease.role is Role.SPARE
+        and lease.group == group
+        and lease.ending is None
+        and (state := world.fleet.nodes.get(lease.node)) is not None
+        and _can_take_over(state.node)
+    ]
+    return sorted(usable, key=lambda lease: (lease.index, lease.slots))
+
+
+def _can_take_over(node: Node) -> bool:
+    """A cordoned node may still be swapped to: its slots are the run's already."""
+    return node.ready and not node.fenced
+
+
+def _match(pod: list[Lease], needed: int, spares: list[Lease]) -> Takeover | None:
+    by_place: dict[tuple[int, str], list[Lease]] = {}
+    for spare in spares:
+        by_place.setdefault((spare.index, spare.node), []).append(spare)
+    for (_, node), leases in by_place.items():
+        slots = tuple(sorted(slot for lease in leases for slot in lease.slots))
+        if len(slots) == needed:
+            return Takeover(failed=tuple(pod), spares=tuple(leases), node=node, slots=slots)
+    return None

@@ -1,0 +1,244 @@
+"""One batch of the ledger: everything that one compare-and-swap of the head makes true.
+
+Built by the committer, folded by `core.world`, walked by `verify`. The wire form is the
+exported line of `docs/ledger-format.md`: parts that are empty are left out, times are integer
+milliseconds, and lease specs are those of the objects. A closure `Fail` may carry its `cause`
+(Exit, Rejected, Deleted or Refused): only `Exit` is the workload's own fault.
+"""
+
+import msgspec
+
+from leasehold.core.facts import Cause, Lease, Record
+from leasehold.core.ledger.chain import Digest, canonical, next_digest
+from leasehold.core.objects.lease import LeaseSpecWire, lease_from_spec, lease_spec
+from leasehold.core.units import Instant
+
+Wire = dict[str, object]
+
+
+class NodeFact(Record):
+    """What decisions rest on of a node; `gone` when it was deleted."""
+
+    name: str
+    gpus: int = 0
+    flavor: str = ""
+    domain: str = ""
+    gone: bool = False
+
+
+class Closing(Record):
+    """A lease that ended; `cause` only with the reason `Fail`."""
+
+    lease: str
+    end: Instant
+    reason: str
+    cause: Cause | None = None
+
+
+class Batch(Record):
+    seq: int
+    epoch: int
+    instant: Instant
+    facts_budgets: tuple[tuple[str, bytes | None], ...] = ()  # key, canonical spec; None: deleted
+    facts_nodes: tuple[NodeFact, ...] = ()
+    announced: tuple[tuple[str, str], ...] = ()  # subject, commitment
+    opened: tuple[Lease, ...] = ()
+    ending: tuple[tuple[str, str, Instant], ...] = ()  # lease, reason, deadline
+    closed: tuple[Closing, ...] = ()
+    resolutions: tuple[tuple[str, Digest], ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """It says nothing: a seal, or not worth a commit."""
+        return not (
+            self.facts_budgets
+            or self.facts_nodes
+            or self.announced
+            or self.opened
+            or self.ending
+            or self.closed
+            or self.resolutions
+        )
+
+
+def batch_to_wire(batch: Batch) -> Wire:
+    """The member `batch` of its line."""
+    wire: Wire = {"seq": batch.seq, "epoch": batch.epoch, "instant": batch.instant}
+    facts = {
+        "budgets": [_budget_to_wire(name, spec) for name, spec in batch.facts_budgets],
+        "nodes": [_node_to_wire(fact) for fact in batch.facts_nodes],
+    }
+    parts: dict[str, list[Wire]] = {
+        "announced": [
+            {"subject": subject, "commitment": commitment}
+            for subject, commitment in batch.announced
+        ],
+        "opened": [{"name": lease.name, "spec": lease_spec(lease)} for lease in batch.opened],
+        "ending": [
+            {"lease": lease, "reason": reason, "deadline": deadline}
+            for lease, reason, deadline in batch.ending
+        ],
+        "closed": [_closing_to_wire(closing) for closing in batch.closed],
+        "resolutions": [{"name": name, "digest": digest} for name, digest in batch.resolutions],
+    }
+    known_facts = {name: listed for name, listed in facts.items() if listed}
+    if known_facts:
+        wire["facts"] = known_facts
+    wire.update({name: listed for name, listed in parts.items() if listed})
+    return wire
+
+
+def line(batch: Batch, digest_before: Digest) -> Wire:
+    """The exported line; its digest is the one after the batch."""
+    wire = batch_to_wire(batch)
+    digest = next_digest(digest_before, canonical(wire))
+    return {"seq": batch.seq, "epoch": batch.epoch, "digest": digest, "batch": wire}
+
+
+def _budget_to_wire(name: str, spec: bytes | None) -> Wire:
+    if spec is None:
+        return {"name": name}
+    return {"name": name, "spec": msgspec.json.decode(spec, type=dict[str, object])}
+
+
+def _node_to_wire(fact: NodeFact) -> Wire:
+    if fact.gone:
+        return {"name": fact.name}
+    return {"name": fact.name, "gpus": fact.gpus, "flavor": fact.flavor, "domain": fact.domain}
+
+
+def _closing_to_wire(closing: Closing) -> Wire:
+    wire: Wire = {"lease": closing.lease, "end": closing.end, "reason": closing.reason}
+    if closing.cause is not None:
+        wire["cause"] = closing.cause.value
+    return wire
+
+
+class _Strict(Record, forbid_unknown_fields=True):
+    """A line that says more than we understand must not be folded as if it did not."""
+
+
+class _BudgetWire(_Strict):
+    name: str
+    spec: dict[str, object] | None = None
+
+
+class _NodeWire(_Strict):
+    name: str
+    gpus: int | None = None
+    flavor: str = ""
+    domain: str = ""
+
+
+class _FactsWire(_Strict):
+    budgets: tuple[_BudgetWire, ...] = ()
+    nodes: tuple[_NodeWire, ...] = ()
+
+
+class _AnnouncedWire(_Strict):
+    subject: str
+    commitment: str
+
+
+class _OpenedWire(_Strict):
+    name: str
+    spec: LeaseSpecWire
+
+
+class _EndingWire(_Strict):
+    lease: str
+    reason: str
+    deadline: int
+
+
+class _ClosedWire(_Strict):
+    lease: str
+    end: int
+    reason: str
+    cause: Cause | None = None
+
+
+class _ResolutionWire(_Strict):
+    name: str
+    digest: str
+
+
+class _BatchWire(_Strict):
+    seq: int
+    epoch: int
+    instant: int
+    facts: _FactsWire = _FactsWire()
+    announced: tuple[_AnnouncedWire, ...] = ()
+    opened: tuple[_OpenedWire, ...] = ()
+    ending: tuple[_EndingWire, ...] = ()
+    closed: tuple[_ClosedWire, ...] = ()
+    resolutions: tuple[_ResolutionWire, ...] = ()
+
+
+class _SkimmedWire(_Strict):
+    """The same members, of which those about leases are passed over unread."""
+
+    seq: int
+    epoch: int
+    instant: int
+    facts: _FactsWire = _FactsWire()
+    announced: tuple[_AnnouncedWire, ...] = ()
+    opened: msgspec.Raw = msgspec.Raw()
+    ending: msgspec.Raw = msgspec.Raw()
+    closed: msgspec.Raw = msgspec.Raw()
+    resolutions: tuple[_ResolutionWire, ...] = ()
+
+
+_decode = msgspec.json.Decoder(_BatchWire).decode
+_skim = msgspec.json.Decoder(_SkimmedWire).decode
+
+
+def batch_from_json(encoded: bytes) -> Batch:
+    return _from_struct(_decode(encoded))
+
+
+def skimmed_from_json(encoded: bytes) -> Batch:
+    """A batch without its leases: for whoever has their objects, and needs what else it says."""
+    wire = _skim(encoded)
+    return _from_struct(
+        _BatchWire(
+            seq=wire.seq,
+            epoch=wire.epoch,
+            instant=wire.instant,
+            facts=wire.facts,
+            announced=wire.announced,
+            resolutions=wire.resolutions,
+        )
+    )
+
+
+def batch_from_wire(wire: Wire) -> Batch:
+    """Raises `msgspec.ValidationError` with the path when it is no batch."""
+    return _from_struct(msgspec.convert(wire, _BatchWire))
+
+
+def _from_struct(wire: _BatchWire) -> Batch:
+    return Batch(
+        seq=wire.seq,
+        epoch=wire.epoch,
+        instant=wire.instant,
+        facts_budgets=tuple(
+            (fact.name, None if fact.spec is None else canonical(fact.spec))
+            for fact in wire.facts.budgets
+        ),
+        facts_nodes=tuple(_node_from_struct(fact) for fact in wire.facts.nodes),
+        announced=tuple((each.subject, each.commitment) for each in wire.announced),
+        opened=tuple(lease_from_spec(each.name, each.spec) for each in wire.opened),
+        ending=tuple((each.lease, each.reason, each.deadline) for each in wire.ending),
+        closed=tuple(
+            Closing(lease=each.lease, end=each.end, reason=each.reason, cause=each.cause)
+            for each in wire.closed
+        ),
+        resolutions=tuple((each.name, each.digest) for each in wire.resolutions),
+    )
+
+
+def _node_from_struct(wire: _NodeWire) -> NodeFact:
+    if wire.gpus is None:
+        return NodeFact(name=wire.name, gone=True)
+    return NodeFact(name=wire.name, gpus=wire.gpus, flavor=wire.flavor, domain=wire.domain)

@@ -1,0 +1,277 @@
+"""What the ledger says of one run: its attempts, how each ended, what was spent.
+
+A *unit* is what starts and ends together: the whole run, or one group of a `gang: Group` run
+(its index is the unit's key; a whole run's key is -1). An attempt's outcome is a maximum over its
+closures, so that it does not depend on the order in which they are folded.
+"""
+
+from leasehold.core.facts import Cause, Closed, EnvelopeKey, Lease, Opened, Relation, Role
+from leasehold.core.ledger.checkpoint import CarriedAttempt, CarriedBook
+from leasehold.core.units import GpuMs, Instant
+
+WHOLE = -1
+
+Settled = dict[tuple[EnvelopeKey, Relation], GpuMs]
+
+# Closures that end a lease while its attempt goes on say nothing about how the attempt ended. (A
+# pod that leaves a drained node closes with `Swap`, too: if nothing comes after it, the attempt was
+# requeued.)
+_PASSING = frozenset({Closed.SHRINK, Closed.DROP_SPARE, Closed.SWAP, Closed.REFINANCED})
+# A spare may end alone (dropped, consumed, lost with its node), but not by these: they end a gang,
+# of which a spare may be all that is left while a lost pod waits to take it over.
+_OF_THE_GANG = frozenset({Closed.RANDOM_PREEMPT, Closed.TIME_LIMIT, Closed.CANCELED})
+_GRAVITY = {
+    Closed.COMPLETED: -1,
+    Closed.SWAP: 0,
+    Closed.FAIL: 1,
+    Closed.NODE_FAILURE: 2,
+    Closed.RECLAIMED: 3,
+    Closed.RANDOM_PREEMPT: 4,
+    Closed.TIME_LIMIT: 5,
+    Closed.CANCELED: 6,
+}
+_BLAME = {None: 0, Cause.REFUSED: 1, Cause.REJECTED: 2, Cause.DELETED: 3, Cause.EXIT: 4}
+
+
+def base_reason(closure: str) -> Closed:
+    """`RandomPreempt(<seed>)` is a `RandomPreempt`."""
+    return Closed(closure.partition("(")[0])
+
+
+def off(reason: Closed, node: str) -> str:
+    """The reason of a lease that ends because this node is drained."""
+    return f"{reason}({node})"
+
+
+def drained_node(closure: str) -> str:
+    """The node whose draining it was for; empty if it was for something else."""
+    name, _, rest = closure.partition("(")
+    return "" if name == Closed.RANDOM_PREEMPT else rest.rstrip(")")
+
+
+class Attempt:
+    """One set of Start leases of a unit, and what became of it."""
+
+    __slots__ = ("batch", "cause", "closure", "completed", "ended_at", "number", "open",
+                 "protected", "started", "verdict")  # fmt: skip
+
+    def __init__(self, number: int, started: Instant, batch: int) -> None:
+        self.number = number
+        self.started = started
+        self.batch = batch
+        self.open = 0  # leases
+        self.verdict = (-1, -1, -1)  # (batch that decided, gravity, blame): the maximum wins
+        self.closure = ""
+        self.cause: Cause | None = None
+        self.ended_at: Instant = started
+        self.protected = False  # started by a Resolution
+        self.completed = 0  # leases of pods that succeeded
+
+    def carried(self, unit: int) -> CarriedAttempt:
+        assert self.open == 0, self.number
+        return CarriedAttempt(
+            unit=unit,
+            number=self.number,
+            started=self.started,
+            batch=self.batch,
+            verdict=self.verdict,
+            closure=self.closure,
+            cause=self.cause,
+            ended_at=self.ended_at,
+            protected=self.protected,
+            completed=self.completed,
+        )
+
+    @classmethod
+    def from_carried(cls, carried: CarriedAttempt) -> "Attempt":
+        new = cls(carried.number, carried.started, carried.batch)
+        new.verdict = carried.verdict
+        new.closure, new.cause = carried.closure, carried.cause
+        new.ended_at = carried.ended_at
+        new.protected = carried.protected
+        new.completed = carried.completed
+        return new
+
+    @property
+    def outcome(self) -> Closed:
+        """How it ended; asked only of an attempt without open leases."""
+        assert self.open == 0, self.number
+        return base_reason(self.closure) if self.closure else Closed.SHRINK
+
+    @property
+    def was_rejected(self) -> bool:
+        """A bind that could not be completed."""
+        if self.open or self.outcome is not Closed.FAIL:
+            return False
+        return self.cause not in (Cause.EXIT, Cause.DELETED)
+
+
+class Unit:
+    __slots__ = ("attempts",)
+
+    def __init__(self) -> None:
+        self.attempts: list[Attempt] = []
+
+    @property
+    def last(self) -> Attempt | None:
+        return self.attempts[-1] if self.attempts else None
+
+    def count(self, closed: Closed, cause: Cause | None = None) -> int:
+        """How many attempts ended so."""
+        return sum(
+            1
+            for each in self.attempts
+            if not each.open and each.outcome is closed and (cause is None or each.cause is cause)
+        )
+
+    def rejected_in_a_row(self) -> int:
+        """Binds that could not be completed, since anything else happened."""
+        count = 0
+        for each in reversed(self.attempts):
+            if not each.was_rejected:
+                break
+            count += 1
+        return count
+
+    def is_of_a_resolution(self) -> bool:
+        """Whether a Resolution started its newest attempt, or one before that only failed to be
+        bound: what room was made for is the start that holds."""
+        for each in reversed(self.attempts):
+            if each is not self.last and not each.was_rejected:
+                return False
+            if each.protected:
+                return True
+        return False
+
+
+class Book:
+    """All units of one run, by key, and the run's totals."""
+
+    __slots__ = ("cuts", "names", "resized_at", "resolved_in", "settled", "swapped_at",
+                 "units")  # fmt: skip
+
+    def __init__(self) -> None:
+        self.units: dict[int, Unit] = {}
+        self.names: list[str] = []  # every lease it ever had, in ledger order
+        self.settled: dict[tuple[EnvelopeKey, Relation], GpuMs] = {}
+        self.cuts: set[tuple[int, int]] = set()  # (unit, attempt) that was drawn
+        self.resolved_in: list[int] = []  # batches whose Resolution names it beneficiary
+        self.resized_at: Instant | None = None  # last voluntary grow or shrink
+        self.swapped_at: Instant | None = None  # last swap, resize of any kind or loss in a gang
+
+    @property
+    def attempt(self) -> int:
+        """The largest attempt of any unit."""
+        return max((unit.last.number for unit in self.units.values() if unit.last), default=0)
+
+    @property
+    def started(self) -> Instant | None:
+        """When the newest attempt began."""
+        newest = [unit.last for unit in self.units.values() if unit.last]
+        return max((each.started for each in newest), default=None)
+
+    @property
+    def ended_at(self) -> Instant | None:
+        attempts = [unit.last for unit in self.units.values() if unit.last]
+        return max((each.ended_at for each in attempts), default=None)
+
+    def attempt_of(self, lease: Lease, unit: int) -> Attempt | None:
+        found = self.units.get(unit)
+        if found is None:
+            return None
+        for each in reversed(found.attempts):
+            if each.number == lease.attempt:
+                return each
+        return None
+
+    def open(self, lease: Lease, unit: int) -> Attempt:
+        """Fold a lease that was opened."""
+        self.names.append(lease.name)
+        attempt = self.attempt_of(lease, unit)
+        if attempt is None:
+            attempts = self.units.setdefault(unit, Unit()).attempts
+            place = len(attempts)
+            while place and attempts[place - 1].number > lease.attempt:
+                place -= 1  # later ones of which no lease is left were carried here
+            before = attempts[place - 1].batch if place else -1
+            attempt = Attempt(lease.attempt, lease.start, lease.batch)
+            attempt.protected = any(before < batch <= lease.batch for batch in self.resolved_in)
+            attempts.insert(place, attempt)
+        attempt.open += 1
+        if lease.reason is Opened.GROW:
+            self.resized_at = max(self.resized_at or 0, lease.start)
+        if lease.reason in (Opened.GROW, Opened.SWAP):
+            self.swapped_at = max(self.swapped_at or 0, lease.start)
+        return attempt
+
+    def mark(self, lease: Lease, *, voluntary: bool) -> None:
+        """Fold a lease that must end; giving up a group is a resize, whoever wanted it."""
+        assert lease.ending is not None, lease.name
+        reason = base_reason(lease.ending.reason)
+        if reason in (Closed.SHRINK, Closed.SWAP):
+            self.swapped_at = max(self.swapped_at or 0, lease.ending.at)
+            if voluntary and lease.ending.reason == Closed.SHRINK:
+                self.resized_at = max(self.resized_at or 0, lease.ending.at)
+
+    def close(self, lease: Lease, unit: int) -> None:
+        """Fold a lease that was closed."""
+        assert lease.end is not None, lease.name
+        key = (lease.payer, lease.relation)
+        self.settled[key] = self.settled.get(key, 0) + lease.gpu_ms(lease.end)
+        attempt = self.attempt_of(lease, unit)
+        assert attempt is not None, lease.name
+        attempt.open -= 1
+        attempt.ended_at = max(attempt.ended_at, lease.end)
+        reason = base_reason(lease.closure)
+        if reason is Closed.RANDOM_PREEMPT:
+            self.cuts.add((unit, lease.attempt))
+        moved = reason is Closed.SWAP and lease.role is not Role.SPARE
+        if reason in _PASSING and not moved:
+            return
+        if lease.role is Role.SPARE and reason not in _OF_THE_GANG:
+            return
+        if unit == WHOLE and (
+            moved or reason is Closed.NODE_FAILURE or lease.cause is Cause.DELETED
+        ):
+            # The others feel the loss from now on, before a spare or a smaller width heals it.
+            self.swapped_at = max(self.swapped_at or 0, lease.end)
+        # A lease marked ending was decided then, however long its pod took to go.
+        decided_in = lease.ending.batch if lease.ending else lease.close_batch
+        attempt.completed += reason is Closed.COMPLETED
+        verdict = (decided_in, _GRAVITY[reason], _BLAME[lease.cause])
+        if verdict > attempt.verdict:
+            attempt.verdict = verdict
+            attempt.closure, attempt.cause = lease.closure, lease.cause
+
+    # What stays when leases go.
+
+    def carried(
+        self, before: CarriedBook, attempts: set[tuple[int, int]], settled: Settled
+    ) -> CarriedBook:
+        """`before` and these attempts (unit, number), whose leases cost `settled`."""
+        sums = {(payer, relation): amount for payer, relation, amount in before.settled}
+        for key, amount in settled.items():
+            sums[key] = sums.get(key, 0) + amount
+        told = {(each.unit, each.number) for each in before.attempts} | attempts
+        return CarriedBook(
+            attempts=tuple(
+                each.carried(key)
+                for key, unit in self.units.items()
+                for each in unit.attempts
+                if (key, each.number) in told
+            ),
+            settled=tuple((payer, relation, sums[payer, relation]) for payer, relation in sums),
+            cuts=tuple(sorted(each for each in self.cuts if each in told)),
+            resized_at=self.resized_at,
+            swapped_at=self.swapped_at,
+        )
+
+    def carry(self, carried: CarriedBook) -> None:
+        """Into an empty book, before any lease is folded."""
+        assert not self.units, "a book begins with what is carried"
+        for each in carried.attempts:
+            self.units.setdefault(each.unit, Unit()).attempts.append(Attempt.from_carried(each))
+        self.settled = {(payer, relation): amount for payer, relation, amount in carried.settled}
+        self.cuts = set(carried.cuts)
+        self.resized_at = carried.resized_at
+        self.swapped_at = carried.swapped_at

@@ -1,0 +1,241 @@
+"""Which closed leases and Resolutions a World can do without, and what must stay of them.
+
+Called by `shell.archive` once everything up to a batch is archived. What may go is chosen so that
+no decision and no view of anything that is still there can tell the difference:
+
+- an attempt goes whole, when none of its leases is open and all are old enough; of a run whose
+  object is gone, everything goes together;
+- attempts whose binds were rejected stay until another outcome follows: their nodes are tried last;
+- whoever was cut sees why for as long as its Run exists: a Resolution stays while its beneficiary
+  or a victim does, and its victims stay with it;
+- a plan (a Reservation) that is over goes when its run has gone.
+"""
+
+from collections.abc import Iterable
+
+from leasehold.core.facts import Cause, Closed, EnvelopeKey, Lease, Record, Resolution, State, Uid
+from leasehold.core.ledger.chain import Digest
+from leasehold.core.ledger.charges import Charges
+from leasehold.core.ledger.checkpoint import Carried, CarriedBook, Told
+from leasehold.core.units import Instant
+from leasehold.core.world.book import Book, Settled, Unit
+from leasehold.core.world.world import World
+
+Group = tuple[Uid, int, int]  # run, unit, attempt; of a run that is gone: run, 0, 0
+
+
+class Plan(Record):
+    """What goes, and which closed leases of archived batches stay."""
+
+    leases: tuple[str, ...]
+    resolutions: tuple[str, ...]
+    reservations: tuple[str, ...]  # subjects
+    kept: frozenset[str]
+
+    @property
+    def count(self) -> int:
+        return len(self.leases) + len(self.resolutions) + len(self.reservations)
+
+
+def plan_compaction(world: World, *, upto: int, cutoff: Instant) -> Plan:
+    """All that may go of what was closed by batch `upto` and ended by `cutoff`."""
+    going = _old_groups(world, upto, cutoff)
+    leaving = _leaving(world, going, upto)
+    kept_victims = {
+        name
+        for resolution in world.resolutions.values()
+        if resolution.name not in leaving
+        for name in resolution.victims
+    }
+    for group in list(going):
+        if any(lease.name in kept_victims for lease in going[group]):
+            del going[group]
+    dropped = {lease.name: None for leases in going.values() for lease in leases}
+    kept = frozenset(
+        lease.name
+        for lease in world.leases.values()
+        if not lease.is_open and lease.close_batch <= upto and lease.name not in dropped
+    )
+    return Plan(
+        leases=tuple(dropped),
+        resolutions=tuple(leaving),
+        reservations=_over(world, leaving, upto, cutoff),
+        kept=kept,
+    )
+
+
+def carried_after(
+    world: World, plan: Plan, told: Told, *, seq: int, digest: Digest, instant: Instant
+) -> Carried:
+    """What the World carries when the plan is done; `told` has read everything up to `seq`."""
+    leases = [world.leases[name] for name in plan.leases]
+    return Carried(
+        seq=seq,
+        digest=digest,
+        instant=instant,
+        charges=_charges(world.carried.charges, leases),
+        books=_books(world, leases),
+        told=_pruned(world, plan, told),
+        kept=plan.kept,
+    )
+
+
+def forget(world: World, plan: Plan, carried: Carried) -> None:
+    """Take out what goes; what it amounts to is carried, so no balance and no outcome changes."""
+    touched = dict.fromkeys(world.leases[name].uid for name in plan.leases)
+    for name in plan.leases:
+        del world.leases[name]
+    for name in plan.resolutions:
+        resolution = world.resolutions.pop(name)
+        if resolution.lottery is not None:
+            world.resolution_of_seed.pop(resolution.lottery.seed, None)
+        for victim in resolution.victims:
+            world.victims.pop(victim, None)
+    for subject in plan.reservations:
+        uid = world.reservations.pop(subject).uid
+        if world.reservation_of.get(uid) == subject:
+            del world.reservation_of[uid]
+    for uid in (*touched, *(uid for uid in world.carried.books if uid not in carried.books)):
+        book = world.books.get(uid)
+        if book is None:
+            continue
+        book.names = [name for name in book.names if name in world.leases]
+        if not book.names and uid not in world.runs:
+            _close_book(world, uid)
+    world.carried = carried
+    world.accounts.carry(carried.charges)
+
+
+def _old_groups(world: World, upto: int, cutoff: Instant) -> dict[Group, list[Lease]]:
+    found: dict[Group, list[Lease]] = {}
+    blocked: set[Group] = set()
+    for lease in world.leases.values():
+        group = _group(world, lease)
+        if lease.end is None or lease.end > cutoff or lease.close_batch > upto:
+            blocked.add(group)
+        else:
+            found.setdefault(group, []).append(lease)
+    for uid in {group[0] for group in found} & set(world.runs):
+        for key, unit in world.books[uid].units.items():
+            blocked.update((uid, key, number) for number in _rejected_last(unit))
+    return {group: leases for group, leases in found.items() if group not in blocked}
+
+
+def _group(world: World, lease: Lease) -> Group:
+    if lease.uid not in world.runs:
+        return lease.uid, 0, 0
+    return lease.uid, world.unit_of(lease.uid, lease.group), lease.attempt
+
+
+def _rejected_last(unit: Unit) -> list[int]:
+    """Binds that were rejected in a row, up to now or to the attempt that is under way."""
+    found = []
+    for each in reversed(unit.attempts):
+        if each.open:
+            continue
+        if each.outcome is not Closed.FAIL or each.cause in (Cause.EXIT, Cause.DELETED):
+            break
+        found.append(each.number)
+    return found
+
+
+def _leaving(world: World, going: dict[Group, list[Lease]], upto: int) -> dict[str, None]:
+    """Resolutions that nobody who is still there has to do with. One that stays keeps its victims,
+    and they keep the others that cut them or their mates: so it is asked until nothing changes."""
+    leaving = {name: each for name, each in world.resolutions.items() if each.batch <= upto}
+    gone = {group[0] for group in going if group[0] not in world.runs}
+    while True:
+        staying = [each for each in leaving.values() if not _may_leave(world, each, gone)]
+        if not staying:
+            return dict.fromkeys(leaving)
+        for each in staying:
+            del leaving[each.name]
+            gone -= {world.leases[name].uid for name in each.victims if name in world.leases}
+
+
+def _may_leave(world: World, resolution: Resolution, gone: set[Uid]) -> bool:
+    whom = resolution.beneficiary_uid
+    if whom in world.runs or (whom in world.books and world.books[whom].names and whom not in gone):
+        return False
+    victims = (world.leases.get(name) for name in resolution.victims)
+    return all(lease is None or lease.uid in gone for lease in victims)
+
+
+def _over(world: World, leaving: dict[str, None], upto: int, cutoff: Instant) -> tuple[str, ...]:
+    """Plans of runs that are gone, unless a Resolution that stays was made for them."""
+    wanted = {each.subject for each in world.resolutions.values() if each.name not in leaving}
+    return tuple(
+        subject
+        for subject, each in world.reservations.items()
+        if each.uid not in world.runs
+        and each.state in (State.RELEASED, State.CANCELED)
+        and each.batch <= upto
+        and each.since <= cutoff
+        and subject not in wanted
+    )
+
+
+def _charges(known: dict[EnvelopeKey, Charges], leases: list[Lease]) -> dict[EnvelopeKey, Charges]:
+    by_payer: dict[EnvelopeKey, list[Lease]] = {}
+    for lease in leases:
+        by_payer.setdefault(lease.payer, []).append(lease)
+    more = {
+        payer: known.get(payer, Charges()).with_leases(mine) for payer, mine in by_payer.items()
+    }
+    return known | more
+
+
+def _books(world: World, leases: list[Lease]) -> dict[Uid, CarriedBook]:
+    """Of runs that exist: a book whose run is gone goes with its last lease."""
+    attempts: dict[Uid, set[tuple[int, int]]] = {}
+    settled: dict[Uid, Settled] = {}
+    for lease in leases:
+        assert lease.end is not None, lease.name
+        unit = world.unit_of(lease.uid, lease.group)
+        attempts.setdefault(lease.uid, set()).add((unit, lease.attempt))
+        sums, key = settled.setdefault(lease.uid, {}), (lease.payer, lease.relation)
+        sums[key] = sums.get(key, 0) + lease.gpu_ms(lease.end)
+    before = world.carried.books
+    books = {}
+    for uid in dict.fromkeys((*before, *attempts)):
+        known = before.get(uid, CarriedBook())
+        if uid in world.runs:
+            mine = world.book(uid)
+            books[uid] = mine.carried(known, attempts.get(uid, set()), settled.get(uid, {}))
+        elif uid not in attempts and world.books[uid].names:
+            books[uid] = known  # its last leases are not old enough yet
+    return books
+
+
+def _pruned(world: World, plan: Plan, told: Told) -> Told:
+    """Announcements are for reservations that exist, and digests for Resolutions that do."""
+    pruned = told.copied()
+    pruned.lowered.keep_only_of(world.lowered)  # what it forgave, no lease may tell any more
+    pruned.lowerings.clear()
+    over = frozenset(plan.reservations)
+    pruned.reservations = {
+        subject: said
+        for subject, said in told.reservations.items()
+        if subject in world.reservations and subject not in over
+    }
+    going = frozenset(plan.resolutions)
+    pruned.resolutions = {
+        name: digest
+        for name, digest in told.resolutions.items()
+        if name in world.resolutions and name not in going
+    }
+    return pruned
+
+
+def _close_book(world: World, uid: Uid) -> None:
+    """What is left of it is what Resolutions that stay say of it."""
+    named = _batches_for(world.resolutions.values(), uid)
+    if named:
+        world.books[uid] = Book()
+        world.books[uid].resolved_in = named
+    else:
+        del world.books[uid]
+
+
+def _batches_for(resolutions: Iterable[Resolution], uid: Uid) -> list[int]:
+    return [each.batch for each in resolutions if each.beneficiary_uid == uid]

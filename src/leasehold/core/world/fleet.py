@@ -1,0 +1,411 @@
+"""Which GPUs are free, indexed so that placing a pod does not scan the fleet.
+
+A *pool* is the nodes of one flavor in one domain; a *place* is a (flavor, region, cluster). Nodes
+lie in buckets by (free GPUs, whether the node is empty), pools in an order by free GPUs. Taking or
+giving slots moves one node between buckets. `World` folds leases, nodes and foreign pods into it;
+`pack` reads it; what-ifs change it under a journal.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+
+from leasehold.core.facts import Lease, Node, Record, Role, Toleration
+from leasehold.core.world.journal import Journal
+
+
+class NodeState:
+    """One node and what lies on it. Masks have one bit per GPU ordinal."""
+
+    __slots__ = (
+        "bucket", "cpu_used", "filler", "foreign", "free", "memory_used", "node", "planned",
+        "pods_used", "solid", "spare", "strangers", "takes_work", "tolerated",
+    )  # fmt: skip
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.solid = 0  # slots under an Active or Spare lease
+        self.spare = 0  # those of them under a Spare lease
+        self.filler = 0  # slots under a Borrowed lease
+        self.foreign = 0  # GPUs of pods that hold no open lease of ours
+        self.strangers = 0  # which slots those are, as far as their node says it
+        self.planned = 0  # GPUs a what-if or a hold keeps from being taken
+        self.cpu_used = 0
+        self.memory_used = 0
+        self.pods_used = 0
+        self.tolerated = False
+        self.free = 0
+        self.bucket = -1
+        self.takes_work = self._takes_work()
+
+    def change(self, *, node: Node | None = None, tolerated: bool = False) -> None:
+        """Another state of the node; whether it takes work is asked for every slot it gives."""
+        self.node = node or self.node
+        self.tolerated = tolerated
+        self.takes_work = self._takes_work()
+
+    def _takes_work(self) -> bool:
+        node = self.node
+        return (
+            node.ready
+            and not node.cordoned
+            and not node.fenced
+            and not node.lacks
+            and (self.tolerated or not repels(node))
+        )
+
+    @property
+    def occupied(self) -> int:
+        return self.solid | self.filler
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.solid and not self.filler and not self.foreign
+
+    def count_free(self) -> int:
+        if not self.takes_work:
+            return 0
+        taken = (self.solid | self.filler).bit_count() + self.foreign + self.planned
+        free = self.node.gpus - taken
+        return free if free > 0 else 0
+
+    def unclipped_free(self) -> int:
+        """Negative where more is planned than there is."""
+        taken = (self.solid | self.filler).bit_count() + self.foreign + self.planned
+        return self.node.gpus - taken
+
+    def holds(self, shape: "Shape") -> int:
+        """How many pods of this shape it can take besides what it has."""
+        room = min(self.free // shape.gpus, self.node.pods_max - self.pods_used)
+        if shape.cpu_milli:
+            room = min(room, (self.node.cpu_milli - self.cpu_used) // shape.cpu_milli)
+        if shape.memory_bytes:
+            room = min(room, (self.node.memory_bytes - self.memory_used) // shape.memory_bytes)
+        return max(0, room)
+
+
+class Shape:
+    """What one pod asks of a node."""
+
+    __slots__ = ("cpu_milli", "gpus", "memory_bytes")
+
+    def __init__(self, gpus: int, cpu_milli: int = 0, memory_bytes: int = 0) -> None:
+        assert gpus > 0
+        self.gpus = gpus
+        self.cpu_milli = cpu_milli
+        self.memory_bytes = memory_bytes
+
+
+class Size(Record):
+    """All that a node has; few nodes of a fleet differ in it."""
+
+    gpus: int
+    cpu_milli: int
+    memory_bytes: int
+    pods_max: int
+
+
+def size_of(node: Node) -> Size:
+    return Size(
+        gpus=node.gpus,
+        cpu_milli=node.cpu_milli,
+        memory_bytes=node.memory_bytes,
+        pods_max=node.pods_max,
+    )
+
+
+class Pool:
+    """The nodes of one flavor in one domain."""
+
+    __slots__ = ("buckets", "domain", "filed", "flavor", "free", "nodes", "place", "sizes")
+
+    def __init__(self, flavor: str, domain: str, place: tuple[str, str, str]) -> None:
+        self.flavor = flavor
+        self.domain = domain
+        self.place = place
+        self.free = 0
+        self.filed = -1  # the free count under which the place's order lists it
+        self.nodes: list[str] = []  # sorted
+        self.buckets: dict[int, list[str]] = {}  # free * 2 + is_empty -> sorted node names
+        self.sizes: dict[Size, int] = {}  # how many nodes of each, in whatever state
+
+    def count_size(self, size: Size, sign: int) -> None:
+        count = self.sizes.get(size, 0) + sign
+        if count:
+            self.sizes[size] = count
+        else:
+            del self.sizes[size]
+
+    def room(self, gpus: int) -> int:
+        """An upper bound of the pods of so many GPUs that fit: exact when GPUs are what limits."""
+        return sum(len(names) * ((bucket >> 1) // gpus) for bucket, names in self.buckets.items())
+
+
+class Fleet:
+    """All nodes, their pools, and the order of pools by free GPUs."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.nodes: dict[str, NodeState] = {}
+        self.pools: dict[tuple[str, str], Pool] = {}
+        self._orders: dict[tuple[str, str, str], list[tuple[int, str]]] = {}
+        self._stale: dict[tuple[str, str], None] = {}
+        self.fillable: dict[str, None] = {}  # nodes with a spare slot that carries no filler
+        self.crowded: dict[str, None] = {}  # nodes whose pod count may limit them before the GPUs
+        self.draining: dict[str, None] = {}  # nodes that are to be emptied
+        self.requests: dict[str, tuple[int, int]] = {}  # run uid -> CPU, memory of one pod
+        self._sharers: dict[tuple[str, str, int, str], int] = {}  # leases of one pod there
+
+    def places(self, flavor: str) -> list[tuple[str, str]]:
+        """The (region, cluster) pairs that have nodes of a flavor, by name."""
+        return sorted(place[1:] for place in self._orders if place[0] == flavor)
+
+    def flavor_gpus_max(self, flavor: str) -> int:
+        """The largest node of a flavor; 0 when there is none."""
+        sizes = [
+            size.gpus for (each, _), pool in self.pools.items() if each == flavor
+            for size in pool.sizes
+        ]  # fmt: skip
+        return max(sizes, default=0)
+
+    def by_free(self, flavor: str, region: str, cluster: str) -> list[tuple[int, str]]:
+        """(free GPUs, domain) of every pool of a place, ascending."""
+        for key in self._stale:
+            pool = self.pools[key]
+            order = self._orders[pool.place]
+            if pool.filed >= 0:
+                del order[bisect_left(order, (pool.filed, pool.domain))]
+            insort(order, (pool.free, pool.domain))
+            pool.filed = pool.free
+        self._stale.clear()
+        return self._orders.get((flavor, region, cluster), [])
+
+    # Nodes come, change and go.
+
+    def put_node(self, node: Node) -> None:
+        if node.is_draining:
+            self.draining[node.name] = None
+        else:
+            self.draining.pop(node.name, None)
+        state = self.nodes.get(node.name)
+        if state is None:
+            self.nodes[node.name] = state = NodeState(node)
+            self._file(state)
+        elif (state.node.flavor, state.node.domain) != (node.flavor, node.domain):
+            self._unfile(state)
+            state.change(node=node)
+            self._file(state)
+        else:
+            before, after = size_of(state.node), size_of(node)
+            state.change(node=node)
+            if before != after:
+                pool = self.pools[(node.flavor, node.domain)]
+                pool.count_size(before, -1)
+                pool.count_size(after, 1)
+            self.refile(state)
+
+    def drop_node(self, name: str) -> None:
+        state = self.nodes.pop(name)
+        self._unfile(state)
+        self.fillable.pop(name, None)
+        self.crowded.pop(name, None)
+        self.draining.pop(name, None)
+        for key in [key for key in self._sharers if key[0] == name]:
+            del self._sharers[key]
+
+    def _file(self, state: NodeState) -> None:
+        node = state.node
+        key = (node.flavor, node.domain)
+        pool = self.pools.get(key)
+        if pool is None:
+            place = (node.flavor, node.region, node.cluster)
+            pool = self.pools[key] = Pool(node.flavor, node.domain, place)
+            self._orders.setdefault(place, [])
+        insort(pool.nodes, node.name)
+        pool.count_size(size_of(node), 1)
+        self.refile(state)
+
+    def _unfile(self, state: NodeState) -> None:
+        node = state.node
+        pool = self.pools[(node.flavor, node.domain)]
+        pool.nodes.remove(node.name)
+        pool.count_size(size_of(node), -1)
+        self._leave_bucket(pool, state)
+        state.bucket, state.free = -1, 0
+        self._stale[(node.flavor, node.domain)] = None
+        if not pool.nodes:
+            self.by_free("", "", "")
+            order = self._orders[pool.place]
+            del order[bisect_left(order, (pool.filed, pool.domain))]
+            del self.pools[(node.flavor, node.domain)]
+            if not order:
+                del self._orders[pool.place]
+
+    def _leave_bucket(self, pool: Pool, state: NodeState) -> None:
+        if state.bucket >= 0:
+            names = pool.buckets[state.bucket]
+            del names[bisect_left(names, state.node.name)]
+            if not names:
+                del pool.buckets[state.bucket]
+            pool.free -= state.free
+
+    def refile(self, state: NodeState) -> None:
+        """Bring the indices in line with what the node's fields now say."""
+        free = state.count_free()
+        if state.node.pods_max - state.pods_used < free:
+            self.crowded[state.node.name] = None
+        elif self.crowded:
+            self.crowded.pop(state.node.name, None)
+        bucket = free * 2 + state.is_empty
+        if bucket == state.bucket:
+            return
+        node = state.node
+        key = (node.flavor, node.domain)
+        pool = self.pools[key]
+        self._leave_bucket(pool, state)
+        names = pool.buckets.get(bucket)
+        if names is None:
+            pool.buckets[bucket] = [node.name]
+        else:
+            insort(names, node.name)
+        if free != state.free or state.bucket < 0:
+            self._stale[key] = None
+        pool.free += free
+        state.free, state.bucket = free, bucket
+
+    # Leases take and give slots.
+
+    def take(self, lease: Lease) -> None:
+        state = self.nodes.get(lease.node)
+        if state is not None:
+            self._shift(state, lease, 1)
+            if self._journal.active:
+                self._journal.note(lambda: self._shift(state, lease, -1))
+
+    def give(self, lease: Lease) -> None:
+        state = self.nodes.get(lease.node)
+        if state is not None:
+            self._shift(state, lease, -1)
+            if self._journal.active:
+                self._journal.note(lambda: self._shift(state, lease, 1))
+
+    def _shift(self, state: NodeState, lease: Lease, sign: int) -> None:
+        mask = mask_of(lease.slots)
+        if lease.role is Role.BORROWED:
+            state.filler = state.filler | mask if sign > 0 else state.filler & ~mask
+        else:
+            state.solid = state.solid | mask if sign > 0 else state.solid & ~mask
+            if lease.role is Role.SPARE:
+                state.spare = state.spare | mask if sign > 0 else state.spare & ~mask
+        if state.spare & ~state.filler:
+            self.fillable[state.node.name] = None
+        else:
+            self.fillable.pop(state.node.name, None)
+        self._count_pod(state, lease, sign)
+        self.refile(state)
+
+    def _count_pod(self, state: NodeState, lease: Lease, sign: int) -> None:
+        """CPU, memory and the pod itself count once, however many payers share the pod."""
+        key = (lease.node, lease.uid, lease.group, lease.pod or f"spare {lease.index}")
+        before = self._sharers.get(key, 0)
+        if before + sign:
+            self._sharers[key] = before + sign
+        else:
+            del self._sharers[key]
+        if before == 0 or before + sign == 0:
+            cpu_milli, memory_bytes = self.requests.get(lease.uid, (0, 0))
+            state.cpu_used += sign * cpu_milli
+            state.memory_used += sign * memory_bytes
+            state.pods_used += sign
+
+    def plan(self, name: str, gpus: int) -> None:
+        """Keep GPUs of a node from being taken, without making it 'in use'."""
+        state = self.nodes[name]
+        self._plan(state, gpus)
+        if self._journal.active:
+            self._journal.note(lambda: self._plan(state, -gpus))
+
+    def _plan(self, state: NodeState, gpus: int) -> None:
+        state.planned += gpus
+        self.refile(state)
+
+    def plan_pod(self, name: str, shape: Shape) -> None:
+        """Under a mark: a pod that would be placed there."""
+        state = self.nodes[name]
+        self._plan_pod(state, shape, 1)
+        if self._journal.active:
+            self._journal.note(lambda: self._plan_pod(state, shape, -1))
+
+    def unplan(self, name: str, shape: Shape) -> None:
+        """Take a planned pod off again within the same mark."""
+        state = self.nodes[name]
+        self._plan_pod(state, shape, -1)
+        if self._journal.active:
+            self._journal.note(lambda: self._plan_pod(state, shape, 1))
+
+    def _plan_pod(self, state: NodeState, shape: Shape, sign: int) -> None:
+        state.cpu_used += sign * shape.cpu_milli
+        state.memory_used += sign * shape.memory_bytes
+        state.pods_used += sign
+        state.planned += sign * shape.gpus
+        self.refile(state)
+
+    def load(
+        self,
+        name: str,
+        *,
+        gpus: int,
+        cpu_milli: int,
+        memory_bytes: int,
+        pods: int,
+        slots: int = 0,
+    ) -> None:
+        """Count a pod that somebody runs there; negative numbers take it off again. `slots` is
+        the mask of its GPUs, where that is known."""
+        state = self.nodes.get(name)
+        if state is None:
+            return
+        state.foreign += gpus
+        state.strangers = state.strangers | slots if pods > 0 else state.strangers & ~slots
+        state.cpu_used += cpu_milli
+        state.memory_used += memory_bytes
+        state.pods_used += pods
+        self.refile(state)
+
+    def tolerate(self, tolerations: tuple[Toleration, ...]) -> None:
+        """Under a mark: let nodes whose taints are tolerated take work."""
+        if not tolerations:
+            return
+        for name in sorted(self.nodes):
+            state = self.nodes[name]
+            if state.node.taints and not (state.tolerated or repels(state.node, tolerations)):
+                self._admit(state)
+
+    def _admit(self, state: NodeState) -> None:
+        self._tolerate(state, True)
+        if self._journal.active:
+            self._journal.note(lambda: self._tolerate(state, False))
+
+    def _tolerate(self, state: NodeState, tolerated: bool) -> None:
+        state.change(tolerated=tolerated)
+        self.refile(state)
+
+
+def repels(node: Node, tolerations: Iterable[Toleration] = ()) -> bool:
+    """Whether a taint keeps new pods off; `PreferNoSchedule` is advice and does not."""
+    return any(
+        taint.effect in ("NoSchedule", "NoExecute")
+        and not any(
+            each.effect in ("", taint.effect)
+            and (not each.key or each.key == taint.key)
+            and (each.operator == "Exists" or each.value == taint.value)
+            for each in tolerations
+        )
+        for taint in node.taints
+    )
+
+
+def mask_of(slots: Iterable[int]) -> int:
+    mask = 0
+    for slot in slots:
+        mask |= 1 << slot
+    return mask

@@ -1,0 +1,148 @@
+"""How wide a run is, should be and may be, counted in GPUs and whole groups.
+
+Pure arithmetic over a run's spec and its open leases; the one place that knows what a group, a
+pod and a step of a run are. Spares are beside the width, never in it.
+"""
+
+from leasehold.core.decisions.pack import Want
+from leasehold.core.facts import Gang, Lease, Role, Run, RunSpec
+from leasehold.core.world.world import World
+
+
+def open_leases(world: World, uid: str) -> list[Lease]:
+    """A run's open leases, by name."""
+    return [world.leases[name] for name in sorted(world.open_by_run.get(uid, ()))]
+
+
+def standing_groups(world: World, uid: str) -> dict[int, list[Lease]]:
+    """Groups with active leases that are not ending, by index."""
+    groups: dict[int, list[Lease]] = {}
+    for lease in open_leases(world, uid):
+        if lease.ending is None and lease.role is not Role.SPARE:
+            groups.setdefault(lease.group, []).append(lease)
+    return dict(sorted(groups.items()))
+
+
+def active_gpus(world: World, uid: str) -> int:
+    """Its width now: GPUs under Active or Borrowed leases, ending ones too while they are held."""
+    return sum(
+        world.leases[name].gpus
+        for name in world.open_by_run.get(uid, ())
+        if world.leases[name].role is not Role.SPARE
+    )
+
+
+def spare_gpus(world: World, uid: str) -> int:
+    return sum(
+        world.leases[name].gpus
+        for name in world.open_by_run.get(uid, ())
+        if world.leases[name].role is Role.SPARE
+    )
+
+
+def desired_gpus(spec: RunSpec) -> int:
+    return spec.malleable.desired_gpus if spec.malleable else spec.total_gpus
+
+
+def minimum_gpus(spec: RunSpec) -> int:
+    """Below this it does not live: all of a fixed gang, one group where groups live alone."""
+    if spec.malleable:
+        return spec.malleable.min_gpus
+    return spec.group_gpus if spec.gang is Gang.GROUP else spec.total_gpus
+
+
+def maximum_gpus(spec: RunSpec) -> int:
+    return spec.malleable.max_gpus if spec.malleable else spec.total_gpus
+
+
+def starting_gpus(spec: RunSpec) -> int:
+    """What an attempt starts with: the lesser of its total and what is desired."""
+    return min(spec.total_gpus, desired_gpus(spec))
+
+
+def group_count(spec: RunSpec, gpus: int) -> int:
+    assert gpus % spec.group_gpus == 0, (gpus, spec.group_gpus)
+    return gpus // spec.group_gpus
+
+
+def pod_size(world: World, run: Run) -> int:
+    """GPUs per pod: as written, else the largest that divides a group and fits a node."""
+    spec = run.spec
+    if spec.gpus_per_pod is not None:
+        return spec.gpus_per_pod
+    for lease in open_leases(world, run.uid):
+        if lease.role is not Role.SPARE:
+            # The fleet may have changed since; pods of one attempt are all of one size.
+            mates = [
+                each.gpus
+                for each in open_leases(world, run.uid)
+                if (each.group, each.index, each.role) == (lease.group, lease.index, lease.role)
+            ]
+            return sum(mates)
+    largest = max(1, world.fleet.flavor_gpus_max(spec.flavor))
+    return next(
+        size
+        for size in range(min(largest, spec.group_gpus), 0, -1)
+        if spec.group_gpus % size == 0 and spec.spares_per_group % size == 0
+    )
+
+
+def wanted(
+    world: World,
+    run: Run,
+    groups: tuple[int, ...],
+    *,
+    own_domains: tuple[str, ...] = (),
+    last: tuple[str, ...] = (),
+) -> Want:
+    """These groups of a run, as `pack` wants to hear it."""
+    spec = run.spec
+    size = pod_size(world, run)
+    return Want(
+        flavor=spec.flavor,
+        groups=groups,
+        pods=spec.group_gpus // size,
+        spares=spec.spares_per_group // size,
+        pod_gpus=size,
+        cpu_milli=spec.cpu_milli,
+        memory_bytes=spec.memory_bytes,
+        spread=spec.spread,
+        selector=spec.selector,
+        own_domains=own_domains,
+        last=last,
+    )
+
+
+def places_for(world: World, spec: RunSpec) -> list[tuple[str, str]]:
+    """The locations a run may use, by name."""
+    wanted = spec.selector
+    found = [
+        (region, cluster)
+        for region, cluster in world.fleet.places(spec.flavor)
+        if wanted.region in (None, region) and wanted.cluster in (None, cluster)
+    ]
+    if wanted.domain is None:
+        return found
+    pools = world.fleet.pools
+    there = [place for place in found if (spec.flavor, "/".join((*place, wanted.domain))) in pools]
+    return there or found  # where nobody has such a domain, that is what is to be told
+
+
+def own_domains(world: World, uid: str) -> tuple[str, ...]:
+    found = {
+        state.node.domain
+        for lease in open_leases(world, uid)
+        if (state := world.fleet.nodes.get(lease.node)) is not None
+    }
+    return tuple(sorted(found))
+
+
+def free_indices(taken: set[int], count: int) -> tuple[int, ...]:
+    """The lowest unused group indices."""
+    found: list[int] = []
+    index = 0
+    while len(found) < count:
+        if index not in taken:
+            found.append(index)
+        index += 1
+    return tuple(found)
