@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from hypothesis import strategies as st
 
 from leasehold.core.decisions.admit import Wish
+from leasehold.core.decisions.pack import wanted
 from leasehold.core.facts import (
     Aggregate,
     Budget,
@@ -28,7 +29,6 @@ from leasehold.core.facts import (
 from leasehold.core.objects.lease import lease_name, pod_name
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, Millis
-from leasehold.core.world.width import wanted
 from leasehold.core.world.world import World
 
 FLAVOR = "H"

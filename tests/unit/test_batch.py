@@ -26,6 +26,7 @@ from leasehold.core.ledger.batch import (
     batch_from_json,
     batch_from_wire,
     batch_to_wire,
+    resolution_digest,
 )
 from leasehold.core.ledger.chain import canonical
 from leasehold.core.objects.lease import (
@@ -42,7 +43,6 @@ from leasehold.core.objects.reservation import (
     reservation_to_wire,
 )
 from leasehold.core.objects.resolution import (
-    resolution_digest,
     resolution_from_wire,
     resolution_name,
     resolution_spec,

@@ -11,13 +11,13 @@ from tests.unit.test_lottery import a_resolution
 
 from leasehold.core.facts import Cause, Ending, Lease, Opened, Role
 from leasehold.core.ledger import lottery
-from leasehold.core.ledger.batch import Batch, Closing, NodeFact
+from leasehold.core.ledger.batch import Batch, Closing, NodeFact, resolution_digest
 from leasehold.core.ledger.chain import canonical
 from leasehold.core.ledger.charges import Charges
 from leasehold.core.ledger.checkpoint import Carried
 from leasehold.core.ledger.verify import Fold, verify_lines, verify_objects
 from leasehold.core.objects.lease import Wire, lease_to_wire
-from leasehold.core.objects.resolution import resolution_digest, resolution_to_wire
+from leasehold.core.objects.resolution import resolution_to_wire
 
 FIRST = a_lease(2, 0)
 SPARE = a_lease(2, 1, slots=(2, 3), role=Role.SPARE)

@@ -7,6 +7,7 @@ reservation holds. Forced shrinks are not decided here.
 from leasehold.control.open_leases import alarm, end_all, live_units
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, admit
+from leasehold.core.decisions.pack import wanted
 from leasehold.core.decisions.resize import groups_to_give_up, grow_targets, may_resize
 from leasehold.core.facts import Closed, Gang, Lease, Opened, Relation, Run, Uid
 from leasehold.core.units import Millis, plural
@@ -18,7 +19,6 @@ from leasehold.core.world.width import (
     open_leases,
     own_domains,
     standing_groups,
-    wanted,
 )
 from leasehold.core.world.world import World
 

@@ -28,10 +28,9 @@ from leasehold.core.facts import (
     Uid,
 )
 from leasehold.core.ledger import lottery
-from leasehold.core.ledger.batch import Batch, Closing, NodeFact
+from leasehold.core.ledger.batch import Batch, Closing, NodeFact, resolution_digest
 from leasehold.core.ledger.chain import canonical
 from leasehold.core.objects.lease import lease_name, lease_spec, pod_name
-from leasehold.core.objects.resolution import resolution_digest
 from leasehold.core.units import FOREVER, Instant, Millis
 from leasehold.core.verdicts import Admitted
 from leasehold.core.world.world import Overdraft, World

@@ -5,9 +5,10 @@ from msgspec.structs import replace
 from leasehold.control.elastic import borrowed_gpus
 from leasehold.control.life import Standing, Where, units_of
 from leasehold.core.decisions.admit import Wish
+from leasehold.core.decisions.pack import wanted
 from leasehold.core.facts import Cause, Gang, Run
 from leasehold.core.units import Instant
-from leasehold.core.world.width import group_count, minimum_gpus, own_domains, starting_gpus, wanted
+from leasehold.core.world.width import group_count, minimum_gpus, own_domains, starting_gpus
 from leasehold.core.world.world import World
 
 

@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterable, Sequence
 from hashlib import sha256
 from heapq import merge
 
-from leasehold.core.facts import Record, Selector
+from leasehold.core.facts import Record, Run, Selector
 from leasehold.core.units import format_cpus, format_memory, plural
 from leasehold.core.verdicts import Packed, PodPlace, Refusal, Refused
 from leasehold.core.world.fleet import Fleet, Pool, Shape
+from leasehold.core.world.width import pod_size
 from leasehold.core.world.world import World
 
 
@@ -38,6 +39,32 @@ class Want(Record):
     @property
     def gpus(self) -> int:
         return self.gpus_per_group * len(self.groups)
+
+
+def wanted(
+    world: World,
+    run: Run,
+    groups: tuple[int, ...],
+    *,
+    own_domains: tuple[str, ...] = (),
+    last: tuple[str, ...] = (),
+) -> Want:
+    """These groups of a run, with the pods that they are made of."""
+    spec = run.spec
+    size = pod_size(world, run)
+    return Want(
+        flavor=spec.flavor,
+        groups=groups,
+        pods=spec.group_gpus // size,
+        spares=spec.spares_per_group // size,
+        pod_gpus=size,
+        cpu_milli=spec.cpu_milli,
+        memory_bytes=spec.memory_bytes,
+        spread=spec.spread,
+        selector=spec.selector,
+        own_domains=own_domains,
+        last=last,
+    )
 
 
 Place = tuple[str, str]  # region, cluster

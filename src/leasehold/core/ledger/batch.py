@@ -8,9 +8,10 @@ milliseconds, and lease specs are those of the objects. A closure `Fail` may car
 
 import msgspec
 
-from leasehold.core.facts import Cause, Lease, Record
-from leasehold.core.ledger.chain import Digest, canonical, next_digest
+from leasehold.core.facts import Cause, Lease, Record, Resolution
+from leasehold.core.ledger.chain import Digest, canonical, digest_of, next_digest
 from leasehold.core.objects.lease import LeaseSpecWire, lease_from_spec, lease_spec
+from leasehold.core.objects.resolution import resolution_spec
 from leasehold.core.units import Instant
 
 Wire = dict[str, object]
@@ -33,6 +34,11 @@ class Closing(Record):
     end: Instant
     reason: str
     cause: Cause | None = None
+
+
+def resolution_digest(resolution: Resolution) -> Digest:
+    """What a batch says of a Resolution that it commits."""
+    return digest_of(resolution_spec(resolution))
 
 
 class Batch(Record):

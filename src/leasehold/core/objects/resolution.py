@@ -8,7 +8,6 @@ who wrote it. The batch that committed it is the number at the end of its name.
 import msgspec
 
 from leasehold.core.facts import Bundle, Draw, Lottery, Record, Resolution, RunKey
-from leasehold.core.ledger.chain import Digest, digest_of
 from leasehold.core.objects.lease import API_VERSION, Wire, cut_run
 from leasehold.core.objects.reservation import batch_in_name
 from leasehold.core.units import Instant, format_instant, parse_instant
@@ -28,10 +27,6 @@ def resolution_to_wire(resolution: Resolution) -> Wire:
         "metadata": {"name": resolution.name},
         "spec": resolution_spec(resolution),
     }
-
-
-def resolution_digest(resolution: Resolution) -> Digest:
-    return digest_of(resolution_spec(resolution))
 
 
 def resolution_spec(resolution: Resolution) -> Wire:

@@ -4,7 +4,6 @@ Pure arithmetic over a run's spec and its open leases; the one place that knows 
 pod and a step of a run are. Spares are beside the width, never in it.
 """
 
-from leasehold.core.decisions.pack import Want
 from leasehold.core.facts import Gang, Lease, Role, Run, RunSpec
 from leasehold.core.world.world import World
 
@@ -84,32 +83,6 @@ def pod_size(world: World, run: Run) -> int:
         size
         for size in range(min(largest, spec.group_gpus), 0, -1)
         if spec.group_gpus % size == 0 and spec.spares_per_group % size == 0
-    )
-
-
-def wanted(
-    world: World,
-    run: Run,
-    groups: tuple[int, ...],
-    *,
-    own_domains: tuple[str, ...] = (),
-    last: tuple[str, ...] = (),
-) -> Want:
-    """These groups of a run, as `pack` wants to hear it."""
-    spec = run.spec
-    size = pod_size(world, run)
-    return Want(
-        flavor=spec.flavor,
-        groups=groups,
-        pods=spec.group_gpus // size,
-        spares=spec.spares_per_group // size,
-        pod_gpus=size,
-        cpu_milli=spec.cpu_milli,
-        memory_bytes=spec.memory_bytes,
-        spread=spec.spread,
-        selector=spec.selector,
-        own_domains=own_domains,
-        last=last,
     )
 
 
