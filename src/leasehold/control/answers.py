@@ -4,10 +4,14 @@ Used by `sim scenario --show`. What is answered is computed in `control.question
 query API; this file only chooses words for a story that is over.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from leasehold.control.questions.answers.leases import LeaseRow
+from leasehold.control.questions.answers.money import BalanceAnswer, UsageAnswer
+from leasehold.control.questions.answers.reasons import CutRow, ExplainAnswer
+from leasehold.control.questions.answers.runs import ReservationRow
+from leasehold.control.questions.answers.shape import GpuAmount
 from leasehold.control.questions.envelopes import budgets as budget_rows
-from leasehold.control.questions.forms import Wire
 from leasehold.control.questions.lease_list import Filter, lease_list
 from leasehold.control.questions.payers import who_pays as payers_of
 from leasehold.control.questions.subject import Subject
@@ -21,11 +25,11 @@ from leasehold.core.world.world import World
 def explain(world: World, uid: Uid, now: Instant) -> list[str]:
     """Why it waits, who pays, where it runs, why it was cut, by which draw, for whom."""
     found = explained(world, _subject(world, uid), now)
-    lines = [f"{found['run']}: {found['phase']} ({found['reason']}): {found['message']}"]
+    lines = [f"{found.run}: {found.phase} ({found.reason}): {found.message}"]
     lines += _waiting(found)
     lines += [f"  walked {step}" for step in cover_lines(world, uid)]
     lines += _places(found)
-    for cut in _rows(found, "cuts"):
+    for cut in found.cuts:
         lines += _cut(cut)
     return lines
 
@@ -34,19 +38,17 @@ def who_pays(world: World, uid: Uid, now: Instant) -> list[str]:
     """Each payer's GPUs now and GPU-hours to date; historical runs too."""
     found = payers_of(world, _subject(world, uid), now)
     rows = [("payer", "relation", "GPUs", "GPU-hours")]
-    for row in _rows(found, "payers"):
-        keys = ("envelope", "relation", "gpus", "gpuHours")
-        payer, relation, gpus, hours = (str(row[key]) for key in keys)
-        rows.append((payer, relation, gpus, hours))
-    return [str(found["run"]), *_table(rows)]
+    for row in found.payers:
+        rows.append((row.envelope, row.relation, str(row.gpus), row.gpu_hours))
+    return [found.run, *_table(rows)]
 
 
 def cover_lines(world: World, uid: Uid) -> list[str]:
     """The newest walk of cover: every envelope, taken or why not."""
     lines = []
     for step in map(step_row, world.traces.get(uid, ())):
-        short = f" (then {step['heldBack']})" if step["taken"] and step["heldBack"] else ""
-        lines.append(f"{step['envelope']} {step['relation']}: {step['verdict']}{short}")
+        short = f" (then {step.held_back})" if step.taken and step.held_back else ""
+        lines.append(f"{step.envelope} {step.relation}: {step.verdict}{short}")
     return lines
 
 
@@ -56,27 +58,29 @@ def leases(world: World, now: Instant, *, node: str = "", payer: str = "") -> li
         ("lease", "run", "where", "role", "payer", "from", "to", "opened", "ended")
     ]
     found = lease_list(world, now, Filter(node=node, payer=payer, since=0))
-    rows += [_lease_row(row) for row in _rows(found, "items")]
+    rows += [_lease_row(row) for row in found.items]
     return [f"as of {format_instant(now)}", *_table(rows)]
 
 
 def budgets(world: World, now: Instant) -> list[str]:
     """Used, lent, left, committed, until when."""
     rows = [("envelope", "used", "of", "lent", "hours", "committed", "left", "until", "overdrawn")]
-    usage = _rows(budget_rows(world, now, form="usage"), "items")
-    balance = _rows(budget_rows(world, now, form="balance"), "items")
-    for used, money in zip(usage, balance, strict=True):
+    usage = budget_rows(world, now, form="usage")
+    balance = budget_rows(world, now, form="balance")
+    assert isinstance(usage, UsageAnswer), "that is the form"
+    assert isinstance(balance, BalanceAnswer), "that is the form"
+    for used, money in zip(usage.items, balance.items, strict=True):
         rows.append(
             (
-                str(used["envelope"]),
-                str(used["used"]),
-                str(used["concurrency"]),
-                str(used["lent"]),
-                _hours(money["used"]),
-                _hours(money["committed"]),
-                _hours(money["left"]),
-                str(used["until"] or "-"),
-                str(used["overdrawn"] or "-"),
+                used.envelope,
+                str(used.used),
+                str(used.concurrency),
+                str(used.lent),
+                _hours(money.used),
+                _hours(money.committed),
+                _hours(money.left),
+                str(used.until or "-"),
+                str(used.overdrawn or "-"),
             )
         )
     return _table(rows)
@@ -87,81 +91,66 @@ def _subject(world: World, uid: Uid) -> Subject:
     return Subject(world, uid if run is None else run.key, uid)
 
 
-def _rows(found: Wire, key: str) -> list[Wire]:
-    rows = found[key]
-    assert isinstance(rows, list), key
-    return rows
+def _hours(amount: GpuAmount | None) -> str:
+    return "-" if amount is None else amount.gpu_hours
 
 
-def _hours(amount: object) -> str:
-    return str(amount["gpuHours"]) if isinstance(amount, Mapping) else "-"
-
-
-def _waiting(found: Wire) -> list[str]:
+def _waiting(found: ExplainAnswer) -> list[str]:
     lines = []
-    refused, reservation = found["refusal"], found["reservation"]
-    if isinstance(refused, dict):
-        wait = "time may clear it" if refused["timeMayHelp"] else "it needs somebody to act"
-        lines.append(
-            f"  asked {plural(refused['asked'], 'GPU')}, short by {refused['shortBy']}; {wait}"
-        )
-    if isinstance(reservation, dict):
+    refused, reservation = found.refusal, found.reservation
+    if refused is not None:
+        wait = "time may clear it" if refused.time_may_help else "it needs somebody to act"
+        lines.append(f"  asked {plural(refused.asked, 'GPU')}, short by {refused.short_by}; {wait}")
+    if reservation is not None:
         lines += _reservation(reservation)
     return lines
 
 
-def _reservation(row: Wire) -> list[str]:
+def _reservation(row: ReservationRow) -> list[str]:
     lines = [
-        f"  reservation {row['name']} is {row['state']}, starts {row['starts']}, "
-        f"{row['confidence']}, deficit {plural(row['deficit'], 'GPU')}"
+        f"  reservation {row.name} is {row.state}, starts {row.starts}, "
+        f"{row.confidence}, deficit {plural(row.deficit, 'GPU')}"
     ]
-    if row["state"] == State.BLOCKED:
-        lines[0] = f"  reservation {row['name']} is Blocked: {row['message']}"
-    remedies = row["remedies"]
-    assert isinstance(remedies, list)
-    lines += [f"  {remedy}" for remedy in remedies]
-    odds = _rows(row, "odds")
-    return lines + [f"  {each['run']} would be drawn with {each['percent']} %" for each in odds]
+    if row.state == State.BLOCKED:
+        lines[0] = f"  reservation {row.name} is Blocked: {row.message}"
+    lines += [f"  {remedy}" for remedy in row.remedies]
+    return lines + [f"  {each.run} would be drawn with {each.percent} %" for each in row.odds]
 
 
-def _places(found: Wire) -> list[str]:
-    nodes: dict[object, dict[str, None]] = {}
-    for place in _rows(found, "places"):
-        nodes.setdefault(place["group"], {})[str(place["node"])] = None
+def _places(found: ExplainAnswer) -> list[str]:
+    nodes: dict[int | None, dict[str, None]] = {}
+    for place in found.places:
+        nodes.setdefault(place.group, {})[place.node] = None
     return [f"  group {group} on {', '.join(sorted(names))}" for group, names in nodes.items()]
 
 
-def _cut(cut: Wire) -> list[str]:
+def _cut(cut: CutRow) -> list[str]:
     """One Resolution that cut this run, with the proof in words."""
-    if not cut["resolution"]:
+    if not cut.resolution:
         return []  # a spare was taken back by its own run: the leases tell
-    reasons = cut["reasons"]
-    assert isinstance(reasons, list)
-    whom = cut["beneficiary"] or f"the caps of {cut['subject']}"
+    whom = cut.beneficiary or f"the caps of {cut.subject}"
     lines = [
-        f"  cut by {cut['resolution']} at {cut['at']}: {plural(cut['gpus'], 'GPU')} "
-        f"({', '.join(reasons)}) for {whom}"
+        f"  cut by {cut.resolution} at {cut.at}: {plural(cut.gpus, 'GPU')} "
+        f"({', '.join(cut.reasons)}) for {whom}"
     ]
-    if cut["seed"] and Closed.RANDOM_PREEMPT in reasons:
-        owners = [f"{each['owner']} with {each['bundles']}" for each in _rows(cut, "conflictSet")]
-        lines.append(f"    the lottery had {', '.join(owners)} bundles; seed {cut['seed']}")
-        lines += [f"    drew {draw['bundle']} of {draw['owner']}" for draw in _rows(cut, "draws")]
+    if cut.seed and Closed.RANDOM_PREEMPT in cut.reasons:
+        owners = [f"{each.owner} with {each.bundles}" for each in cut.conflict_set]
+        lines.append(f"    the lottery had {', '.join(owners)} bundles; seed {cut.seed}")
+        lines += [f"    drew {draw.bundle} of {draw.owner}" for draw in cut.draws]
     return lines
 
 
-def _lease_row(row: Wire) -> tuple[str, ...]:
-    slots = row["slots"]
-    assert isinstance(slots, list)
+def _lease_row(row: LeaseRow) -> tuple[str, ...]:
     return (
-        str(row["lease"]),
-        f"{row['run']}#{row['group']}.{row['index']}",
-        f"{row['node']}[{','.join(map(str, slots))}]",
-        str(row["role"]),
-        str(row["payer"]),
-        str(row["start"]),
-        str(row["end"] or "-"),
-        str(row["opened"]),
-        str(row["closure"])[:24] or "-",
+        row.lease,
+        f"{row.run}#{row.group}.{row.index}",
+        f"{row.node}[{','.join(map(str, row.slots))}]",
+        row.role,
+        row.payer,
+        str(row.start),
+        row.end or "-",
+        row.opened,
+        row.closure[:24] or "-",
     )
 
 

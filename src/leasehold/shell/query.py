@@ -7,7 +7,14 @@ configured; what is answered is computed in `control.questions`. Nothing is ever
 
 import secrets
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
+import msgspec
+from msgspec.structs import replace
+
+from leasehold.control.questions.answers import ANSWERS
+from leasehold.control.questions.answers.runs import RunsAnswer
+from leasehold.control.questions.answers.shape import Answer, wire
 from leasehold.control.questions.drain import drain
 from leasehold.control.questions.envelopes import FORMS, budgets
 from leasehold.control.questions.forms import instant
@@ -58,6 +65,14 @@ class BadQuestion(Exception):  # noqa: N818 - it says what was asked
         self.reason = reason
         self.message = message
         self.causes = tuple(causes)  # (field, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What is so at an instant, as one caller may see it."""
+
+    now: Instant
+    found: Answer
 
 
 class _Asked:
@@ -142,7 +157,7 @@ class _Asked:
         return value
 
 
-Answer = Callable[["Questions", _Asked], Wire]
+Asking = Callable[["Questions", _Asked], Answer]
 Judge = Callable[[Wire], list[tuple[str, str]]]  # (path, why) of whatever is wrong
 
 
@@ -173,6 +188,13 @@ class Questions:
         self, caller: Caller, question: str, params: Mapping[str, str], body: Wire | None
     ) -> Wire:
         """The answer as JSON values, with `question` and `now`; raises BadQuestion."""
+        answered = await self.answer(caller, question, params, body)
+        return {"question": question, "now": instant(answered.now), **wire(answered.found)}
+
+    async def answer(
+        self, caller: Caller, question: str, params: Mapping[str, str], body: Wire | None = None
+    ) -> Answered:
+        """The answer as the record that `ANSWERS` has for the question; raises BadQuestion."""
         known = _QUESTIONS.get(question)
         if known is None:
             names = ", ".join(sorted(_QUESTIONS))
@@ -197,8 +219,9 @@ class Questions:
             raise BadQuestion(500, "InternalError", f"the archive: {bad}") from None
         if self._hides and not caller.is_trusted:
             mask = Mask(world, caller, self._key)
-            found = {key: mask.over(each) for key, each in found.items()}
-        return {"question": question, "now": instant(now), **found}
+            found = msgspec.convert(mask.over(wire(found)), type(found))
+        assert isinstance(found, ANSWERS[question]), f"{question} is answered by another record"
+        return Answered(now, found)
 
     def _archived(self, since: Instant | None, until: Instant | None) -> Iterable[Lease]:
         return () if self._archive is None else self._archive.leases(since=since, until=until)
@@ -269,7 +292,7 @@ class Questions:
 
     # One method for each question.
 
-    def runs(self, asked: _Asked) -> Wire:
+    def runs(self, asked: _Asked) -> Answer:
         rows = run_list(
             asked.world,
             asked.now,
@@ -280,52 +303,48 @@ class Questions:
             phases=asked.phases(),
         )
         limit = asked.limit()
-        return {"total": len(rows), "items": rows if limit is None else rows[:limit]}
+        return RunsAnswer(total=len(rows), items=rows if limit is None else rows[:limit])
 
-    def plan(self, asked: _Asked) -> Wire:
+    def plan(self, asked: _Asked) -> Answer:
         if asked.body is None:
             return plan_of(asked.world, self._subject(asked), asked.now)
         run, notes = as_submitted(asked.world, self._manifest(asked), asked.now)
         if not asked.caller.may(OwnerVerb.SPEND, run.spec.owner):
             notes.append(f"{asked.caller.user} may not spend for {run.spec.owner}: "
                          "submitting it would be refused")  # fmt: skip
-        return {**plan(asked.world, run, asked.now), "notes": notes}
+        return replace(plan(asked.world, run, asked.now), notes=notes)
 
-    def cover(self, asked: _Asked) -> Wire:
+    def cover(self, asked: _Asked) -> Answer:
         if asked.body is not None:
             run, _ = as_submitted(asked.world, self._manifest(asked), asked.now)
-            return {"run": run.key, "owner": run.spec.owner,
-                    **afresh(asked.world, run, asked.now)}  # fmt: skip
+            return afresh(asked.world, run, asked.now)
         subject = self._subject(asked)
         if subject.run is None:
             raise BadQuestion(
                 404, "NotFound", f"{subject.key} is gone; who-pays still tells who paid for it"
             )
-        walked = recorded(asked.world, subject.run) or afresh(asked.world, subject.run, asked.now)
-        return {"run": subject.key, "owner": subject.owner, **walked}
+        return recorded(asked.world, subject.run) or afresh(asked.world, subject.run, asked.now)
 
-    def explain(self, asked: _Asked) -> Wire:
+    def explain(self, asked: _Asked) -> Answer:
         return explain(
             asked.world, self._subject(asked), asked.now, archived=self._archived_resolutions
         )
 
-    def who_pays(self, asked: _Asked) -> Wire:
+    def who_pays(self, asked: _Asked) -> Answer:
         return who_pays(asked.world, self._subject(asked), asked.now)
 
-    def sponsors(self, asked: _Asked) -> Wire:
+    def sponsors(self, asked: _Asked) -> Answer:
         return sponsors(asked.world, self._subject(asked), asked.now)
 
-    def pods(self, asked: _Asked) -> Wire:
-        subject = self._subject(asked)
-        return {"run": subject.key, "items": pods(asked.world, subject)}
+    def pods(self, asked: _Asked) -> Answer:
+        return pods(asked.world, self._subject(asked))
 
-    def budgets(self, asked: _Asked) -> Wire:
+    def budgets(self, asked: _Asked) -> Answer:
         form = asked.choice("form", FORMS)
         owner, namespace = self._owner(asked), self._namespace(asked)
-        found = budgets(asked.world, asked.now, form=form, owner=owner, namespace=namespace)
-        return {"form": form, **found}
+        return budgets(asked.world, asked.now, form=form, owner=owner, namespace=namespace)
 
-    def leases(self, asked: _Asked) -> Wire:
+    def leases(self, asked: _Asked) -> Answer:
         subject = self._subject(asked) if asked.text("run") else None
         wanted = Filter(
             namespace="" if subject is not None else self._namespace(asked),
@@ -339,23 +358,22 @@ class Questions:
         )
         return lease_list(asked.world, asked.now, wanted, subject=subject, archived=self._archived)
 
-    def drain(self, asked: _Asked) -> Wire:
+    def drain(self, asked: _Asked) -> Answer:
         node = asked.text("node")
         if node not in asked.world.fleet.nodes:
             raise BadQuestion(404, "NotFound", f"nodes {node!r} not found")
         return drain(asked.world, node, asked.instant("since"))
 
-    def reservations(self, asked: _Asked) -> Wire:
-        rows = reservations(
+    def reservations(self, asked: _Asked) -> Answer:
+        return reservations(
             asked.world,
             asked.now,
             sees=asked.caller.sees,
             namespace=asked.namespace(),
             past=asked.flag("past"),
         )
-        return {"items": rows}
 
-    def report(self, asked: _Asked) -> Wire:
+    def report(self, asked: _Asked) -> Answer:
         start, end = asked.instant("from"), asked.instant("to")
         period = Period(start=start or 0, end=asked.now if end is None else end)
         if period.end < period.start:
@@ -376,16 +394,16 @@ class Questions:
             archived=self._archived,
         )
 
-    def audit(self, asked: _Asked) -> Wire:
+    def audit(self, asked: _Asked) -> Answer:
         return audited(asked.world, asked.now)
 
-    def ledger_head(self, asked: _Asked) -> Wire:
+    def ledger_head(self, asked: _Asked) -> Answer:
         return ledger_head(asked.world)
 
 
 _RUN = ("namespace", "run")
 _WITH_BODY = frozenset({"plan", "cover"})
-_QUESTIONS: dict[str, tuple[Answer, tuple[str, ...]]] = {
+_QUESTIONS: dict[str, tuple[Asking, tuple[str, ...]]] = {
     "runs": (Questions.runs, (*_RUN, "owner", "phase", "limit")),
     "plan": (Questions.plan, _RUN),
     "cover": (Questions.cover, _RUN),

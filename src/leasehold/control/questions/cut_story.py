@@ -5,13 +5,27 @@ reservation that had announced the odds. Used by `explain`.
 """
 
 from collections.abc import Callable, Iterable
+from typing import TypedDict
 
-from leasehold.control.questions.forms import Wire, instant, listed, moment
+from leasehold.control.questions.answers.reasons import CutRow, DrawRow, OwnerBundles
+from leasehold.control.questions.forms import instant, listed, moment
 from leasehold.control.questions.subject import Subject
 from leasehold.core.facts import Closed, Lease, Resolution, RunKey
 from leasehold.core.units import plural
 from leasehold.core.world.book import base_reason
 from leasehold.core.world.world import World
+
+
+class _Lost(TypedDict):
+    """What a cut cost the run, whoever decided it."""
+
+    at: str | None
+    gpus: int
+    reasons: list[str]
+    groups: list[int]
+    attempt: int
+    leases: list[str]
+
 
 # Resolutions that are no longer in the World, read when somebody asks for them.
 Resolutions = Callable[[], Iterable[Resolution]]
@@ -30,7 +44,7 @@ _DONE = {
 }
 
 
-def cuts(world: World, subject: Subject, archived: Resolutions = no_resolutions) -> list[Wire]:
+def cuts(world: World, subject: Subject, archived: Resolutions = no_resolutions) -> list[CutRow]:
     """Every Resolution that cut the run, the oldest first, and what was reclaimed without one."""
     leases = subject.every_lease()
     by_name, victims = _resolutions_of(world, leases, archived)
@@ -47,7 +61,7 @@ def cuts(world: World, subject: Subject, archived: Resolutions = no_resolutions)
             alone.setdefault(f"{_decided(lease)}", []).append(lease)
     found = [_resolved(world, by_name[name], lost) for name, lost in by_resolution.items()]
     found += [_unresolved(lost) for lost in alone.values()]
-    return sorted(found, key=lambda cut: str(cut["at"]))
+    return sorted(found, key=lambda cut: str(cut.at))
 
 
 def _resolutions_of(
@@ -94,39 +108,38 @@ def _decided(lease: Lease) -> int:
     return lease.end
 
 
-def _resolved(world: World, resolution: Resolution, lost: list[Lease]) -> Wire:
+def _resolved(world: World, resolution: Resolution, lost: list[Lease]) -> CutRow:
     run = lost[0].run_key
     reservation = world.reservations.get(resolution.subject)
     odds = dict(reservation.odds).get(run) if reservation is not None else None
-    cut = _cut(lost, at=resolution.instant)
     lottery = resolution.lottery
     drawn = lottery is not None and str(Closed.RANDOM_PREEMPT) in _reasons(lost)
-    return {
-        **cut,
-        "resolution": resolution.name,
-        "cause": resolution.cause,
-        "subject": resolution.subject,
-        "beneficiary": resolution.beneficiary,
-        "deficit": resolution.deficit,
-        "odds": odds,
-        "seed": lottery.seed if lottery is not None and drawn else "",
-        "conflictSet": [
-            {"owner": owner, "bundles": len(found)}
+    return CutRow(
+        **_cut(lost, at=resolution.instant),
+        resolution=resolution.name,
+        cause=resolution.cause,
+        subject=resolution.subject,
+        beneficiary=resolution.beneficiary,
+        deficit=resolution.deficit,
+        odds=odds,
+        seed=lottery.seed if lottery is not None and drawn else "",
+        conflict_set=[
+            OwnerBundles(owner=owner, bundles=len(found))
             for owner, found in (lottery.conflict_set if lottery is not None and drawn else ())
         ],
-        "draws": [
-            {"owner": draw.owner, "bundle": draw.bundle, "gpus": draw.gpus}
+        draws=[
+            DrawRow(owner=draw.owner, bundle=draw.bundle, gpus=draw.gpus)
             for draw in (lottery.draws if lottery is not None and drawn else ())
         ],
-        "sentences": [
+        sentences=[
             _what(lost, resolution.instant),
             _for_whom(resolution, reservation is not None),
             *_draw_words(resolution, run, odds, drawn=drawn),
         ],
-    }
+    )
 
 
-def _unresolved(lost: list[Lease]) -> Wire:
+def _unresolved(lost: list[Lease]) -> CutRow:
     """Without a Resolution: a swap needed the spare, or the archive that has it is not here."""
     at = min(_decided(lease) for lease in lost)
     seed = _seed(lost[0])
@@ -135,22 +148,22 @@ def _unresolved(lost: list[Lease]) -> Wire:
         if seed
         else "The spare it sat on was needed by the run that pays for it."
     )
-    return {
+    return CutRow(
         **_cut(lost, at=at),
-        "resolution": "",
-        "cause": "",
-        "subject": "",
-        "beneficiary": "",
-        "deficit": 0,
-        "odds": None,
-        "seed": seed,
-        "conflictSet": [],
-        "draws": [],
-        "sentences": [_what(lost, at), why],
-    }
+        resolution="",
+        cause="",
+        subject="",
+        beneficiary="",
+        deficit=0,
+        odds=None,
+        seed=seed,
+        conflict_set=[],
+        draws=[],
+        sentences=[_what(lost, at), why],
+    )
 
 
-def _cut(lost: list[Lease], *, at: int) -> Wire:
+def _cut(lost: list[Lease], *, at: int) -> _Lost:
     return {
         "at": instant(at),
         "gpus": sum(lease.gpus for lease in lost),

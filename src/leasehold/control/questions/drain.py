@@ -4,8 +4,10 @@ Says what is going to happen by asking the very decision (`core.decisions.drain`
 happened by the leases that ended there since the instant that was asked about.
 """
 
+from typing import TypedDict
+
+from leasehold.control.questions.answers.leases import DrainAnswer, DrainRow
 from leasehold.control.questions.drain_story import heir_of, is_requeued, reason_of
-from leasehold.control.questions.forms import Wire
 from leasehold.core.decisions.drain import Leaving, Way, how_to_leave
 from leasehold.core.facts import Closed, Lease, Role, Uid
 from leasehold.core.units import Instant
@@ -17,7 +19,13 @@ _SPARE = "spare"  # only a spare stands there
 _END = "end"  # it ends for another reason
 
 
-def drain(world: World, node: str, since: Instant | None) -> Wire:
+class _Fate(TypedDict):
+    way: str
+    state: str
+    says: str
+
+
+def drain(world: World, node: str, since: Instant | None) -> DrainAnswer:
     """Runs with leases on the node, and those whose leases there ended since then."""
     state = world.fleet.nodes[node].node
     leases = [world.leases[name] for name in world.open_by_node.get(node, ())]
@@ -31,21 +39,21 @@ def drain(world: World, node: str, since: Instant | None) -> Wire:
     for lease in sorted(leases, key=lambda each: (each.batch, each.name)):
         key = (lease.run_key, lease.uid, world.unit_of(lease.uid, lease.group))
         units.setdefault(key, []).append(lease)
-    return {
-        "node": node,
-        "draining": state.is_draining,
-        "askedBy": state.drained_by,
-        "gpus": sum(lease.gpus for lease in leases if lease.is_open),
-        "items": [
-            {
-                "run": run,
-                "group": None if unit == WHOLE else unit,
-                "gpus": sum(lease.gpus for lease in found if lease.is_open),
+    return DrainAnswer(
+        node=node,
+        draining=state.is_draining,
+        asked_by=state.drained_by,
+        gpus=sum(lease.gpus for lease in leases if lease.is_open),
+        items=[
+            DrainRow(
+                run=run,
+                group=None if unit == WHOLE else unit,
+                gpus=sum(lease.gpus for lease in found if lease.is_open),
                 **_row(world, node, unit, found),
-            }
+            )
             for (run, _, unit), found in sorted(units.items())
         ],
-    }
+    )
 
 
 def _left_at(lease: Lease, end: Instant) -> Instant:
@@ -53,7 +61,7 @@ def _left_at(lease: Lease, end: Instant) -> Instant:
     return end if lease.ending is None else max(end, lease.ending.at)
 
 
-def _row(world: World, node: str, unit: int, leases: list[Lease]) -> Wire:
+def _row(world: World, node: str, unit: int, leases: list[Lease]) -> _Fate:
     """`way`, whether it `stays`, is `going` or is `gone`, and a sentence's end about that."""
     active = [lease for lease in leases if lease.role is not Role.SPARE]
     if not active:
@@ -68,17 +76,17 @@ def _row(world: World, node: str, unit: int, leases: list[Lease]) -> Wire:
     return _going(world, going[-1]) if going else _gone(world, active)
 
 
-def _said(way: str, state: str, says: str) -> Wire:
+def _said(way: str, state: str, says: str) -> _Fate:
     return {"way": str(way), "state": state, "says": says}
 
 
-def _spares(leases: list[Lease]) -> Wire:
+def _spares(leases: list[Lease]) -> _Fate:
     if any(lease.is_open for lease in leases):
         return _said(_SPARE, "stays", "holds a spare there")
     return _said(_SPARE, "gone", "gave up its spare")
 
 
-def _planned(leaving: Leaving) -> Wire:
+def _planned(leaving: Leaving) -> _Fate:
     """Decided again and again until it is done; what is seen here waits for something."""
     places = ", ".join(sorted({takeover.node for takeover in leaving.takeovers}))
     match leaving.way:
@@ -96,7 +104,7 @@ def _groups(groups: tuple[int, ...]) -> str:
     return f"group{'s' if len(groups) > 1 else ''} {', '.join(map(str, groups))}"
 
 
-def _going(world: World, lease: Lease) -> Wire:
+def _going(world: World, lease: Lease) -> _Fate:
     reason = reason_of(lease)
     if drained_node(reason) and base_reason(reason) is Closed.SWAP:
         if is_requeued(world, lease):
@@ -107,7 +115,7 @@ def _going(world: World, lease: Lease) -> Wire:
     return _said(_END, "going", f"is ending ({base_reason(reason)})")
 
 
-def _gone(world: World, leases: list[Lease]) -> Wire:
+def _gone(world: World, leases: list[Lease]) -> _Fate:
     last = leases[-1]
     if not drained_node(last.closure):
         return _said(_END, "gone", f"ended ({base_reason(last.closure)})")

@@ -1,8 +1,21 @@
 """`budgets usage|balance|tree`: used, lent, borrowed, left, committed, and until when."""
 
 from collections.abc import Iterable
+from typing import TypedDict
 
-from leasehold.control.questions.forms import Wire, gpu_time, instant
+from leasehold.control.questions.answers.money import (
+    BalanceAnswer,
+    EnvelopeBalance,
+    EnvelopeUsage,
+    FamilyRow,
+    FamilySum,
+    LentTo,
+    OwnerUsage,
+    TreeAnswer,
+    UsageAnswer,
+)
+from leasehold.control.questions.answers.shape import GpuAmount
+from leasehold.control.questions.forms import gpu_time, instant
 from leasehold.control.views import EnvelopeView, envelope_view
 from leasehold.core.decisions.overdraft import next_money_event
 from leasehold.core.facts import Envelope, EnvelopeKey, Relation, Role
@@ -13,7 +26,9 @@ from leasehold.core.world.world import World
 FORMS = ("usage", "balance", "tree")
 
 
-def budgets(world: World, now: Instant, *, form: str, owner: str = "", namespace: str = "") -> Wire:
+def budgets(
+    world: World, now: Instant, *, form: str, owner: str = "", namespace: str = ""
+) -> UsageAnswer | BalanceAnswer | TreeAnswer:
     """`owner`, a glob, and `namespace`, that of the Budget, narrow it."""
     assert form in FORMS, form
 
@@ -26,18 +41,16 @@ def budgets(world: World, now: Instant, *, form: str, owner: str = "", namespace
     if form == "usage":
         found += [envelope for envelope in _gone(world) if wants(envelope)]
         mine = {envelope.owner for envelope in found}
-        return {
-            "items": [_usage(world, envelope, now) for envelope in found],
-            "owners": [
-                row for row in _owners(world, owner) if not namespace or row["owner"] in mine
-            ],
-        }
+        return UsageAnswer(
+            items=[_usage(world, envelope, now) for envelope in found],
+            owners=[row for row in _owners(world, owner) if not namespace or row.owner in mine],
+        )
     if form == "balance":
-        return {"items": [_balance(world, envelope.key, now) for envelope in found]}
+        return BalanceAnswer(items=[_balance(world, envelope.key, now) for envelope in found])
     mine = {envelope.owner for envelope in found}
-    return {
-        "items": [row for row in _tree(world, now, owner) if not namespace or row["owner"] in mine]
-    }
+    return TreeAnswer(
+        items=[row for row in _tree(world, now, owner) if not namespace or row.owner in mine]
+    )
 
 
 def _gone(world: World) -> list[Envelope]:
@@ -52,51 +65,59 @@ def _gone(world: World) -> list[Envelope]:
     return found
 
 
-def _usage(world: World, envelope: Envelope, now: Instant) -> Wire:
+def _usage(world: World, envelope: Envelope, now: Instant) -> EnvelopeUsage:
     key = envelope.key
     view = envelope_view(world, key, now)
     leases = [world.leases[name] for name in world.open_by_payer.get(key, ())]
     overdraft = world.overdrafts.get(key)
-    return {
+    return EnvelopeUsage(
         **_identity(envelope),
-        "concurrency": envelope.concurrency,
-        "used": view.used,
-        "shared": sum(each.gpus for each in leases if each.relation is Relation.SHARED),
-        "spare": sum(each.gpus for each in leases if each.role is Role.SPARE),
-        "lent": view.lent,
-        "lentTo": [
-            {"owner": name, "gpus": gpus}
+        concurrency=envelope.concurrency,
+        used=view.used,
+        shared=sum(each.gpus for each in leases if each.relation is Relation.SHARED),
+        spare=sum(each.gpus for each in leases if each.role is Role.SPARE),
+        lent=view.lent,
+        lent_to=[
+            LentTo(owner=name, gpus=gpus)
             for name, gpus in sorted(world.accounts.of(key).borrowers.items())
         ],
-        "free": max(0, view.free),
-        "claimed": sum(claim.gpus for claim in world.claims if claim.payer == key),
-        "overdrawn": view.overdrawn,
-        "overdrawnSince": None if overdraft is None else instant(overdraft.since),
-        "state": _state(envelope, view, now) if key in world.envelopes else "Gone",
-        "opens": instant(envelope.start or None),
-        "until": instant(envelope.end),
-    }
+        free=max(0, view.free),
+        claimed=sum(claim.gpus for claim in world.claims if claim.payer == key),
+        overdrawn=view.overdrawn,
+        overdrawn_since=None if overdraft is None else instant(overdraft.since),
+        state=_state(envelope, view, now) if key in world.envelopes else "Gone",
+        opens=instant(envelope.start or None),
+        until=instant(envelope.end),
+    )
 
 
-def _balance(world: World, key: EnvelopeKey, now: Instant) -> Wire:
+def _balance(world: World, key: EnvelopeKey, now: Instant) -> EnvelopeBalance:
     envelope = world.envelopes[key]
     view = envelope_view(world, key, now)
     account = world.accounts.of(key)
-    return {
+    return EnvelopeBalance(
         **_identity(envelope),
-        "limit": _hours(envelope.max_gpu_ms),
-        "used": _hours(view.gpu_ms),
-        "committed": _hours(view.committed_ms),
-        "left": _hours(view.left_ms),
-        "lendingLimit": _hours(envelope.lending.max_gpu_ms),
-        "lent": _hours(account.lent_used_ms(now)),
-        "opens": instant(envelope.start or None),
-        "until": instant(envelope.end),
-        "paysUntil": instant(next_money_event(world, key, now)),
-    }
+        limit=_at_most(envelope.max_gpu_ms),
+        used=_hours(view.gpu_ms),
+        committed=_hours(view.committed_ms),
+        left=_at_most(view.left_ms),
+        lending_limit=_at_most(envelope.lending.max_gpu_ms),
+        lent=_hours(account.lent_used_ms(now)),
+        opens=instant(envelope.start or None),
+        until=instant(envelope.end),
+        pays_until=instant(next_money_event(world, key, now)),
+    )
 
 
-def _identity(envelope: Envelope) -> Wire:
+class _Identity(TypedDict):
+    envelope: EnvelopeKey
+    owner: str
+    flavor: str
+    region: str
+    cluster: str
+
+
+def _identity(envelope: Envelope) -> _Identity:
     return {
         "envelope": envelope.key,
         "owner": envelope.owner,
@@ -106,8 +127,12 @@ def _identity(envelope: Envelope) -> Wire:
     }
 
 
-def _hours(amount: GpuMs | None) -> Wire | None:
-    return None if amount is None else gpu_time(amount)
+def _at_most(amount: GpuMs | None) -> GpuAmount | None:
+    return None if amount is None else _hours(amount)
+
+
+def _hours(amount: GpuMs) -> GpuAmount:
+    return GpuAmount(**gpu_time(amount))
 
 
 def _state(envelope: Envelope, view: EnvelopeView, now: Instant) -> str:
@@ -118,7 +143,7 @@ def _state(envelope: Envelope, view: EnvelopeView, now: Instant) -> str:
     return "Closed" if now >= envelope.end else "Open"
 
 
-def _owners(world: World, owner: str) -> list[Wire]:
+def _owners(world: World, owner: str) -> list[OwnerUsage]:
     """What the runs of each owner hold, by who pays, and what its envelopes lend to others."""
     held: dict[str, dict[Relation, int]] = {}
     lent: dict[str, int] = {}
@@ -132,14 +157,14 @@ def _owners(world: World, owner: str) -> list[Wire]:
     known = {*held, *lent, *(each.owner for each in world.envelopes.values())}
     nothing = dict.fromkeys(Relation, 0)
     return [
-        {
-            "owner": name,
-            "gpus": sum(held.get(name, nothing).values()),
-            "owned": held.get(name, nothing)[Relation.OWNED],
-            "shared": held.get(name, nothing)[Relation.SHARED],
-            "borrowed": held.get(name, nothing)[Relation.BORROWED],
-            "lent": lent.get(name, 0),
-        }
+        OwnerUsage(
+            owner=name,
+            gpus=sum(held.get(name, nothing).values()),
+            owned=held.get(name, nothing)[Relation.OWNED],
+            shared=held.get(name, nothing)[Relation.SHARED],
+            borrowed=held.get(name, nothing)[Relation.BORROWED],
+            lent=lent.get(name, 0),
+        )
         for name in sorted(known)
         if not owner or glob_admits(owner, name)
     ]
@@ -158,17 +183,17 @@ class _Sum:
             self.lent += view.lent
             self.gpu_ms += view.gpu_ms
 
-    def wire(self) -> Wire:
-        return {
-            "concurrency": self.concurrency,
-            "used": self.used,
-            "lent": self.lent,
-            "gpuMs": self.gpu_ms,
-            "gpuHours": format_gpu_hours(self.gpu_ms),
-        }
+    def row(self) -> FamilySum:
+        return FamilySum(
+            concurrency=self.concurrency,
+            used=self.used,
+            lent=self.lent,
+            gpu_ms=self.gpu_ms,
+            gpu_hours=format_gpu_hours(self.gpu_ms),
+        )
 
 
-def _tree(world: World, now: Instant, owner: str) -> list[Wire]:
+def _tree(world: World, now: Instant, owner: str) -> list[FamilyRow]:
     """Owners from the top, children after their first parent, with sums of all below."""
     tree = world.tree
     mine: dict[str, list[Envelope]] = {}
@@ -189,20 +214,20 @@ def _tree(world: World, now: Instant, owner: str) -> list[Wire]:
             children.setdefault(parents[0], []).append(name)
         else:
             roots.append(name)
-    rows: list[Wire] = []
+    rows: list[FamilyRow] = []
 
     def walk(name: str, depth: int) -> None:
         if not owner or glob_admits(owner, name):
             of_all = [each for one in sorted(below[name]) for each in mine.get(one, ())]
             rows.append(
-                {
-                    "owner": name,
-                    "depth": depth,
-                    "parents": list(tree.parents(name)),
-                    "envelopes": len(mine.get(name, ())),
-                    "own": _Sum(world, mine.get(name, ()), now).wire(),
-                    "below": _Sum(world, of_all, now).wire(),
-                }
+                FamilyRow(
+                    owner=name,
+                    depth=depth,
+                    parents=list(tree.parents(name)),
+                    envelopes=len(mine.get(name, ())),
+                    own=_Sum(world, mine.get(name, ()), now).row(),
+                    below=_Sum(world, of_all, now).row(),
+                )
             )
         for child in children.get(name, ()):
             walk(child, depth + 1)

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from functools import lru_cache
 
+from leasehold.control.questions.answers.reasons import PlaceRow
+from leasehold.control.questions.answers.shape import GpuTime
 from leasehold.core.facts import Lease
 from leasehold.core.units import (
     DAY,
@@ -18,8 +20,6 @@ from leasehold.core.units import (
     format_span,
 )
 from leasehold.core.world.world import World
-
-Wire = dict[str, object]
 
 
 def instant(at: Instant | None) -> str | None:
@@ -49,9 +49,9 @@ def wait_of(span: Millis) -> str:
     return format_span(max(0, span - span % SECOND))
 
 
-def gpu_time(amount: GpuMs) -> Wire:
+def gpu_time(amount: GpuMs) -> GpuTime:
     """Exact for machines, in hours for people."""
-    return {"gpuMs": amount, "gpuHours": format_gpu_hours(amount)}
+    return {"gpu_ms": amount, "gpu_hours": format_gpu_hours(amount)}
 
 
 def listed(words: Iterable[str]) -> str:
@@ -65,19 +65,19 @@ def domain_of(world: World, node: str) -> str:
     return "" if state is None else state.node.domain
 
 
-def places(world: World, leases: Iterable[Lease]) -> list[Wire]:
+def places(world: World, leases: Iterable[Lease]) -> list[PlaceRow]:
     """Nodes by group, with the GPUs held on each; a spare stands by on its own line."""
     held: dict[tuple[int, bool, str], int] = {}
     for lease in leases:
         key = (lease.group, lease.role == "Spare", lease.node)
         held[key] = held.get(key, 0) + lease.gpus
     return [
-        {
-            "group": group,
-            "node": node,
-            "domain": domain_of(world, node),
-            "gpus": gpus,
-            "spare": spare,
-        }
+        PlaceRow(
+            group=group,
+            node=node,
+            domain=domain_of(world, node),
+            gpus=gpus,
+            spare=spare,
+        )
         for (group, spare, node), gpus in sorted(held.items())
     ]

@@ -6,7 +6,8 @@ what is shown.
 
 from collections.abc import Iterable, Iterator
 
-from leasehold.control.questions.forms import Wire, gpu_time, instant
+from leasehold.control.questions.answers.leases import LeaseEnding, LeaseRow, LeasesAnswer
+from leasehold.control.questions.forms import gpu_time, instant
 from leasehold.control.questions.subject import Archived, Subject, no_archive
 from leasehold.core.facts import Lease, Record, ledger_order
 from leasehold.core.objects.owners import glob_admits
@@ -34,7 +35,7 @@ def lease_list(
     *,
     subject: Subject | None = None,
     archived: Archived = no_archive,
-) -> Wire:
+) -> LeasesAnswer:
     """Open leases; closed ones too where a time, a run or `closed` asks for the past."""
     found = [
         lease for lease in _candidates(world, wanted, subject, archived) if _admits(wanted, lease)
@@ -43,7 +44,7 @@ def lease_list(
     total = len(found)
     if wanted.limit is not None:
         found = found[max(0, total - wanted.limit) :]
-    return {"total": total, "items": [lease_row(lease, now) for lease in found]}
+    return LeasesAnswer(total=total, items=[lease_row(lease, now) for lease in found])
 
 
 def _candidates(
@@ -92,31 +93,31 @@ def _admits(wanted: Filter, lease: Lease) -> bool:
                                                  glob_admits(payer, lease.payer_owner))  # fmt: skip
 
 
-def lease_row(lease: Lease, now: Instant) -> Wire:
+def lease_row(lease: Lease, now: Instant) -> LeaseRow:
     ending = lease.ending
-    return {
-        "lease": lease.name,
-        "run": lease.run_key,
-        "owner": lease.owner,
-        "attempt": lease.attempt,
-        "group": lease.group,
-        "index": lease.index,
-        "pod": f"{lease.namespace}/{lease.pod}" if lease.pod else "",
-        "node": lease.node,
-        "slots": list(lease.slots),
-        "gpus": lease.gpus,
-        "role": lease.role.value,
-        "payer": lease.payer,
-        "payerOwner": lease.payer_owner,
-        "relation": lease.relation.value,
-        "opened": lease.reason.value,
-        "start": instant(lease.start),
-        "end": instant(lease.end),
-        "closed": lease.closure.partition("(")[0],
-        "closure": lease.closure,
-        "cause": "" if lease.cause is None else lease.cause.value,
-        "ending": None
+    return LeaseRow(
+        lease=lease.name,
+        run=lease.run_key,
+        owner=lease.owner,
+        attempt=lease.attempt,
+        group=lease.group,
+        index=lease.index,
+        pod=f"{lease.namespace}/{lease.pod}" if lease.pod else "",
+        node=lease.node,
+        slots=list(lease.slots),
+        gpus=lease.gpus,
+        role=lease.role.value,
+        payer=lease.payer,
+        payer_owner=lease.payer_owner,
+        relation=lease.relation.value,
+        opened=lease.reason.value,
+        start=instant(lease.start),
+        end=instant(lease.end),
+        closed=lease.closure.partition("(")[0],
+        closure=lease.closure,
+        cause="" if lease.cause is None else lease.cause.value,
+        ending=None
         if ending is None or lease.end is not None
-        else {"reason": ending.reason, "deadline": instant(ending.deadline)},
+        else LeaseEnding(reason=ending.reason, deadline=instant(ending.deadline)),
         **gpu_time(lease.gpu_ms(now)),
-    }
+    )

@@ -1,6 +1,11 @@
 """`sponsors`: who may sponsor a run, what each would lend, and what it pays now."""
 
-from leasehold.control.questions.forms import Wire, gpu_time
+from leasehold.control.questions.answers.money import (
+    SponsorEnvelope,
+    SponsorRow,
+    SponsorsAnswer,
+)
+from leasehold.control.questions.forms import gpu_time
 from leasehold.control.questions.subject import Subject
 from leasehold.core.decisions.cover import admits
 from leasehold.core.facts import Envelope, Relation, Run
@@ -8,7 +13,7 @@ from leasehold.core.units import Instant, plural
 from leasehold.core.world.world import World
 
 
-def sponsors(world: World, subject: Subject, now: Instant) -> Wire:
+def sponsors(world: World, subject: Subject, now: Instant) -> SponsorsAnswer:
     """The sponsors a run names, in order; a run of the past has those that paid."""
     run = subject.run
     named = run.spec.funding.sponsors if run is not None else ()
@@ -24,31 +29,31 @@ def sponsors(world: World, subject: Subject, now: Instant) -> Wire:
             owner = owners.get(payer, "")
             paid[owner] = paid.get(owner, 0) + amount
     others = sorted({*paying, *paid} - set(named))
-    return {
-        "run": subject.key,
-        "owner": subject.owner,
-        "allowBorrow": run is not None and run.spec.funding.allow_borrow,
-        "maxBorrowGPUs": None if run is None else run.spec.funding.max_borrow_gpus,
-        "items": [
-            {
-                "owner": owner,
-                "named": owner in named,
-                "gpus": paying.get(owner, 0),
+    return SponsorsAnswer(
+        run=subject.key,
+        owner=subject.owner,
+        allow_borrow=run is not None and run.spec.funding.allow_borrow,
+        max_borrow_gpus=None if run is None else run.spec.funding.max_borrow_gpus,
+        items=[
+            SponsorRow(
+                owner=owner,
+                named=owner in named,
+                gpus=paying.get(owner, 0),
                 **gpu_time(paid.get(owner, 0)),
-                "envelopes": [] if run is None else _envelopes(world, run, owner),
-            }
+                envelopes=[] if run is None else _envelopes(world, run, owner),
+            )
             for owner in (*named, *others)
         ],
-    }
+    )
 
 
-def _envelopes(world: World, run: Run, owner: str) -> list[Wire]:
+def _envelopes(world: World, run: Run, owner: str) -> list[SponsorEnvelope]:
     return [
-        {
-            "envelope": envelope.key,
-            "lends": admits(envelope, run.spec.owner),
-            "says": _says(world, run, envelope),
-        }
+        SponsorEnvelope(
+            envelope=envelope.key,
+            lends=admits(envelope, run.spec.owner),
+            says=_says(world, run, envelope),
+        )
         for envelope in world.tree.envelopes((owner,), run.spec.flavor)
     ]
 

@@ -1,6 +1,7 @@
 """`who-pays`: owned, shared and borrowed by envelope, GPUs now and GPU-hours to date."""
 
-from leasehold.control.questions.forms import Wire, gpu_time
+from leasehold.control.questions.answers.money import PaidBy, PaidShare, PaidShares, WhoPaysAnswer
+from leasehold.control.questions.forms import gpu_time
 from leasehold.control.questions.subject import Subject
 from leasehold.control.views import run_view
 from leasehold.core.facts import Relation
@@ -8,7 +9,7 @@ from leasehold.core.units import Instant
 from leasehold.core.world.world import World
 
 
-def who_pays(world: World, subject: Subject, now: Instant) -> Wire:
+def who_pays(world: World, subject: Subject, now: Instant) -> WhoPaysAnswer:
     """Every envelope that pays or ever paid for a run, of this or any earlier attempt."""
     gpus: dict[tuple[str, Relation], int] = {}
     owners: dict[str, str] = {}
@@ -18,30 +19,36 @@ def who_pays(world: World, subject: Subject, now: Instant) -> Wire:
             key = (lease.payer, lease.relation)
             gpus[key] = gpus.get(key, 0) + lease.gpus
     spent = subject.spent(world, now)
-    rows: list[Wire] = []
+    rows: list[PaidBy] = []
     shares = {relation: [0, 0] for relation in Relation}
     for (payer, relation), amount in sorted(spent.items()):
         held = gpus.get((payer, relation), 0)
         shares[relation][0] += held
         shares[relation][1] += amount
         rows.append(
-            {
-                "envelope": payer,
-                "payerOwner": owners.get(payer, ""),
-                "relation": str(relation),
-                "gpus": held,
+            PaidBy(
+                envelope=payer,
+                payer_owner=owners.get(payer, ""),
+                relation=str(relation),
+                gpus=held,
                 **gpu_time(amount),
-            }
+            )
         )
-    return {
-        "run": subject.key,
-        "owner": subject.owner,
-        "phase": str(run_view(world, subject.uid, now).phase),
-        "gpus": sum(gpus.values()),
+    return WhoPaysAnswer(
+        run=subject.key,
+        owner=subject.owner,
+        phase=str(run_view(world, subject.uid, now).phase),
+        gpus=sum(gpus.values()),
         **gpu_time(sum(spent.values())),
-        "shares": {
-            str(relation).lower(): {"gpus": share[0], **gpu_time(share[1])}
-            for relation, share in shares.items()
-        },
-        "payers": rows,
-    }
+        shares=PaidShares(
+            owned=_share(shares[Relation.OWNED]),
+            shared=_share(shares[Relation.SHARED]),
+            borrowed=_share(shares[Relation.BORROWED]),
+        ),
+        payers=rows,
+    )
+
+
+def _share(found: list[int]) -> PaidShare:
+    gpus, gpu_ms = found
+    return PaidShare(gpus=gpus, **gpu_time(gpu_ms))

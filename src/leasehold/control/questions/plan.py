@@ -3,8 +3,17 @@
 from msgspec.structs import replace
 
 from leasehold.control.life import Standing, units_of
+from leasehold.control.questions.answers.reasons import (
+    PlaceRow,
+    PlanAnswer,
+    PlannedCuts,
+    PlanPayer,
+    ShrunkRun,
+    WalkStep,
+    no_cuts,
+)
+from leasehold.control.questions.answers.runs import Chance
 from leasehold.control.questions.forms import (
-    Wire,
     domain_of,
     instant,
     listed,
@@ -44,7 +53,7 @@ def as_submitted(world: World, run: Run, now: Instant) -> tuple[Run, list[str]]:
     return replace(run, uid=known.uid, created=known.created), [note]
 
 
-def plan_of(world: World, subject: Subject, now: Instant) -> Wire:
+def plan_of(world: World, subject: Subject, now: Instant) -> PlanAnswer:
     """The plan of a run that is there; of one that runs or is over, how it stands."""
     run = subject.run
     view = run_view(world, subject.uid, now)
@@ -68,7 +77,7 @@ def plan_of(world: World, subject: Subject, now: Instant) -> Wire:
     )
 
 
-def plan(world: World, run: Run, now: Instant) -> Wire:
+def plan(world: World, run: Run, now: Instant) -> PlanAnswer:
     """Payers, places, earliest start, what would be cut, and the odds."""
     turn, outcome = rehearse(world, run, now)
     if outcome.started and outcome.reservation is None:
@@ -105,12 +114,12 @@ def _pause(world: World, run: Run) -> str:
     return f"It is tried again at {moment(at)}, after {waits[0].why}."
 
 
-def _starts(world: World, run: Run, outcome: Outcome, now: Instant) -> Wire:
+def _starts(world: World, run: Run, outcome: Outcome, now: Instant) -> PlanAnswer:
     plans = outcome.started
     payers = _payers_of(plans)
     where = _places_of(world, plans)
-    nodes = sorted({str(each["node"]) for each in where})
-    gpus = sum(_count(each) for each in where)
+    nodes = sorted({each.node for each in where})
+    gpus = sum(each.gpus for each in where)
     sentences = [
         f"It would start at once: {plural(gpus, 'GPU')} on {listed(nodes)}.",
         f"Paid by {listed(_paid(payers))}.",
@@ -132,7 +141,7 @@ def _starts(world: World, run: Run, outcome: Outcome, now: Instant) -> Wire:
     )
 
 
-def _reserved(turn: Rehearsal, run: Run, outcome: Outcome) -> Wire:
+def _reserved(turn: Rehearsal, run: Run, outcome: Outcome) -> PlanAnswer:
     world, refused = turn.world, outcome.refused
     reservation = outcome.reservation
     assert reservation is not None, run.key
@@ -143,7 +152,7 @@ def _reserved(turn: Rehearsal, run: Run, outcome: Outcome) -> Wire:
     if outcome.started:
         first = f"{plural(len(outcome.started), 'group')} would start at once; the others wait."
         sentences.insert(0, first)
-    if any(each["gpus"] for each in payers):
+    if any(each.gpus for each in payers):
         sentences.append(f"Paid by {listed(_paid(payers))}.")
     if outcome.obstacle is not None:
         sentences.append(f"As things stand nobody would be cut for it: {outcome.obstacle.remedy}.")
@@ -160,7 +169,7 @@ def _reserved(turn: Rehearsal, run: Run, outcome: Outcome) -> Wire:
         payers=payers,
         places=where,
         cuts=cuts,
-        odds=[{"run": name, "percent": percent} for name, percent in reservation.odds],
+        odds=[Chance(run=name, percent=percent) for name, percent in reservation.odds],
         remedies=[refused.remedy],
         walk=walk_of(world, refused.trace),
     )
@@ -178,11 +187,10 @@ def _when(turn: Rehearsal, reservation: Reservation) -> str:
     )
 
 
-def _cuts(outcome: Outcome) -> tuple[Wire, list[str]]:
+def _cuts(outcome: Outcome) -> tuple[PlannedCuts, list[str]]:
     seen, reservation = outcome.preview, outcome.reservation
-    nothing: Wire = {"spares": 0, "shrunk": [], "lottery": 0, "domains": []}
     if seen is None or reservation is None:
-        return nothing, []
+        return no_cuts(), []
     shrunk: dict[str, list[int]] = {}
     for run, group in seen.shrunk:
         shrunk.setdefault(run, []).append(group)
@@ -195,28 +203,28 @@ def _cuts(outcome: Outcome) -> tuple[Wire, list[str]]:
         odds = [f"{run} with {percent} %" for run, percent in reservation.odds]
         chance = f": drawn would be {listed(odds)}" if odds else ""
         told.append(f"{plural(seen.left_to_lottery, 'GPU')} would be left to a lottery{chance}.")
-    cuts: Wire = {
-        "spares": seen.spares,
-        "shrunk": [{"run": run, "groups": groups} for run, groups in sorted(shrunk.items())],
-        "lottery": seen.left_to_lottery,
-        "domains": list(seen.site.domains),
-    }
+    cuts = PlannedCuts(
+        spares=seen.spares,
+        shrunk=[ShrunkRun(run=run, groups=groups) for run, groups in sorted(shrunk.items())],
+        lottery=seen.left_to_lottery,
+        domains=list(seen.site.domains),
+    )
     return cuts, told
 
 
-def _claimed(turn: Rehearsal, run: Run) -> list[Wire]:
+def _claimed(turn: Rehearsal, run: Run) -> list[PlanPayer]:
     """The money that its plan keeps."""
     found: dict[tuple[str, bool], int] = {}
     for claim in turn.agenda.claims.get(run.uid, ()):
         key = (claim.payer, claim.borrowed)
         found[key] = found.get(key, 0) + claim.gpus
     return [
-        {**_envelope(turn.world, run, payer, borrowed=borrowed), "gpus": gpus}
+        replace(_envelope(turn.world, run, payer, borrowed=borrowed), gpus=gpus)
         for (payer, borrowed), gpus in sorted(found.items())
     ]
 
 
-def _envelope(world: World, run: Run, key: str, *, borrowed: bool | None = None) -> Wire:
+def _envelope(world: World, run: Run, key: str, *, borrowed: bool | None = None) -> PlanPayer:
     envelope = world.envelopes.get(key)
     owner = envelope.owner if envelope is not None else ""
     family = {run.spec.owner, *world.tree.siblings(run.spec.owner)}
@@ -226,19 +234,19 @@ def _envelope(world: World, run: Run, key: str, *, borrowed: bool | None = None)
         relation = Relation.BORROWED
     else:
         relation = Relation.OWNED if owner == run.spec.owner else Relation.SHARED
-    return {"envelope": key, "payerOwner": owner, "relation": str(relation), "gpus": None}
+    return PlanPayer(envelope=key, payer_owner=owner, relation=str(relation), gpus=None)
 
 
-def _held(turn: Rehearsal, run: Run, reservation: Reservation) -> list[Wire]:
+def _held(turn: Rehearsal, run: Run, reservation: Reservation) -> list[PlaceRow]:
     """The nodes that its plan keeps from its start on."""
-    rows: list[Wire] = []
+    rows: list[PlaceRow] = []
     for node in reservation.nodes:
         gpus = sum(hold.gpus for hold in turn.agenda.holds_of(run.uid) if hold.node == node)
         rows.append(_place(node, domain_of(turn.world, node), gpus, group=None, spare=False))
     return rows
 
 
-def _payers_of(plans: tuple[Admitted, ...]) -> list[Wire]:
+def _payers_of(plans: tuple[Admitted, ...]) -> list[PlanPayer]:
     found: dict[tuple[str, str, Relation], int] = {}
     for plan_ in plans:
         for _, covered in plan_.covered:
@@ -248,22 +256,22 @@ def _payers_of(plans: tuple[Admitted, ...]) -> list[Wire]:
     return [_payer(*key, gpus) for key, gpus in found.items()]
 
 
-def _payer(envelope: str, owner: str, relation: Relation, gpus: int) -> Wire:
-    return {
-        "envelope": envelope,
-        "payerOwner": owner,
-        "relation": str(relation),
-        "gpus": gpus,
-    }
+def _payer(envelope: str, owner: str, relation: Relation, gpus: int) -> PlanPayer:
+    return PlanPayer(
+        envelope=envelope,
+        payer_owner=owner,
+        relation=str(relation),
+        gpus=gpus,
+    )
 
 
-def _paid(payers: list[Wire]) -> list[str]:
+def _paid(payers: list[PlanPayer]) -> list[str]:
     return [
-        f"{each['envelope']} ({each['relation']}, {plural(each['gpus'], 'GPU')})" for each in payers
+        f"{each.envelope} ({each.relation}, {plural(each.gpus or 0, 'GPU')})" for each in payers
     ]
 
 
-def _places_of(world: World, plans: tuple[Admitted, ...]) -> list[Wire]:
+def _places_of(world: World, plans: tuple[Admitted, ...]) -> list[PlaceRow]:
     found: dict[tuple[int, bool, str], list[PodPlace]] = {}
     for plan_ in plans:
         for each in plan_.packed.places:
@@ -276,14 +284,8 @@ def _places_of(world: World, plans: tuple[Admitted, ...]) -> list[Wire]:
     ]
 
 
-def _place(node: str, domain: str, gpus: int, *, group: int | None, spare: bool) -> Wire:
-    return {"group": group, "node": node, "domain": domain, "gpus": gpus, "spare": spare}
-
-
-def _count(place: Wire) -> int:
-    gpus = place["gpus"]
-    assert isinstance(gpus, int), place
-    return gpus
+def _place(node: str, domain: str, gpus: int, *, group: int | None, spare: bool) -> PlaceRow:
+    return PlaceRow(group=group, node=node, domain=domain, gpus=gpus, spare=spare)
 
 
 def _answer(
@@ -296,27 +298,27 @@ def _answer(
     start: Instant | None = None,
     confidence: str = "",
     deficit: int = 0,
-    payers: list[Wire] | None = None,
-    places: list[Wire] | None = None,
-    cuts: Wire | None = None,
-    odds: list[Wire] | None = None,
+    payers: list[PlanPayer] | None = None,
+    places: list[PlaceRow] | None = None,
+    cuts: PlannedCuts | None = None,
+    odds: list[Chance] | None = None,
     remedies: list[str] | None = None,
-    walk: list[Wire] | None = None,
-) -> Wire:
-    return {
-        "run": run,
-        "owner": owner,
-        "verdict": verdict,
-        "reason": reason,
-        "sentences": sentences,
-        "start": instant(start),
-        "confidence": confidence,
-        "deficit": deficit,
-        "payers": payers or [],
-        "places": places or [],
-        "cuts": cuts or {"spares": 0, "shrunk": [], "lottery": 0, "domains": []},
-        "odds": odds or [],
-        "remedies": remedies or [],
-        "walk": walk or [],
-        "notes": [],
-    }
+    walk: list[WalkStep] | None = None,
+) -> PlanAnswer:
+    return PlanAnswer(
+        run=run,
+        owner=owner,
+        verdict=verdict,
+        reason=reason,
+        sentences=sentences,
+        start=instant(start),
+        confidence=confidence,
+        deficit=deficit,
+        payers=payers or [],
+        places=places or [],
+        cuts=cuts or no_cuts(),
+        odds=odds or [],
+        remedies=remedies or [],
+        walk=walk or [],
+        notes=[],
+    )

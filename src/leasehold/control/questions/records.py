@@ -1,54 +1,56 @@
 """`ledger-head`, `audit` and `pods`: where the ledger stands, whether all agrees, what runs."""
 
 from leasehold.control.audit import audit
-from leasehold.control.questions.forms import Wire, instant
+from leasehold.control.questions.answers.books import AuditAnswer, HeadAnswer
+from leasehold.control.questions.answers.leases import PodRow, PodsAnswer
+from leasehold.control.questions.forms import instant
 from leasehold.control.questions.subject import Subject
 from leasehold.core.units import Instant
 from leasehold.core.world.world import World
 
 
-def ledger_head(world: World) -> Wire:
+def ledger_head(world: World) -> HeadAnswer:
     head = world.head
-    return {
-        "seq": head.seq,
-        "digest": head.digest,
-        "epoch": head.epoch,
-        "instant": instant(head.instant or None),
-        "openLeases": sum(len(names) for names in world.open_by_run.values()),
-        "leases": len(world.leases),
-    }
+    return HeadAnswer(
+        seq=head.seq,
+        digest=head.digest,
+        epoch=head.epoch,
+        instant=instant(head.instant or None),
+        open_leases=sum(len(names) for names in world.open_by_run.values()),
+        leases=len(world.leases),
+    )
 
 
-def audited(world: World, now: Instant) -> Wire:
+def audited(world: World, now: Instant) -> AuditAnswer:
     """The pods are those the controller knows of; the command `leasehold audit` lists them anew."""
     found = audit(world, list(world.pods.values()), now)
-    return {"ok": not found, "problems": found}
+    return AuditAnswer(ok=not found, problems=found)
 
 
-def pods(world: World, subject: Subject) -> list[Wire]:
+def pods(world: World, subject: Subject) -> PodsAnswer:
     """Pods of a run that are there, by group and index."""
     found = [world.pods[key] for key in world.pods_by_run.get(subject.uid, ())]
     found.sort(key=lambda pod: (pod.attempt, pod.group, pod.index, pod.name))
-    rows: list[Wire] = []
+    rows: list[PodRow] = []
     for pod in found:
         leases = [world.leases[name] for name in sorted(world.open_by_pod.get(pod.key, ()))]
         rows.append(
-            {
-                "namespace": pod.namespace,
-                "name": pod.name,
-                "phase": str(pod.phase),
-                "reason": pod.reason,
-                "exitCode": pod.exit_code,
-                "message": pod.said,
-                "node": pod.node,
-                "slots": sorted(slot for lease in leases for slot in lease.slots),
-                "gpus": pod.gpus,
-                "group": pod.group,
-                "index": pod.index,
-                "attempt": pod.attempt,
-                "started": instant(min((lease.start for lease in leases), default=None)),
-                "finished": instant(pod.finished_at),
-                "leases": [lease.name for lease in leases],
-            }
+            PodRow(
+                namespace=pod.namespace,
+                name=pod.name,
+                phase=str(pod.phase),
+                reason=pod.reason,
+                exit_code=pod.exit_code,
+                message=pod.said,
+                node=pod.node,
+                slots=sorted(slot for lease in leases for slot in lease.slots),
+                gpus=pod.gpus,
+                group=pod.group,
+                index=pod.index,
+                attempt=pod.attempt,
+                started=instant(min((lease.start for lease in leases), default=None)),
+                finished=instant(pod.finished_at),
+                leases=[lease.name for lease in leases],
+            )
         )
-    return rows
+    return PodsAnswer(run=subject.key, items=rows)

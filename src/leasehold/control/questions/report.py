@@ -6,7 +6,11 @@ report add up to its total, and reports of adjoining periods to that of both.
 
 from collections.abc import Callable, Iterable, Iterator
 
-from leasehold.control.questions.forms import Wire, gpu_time, instant
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from leasehold.control.questions.answers.books import ReportAnswer, ReportRow
+from leasehold.control.questions.forms import gpu_time, instant
 from leasehold.control.questions.subject import Archived, no_archive
 from leasehold.core.facts import Lease, Record
 from leasehold.core.objects.owners import glob_admits
@@ -52,7 +56,7 @@ def gpu_hours(
     namespace: str = "",
     archived: Archived = no_archive,
     bucket: Bucket | None = None,
-) -> Wire:
+) -> ReportAnswer:
     """`owner` keeps what runs of that owner used; with `by` payer, what its envelopes paid.
     `namespace` keeps what runs of that namespace used.
 
@@ -77,14 +81,14 @@ def gpu_hours(
         for lease, start, end in leases:
             if not owner or glob_admits(owner, whose(lease)):
                 _add(rows, _KEYS[by](lease), lease.gpus * (end - start))
-    return {
-        "by": by,
-        "from": instant(period.start or None),
-        "to": instant(until),
-        "owner": owner,
-        "items": [_wire(by, key, row) for key, row in sorted(rows.items())],
-        "total": _total(by, rows.values()),
-    }
+    return ReportAnswer(
+        by=by,
+        start=instant(period.start or None),
+        end=instant(until),
+        owner=owner,
+        items=[_row(by, row, key) for key, row in sorted(rows.items())],
+        total=_total(by, rows.values()),
+    )
 
 
 def _payer_owner(lease: Lease) -> str:
@@ -145,22 +149,25 @@ def _by_span(
             at = following
 
 
-def _wire(by: str, key: str, row: _Row) -> Wire:
-    wire: Wire = {by: key, "leases": row.leases, **gpu_time(row.gpu_ms)}
-    if by == "owner":
-        paid = gpu_time(row.paid_ms)
-        wire |= {"paidGpuMs": paid["gpuMs"], "paidGpuHours": paid["gpuHours"]}
-    return wire
+def _row(by: str, row: _Row, key: str | None = None) -> ReportRow:
+    """Without a key it is the total."""
+    named = replace(ReportRow(leases=row.leases, **gpu_time(row.gpu_ms)), **_key(by, key))
+    if by != "owner":
+        return named
+    paid = gpu_time(row.paid_ms)
+    return replace(named, paid_gpu_ms=paid["gpu_ms"], paid_gpu_hours=paid["gpu_hours"])
 
 
-def _total(by: str, rows: Iterable[_Row]) -> Wire:
+def _key(by: str, key: str | None) -> dict[str, str]:
+    return {} if key is None else {by: key}
+
+
+def _total(by: str, rows: Iterable[_Row]) -> ReportRow:
     total = _Row()
     for row in rows:
         total.gpu_ms += row.gpu_ms
         total.paid_ms += row.paid_ms
         total.leases += row.leases
-    wire = _wire(by, "", total)
-    del wire[by]
-    if by in SPANS:
-        del wire["leases"]  # a lease of two days is counted in both
-    return wire
+    found = _row(by, total)
+    # A lease of two days is counted in both.
+    return replace(found, leases=UNSET) if by in SPANS else found

@@ -2,7 +2,14 @@
 
 from collections.abc import Callable, Collection
 
-from leasehold.control.questions.forms import Wire, gpu_time, instant
+from leasehold.control.questions.answers.runs import (
+    PayerGpus,
+    PlannedStart,
+    RunFunding,
+    RunRow,
+    RunWidth,
+)
+from leasehold.control.questions.forms import gpu_time, instant
 from leasehold.control.reservations import present
 from leasehold.control.views import run_view
 from leasehold.core.facts import Run
@@ -21,7 +28,7 @@ def run_list(
     owner: str = "",
     name: str = "",
     phases: Collection[str] = (),
-) -> list[Wire]:
+) -> list[RunRow]:
     """Runs of the namespaces that `sees` lets through, by namespace and name; of these phases, if
     any are named."""
     visible: dict[str, bool] = {}
@@ -35,12 +42,12 @@ def run_list(
             visible[run.namespace] = sees(run.namespace)
         if visible[run.namespace] and (not owner or glob_admits(owner, run.spec.owner)):
             row = run_row(world, run, now)
-            if not phases or row["phase"] in phases:
+            if not phases or row.phase in phases:
                 rows.append(row)
     return rows
 
 
-def run_row(world: World, run: Run, now: Instant) -> Wire:
+def run_row(world: World, run: Run, now: Instant) -> RunRow:
     view = run_view(world, run.uid, now)
     payers: dict[str, int] = {}
     nodes: dict[str, None] = {}
@@ -49,36 +56,36 @@ def run_row(world: World, run: Run, now: Instant) -> Wire:
         payers[lease.payer] = payers.get(lease.payer, 0) + lease.gpus
         nodes[lease.node] = None
     reservation = present(world, run)
-    return {
-        "namespace": run.namespace,
-        "name": run.name,
-        "owner": run.spec.owner,
-        "flavor": run.spec.flavor,
-        "phase": str(view.phase),
-        "reason": view.because,
-        "message": view.message,
-        "attempt": view.attempt,
-        "created": instant(run.created),
-        "started": instant(view.started),
-        "ended": instant(view.ended),
-        "width": {
-            "min": minimum_gpus(run.spec),
-            "max": maximum_gpus(run.spec),
-            "desired": desired_gpus(run.spec),
-            "allocated": view.gpus,
-            "spares": view.spares,
-            "pending": view.pending,
-        },
-        "funding": {"owned": view.owned, "shared": view.shared, "borrowed": view.borrowed},
-        "payers": [{"envelope": key, "gpus": gpus} for key, gpus in sorted(payers.items())],
-        "nodes": sorted(nodes),
-        "reservation": None
+    return RunRow(
+        namespace=run.namespace,
+        name=run.name,
+        owner=run.spec.owner,
+        flavor=run.spec.flavor,
+        phase=str(view.phase),
+        reason=view.because,
+        message=view.message,
+        attempt=view.attempt,
+        created=instant(run.created),
+        started=instant(view.started),
+        ended=instant(view.ended),
+        width=RunWidth(
+            min=minimum_gpus(run.spec),
+            max=maximum_gpus(run.spec),
+            desired=desired_gpus(run.spec),
+            allocated=view.gpus,
+            spares=view.spares,
+            pending=view.pending,
+        ),
+        funding=RunFunding(owned=view.owned, shared=view.shared, borrowed=view.borrowed),
+        payers=[PayerGpus(envelope=key, gpus=gpus) for key, gpus in sorted(payers.items())],
+        nodes=sorted(nodes),
+        reservation=None
         if reservation is None
-        else {
-            "name": reservation.name,
-            "state": str(reservation.state),
-            "starts": instant(reservation.starts or None),
-            "confidence": str(reservation.confidence),
-        },
+        else PlannedStart(
+            name=reservation.name,
+            state=str(reservation.state),
+            starts=instant(reservation.starts or None),
+            confidence=str(reservation.confidence),
+        ),
         **gpu_time(view.gpu_ms),
-    }
+    )

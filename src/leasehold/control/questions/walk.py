@@ -1,6 +1,9 @@
 """`cover`: every envelope walked, in order, taken or why not, in words."""
 
-from leasehold.control.questions.forms import Wire, moment
+from msgspec import structs
+
+from leasehold.control.questions.answers.reasons import CoverAnswer, StepRow, WalkRow, WalkStep
+from leasehold.control.questions.forms import moment
 from leasehold.control.questions.rehearse import in_front_of
 from leasehold.control.wishes import wish_for
 from leasehold.core.decisions.admit import as_found_by, ask_for, no_such_flavor
@@ -12,21 +15,21 @@ from leasehold.core.world.width import group_count, places_for, starting_gpus
 from leasehold.core.world.world import World
 
 
-def recorded(world: World, run: Run) -> Wire | None:
+def recorded(world: World, run: Run) -> CoverAnswer | None:
     """The walk that was made when the run was last considered, if it is still known."""
     trace = world.traces.get(run.uid)
     if not trace:
         return None
     refused = None if world.open_by_run.get(run.uid) else world.refusals.get(run.uid)
-    return {"when": "recorded", "walks": [_walk(world, "", trace, refused)]}
+    return _answer(run, "recorded", [_walk(world, "", trace, refused)])
 
 
-def afresh(world: World, run: Run, now: Instant) -> Wire:
+def afresh(world: World, run: Run, now: Instant) -> CoverAnswer:
     """The walk as it would be made now, for every location the run may use."""
     turn, _ = in_front_of(world, run, now)
     groups = tuple(range(group_count(run.spec, starting_gpus(run.spec))))
     wish = wish_for(world, run, groups)
-    walks: list[Wire] = []
+    walks: list[WalkRow] = []
     mark = world.journal.mark()
     as_found_by(world, wish, turn.agenda, start=turn.now)
     for place in places_for(world, run.spec):
@@ -37,34 +40,38 @@ def afresh(world: World, run: Run, now: Instant) -> Wire:
     world.journal.undo(mark)
     if not walks:
         walks.append(_walk(world, "", (), no_such_flavor(wish.want)))
-    return {"when": "now", "walks": walks}
+    return _answer(run, "now", walks)
 
 
-def _walk(world: World, place: str, trace: tuple[Step, ...], refused: Refused | None) -> Wire:
-    return {
-        "place": place,
-        "covered": refused is None,
-        "reason": "" if refused is None else str(refused.reason),
-        "remedy": "" if refused is None else refused.remedy,
-        "shortBy": 0 if refused is None else refused.short_by,
-        "steps": walk_of(world, trace),
-    }
+def _answer(run: Run, when: str, walks: list[WalkRow]) -> CoverAnswer:
+    return CoverAnswer(run=run.key, owner=run.spec.owner, when=when, walks=walks)
 
 
-def walk_of(world: World, trace: tuple[Step, ...]) -> list[Wire]:
-    return [{**step_row(step), "says": says(world, step)} for step in trace]
+def _walk(world: World, place: str, trace: tuple[Step, ...], refused: Refused | None) -> WalkRow:
+    return WalkRow(
+        place=place,
+        covered=refused is None,
+        reason="" if refused is None else str(refused.reason),
+        remedy="" if refused is None else refused.remedy,
+        short_by=0 if refused is None else refused.short_by,
+        steps=walk_of(world, trace),
+    )
 
 
-def step_row(step: Step) -> Wire:
-    return {
-        "envelope": step.envelope,
-        "relation": str(step.relation),
-        "taken": step.taken,
-        "verdict": str(step.verdict),
-        "heldBack": "" if step.held_back is None else str(step.held_back),
-        "limit": step.limit,
-        "used": step.used,
-    }
+def walk_of(world: World, trace: tuple[Step, ...]) -> list[WalkStep]:
+    return [WalkStep(**structs.asdict(step_row(step)), says=says(world, step)) for step in trace]
+
+
+def step_row(step: Step) -> StepRow:
+    return StepRow(
+        envelope=step.envelope,
+        relation=str(step.relation),
+        taken=step.taken,
+        verdict=str(step.verdict),
+        held_back="" if step.held_back is None else str(step.held_back),
+        limit=step.limit,
+        used=step.used,
+    )
 
 
 def says(world: World, step: Step) -> str:

@@ -1,9 +1,17 @@
 """`explain`: why it waits, why these payers, why here, why it was cut, and what to do about it."""
 
 from leasehold.control.life import Standing, units_of
+from leasehold.control.questions.answers.money import WhoPaysAnswer
+from leasehold.control.questions.answers.reasons import (
+    AttemptRow,
+    CutRow,
+    ExplainAnswer,
+    PlaceRow,
+    RefusalRow,
+)
 from leasehold.control.questions.cut_story import Resolutions, cuts, no_resolutions
 from leasehold.control.questions.drain_story import drain_words
-from leasehold.control.questions.forms import Wire, instant, listed, moment, places, wait_of
+from leasehold.control.questions.forms import instant, listed, moment, places, wait_of
 from leasehold.control.questions.money_ahead import money_ahead
 from leasehold.control.questions.payers import who_pays
 from leasehold.control.questions.subject import Subject
@@ -45,7 +53,7 @@ _PASSING = (Refusal.HELD, Refusal.RETRYING, Refusal.BIND_FAILING)
 
 def explain(
     world: World, subject: Subject, now: Instant, *, archived: Resolutions = no_resolutions
-) -> Wire:
+) -> ExplainAnswer:
     """Everything that is known about how a run came to stand where it stands."""
     view = run_view(world, subject.uid, now)
     run = subject.run
@@ -65,24 +73,24 @@ def explain(
     sentences += _here(run, where)
     sentences += _swaps(subject)
     sentences += drain_words(world, subject)
-    sentences += [str(words) for cut in lost for words in _sentences(cut)]
+    sentences += [words for cut in lost for words in cut.sentences]
     sentences += _aftermath(world, run, lost)
-    return {
-        "run": subject.key,
-        "owner": subject.owner,
-        "phase": str(view.phase),
-        "reason": view.because,
-        "message": view.message,
-        "sentences": sentences,
-        "refusal": None if refused is None else _refusal(refused),
-        "reservation": None if reservation is None else reservation_row(reservation, now),
-        "payers": paid["payers"],
-        "walk": walk_of(world, trace),
-        "places": where,
-        "cuts": lost,
-        "attempts": _attempts(world, subject),
-        "remedies": _remedies(run, view, refused, lost),
-    }
+    return ExplainAnswer(
+        run=subject.key,
+        owner=subject.owner,
+        phase=str(view.phase),
+        reason=view.because,
+        message=view.message,
+        sentences=sentences,
+        refusal=None if refused is None else _refusal(refused),
+        reservation=None if reservation is None else reservation_row(reservation, now),
+        payers=paid.payers,
+        walk=walk_of(world, trace),
+        places=where,
+        cuts=lost,
+        attempts=_attempts(world, subject),
+        remedies=_remedies(run, view, refused, lost),
+    )
 
 
 def _summary(key: str, view: RunView) -> str:
@@ -128,15 +136,15 @@ def time_may_help(refused: Refused) -> bool:
     return refused.time_may_help or refused.reason in _PASSING
 
 
-def _refusal(refused: Refused) -> Wire:
-    return {
-        "reason": str(refused.reason),
-        "subject": refused.subject,
-        "asked": refused.asked,
-        "shortBy": refused.short_by,
-        "timeMayHelp": time_may_help(refused),
-        "remedy": refused.remedy,
-    }
+def _refusal(refused: Refused) -> RefusalRow:
+    return RefusalRow(
+        reason=str(refused.reason),
+        subject=refused.subject,
+        asked=refused.asked,
+        short_by=refused.short_by,
+        time_may_help=time_may_help(refused),
+        remedy=refused.remedy,
+    )
 
 
 def _waiting(refused: Refused | None, reservation: Reservation | None, now: Instant) -> list[str]:
@@ -195,29 +203,26 @@ def _swaps(subject: Subject) -> list[str]:
     return list(dict.fromkeys(words))
 
 
-def _money(paid: Wire) -> list[str]:
-    rows = paid["payers"]
-    assert isinstance(rows, list)
+def _money(paid: WhoPaysAnswer) -> list[str]:
+    rows = paid.payers
     now = [
-        f"{row['envelope']} ({row['relation']}, {plural(row['gpus'], 'GPU')})"
-        for row in rows
-        if row["gpus"]
+        f"{row.envelope} ({row.relation}, {plural(row.gpus, 'GPU')})" for row in rows if row.gpus
     ]
     words = [f"Paid by {listed(now)}."] if now else []
     if rows and not now:
-        past = [f"{row['envelope']} ({row['relation']})" for row in rows]
+        past = [f"{row.envelope} ({row.relation})" for row in rows]
         words.append(f"It was paid by {listed(past)}.")
     if rows:
-        words.append(f"To date it has cost {paid['gpuHours']} GPU-hours.")
+        words.append(f"To date it has cost {paid.gpu_hours} GPU-hours.")
     return words
 
 
-def _here(run: Run | None, where: list[Wire]) -> list[str]:
+def _here(run: Run | None, where: list[PlaceRow]) -> list[str]:
     if not where:
         return []
-    domains = sorted({str(each["domain"]) for each in where})
-    nodes = sorted({str(each["node"]) for each in where if not each["spare"]})
-    spares = sorted({str(each["node"]) for each in where if each["spare"]})
+    domains = sorted({each.domain for each in where})
+    nodes = sorted({each.node for each in where if not each.spare})
+    spares = sorted({each.node for each in where if each.spare})
     words = f"It is on {listed(nodes)}" if nodes else "It holds spares only"
     words += f", with spares on {listed(spares)}" if spares else ""
     asked = run is not None and run.spec.selector.domain
@@ -225,20 +230,12 @@ def _here(run: Run | None, where: list[Wire]) -> list[str]:
     return [f"{words}, in {listed(domains)}: {why}."]
 
 
-def _sentences(cut: Wire) -> list[object]:
-    found = cut["sentences"]
-    assert isinstance(found, list)
-    return found
-
-
-def _aftermath(world: World, run: Run | None, lost: list[Wire]) -> list[str]:
+def _aftermath(world: World, run: Run | None, lost: list[CutRow]) -> list[str]:
     """Whether it, or its groups that live alone, were put back in line after the last cut."""
-    if not lost or run is None or not _ENDING & set(_reasons(lost[-1])):
+    if not lost or run is None or not _ENDING & set(lost[-1].reasons):
         return []
-    groups = lost[-1]["groups"]
-    assert isinstance(groups, list)
     units = units_of(world, run)
-    found = (units.get(world.unit_of(run.uid, group)) for group in groups)
+    found = (units.get(world.unit_of(run.uid, group)) for group in lost[-1].groups)
     standings = {where.standing for where in found if where is not None}
     what = "It" if run.spec.gang is Gang.RUN else "What was lost"
     if Standing.FAILED in standings:
@@ -250,17 +247,11 @@ def _aftermath(world: World, run: Run | None, lost: list[Wire]) -> list[str]:
     return [f"{what} was requeued and started again from its checkpoint."]
 
 
-def _reasons(cut: Wire) -> list[str]:
-    found = cut["reasons"]
-    assert isinstance(found, list)
-    return found
-
-
 def _remedies(
     run: Run | None,
     view: RunView,
     refused: Refused | None,
-    lost: list[Wire],
+    lost: list[CutRow],
 ) -> list[str]:
     words = []
     if refused is not None and refused.reason is not Refusal.RETRYING:
@@ -272,8 +263,8 @@ def _remedies(
     if lost and view.because in _CUT:
         if run.spec.checkpoint is None:
             words.append("set runtime.checkpoint, and it is requeued when it is cut")
-        if lost[-1]["cause"] == "Overdraft":
-            payer = lost[-1]["subject"]
+        if lost[-1].cause == "Overdraft":
+            payer = lost[-1].subject
             words.append(f"raise the caps of {payer}, or give the run another payer or a sponsor")
         elif run.spec.malleable is None:
             words.append("a malleable run gives up groups before anybody is drawn")
@@ -283,19 +274,19 @@ def _remedies(
     return words
 
 
-def _attempts(world: World, subject: Subject) -> list[Wire]:
+def _attempts(world: World, subject: Subject) -> list[AttemptRow]:
     book = world.books.get(subject.uid)
-    rows: list[Wire] = []
+    rows: list[AttemptRow] = []
     for key, unit in sorted(book.units.items()) if book else ():
         for attempt in unit.attempts:
             rows.append(
-                {
-                    "group": None if key == WHOLE else key,
-                    "attempt": attempt.number,
-                    "started": instant(attempt.started),
-                    "ended": None if attempt.open else instant(attempt.ended_at),
-                    "outcome": "" if attempt.open else str(attempt.outcome),
-                    "cause": "" if attempt.cause is None else str(attempt.cause),
-                }
+                AttemptRow(
+                    group=None if key == WHOLE else key,
+                    attempt=attempt.number,
+                    started=instant(attempt.started),
+                    ended=None if attempt.open else instant(attempt.ended_at),
+                    outcome="" if attempt.open else str(attempt.outcome),
+                    cause="" if attempt.cause is None else str(attempt.cause),
+                )
             )
     return rows

@@ -1,0 +1,39 @@
+"""What is answered to each question, as records: what `control.questions` returns and pages render.
+
+`ANSWERS` has one record for each question. As JSON (`wire`) a record's fields are in camelCase and
+in the order in which they are declared here; fields are added, never renamed or given another
+meaning. GPU-time is exact in `gpuMs` (GPU-milliseconds) and in words in `gpuHours`; instants are
+RFC 3339 in UTC, null for what has not happened; a run is `namespace/name`, an envelope
+`namespace/budget/envelope`.
+"""
+
+from leasehold.control.questions.answers.books import AuditAnswer, HeadAnswer, ReportAnswer
+from leasehold.control.questions.answers.leases import DrainAnswer, LeasesAnswer, PodsAnswer
+from leasehold.control.questions.answers.money import (
+    BalanceAnswer,
+    SponsorsAnswer,
+    TreeAnswer,
+    UsageAnswer,
+    WhoPaysAnswer,
+)
+from leasehold.control.questions.answers.reasons import CoverAnswer, ExplainAnswer, PlanAnswer
+from leasehold.control.questions.answers.runs import ReservationsAnswer, RunsAnswer
+from leasehold.control.questions.answers.shape import Answer
+
+# By the name of the question; `budgets` answers in one of three forms.
+ANSWERS: dict[str, tuple[type[Answer], ...]] = {
+    "audit": (AuditAnswer,),
+    "budgets": (UsageAnswer, BalanceAnswer, TreeAnswer),
+    "cover": (CoverAnswer,),
+    "drain": (DrainAnswer,),
+    "explain": (ExplainAnswer,),
+    "leases": (LeasesAnswer,),
+    "ledger-head": (HeadAnswer,),
+    "plan": (PlanAnswer,),
+    "pods": (PodsAnswer,),
+    "report": (ReportAnswer,),
+    "reservations": (ReservationsAnswer,),
+    "runs": (RunsAnswer,),
+    "sponsors": (SponsorsAnswer,),
+    "who-pays": (WhoPaysAnswer,),
+}

@@ -1,0 +1,46 @@
+"""Answers about the whole ledger: `report`, `audit`, `ledger-head`."""
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from leasehold.control.questions.answers.shape import Answer
+
+
+class ReportRow(Answer, kw_only=True):
+    """One line of a bill; it has the one key that the report is by, and a total has none."""
+
+    owner: str | UnsetType = UNSET
+    payer: str | UnsetType = UNSET
+    run: str | UnsetType = UNSET
+    node: str | UnsetType = UNSET
+    day: str | UnsetType = UNSET
+    week: str | UnsetType = UNSET
+    month: str | UnsetType = UNSET
+    leases: int | UnsetType = UNSET
+    gpu_ms: int
+    gpu_hours: str
+    paid_gpu_ms: int | UnsetType = UNSET
+    paid_gpu_hours: str | UnsetType = UNSET
+
+
+class ReportAnswer(Answer, kw_only=True):
+    by: str
+    start: str | None = msgspec.field(name="from")
+    end: str | None = msgspec.field(name="to")
+    owner: str
+    items: list[ReportRow]
+    total: ReportRow
+
+
+class AuditAnswer(Answer):
+    ok: bool
+    problems: list[str]
+
+
+class HeadAnswer(Answer):
+    seq: int
+    digest: str
+    epoch: int
+    instant: str | None
+    open_leases: int
+    leases: int

@@ -1,0 +1,146 @@
+"""Answers about money: `who-pays`, `sponsors`, and `budgets` in its three forms."""
+
+import msgspec
+
+from leasehold.control.questions.answers.shape import Answer, GpuAmount
+
+
+class PaidShare(Answer):
+    gpus: int
+    gpu_ms: int
+    gpu_hours: str
+
+
+class PaidShares(Answer):
+    owned: PaidShare
+    shared: PaidShare
+    borrowed: PaidShare
+
+
+class PaidBy(Answer):
+    """One envelope's part of what a run holds and has cost."""
+
+    envelope: str
+    payer_owner: str
+    relation: str
+    gpus: int
+    gpu_ms: int
+    gpu_hours: str
+
+
+class WhoPaysAnswer(Answer):
+    run: str
+    owner: str
+    phase: str
+    gpus: int
+    gpu_ms: int
+    gpu_hours: str
+    shares: PaidShares
+    payers: list[PaidBy]
+
+
+class SponsorEnvelope(Answer):
+    envelope: str
+    lends: bool
+    says: str
+
+
+class SponsorRow(Answer):
+    owner: str
+    named: bool
+    gpus: int
+    gpu_ms: int
+    gpu_hours: str
+    envelopes: list[SponsorEnvelope]
+
+
+class SponsorsAnswer(Answer, kw_only=True):
+    run: str
+    owner: str
+    allow_borrow: bool
+    max_borrow_gpus: int | None = msgspec.field(name="maxBorrowGPUs")
+    items: list[SponsorRow]
+
+
+class LentTo(Answer):
+    owner: str
+    gpus: int
+
+
+class EnvelopeUsage(Answer):
+    envelope: str
+    owner: str
+    flavor: str
+    region: str
+    cluster: str
+    concurrency: int
+    used: int
+    shared: int
+    spare: int
+    lent: int
+    lent_to: list[LentTo]
+    free: int
+    claimed: int
+    overdrawn: int
+    overdrawn_since: str | None
+    state: str
+    opens: str | None
+    until: str | None
+
+
+class OwnerUsage(Answer):
+    """GPUs that the runs of an owner hold, by who pays, and what its envelopes lend to others."""
+
+    owner: str
+    gpus: int
+    owned: int
+    shared: int
+    borrowed: int
+    lent: int
+
+
+class UsageAnswer(Answer, tag_field="form", tag="usage"):
+    items: list[EnvelopeUsage]
+    owners: list[OwnerUsage]
+
+
+class EnvelopeBalance(Answer):
+    envelope: str
+    owner: str
+    flavor: str
+    region: str
+    cluster: str
+    limit: GpuAmount | None
+    used: GpuAmount
+    committed: GpuAmount
+    left: GpuAmount | None
+    lending_limit: GpuAmount | None
+    lent: GpuAmount
+    opens: str | None
+    until: str | None
+    pays_until: str | None
+
+
+class BalanceAnswer(Answer, tag_field="form", tag="balance"):
+    items: list[EnvelopeBalance]
+
+
+class FamilySum(Answer):
+    concurrency: int
+    used: int
+    lent: int
+    gpu_ms: int
+    gpu_hours: str
+
+
+class FamilyRow(Answer):
+    owner: str
+    depth: int
+    parents: list[str]
+    envelopes: int
+    own: FamilySum
+    below: FamilySum  # its own and of everybody below it
+
+
+class TreeAnswer(Answer, tag_field="form", tag="tree"):
+    items: list[FamilyRow]
