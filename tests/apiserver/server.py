@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.apiserver.client import Client
 
-from leasehold.adapters.kube.crds import definitions
-from leasehold.adapters.rest.tls import ensure_certificates
+from leasehold.adapters.api.crds import definitions
+from leasehold.adapters.http.tls import ensure_certificates
 from leasehold.core.objects.wire import GROUP
 
 ROOT = Path(__file__).resolve().parents[2]

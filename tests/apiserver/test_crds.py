@@ -11,9 +11,9 @@ from tests.apiserver.client import Client
 from tests.apiserver.talk import MERGE, OURS, TABLE
 from tests.rest.facade import lease
 
-from leasehold.adapters.kube.crds import definitions
+from leasehold.adapters.api.crds import definitions
+from leasehold.adapters.api.resources import RESOURCES
 from leasehold.adapters.objects import rules
-from leasehold.adapters.rest.resources import RESOURCES
 from leasehold.cli.crds import command
 from leasehold.sim.scenario.runner import run_scenario
 

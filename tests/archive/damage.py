@@ -8,8 +8,14 @@ from pathlib import Path
 import apsw
 
 from leasehold.adapters.objects.shelf import Key
-from leasehold.adapters.sqlite.pages import LEAF_TABLE, Cell, PageFile, read_node, read_record
-from leasehold.adapters.sqlite.salvage import salvage
+from leasehold.adapters.sqlite.salvage.objects import salvage
+from leasehold.adapters.sqlite.salvage.pages import (
+    LEAF_TABLE,
+    Cell,
+    PageFile,
+    read_node,
+    read_record,
+)
 from leasehold.shell.archive.reader import Archive
 from leasehold.shell.archive.rescue import LEDGERS, Rescue, plan_rescue
 from leasehold.sim.scenario.runner import HELD, run_scenario

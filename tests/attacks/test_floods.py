@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tests.rest.facade import ADMIN, ANN, RUNS, Facade, prepared, run
 
-from leasehold.adapters.rest import app, connections
+from leasehold.adapters.http import connections
+from leasehold.adapters.rest import app
 
 CONNECTIONS = 8
 

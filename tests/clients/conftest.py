@@ -58,10 +58,9 @@ def existing(server: Up) -> dict[str, str]:
 
 
 def listed(server: Up, path: str) -> list[str]:
-    from leasehold.cli.runs.kubeconfig import load_target
-    from leasehold.cli.runs.server import Server
+    from leasehold.cli.runs.server import connect
 
-    connection = Server(load_target(str(server.kubeconfig), ""))
+    connection = connect(str(server.kubeconfig))
     try:
         items = connection.send("GET", path)["items"]
     finally:

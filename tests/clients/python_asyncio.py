@@ -8,7 +8,7 @@ from kubernetes_asyncio import client, config, watch
 from kubernetes_asyncio.client.exceptions import ApiException
 from tests.clients.rows import NAMESPACE, Refused, Wire
 
-from leasehold.adapters.rest.resources import Resource
+from leasehold.adapters.api.resources import Resource
 
 WATCH_S = 2
 

@@ -7,7 +7,7 @@ import kr8s
 from kr8s.objects import new_class, object_from_spec
 from tests.clients.rows import NAMESPACE, Refused, Wire, manifest
 
-from leasehold.adapters.rest.resources import RESOURCES, Resource
+from leasehold.adapters.api.resources import RESOURCES, Resource
 
 WATCH_S = 2.0
 

@@ -11,7 +11,7 @@ from lightkube.generic_resource import create_global_resource, create_namespaced
 from lightkube.resources import core_v1
 from tests.clients.rows import NAMESPACE, Refused, Wire
 
-from leasehold.adapters.rest.resources import Resource
+from leasehold.adapters.api.resources import Resource
 
 
 class Lightkube:

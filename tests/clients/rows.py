@@ -7,7 +7,7 @@ from the same rows that the server is made from.
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from leasehold.adapters.rest.resources import RESOURCES, Resource
+from leasehold.adapters.api.resources import RESOURCES, Resource
 from leasehold.core.objects.access import CallerRole
 
 VERBS = ("list", "watch", "create", "patch", "delete")

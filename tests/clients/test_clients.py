@@ -16,7 +16,7 @@ from tests.clients.python_lightkube import Lightkube
 from tests.clients.rows import NAMESPACE, Client, expected, manifest, played, shown
 from tests.up.server import Up
 
-from leasehold.adapters.rest.resources import RESOURCES
+from leasehold.adapters.api.resources import RESOURCES
 
 DEADLINE_S = 120
 CLIENTS: dict[str, Callable[[Path], Client]] = {

@@ -9,8 +9,7 @@ import pytest
 from tests.clients.conftest import listed
 from tests.up.server import Up, job
 
-from leasehold.cli.runs.kubeconfig import load_target
-from leasehold.cli.runs.server import Server
+from leasehold.cli.runs.server import connect
 
 GROUP = "/apis/rq.davidlangworthy.io/v1/namespaces/team"
 PODS = "/api/v1/namespaces/team/pods"
@@ -24,7 +23,7 @@ PYTHON
 
 
 def got(server: Up, path: str) -> Any:
-    connection = Server(load_target(str(server.kubeconfig), ""))
+    connection = connect(str(server.kubeconfig))
     try:
         return connection.send("GET", path)
     finally:

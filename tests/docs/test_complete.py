@@ -11,9 +11,9 @@ import pytest
 import yaml
 from tests.unit.shell.plant import Plant
 
+from leasehold.adapters.api.resources import RESOURCES
+from leasehold.adapters.api.schemas_users import BUDGET, RUN
 from leasehold.adapters.rest.app import HEALTH
-from leasehold.adapters.rest.resources import RESOURCES
-from leasehold.adapters.rest.schemas import BUDGET, RUN
 from leasehold.cli.main import main as leasehold
 from leasehold.cli.runs.command import command as runs
 from leasehold.control import pods

@@ -359,7 +359,7 @@ SHELL = (
 EMBEDDED = (
     Mutant(
         "an expired token lets in",
-        "adapters/rest/tokens.py",
+        "adapters/http/tokens.py",
         "        if record.expires is not None and record.expires <= self._now():\n",
         "        if record.expires is not None and record.expires <= 0:\n",
         ("tests/rest",),

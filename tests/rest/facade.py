@@ -15,14 +15,15 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
+from leasehold.adapters.http.refusal import Cause, RequestRefused
+from leasehold.adapters.http.serve import Server, serve
+from leasehold.adapters.http.tls import Certificates, ensure_certificates
+from leasehold.adapters.http.tokens import Tokens
+from leasehold.adapters.kubeconfig.written import write_kubeconfig
 from leasehold.adapters.objects.admission import Admission
 from leasehold.adapters.objects.store import ObjectStore
 from leasehold.adapters.rest.app import App, make_app
-from leasehold.adapters.rest.backend import Backend, Cause, LogOptions, Refused
-from leasehold.adapters.rest.kubeconfig import write_kubeconfig
-from leasehold.adapters.rest.serve import Server, serve
-from leasehold.adapters.rest.tls import Certificates, ensure_certificates
-from leasehold.adapters.rest.tokens import Tokens
+from leasehold.adapters.rest.backend import Backend, LogOptions
 from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.core.objects.access import Caller, CallerRole
 from leasehold.core.objects.run import grace_problems
@@ -61,9 +62,11 @@ class World:
         self.asked.append(options)
         if "spec" not in pod:  # it is gone, and nothing of it is kept
             name = str(part(pod, "metadata")["name"])
-            raise Refused(404, "NotFound", f'pods "{name}" not found', kind="pods", name=name)
+            raise RequestRefused(
+                404, "NotFound", f'pods "{name}" not found', kind="pods", name=name
+            )
         if self.is_log_lost:
-            raise Refused(400, "BadRequest", "its log is lost")
+            raise RequestRefused(400, "BadRequest", "its log is lost")
         count = options.tail_lines
         for line in self.lines if count is None else self.lines[len(self.lines) - count :]:
             yield line
@@ -74,7 +77,7 @@ class World:
         self, caller: Caller, question: str, params: Mapping[str, str], body: Wire | None
     ) -> Wire:
         if question == "impossible":
-            raise Refused(422, "Invalid", "no", [Cause("FieldValueInvalid", "no", "spec")])
+            raise RequestRefused(422, "Invalid", "no", [Cause("FieldValueInvalid", "no", "spec")])
         return {"who": caller.user, "question": question, "params": dict(params), "body": body}
 
     async def judge(self, _: Caller, __: Wire | None, ___: Wire) -> list[tuple[str, str]]:

@@ -11,10 +11,10 @@ from typing import Any
 from tests.rest.facade import SYSTEM, Answer, World, backend_over
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
+from leasehold.adapters.http.tokens import Tokens
 from leasehold.adapters.memory.store import MemoryStore
 from leasehold.adapters.objects.admission import Admission
 from leasehold.adapters.rest.app import make_app
-from leasehold.adapters.rest.tokens import Tokens
 from leasehold.core.objects.access import Caller
 
 DEADLINE_S = 30

@@ -14,11 +14,11 @@ import yaml
 from cryptography import x509
 from tests.rest.facade import ADMIN, ANN, Facade
 
-from leasehold.adapters.rest import tls
-from leasehold.adapters.rest.kubeconfig import read_back, write_kubeconfig
-from leasehold.adapters.rest.serve import PortInUse, serve
-from leasehold.adapters.rest.tls import BadCertificates, ensure_certificates
-from leasehold.adapters.rest.tokens import BadTokenFile, Tokens
+from leasehold.adapters.http import tls
+from leasehold.adapters.http.serve import PortInUse, serve
+from leasehold.adapters.http.tls import BadCertificates, ensure_certificates
+from leasehold.adapters.http.tokens import BadTokenFile, Tokens
+from leasehold.adapters.kubeconfig.written import read_back, write_kubeconfig
 from leasehold.core.objects.access import Caller
 
 

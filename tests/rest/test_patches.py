@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.rest.facade import ADMIN, BUDGETS, PODS, RUNS, SYSTEM, Facade, budget, node, pod, run
 
-from leasehold.adapters.rest.backend import Refused
-from leasehold.adapters.rest.patches import json_patch, merge_patch
-from leasehold.adapters.rest.strategic import strategic_merge
+from leasehold.adapters.http.refusal import RequestRefused
+from leasehold.adapters.rest.patching.json_patches import json_patch, merge_patch
+from leasehold.adapters.rest.patching.strategic import strategic_merge
 
 APPLY = {"Content-Type": "application/apply-patch+yaml"}
 MERGE = {"Content-Type": "application/merge-patch+json"}
@@ -70,7 +70,7 @@ def test_json_patch(operations: list[object], after: object) -> None:
     ],
 )  # fmt: skip
 def test_a_json_patch_that_cannot_be(operations: Any) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         json_patch({"l": [1, 2]}, operations)
 
     assert refused.value.code in (400, 422)

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.rest.facade import budget, run
 
-from leasehold.adapters.rest.backend import Refused
-from leasehold.adapters.rest.messages import Request
+from leasehold.adapters.api.resources import RESOURCES, resource_of
+from leasehold.adapters.api.schema_words import OPEN
+from leasehold.adapters.api.schemas import schema_of
+from leasehold.adapters.http.messages import Request
+from leasehold.adapters.http.refusal import RequestRefused
+from leasehold.adapters.rest.field_validation import check_fields
 from leasehold.adapters.rest.openapi import documents
-from leasehold.adapters.rest.resources import RESOURCES, resource_of
-from leasehold.adapters.rest.schema_words import OPEN
-from leasehold.adapters.rest.shapes import check_fields, schema_of
 from leasehold.core.objects.manifests import check_manifest
 
 # The examples of the design, as they stand there.
@@ -139,7 +140,7 @@ def test_an_unknown_field_is_unknown_to_both(where: tuple[Any, tuple[Any, ...]],
     holder[name] = 1
     try:
         check_fields(strict(), resource_of(example["kind"]), deepcopy(spoiled))
-    except Refused as refused:
+    except RequestRefused as refused:
         schema_knows = f'{name}"' not in refused.message
     said = " ".join(problem.remedy for problem in check_manifest(spoiled) if name in problem.path)
 

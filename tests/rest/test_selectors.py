@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.rest.facade import budget, lease, run
 
+from leasehold.adapters.api.columns import human_span
+from leasehold.adapters.api.resources import resource_of
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
 from leasehold.adapters.memory.store import MemoryStore
 from leasehold.adapters.objects.admission import Admission
 from leasehold.adapters.objects.store import ObjectStore
-from leasehold.adapters.rest.columns import human_span
-from leasehold.adapters.rest.resources import resource_of
 from leasehold.adapters.rest.selectors import parse_selectors
 from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.core.units import DAY, HOUR, MINUTE, SECOND

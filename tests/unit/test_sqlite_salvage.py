@@ -13,8 +13,14 @@ from tests.unit.sqlite_file import version as of
 
 from leasehold.adapters.objects.shelf import Key
 from leasehold.adapters.sqlite.errors import BadStore
-from leasehold.adapters.sqlite.pages import PageFile, Walk, free_pages, read_node, read_record
-from leasehold.adapters.sqlite.salvage import ROOTS, Salvaged, salvage
+from leasehold.adapters.sqlite.salvage.objects import ROOTS, Salvaged, salvage
+from leasehold.adapters.sqlite.salvage.pages import (
+    PageFile,
+    Walk,
+    free_pages,
+    read_node,
+    read_record,
+)
 from leasehold.adapters.sqlite.store import SqliteStore
 from leasehold.adapters.sqlite.wal import log_of, read_log
 from leasehold.sim.kernel import Kernel

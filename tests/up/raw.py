@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from leasehold.cli.runs.kubeconfig import load_target
+from leasehold.adapters.kubeconfig.read import load_context
 
 RUNS = "/apis/rq.davidlangworthy.io/v1/namespaces/team/runs"
 BUDGETS = "/apis/rq.davidlangworthy.io/v1/namespaces/team/budgets"
@@ -24,7 +24,7 @@ class Raw:
     """One connection with the administrator's token."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        target = load_target(str(kubeconfig), "")
+        target = load_context(str(kubeconfig), "")
         url = urlsplit(target.server)
         assert url.hostname is not None
         context = ssl.create_default_context(cadata=target.ca_data.decode())

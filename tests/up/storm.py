@@ -115,12 +115,11 @@ class Storm:
     def _created(self, manifest: dict[str, object]) -> bool:
         """Through the same server that is being killed, by a client of its own."""
         from leasehold.cli.runs.failure import Failure
-        from leasehold.cli.runs.kubeconfig import load_target
-        from leasehold.cli.runs.server import Server
+        from leasehold.cli.runs.server import connect
 
         while not self._stopping.is_set():
             try:
-                client = Server(load_target(str(self.server.kubeconfig), ""), timeout_s=5)
+                client = connect(str(self.server.kubeconfig), timeout_s=5)
                 try:
                     client.send("POST", client.run_path("team"), manifest)
                 finally:

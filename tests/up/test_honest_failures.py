@@ -7,8 +7,7 @@ import pytest
 from tests.up.conftest import Servers
 from tests.up.server import Up, job, marked, team
 
-from leasehold.cli.runs.kubeconfig import load_target
-from leasehold.cli.runs.server import Server
+from leasehold.cli.runs.server import connect
 
 
 def started(up: Servers, *jobs: dict[str, object]) -> Up:
@@ -90,7 +89,7 @@ def test_a_pod_that_somebody_deletes_is_not_started_again(up: Servers) -> None:
     server = started(up, job("gone", "trap 'exit 0' TERM; while :; do sleep 0.1; done"))
     server.wait_phase("gone", "Running")
     [pod] = server.rows("pods", "team/gone")
-    client = Server(load_target(str(server.kubeconfig), ""))
+    client = connect(str(server.kubeconfig))
     try:
         client.send("DELETE", f"/api/v1/namespaces/team/pods/{pod['name']}")
     finally:

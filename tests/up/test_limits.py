@@ -10,8 +10,7 @@ from tests.up.server import QUICK, Up, job, team
 
 from leasehold.adapters.agent.cgroups import find_cgroups
 from leasehold.cli.runs.failure import Failure
-from leasehold.cli.runs.kubeconfig import load_target
-from leasehold.cli.runs.server import Server
+from leasehold.cli.runs.server import Server, connect
 from leasehold.ports.store import Wire
 
 STORM = "i=0; while [ $i -lt 60 ]; do sleep 600 & i=$((i + 1)); done"
@@ -19,7 +18,7 @@ STORM = "i=0; while [ $i -lt 60 ]; do sleep 600 & i=$((i + 1)); done"
 
 @contextmanager
 def client_of(server: Up) -> Iterator[Server]:
-    client = Server(load_target(str(server.kubeconfig), ""))
+    client = connect(str(server.kubeconfig))
     try:
         yield client
     finally:

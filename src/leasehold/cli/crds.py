@@ -3,7 +3,7 @@
 import click
 import yaml
 
-from leasehold.adapters.kube.crds import definitions
+from leasehold.adapters.api.crds import definitions
 
 
 @click.command("crds")

@@ -20,12 +20,13 @@ from leasehold.adapters.agent.requests import LocalNode
 from leasehold.adapters.agent.users import Users
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
 from leasehold.adapters.containment import About, Containment, kept_up
+from leasehold.adapters.http.refusal import Cause, RequestRefused
+from leasehold.adapters.http.serve import Server, serve
+from leasehold.adapters.http.tls import ensure_certificates
+from leasehold.adapters.http.tokens import Tokens
+from leasehold.adapters.kubeconfig.written import read_back, write_kubeconfig
 from leasehold.adapters.rest.app import make_app
-from leasehold.adapters.rest.backend import Backend, Cause, LogOptions, Refused
-from leasehold.adapters.rest.kubeconfig import read_back, write_kubeconfig
-from leasehold.adapters.rest.serve import Server, serve
-from leasehold.adapters.rest.tls import ensure_certificates
-from leasehold.adapters.rest.tokens import Tokens
+from leasehold.adapters.rest.backend import Backend, LogOptions
 from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.cli.judgement import admission_of
@@ -293,9 +294,9 @@ class Embedded:
             )
         except NoPod as none:
             name = text_at(part(pod, "metadata"), "name")
-            raise Refused(404, "NotFound", str(none), kind="pods", name=name) from None
+            raise RequestRefused(404, "NotFound", str(none), kind="pods", name=name) from None
         except NoLog as none:
-            raise Refused(400, "BadRequest", str(none)) from None
+            raise RequestRefused(400, "BadRequest", str(none)) from None
 
     async def _ask(
         self, caller: Caller, question: str, params: Mapping[str, str], body: Wire | None
@@ -304,12 +305,12 @@ class Embedded:
             return await self._questions.ask(caller, question, params, body)
         except BadQuestion as bad:
             causes = [Cause("FieldValueInvalid", why, path) for path, why in bad.causes]
-            raise Refused(bad.status, bad.reason, bad.message, causes) from None
+            raise RequestRefused(bad.status, bad.reason, bad.message, causes) from None
 
     def _metrics(self, caller: Caller) -> bytes:
         if self._settings.config.embedding.hide_tenants and not caller.is_trusted:
             said = "metrics name every team, and query.hideTenants is on; ask with an admin's token"
-            raise Refused(403, "Forbidden", said)
+            raise RequestRefused(403, "Forbidden", said)
         return self.metrics.text()
 
     def _judge_new(self, run: Wire) -> list[tuple[str, str]]:

@@ -68,11 +68,10 @@ def _resolutions(file: Path, name: str | None) -> Iterator[Wire]:
 
 def _from_server(name: str, *, context: str, kubeconfig: str) -> Wire:
     from leasehold.cli.runs.failure import Failure
-    from leasehold.cli.runs.kubeconfig import load_target
-    from leasehold.cli.runs.server import Server
+    from leasehold.cli.runs.server import connect
 
     try:
-        server = Server(load_target(kubeconfig, context))
+        server = connect(kubeconfig, context)
         try:
             return server.send("GET", f"{PATH}{quote(name, safe='')}")
         finally:

@@ -1,8 +1,8 @@
 """`leasehold restore --salvage`: a data folder out of a damaged one, and what of it is lost.
 
-Called by `restore`. The damaged folder is only read. The reading is `adapters.sqlite.salvage`'s and
-the proof `shell.archive.rescue`'s; here it is told. Agent records are not taken: whoever runs a job
-writes into that very folder, so it can be moved but not copied.
+Called by `restore`. The damaged folder is only read. The reading is `adapters.sqlite.salvage`'s
+and the proof `shell.archive.rescue`'s; here it is told. Agent records are not taken: whoever runs a
+job writes into that very folder, so it can be moved but not copied.
 """
 
 import tempfile
@@ -13,7 +13,7 @@ import click
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks, run
 from leasehold.adapters.objects.shelf import Key
 from leasehold.adapters.sqlite.errors import BadStore, FileUnavailable
-from leasehold.adapters.sqlite.salvage import Salvaged, salvage
+from leasehold.adapters.sqlite.salvage.objects import Salvaged, salvage
 from leasehold.adapters.sqlite.store import SqliteStore
 from leasehold.cli.ledger_source import archive_of, snapshot_of
 from leasehold.cli.ledger_verify import verify_folder

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from leasehold.adapters.rest.kubeconfig import read_back, write_kubeconfig
-from leasehold.adapters.rest.tokens import BadTokenFile, Tokens
+from leasehold.adapters.http.tokens import BadTokenFile, Tokens
+from leasehold.adapters.kubeconfig.written import read_back, write_kubeconfig
 from leasehold.cli.data_folder import data_option
 from leasehold.cli.runs.output import table
 from leasehold.core.objects.access import Caller, CallerRole

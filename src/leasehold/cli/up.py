@@ -22,8 +22,8 @@ from leasehold.adapters.agent.devices import discover
 from leasehold.adapters.agent.limits import AgentError
 from leasehold.adapters.agent.requests import LocalNode
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
-from leasehold.adapters.rest.serve import PortInUse
-from leasehold.adapters.rest.tokens import BadTokenFile
+from leasehold.adapters.http.serve import PortInUse
+from leasehold.adapters.http.tokens import BadTokenFile
 from leasehold.adapters.sqlite.errors import BadStore, remedy_of_damage
 from leasehold.cli.config import config_option, read_config
 from leasehold.cli.data_folder import data_option

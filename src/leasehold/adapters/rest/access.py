@@ -4,22 +4,22 @@ Asked before every request, and by the self-subject reviews so that they tell th
 owners are `core.objects.rights`; this module turns a missing one into a refusal too.
 """
 
-from leasehold.adapters.rest.backend import Refused
+from leasehold.adapters.api.resources import READ, Resource, Subresource
+from leasehold.adapters.http.refusal import RequestRefused
 from leasehold.adapters.rest.paths import Target
-from leasehold.adapters.rest.resources import READ, Resource, Subresource
 from leasehold.core.objects.access import Caller, CallerRole
 from leasehold.core.objects.rights import Right, missing_right
 
 
 def check(caller: Caller, verb: str, target: Target) -> None:
-    """Raises `Refused` 403 unless the caller may."""
+    """Raises `RequestRefused` 403 unless the caller may."""
     why = why_not(caller, verb, target.resource, target.subresource, target.namespace)
     if why:
         raise _forbidden(caller, verb, target, why)
 
 
 def check_rights(caller: Caller, target: Target, needed: list[Right]) -> None:
-    """Raises `Refused` 403 naming the first right that is missing, and how to get it."""
+    """Raises `RequestRefused` 403 naming the first right that is missing, and how to get it."""
     missing = missing_right(caller, needed)
     if missing is None:
         return
@@ -68,11 +68,11 @@ def _sees(caller: Caller, verb: str, resource: Resource, namespace: str | None) 
     return caller.sees(namespace)
 
 
-def _forbidden(caller: Caller, verb: str, target: Target, why: str) -> Refused:
+def _forbidden(caller: Caller, verb: str, target: Target, why: str) -> RequestRefused:
     resource, name = target.resource, target.name
     what = f"{resource.qualified}" + (f' "{name}"' if name else "")
     part = "" if target.subresource is None else f"/{target.subresource.name}"
-    return Refused(
+    return RequestRefused(
         403,
         "Forbidden",
         f'{what} is forbidden: User "{caller.user}" cannot {verb} {resource.plural}{part}: {why}',

@@ -13,10 +13,8 @@ from contextlib import aclosing, suppress
 import structlog
 from starlette.types import Receive, Scope, Send
 
-from leasehold.adapters.rest import discovery, handlers, openapi, reviews
-from leasehold.adapters.rest.backend import Backend, Refused
-from leasehold.adapters.rest.bodies import as_mapping, json_value
-from leasehold.adapters.rest.messages import (
+from leasehold.adapters.http.bodies import as_mapping, json_value
+from leasehold.adapters.http.messages import (
     JSON,
     Answer,
     Request,
@@ -25,6 +23,9 @@ from leasehold.adapters.rest.messages import (
     json_response,
     warning_headers,
 )
+from leasehold.adapters.http.refusal import RequestRefused
+from leasehold.adapters.rest import discovery, handlers, openapi, reviews
+from leasehold.adapters.rest.backend import Backend
 from leasehold.adapters.rest.namespaces import Clearing
 from leasehold.adapters.rest.paths import no_such_path
 from leasehold.adapters.rest.statuses import status_response
@@ -94,11 +95,13 @@ class App:
         try:
             request = Request(scope, receive)
             answer = await self._answer(request)
-        except Refused as refused:
+        except RequestRefused as refused:
             answer = status_response(refused)
         except Exception:
             _log.exception("request failed", method=scope.get("method"))
-            answer = status_response(Refused(500, "InternalError", "an error of the server's own"))
+            answer = status_response(
+                RequestRefused(500, "InternalError", "an error of the server's own")
+            )
         if isinstance(answer, Stream):
             assert request is not None, "somebody asked for it"
             await self._stream_for(request.caller, answer, receive, send)
@@ -113,7 +116,7 @@ class App:
             return self._health(request, first)
         request.caller = self._caller(request)
         if any(name.startswith(b"impersonate-") for name in request.headers):
-            raise Refused(
+            raise RequestRefused(
                 403, "Forbidden", "impersonation is not offered; use a token of that user"
             )
         found = await self._elsewhere(request)
@@ -128,14 +131,16 @@ class App:
         if scheme.lower() == "bearer":
             caller = self._backend.tokens.caller_of(token.strip())
         if caller is None:
-            raise Refused(401, "Unauthorized", "Unauthorized: a valid bearer token is needed")
+            raise RequestRefused(
+                401, "Unauthorized", "Unauthorized: a valid bearer token is needed"
+            )
         return caller
 
     def _knows(self, request: Request) -> bool:
         """Whether the caller has a token that is good."""
         try:
             self._caller(request)
-        except Refused:
+        except RequestRefused:
             return False
         return True
 
@@ -145,13 +150,13 @@ class App:
         wants_one = "watch" in request.query or "follow" in request.query
         if wants_one and not request.caller.is_trusted and self._streaming[user] >= STREAMS_MAX:
             message = f"user {user!r} has {STREAMS_MAX} watches and logs open; end some of them"
-            raise Refused(429, "TooManyRequests", message)
+            raise RequestRefused(429, "TooManyRequests", message)
 
     def _health(self, request: Request, which: str) -> Response:
         """Liveness is that we answer; readiness asks the parts. What is wrong with them is told to
         whoever has a token; nothing else is told here."""
         if request.method not in ("GET", "HEAD"):
-            raise Refused(405, "MethodNotAllowed", "health is only ever read")
+            raise RequestRefused(405, "MethodNotAllowed", "health is only ever read")
         if len(request.segments) > 1:
             raise no_such_path()
         checks = self._backend.health() if which == "readyz" else {}
@@ -277,7 +282,7 @@ _VERSION_DOCUMENT: Wire = {
 
 def _need(request: Request, *methods: str) -> None:
     if request.method not in methods:
-        raise Refused(
+        raise RequestRefused(
             405, "MethodNotAllowed", f"{request.method} is not allowed here; use {methods[0]}"
         )
 

@@ -4,11 +4,11 @@
 from fakes. The facade asks nothing else of the rest of the program.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from leasehold.adapters.http.tokens import Tokens
 from leasehold.adapters.objects.store import ObjectStore
-from leasehold.adapters.rest.tokens import Tokens
 from leasehold.core.objects.access import Caller
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Wire
@@ -24,46 +24,6 @@ class LogOptions:
     since_ms: int | None = None
     limit_bytes: int | None = None
     previous: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """One reason among several; `field` is a JSON path, or empty."""
-
-    reason: str
-    message: str
-    field: str = ""
-
-
-class Refused(Exception):  # noqa: N818 - it says what became of the request
-    """A request that gets a typed Status instead of what it asked for.
-
-    Raised anywhere in the facade, and by the functions of a Backend. `kind`, `name` and `group`
-    say what it was about, where that is one object.
-    """
-
-    def __init__(
-        self,
-        code: int,
-        reason: str,
-        message: str,
-        causes: Sequence[Cause] = (),
-        *,
-        kind: str = "",
-        name: str = "",
-        group: str = "",
-    ) -> None:
-        super().__init__(code, reason, message)
-        self.code = code
-        self.reason = reason
-        self.message = message
-        self.causes = tuple(causes)
-        self.kind = kind
-        self.name = name
-        self.group = group
-
-    def __str__(self) -> str:
-        return f"{self.code} {self.reason}: {self.message}"
 
 
 Query = Callable[[Caller, str, Mapping[str, str], Wire | None], Awaitable[Wire]]

@@ -7,8 +7,8 @@ which form it got, and reads the old one in some commands even so.
 import hashlib
 from collections.abc import Iterable
 
-from leasehold.adapters.rest.messages import JSON, Request, Response, encode
-from leasehold.adapters.rest.resources import Resource, groups
+from leasehold.adapters.api.resources import Resource, groups
+from leasehold.adapters.http.messages import JSON, Request, Response, encode
 from leasehold.ports.store import Wire
 
 AGGREGATED = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

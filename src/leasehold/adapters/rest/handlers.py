@@ -3,10 +3,12 @@
 Called by `app` for everything that is a resource.
 """
 
-from leasehold.adapters.rest import patching, podparts, reads, writes
+from leasehold.adapters.http.messages import Answer, Request
+from leasehold.adapters.http.refusal import RequestRefused
+from leasehold.adapters.rest import podparts, reads, writes
 from leasehold.adapters.rest.access import check
-from leasehold.adapters.rest.backend import Backend, Refused
-from leasehold.adapters.rest.messages import Answer, Request
+from leasehold.adapters.rest.backend import Backend
+from leasehold.adapters.rest.patching import handler as patching
 from leasehold.adapters.rest.paths import Target, parse_target
 from leasehold.adapters.rest.watches import Watches
 
@@ -65,7 +67,7 @@ def _verb(request: Request, target: Target) -> str:
         if target.namespace is None and method != "GET":
             verb = ""  # in which namespace?
     if verb not in legal or not verb:
-        raise Refused(
+        raise RequestRefused(
             405,
             "MethodNotAllowed",
             f"{method} is not allowed on this resource; it has: {', '.join(legal)}",

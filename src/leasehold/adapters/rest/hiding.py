@@ -6,10 +6,11 @@ reservations and namespaces a caller sees its own; records that name everybody a
 administrator's.
 """
 
+from leasehold.adapters.api.resources import Resource
+from leasehold.adapters.http.messages import Request, encode
+from leasehold.adapters.http.refusal import RequestRefused
 from leasehold.adapters.objects.shelf import decode
-from leasehold.adapters.rest.backend import Backend, Refused
-from leasehold.adapters.rest.messages import Request, encode
-from leasehold.adapters.rest.resources import Resource
+from leasehold.adapters.rest.backend import Backend
 from leasehold.adapters.rest.selectors import Matches
 from leasehold.core.objects.access import Caller
 from leasehold.core.objects.wire import part, text_at
@@ -22,13 +23,13 @@ _COMMON = frozenset({"default", "leasehold-system"})
 
 
 def check_hidden(backend: Backend, request: Request, resource: Resource) -> None:
-    """Raises `Refused` for what names every team."""
+    """Raises `RequestRefused` for what names every team."""
     if resource.kind in _OF_ALL and _hides(backend, request.caller):
         said = (
             f"{resource.qualified} name every team, and query.hideTenants is on; ask with an "
             "admin's token, or kubectl runs explain, which tells what became of your own runs"
         )
-        raise Refused(403, "Forbidden", said, kind=resource.plural, group=resource.group)
+        raise RequestRefused(403, "Forbidden", said, kind=resource.plural, group=resource.group)
 
 
 def visible(backend: Backend, request: Request, resource: Resource) -> Matches | None:

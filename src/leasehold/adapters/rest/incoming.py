@@ -7,11 +7,12 @@ nothing against it. The store's own rules come after this.
 
 import secrets
 
+from leasehold.adapters.api.resources import NAMESPACES, Resource
+from leasehold.adapters.http.messages import Request, bad_request
+from leasehold.adapters.http.refusal import Cause, RequestRefused
 from leasehold.adapters.rest.access import check_rights
-from leasehold.adapters.rest.backend import Backend, Cause, Refused
-from leasehold.adapters.rest.messages import Request, bad_request
+from leasehold.adapters.rest.backend import Backend
 from leasehold.adapters.rest.paths import Target
-from leasehold.adapters.rest.resources import NAMESPACES, Resource
 from leasehold.adapters.rest.statuses import invalid
 from leasehold.core.objects.access import CallerRole
 from leasehold.core.objects.budget import budget_warnings, check_budget
@@ -105,11 +106,11 @@ def check_namespace(backend: Backend, target: Target, obj: Wire) -> None:
         body = backend.store.stored("Namespace", "", name)
     except NotFound:
         message = f'namespaces "{name}" not found; create it with `kubectl create namespace`'
-        raise Refused(404, "NotFound", message, kind=NAMESPACES.plural, name=name) from None
+        raise RequestRefused(404, "NotFound", message, kind=NAMESPACES.plural, name=name) from None
     if b'"deletionTimestamp"' in body:
         resource, own = target.resource, text_at(part(obj, "metadata"), "name")
         going = f"namespace {name} is being terminated"
-        raise Refused(
+        raise RequestRefused(
             403,
             "Forbidden",
             f'{resource.qualified} "{own}" is forbidden: unable to create new content in '

@@ -8,9 +8,9 @@ from contextlib import suppress
 
 import structlog
 
+from leasehold.adapters.api.resources import RESOURCES
 from leasehold.adapters.objects.store import ObjectStore
 from leasehold.adapters.rest.incoming import CONTENTS
-from leasehold.adapters.rest.resources import RESOURCES
 from leasehold.core.objects.wire import list_at, part, stamps
 from leasehold.core.units import SECOND
 from leasehold.ports.runtime import Clock

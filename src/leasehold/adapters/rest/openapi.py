@@ -7,9 +7,9 @@ want merge keys; it uses its own for the kinds that it knows.
 
 import hashlib
 
-from leasehold.adapters.rest.messages import encode
-from leasehold.adapters.rest.resources import Resource, Subresource, groups
-from leasehold.adapters.rest.shapes import schema_of
+from leasehold.adapters.api.resources import Resource, Subresource, groups
+from leasehold.adapters.api.schemas import schema_of
+from leasehold.adapters.http.messages import encode
 from leasehold.ports.store import Wire
 
 TITLE = "leasehold"

@@ -5,9 +5,9 @@ Read by the writing handlers. Every value is checked; one that means nothing her
 
 from dataclasses import dataclass
 
-from leasehold.adapters.rest.backend import Refused
-from leasehold.adapters.rest.bodies import read_object
-from leasehold.adapters.rest.messages import Request, bad_request, wrong_option
+from leasehold.adapters.http.bodies import read_object
+from leasehold.adapters.http.messages import Request, bad_request, wrong_option
+from leasehold.adapters.http.refusal import RequestRefused
 from leasehold.core.objects.wire import list_at, part, whole_at
 from leasehold.core.units import SECOND
 from leasehold.ports.store import Wire
@@ -84,10 +84,10 @@ def options_of(body: Wire, request: Request, *, rehearses: bool) -> DeleteOption
     return DeleteOptions(rehearse=rehearses, grace_ms=grace, uid=uid, version=version)
 
 
-def _unknown_dry_run(request: Request, asked: str) -> Refused:
+def _unknown_dry_run(request: Request, asked: str) -> RequestRefused:
     remedy = f"{asked[:80]!r}: the only value is All"
     return wrong_option(request, "dryRun", "FieldValueNotSupported", remedy)
 
 
-def _bad_grace() -> Refused:
+def _bad_grace() -> RequestRefused:
     return bad_request("gracePeriodSeconds is a whole number of seconds from 0")

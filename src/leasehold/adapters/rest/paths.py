@@ -7,8 +7,8 @@ up: nothing here, and nothing that is called with its result, makes a file's pat
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from leasehold.adapters.rest.backend import Refused
-from leasehold.adapters.rest.resources import NAMESPACES, Resource, Subresource, resource_at
+from leasehold.adapters.api.resources import NAMESPACES, Resource, Subresource, resource_at
+from leasehold.adapters.http.refusal import RequestRefused
 
 SEGMENTS_MAX = 16
 
@@ -40,12 +40,12 @@ class Target:
         return self.resource.kind, self.namespace or "", self.name
 
 
-def no_such_path() -> Refused:
-    return Refused(404, "NotFound", "the server could not find the requested resource")
+def no_such_path() -> RequestRefused:
+    return RequestRefused(404, "NotFound", "the server could not find the requested resource")
 
 
 def parse_target(segments: Sequence[str]) -> Target:
-    """Of `api/v1/…` or `apis/GROUP/VERSION/…`; raises `Refused` 404 for what there is not."""
+    """Of `api/v1/…` or `apis/GROUP/VERSION/…`; `RequestRefused` 404 for what there is not."""
     if len(segments) > SEGMENTS_MAX:
         raise no_such_path()
     if segments[0] == "api" and len(segments) > 2:
@@ -83,6 +83,6 @@ def _target(resource: Resource, namespace: str, rest: list[str]) -> Target:
         why = _NOT_OFFERED.get((resource.kind, rest[1]))
         if why:
             message = f"{resource.plural}/{rest[1]} is not offered here; {why}"
-            raise Refused(405, "MethodNotAllowed", message)
+            raise RequestRefused(405, "MethodNotAllowed", message)
         raise no_such_path()
     return Target(resource, namespace, rest[0], subresource)

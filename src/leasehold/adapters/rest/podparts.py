@@ -7,9 +7,8 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import suppress
 
-from leasehold.adapters.rest.backend import Backend, LogOptions, Refused
-from leasehold.adapters.rest.bodies import read_object
-from leasehold.adapters.rest.messages import (
+from leasehold.adapters.http.bodies import read_object
+from leasehold.adapters.http.messages import (
     Answer,
     Request,
     Response,
@@ -17,6 +16,8 @@ from leasehold.adapters.rest.messages import (
     bad_request,
     json_response,
 )
+from leasehold.adapters.http.refusal import RequestRefused
+from leasehold.adapters.rest.backend import Backend, LogOptions
 from leasehold.adapters.rest.options import is_rehearsal, options_of
 from leasehold.adapters.rest.paths import Target
 from leasehold.adapters.rest.statuses import refusal_of
@@ -81,7 +82,7 @@ async def bind(backend: Backend, request: Request, target: Target) -> Response:
             f'Operation cannot be fulfilled on pods/binding "{target.name}": '
             f'pod {target.name} is already assigned to node "{there}"'
         )
-        raise Refused(409, "Conflict", message, kind="pods/binding", name=target.name)
+        raise RequestRefused(409, "Conflict", message, kind="pods/binding", name=target.name)
     bound = {**pod, "spec": {**part(pod, "spec"), "nodeName": node}}
     try:
         await backend.store.update(bound, rehearse=is_rehearsal(request))
@@ -134,7 +135,7 @@ class _LogReader:
 
     async def begin(self) -> None:
         await asyncio.wait({self._next}, timeout=FIRST_S)
-        if self._next.done() and isinstance(self._next.exception(), Refused):
+        if self._next.done() and isinstance(self._next.exception(), RequestRefused):
             self._next.result()
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:

@@ -9,18 +9,19 @@ from collections.abc import Sequence
 
 import msgspec
 
-from leasehold.adapters.objects.shelf import Place, decode
-from leasehold.adapters.rest.backend import Backend, Refused
-from leasehold.adapters.rest.hiding import REDACTED, check_hidden, redacted, visible
-from leasehold.adapters.rest.messages import (
+from leasehold.adapters.api.resources import Resource
+from leasehold.adapters.http.messages import (
     Request,
     Response,
     bad_request,
     encode,
     wrong_option,
 )
+from leasehold.adapters.http.refusal import RequestRefused
+from leasehold.adapters.objects.shelf import Place, decode
+from leasehold.adapters.rest.backend import Backend
+from leasehold.adapters.rest.hiding import REDACTED, check_hidden, redacted, visible
 from leasehold.adapters.rest.paths import Target
-from leasehold.adapters.rest.resources import Resource
 from leasehold.adapters.rest.selectors import Matches, parse_selectors, selected_name
 from leasehold.adapters.rest.statuses import expired, refusal_of
 from leasehold.adapters.rest.tables import (
@@ -192,7 +193,7 @@ def check_version(backend: Backend, request: Request, current: int) -> None:
         raise expired(f"only the present is kept, at version {current}; list without one")
 
 
-def _wrong_match(request: Request, why: str) -> Refused:
+def _wrong_match(request: Request, why: str) -> RequestRefused:
     return wrong_option(request, "resourceVersionMatch", "FieldValueForbidden", why)
 
 

@@ -4,11 +4,11 @@ Called by `app` for the two review groups; `kubectl auth whoami` and `can-i` ask
 owners are answered too, as the virtual resource `owners` of our group.
 """
 
+from leasehold.adapters.api.resources import ALL_VERBS, RESOURCES, Resource, resource_at
+from leasehold.adapters.http.bodies import read_object
+from leasehold.adapters.http.messages import Request, Response, bad_request, json_response
+from leasehold.adapters.http.refusal import Cause, RequestRefused
 from leasehold.adapters.rest.access import why_not
-from leasehold.adapters.rest.backend import Cause, Refused
-from leasehold.adapters.rest.bodies import read_object
-from leasehold.adapters.rest.messages import Request, Response, bad_request, json_response
-from leasehold.adapters.rest.resources import ALL_VERBS, RESOURCES, Resource, resource_at
 from leasehold.core.objects.access import Caller, CallerRole, OwnerVerb
 from leasehold.core.objects.rights import missing_right
 from leasehold.core.objects.wire import GROUP, part, text_at
@@ -73,7 +73,7 @@ def _can_i(caller: Caller, spec: Wire) -> Wire:
     if not wanted:
         why = "write one of resourceAttributes and nonResourceAttributes"
         cause = Cause("FieldValueInvalid", why, "spec.resourceAttributes")
-        raise Refused(
+        raise RequestRefused(
             422, "Invalid", f"spec.resourceAttributes: {why}", [cause],
             group="authorization.k8s.io",
         )  # fmt: skip

@@ -7,9 +7,9 @@ which cannot be selected, is a 400 that says what would be legal. Nothing here r
 import re
 from collections.abc import Callable, Mapping
 
-from leasehold.adapters.rest.backend import Refused
-from leasehold.adapters.rest.messages import bad_request
-from leasehold.adapters.rest.resources import Resource
+from leasehold.adapters.api.resources import Resource
+from leasehold.adapters.http.messages import bad_request
+from leasehold.adapters.http.refusal import RequestRefused
 from leasehold.core.objects.kinds import is_label_key
 from leasehold.core.objects.wire import part
 from leasehold.ports.store import Wire
@@ -238,5 +238,5 @@ def _unescape(value: str, text: str) -> str:
     return "".join(found)
 
 
-def _bad(parameter: str, text: str, why: str) -> Refused:
+def _bad(parameter: str, text: str, why: str) -> RequestRefused:
     return bad_request(f"unable to parse {parameter} {text[:200]!r}: {why}")

@@ -7,9 +7,9 @@ kubectl prints the causes of a 422 and drops its message, so every problem is a 
 from collections.abc import Sequence
 from functools import partial
 
-from leasehold.adapters.rest.backend import Cause, Refused
-from leasehold.adapters.rest.messages import Response, json_response
-from leasehold.adapters.rest.resources import Resource
+from leasehold.adapters.api.resources import Resource
+from leasehold.adapters.http.messages import Response, json_response
+from leasehold.adapters.http.refusal import Cause, RequestRefused
 from leasehold.ports import store
 from leasehold.ports.store import Wire
 
@@ -23,7 +23,7 @@ _REASONS = (
 )
 
 
-def status_response(refused: Refused) -> Response:
+def status_response(refused: RequestRefused) -> Response:
     response = json_response(failure(refused), refused.code)
     if refused.code == 401:
         response.headers.append((b"www-authenticate", b"Bearer"))
@@ -32,7 +32,7 @@ def status_response(refused: Refused) -> Response:
     return response
 
 
-def failure(refused: Refused) -> Wire:
+def failure(refused: RequestRefused) -> Wire:
     details: Wire = {
         key: value
         for key, value in (
@@ -72,10 +72,10 @@ def success(resource: Resource, name: str, uid: str) -> Wire:
     }
 
 
-def refusal_of(error: store.StoreError, resource: Resource, name: str) -> Refused:
+def refusal_of(error: store.StoreError, resource: Resource, name: str) -> RequestRefused:
     """What to tell the caller about an error of the store's while it wrote or read `name`."""
     what = f'{resource.qualified} "{name}"'
-    about = partial(Refused, kind=resource.plural, name=name, group=resource.group)
+    about = partial(RequestRefused, kind=resource.plural, name=name, group=resource.group)
     match error:
         case store.NotFound():
             return about(404, "NotFound", f"{what} not found")
@@ -97,15 +97,17 @@ def refusal_of(error: store.StoreError, resource: Resource, name: str) -> Refuse
             message = f"no answer from the disk about {what}; read it again before anything else"
             return about(504, "Timeout", message)
         case _:
-            return Refused(503, "ServiceUnavailable", f"the store cannot be used now: {error}")
+            return RequestRefused(
+                503, "ServiceUnavailable", f"the store cannot be used now: {error}"
+            )
 
 
-def invalid(resource: Resource, name: str, problems: Sequence[tuple[str, str]]) -> Refused:
+def invalid(resource: Resource, name: str, problems: Sequence[tuple[str, str]]) -> RequestRefused:
     causes = [Cause(reason_of(why), why, path) for path, why in problems]
     listed = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
     listed = f"[{listed}]" if len(causes) > 1 else listed
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
-    return Refused(
+    return RequestRefused(
         422,
         "Invalid",
         f'{kind} "{name}" is invalid: {listed}',
@@ -116,8 +118,8 @@ def invalid(resource: Resource, name: str, problems: Sequence[tuple[str, str]]) 
     )
 
 
-def expired(message: str) -> Refused:
-    return Refused(410, "Expired", message)
+def expired(message: str) -> RequestRefused:
+    return RequestRefused(410, "Expired", message)
 
 
 def reason_of(why: str) -> str:

@@ -7,9 +7,9 @@ are written here, by the server's clock, because kubectl prints cells as they co
 from collections.abc import Iterable
 from enum import Enum, unique
 
-from leasehold.adapters.rest.backend import Refused
-from leasehold.adapters.rest.messages import Request, bad_request
-from leasehold.adapters.rest.resources import Resource
+from leasehold.adapters.api.resources import Resource
+from leasehold.adapters.http.messages import Request, bad_request
+from leasehold.adapters.http.refusal import RequestRefused
 from leasehold.core.objects.wire import part
 from leasehold.core.units import Instant
 from leasehold.ports.store import Wire
@@ -29,8 +29,8 @@ class Form(Enum):
 
 
 def asked_form(request: Request, *, is_list: bool) -> Form:
-    """The first form that the caller accepts and we have; raises `Refused` 406 when we have none
-    of its forms."""
+    """The first form that the caller accepts and we have; raises `RequestRefused` 406 when we have
+    none of its forms."""
     accept = request.header(b"accept")
     if not accept or accept in ("application/json", "*/*"):
         return Form.WHOLE
@@ -47,8 +47,8 @@ def asked_form(request: Request, *, is_list: bool) -> Form:
     raise not_acceptable()
 
 
-def not_acceptable() -> Refused:
-    return Refused(
+def not_acceptable() -> RequestRefused:
+    return RequestRefused(
         406,
         "NotAcceptable",
         "only the following media types are accepted: application/json, "

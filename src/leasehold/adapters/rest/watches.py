@@ -9,11 +9,11 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
+from leasehold.adapters.http.messages import Request, Stream, encode, wrong_option
 from leasehold.adapters.objects.shelf import Past, decode
 from leasehold.adapters.objects.store import ObjectWatch
 from leasehold.adapters.rest.backend import Backend
 from leasehold.adapters.rest.hiding import redacted
-from leasehold.adapters.rest.messages import Request, Stream, encode, wrong_option
 from leasehold.adapters.rest.paths import Target
 from leasehold.adapters.rest.reads import check_version, selection, stored, told
 from leasehold.adapters.rest.statuses import expired, failure, refusal_of

@@ -6,10 +6,14 @@ store's; a dry run is a rehearsal of it, so that it meets the same rules.
 
 from collections.abc import Awaitable
 
+from leasehold.adapters.api.resources import Resource
+from leasehold.adapters.http.bodies import read_object
+from leasehold.adapters.http.messages import Request, Response, json_response
+from leasehold.adapters.http.refusal import RequestRefused
 from leasehold.adapters.objects.shelf import decode
 from leasehold.adapters.rest.access import check_rights
-from leasehold.adapters.rest.backend import Backend, Refused
-from leasehold.adapters.rest.bodies import read_object
+from leasehold.adapters.rest.backend import Backend
+from leasehold.adapters.rest.field_validation import check_fields
 from leasehold.adapters.rest.incoming import (
     CONTENTS,
     check_identity,
@@ -19,18 +23,15 @@ from leasehold.adapters.rest.incoming import (
     prepare_new,
     warn_of,
 )
-from leasehold.adapters.rest.messages import Request, Response, json_response
 from leasehold.adapters.rest.options import (
     DeleteOptions,
     delete_options,
     field_manager,
     is_rehearsal,
 )
-from leasehold.adapters.rest.ownership import after_update
+from leasehold.adapters.rest.patching.ownership import after_update
 from leasehold.adapters.rest.paths import Target
 from leasehold.adapters.rest.reads import selection, stored, told_object
-from leasehold.adapters.rest.resources import Resource
-from leasehold.adapters.rest.shapes import check_fields
 from leasehold.adapters.rest.statuses import refusal_of, success
 from leasehold.core.objects.rights import rights_to_delete
 from leasehold.core.objects.wire import list_at, part, text_at
@@ -189,7 +190,7 @@ async def delete_collection(backend: Backend, request: Request, target: Target) 
         one = Target(target.resource, target.namespace, text_at(part(obj, "metadata"), "name"))
         try:
             await delete_object(backend, request, one, options)
-        except Refused as error:
+        except RequestRefused as error:
             if error.code != 404:  # it went by itself
                 raise
     listed: Wire = {
@@ -205,7 +206,7 @@ async def _hold_contents(backend: Backend, target: Target, old: Wire, *, rehears
     """Sees to it that a namespace stays until it is empty, whoever made it."""
     if target.name in KEPT_NAMESPACES:
         message = f'namespaces "{target.name}" is forbidden: this namespace may not be deleted'
-        raise Refused(403, "Forbidden", message, kind="namespaces", name=target.name)
+        raise RequestRefused(403, "Forbidden", message, kind="namespaces", name=target.name)
     finalizers = list_at(part(old, "metadata"), "finalizers")
     if CONTENTS in finalizers or rehearse or "deletionTimestamp" in part(old, "metadata"):
         return

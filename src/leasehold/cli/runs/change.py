@@ -5,9 +5,9 @@ from collections.abc import Callable
 import click
 
 from leasehold.cli.runs.failure import Failure
-from leasehold.cli.runs.kubeconfig import Wire
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, part
+from leasehold.core.objects.names import Wire
 from leasehold.core.units import plural
 
 TRIES = 5

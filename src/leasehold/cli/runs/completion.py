@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 import click
 
 from leasehold.cli.runs.command import command
-from leasehold.cli.runs.kubeconfig import load_target
 from leasehold.cli.runs.output import cell, rows
-from leasehold.cli.runs.server import Server
+from leasehold.cli.runs.server import Server, connect
 
 WAIT_S = 1.0
 
@@ -83,10 +82,9 @@ def _from_server(name: str, values: dict[str, str]) -> list[str]:
     ask = _ASK.get(name)
     if ask is None:
         return []
-    target = load_target(values.get("kubeconfig", ""), values.get("context", ""))
-    server = Server(target, timeout_s=WAIT_S)
+    server = connect(values.get("kubeconfig", ""), values.get("context", ""), timeout_s=WAIT_S)
     try:
-        return ask(server, values.get("namespace") or target.namespace)
+        return ask(server, values.get("namespace") or server.context.namespace)
     finally:
         server.close()
 

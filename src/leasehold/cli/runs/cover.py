@@ -4,10 +4,10 @@ import click
 
 from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.files import filename_option
-from leasehold.cli.runs.kubeconfig import Wire
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, rows
 from leasehold.cli.runs.plan import ask_about, walk_table
+from leasehold.core.objects.names import Wire
 
 
 @click.command("cover")

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from leasehold.cli.runs.failure import Failure
-from leasehold.cli.runs.kubeconfig import Wire
+from leasehold.core.objects.names import Wire
 
 F = TypeVar("F", bound=Callable[..., Any])
 

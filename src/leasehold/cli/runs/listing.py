@@ -4,9 +4,9 @@ from urllib.parse import urlencode
 
 import click
 
-from leasehold.cli.runs.kubeconfig import Wire
 from leasehold.cli.runs.options import FORMS, Session, with_session
 from leasehold.cli.runs.output import age, cell, local, part, rows, table
+from leasehold.core.objects.names import Wire
 
 PHASES = ("Pending", "Running", "Completed", "Failed")
 SORTS = {

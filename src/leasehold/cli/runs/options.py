@@ -12,9 +12,9 @@ from typing import Concatenate, ParamSpec
 import click
 
 from leasehold.cli.runs.failure import Failure
-from leasehold.cli.runs.kubeconfig import Wire, load_target
 from leasehold.cli.runs.output import Render, show
-from leasehold.cli.runs.server import TIMEOUT_S, Server
+from leasehold.cli.runs.server import TIMEOUT_S, Server, connect
+from leasehold.core.objects.names import Wire
 
 P = ParamSpec("P")
 _FLAGS = ("namespace", "form", "context", "kubeconfig", "timeout")
@@ -91,10 +91,10 @@ def with_session(
             assert isinstance(timeout, float), timeout
 
             def reach() -> Server:
-                return Server(load_target(kubeconfig, context), timeout_s=timeout)
+                return connect(kubeconfig, context, timeout_s=timeout)
 
             server = reach()
-            chosen = namespace or server.target.namespace
+            chosen = namespace or server.context.namespace
             session = Session(server, chosen, form, namespace, reach)
             try:
                 function(session, *args, **kwargs)

@@ -13,8 +13,8 @@ from functools import lru_cache
 
 import click
 
-from leasehold.cli.runs.kubeconfig import Wire
 from leasehold.cli.visible import visible
+from leasehold.core.objects.names import Wire
 from leasehold.core.units import DAY, HOUR, MINUTE, SECOND, parse_instant
 
 COLOURS = {

@@ -2,9 +2,9 @@
 
 import click
 
-from leasehold.cli.runs.kubeconfig import Wire
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import age, cell, local, rows, table
+from leasehold.core.objects.names import Wire
 
 
 @click.command("reservations")

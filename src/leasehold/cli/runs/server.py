@@ -15,22 +15,30 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
+from leasehold.adapters.kubeconfig.read import BadKubeconfig, KubeContext, load_context
 from leasehold.cli.runs.failure import Failure
-from leasehold.cli.runs.kubeconfig import Target, Wire
+from leasehold.core.objects.names import GROUP, Wire
 
-GROUP = "rq.davidlangworthy.io"
 QUERY = "/api/v1/namespaces/leasehold-system/services/https:leasehold:query/proxy/query/v1/"
 TIMEOUT_S = 30.0
 T = TypeVar("T")
 
 
+def connect(kubeconfig: str = "", context: str = "", *, timeout_s: float = TIMEOUT_S) -> "Server":
+    """The server of a context; nothing is sent before something is asked."""
+    try:
+        return Server(load_context(kubeconfig, context), timeout_s=timeout_s)
+    except BadKubeconfig as bad:
+        raise Failure(str(bad)) from None
+
+
 class Server:
     """Keeps one connection; not for several threads at once."""
 
-    def __init__(self, target: Target, *, timeout_s: float = TIMEOUT_S) -> None:
-        self.target = target
+    def __init__(self, context: KubeContext, *, timeout_s: float = TIMEOUT_S) -> None:
+        self.context = context
         self._timeout = timeout_s
-        self._url = urlsplit(target.server)
+        self._url = urlsplit(context.server)
         self._connection: http.client.HTTPConnection | None = None
 
     def close(self) -> None:
@@ -40,7 +48,7 @@ class Server:
 
     def another(self) -> "Server":
         """The same server for another thread."""
-        return Server(self.target, timeout_s=self._timeout)
+        return Server(self.context, timeout_s=self._timeout)
 
     def ask(
         self, question: str, params: Mapping[str, str | None], body: Wire | None = None
@@ -72,7 +80,7 @@ class Server:
         if response.status >= 400:
             raise self._refusal(response.status, found)
         if not isinstance(found, dict):
-            raise Failure(f"{self.target.server} did not answer with JSON; is it leasehold?")
+            raise Failure(f"{self.context.server} did not answer with JSON; is it leasehold?")
         return found
 
     def lines(self, path: str) -> Iterator[bytes]:
@@ -94,10 +102,10 @@ class Server:
         self, method: str, path: str, body: Wire | None, content_type: str
     ) -> Iterator[http.client.HTTPResponse]:
         headers = {"Accept": "application/json", "User-Agent": "kubectl-runs"}
-        if self.target.token:
-            headers["Authorization"] = f"Bearer {self.target.token}"
-        elif self.target.basic:
-            headers["Authorization"] = f"Basic {self.target.basic}"
+        if self.context.token:
+            headers["Authorization"] = f"Bearer {self.context.token}"
+        elif self.context.basic:
+            headers["Authorization"] = f"Basic {self.context.basic}"
         encoded = None
         if body is not None:
             encoded = json.dumps(body).encode()
@@ -135,7 +143,7 @@ class Server:
         if self._url.scheme == "http":
             return http.client.HTTPConnection(host, port or 80, timeout=self._timeout)
         context = self._trust()
-        name = self.target.server_name
+        name = self.context.server_name
         if name:
             return _Renamed(name, host, port or 443, timeout=self._timeout, context=context)
         return http.client.HTTPSConnection(
@@ -143,26 +151,26 @@ class Server:
         )
 
     def _trust(self) -> ssl.SSLContext:
-        target = self.target
+        known = self.context
         try:
             context = ssl.create_default_context(
-                cafile=target.ca_file or None,
-                cadata=target.ca_data.decode("ascii", "replace") if target.ca_data else None,
+                cafile=known.ca_file or None,
+                cadata=known.ca_data.decode("ascii", "replace") if known.ca_data else None,
             )
-            if not target.verify:
+            if not known.verify:
                 context.check_hostname = False
                 context.verify_mode = ssl.CERT_NONE
-            if target.cert_data:
-                _load_chain(context, target.cert_data, target.key_data)
-            elif target.cert_file:
-                context.load_cert_chain(target.cert_file, target.key_file or None)
+            if known.cert_data:
+                _load_chain(context, known.cert_data, known.key_data)
+            elif known.cert_file:
+                context.load_cert_chain(known.cert_file, known.key_file or None)
         except (OSError, ssl.SSLError) as error:
-            raise Failure(f"{target.files}: a certificate or key cannot be used: {error}") from None
+            raise Failure(f"{known.files}: a certificate or key cannot be used: {error}") from None
         return context
 
     def _guarded(self, action: Callable[[], T]) -> T:
         """Whatever the network does, said in one sentence."""
-        server = self.target.server
+        server = self.context.server
         try:
             return action()
         except Failure:
@@ -171,7 +179,7 @@ class Server:
             why = error.verify_message or str(error)
             raise Failure(
                 f"the certificate of {server} is not trusted: {why}; "
-                f"check certificate-authority in {self.target.files}"
+                f"check certificate-authority in {self.context.files}"
             ) from None
         except ssl.SSLError as error:
             why = error.reason or str(error)
@@ -179,7 +187,7 @@ class Server:
         except ConnectionRefusedError:
             raise Failure(
                 f"cannot reach {server}: connection refused; is it running? "
-                f"(context {self.target.context!r} of {self.target.files})"
+                f"(context {self.context.name!r} of {self.context.files})"
             ) from None
         except TimeoutError:
             raise Failure(f"{server} did not answer within {self._timeout:g} s") from None
@@ -195,8 +203,8 @@ class Server:
         said = message if isinstance(message, str) and message else f"HTTP status {status}"
         if status == 401:
             return Failure(
-                f"{self.target.server} does not accept the credentials of user "
-                f"{self.target.user!r} in {self.target.files}",
+                f"{self.context.server} does not accept the credentials of user "
+                f"{self.context.user!r} in {self.context.files}",
                 status=status,
             )
         return _said_once(said, _causes(wire), status)

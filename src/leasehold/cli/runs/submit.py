@@ -6,11 +6,11 @@ import click
 
 from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.files import filename_option, manifests
-from leasehold.cli.runs.kubeconfig import Wire
 from leasehold.cli.runs.listing import payers
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, local, rows
 from leasehold.cli.runs.waiting import PHASES, awaited, exit_status
+from leasehold.core.objects.names import Wire
 
 WAIT_S = 2.0
 PAUSE_S = 0.1

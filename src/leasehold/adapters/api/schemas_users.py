@@ -4,7 +4,7 @@ Data for `openapi` (and so for `kubectl explain`) and for `shapes`, which finds 
 them. They say what `core.objects.run` and `core.objects.budget` check; a test holds them together.
 """
 
-from leasehold.adapters.rest.schema_words import (
+from leasehold.adapters.api.schema_words import (
     CONDITION,
     TEXT,
     anything,

@@ -21,7 +21,7 @@ from leasehold.adapters.objects.rules import key_of, part
 from leasehold.adapters.objects.shelf import Key, decode, encode
 from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.adapters.sqlite.lock import used_by
-from leasehold.adapters.sqlite.pages import (
+from leasehold.adapters.sqlite.salvage.pages import (
     LEAF_TABLE,
     Cell,
     PageFile,

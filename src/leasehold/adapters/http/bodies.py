@@ -7,9 +7,9 @@ numbers of at most 64 bits, text without lone surrogates, nested no deeper than 
 import msgspec
 import yaml
 
-from leasehold.adapters.rest.backend import Refused
-from leasehold.adapters.rest.messages import JSON, Request, bad_request
-from leasehold.adapters.rest.protobuf import BadProtobuf, decode_object
+from leasehold.adapters.http.messages import JSON, Request, bad_request
+from leasehold.adapters.http.protobuf import BadProtobuf, decode_object
+from leasehold.adapters.http.refusal import RequestRefused
 from leasehold.ports.store import Wire
 
 DEPTH_MAX = 64
@@ -39,8 +39,8 @@ async def read_object(request: Request) -> Wire:
     raise unsupported(media, JSON, "application/yaml", PROTOBUF)
 
 
-def unsupported(media: str, *legal: str) -> Refused:
-    return Refused(
+def unsupported(media: str, *legal: str) -> RequestRefused:
+    return RequestRefused(
         415,
         "UnsupportedMediaType",
         f"the body of the request was in an unknown format ({media[:80] or 'none'}); "
@@ -74,7 +74,7 @@ def as_mapping(value: object) -> Wire:
 
 
 def check_plain(value: object) -> None:
-    """Raises `Refused` for what cannot be kept and given back the same."""
+    """Raises `RequestRefused` for what cannot be kept and given back the same."""
     level: list[object] = [value]
     for _ in range(DEPTH_MAX + 1):
         deeper: list[object] = []

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 import msgspec
 from starlette.types import Receive, Scope
 
-from leasehold.adapters.rest.backend import Cause, Refused
+from leasehold.adapters.http.refusal import Cause, RequestRefused
 from leasehold.core.objects.access import Caller
 from leasehold.ports.store import Wire
 
@@ -58,7 +58,7 @@ class Request:
     __slots__ = ("_receive", "caller", "headers", "method", "query", "segments", "warnings")
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
-        """Raises `Refused` for a path or a query that is no text."""
+        """Raises `RequestRefused` for a path or a query that is no text."""
         self._receive = receive
         self.method: str = scope["method"]
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
@@ -108,7 +108,7 @@ class Request:
                 return await self._body()
         except TimeoutError:
             message = f"the body did not come within {BODY_S_MAX:.0f} s; send it again"
-            raise Refused(408, "Timeout", message) from None
+            raise RequestRefused(408, "Timeout", message) from None
 
     async def _body(self) -> bytes:
         chunks: list[bytes] = []
@@ -141,13 +141,13 @@ def warning_headers(warnings: list[str]) -> list[tuple[bytes, bytes]]:
     return [(b"warning", f'299 - "{_quotable(text)}"'.encode("ascii")) for text in warnings]
 
 
-def bad_request(message: str) -> Refused:
-    return Refused(400, "BadRequest", message)
+def bad_request(message: str) -> RequestRefused:
+    return RequestRefused(400, "BadRequest", message)
 
 
-def wrong_option(request: Request, field: str, reason: str, message: str) -> Refused:
+def wrong_option(request: Request, field: str, reason: str, message: str) -> RequestRefused:
     """A parameter that can be read and means nothing, as the real server refuses it."""
-    return Refused(
+    return RequestRefused(
         422,
         "Invalid",
         f"{field}: {message}",
@@ -157,8 +157,8 @@ def wrong_option(request: Request, field: str, reason: str, message: str) -> Ref
     )
 
 
-def _too_large() -> Refused:
-    return Refused(
+def _too_large() -> RequestRefused:
+    return RequestRefused(
         413,
         "RequestEntityTooLarge",
         f"the body is over {BODY_BYTES_MAX} bytes; send a smaller object",

@@ -1,7 +1,8 @@
 """Where the server is and who we are, read from kubeconfig files as kubectl reads them.
 
-`--kubeconfig`, else every file of `$KUBECONFIG` (the first to say something wins), else
-`~/.kube/config`. Knows tokens, token files, client certificates, passwords and exec plugins.
+Used by `kubectl runs` and by whoever else is a client of a Kubernetes API server. The file that is
+named, else every file of `$KUBECONFIG` (the first to say something wins), else `~/.kube/config`.
+Knows tokens, token files, client certificates, passwords and exec plugins.
 """
 
 import base64
@@ -12,18 +13,21 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from leasehold.cli.runs.failure import Failure
+from leasehold.core.objects.names import Wire
 
-Wire = dict[str, object]
 EXEC_SECONDS = 60
 
 
-@dataclass(frozen=True)
-class Target:
-    """A server and the credentials to use there."""
+class BadKubeconfig(Exception):  # noqa: N818 - it says what is wrong
+    """Names the file, what it lacks, and what to do about it."""
 
+
+@dataclass(frozen=True)
+class KubeContext:
+    """A context of a kubeconfig: a server and the credentials to use there."""
+
+    name: str
     server: str
-    context: str
     user: str
     namespace: str
     ca_file: str = ""
@@ -39,14 +43,14 @@ class Target:
     files: str = ""  # for messages
 
 
-def load_target(path: str, context: str) -> Target:
-    """The chosen context; a Failure says which file lacks what."""
+def load_context(path: str, context: str) -> KubeContext:
+    """The chosen context; `BadKubeconfig` says which file lacks what."""
     files = _files(path)
     found = [(file, _read(file, required=bool(path))) for file in files]
     shown = ", ".join(str(file) for file in files)
     config = [(file, each) for file, each in found if each]
     if not config:
-        raise Failure(
+        raise BadKubeconfig(
             f"there is no kubeconfig ({shown}); `leasehold up` writes one, "
             "name it with --kubeconfig or $KUBECONFIG"
         )
@@ -54,20 +58,20 @@ def load_target(path: str, context: str) -> Target:
         (text for _, each in config if (text := _text(each, "current-context"))), ""
     )
     if not name:
-        raise Failure(f"{shown} has no current-context; name one with --context")
+        raise BadKubeconfig(f"{shown} has no current-context; name one with --context")
     _, chosen = _named(config, "contexts", "context", name, shown)
     at, cluster = _named(config, "clusters", "cluster", _text(chosen, "cluster"), shown)
     user_name = _text(chosen, "user")
     home, user = _named(config, "users", "user", user_name, shown) if user_name else (at, {})
     server = _text(cluster, "server")
     if not server.startswith(("https://", "http://")):
-        raise Failure(f"{at}: cluster {_text(chosen, 'cluster')!r} has no https:// server")
+        raise BadKubeconfig(f"{at}: cluster {_text(chosen, 'cluster')!r} has no https:// server")
     if _text(cluster, "proxy-url"):
-        raise Failure(f"{at}: proxy-url is not supported; reach {server} without a proxy")
+        raise BadKubeconfig(f"{at}: proxy-url is not supported; reach {server} without a proxy")
     return _with_user(
-        Target(
+        KubeContext(
+            name=name,
             server=server.rstrip("/"),
-            context=name,
             user=user_name,
             namespace=_text(chosen, "namespace") or "default",
             ca_file=_path(at, _text(cluster, "certificate-authority")),
@@ -95,10 +99,10 @@ def _read(file: Path, *, required: bool) -> Wire:
         raw = file.read_bytes()
     except FileNotFoundError:
         if required:
-            raise Failure(f"{file}: there is no such kubeconfig") from None
+            raise BadKubeconfig(f"{file}: there is no such kubeconfig") from None
         return {}
     except OSError as error:
-        raise Failure(f"{file}: cannot be read: {error.strerror}") from None
+        raise BadKubeconfig(f"{file}: cannot be read: {error.strerror}") from None
     return _parsed(raw, str(file))
 
 
@@ -109,11 +113,11 @@ def _parsed(raw: bytes, place: str) -> Wire:
     try:
         found = yaml.load(raw, Loader=loader)
     except (yaml.YAMLError, UnicodeDecodeError):
-        raise Failure(f"{place}: is not YAML") from None
+        raise BadKubeconfig(f"{place}: is not YAML") from None
     if found is None:
         return {}
     if not isinstance(found, dict):
-        raise Failure(f"{place}: is not a kubeconfig")
+        raise BadKubeconfig(f"{place}: is not a kubeconfig")
     return found
 
 
@@ -129,7 +133,7 @@ def _named(
                     return file, entry[single]
                 names.append(str(entry.get("name")))
     known = f"there is {', '.join(names)}" if names else f"it has no {plural}"
-    raise Failure(f"{shown}: there is no {single} {name!r}; {known}")
+    raise BadKubeconfig(f"{shown}: there is no {single} {name!r}; {known}")
 
 
 def _text(wire: Wire, key: str) -> str:
@@ -146,17 +150,17 @@ def _data(file: Path, wire: Wire, key: str) -> bytes:
     try:
         return base64.b64decode(_text(wire, key), validate=True)
     except (binascii.Error, ValueError):
-        raise Failure(f"{file}: {key} is not base64") from None
+        raise BadKubeconfig(f"{file}: {key} is not base64") from None
 
 
-def _with_user(target: Target, file: Path, user: Wire) -> Target:
+def _with_user(context: KubeContext, file: Path, user: Wire) -> KubeContext:
     token = _text(user, "token")
     token_file = _path(file, _text(user, "tokenFile"))
     if token_file and not token:
         try:
             token = Path(token_file).read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise Failure(f"{file}: tokenFile {token_file}: {error}") from None
+            raise BadKubeconfig(f"{file}: tokenFile {token_file}: {error}") from None
     basic = ""
     if _text(user, "username"):
         pair = f"{_text(user, 'username')}:{_text(user, 'password')}"
@@ -166,9 +170,13 @@ def _with_user(target: Target, file: Path, user: Wire) -> Target:
     if isinstance(plugin, dict) and not token and not cert:
         token, cert, key = _ask_plugin(file, plugin)
     elif user.get("auth-provider"):
-        raise Failure(f"{file}: auth-provider is not supported; use a token or an exec plugin")
+        raise BadKubeconfig(
+            f"{file}: auth-provider is not supported; use a token or an exec plugin"
+        )
     if any(ord(each) < 33 or ord(each) > 126 for each in token):
-        raise Failure(f"{file}: the token of user {target.user!r} has characters no token has")
+        raise BadKubeconfig(
+            f"{file}: the token of user {context.user!r} has characters no token has"
+        )
     changes = {
         "token": token,
         "basic": basic,
@@ -177,7 +185,7 @@ def _with_user(target: Target, file: Path, user: Wire) -> Target:
         "cert_data": cert,
         "key_data": key,
     }
-    return Target(**{**target.__dict__, **changes})
+    return KubeContext(**{**context.__dict__, **changes})
 
 
 def _ask_plugin(file: Path, plugin: Wire) -> tuple[str, bytes, bytes]:
@@ -199,10 +207,12 @@ def _ask_plugin(file: Path, plugin: Wire) -> tuple[str, bytes, bytes]:
         )
         said = json.loads(done.stdout) if done.returncode == 0 else {}
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        raise Failure(f"{file}: the exec plugin {command!r} gave no credential: {error}") from None
+        raise BadKubeconfig(
+            f"{file}: the exec plugin {command!r} gave no credential: {error}"
+        ) from None
     status = said.get("status") if isinstance(said, dict) else None
     if not isinstance(status, dict):
-        raise Failure(f"{file}: the exec plugin {command!r} gave no credential")
+        raise BadKubeconfig(f"{file}: the exec plugin {command!r} gave no credential")
     return (
         _text(status, "token"),
         _text(status, "clientCertificateData").encode(),

@@ -8,8 +8,8 @@ obeyed. Pure.
 
 from copy import deepcopy
 
-from leasehold.adapters.rest.backend import Refused
-from leasehold.adapters.rest.messages import bad_request
+from leasehold.adapters.http.messages import bad_request
+from leasehold.adapters.http.refusal import RequestRefused
 from leasehold.ports.store import Wire
 
 # As the Go types of core/v1 declare them, by the name of the list's field.
@@ -39,7 +39,7 @@ _ORDER, _DELETE, _RETAIN, _PATCH = (
 
 
 def strategic_merge(document: Wire, patch: Wire) -> Wire:
-    """The document after the patch; raises `Refused` 400 for a patch that makes no sense."""
+    """The document after the patch; raises `RequestRefused` 400 for a patch that makes no sense."""
     directive = patch.get(_PATCH)
     if directive == "replace":
         return {key: deepcopy(value) for key, value in patch.items() if key != _PATCH}
@@ -134,5 +134,5 @@ def _mapping(value: object, field: str) -> Wire:
     return value
 
 
-def _bad(why: str) -> Refused:
+def _bad(why: str) -> RequestRefused:
     return bad_request(f"the strategic merge patch cannot be applied: {why}")

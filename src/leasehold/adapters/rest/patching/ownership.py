@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 
-from leasehold.adapters.rest.backend import Cause, Refused
+from leasehold.adapters.http.refusal import Cause, RequestRefused
 from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.ports.store import Wire
 
@@ -54,7 +54,7 @@ def leaves(obj: Wire) -> Leaves:
 
 
 def apply(live: Wire, applied: Wire, *, manager: str, force: bool, time: str) -> Wire:
-    """The object after `manager` applied its fields; raises `Refused` 409 on conflicts."""
+    """The object after `manager` applied its fields; raises `RequestRefused` 409 on conflicts."""
     managers = managers_of(live)
     if not managers:
         managers = [Manager(BEFORE, UPDATE, leaves(live), time)]
@@ -194,11 +194,11 @@ def _write_fields(fields: Leaves) -> Wire:
     return found
 
 
-def _conflict(conflicts: list[tuple[str, Path]]) -> Refused:
+def _conflict(conflicts: list[tuple[str, Path]]) -> RequestRefused:
     causes = [
         Cause("FieldManagerConflict", f'conflict with "{name}"', "." + ".".join(path))
         for name, path in conflicts
     ]
     listed = ", ".join(f"{each.message}: {each.field}" for each in causes[:8])
     count = f"{len(causes)} conflict{'s' if len(causes) > 1 else ''}"
-    return Refused(409, "Conflict", f"Apply failed with {count}: {listed}", causes)
+    return RequestRefused(409, "Conflict", f"Apply failed with {count}: {listed}", causes)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from leasehold.adapters.rest import columns
-from leasehold.adapters.rest.columns import Column
+from leasehold.adapters.api import columns
+from leasehold.adapters.api.columns import Column
 from leasehold.core.objects.access import CallerRole
 from leasehold.core.objects.wire import GROUP
 

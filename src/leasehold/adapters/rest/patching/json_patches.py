@@ -6,8 +6,8 @@ watched while a JSON patch is applied, because `copy` can double a document with
 
 from copy import deepcopy
 
-from leasehold.adapters.rest.backend import Refused
-from leasehold.adapters.rest.messages import bad_request
+from leasehold.adapters.http.messages import bad_request
+from leasehold.adapters.http.refusal import RequestRefused
 from leasehold.ports.store import Wire
 
 OPERATIONS_MAX = 10_000
@@ -31,11 +31,11 @@ def merge_patch(document: Json, patch: Json) -> Json:
 
 
 def json_patch(document: Wire, operations: Json) -> Json:
-    """The document after all operations; raises `Refused` if one cannot be done."""
+    """The document after all operations; raises `RequestRefused` if one cannot be done."""
     if not isinstance(operations, list):
         raise bad_request("a JSON patch is a list of operations")
     if len(operations) > OPERATIONS_MAX:
-        raise Refused(
+        raise RequestRefused(
             413, "RequestEntityTooLarge", f"a JSON patch has at most {OPERATIONS_MAX} operations"
         )
     patched = _Patched(deepcopy(document))
@@ -45,7 +45,7 @@ def json_patch(document: Wire, operations: Json) -> Json:
         try:
             patched.apply(operation)
         except _Cannot as error:
-            raise Refused(
+            raise RequestRefused(
                 422, "Invalid", f"operation {index} of the JSON patch cannot be done: {error.why}"
             ) from None
     return patched.root

@@ -15,8 +15,8 @@ from typing import Protocol
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from leasehold.adapters.rest.connections import Connections, HttpProtocol
-from leasehold.adapters.rest.tls import Certificates
+from leasehold.adapters.http.connections import Connections, HttpProtocol
+from leasehold.adapters.http.tls import Certificates
 
 GRACE_S = 5  # for requests under way at a stop
 GOODBYE_S = 0.3  # and for clients to take the last of their answers

@@ -6,10 +6,10 @@ and selectable fields from `resources`, fields from `schemas`, columns from `col
 here is what the facade's store enforces by itself (`objects.rules`): immutability, as CEL.
 """
 
+from leasehold.adapters.api.columns import At, Column, Since
+from leasehold.adapters.api.resources import RESOURCES, Resource
+from leasehold.adapters.api.schemas import schema_of
 from leasehold.adapters.objects.rules import IMMUTABLE_KINDS
-from leasehold.adapters.rest.columns import At, Column, Since
-from leasehold.adapters.rest.resources import RESOURCES, Resource
-from leasehold.adapters.rest.shapes import schema_of
 from leasehold.core.objects.wire import part
 from leasehold.ports.store import Wire
 

@@ -1,10 +1,10 @@
 """OpenAPI schemas of what the ledger writes, and of the core kinds as far as we know them.
 
-Data for `openapi` and `shapes`, like `schemas`. Of Pods, Nodes and Events the shape of spec and
-status is Kubernetes' own business: they are open here and kubectl knows them itself.
+Data for `openapi` and `shapes`, like `schemas_users`. Of Pods, Nodes and Events the shape of spec
+and status is Kubernetes' own business: they are open here and kubectl knows them itself.
 """
 
-from leasehold.adapters.rest.schema_words import (
+from leasehold.adapters.api.schema_words import (
     CONDITION,
     TEXT,
     anything,

@@ -4,31 +4,32 @@ Called through `handlers`. A race with another writer is run again here, since t
 version; one who did gets its conflict. Server-side apply also creates.
 """
 
-from leasehold.adapters.rest.access import check
-from leasehold.adapters.rest.backend import Backend, Cause, Refused
-from leasehold.adapters.rest.bodies import (
+from leasehold.adapters.http.bodies import (
     as_mapping,
     check_plain,
     json_value,
     unsupported,
     yaml_value,
 )
-from leasehold.adapters.rest.incoming import check_identity
-from leasehold.adapters.rest.messages import (
+from leasehold.adapters.http.messages import (
     Request,
     Response,
     bad_request,
     json_response,
     wrong_option,
 )
+from leasehold.adapters.http.refusal import Cause, RequestRefused
+from leasehold.adapters.rest.access import check
+from leasehold.adapters.rest.backend import Backend
+from leasehold.adapters.rest.field_validation import check_fields
+from leasehold.adapters.rest.incoming import check_identity
 from leasehold.adapters.rest.options import field_manager, is_rehearsal
-from leasehold.adapters.rest.ownership import apply, first_applied
-from leasehold.adapters.rest.patches import json_patch, merge_patch
+from leasehold.adapters.rest.patching.json_patches import json_patch, merge_patch
+from leasehold.adapters.rest.patching.ownership import apply, first_applied
+from leasehold.adapters.rest.patching.strategic import strategic_merge
 from leasehold.adapters.rest.paths import Target
 from leasehold.adapters.rest.reads import told_object
-from leasehold.adapters.rest.shapes import check_fields
 from leasehold.adapters.rest.statuses import invalid, refusal_of
-from leasehold.adapters.rest.strategic import strategic_merge
 from leasehold.adapters.rest.writes import APPLY_PATCH, create_object, store_update, write_status
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import format_instant
@@ -141,11 +142,11 @@ def _check_patched(request: Request, target: Target, new: Wire) -> None:
     """What would be a bad body of a PUT is an invalid patch."""
     try:
         check_fields(request, target.resource, new)
-    except Refused as refused:
+    except RequestRefused as refused:
         if refused.code != 400:
             raise
         cause = Cause("FieldValueInvalid", refused.message, "patch")
-        raise Refused(422, "Invalid", refused.message, [cause]) from None
+        raise RequestRefused(422, "Invalid", refused.message, [cause]) from None
 
 
 async def _create(backend: Backend, request: Request, target: Target, applied: Wire) -> Response:

@@ -1,0 +1,23 @@
+"""The schema of a whole object of any kind: what users write and what the ledger writes.
+
+Asked by `shapes`, by the OpenAPI documents and by the CustomResourceDefinitions.
+"""
+
+from functools import cache
+
+from leasehold.adapters.api.schemas_ledger import METADATA, SYSTEM_SCHEMAS
+from leasehold.adapters.api.schemas_users import USER_SCHEMAS
+from leasehold.core.objects.wire import part
+from leasehold.ports.store import Wire
+
+
+@cache
+def schema_of(kind: str) -> Wire:
+    """The whole object, metadata and all."""
+    known = USER_SCHEMAS.get(kind) or SYSTEM_SCHEMAS[kind]
+    head: Wire = {
+        "apiVersion": {"type": "string", "description": "Group and version of the kind."},
+        "kind": {"type": "string", "description": "The kind of object this is."},
+        "metadata": METADATA,
+    }
+    return {**known, "properties": {**head, **part(known, "properties")}}

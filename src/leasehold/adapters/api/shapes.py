@@ -1,0 +1,80 @@
+"""Where an object and its schema differ: unknown fields and wrong types, by path.
+
+Asked before a write, by whoever decides what becomes of the difference.
+"""
+
+from collections.abc import Iterator
+
+from leasehold.adapters.api.schema_words import OPEN
+from leasehold.core.objects.problems import joined, shown
+from leasehold.core.objects.wire import part
+from leasehold.ports.store import Wire
+
+_TYPES: dict[object, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "object": (dict,),
+    "array": (list,),
+}
+_OF_STORE = ("deletionGraceMs",)  # how a deletion is noted; it is never told to anybody
+
+
+def knows(schema: Wire, value: object) -> bool:
+    """Whether there is nothing unknown; most objects are right, and this makes no paths."""
+    if isinstance(value, list):
+        items = part(schema, "items")
+        return all(knows(items, each) for each in value)
+    if not isinstance(value, dict) or "properties" not in schema:
+        return True
+    fields, is_open = part(schema, "properties"), schema.get(OPEN)
+    return all(
+        knows(part(fields, key), each) if key in fields else bool(is_open)
+        for key, each in value.items()
+    )
+
+
+def unknown(value: object, schema: Wire, path: str) -> Iterator[tuple[str, Wire, str]]:
+    """Path, the mapping it is in, and the key; nothing under an unknown field is looked at."""
+    if isinstance(value, list):
+        items = part(schema, "items")
+        for index, each in enumerate(value):
+            yield from unknown(each, items, joined(path, index))
+        return
+    if not isinstance(value, dict) or "properties" not in schema:
+        return
+    fields = part(schema, "properties")
+    for key, each in value.items():
+        if key in fields:
+            yield from unknown(each, part(fields, key), joined(path, key))
+        elif not schema.get(OPEN) and key not in _OF_STORE:
+            yield joined(path, key), value, key
+
+
+def wrong(value: object, schema: Wire, path: str) -> Iterator[str]:
+    """A sentence for each value that its schema knows otherwise."""
+    wanted = schema.get("type")
+    if value is None or wanted is None:
+        return
+    legal = _TYPES[wanted]
+    if not isinstance(value, legal) or (isinstance(value, bool) and bool not in legal):
+        yield f"{path}: {shown(value)}: write {_article(str(wanted))}"
+        return
+    if isinstance(value, list):
+        for index, each in enumerate(value):
+            place = joined(path, index)
+            if each is None:
+                yield f"{place}: null: write no empty members"
+            yield from wrong(each, part(schema, "items"), place)
+    elif isinstance(value, dict):
+        fields, others = part(schema, "properties"), part(schema, "additionalProperties")
+        for key, each in value.items():
+            place = joined(path, key)
+            if each is None and others:
+                yield f"{place}: null: write a value or leave it out"
+            yield from wrong(each, part(fields, key) or others, place)
+
+
+def _article(word: str) -> str:
+    return f"{'an' if word[0] in 'aio' else 'a'} {word}"

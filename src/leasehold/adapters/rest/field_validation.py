@@ -1,0 +1,50 @@
+"""What is done about fields that a schema does not know: `fieldValidation`, in Kubernetes' words.
+
+Called before a write. Strict refuses unknown fields, Warn drops them with a warning, Ignore drops
+them. The rules of Runs and Budgets are `core.objects`' and give better advice; here their types are
+looked at only outside spec and status.
+"""
+
+from leasehold.adapters.api.resources import Resource
+from leasehold.adapters.api.schemas import schema_of
+from leasehold.adapters.api.schemas_users import USER_SCHEMAS
+from leasehold.adapters.api.shapes import knows, unknown, wrong
+from leasehold.adapters.http.messages import Request, bad_request, wrong_option
+from leasehold.adapters.http.refusal import RequestRefused
+from leasehold.ports.store import Wire
+
+_SHOWN_MAX = 16
+
+
+def check_fields(request: Request, resource: Resource, obj: Wire) -> None:
+    """Does with unknown fields of `obj` what the caller asked for; raises `RequestRefused` 400 for
+    what cannot be an object of its kind at all."""
+    mode = request.query.get("fieldValidation", "") or "Warn"
+    if mode not in ("Strict", "Warn", "Ignore"):
+        remedy = f"{mode[:80]!r}: write Strict, Warn or Ignore"
+        raise wrong_option(request, "fieldValidation", "FieldValueNotSupported", remedy)
+    schema = schema_of(resource.kind)
+    # A status is not written here, so nothing in it can be a mistake.
+    body: Wire = {key: value for key, value in obj.items() if key != "status"}
+    strangers = [] if knows(schema, body) else list(unknown(body, schema, ""))
+    if strangers and mode == "Strict":
+        raise _strict(strangers)
+    for path, holder, key in strangers:
+        if holder is body:
+            obj.pop(key, None)
+        else:
+            holder.pop(key, None)
+        if mode == "Warn":
+            request.warn(f'unknown field "{path}"')
+    checked: Wire = obj if resource.kind not in USER_SCHEMAS else {"metadata": obj.get("metadata")}
+    first = next(wrong(checked, schema, ""), None)
+    if first is not None:
+        raise bad_request(
+            f"{resource.kind} in version {resource.version!r} cannot be read: {first}"
+        )
+
+
+def _strict(strangers: list[tuple[str, Wire, str]]) -> RequestRefused:
+    listed = ", ".join(f'unknown field "{path}"' for path, _, _ in strangers[:_SHOWN_MAX])
+    more = f", and {len(strangers) - _SHOWN_MAX} more" if len(strangers) > _SHOWN_MAX else ""
+    return bad_request(f"strict decoding error: {listed}{more}")
