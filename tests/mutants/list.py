@@ -10,6 +10,7 @@ from tests.mutants.of_input import INPUT
 from tests.mutants.of_lines import LINES
 from tests.mutants.of_promises import PROMISES
 from tests.mutants.of_stress import STRESS
+from tests.mutants.of_tenure import TENURE
 
 MONEY = (
     Mutant(
@@ -428,4 +429,5 @@ MUTANTS = (
     *LIMITS,
     *INPUT,
     *STRESS,
+    *TENURE,
 )

@@ -17,23 +17,13 @@ from leasehold.core.objects.node import Labels
 from leasehold.core.objects.problems import Problem, show, shown
 from leasehold.core.policy import Policy
 from leasehold.core.units import SECOND, Millis, format_span
+from leasehold.ports.tenure import DRIFT_PERCENT, Margins, margin_problems
 from leasehold.shell.yamlfile import parse_documents
 
-DRIFT_PERCENT = 20  # the most by which a machine's clock may run fast or slow
 COUNT_MAX = 1_000_000
 OBJECTS_MAX = 100_000_000
 EVERYWHERE = "*"  # a namespace that stands for all that have no line of their own
 PIDS_MAX = 1 << 22  # no kernel counts further
-
-
-class Tenure(Record, frozen=True):
-    """How long one process may decide before another takes over; see `docs` on tenure."""
-
-    take: Millis = 15 * SECOND
-    hold: Millis = 10 * SECOND
-    soft_stop: Millis = 7 * SECOND
-    renew: Millis = 3 * SECOND
-    timeout: Millis = 2 * SECOND
 
 
 class Fencing(Record, frozen=True):
@@ -68,7 +58,7 @@ class Embedding(Record, frozen=True):
 class Config(Record, frozen=True):
     policy: Policy = Policy()
     labels: Labels = Labels()
-    tenure: Tenure = Tenure()
+    tenure: Margins = Margins()
     fencing: Fencing = Fencing()
     embedding: Embedding = Embedding()
 
@@ -290,7 +280,7 @@ def _assembled(values: dict[str, dict[str, object]]) -> Config:
     return Config(
         policy=Policy(**values["policy"]),  # type: ignore[arg-type]
         labels=Labels(**labels),  # type: ignore[arg-type]
-        tenure=Tenure(**values["tenure"]),  # type: ignore[arg-type]
+        tenure=Margins(**values["tenure"]),  # type: ignore[arg-type]
         fencing=Fencing(**values["fencing"]),  # type: ignore[arg-type]
         embedding=Embedding(**values["embedding"]),  # type: ignore[arg-type]
     )
@@ -298,7 +288,7 @@ def _assembled(values: dict[str, dict[str, object]]) -> Config:
 
 def _check_sums(config: Config) -> list[Problem]:
     found = []
-    fencing, tenure = config.fencing, config.tenure
+    fencing = config.fencing
     for flavor, after in config.policy.node_failure_after:
         if after is not None and after < fencing.after_min:
             parts = " + ".join(
@@ -312,19 +302,8 @@ def _check_sums(config: Config) -> list[Problem]:
             )
             value = format_span(after)
             found.append(Problem(path="nodeFailure.after", value=value, remedy=remedy))
-    hold_max = tenure.take * (100 - DRIFT_PERCENT) // (100 + DRIFT_PERCENT)
-    if tenure.hold > hold_max:
-        remedy = (
-            f"hold must be at most take * (1 - drift) / (1 + drift) = {format_span(tenure.take)} * "
-            f"0.{100 - DRIFT_PERCENT} / 1.{DRIFT_PERCENT} = {format_span(hold_max)}; "
-            "write at most that"
-        )
-        found.append(Problem(path="tenure.hold", value=format_span(tenure.hold), remedy=remedy))
-    order = (("renew", tenure.renew, "softStop", tenure.soft_stop),)
-    for low, below, high, above in (*order, ("softStop", tenure.soft_stop, "hold", tenure.hold)):
-        if below >= above:
-            remedy = f"write less than tenure.{high}, {format_span(above)}"
-            found.append(Problem(path=f"tenure.{low}", value=format_span(below), remedy=remedy))
+    for field, margin, remedy in margin_problems(config.tenure):
+        found.append(Problem(path=f"tenure.{field}", value=format_span(margin), remedy=remedy))
     return found
 
 

@@ -1,0 +1,189 @@
+"""Keeps one tenure: contends for it, renews it in the background, says when it can no longer be
+sure.
+
+The control plane runs one per process. A soft stop comes first (start nothing new, end what is
+under way), then the hard one: from there on somebody else may decide. Both come from the holder's
+own clock and wait for no answer of the store. Whoever is told that it was lost drops everything;
+what it commits by mistake is refused by the head, which the next owner has sealed.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from leasehold.core.objects.tenure import Holder
+from leasehold.core.units import Millis
+from leasehold.ports.runtime import Clock, Tasks
+from leasehold.ports.store import StoreError
+from leasehold.ports.tenure import (
+    Expired,
+    HeldByOther,
+    Margins,
+    NotHolder,
+    Tenure,
+    Tenures,
+    Unanswered,
+)
+
+RETRY_MS: Millis = 200  # after an answer that did not come
+WAIT_MIN: Millis = 20  # between two tries that were refused by somebody who was quicker
+
+Epoch = Callable[[], Awaitable[int]]
+
+
+class Office(Protocol):
+    """Whoever decides while the tenure is held."""
+
+    def gained(self, tenure: Tenure) -> None:
+        """It may decide, after it has sealed the head with the tenure's epoch."""
+        ...
+
+    def unsure(self) -> None:
+        """Soft stop: no renewal was answered for some time; start nothing new."""
+        ...
+
+    def sure(self) -> None:
+        """A renewal was answered after all."""
+        ...
+
+    def lost(self, why: str) -> None:
+        """Hard stop: drop everything at once, without an await."""
+        ...
+
+
+class Keeper:
+    """One key, one process, for as long as it runs."""
+
+    def __init__(
+        self,
+        tenures: Tenures,
+        clock: Clock,
+        tasks: Tasks,
+        *,
+        key: str,
+        holder: Holder,
+        office: Office,
+        epoch: Epoch,
+        margins: Margins | None = None,
+    ) -> None:
+        """`epoch` tells the one in the ledger's head, which a new one must be above."""
+        self._tenures = tenures
+        self._clock = clock
+        self._tasks = tasks
+        self._key = key
+        self._holder = holder
+        self._office = office
+        self._epoch = epoch
+        self._margins = margins or Margins()
+        self._changed = tasks.signal()  # something about the tenure that is held
+        self._maybe_free = tasks.signal()  # something about the record
+        self._ended = ""  # why the tenure is no longer ours, once that is known
+        self._is_stopping = False
+        self.tenure: Tenure | None = None
+        self.leader = ""  # who held it when we last looked
+
+    async def run(self) -> None:
+        """Until `stop`: contend, hold, lose, contend again."""
+        while not self._is_stopping:
+            tenure = await self._contend()
+            if tenure is not None:
+                await self._hold(tenure)
+
+    def stop(self) -> None:
+        """Clean: what is held is given back at once, once the office has let go of it."""
+        self._is_stopping = True
+        self._maybe_free.set()
+        self._changed.set()
+
+    def give_up(self, why: str) -> None:
+        """The office found out by itself that it was deposed."""
+        self._ended = self._ended or why
+        self._changed.set()
+
+    @property
+    def is_valid(self) -> bool:
+        return self.tenure is not None and self._tenures.is_valid(self.tenure)
+
+    async def _contend(self) -> Tenure | None:
+        follower = self._tasks.spawn(
+            "tenure follower", self._tenures.follow(self._key, self._maybe_free)
+        )
+        try:
+            while not self._is_stopping:
+                outcome = await self._try()
+                if isinstance(outcome, Tenure):
+                    return outcome
+                await self._maybe_free.wait(self._pause(outcome))
+        finally:
+            follower.cancel()
+        return None
+
+    async def _try(self) -> Tenure | HeldByOther | Unanswered:
+        try:
+            above = await self._epoch()
+        except StoreError as error:
+            return Unanswered(why=str(error))
+        outcome = await self._tenures.acquire(self._key, self._holder, above=above)
+        match outcome:
+            case Tenure():
+                self.leader = outcome.holder.identity
+                if not self._tenures.is_valid(outcome):
+                    return Unanswered(why="it was over when we heard of it")
+            case HeldByOther():
+                self.leader = outcome.holder
+            case Unanswered():
+                pass
+        return outcome
+
+    def _pause(self, outcome: HeldByOther | Unanswered) -> Millis:
+        if isinstance(outcome, Unanswered):
+            return RETRY_MS
+        return max(WAIT_MIN, min(outcome.wait, self._margins.renew))
+
+    async def _hold(self, tenure: Tenure) -> None:
+        self._ended = ""
+        self.tenure = tenure
+        renewer = self._tasks.spawn("tenure renewer", self._renew(tenure))
+        self._office.gained(tenure)
+        try:
+            why = await self._watch_the_clock(tenure)
+        finally:
+            renewer.cancel()
+            self.tenure = None
+        self._office.lost(why)
+        # Ours or not, by then nobody here believes in it; a stranger's is left as it is.
+        await self._tenures.release(tenure)
+
+    async def _watch_the_clock(self, tenure: Tenure) -> str:
+        """Returns why it is over, at the latest at the very instant of our clock."""
+        is_unsure = False
+        while True:
+            age = self._tenures.age(tenure)
+            if self._is_stopping:
+                return "stopped"
+            if self._ended or age is None:
+                return self._ended or "lost"
+            if age >= self._margins.hold:
+                return f"no renewal was answered for {age} ms"
+            if (age >= self._margins.soft_stop) != is_unsure:
+                is_unsure = not is_unsure
+                (self._office.unsure if is_unsure else self._office.sure)()
+            deadline = self._margins.hold if is_unsure else self._margins.soft_stop
+            await self._changed.wait(deadline - age)
+
+    async def _renew(self, tenure: Tenure) -> None:
+        while True:
+            await self._clock.sleep(self._margins.renew)
+            while True:
+                outcome = await self._tenures.renew(tenure)
+                if not isinstance(outcome, Unanswered):
+                    break
+                await self._clock.sleep(RETRY_MS)
+            match outcome:
+                case Tenure():
+                    self._changed.set()
+                case NotHolder():
+                    self.give_up(f"the record names {outcome.holder or 'nobody'}")
+                    return
+                case Expired():
+                    self.give_up(f"it was renewed {outcome.late_by} ms too late")
+                    return

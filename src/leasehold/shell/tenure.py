@@ -1,0 +1,315 @@
+"""`ports.tenure.Tenures` over the Store port: one object per key, changed by conditional writes.
+
+The keeper calls it. Every write carries a name of its own (`write`), so that after an answer that
+was lost the record itself says whether it was ours. Belief lives here and not in the record: it is
+counted from before a request was sent, and dropped before a release is.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from leasehold.core.facts import Record
+from leasehold.core.objects.tenure import (
+    KIND,
+    NAMESPACE,
+    NOBODY,
+    Holder,
+    TenureRecord,
+    tenure_from_wire,
+    tenure_name,
+    tenure_to_wire,
+)
+from leasehold.core.objects.wire import part, text_at
+from leasehold.core.units import Millis
+from leasehold.ports.runtime import Clock, Signal, Tasks
+from leasehold.ports.store import AlreadyExists, Conflict, NotFound, Store, StoreError, Wire
+from leasehold.ports.tenure import (
+    Acquired,
+    BadMargins,
+    Expired,
+    HeldByOther,
+    Margins,
+    NotHolder,
+    Released,
+    Renewed,
+    Tenure,
+    Unanswered,
+    margin_problems,
+)
+from leasehold.shell.within import answered_within
+
+T = TypeVar("T")
+_ABSENT = ("", -1, "")
+TRIES_MAX = 4  # of one operation, against people who touch the object meanwhile
+
+
+class _Found(Record, frozen=True):
+    """A record, and the object it was read from."""
+
+    record: TenureRecord
+    wire: Wire
+
+
+class _Observed(Record, frozen=True):
+    """Since when, by our clock, the record has been made by this write."""
+
+    write: tuple[str, int, str]
+    since: Millis
+
+
+class StoreTenures:
+    """The tenures of one start of one process."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        tasks: Tasks,
+        *,
+        margins: Margins | None = None,
+        is_alone: bool = False,
+    ) -> None:
+        """`is_alone`: the store itself lets in one process at a time, as a locked file does, so
+        that whoever the record names is dead, and nobody has to wait for that."""
+        self._is_alone = is_alone
+        self._margins = margins or Margins()
+        problems = margin_problems(self._margins)
+        if problems:
+            raise BadMargins(problems)
+        self._store = store
+        self._clock = clock
+        self._tasks = tasks
+        self._believed: dict[str, Tenure] = {}  # by key
+        self._stored: dict[str, _Found] = {}  # what the last write of ours made
+        self._observed: dict[str, _Observed] = {}
+        self._highest: dict[str, int] = {}  # epoch that was ever seen
+        self._writes = 0
+
+    async def acquire(self, key: str, holder: Holder, *, above: int = 0) -> Acquired:
+        believed = self._believed.get(key)
+        if believed is not None and believed.holder == holder and self.is_valid(believed):
+            return believed
+        try:
+            found = await self._read(key)
+            refusal = self._refusal(key, found, holder, is_used=above > 0)
+            return refusal or await self._take(key, holder, found, above)
+        except StoreError as error:
+            return Unanswered(why=str(error))
+
+    async def renew(self, tenure: Tenure) -> Renewed:
+        try:
+            for _ in range(TRIES_MAX):
+                age = self.age(tenure)
+                if age is None or age >= self._margins.hold:
+                    return self._stopped(tenure, age)
+                renewed = await self._extend(tenure)
+                if renewed is not None:
+                    return renewed
+        except StoreError as error:
+            return Unanswered(why=str(error))
+        return Unanswered(why=_touched(tenure))
+
+    async def release(self, tenure: Tenure) -> Released:
+        believed = self._believed.get(tenure.key)
+        if believed is not None and _is_same(believed, tenure):
+            del self._believed[tenure.key]
+        try:
+            for _ in range(TRIES_MAX):
+                found = await self._read(tenure.key)
+                if found is None or not _is_mine(found.record, tenure):
+                    return _not_holder(found)
+                freed = replace(found.record, holder=NOBODY, write=self._new_write(tenure.holder))
+                try:
+                    await self._update(freed, found.wire)
+                except (Conflict, NotFound):
+                    continue  # somebody touched it: is it still ours?
+                return None
+        except StoreError as error:
+            return Unanswered(why=str(error))
+        return Unanswered(why=_touched(tenure))
+
+    def is_valid(self, tenure: Tenure) -> bool:
+        age = self.age(tenure)
+        return age is not None and age < self._margins.hold
+
+    def age(self, tenure: Tenure) -> Millis | None:
+        believed = self._believed.get(tenure.key)
+        if believed is None or not _is_same(believed, tenure):
+            return None
+        return self._clock.monotonic() - believed.since
+
+    async def inspect(self, key: str) -> TenureRecord | None:
+        """Raises what the store raises: whoever asks has nothing to lose."""
+        try:
+            return tenure_from_wire(await self._store.get(KIND, NAMESPACE, tenure_name(key)))
+        except NotFound:
+            return None
+
+    async def follow(self, key: str, wake: Signal) -> None:
+        name = tenure_name(key)
+        while True:
+            try:
+                listing = await self._store.list(KIND)
+                watch = self._store.watch(KIND, listing.version)
+                try:
+                    while True:
+                        event = await watch.next()
+                        if text_at(part(event.object, "metadata"), "name") == name:
+                            wake.set()
+                finally:
+                    watch.close()
+            except StoreError:
+                await self._clock.sleep(self._margins.renew)
+
+    def _refusal(
+        self, key: str, found: _Found | None, holder: Holder, *, is_used: bool
+    ) -> HeldByOther | None:
+        """Why a record may not be replaced yet. One that names ourselves may: that was a write of
+        ours which nobody told us of, and we do not believe in it. Where there is a ledger and no
+        record, somebody deleted the record, and its holder may not know yet."""
+        record = found.record if found else None
+        if self._is_alone or (record is None and not is_used):
+            return None
+        if record is not None and (record.is_free or record.holder == holder.identity):
+            return None
+        stood = self._clock.monotonic() - self._observed[key].since
+        if stood > self._margins.take:
+            return None
+        wait = self._margins.take + 1 - stood
+        if record is None:
+            return HeldByOther(holder=NOBODY, epoch=self._highest.get(key, 0), wait=wait)
+        return HeldByOther(holder=record.holder, epoch=record.epoch, wait=wait)
+
+    async def _take(self, key: str, holder: Holder, found: _Found | None, above: int) -> Acquired:
+        now = self._clock.now()
+        before = found.record if found else TenureRecord(key=key, holder=NOBODY, epoch=0, write="")
+        wanted = replace(
+            before,
+            holder=holder.identity,
+            epoch=max(before.epoch, above, self._highest.get(key, 0)) + 1,
+            write=self._new_write(holder),
+            duration=self._margins.take,
+            acquired=now,
+            renewed=now,
+            transitions=before.transitions + (found is not None),
+        )
+        sent = self._clock.monotonic()
+        try:
+            stored = await self._put(wanted, found)
+        except (Conflict, AlreadyExists, NotFound):
+            # Somebody else was first, or a copy of our own request that overtook it.
+            there = await self._read(key)
+            if there is not None and there.record.write != wanted.write:
+                return HeldByOther(holder=there.record.holder, epoch=there.record.epoch, wait=0)
+            why = f"{tenure_name(key)} was deleted meanwhile"
+        except StoreError as error:
+            there, why = await self._read(key), str(error)
+        else:
+            return self._granted(stored, holder, sent)
+        # A time-out is not a no; but only the very write that was sent is a yes.
+        if there is not None and there.record.write == wanted.write:
+            return self._granted(there, holder, sent)
+        return Unanswered(why=why)
+
+    async def _extend(self, tenure: Tenure) -> Renewed | None:
+        """One try; None when the object was touched and is still ours."""
+        known = self._stored[tenure.key]
+        wanted = replace(
+            known.record, write=self._new_write(tenure.holder), renewed=self._clock.now()
+        )
+        sent = self._clock.monotonic()
+        why = ""
+        try:
+            stored = await self._update(wanted, known.wire)
+        except (Conflict, NotFound):
+            there = await self._read(tenure.key)
+        except StoreError as error:
+            there, why = await self._read(tenure.key), str(error)
+        else:
+            return self._granted(stored, tenure.holder, sent)
+        if there is not None and there.record.epoch < tenure.epoch:
+            return Unanswered(why="the answer is older than what we wrote")
+        if there is None or not _is_mine(there.record, tenure):
+            self._believed.pop(tenure.key, None)
+            return _not_holder(there)
+        if there.record.write == wanted.write:
+            return self._granted(there, tenure.holder, sent)
+        self._stored[tenure.key] = there
+        return Unanswered(why=why) if why else None
+
+    def _stopped(self, tenure: Tenure, age: Millis | None) -> NotHolder | Expired:
+        if age is None:
+            return NotHolder(holder=NOBODY, epoch=self._highest.get(tenure.key, 0))
+        del self._believed[tenure.key]
+        return Expired(late_by=age - self._margins.hold)
+
+    def _granted(self, found: _Found, holder: Holder, sent: Millis) -> Tenure | Unanswered:
+        """Valid from before it was sent: if it took so long that nothing is left, it is nothing."""
+        record = found.record
+        self._stored[record.key] = found
+        if self._clock.monotonic() - sent >= self._margins.hold:
+            return Unanswered(why="the answer came when its time was over")
+        tenure = Tenure(
+            key=record.key, holder=holder, epoch=record.epoch, version=record.version, since=sent
+        )
+        self._believed[record.key] = tenure
+        return tenure
+
+    async def _read(self, key: str) -> _Found | None:
+        """The record, and since when it has been this one by our clock: counted from when the
+        answer came, since it may have been anything before."""
+        try:
+            wire = await self._in_time(lambda: self._store.get(KIND, NAMESPACE, tenure_name(key)))
+        except NotFound:
+            self._observe(key, _ABSENT)
+            return None
+        record = tenure_from_wire(wire)
+        self._observe(key, (record.holder, record.epoch, record.write))
+        self._highest[key] = max(record.epoch, self._highest.get(key, 0))
+        return _Found(record=record, wire=wire)
+
+    def _observe(self, key: str, write: tuple[str, int, str]) -> None:
+        seen = self._observed.get(key)
+        if seen is None or seen.write != write:
+            self._observed[key] = _Observed(write=write, since=self._clock.monotonic())
+
+    async def _put(self, wanted: TenureRecord, found: _Found | None) -> _Found:
+        if found is not None:
+            return await self._update(wanted, found.wire)
+        wire = tenure_to_wire(wanted)
+        return _found(await self._in_time(lambda: self._store.create(wire)))
+
+    async def _update(self, wanted: TenureRecord, kept: Wire) -> _Found:
+        wire = tenure_to_wire(wanted, kept=kept)
+        return _found(await self._in_time(lambda: self._store.update(wire)))
+
+    async def _in_time(self, call: Callable[[], Awaitable[T]]) -> T:
+        return await answered_within(self._clock, self._tasks, self._margins.timeout, call)
+
+    def _new_write(self, holder: Holder) -> str:
+        self._writes += 1
+        return f"{holder.identity}.{self._writes}"
+
+
+def _found(wire: Wire) -> _Found:
+    return _Found(record=tenure_from_wire(wire), wire=wire)
+
+
+def _touched(tenure: Tenure) -> str:
+    return f"{tenure_name(tenure.key)} was changed by others {TRIES_MAX} times"
+
+
+def _is_same(believed: Tenure, tenure: Tenure) -> bool:
+    return (believed.epoch, believed.holder) == (tenure.epoch, tenure.holder)
+
+
+def _is_mine(record: TenureRecord, tenure: Tenure) -> bool:
+    return (record.holder, record.epoch) == (tenure.holder.identity, tenure.epoch)
+
+
+def _not_holder(found: _Found | None) -> NotHolder:
+    if found is None:
+        return NotHolder(holder=NOBODY, epoch=0)
+    return NotHolder(holder=found.record.holder, epoch=found.record.epoch)

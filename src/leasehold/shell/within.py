@@ -1,0 +1,47 @@
+"""A call that must be answered in time: what comes later is no answer."""
+
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from leasehold.core.units import Millis
+from leasehold.ports.runtime import Clock, Tasks
+from leasehold.ports.store import OutcomeUnknown
+
+T = TypeVar("T")
+
+
+class _Answer(Generic[T]):
+    def __init__(self) -> None:
+        self.value: list[T] = []
+        self.error: Exception | None = None
+
+
+async def answered_within(
+    clock: Clock, tasks: Tasks, ms: Millis, call: Callable[[], Awaitable[T]]
+) -> T:
+    """Its answer or its error; `OutcomeUnknown` when neither came within `ms` of our own clock.
+    That also holds for an answer that was there in time and is only seen now, because we stood
+    still."""
+    sent = clock.monotonic()
+    answer: _Answer[T] = _Answer()
+    came = tasks.signal()
+
+    async def ask() -> None:
+        try:
+            answer.value.append(await call())
+        except Exception as error:
+            answer.error = error
+        came.set()
+
+    task = tasks.spawn("request", ask())
+    try:
+        await came.wait(ms)
+    finally:
+        task.cancel()
+    if clock.monotonic() - sent > ms:
+        raise OutcomeUnknown
+    if answer.error is not None:
+        raise answer.error
+    if not answer.value:
+        raise OutcomeUnknown
+    return answer.value[0]

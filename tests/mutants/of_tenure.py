@@ -1,0 +1,154 @@
+"""Planted bugs of tenure: mistakes that let two processes decide, or none."""
+
+from tests.mutants.mutant import Mutant
+
+_SUITE = ("tests/conformance/test_tenure.py", "-k", "memory and not faults")
+_HISTORIES = ("tests/conformance/test_tenure_histories.py", "-k", "memory and not faults")
+_OUTCOMES = ("tests/unit/shell/test_tenure_outcomes.py",)
+_KEEPER = ("tests/unit/shell/test_keeper.py",)
+
+TENURE = (
+    Mutant(
+        "tenure counted from the answer",
+        "shell/tenure.py",
+        "version=record.version, since=sent",
+        "version=record.version, since=self._clock.monotonic()",
+        _OUTCOMES,
+    ),
+    Mutant(
+        "tenure taken after hold instead of take",
+        "shell/tenure.py",
+        "        if stood > self._margins.take:\n",
+        "        if stood > self._margins.hold:\n",
+        _SUITE,
+    ),
+    Mutant(
+        "tenure taken a millisecond early",
+        "shell/tenure.py",
+        "        if stood > self._margins.take:\n",
+        "        if stood >= self._margins.take:\n",
+        _SUITE,
+    ),
+    Mutant(
+        "tenure waited for by the record's own instant",
+        "shell/tenure.py",
+        "        stood = self._clock.monotonic() - self._observed[key].since\n",
+        "        stood = self._clock.now() - (record.renewed if record else 0)\n",
+        _SUITE,
+    ),
+    Mutant(
+        "tenure believed too long by one",
+        "shell/tenure.py",
+        "        return age is not None and age < self._margins.hold\n",
+        "        return age is not None and age <= self._margins.hold\n",
+        _SUITE,
+    ),
+    Mutant(
+        "tenure renewed after its time",
+        "shell/tenure.py",
+        "                if age is None or age >= self._margins.hold:\n",
+        "                if age is None:\n",
+        _SUITE,
+    ),
+    Mutant(
+        "tenure's epoch kept over a release",
+        "shell/tenure.py",
+        "            epoch=max(before.epoch, above, self._highest.get(key, 0)) + 1,\n",
+        "            epoch=max(before.epoch, above) + (not before.is_free),\n",
+        _SUITE,
+    ),
+    Mutant(
+        "tenure's epoch below the head's",
+        "shell/tenure.py",
+        "max(before.epoch, above, self._highest",
+        "max(before.epoch, self._highest",
+        _SUITE,
+    ),
+    Mutant(
+        "tenure's epoch raised by a renewal",
+        "shell/tenure.py",
+        "            known.record, write=self._new_write(tenure.holder),",
+        "            known.record, epoch=known.record.epoch + 1,"
+        " write=self._new_write(tenure.holder),",
+        _HISTORIES,
+    ),
+    Mutant(
+        "tenure released by a stranger",
+        "shell/tenure.py",
+        "    return (record.holder, record.epoch) == (tenure.holder.identity, tenure.epoch)\n",
+        "    return record.epoch == tenure.epoch\n",
+        _SUITE,
+    ),
+    Mutant(
+        "tenure of an older start of ours",
+        "core/objects/tenure.py",
+        '        return f"{self.name}_{self.nonce}"\n',
+        "        return self.name\n",
+        _SUITE,
+    ),
+    Mutant(
+        "tenure believed until the release is answered",
+        "shell/tenure.py",
+        "        if believed is not None and _is_same(believed, tenure):\n            del",
+        "        if believed is not None and not _is_same(believed, tenure):\n            del",
+        _OUTCOMES,
+    ),
+    Mutant(
+        "tenure's lost answer taken for a no",
+        "shell/tenure.py",
+        "        if there is not None and there.record.write == wanted.write:\n"
+        "            return self._granted(there, holder, sent)\n"
+        "        return Unanswered(why=why)\n",
+        "        return Unanswered(why=why)\n",
+        _OUTCOMES,
+    ),
+    Mutant(
+        "tenure's lost answer taken for a yes",
+        "shell/tenure.py",
+        "        if there.record.write == wanted.write:\n",
+        "        if there.record.holder == wanted.holder:\n",
+        _OUTCOMES,
+    ),
+    Mutant(
+        "tenure of a deleted record is free",
+        "shell/tenure.py",
+        "        if self._is_alone or (record is None and not is_used):\n",
+        "        if self._is_alone or record is None:\n",
+        _SUITE,
+    ),
+    Mutant(
+        "tenure's waiting disturbed by annotations",
+        "shell/tenure.py",
+        "        self._observe(key, (record.holder, record.epoch, record.write))\n",
+        "        self._observe(key, (record.holder, record.epoch, str(record.version)))\n",
+        _SUITE,
+    ),
+    Mutant(
+        "keeper's hard stop waits for an answer",
+        "shell/keeper.py",
+        "            if age >= self._margins.hold:\n",
+        "            if age >= self._margins.take:\n",
+        _KEEPER,
+    ),
+    Mutant(
+        "keeper without a soft stop",
+        "shell/keeper.py",
+        "            if (age >= self._margins.soft_stop) != is_unsure:\n",
+        "            if (age >= self._margins.hold) != is_unsure:\n",
+        _KEEPER,
+    ),
+    Mutant(
+        "keeper that keeps what it could give back",
+        "shell/keeper.py",
+        "        await self._tenures.release(tenure)\n",
+        "",
+        _KEEPER,
+    ),
+    Mutant(
+        "keeper that waits out a free record",
+        "shell/keeper.py",
+        "                await self._maybe_free.wait(self._pause(outcome))\n",
+        "                await self._clock.sleep(self._pause(outcome))\n",
+        _KEEPER,
+    ),
+)

@@ -1,0 +1,230 @@
+"""A keeper holds while it can be sure, says so in time when it cannot, and hands over at once."""
+
+from collections.abc import Callable
+
+import pytest
+
+from leasehold.adapters.memory.store import MemoryStore
+from leasehold.core.objects.tenure import Holder
+from leasehold.core.units import SECOND, Millis
+from leasehold.ports.tenure import BadMargins, Margins, Tenure, margin_problems
+from leasehold.shell.keeper import Keeper
+from leasehold.shell.tenure import StoreTenures
+from leasehold.sim.kernel import Kernel
+from leasehold.sim.network import Network, NetworkedStore
+
+KEY = "main"
+MARGINS = Margins()
+
+
+class Office:
+    """Writes down what it is told, and when."""
+
+    def __init__(self, now: Callable[[], Millis]) -> None:
+        self._now = now
+        self.said: list[tuple[Millis, str]] = []
+
+    def gained(self, tenure: Tenure) -> None:
+        self.said.append((self._now(), f"gained {tenure.epoch}"))
+
+    def unsure(self) -> None:
+        self.said.append((self._now(), "unsure"))
+
+    def sure(self) -> None:
+        self.said.append((self._now(), "sure"))
+
+    def lost(self, why: str) -> None:
+        assert why
+        self.said.append((self._now(), "lost"))
+
+
+class World:
+    def __init__(self, names: str = "abc", **rates: float) -> None:
+        self.kernel = Kernel(0)
+        server = self.kernel.process("server")
+        self.store = MemoryStore(server.tasks, server.clock)
+        self.network = Network(self.kernel, 1, {k.replace("_", "-"): v for k, v in rates.items()})
+        self.offices: dict[str, Office] = {}
+        self.keepers: dict[str, Keeper] = {}
+        for name in names:
+            self.start(name)
+
+    def start(self, name: str) -> None:
+        process = self.kernel.process(name)
+        store = NetworkedStore(self.store, process, self.network)
+        self.offices[name] = Office(lambda: self.kernel.now)
+        self.keepers[name] = Keeper(
+            StoreTenures(store, process.clock, process.tasks, margins=MARGINS),
+            process.clock,
+            process.tasks,
+            key=KEY,
+            holder=Holder(name=name, nonce=str(process.incarnation)),
+            office=self.offices[name],
+            epoch=_no_ledger,
+        )
+        process.tasks.spawn("keeper", self.keepers[name].run())
+
+    def wait(self, ms: Millis) -> None:
+        """Millisecond by millisecond, and nobody ever believes beside somebody else."""
+        until = self.kernel.now + ms
+        while self.kernel.now < until:
+            due = self.kernel.next_timer()
+            step = until if due is None else max(self.kernel.now, min(due, until))
+            self.kernel.advance_to(step)
+            assert len(self.holders()) <= 1, self.holders()
+
+    def holders(self) -> list[str]:
+        return [name for name, keeper in self.keepers.items() if keeper.is_valid]
+
+    def the_holder(self) -> str:
+        (name,) = self.holders()
+        return name
+
+    def last(self, name: str) -> tuple[Millis, str]:
+        return self.offices[name].said[-1]
+
+
+async def _no_ledger() -> int:
+    return 0
+
+
+def test_one_holds_and_goes_on_holding() -> None:
+    world = World()
+    world.wait(60 * SECOND)
+    first = world.the_holder()
+    assert world.offices[first].said == [(0, "gained 1")]
+    assert [each.leader for each in world.keepers.values()] == [f"{first}_0"] * 3
+
+
+def test_after_a_crash_another_one_takes_over() -> None:
+    world = World()
+    world.wait(20 * SECOND)
+    first = world.the_holder()
+    world.kernel.process(first).crash()
+    del world.keepers[first]
+    world.wait(MARGINS.take + SECOND)
+    second = world.the_holder()
+    at, said = world.last(second)
+    assert said == "gained 2"
+    assert at > 20 * SECOND + MARGINS.take - MARGINS.renew
+
+
+def test_a_clean_stop_hands_over_at_once() -> None:
+    world = World()
+    world.wait(20 * SECOND)
+    first = world.the_holder()
+    world.keepers[first].stop()
+    world.wait(1)
+    assert world.last(first) == (20 * SECOND, "lost")
+    assert world.last(world.the_holder()) == (20 * SECOND, "gained 2")
+    world.wait(30 * SECOND)
+    assert world.the_holder() != first
+
+
+def test_whoever_is_cut_off_stops_before_anybody_else_begins() -> None:
+    world = World()
+    world.wait(20 * SECOND)
+    first = world.the_holder()
+    world.network.cut(first)
+    world.wait(60 * SECOND)
+    (_, _), (soft, unsure), (hard, lost) = world.offices[first].said
+    assert (unsure, lost) == ("unsure", "lost")
+    gained, said = world.last(world.the_holder())
+    assert said == "gained 2"
+    assert soft < hard < gained
+    assert hard - soft == MARGINS.hold - MARGINS.soft_stop
+    world.network.heal(first)
+    world.wait(20 * SECOND)
+    assert len(world.offices[first].said) == 3
+
+
+def test_a_short_cut_is_a_soft_stop_only() -> None:
+    world = World()
+    world.wait(20 * SECOND)
+    first = world.the_holder()
+    world.network.cut(first)
+    world.wait(6 * SECOND)
+    world.network.heal(first)
+    world.wait(30 * SECOND)
+    assert [said for _, said in world.offices[first].said] == ["gained 1", "unsure", "sure"]
+
+
+def test_answers_that_do_not_come_back_count_for_nothing() -> None:
+    world = World()
+    world.wait(20 * SECOND)
+    first = world.the_holder()
+    world.network.cut(first, requests=False)
+    world.wait(11 * SECOND)
+    assert [said for _, said in world.offices[first].said] == ["gained 1", "unsure", "lost"]
+    assert world.holders() == []
+
+
+def test_whoever_stood_still_believes_nothing_when_it_goes_on() -> None:
+    world = World()
+    world.wait(20 * SECOND)
+    first = world.the_holder()
+    world.kernel.process(first).pause()
+    world.wait(20 * SECOND)
+    assert not world.keepers[first].is_valid
+    second = world.the_holder()
+    world.kernel.process(first).resume()
+    world.wait(SECOND)
+    assert world.last(first)[1] == "lost"
+    assert world.the_holder() == second
+
+
+def test_a_restarted_holder_waits_like_anybody() -> None:
+    world = World("a")
+    world.wait(SECOND)
+    world.kernel.process("a").crash()
+    world.start("a")
+    world.wait(MARGINS.take - 1)
+    assert world.holders() == []
+    world.wait(SECOND)
+    assert world.last("a")[1] == "gained 2"
+
+
+def test_a_request_that_arrives_twice_is_one_request() -> None:
+    world = World(net_copy=1.0)
+    world.wait(60 * SECOND)
+    assert world.network.effects["net-copy"] > 20
+    assert [said for _, said in world.offices[world.the_holder()].said] == ["gained 1"]
+
+
+@pytest.mark.parametrize("fault", ["net_drop", "net_delay", "net_spike"])
+def test_a_bad_network_makes_one_holder_at_most(fault: str) -> None:
+    world = World(**{fault: 0.3})
+    world.wait(600 * SECOND)
+    epochs = [
+        int(said.split()[1])
+        for office in world.offices.values()
+        for _, said in office.said
+        if said.startswith("gained")
+    ]
+    assert len(epochs) == len(set(epochs)) >= 1
+
+
+def test_the_defaults_keep_two_apart() -> None:
+    assert margin_problems(Margins()) == []
+
+
+@pytest.mark.parametrize(
+    ("margins", "said"),
+    [
+        (Margins(hold=10_001), "tenure.hold 10s1ms: hold must be at most take * (1 - drift) / (1 + "
+                               "drift) = 15s * 0.80 / 1.20 = 10s; write at most that"),
+        (Margins(take=12_000), "tenure.hold 10s: hold must be at most take * (1 - drift) / (1 + "
+                               "drift) = 12s * 0.80 / 1.20 = 8s; write at most that"),
+        (Margins(soft_stop=10_000), "tenure.softStop 10s: write less than tenure.hold, 10s"),
+        (Margins(renew=7_000), "tenure.renew 7s: write less than tenure.softStop, 7s"),
+        (Margins(timeout=4_000), "tenure.timeout 4s: one renewal that is not answered must not "
+                                 "stop anybody: renew + timeout = 3s + 4s = 7s must be less than "
+                                 "softStop, 7s"),
+    ],
+)  # fmt: skip
+def test_margins_that_do_not_are_refused_with_the_arithmetic(margins: Margins, said: str) -> None:
+    process = Kernel(0).process("a")
+    store = MemoryStore(process.tasks, process.clock)
+    with pytest.raises(BadMargins) as refused:
+        StoreTenures(store, process.clock, process.tasks, margins=margins)
+    assert str(refused.value) == said
