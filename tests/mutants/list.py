@@ -23,8 +23,9 @@ MONEY = (
     Mutant(
         "cut for a budget shortfall",
         "core/decisions/resolve.py",
-        "    if isinstance(places, Refused):\n        return places\n",
-        "    if isinstance(places, Refused):\n        places = places_for(world, wish.run.spec)\n",
+        "    if isinstance(locations, Refused):\n        return locations\n",
+        "    if isinstance(locations, Refused):\n"
+        "        locations = locations_for(world, wish.run.spec)\n",
         story("money-23"),
     ),
     Mutant(

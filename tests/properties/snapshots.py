@@ -17,7 +17,7 @@ def snapshot(world: World, now: int) -> dict[str, object]:
         "orders": {
             (flavor, place): fleet.by_free(flavor, *place)
             for flavor in sorted({key[0] for key in fleet.pools})
-            for place in fleet.places(flavor)
+            for place in fleet.locations(flavor)
         },
         "fillable": set(fleet.fillable),
         "crowded": set(fleet.crowded),

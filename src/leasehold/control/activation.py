@@ -22,7 +22,7 @@ from leasehold.core.decisions.resolve import Resolved, is_going, resolve
 from leasehold.core.facts import Record, Relation, Reservation, Resolution, Run, State
 from leasehold.core.units import SECOND, Instant
 from leasehold.core.verdicts import Covered, Packed, Refused, Segment
-from leasehold.core.world.width import places_for
+from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
 _SETTLES = SECOND  # how long after its start a reservation waits for a turn in which all is still
@@ -100,7 +100,7 @@ def _why_blocked(refused: Refused, answer: Refused) -> Refused:
 
 
 def _domains_open_to(world: World, wish: Wish) -> list[str]:
-    pools = candidate_pools(world.fleet, wish.want, places_for(world, wish.run.spec))
+    pools = candidate_pools(world.fleet, wish.want, locations_for(world, wish.run.spec))
     return [pool.domain for pool in pools]
 
 
@@ -326,6 +326,6 @@ def _packed_without(world: World, wish: Wish, victims: list[str]) -> Packed | No
     world.fleet.tolerate(wish.run.spec.tolerations)
     for name in victims:
         world.fleet.give(world.leases[name])
-    packed = try_pack(world, wish.want, places_for(world, wish.run.spec))
+    packed = try_pack(world, wish.want, locations_for(world, wish.run.spec))
     world.journal.undo(mark)
     return packed

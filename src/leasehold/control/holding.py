@@ -10,8 +10,8 @@ from leasehold.core.decisions.admit import Wish, ask_for, claims_of
 from leasehold.core.decisions.agenda import Hold, Room
 from leasehold.core.decisions.cover import cover
 from leasehold.core.decisions.forecast import Known
-from leasehold.core.decisions.pack import Place, Want, best_node, shape_of
-from leasehold.core.facts import Relation
+from leasehold.core.decisions.pack import Want, best_node, shape_of
+from leasehold.core.facts import Location, Relation
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.verdicts import Covered
 from leasehold.core.world.accounts import Claim
@@ -120,33 +120,35 @@ def claim_money(turn: Turn, wish: Wish, domains: tuple[str, ...], *, start: Inst
     world = turn.world
     mark = world.journal.mark()
     turn.agenda.respect(world, wish.run.uid)
-    places = sorted({(domain.split("/")[0], domain.split("/")[1]) for domain in domains})
-    claims = _claims_at_once(turn, wish, places, start=start)
+    locations = sorted({(domain.split("/")[0], domain.split("/")[1]) for domain in domains})
+    claims = _claims_at_once(turn, wish, locations, start=start)
     if claims is None:
-        claims = _claims_by_group(turn, wish, places, start=start)
+        claims = _claims_by_group(turn, wish, locations, start=start)
     world.journal.undo(mark)
     turn.agenda.claim(wish.run.uid, claims)
 
 
 def _claims_at_once(
-    turn: Turn, wish: Wish, places: list[Place], *, start: Instant
+    turn: Turn, wish: Wish, locations: list[Location], *, start: Instant
 ) -> list[Claim] | None:
-    for place in places:
-        ask = ask_for(wish, place, wish.want.gpus, start=start, borrowed=wish.borrowed_already)
+    for location in locations:
+        ask = ask_for(wish, location, wish.want.gpus, start=start, borrowed=wish.borrowed_already)
         covered = cover(turn.world, ask, now=turn.now)
         if isinstance(covered, Covered):
             return claims_of(turn.world, wish, covered, start=start)
     return None
 
 
-def _claims_by_group(turn: Turn, wish: Wish, places: list[Place], *, start: Instant) -> list[Claim]:
+def _claims_by_group(
+    turn: Turn, wish: Wish, locations: list[Location], *, start: Instant
+) -> list[Claim]:
     """No one location pays for all of it: group by group, each where somebody pays."""
     world = turn.world
     claims: list[Claim] = []
     borrowed = wish.borrowed_already
     for _ in wish.want.groups:
-        for place in places:
-            ask = ask_for(wish, place, wish.want.gpus_per_group, start=start, borrowed=borrowed)
+        for location in locations:
+            ask = ask_for(wish, location, wish.want.gpus_per_group, start=start, borrowed=borrowed)
             covered = cover(world, ask, now=turn.now)
             if isinstance(covered, Covered):
                 part = claims_of(world, wish, covered, start=start)

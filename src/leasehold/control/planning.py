@@ -21,7 +21,7 @@ from leasehold.core.decisions.pack import candidate_pools, fits
 from leasehold.core.facts import Confidence, Record, Reservation, Run, State
 from leasehold.core.units import FOREVER, Instant, format_instant, plural
 from leasehold.core.verdicts import Refused
-from leasehold.core.world.width import places_for
+from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
 
@@ -141,7 +141,7 @@ def _first_that_cuts(
 
 def _ends_of_protection(world: World, wish: Wish, *, after: Instant) -> list[Instant]:
     """When runs where it may go can be drawn again, in order."""
-    pools = candidate_pools(world.fleet, wish.want, places_for(world, wish.run.spec))
+    pools = candidate_pools(world.fleet, wish.want, locations_for(world, wish.run.spec))
     leases = (
         world.leases[name]
         for pool in pools
@@ -166,7 +166,7 @@ def _has_gpus(turn: Turn, wish: Wish) -> bool:
     world = turn.world
     mark = world.journal.mark()
     as_found_by(world, wish, turn.agenda, start=turn.now)
-    answer = fits(world, wish.want, places_for(world, wish.run.spec))
+    answer = fits(world, wish.want, locations_for(world, wish.run.spec))
     world.journal.undo(mark)
     return answer
 
@@ -208,7 +208,7 @@ def _deficit(turn: Turn, wish: Wish) -> int:
     """Pods without a place now, in GPUs."""
     want = wish.want
     fleet = turn.world.fleet
-    pools = candidate_pools(fleet, want, places_for(turn.world, wish.run.spec))
+    pools = candidate_pools(fleet, want, locations_for(turn.world, wish.run.spec))
     room = sum(pool.room(want.pod_gpus) for pool in pools)
     return max(0, want.gpus // want.pod_gpus - room) * want.pod_gpus
 

@@ -19,7 +19,7 @@ from leasehold.core.decisions.pack import candidate_pools
 from leasehold.core.facts import Confidence, Opened, Reservation, Run, State, Uid
 from leasehold.core.verdicts import Admitted, Refused
 from leasehold.core.world.invariants import Violation
-from leasehold.core.world.width import places_for
+from leasehold.core.world.width import locations_for
 
 RULE = "INV-LINE-IS-KEPT"
 
@@ -78,7 +78,7 @@ def _harm(turn: Turn, run: Run, reservation: Reservation, agenda: Agenda) -> Ite
 
 def _can_start(turn: Turn, wish: Wish, agenda: Agenda, reservation: Reservation) -> bool:
     world, at = turn.world, reservation.starts
-    pools = candidate_pools(world.fleet, wish.want, places_for(world, wish.run.spec))
+    pools = candidate_pools(world.fleet, wish.want, locations_for(world, wish.run.spec))
     nodes = [name for pool in pools for name in pool.nodes]
     mark = world.journal.mark()
     # What was told to end in this very turn is gone by then, though its deadline is now.

@@ -14,12 +14,11 @@ from leasehold.core.decisions.cover import cover
 from leasehold.core.decisions.cuts import Cuts, Seeder
 from leasehold.core.decisions.odds import preview
 from leasehold.core.decisions.overdraft import cut_shared, other_payer, refinance_order
-from leasehold.core.decisions.pack import Place
-from leasehold.core.facts import EnvelopeKey, Lease, Record, Relation, Reservation
+from leasehold.core.facts import EnvelopeKey, Lease, Location, Record, Relation, Reservation
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Admitted, Covered, Refused
 from leasehold.core.world.accounts import Claim
-from leasehold.core.world.width import places_for
+from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
 _ANY_SEED = "0" * 64  # for a rehearsal long before the draw
@@ -64,26 +63,26 @@ def reclaim(turn: Turn, wish: Wish, reservation: Reservation) -> Reclaim | None:
 def _rehearsed(turn: Turn, wish: Wish, seeder: Seeder) -> Reclaim | None:
     """At the first location where it helps."""
     world = turn.world
-    for place in places_for(world, wish.run.spec):
+    for location in locations_for(world, wish.run.spec):
         mark = world.journal.mark()
         turn.agenda.respect(world, wish.run.uid)
-        found = _at(turn, wish, place, seeder)
+        found = _at(turn, wish, location, seeder)
         world.journal.undo(mark)
         if found is not None:
             return found
     return None
 
 
-def _at(turn: Turn, wish: Wish, place: Place, seeder: Seeder) -> Reclaim | None:
+def _at(turn: Turn, wish: Wish, location: Location, seeder: Seeder) -> Reclaim | None:
     """Under a mark."""
     world = turn.world
-    own = _own_envelopes(world, wish, place)
+    own = _own_envelopes(world, wish, location)
     shared = _shared(turn, own)
-    if not shared or _is_covered(turn, wish, place):
+    if not shared or _is_covered(turn, wish, location):
         return None  # what it lacks is kept for others ahead, not used by its family
     moved: list[tuple[Lease, Covered]] = []
     for lease in refinance_order(shared):
-        if _is_covered(turn, wish, place):
+        if _is_covered(turn, wish, location):
             break
         covered = other_payer(world, lease, now=turn.now, but=own)
         if covered is not None:
@@ -91,13 +90,13 @@ def _at(turn: Turn, wish: Wish, place: Place, seeder: Seeder) -> Reclaim | None:
             moved.append((lease, covered))
     cuts = None
     gone: set[str] = set()
-    if not _is_covered(turn, wish, place):
+    if not _is_covered(turn, wish, location):
         names = {lease.name for lease, _ in moved}
         left = tuple(lease for lease in shared if lease.name not in names)
         cuts = cut_shared(
             world,
             left,
-            lambda: _is_covered(turn, wish, place),
+            lambda: _is_covered(turn, wish, location),
             seeder=seeder,
             now=turn.now,
             but=wish.run.uid,
@@ -155,15 +154,15 @@ def _would_start(turn: Turn, wish: Wish, gone: set[str]) -> bool:
     return not isinstance(seen, Refused)
 
 
-def _is_covered(turn: Turn, wish: Wish, place: Place) -> bool:
-    ask = ask_for(wish, place, wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
+def _is_covered(turn: Turn, wish: Wish, location: Location) -> bool:
+    ask = ask_for(wish, location, wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
     return isinstance(cover(turn.world, ask, now=turn.now), Covered)
 
 
-def _own_envelopes(world: World, wish: Wish, place: Place) -> tuple[EnvelopeKey, ...]:
+def _own_envelopes(world: World, wish: Wish, location: Location) -> tuple[EnvelopeKey, ...]:
     spec = wish.run.spec
     own = world.tree.envelopes((spec.owner,), spec.flavor)
-    return tuple(envelope.key for envelope in own if envelope.covers(*place))
+    return tuple(envelope.key for envelope in own if envelope.covers(*location))
 
 
 def _shared(turn: Turn, own: tuple[EnvelopeKey, ...]) -> tuple[Lease, ...]:

@@ -14,7 +14,7 @@ from leasehold.core.decisions.pack import candidate_pools, pods_room, shape_of
 from leasehold.core.facts import Record, Run
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Admitted, Refused
-from leasehold.core.world.width import places_for
+from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
 Try = Callable[[Wish], Admitted | Refused]
@@ -76,7 +76,7 @@ def _domains_for(world: World, wish: Wish, agenda: Agenda, *, now: Instant) -> t
     needed = (want.pods + want.spares) * len(want.groups)
     found = tuple(
         pool.domain
-        for pool in candidate_pools(world.fleet, want, places_for(world, wish.run.spec))
+        for pool in candidate_pools(world.fleet, want, locations_for(world, wish.run.spec))
         if pods_room(world.fleet, pool, shape_of(want)) >= needed
     )
     world.journal.undo(mark)

@@ -14,6 +14,7 @@ import msgspec
 from leasehold.core.units import FOREVER, GpuMs, Instant, Millis
 
 EnvelopeKey = str
+Location = tuple[str, str]  # region, cluster: what an envelope covers
 RunKey = str
 Uid = str
 

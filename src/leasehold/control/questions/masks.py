@@ -98,7 +98,7 @@ class Mask:
 
     def _is_place(self, region: str, cluster: str) -> bool:
         fleet = self._world.fleet
-        return any((region, cluster) in fleet.places(flavor) for flavor, _ in fleet.pools)
+        return any((region, cluster) in fleet.locations(flavor) for flavor, _ in fleet.pools)
 
     def _is_domain(self, word: str) -> bool:
         return any(domain == word for _, domain in self._world.fleet.pools)

@@ -11,7 +11,7 @@ from leasehold.core.decisions.cover import cover
 from leasehold.core.facts import Run
 from leasehold.core.units import Instant, format_gpu_hours, plural
 from leasehold.core.verdicts import Refusal, Refused, Step
-from leasehold.core.world.width import group_count, places_for, starting_gpus
+from leasehold.core.world.width import group_count, locations_for, starting_gpus
 from leasehold.core.world.world import World
 
 
@@ -32,7 +32,7 @@ def afresh(world: World, run: Run, now: Instant) -> CoverAnswer:
     walks: list[WalkRow] = []
     mark = world.journal.mark()
     as_found_by(world, wish, turn.agenda, start=turn.now)
-    for place in places_for(world, run.spec):
+    for place in locations_for(world, run.spec):
         ask = ask_for(wish, place, wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
         answer = cover(world, ask, now=turn.now)
         refused = answer if isinstance(answer, Refused) else None

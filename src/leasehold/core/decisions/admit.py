@@ -11,14 +11,13 @@ from msgspec.structs import replace
 from leasehold.core.decisions.agenda import Agenda, Kept
 from leasehold.core.decisions.cover import Ask, cover
 from leasehold.core.decisions.pack import (
-    Place,
     Want,
     pack,
     pack_in_one_domain,
     shape_of,
     try_pack,
 )
-from leasehold.core.facts import Record, Relation, Run
+from leasehold.core.facts import Location, Record, Relation, Run
 from leasehold.core.units import FOREVER, Instant, Millis, plural
 from leasehold.core.verdicts import (
     Admitted,
@@ -31,7 +30,7 @@ from leasehold.core.verdicts import (
     Step,
 )
 from leasehold.core.world.accounts import Claim
-from leasehold.core.world.width import places_for
+from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
 _OF_PLACE = (Refusal.CAPACITY, Refusal.NO_DOMAIN_FITS, Refusal.NODE_RESOURCES)
@@ -61,15 +60,15 @@ def admit(
 ) -> Admitted | Refused:
     """Who pays for all of it and where it goes, leaving alone what the agenda keeps. `gone`: leases
     that the caller has given back."""
-    places = places_for(world, wish.run.spec)
-    if not places:
+    locations = locations_for(world, wish.run.spec)
+    if not locations:
         return no_such_flavor(wish.want)
     mark = world.journal.mark()
     as_found_by(world, wish, agenda, start=start, gone=gone, promised=start > now)
-    answer: Admitted | Refused | None = _elsewhere(world, wish, places, start, now)
-    funded: list[Place] = []
+    answer: Admitted | Refused | None = _elsewhere(world, wish, locations, start, now)
+    funded: list[Location] = []
     if answer is None:
-        answer, funded = _admit(world, wish, places, start, now)
+        answer, funded = _admit(world, wish, locations, start, now)
     world.journal.undo(mark)
     if isinstance(answer, Refused) and answer.reason in _OF_PLACE:
         return _held_or(world, wish, funded, answer)
@@ -95,7 +94,7 @@ def as_found_by(
 
 
 def _elsewhere(
-    world: World, wish: Wish, places: list[Place], start: Instant, now: Instant
+    world: World, wish: Wish, locations: list[Location], start: Instant, now: Instant
 ) -> Admitted | None:
     """Without the nodes that rejected it, wherever they lie; they are used if nothing else fits."""
     shunned = [name for name in wish.want.last if name in world.fleet.nodes]
@@ -104,7 +103,7 @@ def _elsewhere(
     mark = world.journal.mark()
     for name in shunned:
         world.fleet.plan(name, world.fleet.nodes[name].node.gpus)
-    answer, _ = _admit(world, wish, places, start, now)
+    answer, _ = _admit(world, wish, locations, start, now)
     world.journal.undo(mark)
     return answer if isinstance(answer, Admitted) else None
 
@@ -132,10 +131,10 @@ def no_such_flavor(want: Want) -> Refused:
     )
 
 
-def _held_or(world: World, wish: Wish, places: list[Place], refused: Refused) -> Refused:
+def _held_or(world: World, wish: Wish, locations: list[Location], refused: Refused) -> Refused:
     mark = world.journal.mark()
     world.fleet.tolerate(wish.run.spec.tolerations)
-    unheld = pack(world, wish.want, places) if places else refused
+    unheld = pack(world, wish.want, locations) if locations else refused
     world.journal.undo(mark)
     if isinstance(unheld, Refused):  # who holds what is not what it lacks
         return _with_trace(unheld, refused.trace)
@@ -149,13 +148,13 @@ def _held_or(world: World, wish: Wish, places: list[Place], refused: Refused) ->
     )
 
 
-def ask_for(wish: Wish, place: Place, gpus: int, *, start: Instant, borrowed: int) -> Ask:
+def ask_for(wish: Wish, location: Location, gpus: int, *, start: Instant, borrowed: int) -> Ask:
     spec = wish.run.spec
     return Ask(
         owner=spec.owner,
         flavor=spec.flavor,
-        region=place[0],
-        cluster=place[1],
+        region=location[0],
+        cluster=location[1],
         gpus=gpus,
         start=start,
         span=wish.span,
@@ -165,22 +164,22 @@ def ask_for(wish: Wish, place: Place, gpus: int, *, start: Instant, borrowed: in
 
 
 def _admit(
-    world: World, wish: Wish, places: list[Place], start: Instant, now: Instant
-) -> tuple[Admitted | Refused, list[Place]]:
+    world: World, wish: Wish, locations: list[Location], start: Instant, now: Instant
+) -> tuple[Admitted | Refused, list[Location]]:
     """The answer, and the locations that would be paid for."""
-    funded: list[tuple[Place, Covered]] = []
+    funded: list[tuple[Location, Covered]] = []
     refusals: list[Refused] = []
-    for place, answer in _covers(world, wish, places, start, now):
+    for location, answer in _covers(world, wish, locations, start, now):
         if isinstance(answer, Covered):
-            funded.append((place, answer))
+            funded.append((location, answer))
         else:
             refusals.append(answer)
-    paid = [place for place, _ in funded]
+    paid = [location for location, _ in funded]
     at_home = bool(wish.want.own_domains)
     plan = _one_place(world, _at_home(wish) if at_home else wish, funded)
-    apart = at_home or (len(places) > 1 and len(wish.want.groups) > 1)
+    apart = at_home or (len(locations) > 1 and len(wish.want.groups) > 1)
     if plan is None and wish.want.spread and apart:
-        plan = _group_by_group(world, wish, places, start, now)
+        plan = _group_by_group(world, wish, locations, start, now)
     if plan is not None:
         return plan, paid
     if not funded:
@@ -200,25 +199,27 @@ def _at_home(wish: Wish) -> Wish:
 
 
 def _covers(
-    world: World, wish: Wish, places: list[Place], start: Instant, now: Instant
-) -> list[tuple[Place, Covered | Refused]]:
+    world: World, wish: Wish, locations: list[Location], start: Instant, now: Instant
+) -> list[tuple[Location, Covered | Refused]]:
     """Cover at each location; one walk serves all that the same envelopes cover."""
-    found: list[tuple[Place, Covered | Refused]] = []
+    found: list[tuple[Location, Covered | Refused]] = []
     by_payers: dict[tuple[bool, ...], Covered | Refused] = {}
-    for place in places:
-        payers = _paid_here(world, wish.want.flavor, place)
+    for location in locations:
+        payers = _paid_here(world, wish.want.flavor, location)
         known = by_payers.get(payers)
         if known is None:
-            ask = ask_for(wish, place, wish.want.gpus, start=start, borrowed=wish.borrowed_already)
+            ask = ask_for(
+                wish, location, wish.want.gpus, start=start, borrowed=wish.borrowed_already
+            )
             known = by_payers[payers] = cover(world, ask, now=now)
-        found.append((place, known))
+        found.append((location, known))
     return found
 
 
-def _paid_here(world: World, flavor: str, place: Place) -> tuple[bool, ...]:
+def _paid_here(world: World, flavor: str, location: Location) -> tuple[bool, ...]:
     """Which selectors cover a location. A walk that ended early has not met them all: an envelope
     of the owner that pays elsewhere only comes after the family here, so a trace cannot tell."""
-    region, cluster = place
+    region, cluster = location
     return tuple(
         selector[0] in (None, region) and selector[1] in (None, cluster)
         for selector in world.tree.selectors(flavor)
@@ -230,7 +231,7 @@ def _with_trace(refused: Refused, trace: tuple[Step, ...]) -> Refused:
     return replace(refused, trace=trace, time_may_help=helps)
 
 
-def _preference(funded: tuple[Place, Covered]) -> tuple[int, int, Place]:
+def _preference(funded: tuple[Location, Covered]) -> tuple[int, int, Location]:
     """Owned before shared before borrowed."""
     shares = dict.fromkeys(Relation, 0)
     for segment in funded[1].segments:
@@ -238,7 +239,7 @@ def _preference(funded: tuple[Place, Covered]) -> tuple[int, int, Place]:
     return shares[Relation.BORROWED], shares[Relation.SHARED], funded[0]
 
 
-def _one_place(world: World, wish: Wish, funded: list[tuple[Place, Covered]]) -> Admitted | None:
+def _one_place(world: World, wish: Wish, funded: list[tuple[Location, Covered]]) -> Admitted | None:
     """Everything at the location that is paid for best; among equals, where less is left over."""
     ranked = sorted(funded, key=_preference)
     first = ranked[0][1].trace if ranked else ()
@@ -252,43 +253,45 @@ def _one_place(world: World, wish: Wish, funded: list[tuple[Place, Covered]]) ->
     return None
 
 
-def _among_equals(world: World, wish: Wish, equals: list[tuple[Place, Covered]]) -> Admitted | None:
+def _among_equals(
+    world: World, wish: Wish, equals: list[tuple[Location, Covered]]
+) -> Admitted | None:
     covers = dict(equals)
     # One domain that holds it all leaves less over than any spread; this is the usual case.
-    packed = pack_in_one_domain(world, wish.want, [place for place, _ in equals])
+    packed = pack_in_one_domain(world, wish.want, [location for location, _ in equals])
     if packed is not None:
         node = world.fleet.nodes[packed.places[0].node].node
-        place = (node.region, node.cluster)
-        return Admitted(covered=((place, covers[place]),), packed=packed)
-    best: tuple[int, Place, Packed] | None = None
-    for place, _ in equals:
-        answer = try_pack(world, wish.want, [place])
+        location = (node.region, node.cluster)
+        return Admitted(covered=((location, covers[location]),), packed=packed)
+    best: tuple[int, Location, Packed] | None = None
+    for location, _ in equals:
+        answer = try_pack(world, wish.want, [location])
         if answer is not None:
             left = sum(free for _, free in answer.left_over)
-            if best is None or (left, place) < best[:2]:
-                best = (left, place, answer)
+            if best is None or (left, location) < best[:2]:
+                best = (left, location, answer)
     if best is None:
         return None
     return Admitted(covered=((best[1], covers[best[1]]),), packed=best[2])
 
 
 def _group_by_group(
-    world: World, wish: Wish, places: list[Place], start: Instant, now: Instant
+    world: World, wish: Wish, locations: list[Location], start: Instant, now: Instant
 ) -> Admitted | None:
     """Each group where it is paid for best, on top of the groups before it; where the run is
     already before anywhere else, and only then by money."""
     mark = world.journal.mark()
-    parts: dict[Place, list[Covered]] = {}
+    parts: dict[Location, list[Covered]] = {}
     pods: list[PodPlace] = []
     borrowed = wish.borrowed_already
     admitted = True
     for group in wish.want.groups:
-        part = _one_group(world, wish, group, places, start=start, now=now, borrowed=borrowed)
+        part = _one_group(world, wish, group, locations, start=start, now=now, borrowed=borrowed)
         if part is None:
             admitted = False
             break
-        place, covered, packed = part
-        parts.setdefault(place, []).append(covered)
+        location, covered, packed = part
+        parts.setdefault(location, []).append(covered)
         pods.extend(packed.places)
         borrowed += sum(
             each.gpus for each in covered.segments if each.relation is Relation.BORROWED
@@ -300,7 +303,7 @@ def _group_by_group(
     world.journal.undo(mark)
     if not admitted:
         return None
-    merged = tuple((place, _merge(covers)) for place, covers in sorted(parts.items()))
+    merged = tuple((location, _merge(covers)) for location, covers in sorted(parts.items()))
     return Admitted(covered=merged, packed=Packed(places=tuple(pods)))
 
 
@@ -308,28 +311,28 @@ def _one_group(
     world: World,
     wish: Wish,
     group: int,
-    places: list[Place],
+    locations: list[Location],
     *,
     start: Instant,
     now: Instant,
     borrowed: int,
-) -> tuple[Place, Covered, Packed] | None:
+) -> tuple[Location, Covered, Packed] | None:
     single = replace(wish.want, groups=(group,))
     alone = Wish(run=wish.run, want=single, span=wish.span)
     funded = []
-    for place in places:
-        ask = ask_for(alone, place, single.gpus, start=start, borrowed=borrowed)
+    for location in locations:
+        ask = ask_for(alone, location, single.gpus, start=start, borrowed=borrowed)
         covered = cover(world, ask, now=now)
         if isinstance(covered, Covered):
-            funded.append((place, covered))
+            funded.append((location, covered))
     found = _one_place(world, _at_home(alone), funded) if single.own_domains else None
     if found is None:
         away = replace(alone, want=replace(single, own_domains=()))
         found = _one_place(world, away, funded)
     if found is None:
         return None
-    place, covered = found.covered[0]
-    return place, covered, found.packed
+    location, covered = found.covered[0]
+    return location, covered, found.packed
 
 
 def claims_of(world: World, wish: Wish, covered: Covered, *, start: Instant) -> list[Claim]:

@@ -27,7 +27,7 @@ def bind(
     now: Instant,
 ) -> list[Lease]:
     """One lease per (pod, payer), named for ever."""
-    dealers = {place: _Dealer(covered.segments) for place, covered in plan.covered}
+    dealers = {location: _Dealer(covered.segments) for location, covered in plan.covered}
     leases: list[Lease] = []
     for pod in plan.packed.places:
         node = fleet.nodes[pod.node].node

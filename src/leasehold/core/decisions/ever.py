@@ -13,13 +13,13 @@ from leasehold.core.facts import Gang
 from leasehold.core.units import format_cpus, format_memory, plural
 from leasehold.core.verdicts import Refusal, Refused
 from leasehold.core.world.fleet import Fleet, Pool, Size
-from leasehold.core.world.width import places_for
+from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
 
 def never_fits(world: World, wish: Wish) -> Refused | None:
     """Why it cannot start on these nodes, however long it waits; None if it might."""
-    pools = candidate_pools(world.fleet, wish.want, places_for(world, wish.run.spec))
+    pools = candidate_pools(world.fleet, wish.want, locations_for(world, wish.run.spec))
     if not pools:
         return None  # there is no such flavor, which is another answer
     want = wish.want

@@ -9,12 +9,12 @@ from leasehold.core.decisions.admit import Wish, ask_for
 from leasehold.core.decisions.agenda import Agenda, Kept
 from leasehold.core.decisions.cover import cover
 from leasehold.core.decisions.drain import is_spoken_for
-from leasehold.core.decisions.pack import Place, best_node, candidate_pools, pods_room, shape_of
-from leasehold.core.facts import Lease, Role
+from leasehold.core.decisions.pack import best_node, candidate_pools, pods_room, shape_of
+from leasehold.core.facts import Lease, Location, Role
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.verdicts import Admitted, Packed, PodPlace, Refusal, Refused
 from leasehold.core.world.fleet import NodeState, Pool, mask_of
-from leasehold.core.world.width import places_for
+from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
 
@@ -24,16 +24,16 @@ def fill(
     """The whole run at one location, or why not; a filler has no spares itself."""
     best: Refused | None = None
     seats = _Seats(world, wish, agenda, kept, now=now)
-    for place in places_for(world, wish.run.spec):
+    for location in locations_for(world, wish.run.spec):
         gpus = wish.want.pods * wish.want.pod_gpus * len(wish.want.groups)
-        ask = ask_for(wish, place, gpus, start=now, borrowed=wish.borrowed_already)
+        ask = ask_for(wish, location, gpus, start=now, borrowed=wish.borrowed_already)
         covered = cover(world, ask, now=now)
         if isinstance(covered, Refused):
             best = best or covered
             continue
-        pods = seats.deal_all(place)
+        pods = seats.deal_all(location)
         if pods is not None:
-            return Admitted(covered=((place, covered),), packed=Packed(places=tuple(pods)))
+            return Admitted(covered=((location, covered),), packed=Packed(places=tuple(pods)))
     return best or Refused(
         reason=Refusal.CAPACITY,
         remedy="neither free GPUs nor spares of other runs have room for it",
@@ -56,9 +56,9 @@ class _Seats:
         self._shape = shape_of(wish.want)
         self._on_spares: dict[str, list[tuple[int, ...]]] = {}  # by node: slots of one pod each
 
-    def deal_all(self, place: Place) -> list[PodPlace] | None:
+    def deal_all(self, location: Location) -> list[PodPlace] | None:
         want = self._wish.want
-        pools = candidate_pools(self._world.fleet, want, [place])
+        pools = candidate_pools(self._world.fleet, want, [location])
         self._on_spares = {
             name: seats
             for pool in pools

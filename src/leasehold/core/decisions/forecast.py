@@ -16,7 +16,7 @@ from leasehold.core.decisions.pack import candidate_pools
 from leasehold.core.facts import Record
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.verdicts import Admitted, Refused
-from leasehold.core.world.width import places_for
+from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
 
@@ -62,7 +62,7 @@ def forecast(
 
 
 def _domains(world: World, wish: Wish) -> list[str]:
-    pools = candidate_pools(world.fleet, wish.want, places_for(world, wish.run.spec))
+    pools = candidate_pools(world.fleet, wish.want, locations_for(world, wish.run.spec))
     return [pool.domain for pool in pools]
 
 

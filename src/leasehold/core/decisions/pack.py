@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from hashlib import sha256
 from heapq import merge
 
-from leasehold.core.facts import Record, Run, Selector
+from leasehold.core.facts import Location, Record, Run, Selector
 from leasehold.core.units import format_cpus, format_memory, plural
 from leasehold.core.verdicts import Packed, PodPlace, Refusal, Refused
 from leasehold.core.world.fleet import Fleet, Pool, Shape
@@ -67,20 +67,17 @@ def wanted(
     )
 
 
-Place = tuple[str, str]  # region, cluster
-
-
-def pack(world: World, want: Want, places: Sequence[Place]) -> Packed | Refused:
+def pack(world: World, want: Want, locations: Sequence[Location]) -> Packed | Refused:
     """All groups of `want`, placed within these locations, or why not; never a part of it."""
-    return try_pack(world, want, places) or _refusal(world.fleet, want, places)
+    return try_pack(world, want, locations) or _refusal(world.fleet, want, locations)
 
 
-def try_pack(world: World, want: Want, places: Sequence[Place]) -> Packed | None:
+def try_pack(world: World, want: Want, locations: Sequence[Location]) -> Packed | None:
     """The same for callers that do not ask why."""
     assert want.groups
     fleet = world.fleet
     mark = world.journal.mark()
-    placed = _place_all(world, want, places)
+    placed = _place_all(world, want, locations)
     if placed is not None:
         used = sorted({fleet.nodes[each.node].node.domain for each in placed})
         left = tuple((domain, fleet.pools[(want.flavor, domain)].free) for domain in used)
@@ -88,10 +85,10 @@ def try_pack(world: World, want: Want, places: Sequence[Place]) -> Packed | None
     return None if placed is None else _packed(placed, left)
 
 
-def pack_in_one_domain(world: World, want: Want, places: Sequence[Place]) -> Packed | None:
+def pack_in_one_domain(world: World, want: Want, locations: Sequence[Location]) -> Packed | None:
     """All groups in the tightest domain of any of these locations, if one can hold them."""
     mark = world.journal.mark()
-    pools = _roomy(world.fleet, want, places, len(want.groups))
+    pools = _roomy(world.fleet, want, locations, len(want.groups))
     placed = _first_fit(world, want, want.groups, pools)
     if placed is not None:
         domain = world.fleet.nodes[placed[0].node].node.domain
@@ -100,10 +97,10 @@ def pack_in_one_domain(world: World, want: Want, places: Sequence[Place]) -> Pac
     return None if placed is None else _packed(placed, left)
 
 
-def fits(world: World, want: Want, places: Sequence[Place]) -> bool:
+def fits(world: World, want: Want, locations: Sequence[Location]) -> bool:
     """The same question without the answer's details."""
     mark = world.journal.mark()
-    placed = _place_all(world, want, places)
+    placed = _place_all(world, want, locations)
     world.journal.undo(mark)
     return placed is not None
 
@@ -124,10 +121,10 @@ def shape_of(want: Want) -> Shape:
     return Shape(want.pod_gpus, want.cpu_milli, want.memory_bytes)
 
 
-def candidate_pools(fleet: Fleet, want: Want, places: Iterable[Place]) -> list[Pool]:
+def candidate_pools(fleet: Fleet, want: Want, locations: Iterable[Location]) -> list[Pool]:
     """Every pool the run may use, those with the fewest free GPUs first, ties by name."""
     found: list[tuple[int, str]] = []
-    for region, cluster in places:
+    for region, cluster in locations:
         found.extend(fleet.by_free(want.flavor, region, cluster))
     found.sort()
     pools = [fleet.pools[(want.flavor, domain)] for _, domain in found]
@@ -141,18 +138,20 @@ def _selected(pool: Pool, want: Want) -> bool:
     return domain is None or pool.domain.rpartition("/")[2] == domain
 
 
-def _place_all(world: World, want: Want, places: Sequence[Place]) -> list[PodPlace] | None:
+def _place_all(world: World, want: Want, locations: Sequence[Location]) -> list[PodPlace] | None:
     fleet = world.fleet
     own = [
         fleet.pools[(want.flavor, domain)]
         for domain in sorted(want.own_domains)
         if (want.flavor, domain) in fleet.pools
     ]
-    own = [pool for pool in own if pool.place[1:] in places and _selected(pool, want)]
+    own = [pool for pool in own if pool.home[1:] in locations and _selected(pool, want)]
     own.sort(key=lambda pool: (pool.free, pool.domain))
     whole = _first_fit(world, want, want.groups, own)
     if whole is None and not want.own_domains:
-        whole = _first_fit(world, want, want.groups, _roomy(fleet, want, places, len(want.groups)))
+        whole = _first_fit(
+            world, want, want.groups, _roomy(fleet, want, locations, len(want.groups))
+        )
     if whole is not None or not want.spread:
         return whole
     placed: list[PodPlace] = []
@@ -160,19 +159,19 @@ def _place_all(world: World, want: Want, places: Sequence[Place]) -> list[PodPla
         own.sort(key=lambda pool: (pool.free, pool.domain))
         one = _first_fit(world, want, (group,), own)
         if one is None:
-            one = _first_fit(world, want, (group,), _roomy(fleet, want, places, 1))
+            one = _first_fit(world, want, (group,), _roomy(fleet, want, locations, 1))
         if one is None:
             return None
         placed.extend(one)
     return placed
 
 
-def _roomy(fleet: Fleet, want: Want, places: Sequence[Place], groups: int) -> Iterable[Pool]:
+def _roomy(fleet: Fleet, want: Want, locations: Sequence[Location], groups: int) -> Iterable[Pool]:
     """Pools with enough free GPUs for so many groups, the tightest first, found by bisection."""
     needed = want.gpus_per_group * groups
     tails = []
-    for place in places:
-        order = fleet.by_free(want.flavor, *place)
+    for location in locations:
+        order = fleet.by_free(want.flavor, *location)
         # A copy: placing a pod re-files its pool while the caller is still iterating.
         tails.append(order[_first_with(order, needed) :])
     for _, domain in merge(*tails) if len(tails) > 1 else tails[0] if tails else ():
@@ -255,10 +254,10 @@ def _use_first(bucket: int) -> tuple[int, int]:
     return bucket & 1, bucket >> 1
 
 
-def _refusal(fleet: Fleet, want: Want, places: Sequence[Place]) -> Refused:
-    pools = candidate_pools(fleet, want, places)
+def _refusal(fleet: Fleet, want: Want, locations: Sequence[Location]) -> Refused:
+    pools = candidate_pools(fleet, want, locations)
     if not pools:
-        where = " or ".join(f"{region}/{cluster}" for region, cluster in places) or "the fleet"
+        where = " or ".join(f"{region}/{cluster}" for region, cluster in locations) or "the fleet"
         return Refused(
             reason=Refusal.NO_SUCH_FLAVOR,
             remedy=f"no node with {want.flavor} in {where}; check gpuType and locality.selector",

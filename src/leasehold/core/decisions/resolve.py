@@ -23,18 +23,17 @@ from leasehold.core.decisions.cuts import (
 )
 from leasehold.core.decisions.outlook import leases_ended_by
 from leasehold.core.decisions.pack import (
-    Place,
     Want,
     candidate_pools,
     pods_room,
     shape_of,
     try_pack,
 )
-from leasehold.core.facts import Lease, Record, Relation
+from leasehold.core.facts import Lease, Location, Record, Relation
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Covered, Packed, Refusal, Refused
 from leasehold.core.world.fleet import Pool
-from leasehold.core.world.width import places_for
+from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
 Loss = tuple[int, int, int]  # GPUs by lottery, by shrink, in spares
@@ -69,7 +68,7 @@ def resolve(
         cuts = cut_until_it_fits(scope, seeder=seeder, now=now, but=wish.run.uid)
         if cuts is None:
             return not_enough(terrain.want, terrain.site.deficit)
-        packed = try_pack(world, terrain.want, terrain.places)
+        packed = try_pack(world, terrain.want, terrain.locations)
         assert packed is not None, "the scope counted room for every pod, CPU and memory too"
         return Resolved(site=terrain.site, cuts=cuts, packed=packed)
     finally:
@@ -95,10 +94,10 @@ def prepare(
         if name in world.ending:  # its money comes back with its GPUs
             world.accounts.end(world.leases[name], world.terms[name], at=now)
     kept = as_found_by(world, wish, agenda, start=at, gone=over | set(gone), promised=True)
-    places = _funded(world, wish, at, now)
-    if isinstance(places, Refused):
-        return places
-    terrain = Terrain(world, wish, places, kept, at=at)
+    locations = _funded(world, wish, at, now)
+    if isinstance(locations, Refused):
+        return locations
+    terrain = Terrain(world, wish, locations, kept, at=at)
     refused = terrain.choose()
     return terrain if refused is None else refused
 
@@ -107,7 +106,7 @@ def _ended_by(world: World, wish: Wish, at: Instant, now: Instant) -> list[str]:
     """Leases that are known to have ended by then, where the run may go."""
     if at <= now:
         return []
-    pools = candidate_pools(world.fleet, wish.want, places_for(world, wish.run.spec))
+    pools = candidate_pools(world.fleet, wish.want, locations_for(world, wish.run.spec))
     return leases_ended_by(world, [name for pool in pools for name in pool.nodes], at, now)
 
 
@@ -118,28 +117,28 @@ def is_going(world: World, lease: Lease, now: Instant) -> bool:
     return ending is not None and now < ending.deadline + world.policy.drain_timeout
 
 
-def _funded(world: World, wish: Wish, at: Instant, now: Instant) -> list[Place] | Refused:
-    places = places_for(world, wish.run.spec)
+def _funded(world: World, wish: Wish, at: Instant, now: Instant) -> list[Location] | Refused:
+    locations = locations_for(world, wish.run.spec)
     groups = len(wish.want.groups)
     borrowed = wish.borrowed_already
     for gpus in (wish.want.gpus, wish.want.gpus_per_group):
         answers = [
-            cover(world, ask_for(wish, place, gpus, start=at, borrowed=borrowed), now=now)
-            for place in places
+            cover(world, ask_for(wish, location, gpus, start=at, borrowed=borrowed), now=now)
+            for location in locations
         ]
-        paired = zip(places, answers, strict=True)
-        funded = [place for place, each in paired if isinstance(each, Covered)]
-        if funded or not wish.want.spread or groups == 1 or len(places) == 1:
+        paired = zip(locations, answers, strict=True)
+        funded = [location for location, each in paired if isinstance(each, Covered)]
+        if funded or not wish.want.spread or groups == 1 or len(locations) == 1:
             break
     if funded and gpus == wish.want.gpus:
         return funded
     if funded:
-        return _funded_together(world, wish, places, at, now) or funded
+        return _funded_together(world, wish, locations, at, now) or funded
     return _first_refusal(answers)
 
 
 def _funded_together(
-    world: World, wish: Wish, places: list[Place], at: Instant, now: Instant
+    world: World, wish: Wish, locations: list[Location], at: Instant, now: Instant
 ) -> Refused | None:
     """Why not every group finds a payer on top of those before it; what pays for one group once
     must not cost anybody the GPUs of all."""
@@ -149,8 +148,8 @@ def _funded_together(
     gpus = wish.want.gpus_per_group
     for _ in wish.want.groups:
         answers = [
-            cover(world, ask_for(wish, place, gpus, start=at, borrowed=borrowed), now=now)
-            for place in places
+            cover(world, ask_for(wish, location, gpus, start=at, borrowed=borrowed), now=now)
+            for location in locations
         ]
         covered = next((each for each in answers if isinstance(each, Covered)), None)
         if covered is None:
@@ -187,13 +186,13 @@ class Terrain:
     """The fleet as a run finds it at an instant, and what a place in it would cost."""
 
     def __init__(
-        self, world: World, wish: Wish, places: list[Place], kept: Kept, *, at: Instant
+        self, world: World, wish: Wish, locations: list[Location], kept: Kept, *, at: Instant
     ) -> None:
         self._world = world
         self._uid = wish.run.uid
         self.kept = kept
         self._at = at
-        self.places = places
+        self.locations = locations
         self.want = wish.want  # within the chosen domains, once there are any
         self.site = Site(domains=(), losses=(), deficit=0, need=(), free=())
         self.pods: tuple[tuple[str, int], ...] = ()  # by chosen domain, with spares
@@ -202,7 +201,7 @@ class Terrain:
         """For each group the domain where the loss is least, in index order; or why there is
         none."""
         want, fleet = self.want, self._world.fleet
-        pools = {pool.domain: pool for pool in candidate_pools(fleet, want, self.places)}
+        pools = {pool.domain: pool for pool in candidate_pools(fleet, want, self.locations)}
         step = 1 if want.spread else len(want.groups)
         first = {domain: self._loss(pool, step) for domain, pool in pools.items()}
         margins = dict(first)

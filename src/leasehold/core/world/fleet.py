@@ -1,6 +1,6 @@
 """Which GPUs are free, indexed so that placing a pod does not scan the fleet.
 
-A *pool* is the nodes of one flavor in one domain; a *place* is a (flavor, region, cluster). Nodes
+A *pool* is the nodes of one flavor in one domain; its *home* is a (flavor, region, cluster). Nodes
 lie in buckets by (free GPUs, whether the node is empty), pools in an order by free GPUs. Taking or
 giving slots moves one node between buckets. `World` folds leases, nodes and foreign pods into it;
 `pack` reads it; what-ifs change it under a journal.
@@ -116,12 +116,12 @@ def size_of(node: Node) -> Size:
 class Pool:
     """The nodes of one flavor in one domain."""
 
-    __slots__ = ("buckets", "domain", "filed", "flavor", "free", "nodes", "place", "sizes")
+    __slots__ = ("buckets", "domain", "filed", "flavor", "free", "home", "nodes", "sizes")
 
-    def __init__(self, flavor: str, domain: str, place: tuple[str, str, str]) -> None:
+    def __init__(self, flavor: str, domain: str, home: tuple[str, str, str]) -> None:
         self.flavor = flavor
         self.domain = domain
-        self.place = place
+        self.home = home
         self.free = 0
         self.filed = -1  # the free count under which the place's order lists it
         self.nodes: list[str] = []  # sorted
@@ -155,9 +155,9 @@ class Fleet:
         self.requests: dict[str, tuple[int, int]] = {}  # run uid -> CPU, memory of one pod
         self._sharers: dict[tuple[str, str, int, str], int] = {}  # leases of one pod there
 
-    def places(self, flavor: str) -> list[tuple[str, str]]:
+    def locations(self, flavor: str) -> list[tuple[str, str]]:
         """The (region, cluster) pairs that have nodes of a flavor, by name."""
-        return sorted(place[1:] for place in self._orders if place[0] == flavor)
+        return sorted(home[1:] for home in self._orders if home[0] == flavor)
 
     def flavor_gpus_max(self, flavor: str) -> int:
         """The largest node of a flavor; 0 when there is none."""
@@ -171,7 +171,7 @@ class Fleet:
         """(free GPUs, domain) of every pool of a place, ascending."""
         for key in self._stale:
             pool = self.pools[key]
-            order = self._orders[pool.place]
+            order = self._orders[pool.home]
             if pool.filed >= 0:
                 del order[bisect_left(order, (pool.filed, pool.domain))]
             insort(order, (pool.free, pool.domain))
@@ -217,9 +217,9 @@ class Fleet:
         key = (node.flavor, node.domain)
         pool = self.pools.get(key)
         if pool is None:
-            place = (node.flavor, node.region, node.cluster)
-            pool = self.pools[key] = Pool(node.flavor, node.domain, place)
-            self._orders.setdefault(place, [])
+            home = (node.flavor, node.region, node.cluster)
+            pool = self.pools[key] = Pool(node.flavor, node.domain, home)
+            self._orders.setdefault(home, [])
         insort(pool.nodes, node.name)
         pool.count_size(size_of(node), 1)
         self.refile(state)
@@ -234,11 +234,11 @@ class Fleet:
         self._stale[(node.flavor, node.domain)] = None
         if not pool.nodes:
             self.by_free("", "", "")
-            order = self._orders[pool.place]
+            order = self._orders[pool.home]
             del order[bisect_left(order, (pool.filed, pool.domain))]
             del self.pools[(node.flavor, node.domain)]
             if not order:
-                del self._orders[pool.place]
+                del self._orders[pool.home]
 
     def _leave_bucket(self, pool: Pool, state: NodeState) -> None:
         if state.bucket >= 0:

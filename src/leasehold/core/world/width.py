@@ -4,7 +4,7 @@ Pure arithmetic over a run's spec and its open leases; the one place that knows 
 pod and a step of a run are. Spares are beside the width, never in it.
 """
 
-from leasehold.core.facts import Gang, Lease, Role, Run, RunSpec
+from leasehold.core.facts import Gang, Lease, Location, Role, Run, RunSpec
 from leasehold.core.world.world import World
 
 
@@ -86,18 +86,22 @@ def pod_size(world: World, run: Run) -> int:
     )
 
 
-def places_for(world: World, spec: RunSpec) -> list[tuple[str, str]]:
+def locations_for(world: World, spec: RunSpec) -> list[Location]:
     """The locations a run may use, by name."""
     wanted = spec.selector
     found = [
         (region, cluster)
-        for region, cluster in world.fleet.places(spec.flavor)
+        for region, cluster in world.fleet.locations(spec.flavor)
         if wanted.region in (None, region) and wanted.cluster in (None, cluster)
     ]
     if wanted.domain is None:
         return found
     pools = world.fleet.pools
-    there = [place for place in found if (spec.flavor, "/".join((*place, wanted.domain))) in pools]
+    there = [
+        location
+        for location in found
+        if (spec.flavor, "/".join((*location, wanted.domain))) in pools
+    ]
     return there or found  # where nobody has such a domain, that is what is to be told
 
 
