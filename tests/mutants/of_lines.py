@@ -23,21 +23,21 @@ LINES = (
     ),
     Mutant(
         "an owner's money line has no end",
-        "control/places.py",
+        "control/places_in_line.py",
         " or self.planned_of.get(owner, 0) >= self.of_owner",
         "",
         story("queue-12"),
     ),
     Mutant(
         "one reason for want of money stands behind another",
-        "control/places.py",
+        "control/places_in_line.py",
         "self._money, (run.spec.owner, refused.reason)",
         "self._money, (run.spec.owner, None)",
         story("queue-12"),
     ),
     Mutant(
         "who is not planned takes a place from others",
-        "control/places.py",
+        "control/places_in_line.py",
         "        if is_planned:\n            self.planned += 1\n",
         "        self.planned += 1\n        if is_planned:\n",
         story("queue-13"),
@@ -51,7 +51,7 @@ LINES = (
     ),
     Mutant(
         "everybody is told that they moved",
-        "control/places.py",
+        "control/places_in_line.py",
         "number >> (step := number.bit_length() - 3) << step",
         "number",
         unit("control/test_line"),

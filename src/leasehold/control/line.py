@@ -1,10 +1,10 @@
 """The line of runs that are considered in one pass: what they share, and what it may cost.
 
-Made anew by the queue for every pass, with the places in it (`places`). Runs share outlooks, and
-those that are alike share answers.
+Made anew by the queue for every pass, with the places in it (`places_in_line`). Runs share
+outlooks, and those that are alike share answers.
 """
 
-from leasehold.control.places import Places
+from leasehold.control.places_in_line import PlacesInLine
 from leasehold.control.reservations import present
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish
@@ -27,7 +27,7 @@ class Line:
     def __init__(self, policy: Policy, alike: Alike | None = None) -> None:
         """`alike`: the kinds that are known from passes before."""
         self._alike = alike or Alike()
-        self.places = Places(policy)
+        self.places = PlacesInLine(policy)
         self._answers: dict[Kind, tuple[_State, Refused]] = {}
         self._floors: dict[Kind, tuple[Instant, _State, _State]] = {}
         self._outlooks: dict[tuple[str, int], Outlook] = {}

@@ -18,7 +18,7 @@ from leasehold.control.activation import (
 from leasehold.control.elastic import in_order
 from leasehold.control.life import BIND_FAILING, Standing, Where, units_of
 from leasehold.control.line import Line, is_plain
-from leasehold.control.places import Place, told_place
+from leasehold.control.places_in_line import PlaceInLine, told_place
 from leasehold.control.planning import plan_start
 from leasehold.control.reservations import block, cancel_reservation, present, release
 from leasehold.control.sweeps import some_of
@@ -160,7 +160,7 @@ def _refuse(turn: Turn, run: Run, refused: Refused) -> None:
         world.traces[run.uid] = refused.trace
 
 
-def _tell_place(turn: Turn, run: Run, refused: Refused, place: Place) -> None:
+def _tell_place(turn: Turn, run: Run, refused: Refused, place: PlaceInLine) -> None:
     """Its status has its place; an event is worth only why it waits."""
     world = turn.world
     known, *before = world.waiting.behind.get(run.uid, (None, 0, 0))

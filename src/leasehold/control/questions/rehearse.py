@@ -13,7 +13,7 @@ from leasehold.control.activation import hold_for_activations
 from leasehold.control.elastic import in_order
 from leasehold.control.holding import hold_places
 from leasehold.control.line import Line
-from leasehold.control.places import told_place
+from leasehold.control.places_in_line import told_place
 from leasehold.control.planning import plan_start
 from leasehold.control.reservations import present
 from leasehold.control.sweeps import some_of

@@ -16,7 +16,7 @@ _EXACT = 16  # the first that is told about
 _Owner = tuple[str, Refusal | None]  # and the reason, of those short of money
 
 
-class Place(Record):
+class PlaceInLine(Record):
     """Where a run stands. A far place is told about, or everybody would be told anew whenever the
     first one starts."""
 
@@ -36,7 +36,7 @@ class Place(Record):
         )
 
 
-def told_place(refused: Refused, place: Place, run: Run) -> Refused:
+def told_place(refused: Refused, place: PlaceInLine, run: Run) -> Refused:
     """The same refusal for somebody who is not planned."""
     return replace(refused, remedy=f"{refused.remedy}; {place.words(run.spec.owner)}")
 
@@ -65,7 +65,7 @@ class _Shortage:
         return is_planned, mine
 
 
-class Places:
+class PlacesInLine:
     def __init__(self, policy: Policy) -> None:
         self._gpus = _Shortage(policy.reservation_depth_per_owner, policy.reservation_depth)
         self._money = _Shortage(
@@ -77,11 +77,11 @@ class Places:
         shortage, owner = self._of(run, refused)
         return shortage.is_full(owner)
 
-    def take(self, run: Run, refused: Refused) -> Place:
+    def take(self, run: Run, refused: Refused) -> PlaceInLine:
         """The next place is this run's."""
         shortage, owner = self._of(run, refused)
         is_planned, mine = shortage.take(owner)
-        return Place(
+        return PlaceInLine(
             is_planned=is_planned,
             mine=_about(mine),
             total=_about(shortage.total),
