@@ -10,15 +10,15 @@ from leasehold.control.turn import Turn
 from leasehold.core.facts import Cause, Run
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, MINUTE, SECOND
-from leasehold.core.world.alike import Alike, Kind
+from leasehold.core.world.alike import Alike, Likeness
 from leasehold.core.world.world import World
 
 
 class Unlike(Alike):
     """Nobody is like anybody."""
 
-    def kind(self, run: Run) -> Kind:  # noqa: ARG002 - as `Alike` has it
-        return Kind()
+    def likeness(self, run: Run) -> Likeness:  # noqa: ARG002 - as `Alike` has it
+        return Likeness()
 
 
 EVENTS = st.sampled_from(["Completed", "NodeFailure", "Fail", ""])

@@ -12,7 +12,7 @@ from tests.properties.test_resolve import Rows, a_full_world, fleets, run_rows
 from tests.properties.worlds import NOW, a_run, a_wish
 
 from leasehold.core.decisions.agenda import Agenda
-from leasehold.core.decisions.cuts import Kind
+from leasehold.core.decisions.cuts import CutKind
 from leasehold.core.decisions.odds import Preview, preview
 from leasehold.core.decisions.resolve import Resolved, resolve
 from leasehold.core.facts import Bundle
@@ -75,6 +75,6 @@ def test_exact_odds_are_the_frequencies_of_real_draws(
         answer = resolve(world, wish, Agenda(), now=NOW, seeder=partial(str, seed))
         assume(isinstance(answer, Resolved))
         if isinstance(answer, Resolved):
-            ended.update({cut.run for cut in answer.cuts.kept if cut.kind is Kind.DRAW})
+            ended.update({cut.run for cut in answer.cuts.kept if cut.kind is CutKind.DRAW})
     for name, percent in seen.odds:
         assert abs(percent - 100 * ended[name] / SEEDS) <= PERCENT_OFF_MAX, name

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wish, a_world
 
 from leasehold.core.decisions.agenda import Agenda
-from leasehold.core.decisions.cuts import Cut, Kind
+from leasehold.core.decisions.cuts import Cut, CutKind
 from leasehold.core.decisions.resolve import Resolved, resolve
 from leasehold.core.facts import Gang, Lease, Resolution, Role, Run
 from leasehold.core.units import HOUR
@@ -268,11 +268,11 @@ def test_nobody_is_cut_without_need_or_out_of_reach(
     for cut in kept:
         reached = any(model.domain[lease.node] in site.domains for lease in cut.leases)
         assert reached, cut.name
-        assert cut.kind is Kind.DRAW or all(
+        assert cut.kind is CutKind.DRAW or all(
             model.domain[lease.node] in site.domains for lease in cut.leases
         )
         assert {lease.uid for lease in cut.leases} == {cut.uid}
-        assert cut.kind is not Kind.DRAW or cut.uid not in model.protected
+        assert cut.kind is not CutKind.DRAW or cut.uid not in model.protected
     _check_minimum(model, kept)
     assert len(answer.packed.places) == groups * per_group
     chosen = {model.domain[place.node] for place in answer.packed.places}
@@ -284,7 +284,7 @@ def _is_moot(cut: Cut, kept: tuple[Cut, ...]) -> bool:
     return any(
         other is not cut
         and other.uid == cut.uid
-        and other.kind is not Kind.SPARE
+        and other.kind is not CutKind.SPARE
         and other.group in (None, cut.group)
         for other in kept
     )
@@ -294,9 +294,9 @@ def _check_minimum(model: Model, kept: tuple[Cut, ...]) -> None:
     """Shrinking alone takes nobody below its minimum."""
     model.standing = set(model.leases)
     for cut in kept:
-        if cut.kind is Kind.SHRINK:
+        if cut.kind is CutKind.SHRINK:
             model.end(cut.leases)
-    for uid in {cut.uid for cut in kept if cut.kind is Kind.SHRINK}:
+    for uid in {cut.uid for cut in kept if cut.kind is CutKind.SHRINK}:
         assert model.width(uid) >= model.minimum(uid)
 
 

@@ -15,7 +15,7 @@ from leasehold.cli.config import read_config_file
 from leasehold.cli.judgement import admission_of
 from leasehold.cli.visible import say
 from leasehold.core.facts import Budget
-from leasehold.core.objects import kinds
+from leasehold.core.objects import readers
 from leasehold.core.objects.budget import budget_from_wire, budget_warnings, parent_cycles
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.manifests import USER_KINDS, check_manifest
@@ -161,14 +161,14 @@ def _namespace_problems(each: Written) -> list[Problem]:
     manifest.need("apiVersion", _core_version)
     manifest.allow("kind", "spec", "status")
     metadata = manifest.inside("metadata", required=True)
-    metadata.need("name", kinds.namespace)
+    metadata.need("name", readers.namespace)
     manifest.finish()
     return problems
 
 
 def _core_version(value: object) -> str:
     if value != "v1":
-        raise kinds.Wrong("write v1")
+        raise readers.Wrong("write v1")
     return "v1"
 
 

@@ -13,7 +13,7 @@ from leasehold.core.facts import Gang, Run
 from leasehold.core.policy import Policy
 from leasehold.core.units import FOREVER, SECOND, Instant
 from leasehold.core.verdicts import Refused
-from leasehold.core.world.alike import Alike, Kind
+from leasehold.core.world.alike import Alike, Likeness
 
 _PREVIEWS_PER_TURN = 32
 _SAMPLES_PER_SECOND = 4
@@ -25,11 +25,11 @@ class Line:
     """The runs of a pass, in order."""
 
     def __init__(self, policy: Policy, alike: Alike | None = None) -> None:
-        """`alike`: the kinds that are known from passes before."""
+        """`alike`: the likenesses that are known from passes before."""
         self._alike = alike or Alike()
         self.places = PlacesInLine(policy)
-        self._answers: dict[Kind, tuple[_State, Refused]] = {}
-        self._floors: dict[Kind, tuple[Instant, _State, _State]] = {}
+        self._answers: dict[Likeness, tuple[_State, Refused]] = {}
+        self._floors: dict[Likeness, tuple[Instant, _State, _State]] = {}
         self._outlooks: dict[tuple[str, int], Outlook] = {}
         self._ends: Ends = {}
         self._seen = -1  # leases that the outlooks know of
@@ -40,23 +40,23 @@ class Line:
     def answer(self, turn: Turn, run: Run) -> Refused | None:
         """What one just like it was told, if it would be told the same now: nothing has changed
         since, and it has nothing of its own that could make a difference."""
-        known = self._answers.get(self._alike.kind(run))
+        known = self._answers.get(self._alike.likeness(run))
         if known is None or known[0] != _state(turn) or not is_plain(turn, run):
             return None
         return known[1]
 
     def remember(self, turn: Turn, run: Run, refused: Refused) -> Refused:
         """For those behind it that are alike; of a plain one only."""
-        kind = self._alike.kind(run)
-        settled = kind.settle(refused)
-        self._answers[kind] = (_state(turn), settled)
+        likeness = self._alike.likeness(run)
+        settled = likeness.settle(refused)
+        self._answers[likeness] = (_state(turn), settled)
         return settled
 
     def not_before(self, turn: Turn, run: Run) -> Instant:
         """Nobody is planned before one just like it that is ahead, as long as nothing was let go.
         That no start is known of is the answer only while nothing has changed: whatever starts or
         is planned ends one day, which is another instant to start at."""
-        at, let_go, state = self._floors.get(self._alike.kind(run), _UNKNOWN)
+        at, let_go, state = self._floors.get(self._alike.likeness(run), _UNKNOWN)
         holds = state == _state(turn) if at == FOREVER else let_go == _let_go(turn)
         return at if holds and _has_no_past(turn, run) else 0
 
@@ -64,7 +64,7 @@ class Line:
         """When it was found to start; None: no such instant is known."""
         if _has_no_past(turn, run):
             known = FOREVER if at is None else at
-            self._floors[self._alike.kind(run)] = (known, _let_go(turn), _state(turn))
+            self._floors[self._alike.likeness(run)] = (known, _let_go(turn), _state(turn))
 
     # What a pass may cost.
 

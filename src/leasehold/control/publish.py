@@ -5,7 +5,7 @@ Used by activations and overdrafts alike, so that every cut that was ever made i
 
 from leasehold.control.reannounce import announce_anew, is_provable
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.cuts import Cuts, Kind
+from leasehold.core.decisions.cuts import CutKind, Cuts
 from leasehold.core.decisions.resolve import Site
 from leasehold.core.facts import Closed, Lease, Lottery, Resolution, RunKey, Uid
 from leasehold.core.ledger import lottery
@@ -66,9 +66,9 @@ def publish_cuts(
         envelope=envelope,
         instant=turn.now,
         deficit=site.deficit if site else deficit,
-        spares=tuple((cut.name, cut.gpus) for cut in cuts.taken if cut.kind is Kind.SPARE),
+        spares=tuple((cut.name, cut.gpus) for cut in cuts.taken if cut.kind is CutKind.SPARE),
         shrunk=tuple(
-            (cut.run, cut.group or 0, cut.gpus) for cut in cuts.taken if cut.kind is Kind.SHRINK
+            (cut.run, cut.group or 0, cut.gpus) for cut in cuts.taken if cut.kind is CutKind.SHRINK
         ),
         lottery=_lottery(turn, cuts, subject),
         returned=tuple((_RETURNED[cut.kind], cut.name, cut.gpus) for cut in cuts.returned),
@@ -105,7 +105,7 @@ def finish_cuts(turn: Turn) -> None:
     announce_anew(turn)
 
 
-_RETURNED = {Kind.SPARE: "lease", Kind.SHRINK: "group", Kind.DRAW: "bundle"}
+_RETURNED = {CutKind.SPARE: "lease", CutKind.SHRINK: "group", CutKind.DRAW: "bundle"}
 
 
 def _lottery(turn: Turn, cuts: Cuts, subject: Subject) -> Lottery | None:
@@ -144,9 +144,9 @@ def _reason(resolution: Resolution, lease: Lease) -> str:
 def _victims(cuts: Cuts) -> dict[str, tuple[Lease, str]]:
     """Each lease once, with the reason of the gravest cut that ends it."""
     reasons = {
-        Kind.SPARE: str(Closed.DROP_SPARE),
-        Kind.SHRINK: str(Closed.SHRINK),
-        Kind.DRAW: f"{Closed.RANDOM_PREEMPT}({cuts.seed})",
+        CutKind.SPARE: str(Closed.DROP_SPARE),
+        CutKind.SHRINK: str(Closed.SHRINK),
+        CutKind.DRAW: f"{Closed.RANDOM_PREEMPT}({cuts.seed})",
     }
     victims: dict[str, tuple[Lease, str]] = {}
     for cut in cuts.kept:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from leasehold.control.news import EVENTS
 from leasehold.core.facts import Record
-from leasehold.core.objects import kinds
+from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.problems import Problem, show, shown
@@ -121,7 +121,7 @@ def effective(config: Config) -> dict[str, object]:
             value = {namespace: list(argv) for namespace, argv in value}
         elif key.kind is _events:
             value = list(value)
-        elif key.kind in (kinds.span, kinds.span_or_none):
+        elif key.kind in (readers.span, readers.span_or_none):
             value = format_span(value)
         shown_values[key.name] = value
     return shown_values
@@ -132,37 +132,39 @@ def _after(value: object) -> tuple[tuple[str, Millis | None], ...]:
     if value is False or value == "off":
         return ()
     if not isinstance(value, dict):
-        return (("*", kinds.span(value)),)
+        return (("*", readers.span(value)),)
     found = []
     for flavor, after in sorted(value.items(), key=lambda pair: str(pair[0])):
-        name = "*" if flavor == "*" else kinds.word(flavor)
+        name = "*" if flavor == "*" else readers.word(flavor)
         # An off is kept: a flavor that is off by name is off whatever all others are.
-        found.append((name, None if after is False or after == "off" else kinds.span(after)))
+        found.append((name, None if after is False or after == "off" else readers.span(after)))
     return tuple(found)
 
 
 def _users(value: object) -> tuple[tuple[str, str], ...]:
     """A mapping of namespaces to the Unix users that their jobs run as."""
     if not isinstance(value, dict):
-        raise kinds.Wrong("write namespaces with their Unix users, such as {vision: alice}")
+        raise readers.Wrong("write namespaces with their Unix users, such as {vision: alice}")
     found = []
     for namespace, user in sorted(value.items(), key=lambda pair: str(pair[0])):
         if not isinstance(user, str) or not user or user == "root":
-            raise kinds.Wrong("write the name of a Unix user other than root for each namespace")
-        found.append((kinds.namespace(namespace), user))
+            raise readers.Wrong("write the name of a Unix user other than root for each namespace")
+        found.append((readers.namespace(namespace), user))
     return tuple(found)
 
 
 def _webhooks(value: object) -> tuple[tuple[str, str], ...]:
     """A mapping of namespaces, or `*`, to URLs."""
     if not isinstance(value, dict):
-        raise kinds.Wrong("write namespaces with URLs, such as {vision: https://example.com/hook}")
+        raise readers.Wrong(
+            "write namespaces with URLs, such as {vision: https://example.com/hook}"
+        )
     found = []
     for namespace, url in sorted(value.items(), key=lambda pair: str(pair[0])):
         is_url = isinstance(url, str) and url.isascii() and url.isprintable() and " " not in url
         parts = urlsplit(url) if is_url else None
         if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-            raise kinds.Wrong("write a URL that begins with https:// (or http://) for each")
+            raise readers.Wrong("write a URL that begins with https:// (or http://) for each")
         found.append((_namespace(namespace), str(url)))
     return tuple(found)
 
@@ -170,80 +172,84 @@ def _webhooks(value: object) -> tuple[tuple[str, str], ...]:
 def _commands(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """A mapping of namespaces, or `*`, to programs with their arguments."""
     if not isinstance(value, dict):
-        raise kinds.Wrong("write namespaces with commands, such as {vision: [/usr/local/bin/tell]}")
+        raise readers.Wrong(
+            "write namespaces with commands, such as {vision: [/usr/local/bin/tell]}"
+        )
     found = []
     for namespace, argv in sorted(value.items(), key=lambda pair: str(pair[0])):
         is_argv = isinstance(argv, list) and argv and all(isinstance(each, str) for each in argv)
         if not is_argv or not argv[0].startswith("/") or any("\0" in each for each in argv):
-            raise kinds.Wrong("write a list for each, whose first member is the path of a program")
+            raise readers.Wrong(
+                "write a list for each, whose first member is the path of a program"
+            )
         found.append((_namespace(namespace), tuple(argv)))
     return tuple(found)
 
 
 def _namespace(value: object) -> str:
-    return EVERYWHERE if value == EVERYWHERE else kinds.namespace(value)
+    return EVERYWHERE if value == EVERYWHERE else readers.namespace(value)
 
 
 def _events(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or any(each not in EVENTS for each in value):
-        raise kinds.Wrong(f"write a list of some of {', '.join(EVENTS)}")
+        raise readers.Wrong(f"write a list of some of {', '.join(EVENTS)}")
     return tuple(each for each in EVENTS if each in value)
 
 
 def _label(value: object) -> str:
-    if not isinstance(value, str) or not kinds.is_label_key(value):
-        raise kinds.Wrong("write the name of a label or resource, such as example.com/region")
+    if not isinstance(value, str) or not readers.is_label_key(value):
+        raise readers.Wrong("write the name of a label or resource, such as example.com/region")
     return value
 
 
-_count = kinds.whole(1, COUNT_MAX)
+_count = readers.whole(1, COUNT_MAX)
 
 KEYS = (
-    Key("activationLead", "policy", "activation_lead", kinds.span_or_none),
-    Key("reservation.maxWait", "policy", "reservation_max_wait", kinds.span_or_none),
+    Key("activationLead", "policy", "activation_lead", readers.span_or_none),
+    Key("reservation.maxWait", "policy", "reservation_max_wait", readers.span_or_none),
     Key("reservation.depth", "policy", "reservation_depth", _count),
     Key("reservation.depthPerOwner", "policy", "reservation_depth_per_owner", _count),
     Key("reservation.moneyDepth", "policy", "reservation_money_depth", _count),
     Key("reservation.moneyDepthPerOwner", "policy", "reservation_money_depth_per_owner", _count),
-    Key("overdraft.grace", "policy", "overdraft_grace", kinds.span_or_none),
-    Key("accounting.horizon", "policy", "accounting_horizon", kinds.span),
-    Key("resolver.minTenure", "policy", "min_tenure", kinds.span_or_none),
-    Key("bind.timeout", "policy", "bind_timeout", kinds.span),
-    Key("bind.attempts", "policy", "bind_attempts", kinds.whole(1, kinds.RETRIES_MAX)),
-    Key("bind.backoff", "policy", "bind_backoff", kinds.span),
-    Key("retry.backoff", "policy", "retry_backoff", kinds.span),
-    Key("drain.timeout", "policy", "drain_timeout", kinds.span),
-    Key("gracePeriod.max", "policy", "grace_max", kinds.span),
-    Key("resize.interval", "policy", "resize_interval", kinds.span_or_none),
-    Key("swap.settle", "policy", "swap_settle", kinds.span_or_none),
+    Key("overdraft.grace", "policy", "overdraft_grace", readers.span_or_none),
+    Key("accounting.horizon", "policy", "accounting_horizon", readers.span),
+    Key("resolver.minTenure", "policy", "min_tenure", readers.span_or_none),
+    Key("bind.timeout", "policy", "bind_timeout", readers.span),
+    Key("bind.attempts", "policy", "bind_attempts", readers.whole(1, readers.RETRIES_MAX)),
+    Key("bind.backoff", "policy", "bind_backoff", readers.span),
+    Key("retry.backoff", "policy", "retry_backoff", readers.span),
+    Key("drain.timeout", "policy", "drain_timeout", readers.span),
+    Key("gracePeriod.max", "policy", "grace_max", readers.span),
+    Key("resize.interval", "policy", "resize_interval", readers.span_or_none),
+    Key("swap.settle", "policy", "swap_settle", readers.span_or_none),
     Key("nodeFailure.after", "policy", "node_failure_after", _after),
-    Key("nodeFailure.selfFence", "fencing", "self_fence", kinds.span),
-    Key("nodeFailure.poll", "fencing", "poll", kinds.span),
-    Key("nodeFailure.watchdog", "fencing", "watchdog", kinds.span),
-    Key("nodeFailure.kill", "fencing", "kill", kinds.span),
-    Key("forbidReciprocalLending", "policy", "forbid_reciprocal_lending", kinds.flag),
-    Key("binder.enabled", "policy", "binder_enabled", kinds.flag),
+    Key("nodeFailure.selfFence", "fencing", "self_fence", readers.span),
+    Key("nodeFailure.poll", "fencing", "poll", readers.span),
+    Key("nodeFailure.watchdog", "fencing", "watchdog", readers.span),
+    Key("nodeFailure.kill", "fencing", "kill", readers.span),
+    Key("forbidReciprocalLending", "policy", "forbid_reciprocal_lending", readers.flag),
+    Key("binder.enabled", "policy", "binder_enabled", readers.flag),
     Key("gpuResource", "policy", "gpu_resource", _label),
     Key("labels.region", "labels", "region", _label),
     Key("labels.cluster", "labels", "cluster", _label),
     Key("labels.fabric", "labels", "fabric", _label),
     Key("labels.flavor", "labels", "flavor", _label),
     Key("labels.rack", "labels", "rack", _label),
-    Key("ledger.keepClosed", "policy", "keep_closed", kinds.span_or_none),
-    Key("ledger.maxObjects", "policy", "max_objects", kinds.whole(1, OBJECTS_MAX)),
-    Key("ledger.archive", "policy", "archive", kinds.text_or_none),
-    Key("tenure.take", "tenure", "take", kinds.span),
-    Key("tenure.hold", "tenure", "hold", kinds.span),
-    Key("tenure.softStop", "tenure", "soft_stop", kinds.span),
-    Key("tenure.renew", "tenure", "renew", kinds.span),
-    Key("tenure.timeout", "tenure", "timeout", kinds.span),
+    Key("ledger.keepClosed", "policy", "keep_closed", readers.span_or_none),
+    Key("ledger.maxObjects", "policy", "max_objects", readers.whole(1, OBJECTS_MAX)),
+    Key("ledger.archive", "policy", "archive", readers.text_or_none),
+    Key("tenure.take", "tenure", "take", readers.span),
+    Key("tenure.hold", "tenure", "hold", readers.span),
+    Key("tenure.softStop", "tenure", "soft_stop", readers.span),
+    Key("tenure.renew", "tenure", "renew", readers.span),
+    Key("tenure.timeout", "tenure", "timeout", readers.span),
     Key("agent.users", "embedding", "users", _users),
-    Key("agent.pidsMax", "embedding", "pids_max", kinds.whole(1, PIDS_MAX)),
-    Key("query.hideTenants", "embedding", "hide_tenants", kinds.flag),
+    Key("agent.pidsMax", "embedding", "pids_max", readers.whole(1, PIDS_MAX)),
+    Key("query.hideTenants", "embedding", "hide_tenants", readers.flag),
     Key("notify.webhooks", "embedding", "webhooks", _webhooks),
     Key("notify.commands", "embedding", "commands", _commands),
     Key("notify.events", "embedding", "notify_events", _events),
-    Key("notify.secretFile", "embedding", "notify_secret", kinds.text_or_none),
+    Key("notify.secretFile", "embedding", "notify_secret", readers.text_or_none),
 )
 _LEAVES = frozenset(key.name for key in KEYS)
 
@@ -276,7 +282,7 @@ def _assembled(values: dict[str, dict[str, object]]) -> Config:
     labels = dict(values["labels"])
     if "gpu_resource" in values["policy"]:
         labels["gpu_resource"] = values["policy"]["gpu_resource"]
-    # The kinds have made the values what the fields want; the table says which is which.
+    # The readers have made the values what the fields want; the table says which is which.
     return Config(
         policy=Policy(**values["policy"]),  # type: ignore[arg-type]
         labels=Labels(**labels),  # type: ignore[arg-type]

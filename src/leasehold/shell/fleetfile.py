@@ -7,7 +7,7 @@ on counting. What a node then is (simulated or local) is the caller's business.
 from pathlib import Path
 
 from leasehold.core.facts import Record
-from leasehold.core.objects import kinds
+from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.problems import Problem, shown
 from leasehold.core.objects.quantity import milli, units
@@ -47,13 +47,13 @@ def read_fleet(
     may say what CPU and memory they have, which those of a machine do not choose."""
     rows: list[FleetRow] = []
     if fields.raw("fleet") is None:
-        fields.need("fleet", kinds.text)
+        fields.need("fleet", readers.text)
     for row in fields.each("fleet"):
-        domain = row.need("domain", kinds.namespace)
-        nodes = row.need("nodes", kinds.whole(1, NODES_MAX))
-        gpus = row.need("gpus", kinds.whole(1, NODE_GPUS_MAX))
-        flavor = row.need("flavor", kinds.word)
-        region, cluster = row.need("region", kinds.word), row.need("cluster", kinds.word)
+        domain = row.need("domain", readers.namespace)
+        nodes = row.need("nodes", readers.whole(1, NODES_MAX))
+        gpus = row.need("gpus", readers.whole(1, NODE_GPUS_MAX))
+        flavor = row.need("flavor", readers.word)
+        region, cluster = row.need("region", readers.word), row.need("cluster", readers.word)
         cpu = row.take("cpu", milli, None) if has_amounts else None
         memory = row.take("memory", units, None) if has_amounts else None
         row.finish()

@@ -3,10 +3,10 @@
 import pytest
 
 from leasehold.core.facts import Node, Pod, PodPhase, Taint
-from leasehold.core.objects.kinds import Wrong
 from leasehold.core.objects.node import DRAIN, Labels, node_from_wire, node_to_wire
 from leasehold.core.objects.pod import pod_from_wire, pod_to_wire
 from leasehold.core.objects.quantity import milli, units
+from leasehold.core.objects.readers import Wrong
 from leasehold.core.objects.wire import canonical, part, stamps
 
 LABELS = Labels()

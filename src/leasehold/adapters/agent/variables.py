@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from leasehold.adapters.agent.limits import CannotStart
 from leasehold.core.objects.bounds import TEXT_CHARS_MAX
-from leasehold.core.objects.kinds import Wrong
 from leasehold.core.objects.problems import shown
 from leasehold.core.objects.quantity import CPU, milli
+from leasehold.core.objects.readers import Wrong
 from leasehold.core.objects.wire import Wire, list_at, part, text_at
 from leasehold.ports.store import Wire as Pod
 

@@ -30,7 +30,7 @@ from leasehold.core.world.world import World
 Seeder = Callable[[], str]
 
 
-class Kind(StrEnum):
+class CutKind(StrEnum):
     SPARE = "spare"
     SHRINK = "shrink"
     DRAW = "draw"
@@ -39,7 +39,7 @@ class Kind(StrEnum):
 class Cut(Record):
     """One thing taken: a spare lease, a group, or a bundle, with every lease that ends by it."""
 
-    kind: Kind
+    kind: CutKind
     uid: Uid
     run: RunKey
     group: int | None
@@ -50,7 +50,7 @@ class Cut(Record):
 
     @property
     def name(self) -> str:
-        if self.kind is Kind.SPARE:
+        if self.kind is CutKind.SPARE:
             return self.leases[0].name
         return self.run if self.group is None else f"{self.run}#{self.group}"
 
@@ -108,7 +108,7 @@ class Scope:
         held.sort(key=lambda each: (each.start, each.run_key, each.group, each.index), reverse=True)
         for lease in held:
             yield Cut(
-                kind=Kind.SPARE,
+                kind=CutKind.SPARE,
                 uid=lease.uid,
                 run=lease.run_key,
                 group=lease.group,
@@ -127,7 +127,9 @@ class Scope:
                 if above >= run.spec.group_gpus:
                     runs[uid] = above
         order = sorted(runs, key=lambda uid: (-runs[uid], self.world.runs[uid].key))
-        return [self._group_cut(Kind.SHRINK, uid, max(self._groups_in_scope(uid))) for uid in order]
+        return [
+            self._group_cut(CutKind.SHRINK, uid, max(self._groups_in_scope(uid))) for uid in order
+        ]
 
     def conflict_set(self, *, now: Instant, but: Uid) -> dict[str, list[tuple[Bundle, Cut]]]:
         """The bundles left, by owner: what the lottery draws from."""
@@ -153,7 +155,7 @@ class Scope:
         if above <= 0:
             return [self._whole_cut(run.uid)]
         highest = sorted(self._groups_in_scope(run.uid), reverse=True)[:above]
-        return [self._group_cut(Kind.DRAW, run.uid, group) for group in highest]
+        return [self._group_cut(CutKind.DRAW, run.uid, group) for group in highest]
 
     def _width(self, run: Run) -> int:
         return sum(lease.gpus for lease in self._own(run.uid) if lease.role is not Role.SPARE)
@@ -170,14 +172,14 @@ class Scope:
             if lease.uid == uid and lease.role is not Role.SPARE
         }
 
-    def _group_cut(self, kind: Kind, uid: Uid, group: int) -> Cut:
+    def _group_cut(self, kind: CutKind, uid: Uid, group: int) -> Cut:
         leases = tuple(lease for lease in self._own(uid) if lease.group == group)
         return self._cut(kind, uid, group, leases)
 
     def _whole_cut(self, uid: Uid) -> Cut:
-        return self._cut(Kind.DRAW, uid, None, tuple(self._own(uid)))
+        return self._cut(CutKind.DRAW, uid, None, tuple(self._own(uid)))
 
-    def _cut(self, kind: Kind, uid: Uid, group: int | None, leases: tuple[Lease, ...]) -> Cut:
+    def _cut(self, kind: CutKind, uid: Uid, group: int | None, leases: tuple[Lease, ...]) -> Cut:
         assert leases, (kind, uid, group)
         return Cut(
             kind=kind,
@@ -353,7 +355,7 @@ def _ends_with_another(cut: Cut, kept: list[Cut]) -> bool:
     return any(
         other is not cut
         and other.uid == cut.uid
-        and other.kind is not Kind.SPARE
-        and (other.group is None or (other.group == cut.group and cut.kind is Kind.SPARE))
+        and other.kind is not CutKind.SPARE
+        and (other.group is None or (other.group == cut.group and cut.kind is CutKind.SPARE))
         for other in kept
     )

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from leasehold.core.decisions.admit import Wish
 from leasehold.core.decisions.agenda import Agenda, Kept
-from leasehold.core.decisions.cuts import Cut, Kind, enough, structural
+from leasehold.core.decisions.cuts import Cut, CutKind, enough, structural
 from leasehold.core.decisions.pack import Want
 from leasehold.core.decisions.resolve import Site, not_enough, prepare
 from leasehold.core.facts import Bundle, Lease, Record, RunKey
@@ -61,9 +61,9 @@ def preview(
         odds = _odds(world, arena, conflicts, site, may_sample) if conflicts else ()
         return Preview(
             site=site,
-            spares=sum(cut.gpus for cut in taken if cut.kind is Kind.SPARE),
-            dropped=tuple(cut.name for cut in taken if cut.kind is Kind.SPARE),
-            shrunk=tuple((cut.run, cut.group or 0) for cut in taken if cut.kind is Kind.SHRINK),
+            spares=sum(cut.gpus for cut in taken if cut.kind is CutKind.SPARE),
+            dropped=tuple(cut.name for cut in taken if cut.kind is CutKind.SPARE),
+            shrunk=tuple((cut.run, cut.group or 0) for cut in taken if cut.kind is CutKind.SHRINK),
             left_to_lottery=left,
             odds=odds,
             pods=terrain.pods,

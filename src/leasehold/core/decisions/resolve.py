@@ -13,8 +13,8 @@ from leasehold.core.decisions.admit import Wish, as_found_by, ask_for, claims_of
 from leasehold.core.decisions.agenda import Agenda, Kept
 from leasehold.core.decisions.cover import cover
 from leasehold.core.decisions.cuts import (
+    CutKind,
     Cuts,
-    Kind,
     Scope,
     Seeder,
     cut_until_it_fits,
@@ -262,8 +262,8 @@ class Terrain:
         world.journal.undo(mark)
         return (
             max(0, needed - room) * want.pod_gpus,
-            sum(cut.gpus for cut in taken if cut.kind is Kind.SHRINK),
-            sum(cut.gpus for cut in taken if cut.kind is Kind.SPARE),
+            sum(cut.gpus for cut in taken if cut.kind is CutKind.SHRINK),
+            sum(cut.gpus for cut in taken if cut.kind is CutKind.SPARE),
         )
 
     def _can_hold(self, pool: Pool, groups: int) -> bool:

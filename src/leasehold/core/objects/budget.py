@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from leasehold.core.facts import Aggregate, Budget, Envelope, Lending, Sharing
-from leasehold.core.objects import kinds
+from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.owners import default_parents
 from leasehold.core.objects.problems import Problem, no_spec, shown
@@ -31,7 +31,7 @@ NAMES_SHOWN_MAX = 8
 SPEC_BYTES_MAX = 480 * 1024  # it is stated in one ledger batch, which holds 512 KiB
 
 _HOURS = "maxGPUHours"
-_SHARING = kinds.one_of(Sharing)
+_SHARING = readers.one_of(Sharing)
 
 
 def check_budget(raw: object) -> list[Problem]:
@@ -153,11 +153,11 @@ def _read(raw: object) -> tuple[Budget | None, list[Problem]]:
     spec = whole.inside("spec", required=True)
     stamped = stamps(raw)
     key = f"{stamped.namespace}/{stamped.name}"
-    owner = spec.need("owner", kinds.owner)
-    parents = spec.set_of("parents", kinds.owner)
+    owner = spec.need("owner", readers.owner)
+    parents = spec.set_of("parents", readers.owner)
     if owner is not None and owner in parents:
         spec.note("parents", "an owner cannot be its own parent; leave it out")
-    namespaces = spec.set_of("namespaces", kinds.namespace)
+    namespaces = spec.set_of("namespaces", readers.namespace)
     envelopes = _read_envelopes(spec, key=key, owner=owner or "")
     aggregates = _read_aggregates(spec, key=key, envelopes=envelopes)
     spec.finish()
@@ -187,7 +187,7 @@ def _read_envelopes(spec: Fields, *, key: str, owner: str) -> dict[str, Envelope
     """By name; one that has problems is there too, so that an aggregate may name it."""
     found: dict[str, Envelope] = {}
     for fields in spec.each("envelopes"):
-        name = fields.need("name", kinds.word)
+        name = fields.need("name", readers.word)
         envelope = _read_envelope(fields, key=f"{key}/{name}", owner=owner)
         if name is None:
             continue
@@ -198,11 +198,11 @@ def _read_envelopes(spec: Fields, *, key: str, owner: str) -> dict[str, Envelope
 
 
 def _read_envelope(fields: Fields, *, key: str, owner: str) -> Envelope:
-    flavor = fields.need("flavor", kinds.word)
-    concurrency = fields.need("concurrency", kinds.gpus)
+    flavor = fields.need("flavor", readers.word)
+    concurrency = fields.need("concurrency", readers.gpus)
     selector = fields.inside("selector")
-    start = fields.take("start", kinds.instant, 0)
-    end = fields.take("end", kinds.instant, FOREVER)
+    start = fields.take("start", readers.instant, 0)
+    end = fields.take("end", readers.instant, FOREVER)
     if end <= start and not fields.is_wrong("start", "end"):
         fields.note("end", "the window ends before it starts; write an end after its start")
     lending = _read_lending(fields.inside("lending"))
@@ -211,9 +211,9 @@ def _read_envelope(fields: Fields, *, key: str, owner: str) -> Envelope:
         owner=owner,
         flavor=flavor or "",
         concurrency=concurrency or 0,
-        region=selector.take("region", kinds.word, None),
-        cluster=selector.take("cluster", kinds.word, None),
-        max_gpu_ms=fields.take("maxGPUHours", kinds.gpu_hours, None),
+        region=selector.take("region", readers.word, None),
+        cluster=selector.take("cluster", readers.word, None),
+        max_gpu_ms=fields.take("maxGPUHours", readers.gpu_hours, None),
         start=start,
         end=end,
         sharing=fields.take("sharing", _SHARING, Sharing.FAMILY),
@@ -226,10 +226,10 @@ def _read_envelope(fields: Fields, *, key: str, owner: str) -> Envelope:
 
 def _read_lending(fields: Fields) -> Lending:
     lending = Lending(
-        allow=fields.take("allow", kinds.flag, False),
-        to=fields.set_of("to", kinds.owner_glob),
-        max_concurrency=fields.take("maxConcurrency", kinds.gpus, None),
-        max_gpu_ms=fields.take("maxGPUHours", kinds.gpu_hours, None),
+        allow=fields.take("allow", readers.flag, False),
+        to=fields.set_of("to", readers.owner_glob),
+        max_concurrency=fields.take("maxConcurrency", readers.gpus, None),
+        max_gpu_ms=fields.take("maxGPUHours", readers.gpu_hours, None),
     )
     fields.finish()
     return lending
@@ -239,13 +239,13 @@ def _read_aggregates(spec: Fields, *, key: str, envelopes: dict[str, Envelope]) 
     found: list[Aggregate] = []
     names: set[str] = set()
     for fields in spec.each("aggregateCaps"):
-        name = fields.need("name", kinds.word)
+        name = fields.need("name", readers.word)
         if name is not None and name in names:
             fields.note("name", "another aggregate of this Budget has this name; take another")
         names.add(name or "")
-        flavor = fields.need("flavor", kinds.word)
-        members = fields.set_of("envelopes", kinds.word)
-        most = fields.need("maxConcurrency", kinds.gpus)
+        flavor = fields.need("flavor", readers.word)
+        members = fields.set_of("envelopes", readers.word)
+        most = fields.need("maxConcurrency", readers.gpus)
         if not fields.is_void:
             _check_members(fields, members, flavor=flavor, envelopes=envelopes)
         fields.finish()

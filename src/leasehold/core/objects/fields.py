@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from typing import TypeVar
 
-from leasehold.core.objects.kinds import Wrong
 from leasehold.core.objects.problems import MISSING, Problem, joined, shown
+from leasehold.core.objects.readers import Wrong
 
 T = TypeVar("T")
 D = TypeVar("D")
-Kind = Callable[[object], T]
+Reader = Callable[[object], T]
 
 GUESS_CHARS_MAX = 64  # a close match is sought only for keys somebody could have typed
 
@@ -50,18 +50,18 @@ class Fields:
     def raw(self, key: str) -> object:
         return self.members.get(key)
 
-    def need(self, key: str, kind: Kind[T]) -> T | None:
+    def need(self, key: str, read: Reader[T]) -> T | None:
         """A required value, or None with the problem noted."""
         self._allowed.add(key)
         if self.has(key):
-            return self._read(key, kind, None)
+            return self._read(key, read, None)
         self._miss(key)
         return None
 
-    def take(self, key: str, kind: Kind[T], default: D) -> T | D:
+    def take(self, key: str, read: Reader[T], default: D) -> T | D:
         """An optional value; the default when it is absent, and also when it is wrong."""
         self._allowed.add(key)
-        return self._read(key, kind, default) if self.has(key) else default
+        return self._read(key, read, default) if self.has(key) else default
 
     def inside(self, key: str, *, required: bool = False) -> "Fields":
         """The mapping under a key; a void one when it is absent or is no mapping."""
@@ -87,13 +87,13 @@ class Fields:
             found.append(Fields(raw, place, self.problems))
         return found
 
-    def set_of(self, key: str, kind: Kind[str]) -> tuple[str, ...]:
+    def set_of(self, key: str, read: Reader[str]) -> tuple[str, ...]:
         """A list of texts of one kind, each written once."""
         path = self.at(key)
         found: dict[str, None] = {}
         for index, raw in enumerate(self._list(key)):
             try:
-                value = kind(raw)
+                value = read(raw)
                 if value in found:
                     raise Wrong("it is listed twice; list it once")
                 found[value] = None
@@ -131,9 +131,9 @@ class Fields:
         elif raw is not None:
             self.note(key, "write a list")
 
-    def _read(self, key: str, kind: Kind[T], default: D) -> T | D:
+    def _read(self, key: str, read: Reader[T], default: D) -> T | D:
         try:
-            return kind(self.raw(key))
+            return read(self.raw(key))
         except Wrong as wrong:
             self.note(key, wrong.remedy)
             return default

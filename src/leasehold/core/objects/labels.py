@@ -3,7 +3,7 @@
 Called by `manifests` and `template`; sizes and characters only, no label means anything here.
 """
 
-from leasehold.core.objects import kinds
+from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.problems import Problem, joined, shown
 
@@ -14,16 +14,16 @@ def check_labels(metadata: Fields) -> None:
     """Both mappings under `metadata`."""
     labels = metadata.inside("labels")
     for key in labels.members:
-        if not isinstance(key, str) or not kinds.is_label_key(key):
+        if not isinstance(key, str) or not readers.is_label_key(key):
             _bad_key(labels, key)
         elif labels.raw(key) is None:
             labels.note(key, 'write a text; "" is an empty one')
         else:
-            labels.take(key, kinds.label_value, "")
+            labels.take(key, readers.label_value, "")
     annotations = metadata.inside("annotations")
     size = 0
     for key, value in annotations.members.items():
-        if not isinstance(key, str) or not kinds.is_label_key(key):
+        if not isinstance(key, str) or not readers.is_label_key(key):
             _bad_key(annotations, key)
         elif not isinstance(value, str):
             annotations.note(key, "write a text, in quotes")

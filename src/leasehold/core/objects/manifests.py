@@ -4,7 +4,7 @@ Called by `leasehold lint`, the scenario runner and the stores' admission check 
 user writes. It looks at one object; rules between objects are with `budget.parent_cycles`.
 """
 
-from leasehold.core.objects import kinds
+from leasehold.core.objects import readers
 from leasehold.core.objects.bounds import check_bounds, check_sizes
 from leasehold.core.objects.budget import check_budget
 from leasehold.core.objects.fields import Fields
@@ -63,7 +63,7 @@ def check_manifest(
 
 def _api_version(value: object) -> str:
     if value != API_VERSION:
-        raise kinds.Wrong(f"write {API_VERSION}")
+        raise readers.Wrong(f"write {API_VERSION}")
     return API_VERSION
 
 
@@ -71,13 +71,13 @@ def _kind(value: object) -> str:
     if isinstance(value, str) and value in USER_KINDS:
         return value
     if isinstance(value, str) and value in OUR_KINDS:
-        raise kinds.Wrong("users never write them; write a Budget or a Run")
-    raise kinds.Wrong("write Budget or Run")
+        raise readers.Wrong("users never write them; write a Budget or a Run")
+    raise readers.Wrong("write Budget or Run")
 
 
 def _check_metadata(metadata: Fields) -> None:
-    metadata.need("name", kinds.object_name)
-    metadata.need("namespace", kinds.namespace)
+    metadata.need("name", readers.object_name)
+    metadata.need("namespace", readers.namespace)
     metadata.allow(*_STAMPED)
     check_labels(metadata)
     metadata.finish()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
-from leasehold.core.objects.kinds import Wrong
+from leasehold.core.objects.readers import Wrong
 from leasehold.core.objects.wire import Wire, list_at, part
 
 CPU = "cpu"

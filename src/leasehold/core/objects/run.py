@@ -6,7 +6,7 @@ fields is applied only when each of them is right by itself, so one mistake is r
 """
 
 from leasehold.core.facts import Funding, Gang, Malleable, Run, RunSpec, Selector
-from leasehold.core.objects import kinds
+from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.problems import Problem, no_spec
 from leasehold.core.objects.template import read_template
@@ -15,7 +15,7 @@ from leasehold.core.units import SECOND, Millis, format_span
 
 GRACE_DEFAULT = 30 * SECOND
 
-_GANG = kinds.one_of(Gang)
+_GANG = readers.one_of(Gang)
 
 
 def check_run(raw: object, *, require_template: bool = False) -> list[Problem]:
@@ -27,8 +27,8 @@ def grace_problems(raw: object, most: Millis) -> list[tuple[str, str]]:
     """(path, why) if a Run asks for more time to stop than whoever waits for its GPUs must give."""
     asked = part(part(raw, "spec"), "runtime").get("gracePeriod")
     try:
-        grace = 0 if asked is None else kinds.span_or_none(asked)
-    except kinds.Wrong:
+        grace = 0 if asked is None else readers.span_or_none(asked)
+    except readers.Wrong:
         return []  # it is told by `check_run`
     if grace <= most:
         return []
@@ -96,25 +96,25 @@ class _Shape:
 def _read_spec(raw: object, *, require_template: bool) -> tuple[RunSpec | None, list[Problem]]:
     problems: list[Problem] = []
     spec = Fields(raw, "", problems).inside("spec", required=True)
-    owner = spec.need("owner", kinds.owner)
+    owner = spec.need("owner", readers.owner)
     resources = spec.inside("resources", required=True)
     locality = spec.inside("locality")
-    flavor = resources.need("gpuType", kinds.word)
+    flavor = resources.need("gpuType", readers.word)
     shape = _read_shape(resources, locality)
     _read_malleable(spec.inside("malleable"), resources, shape)
     _read_spares(spec, shape)
-    spread = locality.take("allowCrossGroupSpread", kinds.flag, True)
+    spread = locality.take("allowCrossGroupSpread", readers.flag, True)
     selector = _read_selector(locality.inside("selector"))
     gang = spec.take("gang", _GANG, Gang.RUN)
-    opportunistic = spec.take("opportunistic", kinds.flag, False)
-    stop = spec.take("stop", kinds.flag, False)
+    opportunistic = spec.take("opportunistic", readers.flag, False)
+    stop = spec.take("stop", readers.flag, False)
     runtime = spec.inside("runtime")
     funding = _read_funding(spec.inside("funding"), shape)
     template = read_template(spec, required=require_template)
-    max_duration = runtime.take("maxDuration", kinds.span, None)
-    checkpoint = runtime.take("checkpoint", kinds.span, None)
-    retries = runtime.take("retries", kinds.retries, 0)
-    grace = runtime.take("gracePeriod", kinds.span_or_none, GRACE_DEFAULT)
+    max_duration = runtime.take("maxDuration", readers.span, None)
+    checkpoint = runtime.take("checkpoint", readers.span, None)
+    retries = runtime.take("retries", readers.retries, 0)
+    grace = runtime.take("gracePeriod", readers.span_or_none, GRACE_DEFAULT)
     for fields in (spec, resources, locality, runtime):
         fields.finish()
     if problems or spec.is_void:
@@ -154,9 +154,9 @@ def _read_spec(raw: object, *, require_template: bool) -> tuple[RunSpec | None, 
 
 def _read_shape(resources: Fields, locality: Fields) -> _Shape:
     """Total, group and pod size; a number that breaks a rule counts as wrong from then on."""
-    total = resources.need("totalGPUs", kinds.gpus)
-    group = locality.take("groupGPUs", kinds.gpus, None)
-    per_pod = resources.take("gpusPerPod", kinds.gpus, None)
+    total = resources.need("totalGPUs", readers.gpus)
+    group = locality.take("groupGPUs", readers.gpus, None)
+    per_pod = resources.take("gpusPerPod", readers.gpus, None)
     if total is not None and group is not None and total % group:
         locality.note("groupGPUs", f"groups must divide totalGPUs; write a divisor of {total}")
         group = None
@@ -171,10 +171,10 @@ def _read_shape(resources: Fields, locality: Fields) -> _Shape:
 def _read_malleable(fields: Fields, resources: Fields, shape: _Shape) -> None:
     if fields.is_void:
         return
-    least = fields.need("minTotalGPUs", kinds.gpus)
-    most = fields.need("maxTotalGPUs", kinds.gpus)
-    step = fields.take("stepGPUs", kinds.gpus, None if fields.has("stepGPUs") else shape.group)
-    desired = fields.take("desiredTotalGPUs", kinds.gpus, None)
+    least = fields.need("minTotalGPUs", readers.gpus)
+    most = fields.need("maxTotalGPUs", readers.gpus)
+    step = fields.take("stepGPUs", readers.gpus, None if fields.has("stepGPUs") else shape.group)
+    desired = fields.take("desiredTotalGPUs", readers.gpus, None)
     fields.finish()
     group = shape.group
     shape.width_max = None if shape.total is None or most is None else max(shape.total, most)
@@ -220,7 +220,7 @@ def _near(grid: Malleable, width: int) -> str:
 
 
 def _read_spares(spec: Fields, shape: _Shape) -> None:
-    spares = spec.take("sparesPerGroup", kinds.gpus_or_none, 0)
+    spares = spec.take("sparesPerGroup", readers.gpus_or_none, 0)
     per_pod = shape.per_pod
     if per_pod is not None and spares % per_pod:
         spec.note("sparesPerGroup", f"a spare replaces a pod; write a multiple of {per_pod}")
@@ -229,18 +229,18 @@ def _read_spares(spec: Fields, shape: _Shape) -> None:
 
 def _read_selector(fields: Fields) -> Selector:
     selector = Selector(
-        region=fields.take("region", kinds.word, None),
-        cluster=fields.take("cluster", kinds.word, None),
-        domain=fields.take("fabric.domain", kinds.word, None),
+        region=fields.take("region", readers.word, None),
+        cluster=fields.take("cluster", readers.word, None),
+        domain=fields.take("fabric.domain", readers.word, None),
     )
     fields.finish()
     return selector
 
 
 def _read_funding(fields: Fields, shape: _Shape) -> Funding:
-    allowed = fields.take("allowBorrow", kinds.flag, False)
-    most = fields.take("maxBorrowGPUs", kinds.gpus_or_none, None)
-    sponsors = fields.set_of("sponsors", kinds.owner)
+    allowed = fields.take("allowBorrow", readers.flag, False)
+    most = fields.take("maxBorrowGPUs", readers.gpus_or_none, None)
+    sponsors = fields.set_of("sponsors", readers.owner)
     fields.finish()
     if not allowed and not fields.is_wrong("allowBorrow"):
         if sponsors:

@@ -8,7 +8,7 @@ refused by path. It does not know all of Kubernetes' pod fields and does not try
 from collections.abc import Iterator
 
 from leasehold.core.facts import Record, Toleration
-from leasehold.core.objects import kinds
+from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.labels import check_labels
 from leasehold.core.objects.problems import Problem, joined, shown
@@ -70,7 +70,7 @@ def _check_pod(pod: Fields) -> tuple[Toleration, ...]:
         pod.note("containers", "write at least one container")
     names: set[str] = set()
     for container in [*containers, *pod.each("initContainers")]:
-        name = container.need("name", kinds.namespace)
+        name = container.need("name", readers.namespace)
         if name is not None and name in names:
             container.note("name", "another container has this name; take another")
         names.add(name or "")
@@ -79,9 +79,9 @@ def _check_pod(pod: Fields) -> tuple[Toleration, ...]:
 
 
 def _check_container(container: Fields) -> None:
-    container.take("image", kinds.text, None)
+    container.take("image", readers.text, None)
     for variable in container.each("env"):
-        variable.need("name", kinds.text)
+        variable.need("name", readers.text)
     for port in container.each("ports"):
         if port.has("hostPort"):
             port.note("hostPort", "several pods may share a host; leave this out")
@@ -99,10 +99,10 @@ def _check_container(container: Fields) -> None:
 
 def _read_toleration(fields: Fields) -> Toleration:
     return Toleration(
-        key=fields.take("key", kinds.text_or_none, ""),
-        operator=fields.take("operator", kinds.text, "Equal"),
-        value=fields.take("value", kinds.text_or_none, ""),
-        effect=fields.take("effect", kinds.text_or_none, ""),
+        key=fields.take("key", readers.text_or_none, ""),
+        operator=fields.take("operator", readers.text, "Equal"),
+        value=fields.take("value", readers.text_or_none, ""),
+        effect=fields.take("effect", readers.text_or_none, ""),
     )
 
 

@@ -1,7 +1,7 @@
 """Runs that ask for the same thing: what holds for one that waits, holds for all behind it.
 
 A line is long because somebody submitted a thousand runs that differ in name and command only. The
-queue asks for the kind of a run, and the dear questions once per kind. `Waiting` is what the queue
+queue asks what a run is like, and the dear questions once per likeness. `Waiting` is what the queue
 knows of those in line from one turn to the next; it is kept with the World, and nothing here
 decides anything.
 """
@@ -15,7 +15,7 @@ from leasehold.core.units import Instant, Millis
 from leasehold.core.verdicts import Refused
 
 
-class Kind:
+class Likeness:
     """Compared by identity; `refused` is the newest answer to one of them."""
 
     __slots__ = ("__weakref__", "refused")
@@ -32,23 +32,23 @@ class Kind:
 
 
 class Alike:
-    """The kinds of the runs that are in line."""
+    """What the runs that are in line are like."""
 
     def __init__(self) -> None:
-        self._known: dict[Uid, tuple[RunSpec, Kind]] = {}
-        self._kinds: WeakValueDictionary[tuple[str, RunSpec], Kind] = WeakValueDictionary()
+        self._known: dict[Uid, tuple[RunSpec, Likeness]] = {}
+        self._likenesses: WeakValueDictionary[tuple[str, RunSpec], Likeness] = WeakValueDictionary()
 
-    def kind(self, run: Run) -> Kind:
+    def likeness(self, run: Run) -> Likeness:
         known = self._known.get(run.uid)
         if known is not None and known[0] is run.spec:
             return known[1]
         # Its namespace, because not everybody may spend an owner's money from everywhere.
         key = (run.namespace, replace(run.spec, template=b""))
-        kind = self._kinds.get(key)
-        if kind is None:
-            kind = self._kinds[key] = Kind()
-        self._known[run.uid] = (run.spec, kind)
-        return kind
+        likeness = self._likenesses.get(key)
+        if likeness is None:
+            likeness = self._likenesses[key] = Likeness()
+        self._known[run.uid] = (run.spec, likeness)
+        return likeness
 
     def forget(self, uid: Uid) -> None:
         self._known.pop(uid, None)

@@ -6,11 +6,11 @@ nothing; references to nodes and runs are checked against what the file itself i
 
 from pathlib import Path
 
-from leasehold.core.objects import kinds
+from leasehold.core.objects import readers
 from leasehold.core.objects.budget import budget_from_wire, parent_cycles
 from leasehold.core.objects.fields import Fields
-from leasehold.core.objects.kinds import Wrong
 from leasehold.core.objects.problems import Problem, shown
+from leasehold.core.objects.readers import Wrong
 from leasehold.core.units import Instant, format_span
 from leasehold.shell.config import BadConfig, Config, load_config
 from leasehold.shell.fleetfile import mistake_at, node_rows, read_fleet
@@ -52,7 +52,7 @@ def _read(document: Document, place: str, problems: list[Problem]) -> Story:
             Problem(path="", value=shown(document.data), remedy="write title, fleet and steps")
         )
     fields = Fields(document.data, "", problems)
-    title = fields.need("title", kinds.text) or ""
+    title = fields.need("title", readers.text) or ""
     start = fields.take("start", _start, START_DEFAULT)
     config = _read_config(fields)
     before = len(problems)
@@ -134,7 +134,7 @@ def _funded(fields: Fields) -> list[str]:
 
 def _read_steps(fields: Fields, named: Named) -> tuple[Step, ...]:
     if fields.raw("steps") is None:
-        fields.need("steps", kinds.text)
+        fields.need("steps", readers.text)
     steps: list[Step] = []
     latest = 0
     for each in fields.each("steps"):
@@ -151,7 +151,7 @@ def _read_steps(fields: Fields, named: Named) -> tuple[Step, ...]:
 
 def _start(value: object) -> Instant:
     """Accounts count from 1970, and a story may go on for ten years within four-digit ones."""
-    start = kinds.instant(value)
+    start = readers.instant(value)
     if not 0 <= start <= START_MAX:
         raise Wrong("write an instant from 1970 to 9000")
     return start
@@ -159,7 +159,7 @@ def _start(value: object) -> Instant:
 
 def _at(value: object) -> int:
     try:
-        return kinds.span_or_none(value)
+        return readers.span_or_none(value)
     except Wrong:
         remedy = "write a span since the start of at most 3650 days, such as 0s, 30s or 1h15m"
         raise Wrong(remedy) from None

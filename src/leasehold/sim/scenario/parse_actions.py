@@ -3,11 +3,11 @@
 Called by `parse` for every step. It notes mistakes; it performs nothing.
 """
 
-from leasehold.core.objects import kinds
+from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
-from leasehold.core.objects.kinds import Wrong
 from leasehold.core.objects.manifests import check_manifest
 from leasehold.core.objects.problems import Problem, joined, shown
+from leasehold.core.objects.readers import Wrong
 from leasehold.core.objects.wire import API_VERSION
 from leasehold.sim.machines import NodeIs, Work
 from leasehold.sim.scenario import values
@@ -35,7 +35,7 @@ ACTIONS = (
 )  # fmt: skip
 BINDS_MAX = 1_000
 
-_NODE_IS = kinds.one_of(NodeIs)
+_NODE_IS = readers.one_of(NodeIs)
 
 
 def read_action(fields: Fields, named: Named) -> Action | None:
@@ -133,9 +133,9 @@ def _read_works(fields: Fields) -> tuple[Work, ...]:
     for each in listed:
         works.append(
             Work(
-                lasts=each.take("lasts", kinds.span_or_none, None),
-                exit_code=each.take("exit", kinds.whole(0, 255), 0),
-                stops=each.take("stops", kinds.span_or_none, 0),
+                lasts=each.take("lasts", readers.span_or_none, None),
+                exit_code=each.take("exit", readers.whole(0, 255), 0),
+                stops=each.take("stops", readers.span_or_none, 0),
             )
         )
         each.finish()
@@ -148,7 +148,7 @@ def _read_refused(fields: Fields) -> tuple[str, ...] | None:
     if not fields.has("refused"):
         fields.allow("refused")
         return None
-    paths = fields.set_of("refused", kinds.text)
+    paths = fields.set_of("refused", readers.text)
     if not paths and not fields.is_wrong("refused"):
         fields.note("refused", "name the JSON paths that the refusal names")
     return paths
@@ -187,13 +187,13 @@ def _read_physical(fields: Fields, name: str, named: Named) -> Action | None:
             action = None if node is None or state is None else SetNode(name=node, state=state)
         case "foreign":
             node = fields.need("node", named.node)
-            gpus = fields.need("gpus", kinds.gpus_or_none)
+            gpus = fields.need("gpus", readers.gpus_or_none)
             action = None if node is None or gpus is None else SetForeign(node=node, gpus=gpus)
         case "pod":
             action = _read_pod(fields, named)
         case _:
             assert name == "binds", name
-            count = fields.need("fail", kinds.whole(0, BINDS_MAX))
+            count = fields.need("fail", readers.whole(0, BINDS_MAX))
             action = None if count is None else FailBinds(count=count)
     fields.finish()
     return action

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from leasehold.core.facts import Closed, Confidence, Opened, Phase, Role, State
-from leasehold.core.objects import kinds
+from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
-from leasehold.core.objects.kinds import Wrong
 from leasehold.core.objects.problems import Problem, shown
+from leasehold.core.objects.readers import Wrong
 from leasehold.sim.scenario import values
 from leasehold.sim.scenario.story import (
     AuditIsOk,
@@ -105,8 +105,8 @@ class Named:
 
     def node(self, value: object) -> str:
         if self.nodes is None:
-            return kinds.text(value)
-        return values.known(kinds.text, self.nodes, "node")(value)
+            return readers.text(value)
+        return values.known(readers.text, self.nodes, "node")(value)
 
     def envelope(self, value: object) -> str:
         return values.known(values.envelope_key, self.envelopes, "envelope")(value)
@@ -209,12 +209,12 @@ def _read_filter(fields: Fields, named: Named) -> LeaseFilter:
         group=fields.take("group", values.index, None),
         pod=fields.take("pod", values.index, None),
         node=fields.take("node", named.node, None),
-        owner=fields.take("owner", kinds.owner, None),
+        owner=fields.take("owner", readers.owner, None),
         payer=fields.take("payer", values.envelope_key, None),
-        role=fields.take("role", kinds.one_of(Role), None),
+        role=fields.take("role", readers.one_of(Role), None),
         attempt=fields.take("attempt", values.index, None),
-        open=fields.take("open", kinds.flag, None),
-        opened=fields.take("opened", kinds.one_of(Opened), None),
+        open=fields.take("open", readers.flag, None),
+        opened=fields.take("opened", readers.one_of(Opened), None),
         closed=fields.take("closed", _closure, None),
     )
     fields.finish()
@@ -224,7 +224,7 @@ def _read_filter(fields: Fields, named: Named) -> LeaseFilter:
 def _closure(value: object) -> str:
     """A closure reason, with or without its argument in brackets."""
     base = value.partition("(")[0] if isinstance(value, str) else value
-    kinds.one_of(Closed)(base)
+    readers.one_of(Closed)(base)
     return str(value)
 
 

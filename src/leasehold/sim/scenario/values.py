@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection
 from enum import StrEnum
 from fractions import Fraction
 
-from leasehold.core.objects import kinds
-from leasehold.core.objects.kinds import Wrong
+from leasehold.core.objects import readers
+from leasehold.core.objects.readers import Wrong
 from leasehold.sim.scenario.story import (
     Groups,
     Names,
@@ -33,8 +33,8 @@ def run_key(value: object) -> str:
     parts = value.split("/") if isinstance(value, str) else []
     if len(parts) != 2:
         raise Wrong("write namespace/name")
-    kinds.namespace(parts[0])
-    kinds.object_name(parts[1])
+    readers.namespace(parts[0])
+    readers.object_name(parts[1])
     return "/".join(parts)
 
 
@@ -43,9 +43,9 @@ def envelope_key(value: object) -> str:
     parts = value.split("/") if isinstance(value, str) else []
     if len(parts) != 3:
         raise Wrong("write namespace/budget/envelope")
-    kinds.namespace(parts[0])
-    kinds.object_name(parts[1])
-    kinds.word(parts[2])
+    readers.namespace(parts[0])
+    readers.object_name(parts[1])
+    readers.word(parts[2])
     return "/".join(parts)
 
 
@@ -73,7 +73,7 @@ def known(
 
 
 def index(value: object) -> int:
-    return kinds.whole(0, INDEX_MAX)(value)
+    return readers.whole(0, INDEX_MAX)(value)
 
 
 def does(value: object) -> tuple[int | None, bool]:
@@ -132,7 +132,7 @@ def _fraction(value: object) -> Fraction | None:
 
 def _span(value: object) -> Fraction | None:
     try:
-        return Fraction(kinds.span_or_none(value))
+        return Fraction(readers.span_or_none(value))
     except Wrong:
         return None
 
@@ -144,7 +144,7 @@ def word(value: object) -> Word:
 
 
 def one_of(choices: type[StrEnum]) -> Callable[[object], Word]:
-    check = kinds.one_of(choices)
+    check = readers.one_of(choices)
     return lambda value: Word(text=str(check(value)))
 
 
@@ -156,7 +156,7 @@ def words(value: object) -> Words:
 
 
 def truth(value: object) -> Truth:
-    return Truth(value=kinds.flag(value))
+    return Truth(value=readers.flag(value))
 
 
 def only_true(value: object) -> Truth:
