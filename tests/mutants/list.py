@@ -150,7 +150,7 @@ PLACES = (
     ),
     Mutant(
         "a what-if is undone in the wrong order",
-        "core/world/journal.py",
+        "core/world/what_if.py",
         "            self._inverses.pop()()\n",
         "            self._inverses.pop(mark)()\n",
         (*prop("resolve"), *prop("world")),

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from leasehold.core.facts import Lease, Opened, Relation, Role
 from leasehold.core.world.accounts import Accounts, Claim, Term
-from leasehold.core.world.journal import Journal
 from leasehold.core.world.levels import Drop, fewest, fewest_from_each
+from leasehold.core.world.what_if import WhatIf
 
 INSTANTS = st.integers(0, 12)
 DROPS = st.lists(st.tuples(INSTANTS, st.integers(-3, 3)), max_size=8)
@@ -60,7 +60,7 @@ def test_the_most_that_an_envelope_pays_for(
     span: int,
 ) -> None:
     """Leases count until they are known to end, overdue ones only now; plans while they last."""
-    accounts = Accounts(Journal())
+    accounts = Accounts(WhatIf())
     for index, (frees_at, is_lent) in enumerate(terms):
         accounts.add(lease(index, is_lent=is_lent), Term(frees_at=frees_at))
     for start, lasts, is_lent in claims:

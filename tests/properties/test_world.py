@@ -199,16 +199,16 @@ def test_undoing_a_what_if_restores_every_index(steps: list[tuple[str, int]]) ->
     world = a_busy_world()
     leases = sorted(world.leases)
     before = snapshot(world, NOW)
-    marks = [world.journal.mark()]
+    marks = [world.what_if.mark()]
     seen = [before]
     gone: list[set[str]] = [set()]  # leases taken off the fleet, and "$" + those off the accounts
     planned = [0]
     for what, pick in steps:
         _change(world, what, leases[pick], marks, seen, gone, planned)
     while marks:
-        world.journal.undo(marks.pop())
+        world.what_if.undo(marks.pop())
         assert snapshot(world, NOW) == seen.pop()
-    assert not world.journal.active
+    assert not world.what_if.active
 
 
 def _change(
@@ -224,11 +224,11 @@ def _change(
     lease, shape = world.leases[name], Shape(2, 10, 100)
     if what == "mark":
         seen.append(snapshot(world, NOW))
-        marks.append(world.journal.mark())
+        marks.append(world.what_if.mark())
         gone.append(set(gone[-1]))
         planned.append(planned[-1])
     elif what == "undo" and len(marks) > 1:
-        world.journal.undo(marks.pop())
+        world.what_if.undo(marks.pop())
         assert snapshot(world, NOW) == seen.pop()
         gone.pop()
         planned.pop()

@@ -286,13 +286,13 @@ def _places_kept(
 def _can_have(
     world: World, wish: Wish, places: tuple[tuple[str, int], ...], undrained: list[str]
 ) -> bool:
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     world.fleet.tolerate(wish.run.spec.tolerations)
     for name in undrained:
         world.fleet.give(world.leases[name])
     nodes = world.fleet.nodes
     answer = all(name in nodes and nodes[name].free >= gpus for name, gpus in places)
-    world.journal.undo(mark)
+    world.what_if.undo(mark)
     return answer and sum(gpus for _, gpus in places) == wish.want.gpus
 
 
@@ -322,10 +322,10 @@ def _claim(turn: Turn, wish: Wish, found: Underway, places: tuple[tuple[str, int
 
 def _packed_without(world: World, wish: Wish, victims: list[str]) -> Packed | None:
     """Where the beneficiary goes once these leases are gone."""
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     world.fleet.tolerate(wish.run.spec.tolerations)
     for name in victims:
         world.fleet.give(world.leases[name])
     packed = try_pack(world, wish.want, locations_for(world, wish.run.spec))
-    world.journal.undo(mark)
+    world.what_if.undo(mark)
     return packed

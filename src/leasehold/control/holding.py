@@ -76,7 +76,7 @@ def _keep_free_gpus(
     for."""
     world, want = turn.world, wish.want
     end = min(FOREVER, max(turn.now, start) + wish.end_after)
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     world.fleet.tolerate(wish.run.spec.tolerations)
     turn.agenda.apply(world, wish.run.uid, start=begin, end=end)
     kept: dict[str, int] = {}
@@ -86,7 +86,7 @@ def _keep_free_gpus(
         if pool is not None:
             needed = pods.get(domain, left // want.pod_gpus)
             left -= _keep_in(world, want, pool, needed, kept)
-    world.journal.undo(mark)
+    world.what_if.undo(mark)
     turn.agenda.hold(
         wish.run.uid,
         [
@@ -118,13 +118,13 @@ def claim_money(turn: Turn, wish: Wish, domains: tuple[str, ...], *, start: Inst
     """Keep the payers' money for a run that will go to these domains, if they can pay at all; what
     those ahead were promised is theirs."""
     world = turn.world
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     turn.agenda.respect(world, wish.run.uid)
     locations = sorted({(domain.split("/")[0], domain.split("/")[1]) for domain in domains})
     claims = _claims_at_once(turn, wish, locations, start=start)
     if claims is None:
         claims = _claims_by_group(turn, wish, locations, start=start)
-    world.journal.undo(mark)
+    world.what_if.undo(mark)
     turn.agenda.claim(wish.run.uid, claims)
 
 

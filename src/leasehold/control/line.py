@@ -101,12 +101,12 @@ class Line:
         agenda.changed.clear()
         key = (wish.want.flavor, wish.want.pod_gpus)
         if key not in self._outlooks:
-            mark = world.journal.mark()
+            mark = world.what_if.mark()
             world.fleet.tolerate(wish.run.spec.tolerations)
             self._outlooks[key] = Outlook(
                 world, agenda, flavor=key[0], gpus=key[1], now=turn.now, ends=self._ends
             )
-            world.journal.undo(mark)
+            world.what_if.undo(mark)
         return self._outlooks[key]
 
 

@@ -164,10 +164,10 @@ def _kept_start(old: Reservation | None) -> Instant | None:
 def _has_gpus(turn: Turn, wish: Wish) -> bool:
     """Whether money is all it is short of."""
     world = turn.world
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     as_found_by(world, wish, turn.agenda, start=turn.now)
     answer = fits(world, wish.want, locations_for(world, wish.run.spec))
-    world.journal.undo(mark)
+    world.what_if.undo(mark)
     return answer
 
 

@@ -80,11 +80,11 @@ def _can_start(turn: Turn, wish: Wish, agenda: Agenda, reservation: Reservation)
     world, at = turn.world, reservation.starts
     pools = candidate_pools(world.fleet, wish.want, locations_for(world, wish.run.spec))
     nodes = [name for pool in pools for name in pool.nodes]
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     # What was told to end in this very turn is gone by then, though its deadline is now.
     ended = {*leases_ended_by(world, nodes, at, turn.now), *world.ending}
     for name in sorted(ended):
         world.fleet.give(world.leases[name])
     plan = admit(world, wish, agenda, start=at, now=turn.now, gone=frozenset(ended))
-    world.journal.undo(mark)
+    world.what_if.undo(mark)
     return isinstance(plan, Admitted)

@@ -197,10 +197,10 @@ def _try(turn: Turn, wish: Wish) -> Admitted | Refused:
 def _try_spares(turn: Turn, wish: Wish) -> Admitted | Refused:
     """On top of spares, and free GPUs beside them, that nobody ahead counts on."""
     world = turn.world
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     kept = as_found_by(world, wish, turn.agenda, start=turn.now)
     answer = fill(world, wish, turn.agenda, kept, now=turn.now)
-    world.journal.undo(mark)
+    world.what_if.undo(mark)
     return answer
 
 

@@ -64,10 +64,10 @@ def _rehearsed(turn: Turn, wish: Wish, seeder: Seeder) -> Reclaim | None:
     """At the first location where it helps."""
     world = turn.world
     for location in locations_for(world, wish.run.spec):
-        mark = world.journal.mark()
+        mark = world.what_if.mark()
         turn.agenda.respect(world, wish.run.uid)
         found = _at(turn, wish, location, seeder)
-        world.journal.undo(mark)
+        world.what_if.undo(mark)
         if found is not None:
             return found
     return None

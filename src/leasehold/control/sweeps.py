@@ -71,7 +71,7 @@ def _widest(
 def _domains_for(world: World, wish: Wish, agenda: Agenda, *, now: Instant) -> tuple[str, ...]:
     """Domains with free GPUs for every waiting group, whoever pays."""
     want = wish.want
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     as_found_by(world, wish, agenda, start=now)
     needed = (want.pods + want.spares) * len(want.groups)
     found = tuple(
@@ -79,5 +79,5 @@ def _domains_for(world: World, wish: Wish, agenda: Agenda, *, now: Instant) -> t
         for pool in candidate_pools(world.fleet, want, locations_for(world, wish.run.spec))
         if pods_room(world.fleet, pool, shape_of(want)) >= needed
     )
-    world.journal.undo(mark)
+    world.what_if.undo(mark)
     return found

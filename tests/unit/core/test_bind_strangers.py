@@ -6,7 +6,7 @@ from leasehold.core.objects.pod import SLOTS, pod_from_wire
 from leasehold.core.policy import Policy
 from leasehold.core.verdicts import PodPlace
 from leasehold.core.world.fleet import Fleet
-from leasehold.core.world.journal import Journal
+from leasehold.core.world.what_if import WhatIf
 from leasehold.core.world.world import World
 
 
@@ -62,7 +62,7 @@ def test_without_an_annotation_only_the_count_is_known() -> None:
 
 
 def test_an_empty_fleet_has_no_strangers() -> None:
-    fleet = Fleet(Journal())
+    fleet = Fleet(WhatIf())
     fleet.put_node(node("n0", gpus=4))
     assert deal_slots(fleet, [place(1)])[place(1)] == (0,)
 

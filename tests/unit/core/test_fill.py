@@ -48,10 +48,10 @@ def filled(
     run = a_run("new", "z", groups=groups, group_gpus=pods * gpus, pod_gpus=gpus, spread=spread)
     world.put_run(run)
     wish, agenda = replace(a_wish(world, run), span=span), agenda or Agenda()
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     kept = as_found_by(world, wish, agenda, start=NOW)
     answer = fill(world, wish, agenda, kept, now=NOW)
-    world.journal.undo(mark)
+    world.what_if.undo(mark)
     return answer
 
 

@@ -98,9 +98,9 @@ def test_what_is_claimed_and_planned_outside_a_mark_stays() -> None:
     world.fleet.plan_pod("n0", Shape(2))
     world.fleet.plan_pod("n0", Shape(4))
     world.fleet.unplan("n0", Shape(4))
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     world.fleet.plan("n0", 5)
-    world.journal.undo(mark)
+    world.what_if.undo(mark)
     assert world.accounts.claims_on("n/t/e") == [planned, claim]
     assert world.fleet.nodes["n0"].count_free() == 5
 

@@ -2,7 +2,7 @@
 
 A `Rehearsal` is a turn that writes nothing down: the runs ahead are planned on its agenda as the
 queue plans them, then the run in question is admitted or planned behind them. The indices of the
-World are changed only under the journal's marks and are put back. Called by `plan` and `cover`.
+World are changed only under marks and are put back. Called by `plan` and `cover`.
 """
 
 from functools import partial
@@ -205,10 +205,10 @@ def _admitted(turn: Turn, wish: Wish) -> Admitted | Refused:
     world = turn.world
     answer = admit(world, wish, turn.agenda, start=turn.now, now=turn.now)
     if isinstance(answer, Refused) and wish.run.spec.opportunistic:
-        mark = world.journal.mark()
+        mark = world.what_if.mark()
         kept = as_found_by(world, wish, turn.agenda, start=turn.now)
         filled = fill(world, wish, turn.agenda, kept, now=turn.now)
-        world.journal.undo(mark)
+        world.what_if.undo(mark)
         if isinstance(filled, Admitted):
             return filled
     return answer

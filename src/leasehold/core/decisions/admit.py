@@ -63,13 +63,13 @@ def admit(
     locations = locations_for(world, wish.run.spec)
     if not locations:
         return no_such_flavor(wish.want)
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     as_found_by(world, wish, agenda, start=start, gone=gone, promised=start > now)
     answer: Admitted | Refused | None = _elsewhere(world, wish, locations, start, now)
     funded: list[Location] = []
     if answer is None:
         answer, funded = _admit(world, wish, locations, start, now)
-    world.journal.undo(mark)
+    world.what_if.undo(mark)
     if isinstance(answer, Refused) and answer.reason in _OF_PLACE:
         return _held_or(world, wish, funded, answer)
     return answer
@@ -100,11 +100,11 @@ def _elsewhere(
     shunned = [name for name in wish.want.last if name in world.fleet.nodes]
     if not shunned:
         return None
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     for name in shunned:
         world.fleet.plan(name, world.fleet.nodes[name].node.gpus)
     answer, _ = _admit(world, wish, locations, start, now)
-    world.journal.undo(mark)
+    world.what_if.undo(mark)
     return answer if isinstance(answer, Admitted) else None
 
 
@@ -132,10 +132,10 @@ def no_such_flavor(want: Want) -> Refused:
 
 
 def _held_or(world: World, wish: Wish, locations: list[Location], refused: Refused) -> Refused:
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     world.fleet.tolerate(wish.run.spec.tolerations)
     unheld = pack(world, wish.want, locations) if locations else refused
-    world.journal.undo(mark)
+    world.what_if.undo(mark)
     if isinstance(unheld, Refused):  # who holds what is not what it lacks
         return _with_trace(unheld, refused.trace)
     return Refused(
@@ -280,7 +280,7 @@ def _group_by_group(
 ) -> Admitted | None:
     """Each group where it is paid for best, on top of the groups before it; where the run is
     already before anywhere else, and only then by money."""
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     parts: dict[Location, list[Covered]] = {}
     pods: list[PodPlace] = []
     borrowed = wish.borrowed_already
@@ -300,7 +300,7 @@ def _group_by_group(
             world.accounts.claim(claim)
         for pod in packed.places:
             world.fleet.plan_pod(pod.node, shape_of(wish.want))
-    world.journal.undo(mark)
+    world.what_if.undo(mark)
     if not admitted:
         return None
     merged = tuple((location, _merge(covers)) for location, covers in sorted(parts.items()))

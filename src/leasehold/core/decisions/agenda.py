@@ -240,10 +240,10 @@ class Kept:
         self.settle(lease.node)
         state = self._world.fleet.nodes[lease.node]
         before = state.unclipped_free()
-        mark = self._world.journal.mark()
+        mark = self._world.what_if.mark()
         self.end(lease)
         after = state.unclipped_free()
-        self._world.journal.undo(mark)
+        self._world.what_if.undo(mark)
         return after - before
 
     def was_gone(self, name: str) -> bool:
@@ -302,6 +302,6 @@ class Kept:
         return max(0, -fewest(0, drops, start=self._start, stop=self._end))
 
     def _note(self, inverse: Callable[[], None]) -> None:
-        journal = self._world.journal
-        if journal.active:
-            journal.note(inverse)
+        what_if = self._world.what_if
+        if what_if.active:
+            what_if.note(inverse)

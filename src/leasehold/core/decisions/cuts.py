@@ -308,13 +308,13 @@ def cut_until_it_fits(
 
 def enough(scope: Scope, conflicts: dict[str, list[tuple[Bundle, Cut]]]) -> bool:
     """Whether it would fit if the whole conflict set ended."""
-    mark = scope.world.journal.mark()
+    mark = scope.world.what_if.mark()
     before = set(scope.gone)
     for bundles in conflicts.values():
         for _, cut in bundles:
             scope.apply(cut)
     answer = scope.fits()
-    scope.world.journal.undo(mark)
+    scope.world.what_if.undo(mark)
     scope.gone = before
     return answer
 

@@ -65,7 +65,7 @@ class _Seats:
             for name in pool.nodes
             if name in self._world.fleet.fillable and (seats := self._seats_on(name))
         }
-        mark = self._world.journal.mark()
+        mark = self._world.what_if.mark()
         pods = self._deal(want.groups, pools)
         if pods is None and want.spread:
             pods = []
@@ -75,7 +75,7 @@ class _Seats:
                     pods = None
                     break
                 pods.extend(one)
-        self._world.journal.undo(mark)
+        self._world.what_if.undo(mark)
         return pods
 
     def _deal(self, groups: tuple[int, ...], pools: list[Pool]) -> list[PodPlace] | None:
@@ -86,14 +86,14 @@ class _Seats:
         rooms = [(pool.domain not in own, self._room(pool), pool.domain, pool) for pool in pools]
         for _, room, _, pool in sorted(rooms, key=lambda each: each[:3]):
             if room >= needed:
-                mark = self._world.journal.mark()
+                mark = self._world.what_if.mark()
                 before = {name: list(seats) for name, seats in self._on_spares.items()}
                 pods = self._deal_in(groups, pool)
                 if pods is not None:
-                    # Its inverses stay in the journal, for the caller's mark.
-                    self._world.journal.keep(mark)
+                    # Its inverses stay noted, for the caller's mark.
+                    self._world.what_if.keep(mark)
                     return pods
-                self._world.journal.undo(mark)
+                self._world.what_if.undo(mark)
                 self._on_spares = before
         return None
 

@@ -50,12 +50,12 @@ def forecast(
         # Room for a run with a limit comes and goes: before a planned start, and after its end.
         others |= agenda.ends_of_holds(now)
     for at in _instants(wish, pods, sorted(others), max(now, not_before - 1)):
-        mark = world.journal.mark()
+        mark = world.what_if.mark()
         ended = _ended(world, wish, pods, at, now)
         for name in ended:
             world.fleet.give(world.leases[name])
         plan = admit(world, wish, agenda, start=at, now=now, gone=frozenset(ended))
-        world.journal.undo(mark)
+        world.what_if.undo(mark)
         if isinstance(plan, Admitted):
             return _known(world, at, plan, openings, now)
     return None

@@ -45,7 +45,7 @@ def preview(
 ) -> Preview | Refused:
     """Run resolve for an instant, up to the draw; only where exact odds are too dear, ask whether
     to sample. `gone`: leases that the caller has given back."""
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     try:
         terrain = prepare(world, wish, agenda, at=at, now=now, gone=gone)
         if isinstance(terrain, Refused):
@@ -69,7 +69,7 @@ def preview(
             pods=terrain.pods,
         )
     finally:
-        world.journal.undo(mark)
+        world.what_if.undo(mark)
 
 
 class _Arena:

@@ -160,7 +160,7 @@ def cut_shared(
 ) -> Cuts | None:
     """An owner takes its own envelope back from its family: the same phases among those leases."""
     accounts, terms = world.accounts, world.terms
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     scope = Scope(
         world,
         leases,
@@ -169,7 +169,7 @@ def cut_shared(
         restore=lambda lease: accounts.unend(lease, terms[lease.name], at=now),
     )
     cuts = cut_until_it_fits(scope, seeder=seeder, now=now, but=but)
-    world.journal.undo(mark)
+    world.what_if.undo(mark)
     return cuts
 
 

@@ -76,32 +76,32 @@ def try_pack(world: World, want: Want, locations: Sequence[Location]) -> Packed 
     """The same for callers that do not ask why."""
     assert want.groups
     fleet = world.fleet
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     placed = _place_all(world, want, locations)
     if placed is not None:
         used = sorted({fleet.nodes[each.node].node.domain for each in placed})
         left = tuple((domain, fleet.pools[(want.flavor, domain)].free) for domain in used)
-    world.journal.undo(mark)
+    world.what_if.undo(mark)
     return None if placed is None else _packed(placed, left)
 
 
 def pack_in_one_domain(world: World, want: Want, locations: Sequence[Location]) -> Packed | None:
     """All groups in the tightest domain of any of these locations, if one can hold them."""
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     pools = _roomy(world.fleet, want, locations, len(want.groups))
     placed = _first_fit(world, want, want.groups, pools)
     if placed is not None:
         domain = world.fleet.nodes[placed[0].node].node.domain
         left = ((domain, world.fleet.pools[(want.flavor, domain)].free),)
-    world.journal.undo(mark)
+    world.what_if.undo(mark)
     return None if placed is None else _packed(placed, left)
 
 
 def fits(world: World, want: Want, locations: Sequence[Location]) -> bool:
     """The same question without the answer's details."""
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     placed = _place_all(world, want, locations)
-    world.journal.undo(mark)
+    world.what_if.undo(mark)
     return placed is not None
 
 

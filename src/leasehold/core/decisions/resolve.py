@@ -59,7 +59,7 @@ def resolve(
     world: World, wish: Wish, agenda: Agenda, *, now: Instant, seeder: Seeder
 ) -> Resolved | Refused:
     """What must be cut so that the run fits, or why cutting is no answer."""
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     try:
         terrain = prepare(world, wish, agenda, at=now, now=now)
         if isinstance(terrain, Refused):
@@ -72,7 +72,7 @@ def resolve(
         assert packed is not None, "the scope counted room for every pod, CPU and memory too"
         return Resolved(site=terrain.site, cuts=cuts, packed=packed)
     finally:
-        world.journal.undo(mark)
+        world.what_if.undo(mark)
 
 
 def prepare(
@@ -142,7 +142,7 @@ def _funded_together(
 ) -> Refused | None:
     """Why not every group finds a payer on top of those before it; what pays for one group once
     must not cost anybody the GPUs of all."""
-    mark = world.journal.mark()
+    mark = world.what_if.mark()
     borrowed = wish.borrowed_already
     refused = None
     gpus = wish.want.gpus_per_group
@@ -160,7 +160,7 @@ def _funded_together(
         )
         for claim in claims_of(world, wish, covered, start=at):
             world.accounts.claim(claim)
-    world.journal.undo(mark)
+    world.what_if.undo(mark)
     return refused
 
 
@@ -256,10 +256,10 @@ class Terrain:
             return 0, 0, 0
         if not any(name in world.yielding for name in pool.nodes):
             return (needed - room) * want.pod_gpus, 0, 0
-        mark = world.journal.mark()
+        mark = world.what_if.mark()
         taken = structural(self._scope([pool], needed))
         room = self._room(pool)
-        world.journal.undo(mark)
+        world.what_if.undo(mark)
         return (
             max(0, needed - room) * want.pod_gpus,
             sum(cut.gpus for cut in taken if cut.kind is CutKind.SHRINK),
@@ -271,11 +271,11 @@ class Terrain:
         needed = groups * (self.want.pods + self.want.spares)
         if self._room(pool) >= needed:
             return True
-        mark = self._world.journal.mark()
+        mark = self._world.what_if.mark()
         scope = self._scope([pool], needed)
         structural(scope)
         answer = scope.fits() or enough(scope, scope.conflict_set(now=self._at, but=self._uid))
-        self._world.journal.undo(mark)
+        self._world.what_if.undo(mark)
         return answer
 
     def scope(self) -> Scope:

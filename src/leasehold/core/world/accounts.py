@@ -2,7 +2,7 @@
 
 `cover` asks how many more GPUs an envelope can give. Usage is never a stored balance: an account
 is sums over leases, so used GPU-hours at any instant are one multiplication. Reservations put
-*claims* on accounts while plans are made; what-ifs change both under a journal.
+*claims* on accounts while plans are made; what-ifs change both under a mark.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,8 +12,8 @@ import msgspec
 from leasehold.core.facts import Envelope, EnvelopeKey, Lease, Relation, Uid
 from leasehold.core.ledger.charges import Charges
 from leasehold.core.units import FOREVER, GpuMs, Instant, Millis
-from leasehold.core.world.journal import Journal
 from leasehold.core.world.levels import Drop, fewest
+from leasehold.core.world.what_if import WhatIf
 
 
 class Term(msgspec.Struct, frozen=True, gc=False):
@@ -100,8 +100,8 @@ class Account:
 class Accounts:
     """One account per envelope that ever paid."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, what_if: WhatIf) -> None:
+        self._what_if = what_if
         self._accounts: dict[EnvelopeKey, Account] = {}
         self._carried: Mapping[EnvelopeKey, Charges] = {}  # of leases that are no longer here
         self._planned: Mapping[EnvelopeKey, Sequence[Claim]] = {}
@@ -135,14 +135,14 @@ class Accounts:
     def add(self, lease: Lease, term: Term) -> None:
         """An open lease begins to count."""
         self._count(lease, term, 1)
-        if self._journal.active:
-            self._journal.note(lambda: self._count(lease, term, -1))
+        if self._what_if.active:
+            self._what_if.note(lambda: self._count(lease, term, -1))
 
     def remove(self, lease: Lease, term: Term) -> None:
         """It stops counting; what it has used is settled separately."""
         self._count(lease, term, -1)
-        if self._journal.active:
-            self._journal.note(lambda: self._count(lease, term, 1))
+        if self._what_if.active:
+            self._what_if.note(lambda: self._count(lease, term, 1))
 
     def end(self, lease: Lease, term: Term, *, at: Instant) -> None:
         """In a what-if: it stops counting, and what it has used stays used."""
@@ -151,8 +151,8 @@ class Accounts:
         used = lease.gpus * max(0, at - max(lease.start, account.since))
         lent = used if lease.relation is Relation.BORROWED else 0
         self._use(account, used, lent)
-        if self._journal.active:
-            self._journal.note(lambda: self._use(account, -used, -lent))
+        if self._what_if.active:
+            self._what_if.note(lambda: self._use(account, -used, -lent))
 
     def unend(self, lease: Lease, term: Term, *, at: Instant) -> None:
         """In the same what-if: it goes on after all."""
@@ -161,8 +161,8 @@ class Accounts:
         used = lease.gpus * max(0, at - max(lease.start, account.since))
         lent = used if lease.relation is Relation.BORROWED else 0
         self._use(account, -used, -lent)
-        if self._journal.active:
-            self._journal.note(lambda: self._use(account, used, lent))
+        if self._what_if.active:
+            self._what_if.note(lambda: self._use(account, used, lent))
 
     def _use(self, account: Account, used: GpuMs, lent: GpuMs) -> None:
         account.settled_ms += used
@@ -181,15 +181,15 @@ class Accounts:
         """Under a mark: a reservation's money is spoken for."""
         account = self.of(claim.payer)
         account.claims.append(claim)
-        if self._journal.active:
-            self._journal.note(lambda: self._unclaim(account))
+        if self._what_if.active:
+            self._what_if.note(lambda: self._unclaim(account))
 
     def respect(self, planned: Mapping[EnvelopeKey, Sequence[Claim]], *, but: Uid) -> None:
         """Under a mark: count the money of planned starts, except this run's own."""
         before, whose = self._planned, self._planner
         self._planned, self._planner = planned, but
-        if self._journal.active:
-            self._journal.note(lambda: self._respect(before, whose))
+        if self._what_if.active:
+            self._what_if.note(lambda: self._respect(before, whose))
 
     def _respect(self, planned: Mapping[EnvelopeKey, Sequence[Claim]], but: Uid) -> None:
         self._planned, self._planner = planned, but

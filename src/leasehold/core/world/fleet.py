@@ -3,14 +3,14 @@
 A *pool* is the nodes of one flavor in one domain; its *home* is a (flavor, region, cluster). Nodes
 lie in buckets by (free GPUs, whether the node is empty), pools in an order by free GPUs. Taking or
 giving slots moves one node between buckets. `World` folds leases, nodes and foreign pods into it;
-`pack` reads it; what-ifs change it under a journal.
+`pack` reads it; what-ifs change it under a mark.
 """
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable
 
 from leasehold.core.facts import Lease, Node, Record, Role, Toleration
-from leasehold.core.world.journal import Journal
+from leasehold.core.world.what_if import WhatIf
 
 
 class NodeState:
@@ -143,8 +143,8 @@ class Pool:
 class Fleet:
     """All nodes, their pools, and the order of pools by free GPUs."""
 
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
+    def __init__(self, what_if: WhatIf) -> None:
+        self._what_if = what_if
         self.nodes: dict[str, NodeState] = {}
         self.pools: dict[tuple[str, str], Pool] = {}
         self._orders: dict[tuple[str, str, str], list[tuple[int, str]]] = {}
@@ -278,15 +278,15 @@ class Fleet:
         state = self.nodes.get(lease.node)
         if state is not None:
             self._shift(state, lease, 1)
-            if self._journal.active:
-                self._journal.note(lambda: self._shift(state, lease, -1))
+            if self._what_if.active:
+                self._what_if.note(lambda: self._shift(state, lease, -1))
 
     def give(self, lease: Lease) -> None:
         state = self.nodes.get(lease.node)
         if state is not None:
             self._shift(state, lease, -1)
-            if self._journal.active:
-                self._journal.note(lambda: self._shift(state, lease, 1))
+            if self._what_if.active:
+                self._what_if.note(lambda: self._shift(state, lease, 1))
 
     def _shift(self, state: NodeState, lease: Lease, sign: int) -> None:
         mask = mask_of(lease.slots)
@@ -321,8 +321,8 @@ class Fleet:
         """Keep GPUs of a node from being taken, without making it 'in use'."""
         state = self.nodes[name]
         self._plan(state, gpus)
-        if self._journal.active:
-            self._journal.note(lambda: self._plan(state, -gpus))
+        if self._what_if.active:
+            self._what_if.note(lambda: self._plan(state, -gpus))
 
     def _plan(self, state: NodeState, gpus: int) -> None:
         state.planned += gpus
@@ -332,15 +332,15 @@ class Fleet:
         """Under a mark: a pod that would be placed there."""
         state = self.nodes[name]
         self._plan_pod(state, shape, 1)
-        if self._journal.active:
-            self._journal.note(lambda: self._plan_pod(state, shape, -1))
+        if self._what_if.active:
+            self._what_if.note(lambda: self._plan_pod(state, shape, -1))
 
     def unplan(self, name: str, shape: Shape) -> None:
         """Take a planned pod off again within the same mark."""
         state = self.nodes[name]
         self._plan_pod(state, shape, -1)
-        if self._journal.active:
-            self._journal.note(lambda: self._plan_pod(state, shape, 1))
+        if self._what_if.active:
+            self._what_if.note(lambda: self._plan_pod(state, shape, 1))
 
     def _plan_pod(self, state: NodeState, shape: Shape, sign: int) -> None:
         state.cpu_used += sign * shape.cpu_milli
@@ -382,8 +382,8 @@ class Fleet:
 
     def _admit(self, state: NodeState) -> None:
         self._tolerate(state, True)
-        if self._journal.active:
-            self._journal.note(lambda: self._tolerate(state, False))
+        if self._what_if.active:
+            self._what_if.note(lambda: self._tolerate(state, False))
 
     def _tolerate(self, state: NodeState, tolerated: bool) -> None:
         state.change(tolerated=tolerated)

@@ -2,7 +2,7 @@
 
 It is changed one fact at a time, each at the cost of what that fact touches, and can be rebuilt
 from its facts at any time with the same result (`rebuilt`). `control` reads it and, through a
-turn, folds what it decides; what-ifs run on `fleet` and `accounts` under `journal`. It has no
+turn, folds what it decides; what-ifs run on `fleet` and `accounts` under `what_if`. It has no
 clock: whoever asks brings `now`.
 """
 
@@ -38,8 +38,8 @@ from leasehold.core.world.accounts import UNLIMITED, Accounts, Claim, Term
 from leasehold.core.world.alike import Waiting
 from leasehold.core.world.book import WHOLE, Attempt, Book, base_reason
 from leasehold.core.world.fleet import Fleet
-from leasehold.core.world.journal import Journal
 from leasehold.core.world.tree import Tree
+from leasehold.core.world.what_if import WhatIf
 
 
 class Head(Record):
@@ -65,9 +65,9 @@ class World:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        self.journal = Journal()
-        self.fleet = Fleet(self.journal)
-        self.accounts = Accounts(self.journal)
+        self.what_if = WhatIf()
+        self.fleet = Fleet(self.what_if)
+        self.accounts = Accounts(self.what_if)
         self.head = Head()
         self.carried = Carried()  # of what is archived and no longer here
         self.budgets: dict[str, Budget] = {}

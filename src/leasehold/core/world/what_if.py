@@ -7,7 +7,7 @@ noted outside a mark, so folding history costs nothing extra.
 from collections.abc import Callable
 
 
-class Journal:
+class WhatIf:
     """A stack of inverse operations."""
 
     def __init__(self) -> None:
