@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.properties.random_stories import story_of
 
-from leasehold.control.activation import is_drained
+from leasehold.control.activation import victims_are_gone
 from leasehold.control.elastic import in_order
 from leasehold.control.life import is_over
 from leasehold.control.reservations import present
@@ -154,7 +154,7 @@ def _waits_in_vain(world: World, run: Run, now: Instant) -> Iterator[str]:
         yield f"{run.key} waits and nobody says why"
     if reservation is None:
         return
-    if reservation.state is State.ACTIVATING and is_drained(world, reservation, now):
+    if reservation.state is State.ACTIVATING and victims_are_gone(world, reservation, now):
         yield f"{run.key} does not start, and its victims are gone"
     if reservation.state is State.PENDING and reservation.starts < now - MINUTE:
         yield f"{run.key} was to start {(now - reservation.starts) // MINUTE} minutes ago"

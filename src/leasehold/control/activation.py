@@ -188,11 +188,11 @@ def _is_busy(turn: Turn, run: Run, domains: Collection[str]) -> bool:
 
 
 def _is_overdue(turn: Turn, found: Underway) -> bool:
-    timeout = found.reservation.since + turn.world.policy.drain_timeout
+    timeout = found.reservation.since + turn.world.policy.victim_timeout
     return (
         found.reservation.state is State.ACTIVATING
         and turn.now >= timeout
-        and bool(_undrained(turn.world, found.resolution, turn.now))
+        and bool(_still_there(turn.world, found.resolution, turn.now))
     )
 
 
@@ -202,13 +202,13 @@ def resolution_of(world: World, reservation: Reservation) -> Resolution | None:
     return max(found, key=lambda each: each.batch, default=None)
 
 
-def is_drained(world: World, reservation: Reservation, now: Instant) -> bool:
+def victims_are_gone(world: World, reservation: Reservation, now: Instant) -> bool:
     """Whether all GPUs are free that its Resolution counted on."""
     resolution = resolution_of(world, reservation)
-    return resolution is None or not _undrained(world, resolution, now)
+    return resolution is None or not _still_there(world, resolution, now)
 
 
-def _undrained(world: World, resolution: Resolution, now: Instant) -> list[str]:
+def _still_there(world: World, resolution: Resolution, now: Instant) -> list[str]:
     """Its victims, and what was ending in its scope already and so was not cut."""
     victims = [name for name in resolution.victims if world.leases[name].is_open]
     known = set(victims)
@@ -253,42 +253,42 @@ def _backing_off(world: World, run: Run) -> tuple[int, ...]:
 
 def _hold_while_draining(turn: Turn, wish: Wish, found: Underway) -> None:
     world = turn.world
-    undrained = _undrained(world, found.resolution, turn.now)
-    for name in undrained:
+    still_there = _still_there(world, found.resolution, turn.now)
+    for name in still_there:
         ending = world.leases[name].ending
         assert ending is not None, name
-        turn.wake(ending.deadline + world.policy.drain_timeout)
-    timeout = found.reservation.since + world.policy.drain_timeout
-    if undrained and turn.now >= timeout:
+        turn.wake(ending.deadline + world.policy.victim_timeout)
+    timeout = found.reservation.since + world.policy.victim_timeout
+    if still_there and turn.now >= timeout:
         if _packed_without(world, wish, []) is None:
             turn.tell("Run", wish.run.key, "DrainTimeout",
-                      f"{len(undrained)} victims have not gone; their places are open to "
+                      f"{len(still_there)} victims have not gone; their places are open to "
                       "backfill meanwhile")  # fmt: skip
             return
-        undrained = []
+        still_there = []
     turn.wake(timeout)
-    places = _places_kept(world, wish, found.reservation, undrained)
+    places = _places_kept(world, wish, found.reservation, still_there)
     if places:
         hold_places(turn, wish, places, start=turn.now)
     _claim(turn, wish, found, places)
 
 
 def _places_kept(
-    world: World, wish: Wish, reservation: Reservation, undrained: list[str]
+    world: World, wish: Wish, reservation: Reservation, still_there: list[str]
 ) -> tuple[tuple[str, int], ...]:
     """Where the Resolution planned it, while that can be; else where it fits in the scope."""
-    if reservation.held_places and _can_have(world, wish, reservation.held_places, undrained):
+    if reservation.held_places and _can_have(world, wish, reservation.held_places, still_there):
         return reservation.held_places
-    packed = _packed_without(world, wish, undrained)
+    packed = _packed_without(world, wish, still_there)
     return packed.gpus_by_node if packed is not None else ()
 
 
 def _can_have(
-    world: World, wish: Wish, places: tuple[tuple[str, int], ...], undrained: list[str]
+    world: World, wish: Wish, places: tuple[tuple[str, int], ...], still_there: list[str]
 ) -> bool:
     mark = world.what_if.mark()
     world.fleet.tolerate(wish.run.spec.tolerations)
-    for name in undrained:
+    for name in still_there:
         world.fleet.give(world.leases[name])
     nodes = world.fleet.nodes
     answer = all(name in nodes and nodes[name].free >= gpus for name, gpus in places)

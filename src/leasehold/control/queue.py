@@ -12,8 +12,8 @@ from leasehold.control.activation import (
     activate,
     go_on,
     hold_for_activations,
-    is_drained,
     underway,
+    victims_are_gone,
 )
 from leasehold.control.elastic import in_order
 from leasehold.control.life import BIND_FAILING, Standing, Where, units_of
@@ -289,7 +289,7 @@ def _plan(turn: Turn, run: Run, wish: Wish, refused: Refused, line: Line) -> Non
     reservation = present(world, run)
     if reservation is not None and reservation.state is State.ACTIVATING:
         _refuse(turn, run, refused)
-        if is_drained(world, reservation, turn.now):
+        if victims_are_gone(world, reservation, turn.now):
             go_on(turn, wish, reservation, refused)
         return
     if refused.reason.is_for_good:

@@ -25,7 +25,7 @@ class Policy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     bind_blocked_for: Millis = HOUR
     retry_backoff: Millis = 30 * SECOND
     retry_backoff_max: Millis = 30 * MINUTE
-    drain_timeout: Millis = 15 * MINUTE
+    victim_timeout: Millis = 15 * MINUTE  # the key `drain.timeout`: how long victims are waited for
     grace_max: Millis = HOUR  # of any runtime.gracePeriod
     filler_grace_max: Millis = 5 * SECOND
     resize_interval: Millis = 10 * MINUTE

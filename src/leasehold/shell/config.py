@@ -218,7 +218,7 @@ KEYS = (
     Key("bind.attempts", "policy", "bind_attempts", readers.whole(1, readers.RETRIES_MAX)),
     Key("bind.backoff", "policy", "bind_backoff", readers.span),
     Key("retry.backoff", "policy", "retry_backoff", readers.span),
-    Key("drain.timeout", "policy", "drain_timeout", readers.span),
+    Key("drain.timeout", "policy", "victim_timeout", readers.span),
     Key("gracePeriod.max", "policy", "grace_max", readers.span),
     Key("resize.interval", "policy", "resize_interval", readers.span_or_none),
     Key("swap.settle", "policy", "swap_settle", readers.span_or_none),

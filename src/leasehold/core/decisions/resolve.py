@@ -114,7 +114,7 @@ def is_going(world: World, lease: Lease, now: Instant) -> bool:
     """Whether a lease that must end can be counted on to end: one that did not go for so long may
     never go, and whoever were cut to sit beside it would be cut in vain, again and again."""
     ending = lease.ending
-    return ending is not None and now < ending.deadline + world.policy.drain_timeout
+    return ending is not None and now < ending.deadline + world.policy.victim_timeout
 
 
 def _funded(world: World, wish: Wish, at: Instant, now: Instant) -> list[Location] | Refused:
