@@ -100,7 +100,7 @@ def _note_holds(turn: Turn) -> None:
 
 
 def _wake_for_protected(turn: Turn) -> None:
-    """Whatever is blocked is thought over again when a protected tenure ends."""
+    """Whatever is blocked is thought over again when somebody's immunity from lotteries ends."""
     world = turn.world
     blocked = bool(world.overdrafts) or any(
         uid in world.reservation_of

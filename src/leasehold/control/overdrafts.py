@@ -148,7 +148,7 @@ def _cut(turn: Turn, excess: Excess, known: Overdraft) -> bool:
         return False
     cuts = cut_overdraft(turn.world, excess, seeder=lambda: subject.seed(turn), now=turn.now)
     if cuts is None:
-        return False  # runs whose tenure is protected are in the way; time clears that
+        return False  # runs that are immune from lotteries are in the way; time clears that
     publish_cuts(
         turn, cuts, subject, cause="Overdraft", envelope=excess.subject, deficit=excess.gpus
     )

@@ -125,8 +125,8 @@ def _plan(
 def _first_that_cuts(
     turn: Turn, wish: Wish, starts: Instant, *, may_sample: Callable[[], bool]
 ) -> tuple[Instant, Preview] | None:
-    """What resolve would do then. Whoever is kept out by nothing but protected tenures starts when
-    enough of them have ended."""
+    """What resolve would do then. Whoever is kept out by nothing but immunity from lotteries
+    starts when enough of it has ended."""
     world, now = turn.world, turn.now
     at = max(starts, now)
     seen = preview(world, wish, turn.agenda, at=at, now=now, may_sample=may_sample)

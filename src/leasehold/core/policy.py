@@ -17,7 +17,7 @@ class Policy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     reservation_money_depth_per_owner: int = 32
     overdraft_grace: Millis = 15 * MINUTE
     accounting_horizon: Millis = 24 * HOUR
-    min_tenure: Millis = 2 * HOUR  # or twice the run's checkpoint, if that is more
+    lottery_immunity: Millis = 2 * HOUR  # or twice the run's checkpoint, if that is more
     bind_timeout: Millis = 2 * MINUTE
     bind_attempts: int = 5
     bind_backoff: Millis = 10 * SECOND

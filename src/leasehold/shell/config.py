@@ -213,7 +213,7 @@ KEYS = (
     Key("reservation.moneyDepthPerOwner", "policy", "reservation_money_depth_per_owner", _count),
     Key("overdraft.grace", "policy", "overdraft_grace", readers.span_or_none),
     Key("accounting.horizon", "policy", "accounting_horizon", readers.span),
-    Key("resolver.minTenure", "policy", "min_tenure", readers.span_or_none),
+    Key("resolver.minTenure", "policy", "lottery_immunity", readers.span_or_none),
     Key("bind.timeout", "policy", "bind_timeout", readers.span),
     Key("bind.attempts", "policy", "bind_attempts", readers.whole(1, readers.RETRIES_MAX)),
     Key("bind.backoff", "policy", "bind_backoff", readers.span),

@@ -11,7 +11,7 @@ from leasehold.ports.store import Wire
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
 OTHER = b"o" * 32
-POLICY = Policy(min_tenure=0)
+POLICY = Policy(lottery_immunity=0)
 
 
 def lotteries(plant: Plant) -> list[Wire]:

@@ -220,7 +220,7 @@ def protected_until(world: World, run: Run, *, against: Uid = "") -> Instant | N
     book = world.books.get(run.uid)
     if book is None:
         return None
-    tenure = max(world.policy.min_tenure, 2 * (run.spec.checkpoint or 0))
+    immunity = max(world.policy.lottery_immunity, 2 * (run.spec.checkpoint or 0))
     starts = [
         unit.last.started
         for unit in book.units.values()
@@ -228,7 +228,7 @@ def protected_until(world: World, run: Run, *, against: Uid = "") -> Instant | N
     ]
     if not starts:
         return None
-    until = max(starts) + tenure
+    until = max(starts) + immunity
     other = world.runs.get(against)
     reservation = world.reservations.get(world.reservation_of.get(against, ""))
     if (
