@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from leasehold.control.holding import claim_money, hold_places
 from leasehold.control.life import BIND_FAILING, Standing, units_of
-from leasehold.control.publish import Subject, can_publish, publish_cuts
+from leasehold.control.publish import Announced, can_publish, publish_cuts
 from leasehold.control.reclaim import reclaim
 from leasehold.control.reservations import block
 from leasehold.control.turn import Turn
@@ -30,7 +30,7 @@ _SETTLES = SECOND  # how long after its start a reservation waits for a turn in 
 
 def activate(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused) -> None:
     """Cut what must be cut, or block the reservation with the reason."""
-    subject = Subject(
+    subject = Announced(
         reservation.subject, batch=reservation.batch, commitment=reservation.commitment
     )
     if _is_in_motion(turn, reservation) or not can_publish(turn, subject):

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from leasehold.core.facts import Cause, Closed, Failed, Gang, Phase, Record, Run
 from leasehold.core.units import Instant, Millis
-from leasehold.core.world.book import WHOLE, Attempt, Unit
+from leasehold.core.world.book import WHOLE, Attempt, UnitHistory
 from leasehold.core.world.width import desired_gpus, starting_gpus
 from leasehold.core.world.world import World
 
@@ -75,7 +75,7 @@ def is_over(world: World, run: Run) -> bool:
     return phase_of(world, run)[0] in (Phase.COMPLETED, Phase.FAILED)
 
 
-def _standing(world: World, run: Run, unit: Unit | None) -> Where:
+def _standing(world: World, run: Run, unit: UnitHistory | None) -> Where:
     last = unit.last if unit is not None else None
     if unit is None or last is None:
         return Where(standing=Standing.WAITING)
@@ -117,7 +117,7 @@ def _drawn(world: World, last: Attempt) -> Failed:
     return Failed.RANDOM_PREEMPT
 
 
-def _after_failure(world: World, run: Run, unit: Unit, last: Attempt) -> Where:
+def _after_failure(world: World, run: Run, unit: UnitHistory, last: Attempt) -> Where:
     policy = world.policy
     if last.cause is Cause.DELETED:
         return _requeued_or(run, Failed.NODE)

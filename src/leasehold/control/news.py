@@ -15,7 +15,7 @@ EVENTS = ("start", "cut", "end")
 Wire = dict[str, object]
 
 
-class News(Record):
+class RunNews(Record):
     """One thing that happened to a run; `wire` is all that is told of it."""
 
     event: str
@@ -29,7 +29,7 @@ class Newsroom:
     def __init__(self) -> None:
         self._over: set[Uid] | None = None  # None: nothing was seen yet
 
-    def news_of(self, turn: Turn) -> list[News]:
+    def news_of(self, turn: Turn) -> list[RunNews]:
         """In the order: starts, cuts, ends."""
         world = turn.world
         began: dict[Uid, None] = {}
@@ -60,7 +60,7 @@ class Newsroom:
         return found
 
 
-def _cuts(world: World, resolution: Resolution, now: Instant) -> list[News]:
+def _cuts(world: World, resolution: Resolution, now: Instant) -> list[RunNews]:
     gpus: dict[Uid, int] = {}
     reasons: dict[Uid, set[str]] = {}
     for name in resolution.victims:
@@ -79,11 +79,13 @@ def _cuts(world: World, resolution: Resolution, now: Instant) -> list[News]:
                 "resolution": resolution.name,
                 "beneficiary": resolution.beneficiary,
             }
-            found.append(News(event="cut", namespace=run.namespace, wire={**told.wire, "cut": cut}))
+            found.append(
+                RunNews(event="cut", namespace=run.namespace, wire={**told.wire, "cut": cut})
+            )
     return found
 
 
-def _told(world: World, run: Run, event: str, now: Instant) -> News:
+def _told(world: World, run: Run, event: str, now: Instant) -> RunNews:
     view = run_view(world, run.uid, now)
     nodes = {world.leases[name].node for name in world.open_by_run.get(run.uid, ())}
     wire: Wire = {
@@ -101,4 +103,4 @@ def _told(world: World, run: Run, event: str, now: Instant) -> News:
         "nodes": sorted(nodes),
         "gpuHours": format_gpu_hours(view.gpu_ms),
     }
-    return News(event=event, namespace=run.namespace, wire=wire)
+    return RunNews(event=event, namespace=run.namespace, wire=wire)

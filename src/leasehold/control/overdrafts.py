@@ -5,7 +5,7 @@ Looks only at Budgets that something happened to, and at those whose window or h
 
 from heapq import heappop, heappush
 
-from leasehold.control.publish import Subject, can_publish, publish_cuts
+from leasehold.control.publish import Announced, can_publish, publish_cuts
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.overdraft import (
     Excess,
@@ -142,7 +142,7 @@ def move_lease(turn: Turn, lease: Lease, covered: Covered) -> None:
 
 def _cut(turn: Turn, excess: Excess, known: Overdraft) -> bool:
     """Whether something was cut."""
-    subject = Subject(excess.subject, batch=known.batch, commitment=known.commitment)
+    subject = Announced(excess.subject, batch=known.batch, commitment=known.commitment)
     if not can_publish(turn, subject):
         turn.again = True
         return False

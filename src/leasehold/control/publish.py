@@ -12,7 +12,7 @@ from leasehold.core.ledger import lottery
 from leasehold.core.objects.resolution import resolution_name
 
 
-class Subject:
+class Announced:
     """What a Resolution is about: who announced it, and when."""
 
     def __init__(self, name: str, *, batch: int, commitment: str) -> None:
@@ -28,7 +28,7 @@ class Subject:
         return lottery.nonce(turn.key, self.name, self.batch)
 
 
-def can_publish(turn: Turn, subject: Subject) -> bool:
+def can_publish(turn: Turn, subject: Announced) -> bool:
     """Whether a Resolution may go into the batch in the making, or must wait for the next turn.
 
     It names the digest before its batch, its commitment must be public first, and two of a batch
@@ -42,7 +42,7 @@ def can_publish(turn: Turn, subject: Subject) -> bool:
 def publish_cuts(
     turn: Turn,
     cuts: Cuts,
-    subject: Subject,
+    subject: Announced,
     *,
     cause: str,
     beneficiary: tuple[RunKey, Uid] = ("", ""),
@@ -108,7 +108,7 @@ def finish_cuts(turn: Turn) -> None:
 _RETURNED = {CutKind.SPARE: "lease", CutKind.SHRINK: "group", CutKind.DRAW: "bundle"}
 
 
-def _lottery(turn: Turn, cuts: Cuts, subject: Subject) -> Lottery | None:
+def _lottery(turn: Turn, cuts: Cuts, subject: Announced) -> Lottery | None:
     if not cuts.seed:
         return None
     provable = is_provable(turn, subject.name, subject.batch, subject.commitment)

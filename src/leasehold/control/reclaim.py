@@ -7,7 +7,7 @@ cuts the run would need besides: a family is asked to move only if the run then 
 """
 
 from leasehold.control.overdrafts import move_lease
-from leasehold.control.publish import Subject, publish_cuts
+from leasehold.control.publish import Announced, publish_cuts
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, admit, ask_for
 from leasehold.core.decisions.cover import cover
@@ -39,7 +39,7 @@ def can_reclaim(turn: Turn, wish: Wish) -> bool:
 
 def reclaim(turn: Turn, wish: Wish, reservation: Reservation) -> Reclaim | None:
     """Refinance the family's leases, or cut them; None if that would not help."""
-    subject = Subject(
+    subject = Announced(
         reservation.subject, batch=reservation.batch, commitment=reservation.commitment
     )
     found = _rehearsed(turn, wish, lambda: subject.seed(turn))

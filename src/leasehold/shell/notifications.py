@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from leasehold.adapters.notify.channels import Channel, Command, Message, NotTold, Webhook
-from leasehold.control.news import EVENTS, News, Newsroom
+from leasehold.control.news import EVENTS, Newsroom, RunNews
 from leasehold.control.turn import Turn
 from leasehold.core.units import SECOND, Millis
 from leasehold.ports.runtime import Clock, Tasks
@@ -56,7 +56,7 @@ class Notifications:
             if news.event in self._events:
                 self._queue(news)
 
-    def _queue(self, news: News) -> None:
+    def _queue(self, news: RunNews) -> None:
         lines = self._lines.get(news.namespace) or self._lines.get(EVERYWHERE, [])
         for line in lines:
             delivery = secrets.token_hex(16)

@@ -7,7 +7,7 @@ import pytest
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
 from leasehold.adapters.notify.channels import Message, NotTold, Webhook, signature
-from leasehold.control.news import News
+from leasehold.control.news import RunNews
 from leasehold.shell import notifications
 from leasehold.shell.notifications import QUEUE_MAX, Notifications
 
@@ -38,8 +38,8 @@ class Refusing:
         raise NotTold(f"no to {message.event}", is_final=self._is_final)
 
 
-def news(index: int, namespace: str = "team") -> News:
-    return News(event="end", namespace=namespace, wire={"run": f"r{index}"})
+def news(index: int, namespace: str = "team") -> RunNews:
+    return RunNews(event="end", namespace=namespace, wire={"run": f"r{index}"})
 
 
 def test_the_oldest_give_way_when_nobody_listens() -> None:

@@ -10,7 +10,7 @@ from leasehold.core.decisions.admit import as_found_by, ask_for, no_such_flavor
 from leasehold.core.decisions.cover import cover
 from leasehold.core.facts import Run
 from leasehold.core.units import Instant, format_gpu_hours, plural
-from leasehold.core.verdicts import Refusal, Refused, Step
+from leasehold.core.verdicts import Refusal, Refused, WalkStep
 from leasehold.core.world.width import group_count, locations_for, starting_gpus
 from leasehold.core.world.world import World
 
@@ -47,7 +47,7 @@ def _answer(run: Run, when: str, walks: list[WalkRow]) -> CoverAnswer:
     return CoverAnswer(run=run.key, owner=run.spec.owner, when=when, walks=walks)
 
 
-def _walk(world: World, place: str, trace: tuple[Step, ...], refused: Refused | None) -> WalkRow:
+def _walk(world: World, place: str, trace: tuple[WalkStep, ...], refused: Refused | None) -> WalkRow:
     return WalkRow(
         place=place,
         covered=refused is None,
@@ -58,11 +58,11 @@ def _walk(world: World, place: str, trace: tuple[Step, ...], refused: Refused | 
     )
 
 
-def walk_of(world: World, trace: tuple[Step, ...]) -> list[WalkStep]:
+def walk_of(world: World, trace: tuple[WalkStep, ...]) -> list[WalkStep]:
     return [WalkStep(**structs.asdict(step_row(step)), says=says(world, step)) for step in trace]
 
 
-def step_row(step: Step) -> StepRow:
+def step_row(step: WalkStep) -> StepRow:
     return StepRow(
         envelope=step.envelope,
         relation=str(step.relation),
@@ -74,7 +74,7 @@ def step_row(step: Step) -> StepRow:
     )
 
 
-def says(world: World, step: Step) -> str:
+def says(world: World, step: WalkStep) -> str:
     """One step of a walk as a sentence."""
     gave = f"pays for {plural(step.taken, 'GPU')}" if step.taken else "pays for nothing"
     if step.held_back is None:
@@ -83,7 +83,7 @@ def says(world: World, step: Step) -> str:
     return f"{gave}{enough}: {_because(world, step)}"
 
 
-def _because(world: World, step: Step) -> str:
+def _because(world: World, step: WalkStep) -> str:
     envelope = world.envelopes.get(step.envelope)
     match step.held_back:
         case Refusal.CONCURRENCY:

@@ -224,13 +224,13 @@ class Accounts:
         if not amounts[0]:
             del account.terms[term]
 
-    def room(self, envelope: Envelope, *, start: Instant, end: Instant, now: Instant) -> "Room":
+    def peaks(self, envelope: Envelope, *, start: Instant, end: Instant, now: Instant) -> "Peaks":
         """The most GPUs (and the most lent ones) in use at any instant of [start, end)."""
         gpus, lent = self.peak((envelope.key,), start=start, end=end, now=now)
         claims = self.claims_on(envelope.key)
         held = sum(each.gpu_ms for each in claims)
         lent_held = sum(each.gpu_ms for each in claims if each.borrowed)
-        return Room(gpus, lent, held, lent_held)
+        return Peaks(gpus, lent, held, lent_held)
 
     def peak(
         self, payers: Iterable[EnvelopeKey], *, start: Instant, end: Instant, now: Instant
@@ -262,7 +262,7 @@ class Accounts:
         return max(0, -left), max(0, -lent_left)
 
 
-class Room(msgspec.Struct, frozen=True, gc=False):
+class Peaks(msgspec.Struct, frozen=True, gc=False):
     """What limits an envelope over a span: peak GPUs, peak lent GPUs, GPU-time claimed."""
 
     gpus: int

@@ -106,7 +106,7 @@ class Attempt:
         return self.cause not in (Cause.EXIT, Cause.DELETED)
 
 
-class Unit:
+class UnitHistory:
     __slots__ = ("attempts",)
 
     def __init__(self) -> None:
@@ -151,7 +151,7 @@ class Book:
                  "units")  # fmt: skip
 
     def __init__(self) -> None:
-        self.units: dict[int, Unit] = {}
+        self.units: dict[int, UnitHistory] = {}
         self.names: list[str] = []  # every lease it ever had, in ledger order
         self.settled: dict[tuple[EnvelopeKey, Relation], GpuMs] = {}
         self.cuts: set[tuple[int, int]] = set()  # (unit, attempt) that was drawn
@@ -189,7 +189,7 @@ class Book:
         self.names.append(lease.name)
         attempt = self.attempt_of(lease, unit)
         if attempt is None:
-            attempts = self.units.setdefault(unit, Unit()).attempts
+            attempts = self.units.setdefault(unit, UnitHistory()).attempts
             place = len(attempts)
             while place and attempts[place - 1].number > lease.attempt:
                 place -= 1  # later ones of which no lease is left were carried here
@@ -270,7 +270,9 @@ class Book:
         """Into an empty book, before any lease is folded."""
         assert not self.units, "a book begins with what is carried"
         for each in carried.attempts:
-            self.units.setdefault(each.unit, Unit()).attempts.append(Attempt.from_carried(each))
+            self.units.setdefault(each.unit, UnitHistory()).attempts.append(
+                Attempt.from_carried(each)
+            )
         self.settled = {(payer, relation): amount for payer, relation, amount in carried.settled}
         self.cuts = set(carried.cuts)
         self.resized_at = carried.resized_at

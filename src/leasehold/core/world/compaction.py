@@ -18,13 +18,13 @@ from leasehold.core.ledger.chain import Digest
 from leasehold.core.ledger.charges import Charges
 from leasehold.core.ledger.checkpoint import Carried, CarriedBook, Told
 from leasehold.core.units import Instant
-from leasehold.core.world.book import Book, Settled, Unit
+from leasehold.core.world.book import Book, Settled, UnitHistory
 from leasehold.core.world.world import World
 
 Group = tuple[Uid, int, int]  # run, unit, attempt; of a run that is gone: run, 0, 0
 
 
-class Plan(Record):
+class Compaction(Record):
     """What goes, and which closed leases of archived batches stay."""
 
     leases: tuple[str, ...]
@@ -37,7 +37,7 @@ class Plan(Record):
         return len(self.leases) + len(self.resolutions) + len(self.reservations)
 
 
-def plan_compaction(world: World, *, upto: int, cutoff: Instant) -> Plan:
+def plan_compaction(world: World, *, upto: int, cutoff: Instant) -> Compaction:
     """All that may go of what was closed by batch `upto` and ended by `cutoff`."""
     going = _old_groups(world, upto, cutoff)
     leaving = _leaving(world, going, upto)
@@ -56,7 +56,7 @@ def plan_compaction(world: World, *, upto: int, cutoff: Instant) -> Plan:
         for lease in world.leases.values()
         if not lease.is_open and lease.close_batch <= upto and lease.name not in dropped
     )
-    return Plan(
+    return Compaction(
         leases=tuple(dropped),
         resolutions=tuple(leaving),
         reservations=_over(world, leaving, upto, cutoff),
@@ -65,7 +65,7 @@ def plan_compaction(world: World, *, upto: int, cutoff: Instant) -> Plan:
 
 
 def carried_after(
-    world: World, plan: Plan, told: Told, *, seq: int, digest: Digest, instant: Instant
+    world: World, plan: Compaction, told: Told, *, seq: int, digest: Digest, instant: Instant
 ) -> Carried:
     """What the World carries when the plan is done; `told` has read everything up to `seq`."""
     leases = [world.leases[name] for name in plan.leases]
@@ -80,7 +80,7 @@ def carried_after(
     )
 
 
-def forget(world: World, plan: Plan, carried: Carried) -> None:
+def forget(world: World, plan: Compaction, carried: Carried) -> None:
     """Take out what goes; what it amounts to is carried, so no balance and no outcome changes."""
     touched = dict.fromkeys(world.leases[name].uid for name in plan.leases)
     for name in plan.leases:
@@ -127,7 +127,7 @@ def _group(world: World, lease: Lease) -> Group:
     return lease.uid, world.unit_of(lease.uid, lease.group), lease.attempt
 
 
-def _rejected_last(unit: Unit) -> list[int]:
+def _rejected_last(unit: UnitHistory) -> list[int]:
     """Binds that were rejected in a row, up to now or to the attempt that is under way."""
     found = []
     for each in reversed(unit.attempts):
@@ -207,7 +207,7 @@ def _books(world: World, leases: list[Lease]) -> dict[Uid, CarriedBook]:
     return books
 
 
-def _pruned(world: World, plan: Plan, told: Told) -> Told:
+def _pruned(world: World, plan: Compaction, told: Told) -> Told:
     """Announcements are for reservations that exist, and digests for Resolutions that do."""
     pruned = told.copied()
     pruned.lowered.keep_only_of(world.lowered)  # what it forgave, no lease may tell any more

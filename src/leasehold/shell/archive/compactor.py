@@ -21,7 +21,7 @@ from leasehold.core.ledger.verify import Fold
 from leasehold.core.objects.lease import ARCHIVED
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import DAY, HOUR, MINUTE, SECOND, Instant, Millis
-from leasehold.core.world.compaction import Plan, carried_after, forget, plan_compaction
+from leasehold.core.world.compaction import Compaction, carried_after, forget, plan_compaction
 from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import (
@@ -239,7 +239,7 @@ class Compactor:
             why = f"cannot take in Resolution {name}, which is not in the store"
             raise BadArchive(self._archive.folder, why, "restore it from a backup") from None
 
-    async def _check_point(self, world: World, ledger: Ledger, plan: Plan, upto: int) -> None:
+    async def _check_point(self, world: World, ledger: Ledger, plan: Compaction, upto: int) -> None:
         """The commit point; from here on what the plan names is gone, whoever crashes."""
         _, before = await read_checkpoint(self._store, self._clock)
         if before.seq != world.carried.seq:
@@ -264,7 +264,7 @@ class Compactor:
         forget(world, plan, carried)
         _leave(ledger, plan, carried, before, stored)
 
-    def _carried(self, world: World, ledger: Ledger, plan: Plan, upto: int) -> Carried:
+    def _carried(self, world: World, ledger: Ledger, plan: Compaction, upto: int) -> Carried:
         """From the lines as the archive has them, which are the chain's."""
         assert self._archive is not None
         told, digest = world.carried.told.copied(), world.carried.digest
@@ -354,7 +354,9 @@ def _check_fit(archive: Archive, world: World, ledger: Ledger) -> None:
         raise BadArchive(archive.folder, why, _OTHER_FOLDER)
 
 
-def _leave(ledger: Ledger, plan: Plan, carried: Carried, before: Stored, after: Stored) -> None:
+def _leave(
+    ledger: Ledger, plan: Compaction, carried: Carried, before: Stored, after: Stored
+) -> None:
     """To be removed from now on, a few at a time."""
     left = ledger.leftovers
     left.update((("Lease", name), None) for name in plan.leases)
