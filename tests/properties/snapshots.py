@@ -55,7 +55,7 @@ def _node(state: NodeState) -> tuple[object, ...]:
 
 def _pool(pool: Pool) -> tuple[object, ...]:
     buckets = {key: list(names) for key, names in pool.buckets.items()}
-    return pool.free, list(pool.nodes), buckets, pool.place
+    return pool.free, list(pool.nodes), buckets, pool.home
 
 
 def _account(account: Account, now: int) -> tuple[object, ...]:

@@ -109,7 +109,7 @@ _MONEY = frozenset(
 )
 
 
-class WalkStep(Record):
+class CoverStep(Record):
     """One envelope of a walk: what it gave, and what kept it from giving more."""
 
     envelope: EnvelopeKey
@@ -138,7 +138,7 @@ class Segment(Record):
 
 class Covered(Record):
     segments: tuple[Segment, ...]
-    trace: tuple[WalkStep, ...]
+    trace: tuple[CoverStep, ...]
 
 
 class Refused(Record):
@@ -151,7 +151,7 @@ class Refused(Record):
     subject: str = ""  # the envelope, domain or other thing that refused
     limit: int = 0
     used: int = 0
-    trace: tuple[WalkStep, ...] = ()
+    trace: tuple[CoverStep, ...] = ()
     time_may_help: bool = False
 
     @property
@@ -189,10 +189,10 @@ class Admitted(Record):
 
     covered: tuple[tuple[tuple[str, str], Covered], ...]  # (region, cluster) -> cover of its part
     packed: Packed
-    first_trace: tuple[WalkStep, ...] = ()  # of the location tried first, if it went elsewhere
+    first_trace: tuple[CoverStep, ...] = ()  # of the location tried first, if it went elsewhere
 
     @property
-    def trace(self) -> tuple[WalkStep, ...]:
+    def trace(self) -> tuple[CoverStep, ...]:
         """The walk of cover at the location that was tried first."""
         return self.first_trace or self.covered[0][1].trace
 

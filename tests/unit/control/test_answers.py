@@ -7,7 +7,7 @@ from tests.unit.shell.plant import Plant
 from leasehold.control.answers import budgets, cover_lines, explain, leases, who_pays
 from leasehold.core.facts import Closed, Ending, Lending, Relation, Reservation, Resolution, State
 from leasehold.core.units import HOUR, MINUTE, plural
-from leasehold.core.verdicts import Refusal, Refused, WalkStep
+from leasehold.core.verdicts import CoverStep, Refusal, Refused
 from leasehold.core.world.world import World
 
 SUBJECT = "n/t/e"
@@ -97,11 +97,13 @@ def test_a_blocked_reservation_says_why_instead_of_when() -> None:
 def test_a_walk_shows_what_each_envelope_gave_and_what_held_it_back() -> None:
     world = a_world([])
     world.traces["u"] = (
-        WalkStep(envelope="n/t/e", relation=Relation.OWNED, taken=4, held_back=Refusal.CONCURRENCY),
-        WalkStep(
+        CoverStep(
+            envelope="n/t/e", relation=Relation.OWNED, taken=4, held_back=Refusal.CONCURRENCY
+        ),
+        CoverStep(
             envelope="n/s/e", relation=Relation.BORROWED, taken=0, held_back=Refusal.ACL_DENIED
         ),
-        WalkStep(envelope="n/z/e", relation=Relation.BORROWED, taken=2),
+        CoverStep(envelope="n/z/e", relation=Relation.BORROWED, taken=2),
     )
     assert cover_lines(world, "u") == [
         "n/t/e Owned: 4 (then ConcurrencyExhausted)",

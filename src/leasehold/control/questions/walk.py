@@ -10,7 +10,7 @@ from leasehold.core.decisions.admit import as_found_by, ask_for, no_such_flavor
 from leasehold.core.decisions.cover import cover
 from leasehold.core.facts import Run
 from leasehold.core.units import Instant, format_gpu_hours, plural
-from leasehold.core.verdicts import Refusal, Refused, WalkStep
+from leasehold.core.verdicts import CoverStep, Refusal, Refused
 from leasehold.core.world.width import group_count, locations_for, starting_gpus
 from leasehold.core.world.world import World
 
@@ -47,7 +47,9 @@ def _answer(run: Run, when: str, walks: list[WalkRow]) -> CoverAnswer:
     return CoverAnswer(run=run.key, owner=run.spec.owner, when=when, walks=walks)
 
 
-def _walk(world: World, place: str, trace: tuple[WalkStep, ...], refused: Refused | None) -> WalkRow:
+def _walk(
+    world: World, place: str, trace: tuple[CoverStep, ...], refused: Refused | None
+) -> WalkRow:
     return WalkRow(
         place=place,
         covered=refused is None,
@@ -58,11 +60,11 @@ def _walk(world: World, place: str, trace: tuple[WalkStep, ...], refused: Refuse
     )
 
 
-def walk_of(world: World, trace: tuple[WalkStep, ...]) -> list[WalkStep]:
+def walk_of(world: World, trace: tuple[CoverStep, ...]) -> list[WalkStep]:
     return [WalkStep(**structs.asdict(step_row(step)), says=says(world, step)) for step in trace]
 
 
-def step_row(step: WalkStep) -> StepRow:
+def step_row(step: CoverStep) -> StepRow:
     return StepRow(
         envelope=step.envelope,
         relation=str(step.relation),
@@ -74,7 +76,7 @@ def step_row(step: WalkStep) -> StepRow:
     )
 
 
-def says(world: World, step: WalkStep) -> str:
+def says(world: World, step: CoverStep) -> str:
     """One step of a walk as a sentence."""
     gave = f"pays for {plural(step.taken, 'GPU')}" if step.taken else "pays for nothing"
     if step.held_back is None:
@@ -83,7 +85,7 @@ def says(world: World, step: WalkStep) -> str:
     return f"{gave}{enough}: {_because(world, step)}"
 
 
-def _because(world: World, step: WalkStep) -> str:
+def _because(world: World, step: CoverStep) -> str:
     envelope = world.envelopes.get(step.envelope)
     match step.held_back:
         case Refusal.CONCURRENCY:

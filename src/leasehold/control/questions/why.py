@@ -33,7 +33,7 @@ from leasehold.core.facts import (
     State,
 )
 from leasehold.core.units import Instant, plural
-from leasehold.core.verdicts import Refusal, Refused, WalkStep
+from leasehold.core.verdicts import CoverStep, Refusal, Refused
 from leasehold.core.world.book import WHOLE, base_reason
 from leasehold.core.world.width import open_leases
 from leasehold.core.world.world import World
@@ -176,7 +176,7 @@ def _waiting(refused: Refused | None, reservation: Reservation | None, now: Inst
     return words
 
 
-def _asked(world: World, trace: tuple[WalkStep, ...]) -> list[str]:
+def _asked(world: World, trace: tuple[CoverStep, ...]) -> list[str]:
     """Why these payers: the walk, where it was more than one step or ended short."""
     if len(trace) < 2 and not any(step.held_back for step in trace):
         return []

@@ -22,12 +22,12 @@ from leasehold.core.units import FOREVER, Instant, Millis, plural
 from leasehold.core.verdicts import (
     Admitted,
     Covered,
+    CoverStep,
     Packed,
     PodPlace,
     Refusal,
     Refused,
     Segment,
-    WalkStep,
 )
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.width import locations_for
@@ -226,7 +226,7 @@ def _paid_here(world: World, flavor: str, location: Location) -> tuple[bool, ...
     )
 
 
-def _with_trace(refused: Refused, trace: tuple[WalkStep, ...]) -> Refused:
+def _with_trace(refused: Refused, trace: tuple[CoverStep, ...]) -> Refused:
     helps = refused.reason is not Refusal.NO_SUCH_FLAVOR
     return replace(refused, trace=trace, time_may_help=helps)
 

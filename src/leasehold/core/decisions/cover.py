@@ -18,7 +18,7 @@ from leasehold.core.units import (
     format_instant,
     plural,
 )
-from leasehold.core.verdicts import Covered, Refusal, Refused, Segment, WalkStep
+from leasehold.core.verdicts import Covered, CoverStep, Refusal, Refused, Segment
 from leasehold.core.world.world import World
 
 
@@ -51,7 +51,7 @@ def cover(world: World, ask: Ask, *, now: Instant) -> Covered | Refused:
     left = ask.gpus
     borrow_left = _borrow_left(ask)
     segments: list[Segment] = []
-    trace: list[WalkStep] = []
+    trace: list[CoverStep] = []
     for envelope, relation in _walk(world, ask):
         step = _step(
             world,
@@ -151,10 +151,10 @@ def _step(
     borrow_left: int,
     taken: list[Segment],
     now: Instant,
-) -> WalkStep:
+) -> CoverStep:
     shut = _shut(world, ask, envelope, relation)
     if shut is not None:
-        return WalkStep(envelope=envelope.key, relation=relation, taken=0, held_back=shut)
+        return CoverStep(envelope=envelope.key, relation=relation, taken=0, held_back=shut)
     least: _Limit | None = None
     limits = _limits(
         world, ask, envelope, relation=relation, borrow_left=borrow_left, taken=taken, now=now
@@ -164,8 +164,8 @@ def _step(
             least = each
     assert least is not None
     if least.gpus >= wanted:
-        return WalkStep(envelope=envelope.key, relation=relation, taken=wanted)
-    return WalkStep(
+        return CoverStep(envelope=envelope.key, relation=relation, taken=wanted)
+    return CoverStep(
         envelope=envelope.key,
         relation=relation,
         taken=max(0, least.gpus),
@@ -263,7 +263,7 @@ def _hours(
     return _Limit(gpus=max(0, cap - spent) // span, reason=reason, limit=cap, used=spent)
 
 
-def _refusal(world: World, ask: Ask, trace: tuple[WalkStep, ...], short_by: int) -> Refused:
+def _refusal(world: World, ask: Ask, trace: tuple[CoverStep, ...], short_by: int) -> Refused:
     """The reason is the first that time may clear, else the first of the walk."""
     held = [step for step in trace if step.held_back not in (None, Refusal.OTHER_LOCATION)]
     helped = [step for step in held if _time_may_help(world, step)]
@@ -291,7 +291,7 @@ def _refusal(world: World, ask: Ask, trace: tuple[WalkStep, ...], short_by: int)
     )
 
 
-def _time_may_help(world: World, step: WalkStep) -> bool:
+def _time_may_help(world: World, step: CoverStep) -> bool:
     """A window that opens, or leases that will end and give back what they hold."""
     assert step.held_back is not None
     if step.held_back is Refusal.WINDOW_NOT_OPEN:
@@ -304,7 +304,7 @@ def _time_may_help(world: World, step: WalkStep) -> bool:
     return any(world.accounts.of(key).gpus or world.accounts.claims_on(key) for key in keys)
 
 
-def _remedy(world: World, ask: Ask, step: WalkStep, short_by: int) -> str:
+def _remedy(world: World, ask: Ask, step: CoverStep, short_by: int) -> str:
     envelope = world.envelopes[step.envelope]
     name = step.envelope
     match step.held_back:

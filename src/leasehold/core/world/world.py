@@ -33,7 +33,7 @@ from leasehold.core.ledger.checkpoint import Carried
 from leasehold.core.ledger.lowered import LoweredCaps
 from leasehold.core.policy import Policy
 from leasehold.core.units import Instant
-from leasehold.core.verdicts import Refused, WalkStep
+from leasehold.core.verdicts import CoverStep, Refused
 from leasehold.core.world.accounts import UNLIMITED, Accounts, Claim, Term
 from leasehold.core.world.alike import Waiting
 from leasehold.core.world.book import WHOLE, Attempt, Book, base_reason
@@ -115,7 +115,7 @@ class World:
         self.blocked_binds: dict[Uid, int] = {}  # -> node_changes when its binds kept failing
         self.refusals: dict[Uid, Refused] = {}  # why a pending run waits
         self.waiting = Waiting()
-        self.traces: dict[Uid, tuple[WalkStep, ...]] = {}  # the newest walk of cover
+        self.traces: dict[Uid, tuple[CoverStep, ...]] = {}  # the newest walk of cover
         self.held: dict[str, int] = {}  # GPUs by node that activations under way keep
         self.claims: tuple[Claim, ...] = ()  # money that planned starts keep
         self.refused_leases: dict[str, None] = {}  # the store will never take their objects
