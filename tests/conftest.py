@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
+from tests.kubernetes.cluster import Cluster
 
 # A slow shared machine must not turn a passing property into a flaky one, and a failure in CI
 # must be the same failure at a desk.
@@ -88,6 +89,14 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
     with _deadline(item):
         return (yield)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A real API server of this worker's own, for whoever asks first."""
+    cluster = Cluster(tmp_path_factory.mktemp("cluster"))
+    yield cluster
+    cluster.stop()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -53,7 +53,7 @@ def shared_server(folder: Path) -> Iterator[Client]:
     with (folder / "users").open("w") as users:
         with _locked(folder):
             if not note.exists():
-                note.write_text(json.dumps(asdict(_start(folder / "state"))), encoding="utf-8")
+                note.write_text(json.dumps(asdict(start(folder / "state"))), encoding="utf-8")
             running = Running(**json.loads(note.read_text(encoding="utf-8")))
             fcntl.flock(users, fcntl.LOCK_SH)
         client = Client(running.ports[-1], running.ca, {name: name for name in USERS})
@@ -64,7 +64,7 @@ def shared_server(folder: Path) -> Iterator[Client]:
             with _locked(folder):
                 fcntl.flock(users, fcntl.LOCK_UN)
                 if _is_last(users.fileno()):
-                    _stop(running)
+                    stop(running)
                     shutil.rmtree(folder / "state")
                     note.unlink()
 
@@ -84,7 +84,8 @@ def _is_last(users: int) -> bool:
     return True
 
 
-def _start(state: Path) -> Running:
+def start(state: Path) -> Running:
+    """A server of one's own, with our definitions; whoever starts it calls `stop`."""
     etcd, apiserver = (_program(name) for name in ("etcd", "kube-apiserver"))
     shutil.rmtree(state, ignore_errors=True)  # of a session that was killed
     state.mkdir()
@@ -122,7 +123,7 @@ def _start(state: Path) -> Running:
         ]))  # fmt: skip
         _prepare(running, state / "apiserver.log")
     except BaseException:
-        _stop(running)
+        stop(running)
         raise
     return running
 
@@ -232,7 +233,7 @@ def _until(holds: Callable[[], bool], log: Path) -> None:
         time.sleep(0.1)
 
 
-def _stop(running: Running) -> None:
+def stop(running: Running) -> None:
     """The server first, which would complain about an etcd that is gone."""
     for pid in reversed(running.pids):
         for number in (signal.SIGTERM, signal.SIGKILL):

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from kubernetes import client, config, watch
 from kubernetes.client.exceptions import ApiException
 from tests.clients.rows import NAMESPACE, Refused, Wire
 
+from kubernetes import client, config, watch
 from leasehold.adapters.api.resources import Resource
 
 WATCH_S = 2

@@ -3,11 +3,24 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.conformance.harness import STORES, MemoryHarness
+from tests.conformance.harness import STORES, KubernetesHarness, MemoryHarness
+
+KUBERNETES = "kubernetes"
+
+
+@pytest.fixture(params=[*sorted(STORES), KUBERNETES])
+def harness(request: pytest.FixtureRequest) -> Iterator[MemoryHarness]:
+    if request.param == KUBERNETES:
+        made: MemoryHarness = KubernetesHarness(request.getfixturevalue("cluster"))
+    else:
+        made = STORES[request.param]()
+    yield made
+    made.close()
 
 
 @pytest.fixture(params=sorted(STORES))
-def harness(request: pytest.FixtureRequest) -> Iterator[MemoryHarness]:
-    harness = STORES[request.param]()
-    yield harness
-    harness.close()
+def own_harness(request: pytest.FixtureRequest) -> Iterator[MemoryHarness]:
+    """Those whose history and admission are ours to set."""
+    made = STORES[request.param]()
+    yield made
+    made.close()

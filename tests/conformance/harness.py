@@ -1,6 +1,7 @@
 """What a conformance suite needs of an implementation: a fresh one, and a way to run coroutines.
 
-To let another store join, write a class like `MemoryHarness` and add it to `STORES`; another
+To let another store join, write a class like `MemoryHarness` and add it to `STORES` (one that needs
+a server, as `KubernetesHarness` does, gets it from `conftest`); another
 runtime joins by a function like `on_kernel` in `RUNTIMES`.
 """
 
@@ -10,7 +11,11 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TypeVar
 
+from tests.kubernetes.cluster import Cluster
+
 from leasehold.adapters import asyncio_runtime
+from leasehold.adapters.kubernetes.client import Client
+from leasehold.adapters.kubernetes.store import KubernetesStore
 from leasehold.adapters.memory.store import MemoryStore
 from leasehold.adapters.objects.manners import Admit
 from leasehold.adapters.sqlite.group import GroupStore
@@ -111,11 +116,38 @@ class AsyncioHarness(MemoryHarness):
         self._folder.cleanup()
 
 
+class KubernetesHarness(AsyncioHarness):
+    """A real API server, which has its own history and its own admission: whoever wants to set
+    them asks for an `own_harness`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._clients: list[Client] = []
+        super().__init__()
+
+    def store(self, admit: Admit | None = None, *, history_max: int = 0) -> Store:
+        assert admit is None
+        assert not history_max
+
+        async def make() -> Store:
+            client = Client(self._cluster.context)
+            self._clients.append(client)
+            return KubernetesStore(client, asyncio_runtime.AsyncioClock())
+
+        return self.run(make())
+
+    def close(self) -> None:
+        for client in self._clients:
+            self.run(client.close())
+        super().close()
+        self._cluster.wipe()
+
+
 async def _make(maker: Callable[[], T]) -> T:
     return maker()
 
 
-STORES = {
+STORES: dict[str, type[MemoryHarness]] = {
     "memory": MemoryHarness,
     "memory behind quiet faults": QuietFaultyHarness,
     "sqlite": SqliteHarness,

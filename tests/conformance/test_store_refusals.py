@@ -2,7 +2,7 @@
 
 import pytest
 from tests.conformance.harness import MemoryHarness
-from tests.conformance.things import OURS, meta, thing
+from tests.conformance.things import meta, spec, thing
 
 from leasehold.ports.store import Invalid, Wire
 
@@ -29,7 +29,7 @@ def test_the_servers_rules_are_named_by_path(
 
     async def story() -> None:
         with pytest.raises(Invalid) as refused:
-            await store.create({"apiVersion": OURS, "kind": "Run", "metadata": metadata})
+            await store.create({**thing(), "metadata": {"namespace": "team", **metadata}})
         assert refused.value.path == path
         assert (await store.list("Run")).items == []
 
@@ -40,9 +40,11 @@ def test_an_object_has_a_size(harness: MemoryHarness) -> None:
     store = harness.store()
 
     async def story() -> None:
-        made = await store.create(thing(spec={"text": "x" * 1_500_000}))
+        long = [{"name": "main", "command": ["x" * 1_500_000]}]
+        template = {"spec": {"containers": long}}
+        made = await store.create(thing(spec={**spec(), "template": template}))
         with pytest.raises(Invalid):
-            await store.patch_status("Run", "team", "a", {"text": "x" * 100_000}, version=None)
+            await store.patch_status("Run", "team", "a", {"message": "x" * 100_000}, version=None)
         assert await store.get("Run", "team", "a") == made
 
     harness.run(story())
@@ -55,7 +57,7 @@ def test_the_ledgers_objects_never_change(harness: MemoryHarness, kind: str) -> 
     async def story() -> None:
         made = await store.create(thing(kind=kind, namespace=""))
         with pytest.raises(Invalid) as refused:
-            await store.update({**made, "spec": {"n": 2}})
+            await store.update({**made, "spec": spec(2, kind=kind)})
         assert refused.value.path == "spec"
         await store.update({**made, "metadata": {**meta(made), "labels": {"a": "b"}}})
 
@@ -83,22 +85,22 @@ def test_a_lease_closes_once(harness: MemoryHarness) -> None:
     harness.run(story())
 
 
-def test_admission_sees_old_and_new_and_reports_all(harness: MemoryHarness) -> None:
+def test_admission_sees_old_and_new_and_reports_all(own_harness: MemoryHarness) -> None:
     asked: list[tuple[Wire | None, Wire]] = []
 
     def admit(old: Wire | None, new: Wire) -> list[tuple[str, str]]:
         asked.append((old, new))
-        return [("spec.n", "is two"), ("spec", "is bad")] if new["spec"] == {"n": 2} else []
+        return [("spec.n", "is two"), ("spec", "is bad")] if new["spec"] == spec(2) else []
 
-    store = harness.store(admit)
+    store = own_harness.store(admit)
 
     async def story() -> None:
         made = await store.create(thing())
         with pytest.raises(Invalid) as refused:
-            await store.update({**made, "spec": {"n": 2}})
+            await store.update({**made, "spec": spec(2)})
         assert refused.value.problems == (("spec.n", "is two"), ("spec", "is bad"))
         assert (refused.value.path, refused.value.why) == ("spec.n", "is two")
         assert await store.get("Run", "team", "a") == made
 
-    harness.run(story())
+    own_harness.run(story())
     assert [old is None for old, _ in asked] == [True, False]

@@ -5,19 +5,37 @@ from leasehold.ports.store import Store, WatchEvent, Wire
 OURS = "rq.davidlangworthy.io/v1"
 
 
+def spec(n: int = 1, *, kind: str = "Run") -> Wire:
+    """What an object of the kind may say, with a number in it: a server with schemas takes it."""
+    match kind:
+        case "Run":
+            return {"owner": "org:team", "resources": {"gpuType": "H100", "totalGPUs": n}}
+        case "Budget":
+            envelope = {"name": "e", "flavor": "H100", "concurrency": n}
+            return {"owner": "org:team", "envelopes": [envelope]}
+        case "Lease":
+            return {"batch": n}
+        case "Resolution":
+            return {"deficitGPUs": n}
+        case _:
+            return {"n": n}
+
+
 def thing(name: str = "a", *, kind: str = "Run", namespace: str = "team", **parts: object) -> Wire:
     metadata: Wire = {"name": name}
     if namespace:
         metadata["namespace"] = namespace
-    return {"apiVersion": OURS, "kind": kind, "metadata": metadata, "spec": {"n": 1}, **parts}
+    head: Wire = {"apiVersion": OURS, "kind": kind, "metadata": metadata}
+    return {**head, "spec": spec(kind=kind), **parts}
 
 
-def pod(name: str = "p", *, node: str = "n1") -> Wire:
+def pod(name: str = "p", *, node: str = "n1", **more: object) -> Wire:
+    placed: Wire = {"nodeName": node} if node else {}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "team"},
-        "spec": {"nodeName": node} if node else {},
+        "spec": {"containers": [{"name": "main", "image": "none"}], **placed, **more},
     }
 
 

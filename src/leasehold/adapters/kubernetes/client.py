@@ -1,0 +1,267 @@
+"""HTTP to a Kubernetes API server: who we are, how much at once, and what to do when it says wait.
+
+Used by `store` and by whoever installs things. Requests travel on lanes, each with connections of
+its own: what keeps us in office must not queue behind our own bulk of writes. A 401 means that a
+credential was renewed: it is read again, once, and nothing has happened meanwhile.
+"""
+
+import asyncio
+import io
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from leasehold.adapters.kubeconfig.read import BadKubeconfig, KubeContext
+from leasehold.adapters.kubernetes.refusals import BadCredentials, Key, error_of, no_answer
+from leasehold.adapters.kubernetes.trust import tls_material, trust_of
+from leasehold.ports.store import Unavailable
+
+IN_FLIGHT = 32
+VITAL_CONNECTIONS = 4
+REQUEST_S = 30.0
+CONNECT_S = 5.0
+RETRY_AFTER_MAX_S = 60.0
+RELOAD_S = 5.0  # between two looks at a credential that is refused
+LONG_BODY = 512 * 1024
+NOBODY: Key = ("", "", "")
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Lane(Enum):
+    """What a request is for. `VITAL`: tenure and the head."""
+
+    VITAL = "vital"
+    BULK = "bulk"
+    WATCH = "watch"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question; `key` is whom it is about, for the error. `data` makes it a write."""
+
+    method: str
+    path: str
+    key: Key = NOBODY
+    query: Mapping[str, str] = field(default_factory=dict)
+    data: bytes | None = None
+    content_type: str = JSON
+    accept: str = JSON
+    lane: Lane = Lane.BULK
+
+    @property
+    def is_write(self) -> bool:
+        return self.method != "GET"
+
+
+class _Track:
+    """The connections of one lane, and until when the server asked us to leave it alone."""
+
+    def __init__(self, session: aiohttp.ClientSession, at_once: int) -> None:
+        self.session = session
+        self.gate = asyncio.Semaphore(at_once)
+        self.not_before = 0.0
+
+    async def turn(self) -> None:
+        while (left := self.not_before - asyncio.get_running_loop().time()) > 0:
+            await asyncio.sleep(left)
+
+    def hold_off(self, said: str) -> None:
+        """A server that is asked again at once by everybody it sent away is worse off."""
+        seconds = float(said) if said.isascii() and said.isdigit() else 1.0
+        pause = min(seconds, RETRY_AFTER_MAX_S) * random.uniform(1.0, 1.2)
+        self.not_before = max(self.not_before, asyncio.get_running_loop().time() + pause)
+
+
+class Client:
+    """Opened by its first request, on the loop that makes it; `close` ends all of it."""
+
+    def __init__(
+        self,
+        load: Callable[[], KubeContext],
+        *,
+        in_flight: int = IN_FLIGHT,
+        request_s: float = REQUEST_S,
+        agent: str = "leasehold",
+    ) -> None:
+        """`load` reads the credentials, and again when they are refused; it may wait."""
+        self._load = load
+        self._in_flight = in_flight
+        self._timeout = aiohttp.ClientTimeout(total=request_s, connect=CONNECT_S)
+        self._agent = agent
+        self._context: KubeContext | None = None
+        self._loaded_at = 0.0
+        self._opening = asyncio.Lock()
+        self._tracks: dict[Lane, _Track] = {}
+        self.requests = 0  # that were sent
+
+    async def read(
+        self,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        *,
+        key: Key = NOBODY,
+        lane: Lane = Lane.BULK,
+    ) -> bytes:
+        return await self.ask(Request("GET", path, key, query or {}, lane=lane))
+
+    async def write(self, method: str, path: str, body: object, *, key: Key = NOBODY) -> bytes:
+        return await self.ask(Request(method, path, key, data=_encode(body)))
+
+    async def ask(self, request: Request) -> bytes:
+        """The body of a good answer; raises one of the port's errors."""
+        await self._opened()
+        for _ in range(2):
+            track = self._tracks[request.lane]
+            async with track.gate:
+                await track.turn()
+                try:
+                    return await self._sent(track, request)
+                except BadCredentials:
+                    pass
+            if not await self._reloaded():
+                break
+        raise Unavailable(*request.key)
+
+    async def stream(self, request: Request, *, quiet_s: float) -> "Stream":
+        """An answer that goes on; a silence longer than `quiet_s` ends it."""
+        await self._opened()
+        track = self._tracks[request.lane]
+        await track.turn()
+        timeout = aiohttp.ClientTimeout(total=None, connect=CONNECT_S, sock_read=quiet_s)
+        try:
+            response = await self._answered(track, request, timeout)
+            if response.status >= 400:
+                await self._refuse(track, request, response)
+        except BadCredentials:
+            await self._reloaded()
+            raise Unavailable(*request.key) from None
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unavailable(*request.key) from error
+        return Stream(response, request.key)
+
+    async def close(self) -> None:
+        tracks, self._tracks = list(self._tracks.values()), {}
+        for track in tracks:
+            await track.session.close()
+
+    async def context(self) -> KubeContext:
+        """The server, and who we are there."""
+        await self._opened()
+        assert self._context is not None
+        return self._context
+
+    async def _sent(self, track: _Track, request: Request) -> bytes:
+        try:
+            async with await self._answered(track, request, self._timeout) as response:
+                if response.status >= 400:
+                    await self._refuse(track, request, response)
+                return await response.read()
+        except aiohttp.ClientConnectorError as error:
+            raise Unavailable(*request.key) from error  # there was nobody to send it to
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise no_answer(request.key, is_write=request.is_write) from error
+
+    async def _refuse(
+        self, track: _Track, request: Request, response: aiohttp.ClientResponse
+    ) -> None:
+        body = await response.read()
+        if response.status == 401:
+            raise BadCredentials
+        if response.status in (429, 503):
+            track.hold_off(response.headers.get("Retry-After", ""))
+        raise error_of(response.status, body, request.key, is_write=request.is_write)
+
+    async def _answered(
+        self, track: _Track, request: Request, timeout: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        context = self._context
+        assert context is not None
+        headers = {"User-Agent": self._agent, "Accept": request.accept}
+        if context.token:
+            headers["Authorization"] = f"Bearer {context.token}"
+        elif context.basic:
+            headers["Authorization"] = f"Basic {context.basic}"
+        data: bytes | io.BytesIO | None = request.data
+        if request.data is not None:
+            headers["Content-Type"] = request.content_type
+            if len(request.data) > LONG_BODY:
+                # Sent in pieces, so that everybody else on the loop gets a turn.
+                data = io.BytesIO(request.data)
+        url = URL(f"{context.server}{request.path}", encoded=True)
+        self.requests += 1
+        return await track.session.request(
+            request.method,
+            url.with_query(request.query) if request.query else url,
+            headers=headers,
+            data=data,
+            timeout=timeout,
+            server_hostname=context.server_name or None,
+        )
+
+    async def _opened(self) -> None:
+        if self._tracks:
+            return
+        async with self._opening:
+            if not self._tracks:
+                if self._context is None:
+                    self._context = await asyncio.to_thread(self._load)
+                    self._loaded_at = asyncio.get_running_loop().time()
+                self._open(self._context)
+
+    def _open(self, context: KubeContext) -> None:
+        trust = trust_of(context) if context.server.startswith("https:") else False
+        for lane, at_once in (
+            (Lane.VITAL, VITAL_CONNECTIONS), (Lane.BULK, self._in_flight), (Lane.WATCH, 0),
+        ):  # fmt: skip
+            session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=at_once, ssl=trust),
+                timeout=self._timeout,
+                # Answers come over a fast network, and are decoded by us as soon as they are here.
+                skip_auto_headers=("Accept-Encoding",),
+            )
+            self._tracks[lane] = _Track(session, at_once or 1)
+
+    async def _reloaded(self) -> bool:
+        """The credentials anew; false if they were looked at a moment ago, or cannot be read."""
+        async with self._opening:
+            now, before = asyncio.get_running_loop().time(), self._context
+            if now - self._loaded_at < RELOAD_S or before is None:
+                return False
+            self._loaded_at = now
+            try:
+                self._context = await asyncio.to_thread(self._load)
+            except BadKubeconfig:
+                return False
+            if tls_material(before) != tls_material(self._context):
+                await self.close()
+                self._open(self._context)
+            return True
+
+
+class Stream:
+    """The pieces of an answer as they come."""
+
+    def __init__(self, response: aiohttp.ClientResponse, key: Key) -> None:
+        self._response = response
+        self._key = key
+
+    async def piece(self) -> bytes:
+        """b"" when it is over."""
+        try:
+            return await self._response.content.readany()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unavailable(*self._key) from error
+
+    def close(self) -> None:
+        self._response.close()

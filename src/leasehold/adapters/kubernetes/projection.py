@@ -1,0 +1,163 @@
+"""Of Kubernetes' own objects only what we read: other people's pods must not fill our memory.
+
+Pods of other people come by the ten thousand, with environments, volumes and probes; nodes with
+every image that they have. They are decoded straight into these few fields, which are those that
+`core.objects.pod` and `core.objects.node` look at, and no more. Only what is listed and watched is
+shown so; whoever gets one object gets all of it.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from leasehold.core.objects.pod import RUN_UID
+from leasehold.ports.store import Wire
+
+
+class _Part(msgspec.Struct, omit_defaults=True, rename="camel"):
+    """Whatever is not named here is not kept."""
+
+
+class _Metadata(_Part):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    finalizers: list[str] | None = None
+
+
+class _Resources(_Part):
+    requests: dict[str, object] | None = None
+    limits: dict[str, object] | None = None
+
+
+class _Container(_Part):
+    name: str = ""
+    resources: _Resources | None = None
+    restart_policy: str | None = None
+
+
+class _PodSpec(_Part):
+    node_name: str = ""
+    scheduler_name: str = ""
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+    overhead: dict[str, object] | None = None
+    resources: _Resources | None = None
+
+
+class _Condition(_Part):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class _PodStatus(_Part):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: list[_Condition] | None = None
+    container_statuses: list[dict[str, object]] | None = None
+    init_container_statuses: list[dict[str, object]] | None = None
+
+
+class _Pod(_Part):
+    metadata: _Metadata
+    spec: _PodSpec
+    status: _PodStatus | None = None
+
+
+class _NodeSpec(_Part):
+    unschedulable: bool = False
+    taints: list[dict[str, object]] | None = None
+
+
+class _NodeStatus(_Part):
+    allocatable: dict[str, object] | None = None
+    conditions: list[_Condition] | None = None
+
+
+class _Node(_Part):
+    metadata: _Metadata
+    spec: _NodeSpec | None = None
+    status: _NodeStatus | None = None
+
+
+_decode_pod = msgspec.json.Decoder(_Pod).decode
+_decode_node = msgspec.json.Decoder(_Node).decode
+_decode_any = msgspec.json.Decoder(dict[str, object]).decode
+_encode = msgspec.json.Encoder().encode
+
+Read = Callable[[bytes], Wire]
+_ENDED = ("Succeeded", "Failed")
+
+
+def reader_of(kind: str, api_version: str) -> Read:
+    """How objects of a kind are read from a listing or a watch, which may not say what they are."""
+    match kind:
+        case "Pod":
+            return _pod
+        case "Node":
+            return _node
+        case _:
+
+            def read(raw: bytes) -> Wire:
+                obj = _decode_any(raw)
+                obj["apiVersion"], obj["kind"] = api_version, kind
+                metadata = obj.get("metadata")
+                if isinstance(metadata, dict):
+                    metadata.pop("managedFields", None)
+                return obj
+
+            return read
+
+
+def is_foreign(obj: Wire) -> bool:
+    """A Pod that is not of ours."""
+    metadata = obj.get("metadata")
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    return not isinstance(labels, dict) or RUN_UID not in labels
+
+
+def substance(kind: str, obj: Wire) -> bytes | None:
+    """What makes a change of it news, where most changes are none: nodes say every few minutes
+    that they are there, and other people's pods say much that does not concern us. None: every
+    change is news."""
+    if kind != "Node" and not (kind == "Pod" and is_foreign(obj)):
+        return None
+    metadata = obj["metadata"]
+    assert isinstance(metadata, dict)
+    kept = {key: value for key, value in metadata.items() if key != "resourceVersion"}
+    return _encode({**obj, "metadata": kept})
+
+
+def _pod(raw: bytes) -> Wire:
+    pod = _decode_pod(raw)
+    metadata, status = pod.metadata, pod.status
+    if RUN_UID not in (metadata.labels or {}):
+        metadata.labels = metadata.annotations = metadata.finalizers = None
+        metadata.generation = None
+        if status is not None:
+            pod.status = _PodStatus(phase=status.phase)
+        if status is not None and status.phase in _ENDED:
+            pod.spec = _PodSpec(node_name=pod.spec.node_name)  # it holds nothing any more
+    found: Wire = msgspec.to_builtins(pod)
+    return {"apiVersion": "v1", "kind": "Pod", **found}
+
+
+def _node(raw: bytes) -> Wire:
+    node = _decode_node(raw)
+    if node.status is not None:
+        node.status.conditions = [
+            each for each in node.status.conditions or [] if each.type == "Ready"
+        ]
+    found: Wire = msgspec.to_builtins(node)
+    return {"apiVersion": "v1", "kind": "Node", **found}

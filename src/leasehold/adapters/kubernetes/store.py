@@ -1,0 +1,238 @@
+"""`ports.store.Store` on a Kubernetes API server.
+
+Each write is one request and each answer one of the port's errors. Writes that are given together
+travel at once, as many as the client has connections; order is kept between those of one object.
+What is listed and watched of Pods and Nodes is only what we read of them (`projection`).
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from leasehold.adapters.kubernetes.client import JSON_PATCH, Client, Lane, Request
+from leasehold.adapters.kubernetes.places import Place, place_of
+from leasehold.adapters.kubernetes.projection import reader_of
+from leasehold.adapters.kubernetes.refusals import Key
+from leasehold.adapters.kubernetes.watching import KubernetesWatch
+from leasehold.adapters.objects.rules import OBJECT_BYTES_MAX, key_of, problems_of, stamp_conditions
+from leasehold.core.objects import tenure
+from leasehold.core.objects.wire import list_at, part, text_at, version_at
+from leasehold.core.units import SECOND, format_instant
+from leasehold.ports.runtime import Clock
+from leasehold.ports.store import (
+    Answer,
+    Answers,
+    Create,
+    Delete,
+    Expired,
+    Invalid,
+    Listing,
+    NotFound,
+    PatchStatus,
+    StoreError,
+    Update,
+    Wire,
+    Write,
+)
+
+PAGE = 500  # objects in one chunk of a listing
+_VITAL = frozenset({"LedgerHead", tenure.KIND})
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, object]).decode
+
+
+class _Page(msgspec.Struct):
+    metadata: dict[str, object] = {}
+    items: list[msgspec.Raw] | None = None
+
+
+_decode_page = msgspec.json.Decoder(_Page).decode
+
+
+class KubernetesStore:
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._version = 0  # the highest that the server told us
+
+    async def get(self, kind: str, namespace: str, name: str) -> Wire:
+        place, key = place_of(kind), (kind, namespace, name)
+        request = Request("GET", place.one(namespace, name), key, lane=_lane(kind))
+        return self._noted(place, await self._client.ask(request))
+
+    async def list(self, kind: str) -> Listing:
+        place = place_of(kind)
+        read = reader_of(kind, place.api_version)
+        items: list[Wire] = []
+        version = await self._pages(place, lambda raw: items.append(read(raw)), items.clear)
+        return Listing(sorted(items, key=_name_of), version)
+
+    async def scan(self, kind: str, see: Callable[[bytes], None]) -> int:
+        place = place_of(kind)
+        read = reader_of(kind, place.api_version)
+        return await self._pages(place, lambda raw: see(_encode(read(raw))), None)
+
+    async def _pages(
+        self, place: Place, see: Callable[[bytes], None], forget: Callable[[], None] | None
+    ) -> int:
+        """All objects at one version, chunk by chunk. A listing that took so long that the server
+        has forgotten it begins again, where what was seen can be forgotten too."""
+        key: Key = (place.kind, "", "")
+        while True:
+            query, version = {"limit": str(PAGE)}, 0
+            try:
+                while True:
+                    page = _decode_page(await self._client.read(place.all(), query, key=key))
+                    version = version or version_at(page.metadata)
+                    for raw in page.items or ():
+                        see(bytes(raw))
+                    token = text_at(page.metadata, "continue")
+                    if not token:
+                        self._version = max(self._version, version)
+                        return version
+                    query = {"limit": str(PAGE), "continue": token}
+            except Expired:
+                if forget is None:
+                    raise
+                forget()
+
+    def watch(self, kind: str, version: int) -> KubernetesWatch:
+        is_known = version <= self._version
+        return KubernetesWatch(
+            self._client, self._clock, place_of(kind), version, is_known=is_known
+        )
+
+    async def create(self, obj: Wire) -> Wire:
+        place, key = _place(obj), key_of(obj)
+        return await self._sent_whole(place, obj, "POST", place.all(key[1]))
+
+    async def update(self, obj: Wire) -> Wire:
+        place, key = _place(obj), key_of(obj)
+        if not text_at(part(obj, "metadata"), "resourceVersion"):
+            raise Invalid([("metadata.resourceVersion", "is required to update")], *key)
+        return await self._sent_whole(place, obj, "PUT", place.one(key[1], key[2]))
+
+    async def _sent_whole(self, place: Place, obj: Wire, method: str, path: str) -> Wire:
+        """A refusal names its paths as our other stores do, where both would refuse."""
+        data = _bounded(_encode({**obj, "kind": place.called}), key_of(obj))
+        request = Request(method, path, key_of(obj), data=data, lane=_lane(place.kind))
+        try:
+            return self._noted(place, await self._client.ask(request))
+        except (Invalid, NotFound) as refused:
+            problems = problems_of(obj)
+            if not problems:
+                raise
+            raise Invalid(problems, *key_of(obj)) from refused
+
+    async def patch_status(
+        self, kind: str, namespace: str, name: str, status: Wire, *, version: int | None
+    ) -> Wire:
+        place, key = place_of(kind), (kind, namespace, name)
+        if _has_unstamped(status):
+            before = await self.get(kind, namespace, name)
+            status = _decode(_encode(status))  # the caller's stays as it is
+            stamp_conditions(part(before, "status"), status, format_instant(self._clock.now()))
+        changes: list[Wire] = [{"op": "add", "path": "/status", "value": status}]
+        if version is not None:
+            where = "/metadata/resourceVersion"
+            changes.append({"op": "add", "path": where, "value": str(version)})
+        request = Request(
+            "PATCH",
+            place.one(namespace, name, "status"),
+            key,
+            data=_bounded(_encode(changes), key),
+            content_type=JSON_PATCH,
+        )
+        return self._noted(place, await self._client.ask(request))
+
+    async def delete(
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        *,
+        uid: str | None,
+        grace_ms: int | None = None,
+        version: int | None = None,
+    ) -> None:
+        only_if = {"uid": uid, "resourceVersion": None if version is None else str(version)}
+        options: Wire = {"propagationPolicy": "Background"}
+        if any(only_if.values()):
+            options["preconditions"] = {name: said for name, said in only_if.items() if said}
+        if grace_ms is not None:
+            options["gracePeriodSeconds"] = -(-grace_ms // SECOND)
+        path = place_of(kind).one(namespace, name)
+        await self._client.write("DELETE", path, options, key=(kind, namespace, name))
+
+    async def write_all(self, writes: Sequence[Write]) -> Answers:
+        by_object: dict[Key, list[int]] = {}
+        for number, write in enumerate(writes):
+            by_object.setdefault(_object_of(write), []).append(number)
+        answers: list[Answer] = [None] * len(writes)
+
+        async def one_after_another(numbers: list[int]) -> None:
+            for number in numbers:
+                try:
+                    answers[number] = await self._perform(writes[number])
+                except StoreError as error:
+                    answers[number] = error
+
+        await asyncio.gather(*map(one_after_another, by_object.values()))
+        return answers
+
+    async def _perform(self, write: Write) -> Wire | None:
+        match write:
+            case Create(obj):
+                return await self.create(obj)
+            case Update(obj):
+                return await self.update(obj)
+            case PatchStatus(kind, namespace, name, status, version):
+                return await self.patch_status(kind, namespace, name, status, version=version)
+            case Delete(kind, namespace, name, uid, grace_ms, version):
+                await self.delete(
+                    kind, namespace, name, uid=uid, grace_ms=grace_ms, version=version
+                )
+                return None
+
+    def _noted(self, place: Place, body: bytes) -> Wire:
+        obj = _decode(body)
+        metadata = part(obj, "metadata")
+        metadata.pop("managedFields", None)
+        self._version = max(self._version, version_at(metadata))
+        obj["apiVersion"], obj["kind"] = place.api_version, place.kind
+        return obj
+
+
+def _lane(kind: str) -> Lane:
+    return Lane.VITAL if kind in _VITAL else Lane.BULK
+
+
+def _place(obj: Wire) -> Place:
+    return place_of(text_at(obj, "kind"))
+
+
+def _name_of(obj: Wire) -> tuple[str, str]:
+    metadata = part(obj, "metadata")
+    return text_at(metadata, "namespace"), text_at(metadata, "name")
+
+
+def _bounded(data: bytes, key: Key) -> bytes:
+    if len(data) > OBJECT_BYTES_MAX:
+        raise Invalid([("", f"{len(data)} bytes; at most {OBJECT_BYTES_MAX}")], *key)
+    return data
+
+
+def _has_unstamped(status: Wire) -> bool:
+    return any(
+        isinstance(each, dict) and "lastTransitionTime" not in each
+        for each in list_at(status, "conditions")
+    )
+
+
+def _object_of(write: Write) -> Key:
+    match write:
+        case Create(obj) | Update(obj):
+            return key_of(obj)
+        case _:
+            return (write.kind, write.namespace, write.name)

@@ -1,0 +1,164 @@
+"""One watch on a Kubernetes API server, which goes on where it broke, or says that it is lost.
+
+A watch that ends, breaks or is cut off goes on from the last version that it saw; only when the
+server no longer has that version its caller must list again. What changes nothing that we read of
+a Node or of somebody else's Pod is not told.
+"""
+
+import random
+from collections import deque
+from hashlib import blake2b
+
+import msgspec
+
+from leasehold.adapters.kubernetes.client import Client, Lane, Request, Stream
+from leasehold.adapters.kubernetes.places import Place
+from leasehold.adapters.kubernetes.projection import Read, reader_of, substance
+from leasehold.core.objects.wire import part, text_at, version_at
+from leasehold.ports.runtime import Clock
+from leasehold.ports.store import EventType, Expired, StoreError, WatchEvent, Wire
+
+LASTS_S = (300, 600)  # the server ends it after a while within these, so that not all end at once
+QUIET_S = 150.0  # a bookmark comes every minute: a longer silence is a dead connection
+FIRST_PAUSE_MS, LAST_PAUSE_MS = 100, 10_000
+KNOWN_MAX = 200_000  # objects whose last substance is remembered
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _Head(msgspec.Struct):
+    """What a bookmark and an error say."""
+
+    metadata: dict[str, object] = {}
+    code: int = 0
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+_decode_head = msgspec.json.Decoder(_Head).decode
+_TYPES: dict[str, EventType] = {
+    "ADDED": "ADDED", "MODIFIED": "MODIFIED", "DELETED": "DELETED",
+}  # fmt: skip
+
+
+class KubernetesWatch:
+    """`ports.store.Watch`; begins with the first `next`."""
+
+    def __init__(
+        self, client: Client, clock: Clock, place: Place, version: int, *, is_known: bool
+    ) -> None:
+        """`is_known`: the server has told us this version, so it need not be asked."""
+        self._client = client
+        self._clock = clock
+        self._place = place
+        self._version = version
+        self._read: Read = reader_of(place.kind, place.api_version)
+        self._ahead: deque[WatchEvent] = deque()
+        self._stream: Stream | None = None
+        self._rest = b""  # of an event that has not come wholly
+        self._is_checked = is_known
+        self._known: dict[str, bytes] = {}
+        self._closed = False
+
+    async def next(self) -> WatchEvent:
+        pause = FIRST_PAUSE_MS
+        while not self._closed:
+            if self._ahead:
+                return self._ahead.popleft()
+            try:
+                if await self._read_on():
+                    pause = FIRST_PAUSE_MS
+            except Expired:
+                self.close()
+            except StoreError:
+                self._break_off()
+                await self._clock.sleep(int(pause * random.uniform(1.0, 1.5)))
+                pause = min(LAST_PAUSE_MS, 2 * pause)
+                await self._check_version()
+        raise Expired(self._place.kind)
+
+    def close(self) -> None:
+        self._closed = True
+        self._break_off()
+
+    def _break_off(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        self._stream, self._rest = None, b""
+
+    async def _check_version(self) -> None:
+        """A server that was restored from a backup has never heard of our version, and would let
+        us wait until it gets there."""
+        request = Request("GET", self._place.all(), (self._place.kind, "", ""), {"limit": "1"})
+        try:
+            head = _decode_head(await self._client.ask(request))
+        except StoreError:
+            return  # the next try will tell
+        if version_at(head.metadata) < self._version:
+            self.close()
+
+    async def _read_on(self) -> bool:
+        """Fills `_ahead` with what has come; false when the server ended the watch, as it does from
+        time to time."""
+        if self._stream is None:
+            if not self._is_checked:
+                await self._check_version()
+                self._is_checked = True
+            if self._closed:
+                raise Expired(self._place.kind)
+            self._stream = await self._client.stream(self._request(), quiet_s=QUIET_S)
+        piece = await self._stream.piece()
+        if not piece:
+            self._break_off()
+            return False
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            if line:
+                self._take(_decode_event(line))
+        return True
+
+    def _request(self) -> Request:
+        return Request(
+            "GET",
+            self._place.all(),
+            (self._place.kind, "", ""),
+            {
+                "watch": "true",
+                "allowWatchBookmarks": "true",
+                "resourceVersion": str(self._version),
+                "timeoutSeconds": str(random.randint(*LASTS_S)),
+            },
+            lane=Lane.WATCH,
+        )
+
+    def _take(self, event: _Event) -> None:
+        raw = bytes(event.object)
+        if event.type == "BOOKMARK":
+            self._version = max(self._version, version_at(_decode_head(raw).metadata))
+            return
+        if event.type == "ERROR":
+            if _decode_head(raw).code == 410:
+                raise Expired(self._place.kind)
+            raise StoreError(self._place.kind)
+        obj = self._read(raw)
+        version = version_at(part(obj, "metadata"))
+        self._version = max(self._version, version)
+        kind = _TYPES[event.type]
+        if self._is_news(kind, obj):
+            self._ahead.append(WatchEvent(kind, version, lambda: obj))
+
+    def _is_news(self, kind: EventType, obj: Wire) -> bool:
+        said = substance(self._place.kind, obj)
+        if said is None:
+            return True
+        uid = text_at(part(obj, "metadata"), "uid")
+        if kind == "DELETED":
+            self._known.pop(uid, None)
+            return True
+        digest = blake2b(said, digest_size=8).digest()
+        is_same = self._known.get(uid) == digest
+        if uid in self._known or len(self._known) < KNOWN_MAX:
+            self._known[uid] = digest
+        return not is_same

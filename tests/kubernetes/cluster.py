@@ -1,0 +1,91 @@
+"""A real Kubernetes API server for one worker of a test session, and emptied after each test.
+
+It is the worker's own, because most of what is tested here lists whole kinds.
+"""
+
+import base64
+import json
+from pathlib import Path
+
+from tests.apiserver.client import Client
+from tests.apiserver.server import USERS, start, stop
+
+from leasehold.adapters.api.resources import RESOURCES
+from leasehold.adapters.kubeconfig.read import KubeContext
+from leasehold.adapters.kubernetes.places import place_of
+
+NAMESPACES = ("team", "other", "a", "b", "leasehold-system")
+_MADE = ("Node", "Pod", "Tenure", *(each.kind for each in RESOURCES if each.is_ours))
+
+
+class Cluster:
+    """`client` is anybody, `context` an administrator."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self._running = start(folder / "state")
+        self.port, self.ca = self._running.ports[-1], self._running.ca
+        self.client = Client(self.port, self.ca, {name: name for name in USERS})
+        for name in NAMESPACES:
+            self.namespace(name)
+
+    @property
+    def server(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    def context(self, user: str = "system") -> KubeContext:
+        return KubeContext(
+            name="test",
+            server=self.server,
+            user=user,
+            namespace="default",
+            ca_data=self.ca.encode(),
+            token=user,
+        )
+
+    def kubeconfig(self, user: str = "system") -> Path:
+        """For commands that are started."""
+        path = self.folder / f"{user}.kubeconfig"
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "test",
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+            "users": [{"name": user, "user": {"token": user}}],
+            "clusters": [
+                {
+                    "name": "test",
+                    "cluster": {
+                        "server": self.server,
+                        "certificate-authority-data": base64.b64encode(self.ca.encode()).decode(),
+                    },
+                }
+            ],
+        }
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(config), encoding="utf-8")
+        return path
+
+    def namespace(self, name: str) -> None:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        self.client.ask("POST", "/api/v1/namespaces", body)
+
+    def wipe(self) -> None:
+        """Leaves namespaces and definitions, and nothing that a test made."""
+        for kind in _MADE:
+            place = place_of(kind)
+            for each in self.client.ask("GET", place.all()).json["items"]:
+                metadata = each["metadata"]
+                if metadata.get("namespace") == "kube-system":
+                    continue
+                path = place.one(metadata.get("namespace", ""), metadata["name"])
+                self.client.ask("DELETE", path, {"gracePeriodSeconds": 0})
+                if metadata.get("finalizers"):
+                    patch = {"Content-Type": "application/merge-patch+json"}
+                    body = json.dumps({"metadata": {"finalizers": None}}).encode()
+                    self.client.ask("PATCH", path, body, headers=patch)
+
+    def stop(self) -> None:
+        self.client.close()
+        stop(self._running)
