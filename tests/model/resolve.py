@@ -204,11 +204,14 @@ def _leaves_room_for_those_ahead(case: Case) -> bool:
         return True
     gone = case.scope.gone()
     mine = claim_of(case.world, case.run, case.plan(gone), case.at, "plan")
+    mine.is_supposed = True
+    supposed = [claim for claim in case.claims if claim.is_supposed]
     for claim in later:
         ahead = case.world.runs[claim.run]
         before = case.claims[: case.claims.index(claim)]
         theirs = Case(
-            case.world, ahead, claim.groups, [*before, mine], max(claim.start, case.world.now),
+            case.world, ahead, claim.groups, [*before, *supposed, mine],
+            max(claim.start, case.world.now),
             absent=gone | case.absent,
         )  # fmt: skip
         if not think_through(theirs):

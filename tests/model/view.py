@@ -39,6 +39,7 @@ class Claim:
     from_victims: dict[str, int] = field(default_factory=dict)
     money_from_victims: dict[str, int] = field(default_factory=dict)
     rests_on: list[int] = field(default_factory=list)  # spares that a cut counts on
+    is_supposed: bool = False  # somebody behind asks: what if I were there?
 
 
 class View:
