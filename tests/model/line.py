@@ -142,9 +142,9 @@ def _counts(run: Run, most: int) -> list[int]:
 def _plan_now(view: View, run: Run, groups: list[int]) -> Plan | Refusal:
     avoids = avoided(run)
     activation = run.activation
-    if activation is not None and not activation.timed_out and not activation.only_money:
-        return _plan_in_scope(view, run, groups, avoids)
     plan = admit(view, run, groups, avoids=avoids)
+    if activation is not None and not activation.timed_out and not activation.only_money:
+        return plan if isinstance(plan, Plan) else _plan_in_scope(view, run, groups, avoids)
     if isinstance(plan, Refusal) and run.opportunistic and not plan.of_money:
         filling = admit(view, run, groups, fill=True, avoids=avoids)
         if isinstance(filling, Plan):
