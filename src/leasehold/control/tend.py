@@ -40,6 +40,7 @@ def tend(turn: Turn, uid: Uid) -> None:
         _end_orphans(turn, uid)
         return
     _bind_or_give_up(turn, run)
+    _release_spares(turn, run)  # whose pods all ended well at its very limit has not reached it
     _stop_if_asked(turn, run)
     _stop_at_limit(turn, run)
     leave_drained_nodes(turn, run)
