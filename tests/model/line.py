@@ -302,6 +302,7 @@ def _claim_for_cuts(world: World, case: Case, start: int) -> Claim:
     claim.pod_gpus = run.pod_gpus
     claim.groups = case.groups
     claim.before = case.claims
+    claim.places = dict(case.domains)
     for domain in case.domains.values():
         pods = run.pods_per_group + run.spare_pods
         claim.pods[domain] = claim.pods.get(domain, 0) + pods

@@ -95,14 +95,14 @@ def think_through(case: Case) -> bool:
     """Whether cutting would make room, and where; fills in domains, bills and structural cuts."""
     if not _choose_domains(case):
         return False
-    wanted: dict[str, int] = {}
-    for domain in case.domains.values():
-        wanted[domain] = wanted.get(domain, 0) + 1
-    case.scope = case.scope_in(wanted)
-    if not would_do(case.world, case.scope):
+    if not _can_be_made(case):
         case.reason = "InsufficientCapacity"
         return False
-    return _leaves_room_for_those_ahead(case)
+    assert case.scope is not None
+    if not _leaves_room_for_those_ahead(case, case.scope.gone()):
+        case.reason = "HeldForReservation"
+        return False
+    return True
 
 
 def _choose_domains(case: Case) -> bool:
@@ -177,6 +177,8 @@ def _bill(case: Case, gpus: int, place: tuple[str, str]) -> list[Segment] | str:
 
 def _loss(case: Case, domain: str, groups: int) -> Loss | None:
     """After structural cuts, without drawing; None: even everything would not do there."""
+    if not _may_be_in(case, domain, groups):
+        return None
     scope = case.scope_in({domain: groups})
     drop_spares(case.world, scope)
     shrink_in_rounds(case.world, scope)
@@ -192,32 +194,49 @@ def _loss(case: Case, domain: str, groups: int) -> Loss | None:
     return (missing * case.run.pod_gpus, shrunk, spares)
 
 
-def _leaves_room_for_those_ahead(case: Case) -> bool:
-    """Of one ahead that needs cuts: its room from its start on."""
-    assert case.scope is not None
-    later = [
-        claim
-        for claim in case.claims
-        if claim.kind == "cut" and claim.start < case.until and claim.end > case.at
-    ]
-    if not later:
+def _may_be_in(case: Case, domain: str, groups: int) -> bool:
+    """Whether so many groups there leave room for those ahead who count on that domain."""
+    if not any(claim.kind == "cut" and domain in claim.pods for claim in case.claims):
         return True
-    gone = case.scope.gone()
+    trial = Case(
+        case.world, case.run, case.groups[:groups], case.claims, case.at, case.ignore_tenure,
+        case.absent, dict.fromkeys(case.groups[:groups], domain),
+    )  # fmt: skip
+    if not _can_be_made(trial):
+        return False
+    assert trial.scope is not None
+    return _leaves_room_for_those_ahead(trial, trial.scope.gone())
+
+
+def _leaves_room_for_those_ahead(case: Case, gone: frozenset[int]) -> bool:
+    """Of those ahead that need cuts later: their room in their intended domains, from their start
+    on. Each is put there with all the cuts it may make, on top of those before it."""
     mine = claim_of(case.world, case.run, case.plan(gone), case.at, "plan")
-    mine.is_supposed = True
-    supposed = [claim for claim in case.claims if claim.is_supposed]
-    for claim in later:
+    seated = [mine]
+    gone = gone | case.absent
+    for claim in case.claims:
+        if claim.kind != "cut" or claim.start >= case.until or claim.end <= case.at:
+            continue
+        before = [c for c in case.claims[: case.claims.index(claim)] if c.kind != "cut"]
         ahead = case.world.runs[claim.run]
-        before = case.claims[: case.claims.index(claim)]
-        theirs = Case(
-            case.world, ahead, claim.groups, [*before, *supposed, mine],
-            max(claim.start, case.world.now),
-            absent=gone | case.absent,
-        )  # fmt: skip
-        if not think_through(theirs):
-            case.reason = "HeldForReservation"
+        at = max(claim.start, case.world.now)
+        theirs = Case(case.world, ahead, claim.groups, [*before, *seated], at, absent=gone)
+        theirs.domains = dict(claim.places)
+        if not _can_be_made(theirs):
             return False
+        assert theirs.scope is not None
+        gone = gone | theirs.scope.gone()
+        seated.append(claim_of(case.world, ahead, theirs.plan(gone), at, "plan"))
     return True
+
+
+def _can_be_made(case: Case) -> bool:
+    """Whether there is room in its domains after all the cuts that may be made there."""
+    wanted: dict[str, int] = {}
+    for domain in case.domains.values():
+        wanted[domain] = wanted.get(domain, 0) + 1
+    case.scope = case.scope_in(wanted)
+    return would_do(case.world, case.scope)
 
 
 def claim_of(world: World, run: Run, plan: Plan, start: int, kind: str) -> Claim:

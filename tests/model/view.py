@@ -39,7 +39,7 @@ class Claim:
     from_victims: dict[str, int] = field(default_factory=dict)
     money_from_victims: dict[str, int] = field(default_factory=dict)
     rests_on: list[int] = field(default_factory=list)  # spares that a cut counts on
-    is_supposed: bool = False  # somebody behind asks: what if I were there?
+    places: dict[int, str] = field(default_factory=dict)  # of a cut: group -> domain
 
 
 class View:
