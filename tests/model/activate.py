@@ -12,7 +12,7 @@ from tests.model.life import apply_cuts
 from tests.model.line import groups_to_plan, hold_of, in_line, ready_units
 from tests.model.reclaim import could_reclaim, take_back
 from tests.model.resolve import Case, carry_out, think_through
-from tests.model.view import Claim, View, cost_of_segments, end_of
+from tests.model.view import Claim, cost_of_segments, end_of
 from tests.model.world import Activation, Booking, Run, World
 
 
@@ -119,23 +119,10 @@ def activation_of(
     held: dict[str, int] = {}
     for spot in plan.spots:
         held[spot.node] = held.get(spot.node, 0) + run.pod_gpus
-    view = View(world, world.now, [])
-    going = [x.number for x in world.open_leases() if x.ending and x.node in held]
-    from_victims = {
-        name: max(0, gpus - max(0, view.free(world.nodes[name], world.now)))
-        for name, gpus in held.items()
-    }
-    paid_back: dict[str, int] = {}
-    for name, gpus in money.money.items():
-        envelope = world.envelope(name)
-        assert envelope is not None
-        paid_back[name] = max(0, gpus - max(0, envelope.concurrency - view.paid(name, world.now)))
     return Activation(
         run=run.key, at=world.now, domains=domains,
-        victims=victims, waits_for=sorted({*going, *victims}), held=held,
-        from_victims=from_victims, spots=plan.spots, bills=plan.bills, money=money.money,
+        victims=victims, held=held, spots=plan.spots, bills=plan.bills, money=money.money,
         lent=money.lent, hours=money.hours, lent_hours=money.lent_hours,
-        money_from_victims=paid_back,
     )  # fmt: skip
 
 

@@ -376,8 +376,7 @@ def hold_of(world: World, run: Run) -> Claim:
     return Claim(
         run.key, "hold", activation.at, end_of(run, world.now),
         nodes=activation.held, money=activation.money, lent=activation.lent,
-        hours=activation.hours, lent_hours=activation.lent_hours, victims=activation.waits_for,
-        from_victims=activation.from_victims, money_from_victims=activation.money_from_victims,
+        hours=activation.hours, lent_hours=activation.lent_hours,
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ ahead.
 
 from dataclasses import dataclass, field
 
-from tests.model.admit import Plan, borrowed_by, place_of
+from tests.model.admit import Plan, borrowed_by, place_of, put_in
 from tests.model.cuts import (
     Cut,
     Scope,
@@ -54,27 +54,34 @@ class Case:
         return room_for(self.view(gone), self.run, until=self.until)
 
     def spots(self, gone: frozenset[int]) -> list[Spot]:
-        """Where it would be put after the cuts."""
+        """Where it would be put after the cuts: anywhere in the scope, as it is packed best."""
         room = self.room(gone)
         room.avoids = [name for unit in self.run.units.values() for name in unit.avoids]
-        return [s for group in self.groups for s in room.put_group(group, self.domains[group])]
+        found = put_in(room, self.groups, sorted(set(self.domains.values())), [])
+        assert found is not None, "it was rehearsed"
+        return found
 
     def plan(self, gone: frozenset[int]) -> Plan:
-        return Plan(self.spots(gone), self.bills)
+        spots = self.spots(gone)
+        where = {spot.group: self.world.nodes[spot.node].place for spot in spots}
+        meant = sorted(place_of(domain) for domain in self.domains.values())
+        bills = self.bills if sorted(where.values()) == meant else self._pay(where) or self.bills
+        return Plan(spots, bills)
 
-    def pay(self, view: View, group_gpus: int) -> dict[tuple[str, str], list[Segment]] | str:
-        """Who pays for its groups where they are to be, as things stand; or why nobody does."""
+    def _pay(
+        self, where: dict[int, tuple[str, str]]
+    ) -> dict[tuple[str, str], list[Segment]] | None:
+        """Who pays if groups are elsewhere in the scope than was thought."""
         bills: dict[tuple[str, str], list[Segment]] = {}
         for group in self.groups:
-            place = place_of(self.domains[group])
             bill = cover(
-                view, self.run, group_gpus, place, until=self.until,
-                taken=[segment for each in bills.values() for segment in each],
+                self.view(), self.run, self.run.group_gpus + self.run.spares, where[group],
+                until=self.until, taken=[segment for each in bills.values() for segment in each],
                 borrowed=borrowed_by(self.world, self.run),
             )  # fmt: skip
             if bill.missing:
-                return bill.reason
-            bills[place] = bills.get(place, []) + bill.segments
+                return None
+            bills[where[group]] = bills.get(where[group], []) + bill.segments
         return bills
 
     def scope_in(self, wanted: dict[str, int]) -> Scope:
@@ -89,6 +96,18 @@ class Case:
             return node.domain in wanted and node.usable and node.flavor == self.run.flavor
 
         return Scope(inside, enough, self.at, self.run.key, self.ignore_tenure)
+
+    def whole_scope(self) -> Scope:
+        """The chosen domains: it is enough if all groups fit, wherever in them."""
+        scope = self.scope_in(dict.fromkeys(self.domains.values(), 0))
+
+        def enough(gone: frozenset[int]) -> bool:
+            room = self.room(gone)
+            rooms = [room.pods_in(d) // room.pods_of_group() for d in set(self.domains.values())]
+            return (sum(rooms) if self.run.spread else max(rooms)) >= len(self.groups)
+
+        scope.enough = enough
+        return scope
 
 
 def think_through(case: Case) -> bool:
@@ -251,10 +270,7 @@ def claim_of(world: World, run: Run, plan: Plan, start: int, kind: str) -> Claim
 def carry_out(case: Case, seed: Seed) -> list[Cut]:
     """The cuts, after the draws and after giving back; `think_through` said that they will do."""
     assert case.scope is not None
-    wanted: dict[str, int] = {}
-    for domain in case.domains.values():
-        wanted[domain] = wanted.get(domain, 0) + 1
-    scope = case.scope_in(wanted)
+    scope = case.whole_scope()
     drop_spares(case.world, scope)
     shrink_in_rounds(case.world, scope)
     draw(case.world, scope, seed)

@@ -35,9 +35,6 @@ class Claim:
     groups: list[int] = field(default_factory=list)  # of a cut
     before: list["Claim"] = field(default_factory=list)  # of a cut: those ahead of it
     kept: dict[int, dict[str, int]] = field(default_factory=dict)  # by instant, as worked out
-    victims: list[int] = field(default_factory=list)  # of a hold
-    from_victims: dict[str, int] = field(default_factory=dict)
-    money_from_victims: dict[str, int] = field(default_factory=dict)
     rests_on: list[int] = field(default_factory=list)  # spares that a cut counts on
     places: dict[int, str] = field(default_factory=dict)  # of a cut: group -> domain
 
@@ -100,25 +97,10 @@ class View:
                 if claim.flavor == flavor and claim.since <= instant < claim.end:
                     taken = kept_by(self.world, claim, instant)
             elif claim.start <= instant < claim.end:
-                taken = {
-                    name: gpus - self._still_there(claim, name)
-                    for name, gpus in claim.nodes.items()
-                    if name in free
-                }
+                taken = {name: gpus for name, gpus in claim.nodes.items() if name in free}
             for name, gpus in taken.items():
                 free[name] -= gpus
         return free
-
-    def _still_there(self, claim: Claim, node: str) -> int:
-        """Of what a hold waits for on a node, what its victims have not left yet."""
-        if claim.kind != "hold":
-            return 0
-        there = sum(
-            lease.gpus
-            for lease in self.alive
-            if lease.number in claim.victims and lease.node == node
-        )
-        return min(there, claim.from_victims.get(node, 0))
 
     def free(self, node: Node, instant: int) -> int:
         """GPUs of the node that nobody has at that instant."""
@@ -145,19 +127,8 @@ class View:
         )
         for claim in self.claims:
             if claim.start <= instant < claim.end:
-                asked = (claim.lent if lent else claim.money).get(envelope, 0)
-                total += asked - min(asked, self._still_pays(claim, envelope))
+                total += (claim.lent if lent else claim.money).get(envelope, 0)
         return total
-
-    def _still_pays(self, claim: Claim, envelope: str) -> int:
-        if claim.kind != "hold":
-            return 0
-        there = sum(
-            lease.gpus
-            for lease in self.alive
-            if lease.number in claim.victims and lease.payer == envelope
-        )
-        return min(there, claim.money_from_victims.get(envelope, 0))
 
     def most_paid(self, envelopes: set[str], until: int, *, lent: bool = False) -> int:
         """The most these pay for together at any instant from now to `until`."""

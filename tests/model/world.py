@@ -161,16 +161,13 @@ class Activation:
     at: int
     domains: dict[int, str]  # group -> domain
     victims: list[int]
-    waits_for: list[int]  # victims, and who was going anyway
     held: dict[str, int]  # GPUs on a node
-    from_victims: dict[str, int]  # of these, those that somebody still has to leave
     spots: list[Any]
     bills: dict[tuple[str, str], list[tuple[str, int, str]]]  # who pays, by location
     money: dict[str, int] = field(default_factory=dict)
     lent: dict[str, int] = field(default_factory=dict)
     hours: dict[str, int] = field(default_factory=dict)
     lent_hours: dict[str, int] = field(default_factory=dict)
-    money_from_victims: dict[str, int] = field(default_factory=dict)
     timed_out: bool = False
     only_money: bool = False  # an envelope was taken back; GPUs may still be short
 
