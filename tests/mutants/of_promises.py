@@ -6,8 +6,8 @@ PROMISES = (
     Mutant(
         "an ending lease is counted twice",
         "core/decisions/resolve.py",
-        "start=at, gone=over | set(gone), promised=True)",
-        "start=at, gone=gone, promised=True)",
+        "start=at, gone=over | set(gone), promised=True, cutting=True",
+        "start=at, gone=gone, promised=True, cutting=True",
         story("line-20"),
     ),
     Mutant(
@@ -150,5 +150,27 @@ PROMISES = (
         "    begin = max(turn.now, start - turn.world.policy.activation_lead)\n",
         "    begin = turn.now\n",
         story("line-18"),
+    ),
+    Mutant(
+        "room ahead is made of leases that nobody may cut",
+        "core/decisions/agenda.py",
+        "            most = self._cuttable[name] - self._rooms[name]\n",
+        "            most = self._world.fleet.nodes[name].node.gpus - self._rooms[name]\n",
+        story("line-21"),
+    ),
+    Mutant(
+        "room ahead is taken where those behind could make some",
+        "core/decisions/agenda.py",
+        "state.free + (self._drawable(name) if cutting else 0)",
+        "state.free",
+        story("line-22"),
+    ),
+    Mutant(
+        "a spare is looked after too late to see that all is done",
+        "control/tend.py",
+        "    _release_spares(turn, run)  # whose pods all ended well at its very limit has not "
+        "reached it\n",
+        "",
+        story("life-10"),
     ),
 )

@@ -8,6 +8,7 @@ behind: those of an activation under way, and the free GPUs that a start that ne
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from leasehold.core.decisions.cuts import is_immune
 from leasehold.core.decisions.releases import releases_on
 from leasehold.core.facts import EnvelopeKey, Lease, Record, Uid
 from leasehold.core.units import FOREVER, Instant
@@ -148,19 +149,23 @@ class Agenda:
         end: Instant,
         gone: Collection[str] = (),
         promised: bool = False,
+        cutting: bool = False,
     ) -> "Kept":
         """Under a mark: take off what a run occupying [start, end) must leave alone; `promised`:
         also the room that others will have made by then. Who starts at once may sit there: it is
         cut like anybody else.
 
-        `gone`: leases whose slots were given back under the mark."""
+        `gone`: leases whose slots were given back under the mark; `cutting`: the run may cut
+        others there."""
         self.respect(world, uid)
         rooms = [
-            room
+            (other, room)
             for other, room in (self._promised.items() if promised else ())
             if other != uid and start < room.end and room.start < end
         ]
-        return Kept(world, self._by_node, rooms, but=uid, start=start, end=end, gone=gone)
+        return Kept(
+            world, self._by_node, rooms, but=uid, start=start, end=end, gone=gone, cutting=cutting
+        )
 
 
 class Kept:
@@ -174,17 +179,19 @@ class Kept:
         self,
         world: World,
         holds: Mapping[str, list[Hold]],
-        rooms: Sequence[Room],
+        rooms: Sequence[tuple[Uid, Room]],
         *,
         but: Uid,
         start: Instant,
         end: Instant,
         gone: Collection[str],
+        cutting: bool,
     ) -> None:
         """`rooms`: what others will have, by whatever cuts: it can have the rest."""
         self._world = world
         self._holds = holds
         self._rooms: dict[str, int] = {}  # GPUs of a node that are others' room
+        self._cuttable: dict[str, int] = {}  # GPUs of such a node that are free or may be cut then
         self._but = but
         self._start, self._end = start, end
         self._before = gone
@@ -196,25 +203,55 @@ class Kept:
             state = nodes.get(name)
             if state is not None and state.free:
                 self.settle(name)
-        for room in rooms:
+        for uid, room in rooms:
             for domain, pods in room.pods:
-                self._give_room(room, domain, pods)
+                self._give_room(uid, room, domain, pods, cutting=cutting)
         for name in self._rooms:
             self.settle(name)
 
-    def _give_room(self, room: Room, domain: str, pods: int) -> None:
-        """Where it is in the way least: on which nodes it will be is for its cuts to say."""
+    def _give_room(self, uid: Uid, room: Room, domain: str, pods: int, *, cutting: bool) -> None:
+        """Where it is in the way least, of where its cuts may bring it: on which nodes it will be
+        is for them to say. First beside all that this run could have of a node, then where that
+        is least."""
         fleet = self._world.fleet
         pool = fleet.pools.get((room.flavor, domain))
-        nodes = [fleet.nodes[name] for name in pool.nodes] if pool is not None else []
-        nodes = [state for state in nodes if state.takes_work]
-        for state in sorted(nodes, key=lambda each: (each.free, each.node.name)):
-            name = state.node.name
-            left = state.node.gpus - state.foreign - self._rooms.get(name, 0)
-            here = min(pods, max(0, left) // room.pod_gpus)
-            if here:
-                self._rooms[name] = self._rooms.get(name, 0) + here * room.pod_gpus
-                pods -= here
+        found: list[tuple[int, str, int]] = []
+        for name in pool.nodes if pool is not None else ():
+            state = fleet.nodes[name]
+            if state.takes_work:
+                mine = state.free + (self._drawable(name) if cutting else 0)
+                theirs = state.node.gpus - state.foreign - self._immune(name, uid, room.start)
+                found.append((mine, name, theirs))
+        for beside in (True, False):
+            for mine, name, theirs in sorted(found):
+                left = theirs - self._rooms.get(name, 0) - beside * mine
+                here = min(pods, max(0, left) // room.pod_gpus)
+                if here:
+                    self._rooms[name] = self._rooms.get(name, 0) + here * room.pod_gpus
+                    self._cuttable[name] = min(theirs, self._cuttable.get(name, theirs))
+                    pods -= here
+
+    def _drawable(self, node: str) -> int:
+        """GPUs there that this run might have by cuts."""
+        return sum(
+            lease.gpus
+            for lease in self._others_on(node, self._but)
+            if not is_immune(self._world, lease, self._start, against=self._but)
+        )
+
+    def _immune(self, node: str, against: Uid, at: Instant) -> int:
+        """GPUs there that will be in use then and cannot be cut for that one."""
+        return sum(
+            lease.gpus
+            for lease in self._others_on(node, against)
+            if self._world.terms[lease.name].frees_at > at
+            and is_immune(self._world, lease, at, against=against)
+        )
+
+    def _others_on(self, node: str, uid: Uid) -> list[Lease]:
+        names = self._world.open_by_node.get(node, ())
+        leases = [self._world.leases[name] for name in names if name not in self._gone]
+        return [lease for lease in leases if lease.uid not in (uid, self._but)]
 
     def end(self, lease: Lease) -> None:
         """The lease is over: its slots are free now, and do not come free later."""
@@ -274,9 +311,9 @@ class Kept:
         before = self._kept.get(name, 0)
         now = self._missed(name)
         if name in self._rooms:
-            state = self._world.fleet.nodes[name]
-            most = state.node.gpus - state.foreign - self._rooms[name]
-            now = max(now, state.unclipped_free() + before - max(0, most))
+            most = self._cuttable[name] - self._rooms[name]
+            free = self._world.fleet.nodes[name].unclipped_free()
+            now = max(now, free + before - max(0, most))
         if now != before:
             self._world.fleet.plan(name, now - before)
             self._kept[name] = now

@@ -24,7 +24,7 @@ from leasehold.core.facts import (
 )
 from leasehold.core.ledger.lottery import bundle_order, draw_order
 from leasehold.core.units import Instant
-from leasehold.core.world.width import minimum_gpus, own_domains
+from leasehold.core.world.width import minimum_gpus, own_domains, standing_groups
 from leasehold.core.world.world import World
 
 Seeder = Callable[[], str]
@@ -212,6 +212,17 @@ def is_protected(world: World, run: Run, now: Instant, *, against: Uid = "") -> 
     """Whether a Resolution started it so lately that it is out of the lottery for this run."""
     until = protected_until(world, run, against=against)
     return until is not None and now < until
+
+
+def is_immune(world: World, lease: Lease, at: Instant, *, against: Uid) -> bool:
+    """Whether no cut for this run could end the lease then: its run is protected from the lot, and
+    it is neither a spare nor one of the groups that the run could give up."""
+    run = world.runs.get(lease.uid)
+    if run is None or lease.role is Role.SPARE or not is_protected(world, run, at, against=against):
+        return False
+    groups = sorted(standing_groups(world, run.uid))
+    above = len(groups) - minimum_gpus(run.spec) // run.spec.group_gpus
+    return run.spec.malleable is None or lease.group not in groups[len(groups) - max(0, above) :]
 
 
 def protected_until(world: World, run: Run, *, against: Uid = "") -> Instant | None:

@@ -93,7 +93,9 @@ def prepare(
         world.fleet.give(world.leases[name])
         if name in world.ending:  # its money comes back with its GPUs
             world.accounts.end(world.leases[name], world.terms[name], at=now)
-    kept = as_found_by(world, wish, agenda, start=at, gone=over | set(gone), promised=True)
+    kept = as_found_by(
+        world, wish, agenda, start=at, gone=over | set(gone), promised=True, cutting=True
+    )
     locations = _funded(world, wish, at, now)
     if isinstance(locations, Refused):
         return locations
