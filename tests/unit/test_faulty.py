@@ -5,7 +5,18 @@ from contextlib import suppress
 import pytest
 
 from leasehold.adapters.memory.store import MemoryStore
-from leasehold.ports.store import Conflict, Expired, NotFound, OutcomeUnknown, Unavailable, Wire
+from leasehold.core.objects.wire import part
+from leasehold.ports.store import (
+    Conflict,
+    Create,
+    Expired,
+    NotFound,
+    OutcomeUnknown,
+    PatchStatus,
+    Unavailable,
+    Wire,
+    Write,
+)
 from leasehold.sim.faulty import KINDS, Faults, FaultyStore
 from leasehold.sim.kernel import Kernel
 
@@ -126,6 +137,21 @@ def test_reads_may_be_refused() -> None:
             world.kernel.complete(read, process=world.client)
 
 
+def test_a_network_keeps_the_order_of_one_object_only() -> None:
+    world = World(reorder=1.0)
+    writes: list[Write] = [Create(thing(f"r{index}")) for index in range(8)]
+    writes += [PatchStatus("Run", "", f"r{index}", {"n": index}) for index in range(8)]
+
+    answers = world.kernel.complete(world.store.write_all(writes), process=world.client)
+
+    names = [part(answer, "metadata").get("name") for answer in answers]
+    assert names == [f"r{index}" for _ in range(2) for index in range(8)]
+    listing = world.kernel.complete(world.real.list("Run"), process=world.client)
+    assert [each["status"] for each in listing.items] == [{"n": index} for index in range(8)]
+    made = sorted(listing.items, key=lambda each: str(part(each, "metadata")["uid"]))
+    assert made != listing.items
+
+
 def test_every_declared_fault_has_an_effect_somewhere() -> None:
     """A rate that nothing consumes would look like a test that found nothing."""
     counted: set[str] = set()
@@ -137,6 +163,7 @@ def test_every_declared_fault_has_an_effect_somewhere() -> None:
                 lambda: world.store.create(thing()),
                 lambda: world.store.list("Run"),
                 lambda: world.store.watch("Run", 0).next(),
+                lambda: world.store.write_all([Create(thing(f"r{i}")) for i in range(8)]),
             ):
                 try:
                     await call()

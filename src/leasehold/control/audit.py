@@ -25,6 +25,8 @@ def _pods_without_leases(world: World, pods: list[Pod]) -> list[str]:
             found.append(f"pod {pod.key} runs on {pod.node} without an open lease")
         elif leases and sum(lease.gpus for lease in leases) != pod.gpus:
             found.append(f"pod {pod.key} has {pod.gpus} GPUs, its leases say otherwise")
+        elif leases and not pod.placed:
+            found.append(f"pod {pod.key} is still to be bound to {pod.node}")
         elif leases and any(lease.node != pod.node for lease in leases):
             found.append(f"pod {pod.key} is on {pod.node}, its leases say otherwise")
     return found

@@ -31,36 +31,48 @@ class MakePod(Record):
     wire: Wire
 
 
+class BindPod(Record):
+    pod: Pod  # as it is known: made, and on no node yet
+    node: str
+
+
 class RemovePod(Record):
-    namespace: str
-    name: str
-    uid: Uid | None
+    pod: Pod  # as it is known
     grace: Millis
     version: int | None = None  # only if nobody has written it since
 
 
-def pod_orders(turn: Turn, uid: Uid) -> tuple[list[MakePod], list[RemovePod]]:
+class PodOrders(Record):
+    makes: list[MakePod]
+    binds: list[BindPod]
+    removes: list[RemovePod]
+
+
+def pod_orders(turn: Turn, uid: Uid) -> PodOrders:
     """What one run's pods need so that they agree with its leases."""
-    return _missing(turn, uid), _superfluous(turn, uid)
+    makes, binds = _missing(turn, uid)
+    return PodOrders(makes=makes, binds=binds, removes=_superfluous(turn, uid))
 
 
-def _missing(turn: Turn, uid: Uid) -> list[MakePod]:
+def _missing(turn: Turn, uid: Uid) -> tuple[list[MakePod], list[BindPod]]:
     world = turn.world
     run = world.runs.get(uid)
     if run is None:
-        return []
+        return [], []
     by_pod: dict[str, list[Lease]] = {}
     ranked = [lease for lease in open_leases(world, uid)
               if lease.role is not Role.SPARE and lease.ending is None]  # fmt: skip
     for lease in sorted(ranked, key=lambda each: (each.group, each.index, each.slots)):
         by_pod.setdefault(lease.pod, []).append(lease)
-    orders = []
+    orders, binds = [], []
     for name, leases in by_pod.items():
         known = world.pods.get(f"{run.namespace}/{name}")
         # One that is merely ordered was asked for and no answer came: asking again is harmless.
         if known is None or known.phase is PodPhase.ORDERED:
             orders.append(_order(world, run, leases, list(by_pod.values())))
-    return orders
+        elif not known.placed and not known.deleting and not known.has_ended:
+            binds.append(BindPod(pod=known, node=leases[0].node))
+    return orders, binds
 
 
 def _order(world: World, run: Run, leases: list[Lease], gang: list[list[Lease]]) -> MakePod:
@@ -199,4 +211,4 @@ def _is_dead(world: World, pod: Pod) -> bool:
 
 
 def _remove(pod: Pod, *, grace: Millis) -> RemovePod:
-    return RemovePod(namespace=pod.namespace, name=pod.name, uid=pod.uid or None, grace=grace)
+    return RemovePod(pod=pod, grace=grace)

@@ -11,6 +11,7 @@ from typing import dataclass_transform
 
 import msgspec
 
+from leasehold.core.objects.names import LEASES_CLOSED
 from leasehold.core.units import FOREVER, GpuMs, Instant, Millis
 
 EnvelopeKey = str
@@ -218,13 +219,18 @@ class Run(Record):
     spec: RunSpec
     version: int = 0
     deleting: bool = False  # the user deleted it; it goes when its leases are closed
-    finalized: bool = True  # our finalizer is on it
+    finalizers: tuple[str, ...] = (LEASES_CLOSED,)  # who holds it
     generation: int = 0  # counts the changes of its spec
     seen_running: int = 0  # the attempt whose pods were all bound once, from its status
 
     @property
     def key(self) -> RunKey:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_held(self) -> bool:
+        """Our finalizer is on it."""
+        return LEASES_CLOSED in self.finalizers
 
     @property
     def place_in_line(self) -> tuple[Instant, str, str]:
@@ -282,8 +288,9 @@ class Pod(Record):
 
     namespace: str
     name: str
-    node: str
+    node: str  # where it is, or is to go
     gpus: int
+    placed: bool = True  # False: it was made without its node, and its binding is to come
     uid: Uid = ""
     version: int = 0
     run_uid: Uid = ""

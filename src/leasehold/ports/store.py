@@ -151,9 +151,47 @@ class Delete:
     version: int | None = None
 
 
-Write = Create | Update | PatchStatus | Delete
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """A pod that has no node yet gets one."""
+
+    namespace: str
+    name: str
+    node: str
+    uid: str
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetFinalizers:
+    """Whoever holds an object changes, from those that are `known` to hold it."""
+
+    kind: str
+    namespace: str
+    name: str
+    finalizers: tuple[str, ...]
+    known: tuple[str, ...]
+    uid: str | None = None
+
+
+Write = Create | Update | PatchStatus | Bind | SetFinalizers | Delete
 Answer = Wire | StoreError | None  # what the single call would have returned or raised
 Answers = list[Answer]
+
+
+def written_object(write: Write) -> tuple[str, str, str]:
+    """Kind, namespace and name of what it writes: writes of the same are done in their order."""
+    match write:
+        case Create(obj) | Update(obj):
+            metadata = obj["metadata"]
+            assert isinstance(metadata, dict), "every object has metadata"
+            return str(obj["kind"]), str(metadata.get("namespace", "")), str(metadata["name"])
+        case Bind(namespace, name):
+            return "Pod", namespace, name
+        case PatchStatus(kind, namespace, name) | SetFinalizers(kind, namespace, name):
+            return kind, namespace, name
+        case Delete(kind, namespace, name):
+            return kind, namespace, name
 
 
 class Watch(Protocol):
@@ -169,7 +207,9 @@ class Watch(Protocol):
 class Store(Protocol):
     """Reads and conditional writes of single objects; see the module for what is atomic."""
 
-    async def get(self, kind: str, namespace: str, name: str) -> Wire: ...
+    async def get(self, kind: str, namespace: str, name: str) -> Wire:
+        """As it is now: whoever has read the head here knows every write answered before."""
+        ...
 
     async def list(self, kind: str) -> Listing:
         """A consistent snapshot of one kind, never from a cache."""
@@ -200,6 +240,27 @@ class Store(Protocol):
         else now."""
         ...
 
+    async def bind(
+        self, namespace: str, name: str, node: str, *, uid: str, version: int | None = None
+    ) -> None:
+        """Gives a pod its node, once: `Conflict` if it has one, is being deleted, is another pod
+        than `uid`, or with a version was written since."""
+        ...
+
+    async def set_finalizers(
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        finalizers: Sequence[str],
+        *,
+        known: Sequence[str],
+        uid: str | None = None,
+    ) -> Wire:
+        """Replaces them without reading the object first, if they are still those `known`, in that
+        order; else `Conflict`. What was to be deleted and is held no more is gone."""
+        ...
+
     async def delete(
         self,
         kind: str,
@@ -216,6 +277,8 @@ class Store(Protocol):
         ...
 
     async def write_all(self, writes: Sequence[Write]) -> Answers:
-        """Several writes for the price of one round: in this order, each by itself. What one of
-        them raised is its answer and stops none of the others."""
+        """Several writes for the price of one round, each by itself: those of one object in this
+        order, and no order between objects, so that a store on a network sends many at once. What
+        one of them raised is its answer and stops none of the others; answers are in the order of
+        `writes`. What must be done after something else is sent when that was answered."""
         ...

@@ -12,32 +12,34 @@ import msgspec
 from msgspec.structs import replace
 
 from leasehold.adapters.containment import About
-from leasehold.control.pods import MakePod, RemovePod, pod_orders
+from leasehold.control.pods import BindPod, MakePod, RemovePod, pod_orders
 from leasehold.control.statuses import budget_status, run_status
 from leasehold.control.turn import Turn
 from leasehold.core.facts import Confidence, PodPhase, Reservation, Run
-from leasehold.core.objects.pod import pod_from_wire
+from leasehold.core.objects.names import LEASES_CLOSED
+from leasehold.core.objects.pod import pod_from_wire, without_node
 from leasehold.core.objects.reservation import reservation_status, reservation_to_wire
-from leasehold.core.objects.wire import LEASES_CLOSED
 from leasehold.core.units import MINUTE
 from leasehold.core.world.world import World
-from leasehold.ports.runtime import Clock
 from leasehold.ports.store import (
     AlreadyExists,
     Answer,
+    Bind,
+    Conflict,
     Create,
     Delete,
     Forbidden,
     Invalid,
     NotFound,
     PatchStatus,
+    SetFinalizers,
     Store,
     StoreError,
     Unavailable,
-    Update,
     Wire,
     Write,
 )
+from leasehold.shell.ledger import Ledger
 
 RETRY_MS = 1_000
 WORDS_MAX = 300  # of a refusal
@@ -49,13 +51,14 @@ Contain = Callable[[About, Exception], object]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One write that is owed for `key`; `settle` says whether its answer is good enough. Without a
-    write, something could not even be read."""
+    """One write that is owed for `key`; `settle` says whether its answer is good enough. One that
+    repeats no committed fact `asks` first whether we still decide here."""
 
     owed: dict[str, None]
     key: str
-    write: Write | None
+    write: Write
     settle: Settle
+    asks: bool = False
 
 
 def _is_news(old: Reservation | None, new: Reservation) -> bool:
@@ -75,20 +78,23 @@ class Effects:
     def __init__(
         self,
         store: Store,
-        clock: Clock,
+        ledger: Ledger,
         on_made: Callable[[Wire], None] = lambda _: None,
         *,
         contain: Contain | None = None,
     ) -> None:
         """`on_made`: a pod as we made it, whose event will be no news. `contain`: who hears of an
-        object for which nothing can be written; without it that is raised."""
+        object for which nothing can be written; without it that is raised. Where others may decide
+        too (`Ledger.is_shared`), a pod is made without its node and bound by a second write, after
+        the head has shown that we still do."""
         self._store = store
-        self._clock = clock
+        self._ledger = ledger
         self._on_made = on_made
         self._contain = contain
         self._runs: dict[str, None] = {}
         self._untold: dict[str, None] = {}  # runs whose pods were made, and whose status waits
         self._has_refused = False  # a pod
+        self._bindings: list[Order] = []  # of pods that this round has made
         self._reservations: dict[str, None] = {}
         self._budgets: dict[str, None] = {}
         self._written: dict[tuple[str, str, str, str], bytes] = {}
@@ -127,7 +133,7 @@ class Effects:
                 orders += self._reservation_orders(turn.world, subject)
         for uid in runs:
             with self._apart("Run", uid, turn.world.runs.get(uid)):
-                orders += await self._run_orders(turn, uid)
+                orders += self._run_orders(turn, uid)
             if len(orders) >= ROUND_MAX:
                 complete &= await self._place(orders)
                 orders = []
@@ -156,38 +162,48 @@ class Effects:
 
     async def _place(self, orders: list[Order]) -> bool:
         """One round of writes; whatever could not be done is owed again."""
-        writes = [order.write for order in orders if order.write is not None]
+        if not self._ledger.is_shared:
+            return await self._send(orders)
+        complete = await self._send([order for order in orders if not order.asks])
+        asking = [order for order in orders if order.asks] + self._bindings
+        self._bindings = []
+        if asking:
+            # What each names (uid, version) was known before this read, or it proves nothing.
+            await self._ledger.confirm()
+            complete &= await self._send(asking)
+        return complete
+
+    async def _send(self, orders: list[Order]) -> bool:
         answers: Sequence[Answer]
         try:
-            answers = await self._store.write_all(writes)
+            answers = await self._store.write_all([order.write for order in orders])
         except StoreError as error:
-            answers = [error] * len(writes)
-        given = iter(answers)
+            answers = [error] * len(orders)
         complete = True
-        for order in orders:
-            answer = Unavailable() if order.write is None else next(given)
+        for order, answer in zip(orders, answers, strict=True):
             if not order.settle(answer):
                 order.owed[order.key] = None
                 complete = False
         return complete
 
-    async def _run_orders(self, turn: Turn, uid: str) -> list[Order]:
+    def _run_orders(self, turn: Turn, uid: str) -> list[Order]:
         world = turn.world
         run = world.runs.get(uid)
         was_untold = uid in self._untold
         self._untold.pop(uid, None)
         orders: list[Order] = []
-        if run is not None and not run.finalized and not run.deleting:
-            orders += await self._finalizer_orders(run, add=True)
-        makes, removes = pod_orders(turn, uid)
-        orders += [self._removal(world, order, uid) for order in removes]
-        orders += [self._making(world, order, uid) for order in makes]
+        if run is not None and not run.is_held and not run.deleting:
+            orders.append(self._holding(run))
+        pods = pod_orders(turn, uid)
+        orders += [self._removal(world, order, uid) for order in pods.removes]
+        orders += [self._making(world, order, uid) for order in pods.makes]
+        orders += [self._binding(world, order, uid) for order in pods.binds]
         if run is None:
             return orders
         if run.deleting and not world.open_by_run.get(uid):
             # From now on its name may be another Run's.
-            return orders + await self._finalizer_orders(run, add=False)
-        if makes and not was_untold:
+            return [*orders, self._letting_go(run)] if run.is_held else orders
+        if pods.makes and not was_untold:
             # They will be bound in a moment: what is to be said then is said once.
             self._untold[uid] = None
             return orders
@@ -210,21 +226,45 @@ class Effects:
                 self._has_refused = True
                 return True
             elif isinstance(answer, dict):
-                world.put_pod(pod_from_wire(answer, gpu_resource=world.policy.gpu_resource))
+                made = pod_from_wire(answer, gpu_resource=world.policy.gpu_resource)
+                world.put_pod(made)
                 self._on_made(answer)
+                if not made.placed:
+                    bind = BindPod(pod=made, node=order.pod.node)
+                    self._bindings.append(self._binding(world, bind, uid))
             # One of that name exists: it is the one that was ordered, and will be seen.
             return isinstance(answer, dict | AlreadyExists)
 
-        return Order(self._runs, uid, Create(order.wire), settle)
+        wire = without_node(order.wire) if self._ledger.is_shared else order.wire
+        return Order(self._runs, uid, Create(wire), settle)
+
+    def _binding(self, world: World, order: BindPod, uid: str) -> Order:
+        pod = order.pod
+
+        def settle(answer: Answer) -> bool:
+            if answer is None:
+                known = world.pods.get(pod.key)
+                if known is not None and known.uid == pod.uid:
+                    world.put_pod(replace(known, placed=True))
+            elif isinstance(answer, NotFound):
+                world.drop_pod(pod.key)
+            # After a conflict it is not as we knew it: the next order is of what it is by then.
+            return answer is None or isinstance(answer, NotFound)
+
+        write = Bind(pod.namespace, pod.name, order.node, pod.uid, pod.version)
+        return Order(self._runs, uid, write, settle, asks=True)
 
     def _removal(self, world: World, order: RemovePod, uid: str) -> Order:
         def settle(answer: Answer) -> bool:
             if isinstance(answer, NotFound):
-                world.drop_pod(f"{order.namespace}/{order.name}")
+                world.drop_pod(pod.key)
             return answer is None or isinstance(answer, NotFound)
 
-        write = Delete("Pod", order.namespace, order.name, order.uid, order.grace, order.version)
-        return Order(self._runs, uid, write, settle)
+        pod, version = order.pod, order.version
+        if self._ledger.is_shared:
+            version = pod.version or None
+        write = Delete("Pod", pod.namespace, pod.name, pod.uid or None, order.grace, version)
+        return Order(self._runs, uid, write, settle, asks=True)
 
     def _reservation_orders(self, world: World, subject: str) -> list[Order]:
         reservation = world.reservations.get(subject)
@@ -289,20 +329,16 @@ class Effects:
 
         return [Order(owed, key, PatchStatus(*place[:3], status), settle)]
 
-    async def _finalizer_orders(self, run: Run, *, add: bool) -> list[Order]:
-        def settle(answer: Answer) -> bool:
-            return isinstance(answer, dict | NotFound)  # a conflict: look again later
+    def _holding(self, run: Run) -> Order:
+        return self._finalizers(run, (*run.finalizers, LEASES_CLOSED), asks=False)
 
-        try:
-            obj = await self._store.get("Run", run.namespace, run.name)
-        except NotFound:
-            return []
-        except StoreError:
-            return [Order(self._runs, run.uid, None, settle)]
-        metadata = obj["metadata"]
-        assert isinstance(metadata, dict)
-        if metadata.get("uid") != run.uid:
-            return []
-        others = [each for each in metadata.get("finalizers", []) if each != LEASES_CLOSED]
-        metadata["finalizers"] = [*others, LEASES_CLOSED] if add else others
-        return [Order(self._runs, run.uid, Update(obj), settle)]
+    def _letting_go(self, run: Run) -> Order:
+        others = tuple(each for each in run.finalizers if each != LEASES_CLOSED)
+        return self._finalizers(run, others, asks=True)
+
+    def _finalizers(self, run: Run, wanted: tuple[str, ...], *, asks: bool) -> Order:
+        def settle(answer: Answer) -> bool:
+            return isinstance(answer, dict | NotFound | Conflict)  # a conflict: news will come
+
+        write = SetFinalizers("Run", run.namespace, run.name, wanted, run.finalizers, run.uid)
+        return Order(self._runs, run.uid, write, settle, asks)

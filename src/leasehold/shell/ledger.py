@@ -52,10 +52,13 @@ class Ledger:
     """Reads and moves the head. It holds the last head it knows, which batches lead to it, and what
     lies in the store that nobody needs any more."""
 
-    def __init__(self, store: Store, clock: Clock, *, epoch: int) -> None:
+    def __init__(self, store: Store, clock: Clock, *, epoch: int, is_shared: bool = False) -> None:
+        """`is_shared`: others may decide on this store too, so that what repeats no committed fact
+        is done only after the head has shown that we still do."""
         self._store = store
         self._clock = clock
         self._epoch = epoch
+        self.is_shared = is_shared
         self._known: HeadObject | None = None
         self.chain: dict[int, Committed] = {}  # by number, in order; those that were not compacted
         self.leftovers: dict[tuple[str, str], None] = {}  # (kind, [namespace/]name) to go some time
@@ -96,6 +99,16 @@ class Ledger:
                 await self._clock.sleep(FIRST_MS)
                 continue
             return self.known
+
+    async def confirm(self) -> None:
+        """Raises `Deposed` unless the head, read now, is the one we know; asks nobody where nobody
+        else decides."""
+        if not self.is_shared:
+            return
+        known = self.known.head
+        found = (await self._read()).head
+        if (found.epoch, found.digest) != (known.epoch, known.digest):
+            raise Deposed
 
     async def commit(self, batch: Batch, resolutions: Sequence[Resolution]) -> None:
         """Make one batch true, or raise Deposed."""

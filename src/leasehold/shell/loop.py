@@ -113,6 +113,7 @@ class Controller:
         lottery_key: bytes,
         labels: Labels | None = None,
         epoch: int = 1,
+        is_shared: bool = False,
         strict: bool = False,
         decider: Decider = decide,
         observer: Observer | None = None,
@@ -132,6 +133,7 @@ class Controller:
         self._labels = labels or Labels()
         self._key = lottery_key
         self._epoch = epoch
+        self._is_shared = is_shared
         self._strict = strict  # simulation and tests stop at a defect; production goes on
         self._decide = decider
         self._observer = observer
@@ -147,7 +149,6 @@ class Controller:
         self._quarantined: frozenset[Uid] = frozenset()
         self._left_alone: frozenset[Uid] = frozenset()
         self._containment = containment or Containment()
-        self._quarantine = Quarantine(store)
         self._doubt: Exception | None = None  # of somebody who brings the news
         self._has_recovered = False
         self._in_a_row = 0  # failures about nobody, without a good turn between them
@@ -180,7 +181,9 @@ class Controller:
                 await self._clock.sleep(pause)
 
     async def _recover(self) -> None:
-        self._ledger = Ledger(self._store, self._clock, epoch=self._epoch)
+        self._ledger = Ledger(
+            self._store, self._clock, epoch=self._epoch, is_shared=self._is_shared
+        )
         found = await recover(
             self._store, self._clock, self._ledger, policy=self._policy, labels=self._labels
         )
@@ -195,7 +198,7 @@ class Controller:
         }
         contain = None if self._strict else self._containment.failed
         self._effects = Effects(
-            self._store, self._clock, on_made=informers["Pod"].expect, contain=contain
+            self._store, self._ledger, on_made=informers["Pod"].expect, contain=contain
         )
         self._effects.owe_everything(world)
         self._time = Timekeeper(self._clock, jump_max=self._policy.clock_jump_max)
@@ -203,7 +206,7 @@ class Controller:
         for kind, informer in informers.items():
             task = self._doubting(informer, found.versions[kind], found.listed[kind])
             self._informers.append(self._tasks.spawn(f"informer {kind}", task))
-        self._quarantine = Quarantine(self._store)
+        self._quarantine = Quarantine(self._store, self._ledger)
         for each in found.unreadable:
             self._put_aside(each)
         self.world = world

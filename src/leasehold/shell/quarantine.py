@@ -8,7 +8,16 @@ from dataclasses import dataclass
 
 from leasehold.core.objects.wire import LEASES_CLOSED, list_at, part, text_at
 from leasehold.core.world.world import World
-from leasehold.ports.store import NotFound, PatchStatus, Store, StoreError, Update, Wire, Write
+from leasehold.ports.store import (
+    NotFound,
+    PatchStatus,
+    SetFinalizers,
+    Store,
+    StoreError,
+    Wire,
+    Write,
+)
+from leasehold.shell.ledger import Ledger
 from leasehold.shell.stored import Unreadable, key_of
 
 CONDITION = "Quarantined"
@@ -26,8 +35,9 @@ class _Kept:
 class Quarantine:
     """By kind and key."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, ledger: Ledger) -> None:
         self._store = store
+        self._ledger = ledger
         self._kept: dict[tuple[str, str], _Kept] = {}
 
     def put(self, found: Unreadable) -> None:
@@ -60,11 +70,12 @@ class Quarantine:
         if kept.kind == "Run" and "deletionTimestamp" in metadata:
             if world.open_by_run.get(uid):
                 return True  # its leases are being closed, and the next turn looks again
-            stored = await self._store.get("Run", *place)
-            others = [each for each in list_at(part(stored, "metadata"), "finalizers")
-                      if each != LEASES_CLOSED]  # fmt: skip
-            part(stored, "metadata")["finalizers"] = others
-            return await self._wrote(Update(stored))
+            held = tuple(str(each) for each in list_at(metadata, "finalizers"))
+            if LEASES_CLOSED not in held:
+                return True  # somebody else holds it
+            others = tuple(each for each in held if each != LEASES_CLOSED)
+            await self._ledger.confirm()
+            return await self._wrote(SetFinalizers("Run", *place, others, held, uid))
         if not kept.is_told and kept.kind in _TOLD:
             kept.is_told = await self._wrote(PatchStatus(kept.kind, *place, _status(kept)))
             return kept.is_told

@@ -6,13 +6,14 @@ writing. Effects are counted where they happen, not where they are drawn; each k
 process draws from its own stream, so that taking one away does not shift the others.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import TypeVar
 
 from leasehold.ports.store import (
     Answers,
+    Bind,
     Conflict,
     Create,
     Delete,
@@ -21,6 +22,7 @@ from leasehold.ports.store import (
     NotFound,
     OutcomeUnknown,
     PatchStatus,
+    SetFinalizers,
     Store,
     StoreError,
     Unavailable,
@@ -29,6 +31,7 @@ from leasehold.ports.store import (
     WatchEvent,
     Wire,
     Write,
+    written_object,
 )
 from leasehold.sim.kernel import Crashed, Process
 
@@ -46,6 +49,7 @@ KINDS = (
     "kill-before",  # the process dies before its write
     "kill-after",  # the process dies after its write
     "read-refuse",  # a get or list is refused
+    "reorder",  # writes that are sent together are done in another order
     "slow",  # a call takes up to LATENCY_MS_MAX
     "watch-lag",  # an event comes up to WATCH_LAG_MS_MAX late
     "watch-repeat",  # an event comes again
@@ -124,6 +128,30 @@ class FaultyStore:
             touch=None if version is None else (kind, namespace, name),
         )
 
+    async def bind(
+        self, namespace: str, name: str, node: str, *, uid: str, version: int | None = None
+    ) -> None:
+        await self._write(
+            lambda: self._store.bind(namespace, name, node, uid=uid, version=version),
+            touch=None if version is None else ("Pod", namespace, name),
+        )
+
+    async def set_finalizers(
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        finalizers: Sequence[str],
+        *,
+        known: Sequence[str],
+        uid: str | None = None,
+    ) -> Wire:
+        return await self._write(
+            lambda: self._store.set_finalizers(
+                kind, namespace, name, finalizers, known=known, uid=uid
+            )
+        )
+
     async def delete(
         self,
         kind: str,
@@ -141,8 +169,15 @@ class FaultyStore:
         )
 
     async def write_all(self, writes: Sequence[Write]) -> Answers:
-        """Every one of them may meet its own fate, and the process may die between two."""
-        return await one_by_one(self, writes)
+        """Every one of them may meet its own fate, and the process may die between two. Those of
+        different objects may be done in any order."""
+        order = list(range(len(writes)))
+        if self._faults.strikes("reorder", self._process.name):
+            order = _as_they_come(writes, self._faults.stream("reorder", self._process.name))
+            self._faults.effects["reorder"] += order != sorted(order)
+        answers = await one_by_one(self, [writes[each] for each in order])
+        given = dict(zip(order, answers, strict=True))
+        return [given[each] for each in range(len(writes))]
 
     async def _before_read(self, kind: str) -> None:
         await self._travel()
@@ -201,6 +236,20 @@ class FaultyStore:
             raise Crashed
 
 
+def _as_they_come(writes: Sequence[Write], stream: Random) -> list[int]:
+    """An order that a network may make of it: of one object as it was sent."""
+    waiting: dict[tuple[str, str, str], deque[int]] = {}
+    for index, write in enumerate(writes):
+        waiting.setdefault(written_object(write), deque()).append(index)
+    order = []
+    while waiting:
+        key = stream.choice(list(waiting))
+        order.append(waiting[key].popleft())
+        if not waiting[key]:
+            del waiting[key]
+    return order
+
+
 async def one_by_one(store: Store, writes: Sequence[Write]) -> Answers:
     """What `write_all` comes to, through the store's single writes."""
     answers: Answers = []
@@ -220,6 +269,12 @@ async def _single(store: Store, write: Write) -> Wire | None:
             return await store.update(obj)
         case PatchStatus(kind, namespace, name, status, version):
             return await store.patch_status(kind, namespace, name, status, version=version)
+        case Bind(namespace, name, node, uid, version):
+            await store.bind(namespace, name, node, uid=uid, version=version)
+        case SetFinalizers(kind, namespace, name, finalizers, known, uid):
+            return await store.set_finalizers(
+                kind, namespace, name, finalizers, known=known, uid=uid
+            )
         case Delete(kind, namespace, name, uid, grace_ms, version):
             await store.delete(kind, namespace, name, uid=uid, grace_ms=grace_ms, version=version)
     return None

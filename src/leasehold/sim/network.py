@@ -171,6 +171,31 @@ class NetworkedStore:
             OutcomeUnknown,
         )
 
+    async def bind(
+        self, namespace: str, name: str, node: str, *, uid: str, version: int | None = None
+    ) -> None:
+        await self._ask(
+            lambda: self._store.bind(namespace, name, node, uid=uid, version=version),
+            OutcomeUnknown,
+        )
+
+    async def set_finalizers(
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        finalizers: Sequence[str],
+        *,
+        known: Sequence[str],
+        uid: str | None = None,
+    ) -> Wire:
+        return await self._ask(
+            lambda: self._store.set_finalizers(
+                kind, namespace, name, finalizers, known=known, uid=uid
+            ),
+            OutcomeUnknown,
+        )
+
     async def delete(
         self,
         kind: str,

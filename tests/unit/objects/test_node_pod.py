@@ -217,8 +217,8 @@ def test_how_a_pod_ended() -> None:
     }
 
     assert pod_from_wire(wire) == Pod(
-        namespace="t", name="p", node="", gpus=0, phase=PodPhase.FAILED, reason="Evicted",
-        exit_code=3, finished_at=2000, deleting=True, asked_to_go=3000,
+        namespace="t", name="p", node="", gpus=0, placed=False, phase=PodPhase.FAILED,
+        reason="Evicted", exit_code=3, finished_at=2000, deleting=True, asked_to_go=3000,
     )  # fmt: skip
 
 

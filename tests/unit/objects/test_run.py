@@ -339,7 +339,7 @@ def test_defaults() -> None:
         name="r",
         uid="",
         created=0,
-        finalized=False,
+        finalizers=(),
         spec=RunSpec(owner="t", flavor="H100", total_gpus=8, group_gpus=8),
     )
 
@@ -399,7 +399,7 @@ def test_the_record_of_a_full_run() -> None:
         created=1000,
         version=7,
         deleting=True,
-        finalized=True,
+        finalizers=("rq.davidlangworthy.io/leases-closed",),
         seen_running=3,
         spec=RunSpec(
             owner="t:team",

@@ -83,6 +83,27 @@ class Doomed:
             lambda: self._store.patch_status(kind, namespace, name, status, version=version)
         )
 
+    async def bind(
+        self, namespace: str, name: str, node: str, *, uid: str, version: int | None = None
+    ) -> None:
+        await self._call(lambda: self._store.bind(namespace, name, node, uid=uid, version=version))
+
+    async def set_finalizers(
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        finalizers: Sequence[str],
+        *,
+        known: Sequence[str],
+        uid: str | None = None,
+    ) -> Wire:
+        return await self._call(
+            lambda: self._store.set_finalizers(
+                kind, namespace, name, finalizers, known=known, uid=uid
+            )
+        )
+
     async def delete(
         self,
         kind: str,
@@ -158,6 +179,7 @@ class Plant:
         fatal: int = 0,
         after: bool = False,
         strict: bool = True,
+        is_shared: bool = False,
         decider: Decider = decide,
         policy: Policy | None = None,
         on_turn: Callable[[Turn], None] | None = None,
@@ -191,6 +213,7 @@ class Plant:
         self._policy = policy or Policy()
         self._decider = decider
         self._strict = strict
+        self._is_shared = is_shared
         self._incarnation = -1
         self.doomed = Doomed(self.store, self.control, fatal, after=after)
         self._start()
@@ -205,6 +228,7 @@ class Plant:
             policy=self._policy,
             lottery_key=self.key,
             strict=self._strict,
+            is_shared=self._is_shared,
             decider=thinker.decide,
             gather=self._gather,
             observer=lambda _, words: self.told.append(words),

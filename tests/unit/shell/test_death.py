@@ -53,18 +53,21 @@ def outcome(plant: Plant) -> object:
     return plant.views(), sorted(leases, key=str)
 
 
+@pytest.mark.parametrize("is_shared", [False, True], ids=["alone", "among others"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(
     ("story", "nodes"), [(a_gang_binds_and_another_ends, 2), (room_is_made_by_a_resolution, 2)]
 )
-def test_death_at_any_call_changes_nothing(story: Story, nodes: int, after: bool) -> None:
-    undisturbed = Plant(nodes=nodes)
+def test_death_at_any_call_changes_nothing(
+    story: Story, nodes: int, after: bool, is_shared: bool
+) -> None:
+    undisturbed = Plant(nodes=nodes, is_shared=is_shared)
     story(undisturbed)
     expected, calls = outcome(undisturbed), undisturbed.doomed.calls
     assert undisturbed.problems() == []
     assert calls > 30
     for fatal in count(1):
-        plant = Plant(nodes=nodes, fatal=fatal, after=after)
+        plant = Plant(nodes=nodes, fatal=fatal, after=after, is_shared=is_shared)
         story(plant)
         if plant.control.incarnation == 0:
             break

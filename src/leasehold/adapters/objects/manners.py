@@ -7,7 +7,7 @@ that changes nothing makes no new version. It decides nothing about scheduling a
 whoever calls it sees to it that between its reading and its writing nobody else writes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, cast, runtime_checkable
 
 from leasehold.adapters.objects import rules
@@ -122,6 +122,35 @@ class Manners:
         if problems:
             raise Invalid(problems, *key)
         return old if obj == old else self._put("MODIFIED", key, obj, rehearse=rehearse)
+
+    def bind(self, key: Key, node: str, *, uid: str, version: int | None) -> None:
+        obj = self.read(key)
+        metadata, spec = rules.part(obj, "metadata"), rules.part(obj, "spec")
+        if metadata["uid"] != uid or "deletionTimestamp" in metadata or spec.get("nodeName"):
+            raise Conflict(*key)
+        if version is not None and metadata["resourceVersion"] != str(version):
+            raise Conflict(*key)
+        obj["spec"] = {**spec, "nodeName": node}
+        metadata["generation"] = rules.integer(metadata["generation"]) + 1
+        self._put("MODIFIED", key, obj)
+
+    def set_finalizers(
+        self, key: Key, finalizers: Sequence[str], *, known: Sequence[str], uid: str | None
+    ) -> Wire:
+        obj = self.read(key)
+        metadata = rules.part(obj, "metadata")
+        if uid is not None and metadata["uid"] != uid:
+            raise Conflict(*key)
+        if metadata.get("finalizers", []) != list(known):
+            raise Conflict(*key)
+        old = {**obj, "metadata": dict(metadata)}
+        metadata["finalizers"] = list(finalizers)
+        problems = rules.problems_of_change(old, obj)
+        if problems:
+            raise Invalid(problems, *key)
+        if rules.is_gone(obj):
+            return self._put("DELETED", key, obj)
+        return old if obj == old else self._put("MODIFIED", key, obj)
 
     def delete(
         self,

@@ -16,12 +16,14 @@ from leasehold.ports.runtime import Tasks
 from leasehold.ports.store import (
     Answer,
     Answers,
+    Bind,
     Create,
     Delete,
     Expired,
     Listing,
     NotFound,
     PatchStatus,
+    SetFinalizers,
     StoreError,
     Unavailable,
     Update,
@@ -127,6 +129,27 @@ class ObjectStore:
             )
         )
 
+    async def bind(
+        self, namespace: str, name: str, node: str, *, uid: str, version: int | None = None
+    ) -> None:
+        key = ("Pod", namespace, name)
+        await self._perform(lambda: self._manners.bind(key, node, uid=uid, version=version))
+
+    async def set_finalizers(
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        finalizers: Sequence[str],
+        *,
+        known: Sequence[str],
+        uid: str | None = None,
+    ) -> Wire:
+        key, wanted, held = (kind, namespace, name), tuple(finalizers), tuple(known)
+        return await self._perform(
+            lambda: self._manners.set_finalizers(key, wanted, known=held, uid=uid)
+        )
+
     async def delete(
         self,
         kind: str,
@@ -161,6 +184,12 @@ class ObjectStore:
             case PatchStatus(kind, namespace, name, status, version):
                 given, key = encode(status), (kind, namespace, name)
                 return lambda: self._manners.patch_status(key, given, version=version, stamp=True)
+            case Bind(namespace, name, node, uid, version):
+                key = ("Pod", namespace, name)
+                return partial(self._manners.bind, key, node, uid=uid, version=version)
+            case SetFinalizers(kind, namespace, name, finalizers, known, uid):
+                key = (kind, namespace, name)
+                return partial(self._manners.set_finalizers, key, finalizers, known=known, uid=uid)
             case Delete(kind, namespace, name, uid, grace_ms, version):
                 key = (kind, namespace, name)
                 return lambda: self._manners.delete(

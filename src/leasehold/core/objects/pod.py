@@ -29,6 +29,7 @@ POD_INDEX = f"{GROUP}/pod-index"
 ATTEMPT = f"{GROUP}/attempt"
 MOVED_ENV = "movedEnv"  # in a status: variables that the process was given with other values
 UNKNOWN_EXIT = "ExitUnknown"  # the reason of an end whose exit code nobody saw
+NODE = f"{GROUP}/node"  # an annotation: where a pod is to go that is bound after it was made
 SLOTS = f"{GROUP}/slots"  # an annotation: the ordinals of its GPUs on its node
 
 _GPU_RESOURCE = Labels().gpu_resource
@@ -37,7 +38,8 @@ _PHASES = {str(phase): phase for phase in PodPhase}
 
 def pod_from_wire(raw: object, *, gpu_resource: str = _GPU_RESOURCE) -> Pod:
     metadata, spec, status = part(raw, "metadata"), part(raw, "spec"), part(raw, "status")
-    labels = part(metadata, "labels")
+    labels, notes = part(metadata, "labels"), part(metadata, "annotations")
+    node = text_at(spec, "nodeName")
     ended = _terminated(spec, status)
     gpus, cpu_milli, memory_bytes = asked(
         spec, (gpu_resource, units), (CPU, milli), (MEMORY, units)
@@ -45,8 +47,9 @@ def pod_from_wire(raw: object, *, gpu_resource: str = _GPU_RESOURCE) -> Pod:
     return Pod(
         namespace=text_at(metadata, "namespace"),
         name=text_at(metadata, "name"),
-        node=text_at(spec, "nodeName"),
+        node=node or text_at(notes, NODE),
         gpus=gpus,
+        placed=bool(node),
         uid=text_at(metadata, "uid"),
         version=version_at(metadata),
         run_uid=text_at(labels, RUN_UID),
@@ -59,7 +62,7 @@ def pod_from_wire(raw: object, *, gpu_resource: str = _GPU_RESOURCE) -> Pod:
         reason=text_at(status, "reason"),
         exit_code=None if text_at(ended, "reason") == UNKNOWN_EXIT else whole_at(ended, "exitCode"),
         said=_said(ended, status),
-        slots=_slots(text_at(part(metadata, "annotations"), SLOTS)),
+        slots=_slots(text_at(notes, SLOTS)),
         finished_at=instant_at(ended, "finishedAt"),
         deleting=metadata.get("deletionTimestamp") is not None,
         asked_to_go=_asked_to_go(metadata),
@@ -103,6 +106,14 @@ def pod_to_wire(
         # Kubernetes counts whole seconds; the promise to the user is at least this long.
         placed["terminationGracePeriodSeconds"] = -(-grace // SECOND)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": written, "spec": placed}
+
+
+def without_node(wire: Wire) -> Wire:
+    """The pod as it is made where binding comes after: it says where it is to go, and is nowhere
+    yet."""
+    metadata, spec = part(wire, "metadata"), dict(part(wire, "spec"))
+    notes = {**part(metadata, "annotations"), NODE: spec.pop("nodeName")}
+    return {**wire, "metadata": {**metadata, "annotations": notes}, "spec": spec}
 
 
 def _add_env(container: Wire, env: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.problems import Problem, no_spec
 from leasehold.core.objects.template import read_template
-from leasehold.core.objects.wire import LEASES_CLOSED, part, stamps, whole_at
+from leasehold.core.objects.wire import part, stamps, whole_at
 from leasehold.core.units import SECOND, Millis, format_span
 
 GRACE_DEFAULT = 30 * SECOND
@@ -63,7 +63,7 @@ def run_from_wire(raw: object, *, known: Run | None = None) -> Run:
         spec=spec,
         version=stamped.version,
         deleting=stamped.is_deleting,
-        finalized=LEASES_CLOSED in stamped.finalizers,
+        finalizers=stamped.finalizers,
         generation=generation,
         seen_running=whole_at(part(raw, "status"), "boundAttempt") or 0,
     )

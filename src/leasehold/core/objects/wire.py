@@ -8,13 +8,10 @@ checked. `canonical` is the only way a spec becomes bytes, so that equal specs a
 import msgspec
 
 from leasehold.core.facts import Record
+from leasehold.core.objects.names import API_VERSION, GROUP, LEASES_CLOSED, Wire
 from leasehold.core.units import Instant, parse_instant
 
-GROUP = "rq.davidlangworthy.io"
-API_VERSION = f"{GROUP}/v1"
-LEASES_CLOSED = f"{GROUP}/leases-closed"  # the finalizer that keeps a Run until it owes nothing
-
-Wire = dict[str, object]
+__all__ = ["API_VERSION", "GROUP", "LEASES_CLOSED", "Wire"]
 
 
 class Stamps(Record, frozen=True):

@@ -19,7 +19,7 @@ from leasehold.core.ledger.chain import Digest, canonical, next_digest
 from leasehold.core.ledger.checkpoint import Carried
 from leasehold.core.ledger.verify import Fold
 from leasehold.core.objects.lease import ARCHIVED
-from leasehold.core.objects.wire import part, text_at
+from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.core.units import DAY, HOUR, MINUTE, SECOND, Instant, Millis
 from leasehold.core.world.compaction import Compaction, carried_after, forget, plan_compaction
 from leasehold.core.world.world import World
@@ -30,10 +30,10 @@ from leasehold.ports.store import (
     Delete,
     NotFound,
     OutcomeUnknown,
+    SetFinalizers,
     Store,
     StoreError,
     Unavailable,
-    Update,
     Wire,
     Write,
 )
@@ -283,49 +283,56 @@ class Compactor:
 
     async def _sweep(self, ledger: Ledger) -> bool:
         """Some of what is left over; False if the store could not be asked."""
-        some = list(ledger.leftovers)[:ROUND]
         writes: list[Write] = []
         owners: list[tuple[str, str]] = []
-        for kind, name in some:
-            try:
-                mine = await self._removal(kind, name)
-            except NotFound:
-                ledger.leftovers.pop((kind, name))
-                continue
-            except StoreError:
-                return False
+        for kind, name in list(ledger.leftovers)[:ROUND]:
+            mine = _removal(kind, name)
             writes += mine
             owners += [(kind, name)] * len(mine)
+        await ledger.confirm()
         try:
             answers: Answers = await self._store.write_all(writes)
         except (Unavailable, OutcomeUnknown):
             return False
-        is_complete = True
+        unsettled: set[tuple[str, str]] = set()
         for owner, write, answer in zip(owners, writes, answers, strict=True):
-            if isinstance(answer, Unavailable | OutcomeUnknown | Conflict):
-                is_complete = False  # asked again later
-            elif isinstance(write, Delete):
+            if isinstance(answer, Unavailable | OutcomeUnknown):
+                unsettled.add(owner)  # asked again later
+            elif isinstance(answer, Conflict):
+                if not (isinstance(write, SetFinalizers) and await self._let_go(write)):
+                    unsettled.add(owner)
+            elif isinstance(write, Delete) and owner not in unsettled:
                 if isinstance(answer, StoreError) and not isinstance(answer, NotFound):
                     self._note(f"alert: cannot remove {owner[0]} {owner[1]}: {answer}")
                 ledger.leftovers.pop(owner, None)
-        return is_complete
+        return not unsettled
 
-    async def _removal(self, kind: str, name: str) -> list[Write]:
-        """A lease is held by a finalizer that nobody else removes."""
-        namespace, _, last = name.rpartition("/")  # only a Reservation has a namespace
-        delete = Delete(kind, namespace, last, None)
-        if kind != "Lease":
-            return [delete]
-        wire = await self._store.get(kind, "", name)
-        metadata = part(wire, "metadata")
-        held = metadata.get("finalizers")
-        if not isinstance(held, list) or ARCHIVED not in held:
-            return [delete]
-        metadata["finalizers"] = [each for each in held if each != ARCHIVED]
-        return [Update(wire), delete]
+    async def _let_go(self, tried: SetFinalizers) -> bool:
+        """Ours is taken off a lease that is not held as we knew it; whether it is off."""
+        place = (tried.kind, tried.namespace, tried.name)
+        try:
+            wire = await self._store.get(*place)
+            held = [str(each) for each in list_at(part(wire, "metadata"), "finalizers")]
+            others = [each for each in held if each != ARCHIVED]
+            if others != held:
+                await self._store.set_finalizers(*place, others, known=held)
+        except NotFound:
+            return True
+        except StoreError:
+            return False
+        return True
 
 
 _OTHER_FOLDER = "it is another ledger's: name the right folder (ledger.archive)"
+
+
+def _removal(kind: str, name: str) -> list[Write]:
+    """A lease is held by a finalizer that nobody else removes."""
+    namespace, _, last = name.rpartition("/")  # only a Reservation has a namespace
+    delete = Delete(kind, namespace, last, None)
+    if kind != "Lease":
+        return [delete]
+    return [SetFinalizers(kind, "", last, (), (ARCHIVED,)), delete]
 
 
 def _newest(ledger: Ledger, cutoff: Instant, archived: int) -> int:

@@ -53,12 +53,22 @@ def draw_rates(seed: int) -> dict[str, float]:
     random = Random(f"{seed}/rates")
     rates = {}
     for kind in KINDS:
+        if kind == "reorder":
+            continue
         if random.random() < 0.7:
             rates[kind] = random.choice((0.02, 0.05, 0.1))
     for kind in KILLS:
         if kind in rates:
             rates[kind] = random.choice((0.002, 0.01))
+    if random.random() < 0.7:
+        rates["reorder"] = 0.5
     return rates
+
+
+def draw_is_shared(seed: int | None) -> bool:
+    """Whether the controller acts as one that might not be alone: the head is asked before what
+    repeats no committed fact, and pods are bound after they were made."""
+    return seed is not None and Random(f"{seed}/shared").random() < 0.5
 
 
 class Stage:
@@ -128,6 +138,7 @@ class Stage:
             policy=config.policy,
             labels=config.labels,
             lottery_key=hashlib.sha256(f"leasehold/sim/{self._seed}".encode()).digest(),
+            is_shared=draw_is_shared(self._seed),
             strict=True,
             observer=self._observe,
             on_commit=self._on_commit,

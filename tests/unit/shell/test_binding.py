@@ -1,0 +1,92 @@
+"""Where others may decide too, a pod is bound after the head has shown that we still do."""
+
+from tests.unit.shell.plant import Plant
+
+from leasehold.core.objects.pod import NODE
+from leasehold.core.objects.wire import part, text_at
+from leasehold.core.units import MINUTE, SECOND
+from leasehold.ports.store import Wire
+from leasehold.shell.ledger import Ledger
+from leasehold.sim.scenario.ledger import at_once, objects_of
+
+
+def nodes_of_pods(plant: Plant) -> list[tuple[str, str]]:
+    """Of each pod where it is, and where it was to go when it was made."""
+    return [
+        (
+            text_at(part(pod, "spec"), "nodeName"),
+            text_at(part(part(pod, "metadata"), "annotations"), NODE),
+        )
+        for pod in objects_of(plant.store, "Pod")
+    ]
+
+
+def test_a_pod_is_made_nowhere_and_bound_where_its_lease_is() -> None:
+    plant = Plant(is_shared=True)
+    plant.submit("a/one")
+    plant.wait(MINUTE)
+    assert plant.view("a/one").phase == "Running"
+    [(there, told)] = nodes_of_pods(plant)
+    assert there == told == plant.leases()[0].node
+    assert plant.problems() == []
+
+
+def test_alone_it_is_made_where_it_is_to_be() -> None:
+    plant = Plant()
+    plant.submit("a/one")
+    plant.wait(MINUTE)
+    assert nodes_of_pods(plant) == [(plant.leases()[0].node, "")]
+
+
+def another_seals_when_a_pod_is_made(plant: Plant) -> None:
+    """As a new owner would, at the worst moment: the pod is there and not bound yet."""
+    create = plant.store.create
+
+    async def creating(obj: Wire, *, rehearse: bool = False) -> Wire:
+        made = await create(obj, rehearse=rehearse)
+        if obj["kind"] == "Pod":
+            await Ledger(plant.store, plant.user.clock, epoch=7).seal()
+        return made
+
+    plant.store.create = creating  # type: ignore[method-assign]
+
+
+def test_who_is_deposed_between_the_two_binds_nothing() -> None:
+    plant = Plant(is_shared=True)
+    another_seals_when_a_pod_is_made(plant)
+    plant.submit("a/one")
+    plant.wait(10 * SECOND)
+    [(there, told)] = nodes_of_pods(plant)
+    assert (there, bool(told)) == ("", True)
+    assert any(words.startswith("deposed") for words in plant.told)
+
+
+def test_who_is_deposed_takes_no_finalizer_off() -> None:
+    plant = Plant(is_shared=True)
+    plant.submit("a/one", lasts=MINUTE)
+    plant.wait(2 * MINUTE)
+    at_once(Ledger(plant.store, plant.user.clock, epoch=7).seal())
+    at_once(plant.store.delete("Run", "a", "one", uid=None))
+    plant.wait(MINUTE)
+    [run] = objects_of(plant.store, "Run")
+    assert part(run, "metadata")["finalizers"] == ["rq.davidlangworthy.io/leases-closed"]
+
+
+def test_a_finalizer_is_put_on_and_taken_off_unread() -> None:
+    plant = Plant()
+    gets: list[str] = []
+    get = plant.store.get
+
+    async def getting(kind: str, namespace: str, name: str) -> Wire:
+        gets.append(kind)
+        return await get(kind, namespace, name)
+
+    plant.store.get = getting  # type: ignore[method-assign]
+    plant.submit("a/one")
+    plant.wait(MINUTE)
+    [run] = objects_of(plant.store, "Run")
+    assert part(run, "metadata")["finalizers"] == ["rq.davidlangworthy.io/leases-closed"]
+    at_once(plant.store.delete("Run", "a", "one", uid=None))
+    plant.wait(MINUTE)
+    assert objects_of(plant.store, "Run") == []
+    assert "Run" not in gets
