@@ -23,6 +23,8 @@ from leasehold.ports.runtime import Clock
 from leasehold.ports.store import (
     Answer,
     Answers,
+    Bind,
+    Conflict,
     Create,
     Delete,
     Expired,
@@ -30,10 +32,12 @@ from leasehold.ports.store import (
     Listing,
     NotFound,
     PatchStatus,
+    SetFinalizers,
     StoreError,
     Update,
     Wire,
     Write,
+    written_object,
 )
 
 PAGE = 500  # objects in one chunk of a listing
@@ -146,6 +150,49 @@ class KubernetesStore:
         )
         return self._noted(place, await self._client.ask(request))
 
+    async def bind(
+        self, namespace: str, name: str, node: str, *, uid: str, version: int | None = None
+    ) -> None:
+        metadata: Wire = {"name": name, "namespace": namespace, "uid": uid}
+        if version is not None:
+            metadata["resourceVersion"] = str(version)
+        binding: Wire = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": metadata,
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        path = place_of("Pod").one(namespace, name, "binding")
+        await self._client.write("POST", path, binding, key=("Pod", namespace, name))
+
+    async def set_finalizers(
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        finalizers: Sequence[str],
+        *,
+        known: Sequence[str],
+        uid: str | None = None,
+    ) -> Wire:
+        place, key, where = place_of(kind), (kind, namespace, name), "/metadata/finalizers"
+        changes: list[Wire] = [
+            # None where there are none: then the field is not there at all.
+            {"op": "test", "path": where, "value": list(known) or None},
+            {"op": "add", "path": where, "value": list(finalizers)},
+        ]
+        if uid is not None:
+            changes.insert(0, {"op": "test", "path": "/metadata/uid", "value": uid})
+        request = Request(
+            "PATCH", place.one(namespace, name), key, data=_encode(changes), content_type=JSON_PATCH
+        )
+        try:
+            return self._noted(place, await self._client.ask(request))
+        except Invalid as refused:
+            if refused.path:
+                raise
+            raise Conflict(*key) from refused  # a test that did not hold is about no field
+
     async def delete(
         self,
         kind: str,
@@ -168,7 +215,7 @@ class KubernetesStore:
     async def write_all(self, writes: Sequence[Write]) -> Answers:
         by_object: dict[Key, list[int]] = {}
         for number, write in enumerate(writes):
-            by_object.setdefault(_object_of(write), []).append(number)
+            by_object.setdefault(written_object(write), []).append(number)
         answers: list[Answer] = [None] * len(writes)
 
         async def one_after_another(numbers: list[int]) -> None:
@@ -189,11 +236,17 @@ class KubernetesStore:
                 return await self.update(obj)
             case PatchStatus(kind, namespace, name, status, version):
                 return await self.patch_status(kind, namespace, name, status, version=version)
-            case Delete(kind, namespace, name, uid, grace_ms, version):
-                await self.delete(
-                    kind, namespace, name, uid=uid, grace_ms=grace_ms, version=version
+            case Bind(namespace, name, node, uid, version):
+                await self.bind(namespace, name, node, uid=uid, version=version)
+            case SetFinalizers(kind, namespace, name, wanted, known, of_uid):
+                return await self.set_finalizers(
+                    kind, namespace, name, wanted, known=known, uid=of_uid
                 )
-                return None
+            case Delete(kind, namespace, name, of_uid, grace_ms, version):
+                await self.delete(
+                    kind, namespace, name, uid=of_uid, grace_ms=grace_ms, version=version
+                )
+        return None
 
     def _noted(self, place: Place, body: bytes) -> Wire:
         obj = _decode(body)
@@ -228,11 +281,3 @@ def _has_unstamped(status: Wire) -> bool:
         isinstance(each, dict) and "lastTransitionTime" not in each
         for each in list_at(status, "conditions")
     )
-
-
-def _object_of(write: Write) -> Key:
-    match write:
-        case Create(obj) | Update(obj):
-            return key_of(obj)
-        case _:
-            return (write.kind, write.namespace, write.name)
