@@ -73,5 +73,5 @@ def _start(world: World, turn: Turn, run: Run) -> list[str] | None:
 
 def _advance(world: World) -> None:
     world.head = replace(world.head, seq=world.head.seq + 1)
-    world.dirty.clear()
-    world.dirty_budgets.clear()
+    world.work.runs.clear()
+    world.work.take_budgets()

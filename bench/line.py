@@ -6,10 +6,11 @@ from bench.worlds import FLAVOR, NOW
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
 from leasehold.core.facts import Budget, Envelope, Node, Run, RunSpec
+from leasehold.core.ledger.head import Head
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, SECOND, Instant
 from leasehold.core.world.alike import Alike, Kind
-from leasehold.core.world.world import Head, World
+from leasehold.core.world.world import World
 
 TURNS = 6
 
@@ -32,7 +33,7 @@ def turn_ms(waiting: int, cap: int, *, shared: bool = True) -> float:
     `cap`: what their owner may use; eight, on a larger fleet, is a line for want of money."""
     world = _world(waiting, cap, nodes=1 if cap > waiting else 8)
     if not shared:
-        world.waiting.alike = _Unlike()
+        world.memory.alike = _Unlike()
     now = NOW
     _turn(world, now)
     spent = 0.0

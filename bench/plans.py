@@ -36,8 +36,8 @@ def full_world(nodes: int, *, limit: int | None) -> World:
                 reason=Opened.START, batch=3, pod=f"{run.name}-p",
             )
         )  # fmt: skip
-    world.dirty.clear()
-    world.dirty_budgets.clear()
+    world.work.runs.clear()
+    world.work.take_budgets()
     return world
 
 

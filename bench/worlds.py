@@ -18,9 +18,10 @@ from leasehold.core.facts import (
     Run,
     RunSpec,
 )
+from leasehold.core.ledger.head import Head
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, Instant
-from leasehold.core.world.world import Head, World
+from leasehold.core.world.world import World
 
 FLAVOR = "H100-80GB"
 NOW: Instant = 1_767_225_600_000
@@ -139,8 +140,8 @@ def fill(world: World, *, leases: int, of_each_ten: int, limit: int | None = Non
                 pod=f"{run.name}-p",
             )
         )
-    world.dirty.clear()
-    world.dirty_budgets.clear()
+    world.work.runs.clear()
+    world.work.take_budgets()
 
 
 def mixed_runs(count: int, seed: int = 7) -> list[Run]:

@@ -59,8 +59,8 @@ LINES = (
     Mutant(
         "a run that is gone stays in line",
         "core/world/world.py",
-        "            table.pop(uid, None)\n        self.waiting",
-        "            table.get(uid)\n        self.waiting",
+        "        self.work.forget(uid)\n        self.memory",
+        "        self.work.look_at(uid)\n        self.memory",
         unit("control/test_line"),
     ),
     Mutant(

@@ -13,8 +13,8 @@ PROMISES = (
     Mutant(
         "those behind hold before those ahead are planned",
         "control/queue.py",
-        "    for run in in_order(turn.world, turn.world.pending):\n",
-        "    for run in reversed(in_order(turn.world, turn.world.pending)):\n",
+        "    for run in in_order(turn.world, turn.world.work.pending):\n",
+        "    for run in reversed(in_order(turn.world, turn.world.work.pending)):\n",
         story("line-02"),
     ),
     Mutant(

@@ -62,9 +62,9 @@ def told(world: World, turn: Turn) -> object:
     return (
         turn.batches,
         [(each.subject, each.reason, each.message) for each in turn.notices],
-        dict(world.refusals),
+        dict(world.memory.refusals),
         dict(world.reservations),
-        dict(world.traces),
+        dict(world.memory.traces),
     )
 
 
@@ -102,5 +102,5 @@ def test_everybody_is_told_as_if_nobody_were_alike(
 ) -> None:
     line = [kind for kind in kinds for _ in range(repeated)]
     shared, alone = a_line(line, caps, nodes=nodes), a_line(line, caps, nodes=nodes)
-    alone.waiting.alike = Unlike()
+    alone.memory.alike = Unlike()
     assert play(shared, events) == play(alone, events)

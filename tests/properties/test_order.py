@@ -11,11 +11,12 @@ from leasehold.control.decide import decide
 from leasehold.core.facts import Budget, Gang, Node, Pod, PodPhase, Run
 from leasehold.core.ledger.batch import batch_to_wire, line
 from leasehold.core.ledger.chain import canonical
+from leasehold.core.ledger.head import Head
 from leasehold.core.objects.reservation import reservation_status
 from leasehold.core.units import HOUR, MINUTE
 from leasehold.core.world.invariants import Touched, check_all, check_delta
 from leasehold.core.world.rebuild import rebuilt
-from leasehold.core.world.world import Head, World
+from leasehold.core.world.world import World
 
 # owner, groups, GPUs of a group, spares, minimum or fixed, gang, span, submitted at
 run_rows = st.lists(

@@ -110,7 +110,7 @@ def left_behind(world: World, now: Instant) -> Iterator[str]:
         run = world.runs[uid]
         if is_over(world, run):
             yield from _holds_something(world, run)
-    for uid in world.pending:
+    for uid in world.work.pending:
         yield from _waits_in_vain(world, world.runs[uid], now)
     for name in world.ending:
         yield from _will_not_end(world, world.leases[name], now)
@@ -150,7 +150,7 @@ def _holds_something(world: World, run: Run) -> Iterator[str]:
 
 def _waits_in_vain(world: World, run: Run, now: Instant) -> Iterator[str]:
     reservation = present(world, run)
-    if run.uid not in world.refusals:
+    if run.uid not in world.memory.refusals:
         yield f"{run.key} waits and nobody says why"
     if reservation is None:
         return
@@ -172,7 +172,7 @@ def _will_not_end(world: World, lease: Lease, now: Instant) -> Iterator[str]:
 
 def _first_could_start(world: World, now: Instant) -> Iterator[str]:
     """The first in line starts if it fits and is paid for, unless somebody holds something."""
-    line = [run for run in in_order(world, world.pending) if owner_allowed(world, run) is None]
+    line = [run for run in in_order(world, world.work.pending) if owner_allowed(world, run) is None]
     firm = [
         each
         for run in line
@@ -196,4 +196,4 @@ def _what_stands(world: World) -> tuple[object, ...]:
         for run in world.runs.values()
         if (each := present(world, run)) is not None
     )
-    return leases, plans, sorted(world.pending), sorted(world.overdrafts)
+    return leases, plans, sorted(world.work.pending), sorted(world.overdrafts)

@@ -90,7 +90,7 @@ def test_the_plan_of_one_that_waits_is_the_plan_it_has(file: Path) -> None:
     last = load_story(file).steps[-1].at
     for at in {step.at for step in load_story(file).steps} | {last}:
         played = Played(file, format_span(at))
-        for uid in list(played.world.pending):
+        for uid in list(played.world.work.pending):
             run = played.world.runs.get(uid)
             reservation = present(played.world, run) if run is not None else None
             if run is None or reservation is None or reservation.state is State.ACTIVATING:
@@ -135,7 +135,7 @@ def happened(played: Played, body: Wire) -> Wire:
             "payers": payers,
             "nodes": sorted({lease.node for lease in leases}),
         }
-    refused = world.refusals.get(run.uid)
+    refused = world.memory.refusals.get(run.uid)
     planned = reservation is not None and reservation.state is not State.BLOCKED
     return {
         "starts": format_instant(reservation.starts) if reservation and planned else None,

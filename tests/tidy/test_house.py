@@ -231,6 +231,55 @@ def mocks(source: Source) -> Iterator[Finding]:
             return
 
 
+_CHANGES = frozenset(
+    {"add", "append", "clear", "discard", "extend", "insert", "pop", "popitem", "remove",
+     "setdefault", "update"}
+)  # fmt: skip
+_WHAT_IFS = frozenset({"accounts", "fleet", "what_if"})  # changed under marks, and put back
+
+
+def world_writes(source: Source) -> Iterator[Finding]:
+    """The World's facts are changed where they are folded, and nowhere else."""
+    inside = "src/leasehold/core/world/"
+    if not source.path.startswith("src/leasehold/") or source.path.startswith(inside):
+        return
+    for node in ast.walk(source.tree):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.Assign | ast.Delete):
+            targets = node.targets
+        elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+            targets = [node.target]
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in _CHANGES
+        ):
+            targets = [] if _WHAT_IFS & _steps(node.func.value) else [node.func.value]
+        for target in targets:
+            if not isinstance(target, ast.Name) and _is_in_a_world(target):
+                said = "changes the World's fields; call its put_ or fold_ instead"
+                yield Finding(source.path, target.lineno, said)
+
+
+def _steps(node: ast.expr) -> set[str]:
+    """The attributes on the way to a value."""
+    found = set()
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        if isinstance(node, ast.Attribute):
+            found.add(node.attr)
+        node = node.value
+    return found
+
+
+def _is_in_a_world(node: ast.expr) -> bool:
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+        name = node.id if isinstance(node, ast.Name) else getattr(node, "attr", "")
+        if name in ("world", "_world"):
+            return True
+    return False
+
+
 RULES: tuple[Rule, ...] = (
     module_ceiling,
     function_ceiling,
@@ -243,6 +292,7 @@ RULES: tuple[Rule, ...] = (
     swallowed,
     skipped_tests,
     mocks,
+    world_writes,
 )
 
 
@@ -305,6 +355,10 @@ BAD: tuple[tuple[Rule, str, str], ...] = (
     (skipped_tests, TEST, "pytest.skip('no')"),
     (mocks, TEST, "from unittest.mock import Mock"),
     (mocks, TEST, "from unittest import mock\nimport unittest.mock"),
+    (world_writes, SHELL, "world.runs[uid] = run"),
+    (world_writes, SHELL, "self._world.head = head"),
+    (world_writes, PURE, "del turn.world.overdrafts[subject]"),
+    (world_writes, PURE, "world.work.runs.pop(uid, None)"),
 )
 
 GOOD: tuple[tuple[Rule, str, str], ...] = (
@@ -320,6 +374,9 @@ GOOD: tuple[tuple[Rule, str, str], ...] = (
     (swallowed, SHELL, "try: x()\nexcept KeyError: pass"),
     (skipped_tests, TEST, "@pytest.mark.parametrize('a', [1])\ndef test(a): ..."),
     (mocks, TEST, "from unittest import TestCase"),
+    (world_writes, SHELL, "world = World(policy)\nself._world = world\nworld.fold_open(lease)"),
+    (world_writes, PURE, "world.accounts.remove(lease, term)"),
+    (world_writes, "src/leasehold/core/world/example.py", "world.runs[uid] = run"),
 )
 
 

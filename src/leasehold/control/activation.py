@@ -230,7 +230,7 @@ def _still_there(world: World, resolution: Resolution, now: Instant) -> list[str
 def hold_for_activations(turn: Turn) -> None:
     """Before anybody is considered: slots and money of activations under way."""
     world = turn.world
-    for uid in sorted(uid for uid in world.pending if uid in world.reservation_of):
+    for uid in sorted(uid for uid in world.work.pending if uid in world.reservation_of):
         run = world.runs.get(uid)
         found = underway(world, run) if run is not None else None
         if run is None or found is None:

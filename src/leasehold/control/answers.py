@@ -46,7 +46,7 @@ def who_pays(world: World, uid: Uid, now: Instant) -> list[str]:
 def cover_lines(world: World, uid: Uid) -> list[str]:
     """The newest walk of cover: every envelope, taken or why not."""
     lines = []
-    for step in map(step_row, world.traces.get(uid, ())):
+    for step in map(step_row, world.memory.traces.get(uid, ())):
         short = f" (then {step.held_back})" if step.taken and step.held_back else ""
         lines.append(f"{step.envelope} {step.relation}: {step.verdict}{short}")
     return lines

@@ -4,8 +4,6 @@ Tends the runs that something happened to, brings envelopes back within their ca
 plans what is pending, then lets elastic runs grow. The shell calls it after every event and timer.
 """
 
-from heapq import heappop
-
 from leasehold.control.activation import underway
 from leasehold.control.elastic import grow_all, shrink_all
 from leasehold.control.overdrafts import handle_overdrafts
@@ -45,15 +43,11 @@ def decide(
 
 
 def _decide(turn: Turn) -> None:
-    world, now = turn.world, turn.now
+    world = turn.world
     turn.state_changed_facts()
-    if not world.is_taken_up:
-        world.is_taken_up = True
+    if world.work.take_up():
         finish_cuts(turn)
-    _raise_alarms(world, now)
-    tended = sorted(world.dirty)
-    world.dirty.clear()
-    for uid in tended:
+    for uid in world.work.take_runs(turn.now):
         if uid not in turn.left_alone:
             turn.about = uid
             turn.touched[uid] = None
@@ -69,34 +63,28 @@ def _decide(turn: Turn) -> None:
         _note_holds(turn)
     _wake_for_protected(turn)
     _wake_for_windows(turn)
-    if world.alarms:
-        turn.wake(world.alarms[0][0])
+    turn.wake(world.work.next_alarm)
 
 
 def _is_put_off(turn: Turn) -> bool:
     """Whoever was told to end in this turn may be gone in a moment: the line is considered in the
     next, when an instant is one and nobody takes the second-best place. Never twice in a row."""
-    waiting = turn.world.waiting
-    waiting.was_put_off = bool(turn.marked) and not waiting.was_put_off
-    turn.again = turn.again or waiting.was_put_off
-    return waiting.was_put_off
-
-
-def _raise_alarms(world: World, now: Instant) -> None:
-    while world.alarms and world.alarms[0][0] <= now:
-        world.dirty[heappop(world.alarms)[1]] = None
+    is_put_off = turn.world.memory.put_off_once(wanted=bool(turn.marked))
+    turn.again = turn.again or is_put_off
+    return is_put_off
 
 
 def _note_holds(turn: Turn) -> None:
     """What activations keep of nodes and plans of money, for whoever asks how much is free."""
     world = turn.world
-    world.claims = tuple(claim for claims in turn.agenda.claims.values() for claim in claims)
-    world.held.clear()
-    for uid in world.pending:
+    held: dict[str, int] = {}
+    for uid in world.work.pending:
         run = world.runs.get(uid)
         if uid in world.reservation_of and run is not None and underway(world, run) is not None:
             for hold in turn.agenda.holds_of(uid):
-                world.held[hold.node] = world.held.get(hold.node, 0) + hold.gpus
+                held[hold.node] = held.get(hold.node, 0) + hold.gpus
+    claims = tuple(claim for claims in turn.agenda.claims.values() for claim in claims)
+    world.memory.note_holds(held, claims)
 
 
 def _wake_for_protected(turn: Turn) -> None:
@@ -107,7 +95,7 @@ def _wake_for_protected(turn: Turn) -> None:
         and (run := world.runs.get(uid)) is not None
         and (reservation := present(world, run)) is not None
         and reservation.state is State.BLOCKED
-        for uid in world.pending
+        for uid in world.work.pending
     )
     if blocked:
         for uid in world.open_by_run:
@@ -121,7 +109,7 @@ def _wake_for_windows(turn: Turn) -> None:
     """A window that opens or closes is a change that nobody writes: whoever is short may be paid
     for then, and who counted on it must plan anew."""
     world = turn.world
-    if world.pending or world.elastic or world.overdrafts:
+    if world.work.pending or world.work.elastic or world.overdrafts:
         for envelope in world.envelopes.values():
             turn.wake(envelope.start)
             turn.wake(envelope.end)

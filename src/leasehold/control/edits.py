@@ -61,9 +61,9 @@ def _left(world: World, envelope: Envelope, now: Instant) -> tuple[GpuMs | None,
     committed = account.committed_ms(
         now, until=envelope.end, horizon=world.policy.accounting_horizon
     )
-    held = sum(each.gpu_ms for each in world.claims if each.payer == envelope.key)
+    held = sum(each.gpu_ms for each in world.memory.claims if each.payer == envelope.key)
     lent_held = sum(
-        each.gpu_ms for each in world.claims if each.payer == envelope.key and each.borrowed
+        each.gpu_ms for each in world.memory.claims if each.payer == envelope.key and each.borrowed
     )
     cap, lent_cap = envelope.max_gpu_ms, envelope.lending.max_gpu_ms
     spoken_for = account.used_ms(now) + committed[0] + held

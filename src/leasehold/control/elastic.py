@@ -4,7 +4,7 @@ Growing comes after starting pending runs, in order of submission, and takes onl
 reservation holds. Forced shrinks are not decided here.
 """
 
-from leasehold.control.open_leases import alarm, end_all, live_units
+from leasehold.control.open_leases import end_all, live_units
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, admit
 from leasehold.core.decisions.pack import wanted
@@ -31,7 +31,7 @@ def in_order(world: World, uids: dict[Uid, None]) -> list[Run]:
 
 def shrink_all(turn: Turn) -> None:
     """Give up the groups that their users no longer want."""
-    for run in in_order(turn.world, turn.world.elastic):
+    for run in in_order(turn.world, turn.world.work.elastic):
         turn.about = run.uid
         if run.uid in turn.left_alone:
             continue
@@ -41,7 +41,7 @@ def shrink_all(turn: Turn) -> None:
             continue
         at = may_resize(turn.world, run.uid, turn.now)
         if at > turn.now or not turn.time_trusted:
-            alarm(turn.world, run.uid, at)
+            turn.world.work.alarm(run.uid, at)
             turn.wake(at)
             continue
         given_up = groups_to_give_up(groups, run.spec, width)
@@ -59,7 +59,7 @@ def grow_all(turn: Turn) -> None:
     world = turn.world
     if not world.policy.binder_enabled:
         return
-    for run in in_order(world, world.elastic):
+    for run in in_order(world, world.work.elastic):
         if run.spec.gang is Gang.GROUP or run.uid in turn.quarantined:
             continue
         turn.about = run.uid
@@ -68,7 +68,7 @@ def grow_all(turn: Turn) -> None:
         if groups and width < desired_gpus(run.spec) and not _is_ending(world, run.uid):
             at = may_resize(world, run.uid, turn.now)
             if at > turn.now or not turn.time_trusted:
-                alarm(world, run.uid, at)
+                world.work.alarm(run.uid, at)
                 turn.wake(at)
                 continue
             _grow(turn, run, groups, width)
@@ -101,7 +101,7 @@ def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> N
                 run, plan, attempts=dict.fromkeys(fresh, attempt), reason=Opened.GROW
             )
             if isinstance(opened, list):
-                world.traces[run.uid] = plan.trace
+                world.memory.note_trace(run.uid, plan.trace)
                 turn.tell("Run", run.key, "Grow", f"grows from {width} to {plural(target, 'GPU')}")
                 turn.again = True
                 return

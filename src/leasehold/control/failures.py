@@ -7,7 +7,7 @@ the filler that sits on the very spare that is needed.
 
 from collections.abc import Iterable
 
-from leasehold.control.open_leases import alarm, end_all, end_unit, gone_at, live_units, standing
+from leasehold.control.open_leases import end_all, end_unit, gone_at, live_units, standing
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.cuts import fillers_on
 from leasehold.core.decisions.swap import Takeover, swap, vacancies
@@ -70,7 +70,7 @@ def _is_lost(turn: Turn, lease: Lease) -> bool:
     if state is not None and not state.node.ready:
         deadline = silence_deadline(world, state)
         if deadline is not None:
-            alarm(world, lease.uid, deadline)
+            world.work.alarm(lease.uid, deadline)
             if not turn.time_trusted:
                 return state.node.fenced
     return node_has_failed(world, lease.node, turn.now)

@@ -125,7 +125,7 @@ def _after_failure(world: World, run: Run, unit: UnitHistory, last: Attempt) -> 
         count = unit.rejected_in_a_row()
         wait = backoff(policy.bind_backoff, policy.bind_backoff_max, count)
         if count >= policy.bind_attempts:
-            blocked_at = world.blocked_binds.get(run.uid, world.node_changes)
+            blocked_at = world.memory.blocked_binds.get(run.uid, world.node_changes)
             # The failing binds may be a node's fault: a change of any node ends the wait.
             wait = policy.bind_blocked_for if blocked_at == world.node_changes else 0
         return Where(

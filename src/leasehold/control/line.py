@@ -79,7 +79,7 @@ class Line:
 
     def may_sample(self, turn: Turn) -> bool:
         """Drawing a thousand seeds is dearer still: once each, so many a second, others later."""
-        at = turn.world.waiting.may_draw(turn.now, count=_SAMPLES_PER_SECOND, per=SECOND)
+        at = turn.world.memory.may_draw(turn.now, count=_SAMPLES_PER_SECOND, per=SECOND)
         if at is not None:
             turn.wake(at)
         return at is None
@@ -131,6 +131,6 @@ def is_plain(turn: Turn, run: Run) -> bool:
         _has_no_past(turn, run)
         and not (run.spec.stop or run.deleting)
         and uid not in turn.quarantined
-        and uid not in world.blocked_binds
+        and uid not in world.memory.blocked_binds
         and present(world, run) is None
     )

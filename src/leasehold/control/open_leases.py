@@ -4,8 +4,6 @@ Shared by everything in `control` that ends leases: whether the GPUs are really 
 and how a whole unit is told to stop.
 """
 
-from heapq import heappush
-
 from leasehold.control.turn import Turn
 from leasehold.core.facts import Lease, Pod, Role, Uid
 from leasehold.core.units import Instant, Millis
@@ -70,8 +68,3 @@ def end_all(turn: Turn, leases: list[Lease], reason: str, *, grace: Millis | Non
 def end_unit(turn: Turn, uid: Uid, unit: int, reason: str) -> None:
     """Every open lease of a unit must end; those that must already keep their reason."""
     end_all(turn, standing(turn.world, uid, unit), reason)
-
-
-def alarm(world: World, uid: Uid, at: Instant) -> None:
-    """Look at this run again then."""
-    heappush(world.alarms, (at, uid))

@@ -3,8 +3,6 @@
 Looks only at Budgets that something happened to, and at those whose window or hours run out now.
 """
 
-from heapq import heappop, heappush
-
 from leasehold.control.publish import Announced, can_publish, publish_cuts
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.overdraft import (
@@ -27,27 +25,24 @@ def handle_overdrafts(turn: Turn) -> None:
     world = turn.world
     if not turn.time_trusted:
         return
-    while world.money_alarms and world.money_alarms[0][0] <= turn.now:
-        world.touch_budget(heappop(world.money_alarms)[1])
+    world.work.raise_money_alarms(turn.now)
     for subject in world.overdrafts:
-        world.touch_budget(subject.rpartition("/")[0])
+        world.work.touch_budget(subject.rpartition("/")[0])
     over: dict[str, None] = {}
     strays = [key for key in world.open_by_payer if key not in world.envelopes]
-    unsettled = sorted(world.unsettled)
-    world.unsettled.clear()  # what this turn still opens and closes is looked at in the next
-    for budget in unsettled:
+    # What this turn still opens and closes is looked at in the next.
+    for budget in world.work.take_unsettled():
         for payer in _payers(world, budget, strays):
             for excess in _settle(turn, payer):
                 over[excess.subject] = None
             at = next_money_event(world, payer, turn.now)
             if at < FOREVER:
-                heappush(world.money_alarms, (at, budget))
+                world.work.money_alarm(budget, at)
     for subject in sorted(world.overdrafts):
         if subject not in over:
-            del world.overdrafts[subject]
+            world.drop_overdraft(subject)
             turn.tell("Budget", subject.rpartition("/")[0], "Healthy", f"{subject} is within cap")
-    if world.money_alarms:
-        turn.wake(world.money_alarms[0][0])
+    turn.wake(world.work.next_money_alarm)
 
 
 def _payers(world: World, budget: str, strays: list[EnvelopeKey]) -> list[EnvelopeKey]:

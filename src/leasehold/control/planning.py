@@ -232,7 +232,7 @@ def _remedies(seen: Preview | None, refused: Refused) -> tuple[str, ...]:
 def _hold(turn: Turn, wish: Wish, plan: Plan) -> None:
     """Places and money, from the start on; a start that needs cuts keeps what is free before."""
     uid = wish.run.uid
-    dropped, pods = turn.world.waiting.rooms.get(uid, ((), ()))
+    dropped, pods = turn.world.memory.room_of(uid)
     if plan.known is not None:
         hold_known(turn, wish, plan.known)
         return

@@ -43,7 +43,7 @@ def broken_promises(turn: Turn) -> list[Violation]:
         if uid in world.reservation_of and underway(world, run)
     }
     ahead: set[Uid] = set()
-    runs = [world.runs[uid] for uid in world.pending if uid in world.runs]
+    runs = [world.runs[uid] for uid in world.work.pending if uid in world.runs]
     for run in sorted(runs, key=lambda each: each.place_in_line):
         reservation = present(world, run)
         if reservation is not None and reservation.state is State.PENDING:

@@ -43,8 +43,8 @@ NAME_MAX = 253  # characters of a Run's name
 def consider_all(turn: Turn) -> None:
     """Every pending run once, in order."""
     hold_for_activations(turn)
-    line = Line(turn.world.policy, turn.world.waiting.alike)
-    for run in in_order(turn.world, turn.world.pending):
+    line = Line(turn.world.policy, turn.world.memory.alike)
+    for run in in_order(turn.world, turn.world.work.pending):
         turn.about = run.uid
         if run.uid not in turn.left_alone and not _is_behind(turn, run, line):
             _consider(turn, run, line)
@@ -127,7 +127,7 @@ def _not_now(turn: Turn, run: Run) -> Refused | None:
 
 def _backs_off(turn: Turn, run: Run, where: Where) -> bool:
     if where.rejected >= turn.world.policy.bind_attempts:
-        turn.world.blocked_binds.setdefault(run.uid, turn.world.node_changes)
+        turn.world.memory.block_binds(run.uid, turn.world.node_changes)
         if node_changed_since_blocked(turn.world, run, where):
             return False
     return where.retry_at > (turn.now if turn.time_trusted else 0)
@@ -135,7 +135,7 @@ def _backs_off(turn: Turn, run: Run, where: Where) -> bool:
 
 def _back_off(turn: Turn, run: Run, where: Where) -> Refused:
     if where.why != BIND_FAILING:
-        turn.world.blocked_binds.pop(run.uid, None)
+        turn.world.memory.unblock_binds(run.uid)
         return Refused(reason=Refusal.RETRYING, remedy=f"{where.why}: tried again after a pause")
     refused = Refused(
         reason=Refusal.BIND_FAILING,
@@ -150,30 +150,22 @@ def _back_off(turn: Turn, run: Run, where: Where) -> Refused:
 
 
 def _refuse(turn: Turn, run: Run, refused: Refused) -> None:
-    world = turn.world
-    if world.refusals.get(run.uid) != refused:
-        world.refusals[run.uid] = refused
+    if turn.world.memory.refuse(run.uid, refused):
         turn.touched[run.uid] = None
         turn.tell("Run", run.key, str(refused.reason), refused.remedy)
-    world.waiting.behind.pop(run.uid, None)
-    if refused.trace:
-        world.traces[run.uid] = refused.trace
 
 
 def _tell_place(turn: Turn, run: Run, refused: Refused, place: PlaceInLine) -> None:
     """Its status has its place; an event is worth only why it waits."""
-    world = turn.world
-    known, *before = world.waiting.behind.get(run.uid, (None, 0, 0))
+    memory = turn.world.memory
+    known, *before = memory.behind.get(run.uid, (None, 0, 0))
     if known is refused and before == [place.mine, place.total]:
         return
     told = told_place(refused, place, run)
     if known is None or (known.reason, known.remedy) != (refused.reason, refused.remedy):
         turn.tell("Run", run.key, str(refused.reason), told.remedy)
-    world.waiting.behind[run.uid] = (refused, place.mine, place.total)
-    world.refusals[run.uid] = told
+    memory.tell_place(run.uid, refused, told, (place.mine, place.total))
     turn.touched[run.uid] = None
-    if refused.trace:
-        world.traces[run.uid] = refused.trace
 
 
 def _try(turn: Turn, wish: Wish) -> Admitted | Refused:
@@ -182,8 +174,7 @@ def _try(turn: Turn, wish: Wish) -> Admitted | Refused:
             reason=Refusal.BINDER_DISABLED,
             remedy="binder.enabled is false: nothing new is started",
         )
-    if turn.world.blocked_binds.get(wish.run.uid) is not None:
-        del turn.world.blocked_binds[wish.run.uid]
+    turn.world.memory.unblock_binds(wish.run.uid)
     answer = admit(turn.world, wish, turn.agenda, start=turn.now, now=turn.now)
     if isinstance(answer, Refused) and wish.run.spec.opportunistic:
         filled = _try_spares(turn, wish)
@@ -211,9 +202,8 @@ def _start(turn: Turn, run: Run, plan: Admitted, groups: tuple[int, ...]) -> Ref
     opened = turn.start(run, plan, attempts=next_attempts(world, run, groups), reason=Opened.START)
     if isinstance(opened, int):
         return _too_large(turn, opened)
-    world.traces[run.uid] = plan.trace
-    world.refusals.pop(run.uid, None)
-    world.waiting.behind.pop(run.uid, None)
+    world.memory.note_trace(run.uid, plan.trace)
+    world.memory.forget_refusal(run.uid)
     turn.agenda.forget(run.uid)
     release(turn, run)
     payers = ", ".join(
@@ -300,7 +290,7 @@ def _plan(turn: Turn, run: Run, wish: Wish, refused: Refused, line: Line) -> Non
     if not place.is_planned:
         _tell_place(turn, run, refused, place)
         turn.agenda.forget(run.uid)
-        cancel_reservation(turn, run, world.refusals[run.uid].remedy)
+        cancel_reservation(turn, run, world.memory.refusals[run.uid].remedy)
         return
     _refuse(turn, run, refused)
     reservation = plan_start(turn, wish, refused, line)

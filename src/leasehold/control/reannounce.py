@@ -27,7 +27,8 @@ def announce_anew(turn: Turn) -> None:
             turn.tell("Run", run.key, "AnnouncedAnew", WHY)
     for subject, known in sorted(world.overdrafts.items()):
         if not is_provable(turn, subject, known.batch, known.commitment):
-            world.overdrafts[subject] = replace(turn.announce_overdraft(subject), since=known.since)
+            again = turn.announce_overdraft(subject)
+            world.fold_overdraft(replace(again, since=known.since))
             turn.tell("Budget", subject.rpartition("/")[0], "AnnouncedAnew", WHY)
 
 

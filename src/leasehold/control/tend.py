@@ -8,7 +8,6 @@ from leasehold.control.draining import leave_drained_nodes
 from leasehold.control.failures import handle_losses
 from leasehold.control.life import Standing, is_over, units_of
 from leasehold.control.open_leases import (
-    alarm,
     end_all,
     end_unit,
     gone_at,
@@ -64,7 +63,7 @@ def _note_bound(turn: Turn, uid: Uid) -> None:
             continue
         pods = [pod_of(world, lease) for lease in leases]
         if all(pod is not None and pod.is_bound for pod in pods):
-            world.bound[(uid, unit)] = number
+            world.fold_bound(uid, unit, number)
             turn.touched[uid] = None
             lease = leases[0]
             gpus = sum(each.gpus for each in leases)
@@ -154,11 +153,11 @@ def _has_paused(turn: Turn, pod: Pod) -> bool:
     uid, at = world.restarted.get(pod.key, (pod.uid, turn.now))
     again_at = at + world.policy.restart_pause
     if uid != pod.uid and turn.now < again_at:
-        alarm(world, pod.run_uid, again_at)
+        world.work.alarm(pod.run_uid, again_at)
         turn.wake(again_at)
         return False
     if uid != pod.uid or pod.key not in world.restarted:
-        world.restarted[pod.key] = (pod.uid, turn.now)
+        world.fold_restart(pod, turn.now)
     return True
 
 
@@ -182,7 +181,7 @@ def _bind_or_give_up(turn: Turn, run: Run) -> None:
         elif _is_late(turn, lease):
             failing.setdefault(lease.group, f"pod {lease.pod} was not bound in time")
         else:
-            alarm(world, run.uid, lease.start + world.policy.bind_timeout)
+            world.work.alarm(run.uid, lease.start + world.policy.bind_timeout)
     for group, why in failing.items():
         _take_back(turn, run, group)
         turn.tell("Run", run.key, "BindFailing", f"{why}; taken back whole, tried again later")
@@ -228,7 +227,7 @@ def _stop_at_limit(turn: Turn, run: Run) -> None:
     for unit, attempt in live_units(turn.world, run.uid):
         limit = attempt.started + run.spec.max_duration
         if not turn.time_trusted or turn.now < limit:
-            alarm(turn.world, run.uid, limit)
+            turn.world.work.alarm(run.uid, limit)
             continue
         if standing(turn.world, run.uid, unit):
             end_unit(turn, run.uid, unit, Closed.TIME_LIMIT)
@@ -257,14 +256,9 @@ def _sort(turn: Turn, run: Run) -> None:
     world = turn.world
     units = units_of(world, run)
     waiting = any(where.standing is Standing.WAITING for where in units.values())
-    for table, belongs in ((world.pending, waiting), (world.elastic, _wishes(world, run))):
-        if belongs:
-            table[run.uid] = None
-        else:
-            table.pop(run.uid, None)
+    world.work.file(run.uid, is_pending=waiting, is_elastic=_wishes(world, run))
     if is_over(world, run):
-        world.refusals.pop(run.uid, None)
-        world.waiting.behind.pop(run.uid, None)
+        world.memory.forget_refusal(run.uid)
         cancel_reservation(turn, run, "the run is over")
 
 

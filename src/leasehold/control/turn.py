@@ -322,7 +322,7 @@ class Turn:
         overdraft = Overdraft(
             subject=subject, since=self.now, batch=self.seq, commitment=commitment
         )
-        self.world.overdrafts[subject] = overdraft
+        self.world.fold_overdraft(overdraft)
         return overdraft
 
     def publish(self, resolution: Resolution) -> None:
@@ -343,7 +343,7 @@ class Turn:
         self, uid: Uid, dropped: tuple[str, ...], pods: tuple[tuple[str, int], ...]
     ) -> None:
         """What a start that needs cuts was last seen to get, for turns that do not ask again."""
-        self.world.waiting.rooms[uid] = (dropped, pods)
+        self.world.memory.note_room(uid, (dropped, pods))
 
     def state_changed_facts(self) -> None:
         """Budgets and nodes that the ledger knows and that have changed or gone since."""
@@ -353,7 +353,7 @@ class Turn:
             if budget is None:
                 self._room_for(1)
                 self._drafts[-1].budgets[key] = None
-                del world.budget_facts[key]
+                world.fold_budget_fact(key, None)
             elif budget.wire_spec != told:
                 self._state_budget(key)
         for name, fact in sorted(world.node_facts.items()):
@@ -361,7 +361,7 @@ class Turn:
             if state is None:
                 self._room_for(1)
                 self._drafts[-1].nodes[name] = NodeFact(name=name, gone=True)
-                del world.node_facts[name]
+                world.fold_node_fact(name, None)
             elif (state.node.gpus, state.node.flavor, state.node.domain) != fact:
                 self._state_node(name)
 
@@ -379,7 +379,8 @@ class Turn:
         spec = self.world.budgets[key].wire_spec
         self._room_for(1, len(spec))
         draft = self._drafts[-1]
-        draft.budgets[key] = self.world.budget_facts[key] = spec
+        draft.budgets[key] = spec
+        self.world.fold_budget_fact(key, spec)
         draft.size += len(spec) + _ENTRY_BYTES
 
     def _state_node(self, name: str) -> None:
@@ -389,7 +390,7 @@ class Turn:
         draft.nodes[name] = NodeFact(
             name=name, gpus=node.gpus, flavor=node.flavor, domain=node.domain
         )
-        self.world.node_facts[name] = (node.gpus, node.flavor, node.domain)
+        self.world.fold_node_fact(name, (node.gpus, node.flavor, node.domain))
         draft.size += _ENTRY_BYTES
 
     def _room_for(self, entries: int, more: int = 0) -> None:

@@ -131,7 +131,7 @@ def node_view(world: World, name: str) -> NodeView:
         word = "draining"
     elif node.cordoned:
         word = "cordoned"
-    return NodeView(free=max(0, state.free - world.held.get(name, 0)), state=word)
+    return NodeView(free=max(0, state.free - world.memory.held.get(name, 0)), state=word)
 
 
 def _explained(world: World, run: Run | None, uid: Uid) -> tuple[Phase, str, str]:
@@ -210,7 +210,7 @@ def _cut_by(world: World, run: Run) -> list[str]:
 
 
 def _waiting_words(world: World, run: Run) -> tuple[str, str]:
-    refused = world.refusals.get(run.uid)
+    refused = world.memory.refusals.get(run.uid)
     if refused is None:
         return "Submitted", "not considered yet"
     if refused.reason in (Refusal.RETRYING, Refusal.BIND_FAILING):

@@ -28,7 +28,7 @@ def waiting_groups(world: World, run: Run, now: Instant) -> tuple[int, ...]:
 
 def node_changed_since_blocked(world: World, run: Run, where: Where) -> bool:
     """Failing binds may be a node's fault: any change of a node is worth another try."""
-    since = world.blocked_binds.get(run.uid)
+    since = world.memory.blocked_binds.get(run.uid)
     blocked = where.rejected >= world.policy.bind_attempts and since is not None
     return blocked and since != world.node_changes
 

@@ -380,6 +380,11 @@ class Lease(Record):
     def run_key(self) -> RunKey:
         return f"{self.namespace}/{self.run}"
 
+    @property
+    def pod_key(self) -> str:
+        assert self.pod, self.name
+        return f"{self.namespace}/{self.pod}"
+
     def gpu_ms(self, now: Instant) -> GpuMs:
         """What its payer owes up to `now`; fixed once it is closed."""
         return len(self.slots) * ((now if self.end is None else self.end) - self.start)

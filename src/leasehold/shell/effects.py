@@ -110,10 +110,9 @@ class Effects:
 
     def owe(self, turn: Turn) -> None:
         self._runs.update(turn.touched)
-        self._runs.update(turn.world.dirty)
+        self._runs.update(turn.world.work.runs)
         self._reservations.update(dict.fromkeys(turn.reservations))
-        self._budgets.update(turn.world.dirty_budgets)
-        turn.world.dirty_budgets.clear()
+        self._budgets.update(dict.fromkeys(turn.world.work.take_budgets()))
 
     @property
     def are_owed(self) -> bool:

@@ -10,9 +10,9 @@ from contextlib import suppress
 from leasehold.core.facts import Record, Resolution
 from leasehold.core.ledger.batch import Batch, line
 from leasehold.core.ledger.chain import GENESIS
+from leasehold.core.ledger.head import Head
 from leasehold.core.objects.resolution import resolution_to_wire
 from leasehold.core.units import Instant
-from leasehold.core.world.world import Head
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import (
     AlreadyExists,

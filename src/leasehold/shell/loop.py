@@ -265,7 +265,7 @@ class Controller:
         """From now on what runs is looked after, and nothing else begins."""
         self._policy = replace(self._policy, binder_enabled=False)
         if self.world is not None:
-            self.world.policy = self._policy
+            self.world.put_policy(self._policy)
 
     def wake(self) -> None:
         """Have a turn soon, whatever the reason."""
@@ -384,7 +384,7 @@ class Controller:
             self._begin("commit")
             await self._ledger.commit(batch, mine)
             self._end("commit")
-            world.head = self._ledger.known.head
+            world.fold_head(self._ledger.known.head)
             await self._materialise(world, batch)
         self._effects.owe(turn)
         complete = await self._effects.perform(turn) if self._effects.are_owed else True
@@ -437,8 +437,7 @@ class Controller:
     async def _materialise(self, world: World, batch: Batch) -> None:
         refused = await materialise(self._store, self._clock, world, batch)
         for name in refused:
-            world.refused_leases[name] = None
-            world.dirty[world.leases[name].uid] = None
+            world.put_refused_lease(name)
         self._ledger.note_materialised(batch.seq)
 
     def _contain(self, broken: InvariantBroken) -> None:

@@ -128,7 +128,7 @@ class Metrics:
 
     def _count_borrowing(self, world: World, key: str) -> None:
         uid = world.uid_of.get(key)
-        for step in world.traces.get(uid, ()) if uid is not None else ():
+        for step in world.memory.traces.get(uid, ()) if uid is not None else ():
             if step.relation is Relation.BORROWED:
                 self._attempts.inc()
                 if not step.taken:

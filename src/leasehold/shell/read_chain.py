@@ -10,7 +10,7 @@ import msgspec
 from leasehold.core.facts import Record
 from leasehold.core.ledger.batch import Batch, batch_from_json, skimmed_from_json
 from leasehold.core.ledger.chain import Digest, canonical, next_digest
-from leasehold.core.world.world import Head
+from leasehold.core.ledger.head import Head
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Store
 from leasehold.shell.retry import until_answered

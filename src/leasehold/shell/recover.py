@@ -77,7 +77,7 @@ async def read_world(
     sealed = ledger.known
     world = World(policy)
     found = Recovered(world)
-    world.head = sealed.head
+    world.fold_head(sealed.head)
     carried, checkpoint = await read_checkpoint(store, clock)
     world.carry(carried)
     # The head is written with the next batch; that a batch was archived says that it was done.
@@ -275,15 +275,14 @@ def _pod_name(lease: Lease, closed: list[Lease]) -> str:
 def _restore_told(world: World, told: Told) -> None:
     """Facts; caps of GPU-hours as the ledger tells them, one after another, and as they are now;
     the newest announcement of each envelope. The first turn drops those that are over."""
-    world.budget_facts = dict(told.budgets)
-    world.node_facts = dict(told.nodes)
-    world.lowered = told.lowered
+    world.fold_told(told)
     for (payer, lent), (envelope, at) in told.lowerings.items():
         if was_enough(world, envelope, lent=lent, at=at):
-            world.lowered.forgive(payer, lent=lent)
-    for budget in world.budgets.values():
-        world.lowered.note(budget, batch=world.head.seq)
+            world.fold_forgiven(payer, lent=lent)
+    world.fold_caps()
     for subject, said in told.overdrafts.items():
-        world.overdrafts[subject] = Overdraft(
-            subject=subject, since=said.instant, batch=said.batch, commitment=said.commitment
+        world.fold_overdraft(
+            Overdraft(
+                subject=subject, since=said.instant, batch=said.batch, commitment=said.commitment
+            )
         )

@@ -80,7 +80,7 @@ def test_a_blocked_reservation_says_why_instead_of_when() -> None:
     world = a_world([a_node("n0")], [a_budget("t")])
     run = a_run("r")
     world.put_run(run)
-    world.refusals[run.uid] = Refused(
+    world.memory.refusals[run.uid] = Refused(
         reason=Refusal.NO_ENVELOPE, remedy="add an envelope", asked=4, short_by=3
     )
     world.fold_reservation(
@@ -96,7 +96,7 @@ def test_a_blocked_reservation_says_why_instead_of_when() -> None:
 
 def test_a_walk_shows_what_each_envelope_gave_and_what_held_it_back() -> None:
     world = a_world([])
-    world.traces["u"] = (
+    world.memory.traces["u"] = (
         CoverStep(
             envelope="n/t/e", relation=Relation.OWNED, taken=4, held_back=Refusal.CONCURRENCY
         ),

@@ -87,7 +87,7 @@ def test_silence_does_not_count_while_the_clock_is_not_trusted() -> None:
     world.put_node(silent("n0"))
     decided(world, trusted=False)
     assert world.leases[lease.name].is_open
-    world.dirty[lease.uid] = None
+    world.work.look_at(lease.uid)
     decided(world)
     assert world.leases[lease.name].closure == Closed.NODE_FAILURE
 
@@ -106,7 +106,7 @@ def test_a_lease_that_was_ending_when_its_node_was_lost_keeps_its_reason() -> No
 
 def test_a_lease_that_the_store_refuses_for_good_is_closed_with_its_gang() -> None:
     world, lease = a_world_with_one_lease()
-    world.refused_leases[lease.name] = None
+    world.put_refused_lease(lease.name)
     decided(world)
     closed = world.leases[lease.name]
     assert (closed.closure, closed.cause, closed.end) == ("Fail", Cause.REFUSED, NOW)
@@ -252,9 +252,9 @@ def test_a_run_in_line_that_waits_for_nothing_is_left_alone() -> None:
         )
     )  # fmt: skip
     decided(world)
-    world.pending[lease.uid] = None
+    world.work.pending[lease.uid] = None
     assert opened_by(decided(world)) == []
-    assert world.refusals == {}
+    assert world.memory.refusals == {}
 
 
 def test_leases_alone_can_fill_a_batch() -> None:

@@ -26,14 +26,14 @@ def test_a_run_that_is_left_alone_is_not_even_looked_after() -> None:
     world.put_run(replace(world.runs[lease.uid], spec=stopped))
     turn = decide(world, now=NOW, key=KEY, left_alone=frozenset({lease.uid}))
     assert not [batch for batch in turn.batches if batch.ending or batch.closed]
-    world.dirty[lease.uid] = None
+    world.work.look_at(lease.uid)
     turn = decide(world, now=NOW, key=KEY)
     assert [batch for batch in turn.batches if batch.ending or batch.closed]
 
 
 def test_a_decision_that_fails_says_about_whom() -> None:
     world, lease = a_world_with_one_lease()
-    world.dirty[lease.uid] = None
+    world.work.look_at(lease.uid)
     del world.books[lease.uid]  # no such World can be made
     world.leases.pop(lease.name)
     with pytest.raises(Undecided) as caught:

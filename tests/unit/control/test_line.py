@@ -33,7 +33,7 @@ def one_ends(world: World) -> Turn:
 
 def words(world: World, place: int) -> str:
     """What the run is told that is so far behind those that run, from 1 on."""
-    return world.refusals[f"uid-r{7 + place:03}"].remedy
+    return world.memory.refusals[f"uid-r{7 + place:03}"].remedy
 
 
 def test_a_near_place_is_told_to_the_number_and_a_far_one_about() -> None:
@@ -91,7 +91,7 @@ def test_of_those_alike_no_gang_is_in_line_that_no_batch_can_hold() -> None:
     for index in range(3):
         world.put_run(a_run(f"big{index}", "t", group_gpus=32, pod_gpus=1, created=10 + index))
     decide(world, now=NOW, key=KEY)
-    told = [world.refusals[f"uid-big{index}"].reason for index in range(3)]
+    told = [world.memory.refusals[f"uid-big{index}"].reason for index in range(3)]
     assert told == ["GangTooLarge"] * 3
 
 
@@ -100,4 +100,9 @@ def test_a_run_that_is_gone_leaves_nothing_behind() -> None:
     uid = "uid-r150"
     world.drop_run(uid)
     decide(world, now=NOW + SECOND, key=KEY)
-    assert uid not in {**world.pending, **world.refusals, **world.traces, **world.waiting.behind}
+    assert uid not in {
+        **world.work.pending,
+        **world.memory.refusals,
+        **world.memory.traces,
+        **world.memory.behind,
+    }

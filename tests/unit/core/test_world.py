@@ -55,7 +55,7 @@ def test_load_on_a_node_that_is_not_there_changes_nothing() -> None:
 def test_a_run_that_nobody_knows_is_dropped_without_a_trace() -> None:
     world = a_plain_world()
     world.drop_run("uid-none")
-    assert not world.dirty
+    assert not world.work.runs
     assert not world.runs
 
 

@@ -82,7 +82,7 @@ def _usage(world: World, envelope: Envelope, now: Instant) -> EnvelopeUsage:
             for name, gpus in sorted(world.accounts.of(key).borrowers.items())
         ],
         free=max(0, view.free),
-        claimed=sum(claim.gpus for claim in world.claims if claim.payer == key),
+        claimed=sum(claim.gpus for claim in world.memory.claims if claim.payer == key),
         overdrawn=view.overdrawn,
         overdrawn_since=None if overdraft is None else instant(overdraft.since),
         state=_state(envelope, view, now) if key in world.envelopes else "Gone",

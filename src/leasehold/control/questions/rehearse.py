@@ -107,7 +107,7 @@ def in_front_of(world: World, run: Run, now: Instant) -> tuple[Rehearsal, Line]:
     turn = Rehearsal(world, now)
     line = _Places(world.policy)
     hold_for_activations(turn)
-    for ahead in in_order(world, world.pending):
+    for ahead in in_order(world, world.work.pending):
         if ahead.place_in_line >= run.place_in_line or ahead.uid == run.uid:
             break
         _plan_ahead(turn, ahead, line)
@@ -124,7 +124,7 @@ def _plan_ahead(turn: Turn, run: Run, line: Line) -> None:
     if not groups:
         return
     wish = wish_for(world, run, groups)
-    refused = world.refusals.get(run.uid)
+    refused = world.memory.refusals.get(run.uid)
     if refused is None:  # submitted this very moment
         answer = admit(world, wish, turn.agenda, start=turn.now, now=turn.now)
         if isinstance(answer, Admitted):
@@ -155,15 +155,15 @@ def rehearse(world: World, run: Run, now: Instant) -> tuple[Rehearsal, Outcome]:
             reason=Refusal.BINDER_DISABLED,
             remedy="binder.enabled is false: nothing new is started",
         )
-    if refused is None and run.uid in world.refusals:
-        told = world.refusals[run.uid]
+    if refused is None and run.uid in world.memory.refusals:
+        told = world.memory.refusals[run.uid]
         refused = told if told.reason in _UNPLANNED and not told.reason.is_for_good else None
     if refused is not None:
         return turn, Outcome(refused=refused)
     turn.agenda.forget(run.uid)
     groups = waiting_groups(world, run, turn.now)
     if not groups:
-        return turn, Outcome(refused=world.refusals.get(run.uid))
+        return turn, Outcome(refused=world.memory.refusals.get(run.uid))
     answer = _try(turn, wish_for(world, run, groups))
     if isinstance(answer, Admitted):
         return turn, Outcome(started=(answer,))

@@ -17,10 +17,10 @@ from leasehold.core.world.world import World
 
 def recorded(world: World, run: Run) -> CoverAnswer | None:
     """The walk that was made when the run was last considered, if it is still known."""
-    trace = world.traces.get(run.uid)
+    trace = world.memory.traces.get(run.uid)
     if not trace:
         return None
-    refused = None if world.open_by_run.get(run.uid) else world.refusals.get(run.uid)
+    refused = None if world.open_by_run.get(run.uid) else world.memory.refusals.get(run.uid)
     return _answer(run, "recorded", [_walk(world, "", trace, refused)])
 
 

@@ -57,11 +57,11 @@ def explain(
     """Everything that is known about how a run came to stand where it stands."""
     view = run_view(world, subject.uid, now)
     run = subject.run
-    refused = world.refusals.get(subject.uid) if view.phase is Phase.PENDING else None
+    refused = world.memory.refusals.get(subject.uid) if view.phase is Phase.PENDING else None
     reservation = present(world, run) if run is not None else None
     lost = cuts(world, subject, archived)
     paid = who_pays(world, subject, now)
-    trace = world.traces.get(subject.uid, ())
+    trace = world.memory.traces.get(subject.uid, ())
     where = places(world, open_leases(world, subject.uid))
     sentences = [_summary(subject.key, view)]
     sentences += _stopping(world, subject)

@@ -39,7 +39,7 @@ def excesses(world: World, payer: EnvelopeKey, now: Instant) -> list[Excess]:
         return [_all(payer, leases, "its window is closed")]
     elsewhere = _not_covered(world, envelope, leases)
     if not elsewhere:
-        world.in_place[payer] = (envelope, world.node_changes)
+        world.work.note_in_place(envelope, world.node_changes)
     found = [
         _all(payer, elsewhere, "it no longer covers their place"),
         _over(payer, leases, envelope.concurrency, "concurrency"),
@@ -54,8 +54,7 @@ def _is_clearly_within(world: World, envelope: Envelope, now: Instant) -> bool:
     """By its sums alone, without a look at each lease: what is ending counts here, so a yes is
     sure and a no is not. Leases are opened where their payer covers them; only an edit of the
     envelope or of a node can put one elsewhere."""
-    seen, changes = world.in_place.get(envelope.key, (None, -1))
-    if seen is not envelope or changes != world.node_changes or not envelope.in_window(now):
+    if not world.work.is_in_place(envelope, world.node_changes) or not envelope.in_window(now):
         return False
     account = world.accounts.of(envelope.key)
     lent_cap = envelope.lending.max_concurrency
@@ -261,7 +260,7 @@ def forgive_lowering(world: World, payer: EnvelopeKey, now: Instant) -> None:
     envelope = world.envelopes.get(payer)
     for lent, left in _hours_left(world, envelope, now) if envelope is not None else []:
         if left >= 0:
-            world.lowered.forgive(payer, lent=lent)
+            world.fold_forgiven(payer, lent=lent)
 
 
 def was_enough(world: World, envelope: Envelope, *, lent: bool, at: Instant) -> bool:

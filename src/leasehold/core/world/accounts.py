@@ -108,12 +108,20 @@ class Accounts:
         self._planner: Uid = ""
 
     def of(self, payer: EnvelopeKey) -> Account:
+        """To be read. One that never paid has an empty account."""
+        return self._accounts.get(payer) or self._new(payer, 0)
+
+    def _kept(self, payer: EnvelopeKey) -> Account:
         account = self._accounts.get(payer)
         return self.reopen(payer, 0) if account is None else account
 
     def reopen(self, payer: EnvelopeKey, since: Instant) -> Account:
         """Begin an account anew for another window; the caller adds its leases again."""
-        account = self._accounts[payer] = Account()
+        account = self._accounts[payer] = self._new(payer, since)
+        return account
+
+    def _new(self, payer: EnvelopeKey, since: Instant) -> Account:
+        account = Account()
         account.since = since
         account.settled_ms, account.lent_ms = self.carried_ms(payer, since)
         return account
@@ -122,7 +130,7 @@ class Accounts:
         """Some of what is settled is known as sums from now on; no balance changes by that."""
         self._carried = charges
         for payer in charges:
-            self.of(payer)
+            self._kept(payer)
 
     def carried_ms(self, payer: EnvelopeKey, since: Instant) -> tuple[GpuMs, GpuMs]:
         """What leases that are no longer here used since then, and how much of it was lent."""
@@ -147,7 +155,7 @@ class Accounts:
     def end(self, lease: Lease, term: Term, *, at: Instant) -> None:
         """In a what-if: it stops counting, and what it has used stays used."""
         self.remove(lease, term)
-        account = self.of(lease.payer)
+        account = self._kept(lease.payer)
         used = lease.gpus * max(0, at - max(lease.start, account.since))
         lent = used if lease.relation is Relation.BORROWED else 0
         self._use(account, used, lent)
@@ -157,7 +165,7 @@ class Accounts:
     def unend(self, lease: Lease, term: Term, *, at: Instant) -> None:
         """In the same what-if: it goes on after all."""
         self.add(lease, term)
-        account = self.of(lease.payer)
+        account = self._kept(lease.payer)
         used = lease.gpus * max(0, at - max(lease.start, account.since))
         lent = used if lease.relation is Relation.BORROWED else 0
         self._use(account, -used, -lent)
@@ -171,7 +179,7 @@ class Accounts:
     def settle(self, lease: Lease) -> None:
         """A closed lease's use within the window is the payer's for ever."""
         assert lease.end is not None, lease.name
-        account = self.of(lease.payer)
+        account = self._kept(lease.payer)
         used = lease.gpus * max(0, lease.end - max(lease.start, account.since))
         account.settled_ms += used
         if lease.relation is Relation.BORROWED:
@@ -179,7 +187,7 @@ class Accounts:
 
     def claim(self, claim: Claim) -> None:
         """Under a mark: a reservation's money is spoken for."""
-        account = self.of(claim.payer)
+        account = self._kept(claim.payer)
         account.claims.append(claim)
         if self._what_if.active:
             self._what_if.note(lambda: self._unclaim(account))
@@ -203,7 +211,7 @@ class Accounts:
         account.claims.pop()
 
     def _count(self, lease: Lease, term: Term, sign: int) -> None:
-        account = self.of(lease.payer)
+        account = self._kept(lease.payer)
         gpus = sign * len(lease.slots)
         account.gpus += gpus
         started = max(lease.start, account.since)

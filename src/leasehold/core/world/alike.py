@@ -1,9 +1,8 @@
 """Runs that ask for the same thing: what holds for one that waits, holds for all behind it.
 
 A line is long because somebody submitted a thousand runs that differ in name and command only. The
-queue asks what a run is like, and the dear questions once per likeness. `Waiting` is what the queue
-knows of those in line from one turn to the next; it is kept with the World, and nothing here
-decides anything.
+queue asks what a run is like, and the dear questions once per likeness. Nothing here decides
+anything.
 """
 
 from weakref import WeakValueDictionary
@@ -11,7 +10,6 @@ from weakref import WeakValueDictionary
 from msgspec.structs import replace
 
 from leasehold.core.facts import Run, RunSpec, Uid
-from leasehold.core.units import Instant, Millis
 from leasehold.core.verdicts import Refused
 
 
@@ -52,30 +50,3 @@ class Alike:
 
     def forget(self, uid: Uid) -> None:
         self._known.pop(uid, None)
-
-
-class Waiting:
-    """What the queue remembers of those in line."""
-
-    def __init__(self) -> None:
-        self.alike = Alike()
-        self.behind: dict[Uid, tuple[Refused, int, int]] = {}  # why, and the place they were told
-        # Of starts that need cuts: spares they would drop, and pods they would have, by domain.
-        self.rooms: dict[Uid, tuple[tuple[str, ...], tuple[tuple[str, int], ...]]] = {}
-        self.was_put_off = False  # the line, in the turn before
-        self._drawn_since: Instant = 0
-        self._drawn = 0
-
-    def may_draw(self, now: Instant, *, count: int, per: Millis) -> Instant | None:
-        """Takes one of so many draws in a span; or when there will be another."""
-        if not 0 <= now - self._drawn_since < per:
-            self._drawn_since, self._drawn = now, 0
-        if self._drawn == count:
-            return self._drawn_since + per
-        self._drawn += 1
-        return None
-
-    def forget(self, uid: Uid) -> None:
-        self.alike.forget(uid)
-        self.behind.pop(uid, None)
-        self.rooms.pop(uid, None)

@@ -200,7 +200,7 @@ def _books(world: World, leases: list[Lease]) -> dict[Uid, CarriedBook]:
     for uid in dict.fromkeys((*before, *attempts)):
         known = before.get(uid, CarriedBook())
         if uid in world.runs:
-            mine = world.book(uid)
+            mine = world.books[uid]
             books[uid] = mine.carried(known, attempts.get(uid, set()), settled.get(uid, {}))
         elif uid not in attempts and world.books[uid].names:
             books[uid] = known  # its last leases are not old enough yet

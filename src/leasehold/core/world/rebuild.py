@@ -9,7 +9,7 @@ from leasehold.core.world.world import World
 
 def rebuilt(world: World) -> World:
     new = World(world.policy)
-    new.head = world.head
+    new.fold_head(world.head)
     new.carry(world.carried)
     for budget in world.budgets.values():
         new.put_budget(budget)

@@ -29,26 +29,20 @@ from leasehold.core.facts import (
     RunKey,
     Uid,
 )
-from leasehold.core.ledger.checkpoint import Carried
+from leasehold.core.ledger.checkpoint import Carried, Told
+from leasehold.core.ledger.head import Head
 from leasehold.core.ledger.lowered import LoweredCaps
 from leasehold.core.policy import Policy
 from leasehold.core.units import Instant
-from leasehold.core.verdicts import CoverStep, Refused
-from leasehold.core.world.accounts import UNLIMITED, Accounts, Claim, Term
-from leasehold.core.world.alike import Waiting
+from leasehold.core.world.accounts import UNLIMITED, Accounts, Term
 from leasehold.core.world.book import WHOLE, Attempt, Book, base_reason
 from leasehold.core.world.fleet import Fleet
+from leasehold.core.world.loads import Loads
+from leasehold.core.world.memory import Memory
+from leasehold.core.world.open_index import OpenIndex, discard
 from leasehold.core.world.tree import Tree
 from leasehold.core.world.what_if import WhatIf
-
-
-class Head(Record):
-    """Where the ledger stands."""
-
-    seq: int = 0
-    digest: str = "0" * 64
-    epoch: int = 1
-    instant: Instant = 0
+from leasehold.core.world.worklist import Worklist
 
 
 class Overdraft(Record):
@@ -61,10 +55,13 @@ class Overdraft(Record):
 
 
 class World:
-    """Mutable, owned by one loop. Fields are read freely; they are changed by `put_`/`fold_`."""
+    """Mutable, owned by one loop. Fields are read freely. Facts are changed by `put_` and `drop_`
+    (what users and nodes write) and `fold_` (what the ledger says); a house rule sees to it."""
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        self.work = Worklist()
+        self.memory = Memory()
         self.what_if = WhatIf()
         self.fleet = Fleet(self.what_if)
         self.accounts = Accounts(self.what_if)
@@ -79,17 +76,18 @@ class World:
         self.books: dict[Uid, Book] = {}
         self.leases: dict[str, Lease] = {}
         self.terms: dict[str, Term] = {}  # of open leases
-        self.open_by_run: dict[Uid, dict[str, None]] = {}
-        self.open_by_node: dict[str, dict[str, None]] = {}
-        self.open_by_payer: dict[EnvelopeKey, dict[str, None]] = {}
-        self.open_by_pod: dict[str, dict[str, None]] = {}  # namespace/pod
+        self._open = OpenIndex()
+        self.open_by_run = self._open.by_run
+        self.open_by_node = self._open.by_node
+        self.open_by_payer = self._open.by_payer
+        self.open_by_pod = self._open.by_pod
+        self.yielding = self._open.yielding
         self.ending: dict[str, None] = {}
         self.moving: dict[str, None] = {}  # of those, pods' that leave a drained node for a spare
-        self.yielding: dict[str, int] = {}  # by node: spares, and leases of elastic runs
         self.pods: dict[str, Pod] = {}
         self.pods_by_run: dict[Uid, dict[str, None]] = {}
         self.pods_by_node: dict[str, dict[str, None]] = {}
-        self._loads: dict[str, tuple[str, int, int, int, int]] = {}  # foreign load by pod
+        self._loads = Loads(self.fleet)
         self.reservations: dict[str, Reservation] = {}
         self.reservation_of: dict[Uid, str] = {}  # the newest
         self.resolutions: dict[str, Resolution] = {}
@@ -99,27 +97,12 @@ class World:
         self.lowered = LoweredCaps()
         self.budget_facts: dict[str, bytes] = {}  # what the ledger was told
         self.node_facts: dict[str, tuple[int, str, str]] = {}
-        self.dirty: dict[Uid, None] = {}  # runs to look at in the next turn
-        self.dirty_budgets: dict[str, None] = {}  # whose status is to be written
-        self.unsettled: dict[str, None] = {}  # budgets that may be overdrawn since they were seen
-        self.in_place: dict[EnvelopeKey, tuple[Envelope, int]] = {}  # see core.decisions.overdraft
         self.node_changes = 0  # counts changes that may let a failing bind succeed
         self.lost_pods: dict[str, None] = {}  # gone without our asking, their lease still open
         self.finished_at: dict[str, Instant] = {}  # when the process of a gone pod really ended
         self.restarted: dict[str, tuple[Uid, Instant]] = {}  # pod -> the one made again, when
         self.bound: dict[tuple[Uid, int], int] = {}  # unit -> attempt whose pods were all bound
-        self.alarms: list[tuple[Instant, Uid]] = []  # a heap; an early or doubled one is harmless
-        self.money_alarms: list[tuple[Instant, str]] = []  # a heap of (when, budget)
-        self.pending: dict[Uid, None] = {}  # runs with units that wait
-        self.elastic: dict[Uid, None] = {}  # runs that are not as wide as they wish
-        self.blocked_binds: dict[Uid, int] = {}  # -> node_changes when its binds kept failing
-        self.refusals: dict[Uid, Refused] = {}  # why a pending run waits
-        self.waiting = Waiting()
-        self.traces: dict[Uid, tuple[CoverStep, ...]] = {}  # the newest walk of cover
-        self.held: dict[str, int] = {}  # GPUs by node that activations under way keep
-        self.claims: tuple[Claim, ...] = ()  # money that planned starts keep
         self.refused_leases: dict[str, None] = {}  # the store will never take their objects
-        self.is_taken_up = False  # whether anything was decided since it was rebuilt
 
     @property
     def tree(self) -> Tree:
@@ -133,9 +116,13 @@ class World:
         self.carried = carried
         self.accounts.carry(carried.charges)
         for uid, book in carried.books.items():
-            self.book(uid).carry(book)
+            self._kept_book(uid).carry(book)
 
-    # Objects that users and nodes write.
+    # What people, users and nodes write.
+
+    def put_policy(self, policy: Policy) -> None:
+        """From the next turn on."""
+        self.policy = policy
 
     def put_budget(self, budget: Budget) -> None:
         gone = self._forget_envelopes(budget.key)
@@ -149,19 +136,14 @@ class World:
             self._count_since(envelope.key, envelope.start)
         self._close_windows(gone)
         self._tree = None
-        self.touch_budget(budget.key)
+        self.work.touch_budget(budget.key)
 
     def drop_budget(self, key: str) -> None:
         gone = self._forget_envelopes(key)
         self.budgets.pop(key, None)
         self._close_windows(gone)
         self._tree = None
-        self.touch_budget(key)
-
-    def touch_budget(self, key: str) -> None:
-        """Something happened to what it may pay for, or to what it pays for."""
-        self.dirty_budgets[key] = None
-        self.unsettled[key] = None
+        self.work.touch_budget(key)
 
     def _forget_envelopes(self, key: str) -> list[EnvelopeKey]:
         old = self.budgets.get(key)
@@ -196,7 +178,7 @@ class World:
             for name in sorted(self.open_by_node.get(node.name, ())):
                 self.fleet.take(self.leases[name])
             for key in sorted(self.pods_by_node.get(node.name, ())):
-                self._loads.pop(key, None)  # it was counted on a node that was not there
+                self._loads.forget(key)  # it was counted on a node that was not there
                 self._reload(key)
         # A heartbeat is a new version of the same: it lets no bind succeed that failed.
         if known is None or replace(known, version=node.version) != node:
@@ -206,24 +188,25 @@ class World:
     def drop_node(self, name: str) -> None:
         if name in self.fleet.nodes:
             for key in sorted(self.pods_by_node.get(name, ())):
-                self._loads.pop(key, None)
+                self._loads.forget(key)
             self.fleet.drop_node(name)
             self.node_changes += 1
             self._touch_node(name)
 
     def _touch_node(self, name: str) -> None:
         for lease in self.open_by_node.get(name, ()):
-            self.dirty[self.leases[lease].uid] = None
+            self.work.look_at(self.leases[lease].uid)
 
     def put_run(self, run: Run) -> None:
         old = self.runs.get(run.uid)
         self.runs[run.uid] = run
         self.uid_of[run.key] = run.uid
         if run.seen_running and run.spec.gang is Gang.RUN:
-            known = self.bound.get((run.uid, WHOLE), 0)
-            self.bound[(run.uid, WHOLE)] = max(known, run.seen_running)
+            self.fold_bound(
+                run.uid, WHOLE, max(run.seen_running, self.bound.get((run.uid, WHOLE), 0))
+            )
         self.fleet.requests.setdefault(run.uid, (run.spec.cpu_milli, run.spec.memory_bytes))
-        self.dirty[run.uid] = None
+        self.work.look_at(run.uid)
         if old is not None and old.spec.max_duration != run.spec.max_duration:
             for name in sorted(self.open_by_run.get(run.uid, ())):
                 self._reterm(self.leases[name])
@@ -233,16 +216,15 @@ class World:
         run = self.runs.get(uid)
         if run is None:
             return
-        self.dirty[uid] = None
+        self.work.look_at(uid)
         if self.open_by_run.get(uid):
             self.runs[uid] = replace(run, deleting=True)
             return
         del self.runs[uid]
         if self.uid_of.get(run.key) == uid:
             del self.uid_of[run.key]
-        for table in (self.pending, self.elastic, self.refusals, self.traces):
-            table.pop(uid, None)
-        self.waiting.forget(uid)
+        self.work.forget(uid)
+        self.memory.forget(uid)
 
     def put_pod(self, pod: Pod) -> None:
         key = pod.key
@@ -253,13 +235,13 @@ class World:
             self.pods[key] = pod  # what else its status says is nothing to us
             return
         if old is not None and old.node != pod.node:
-            self._shed(key)
-            _discard(self.pods_by_node, old.node, key)
+            self._loads.drop(key)
+            discard(self.pods_by_node, old.node, key)
         self.pods[key] = pod
         self.pods_by_node.setdefault(pod.node, {})[key] = None
         if pod.run_uid:
             self.pods_by_run.setdefault(pod.run_uid, {})[key] = None
-            self.dirty[pod.run_uid] = None
+            self.work.look_at(pod.run_uid)
             if pod.ended_because_deleted and self._is_wanted(pod):
                 self.lost_pods[key] = None
         self._reload(key)
@@ -272,11 +254,11 @@ class World:
             self.pods[key] = replace(pod, deleting=True)
             return
         del self.pods[key]
-        self._shed(key)
-        _discard(self.pods_by_node, pod.node, key)
+        self._loads.drop(key)
+        discard(self.pods_by_node, pod.node, key)
         if pod.run_uid:
-            _discard(self.pods_by_run, pod.run_uid, key)
-            self.dirty[pod.run_uid] = None
+            discard(self.pods_by_run, pod.run_uid, key)
+            self.work.look_at(pod.run_uid)
             if key in self.open_by_pod and pod.phase is not PodPhase.ORDERED:
                 self._note_loss(key, pod)
 
@@ -304,34 +286,11 @@ class World:
 
     def _reload(self, key: str) -> None:
         """A pod that lives without an open lease of ours takes its GPUs as a foreign one does."""
-        pod = self.pods.get(key)
-        self._shed(key)
-        if pod is None or pod.has_ended or pod.phase is PodPhase.ORDERED:
-            return
-        leased = self.open_by_pod.get(key)
-        if leased and any(self.leases[name].node == pod.node for name in leased):
-            return
-        if pod.node not in self.fleet.nodes:
-            return  # news of the pod came before news of its node, which will count it
-        mask = sum(1 << slot for slot in set(pod.slots))
-        load = (pod.node, pod.gpus, pod.cpu_milli, pod.memory_bytes, mask)
-        self._loads[key] = load
-        self.fleet.load(
-            load[0], gpus=load[1], cpu_milli=load[2], memory_bytes=load[3], pods=1, slots=mask
-        )
-
-    def _shed(self, key: str) -> None:
-        load = self._loads.pop(key, None)
-        if load is not None:
-            node, gpus, cpu_milli, memory_bytes, slots = load
-            self.fleet.load(
-                node,
-                gpus=-gpus,
-                cpu_milli=-cpu_milli,
-                memory_bytes=-memory_bytes,
-                pods=-1,
-                slots=slots,
-            )
+        self._loads.drop(key)
+        leased = self.open_by_pod.get(key, ())
+        pod = self.pods[key]
+        if not any(self.leases[name].node == pod.node for name in leased):
+            self._loads.put(pod)
 
     # What the ledger says.
 
@@ -344,6 +303,10 @@ class World:
         return book.attempt_of(lease, self.unit_of(lease.uid, lease.group)) if book else None
 
     def book(self, uid: Uid) -> Book:
+        """An empty one for a run that the ledger does not know."""
+        return self.books.get(uid) or Book()
+
+    def _kept_book(self, uid: Uid) -> Book:
         known = self.books.get(uid)
         if known is None:
             known = self.books[uid] = Book()
@@ -364,45 +327,31 @@ class World:
         self.accounts.remove(lease, self.terms[lease.name])
         self.terms[lease.name] = term = self.term_of(lease)
         self.accounts.add(lease, term)
-        self.touch_budget(lease.payer.rpartition("/")[0])  # its hours run out at another time
+        self.work.touch_budget(lease.payer.rpartition("/")[0])  # its hours run out at another time
 
     def fold_open(self, lease: Lease) -> None:
         """A lease begins; slots and money are taken."""
         assert lease.name not in self.leases, lease.name
         name = lease.name
         self.leases[name] = lease
-        self.book(lease.uid).open(lease, self.unit_of(lease.uid, lease.group))
+        self._kept_book(lease.uid).open(lease, self.unit_of(lease.uid, lease.group))
         self._index(lease)
         self.terms[name] = term = self.term_of(lease)
         self.fleet.take(lease)
         self.accounts.add(lease, term)
         if lease.ending is not None:
             self._note_ending(lease)
-        self.dirty[lease.uid] = None
-        self.touch_budget(lease.payer.rpartition("/")[0])
+        self.work.look_at(lease.uid)
+        self.work.touch_budget(lease.payer.rpartition("/")[0])
 
-    def _count_yielding(self, lease: Lease, sign: int) -> None:
-        """Where nothing gives way short of a lottery, resolve need not look closer."""
+    def _is_elastic(self, lease: Lease) -> bool:
         run = self.runs.get(lease.uid)
-        elastic = run is not None and run.spec.malleable is not None
-        if lease.role is Role.SPARE or elastic:
-            count = self.yielding.get(lease.node, 0) + sign
-            if count:
-                self.yielding[lease.node] = count
-            else:
-                self.yielding.pop(lease.node, None)
+        return run is not None and run.spec.malleable is not None
 
     def _index(self, lease: Lease) -> None:
-        name = lease.name
-        self._count_yielding(lease, 1)
-        self.open_by_run.setdefault(lease.uid, {})[name] = None
-        self.open_by_node.setdefault(lease.node, {})[name] = None
-        self.open_by_payer.setdefault(lease.payer, {})[name] = None
-        if lease.pod:
-            key = f"{lease.namespace}/{lease.pod}"
-            self.open_by_pod.setdefault(key, {})[name] = None
-            if key in self.pods:
-                self._reload(key)
+        self._open.add(lease, is_elastic=self._is_elastic(lease))
+        if lease.pod and lease.pod_key in self.pods:
+            self._reload(lease.pod_key)
 
     def fold_ending(self, name: str, ending: Ending) -> Lease:
         """A lease must end; said once."""
@@ -412,7 +361,7 @@ class World:
         lease = self.leases[name] = replace(lease, ending=ending)
         self._reterm(lease)
         self._note_ending(lease)
-        self.dirty[lease.uid] = None
+        self.work.look_at(lease.uid)
         return lease
 
     def _note_ending(self, lease: Lease) -> None:
@@ -420,7 +369,7 @@ class World:
         assert lease.ending is not None, lease.name
         if base_reason(lease.ending.reason) is Closed.SWAP and lease.role is not Role.SPARE:
             self.moving[lease.name] = None
-        self.book(lease.uid).mark(lease, voluntary=lease.name not in self.victims)
+        self._kept_book(lease.uid).mark(lease, voluntary=lease.name not in self.victims)
 
     def fold_close(
         self, name: str, *, end: Instant, closure: str, cause: Cause | None, batch: int
@@ -434,25 +383,20 @@ class World:
         lease = replace(lease, end=end, closure=closure, cause=cause, close_batch=batch)
         self.leases[name] = lease
         self.accounts.settle(lease)
-        self.book(lease.uid).close(lease, self.unit_of(lease.uid, lease.group))
+        self._kept_book(lease.uid).close(lease, self.unit_of(lease.uid, lease.group))
         self._unindex(lease)
-        self.dirty[lease.uid] = None
-        self.touch_budget(lease.payer.rpartition("/")[0])
+        self.work.look_at(lease.uid)
+        self.work.touch_budget(lease.payer.rpartition("/")[0])
         if lease.role is Role.BORROWED:
             self._touch_node(lease.node)  # a swap may be waiting for this filler to go
         return lease
 
     def _unindex(self, lease: Lease) -> None:
-        name = lease.name
-        self._count_yielding(lease, -1)
-        _discard(self.open_by_run, lease.uid, name)
-        _discard(self.open_by_node, lease.node, name)
-        _discard(self.open_by_payer, lease.payer, name)
-        self.ending.pop(name, None)
-        self.moving.pop(name, None)
+        self._open.remove(lease, is_elastic=self._is_elastic(lease))
+        self.ending.pop(lease.name, None)
+        self.moving.pop(lease.name, None)
         if lease.pod:
-            key = f"{lease.namespace}/{lease.pod}"
-            _discard(self.open_by_pod, key, name)
+            key = lease.pod_key
             if key not in self.open_by_pod:
                 self.lost_pods.pop(key, None)
                 self.finished_at.pop(key, None)
@@ -465,7 +409,7 @@ class World:
         assert lease.end is not None, lease.name
         assert lease.name not in self.leases, lease.name
         self.leases[lease.name] = lease
-        book = self.book(lease.uid)
+        book = self._kept_book(lease.uid)
         unit = self.unit_of(lease.uid, lease.group)
         book.open(lease, unit)
         if lease.ending is not None:
@@ -479,7 +423,7 @@ class World:
         newest = self.reservation_of.get(reservation.uid)
         if newest is None or self.reservations[newest].batch <= reservation.batch:
             self.reservation_of[reservation.uid] = subject
-        self.dirty[reservation.uid] = None
+        self.work.look_at(reservation.uid)
 
     def fold_resolution(self, resolution: Resolution) -> None:
         if resolution.name in self.resolutions:
@@ -490,11 +434,61 @@ class World:
         if resolution.lottery is not None:
             self.resolution_of_seed[resolution.lottery.seed] = resolution.name
         if resolution.beneficiary_uid:
-            self.book(resolution.beneficiary_uid).resolved_in.append(resolution.batch)
+            self._kept_book(resolution.beneficiary_uid).resolved_in.append(resolution.batch)
 
+    # What controllers see happen to what the ledger says, and what the ledger was told.
 
-def _discard(index: dict[str, dict[str, None]], key: str, name: str) -> None:
-    names = index[key]
-    names.pop(name, None)
-    if not names:
-        del index[key]
+    def fold_bound(self, uid: Uid, unit: int, attempt: int) -> None:
+        """All pods of this attempt of a unit were taken by their nodes."""
+        assert attempt >= self.bound.get((uid, unit), 0), (uid, unit)
+        self.bound[(uid, unit)] = attempt
+
+    def fold_restart(self, pod: Pod, now: Instant) -> None:
+        """We remove this one, to make it again in place."""
+        assert pod.has_ended, pod.key
+        self.restarted[pod.key] = (pod.uid, now)
+
+    def put_refused_lease(self, name: str) -> None:
+        """The store will never take its object."""
+        self.refused_leases[name] = None
+        self.work.look_at(self.leases[name].uid)
+
+    def fold_overdraft(self, overdraft: Overdraft) -> None:
+        self.overdrafts[overdraft.subject] = overdraft
+
+    def drop_overdraft(self, subject: str) -> None:
+        del self.overdrafts[subject]
+
+    def fold_budget_fact(self, key: str, spec: bytes | None) -> None:
+        """The ledger was told what a Budget says, or that it is gone."""
+        if spec is None:
+            del self.budget_facts[key]
+        else:
+            self.budget_facts[key] = spec
+
+    def fold_node_fact(self, name: str, fact: tuple[int, str, str] | None) -> None:
+        """The ledger was told GPUs, flavor and domain of a node, or that it is gone."""
+        if fact is None:
+            del self.node_facts[name]
+        else:
+            self.node_facts[name] = fact
+
+    def fold_forgiven(self, payer: EnvelopeKey, *, lent: bool) -> None:
+        """A lowered cap is enough for all that was opened before it was lowered."""
+        self.lowered.forgive(payer, lent=lent)
+
+    def fold_told(self, told: Told) -> None:
+        """All that the ledger was ever told of Budgets and nodes."""
+        self.budget_facts = dict(told.budgets)
+        self.node_facts = dict(told.nodes)
+        self.lowered = told.lowered
+
+    def fold_caps(self) -> None:
+        """The caps of GPU-hours as they are now, after those that the ledger was told."""
+        for budget in self.budgets.values():
+            self.lowered.note(budget, batch=self.head.seq)
+
+    def fold_head(self, head: Head) -> None:
+        """The ledger stands here now."""
+        assert head.seq >= self.head.seq, (head.seq, self.head.seq)
+        self.head = head

@@ -23,10 +23,10 @@ from leasehold.adapters.sqlite.errors import (
 from leasehold.adapters.sqlite.schema import APPLICATION, open_reader
 from leasehold.adapters.sqlite.shelf import FilePages
 from leasehold.core.ledger.checkpoint import Carried
+from leasehold.core.ledger.head import Head
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.wire import part, text_at, whole_at
 from leasehold.core.policy import Policy
-from leasehold.core.world.world import Head
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Listing, NotFound, Store, Wire
 from leasehold.shell.archive.checkpoints import KIND as CHECKPOINT

@@ -256,7 +256,7 @@ class Judge:
 
     def _cover(self, run: str) -> Got | str:
         uid = self.uid_of(run)
-        trace = None if uid is None else self._world.traces.get(uid)
+        trace = None if uid is None else self._world.memory.traces.get(uid)
         if trace is None:
             return "no cover decision"
         return {"walk": [(step.envelope, step.verdict) for step in trace]}

@@ -1,0 +1,104 @@
+"""What controllers remember from one turn to the next: what was last said, and of whom in line.
+
+Kept with the World and forgotten with it. Nothing here is a fact: a World that begins with an empty
+memory decides the same, says some things again, and thinks some things over that it knew.
+"""
+
+from leasehold.core.facts import Uid
+from leasehold.core.units import Instant, Millis
+from leasehold.core.verdicts import CoverStep, Refused
+from leasehold.core.world.accounts import Claim
+from leasehold.core.world.alike import Alike
+
+Room = tuple[tuple[str, ...], tuple[tuple[str, int], ...]]  # spares dropped; domain, pods
+_NO_ROOM: Room = ((), ())
+
+
+class Memory:
+    """Read freely; changed by its methods."""
+
+    def __init__(self) -> None:
+        self.refusals: dict[Uid, Refused] = {}  # why a pending run waits
+        self.traces: dict[Uid, tuple[CoverStep, ...]] = {}  # the newest walk of cover
+        self.behind: dict[Uid, tuple[Refused, int, int]] = {}  # why, and the place they were told
+        self.blocked_binds: dict[Uid, int] = {}  # -> node_changes when its binds kept failing
+        self.held: dict[str, int] = {}  # GPUs by node that activations under way keep
+        self.claims: tuple[Claim, ...] = ()  # money that planned starts keep
+        self.alike = Alike()
+        self._rooms: dict[Uid, Room] = {}  # of starts that need cuts
+        self._was_put_off = False  # the line, in the turn before
+        self._drawn_since: Instant = 0
+        self._drawn = 0
+
+    def forget(self, uid: Uid) -> None:
+        """The run is gone."""
+        self.forget_refusal(uid)
+        self.traces.pop(uid, None)
+        self.blocked_binds.pop(uid, None)
+        self._rooms.pop(uid, None)
+        self.alike.forget(uid)
+
+    # Why a run waits.
+
+    def refuse(self, uid: Uid, refused: Refused) -> bool:
+        """It is not planned behind others, or is told why once more; whether that is news."""
+        is_news = self.refusals.get(uid) != refused
+        self.refusals[uid] = refused
+        self.behind.pop(uid, None)
+        self.note_trace(uid, refused.trace)
+        return is_news
+
+    def tell_place(self, uid: Uid, refused: Refused, told: Refused, place: tuple[int, int]) -> None:
+        """`refused` is what it shares with those alike, `told` what it is told in its place."""
+        assert told.reason is refused.reason, uid
+        self.behind[uid] = (refused, *place)
+        self.refusals[uid] = told
+        self.note_trace(uid, refused.trace)
+
+    def forget_refusal(self, uid: Uid) -> None:
+        """It does not wait any more."""
+        self.refusals.pop(uid, None)
+        self.behind.pop(uid, None)
+
+    def note_trace(self, uid: Uid, trace: tuple[CoverStep, ...]) -> None:
+        """Of an answer that did not walk, the walk before is the newest."""
+        if trace:
+            self.traces[uid] = trace
+
+    # Binds that keep failing.
+
+    def block_binds(self, uid: Uid, node_changes: int) -> None:
+        """Until a node changes, if it is not blocked since before."""
+        self.blocked_binds.setdefault(uid, node_changes)
+
+    def unblock_binds(self, uid: Uid) -> None:
+        self.blocked_binds.pop(uid, None)
+
+    # What plans keep, and the room that starts that need cuts will have.
+
+    def note_holds(self, held: dict[str, int], claims: tuple[Claim, ...]) -> None:
+        self.held = held
+        self.claims = claims
+
+    def note_room(self, uid: Uid, room: Room) -> None:
+        self._rooms[uid] = room
+
+    def room_of(self, uid: Uid) -> Room:
+        return self._rooms.get(uid, _NO_ROOM)
+
+    # What a turn may cost.
+
+    def put_off_once(self, *, wanted: bool) -> bool:
+        """Whether the line waits for the next turn; never twice in a row."""
+        self._was_put_off = wanted and not self._was_put_off
+        return self._was_put_off
+
+    def may_draw(self, now: Instant, *, count: int, per: Millis) -> Instant | None:
+        """Takes one of so many draws in a span; or when there will be another."""
+        assert count > 0
+        if not 0 <= now - self._drawn_since < per:
+            self._drawn_since, self._drawn = now, 0
+        if self._drawn == count:
+            return self._drawn_since + per
+        self._drawn += 1
+        return None

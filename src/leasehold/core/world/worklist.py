@@ -1,0 +1,108 @@
+"""What is to be looked at, and when: runs, Budgets, and the alarms that were set for them.
+
+Filled by the World as facts change and by turns that want to come back; a turn takes what is due.
+An entry too many costs a look and changes nothing, so after a crash everything is looked at again.
+"""
+
+from heapq import heappop, heappush
+
+from leasehold.core.facts import Envelope, EnvelopeKey, Uid
+from leasehold.core.units import FOREVER, Instant
+
+
+class Worklist:
+    """Read freely; changed by its methods."""
+
+    def __init__(self) -> None:
+        self.runs: dict[Uid, None] = {}  # to look at in the next turn
+        self.budgets: dict[str, None] = {}  # whose status is to be written
+        self.unsettled: dict[str, None] = {}  # budgets that may be overdrawn since they were seen
+        self.pending: dict[Uid, None] = {}  # runs with units that wait
+        self.elastic: dict[Uid, None] = {}  # runs that are not as wide as they wish
+        self._alarms: list[tuple[Instant, Uid]] = []  # a heap; an early or doubled one is harmless
+        self._money_alarms: list[tuple[Instant, str]] = []  # a heap of (when, budget)
+        self._in_place: dict[EnvelopeKey, tuple[Envelope, int]] = {}
+        self._is_taken_up = False
+
+    def look_at(self, uid: Uid) -> None:
+        """Something happened to this run."""
+        assert uid, "a run has a uid"
+        self.runs[uid] = None
+
+    def touch_budget(self, key: str) -> None:
+        """Something happened to what it may pay for, or to what it pays for."""
+        assert key.count("/") == 1, key
+        self.budgets[key] = None
+        self.unsettled[key] = None
+
+    def file(self, uid: Uid, *, is_pending: bool, is_elastic: bool) -> None:
+        """What remains to be done for a run."""
+        for table, belongs in ((self.pending, is_pending), (self.elastic, is_elastic)):
+            if belongs:
+                table[uid] = None
+            else:
+                table.pop(uid, None)
+
+    def forget(self, uid: Uid) -> None:
+        """A run that is gone has nothing left to do."""
+        self.pending.pop(uid, None)
+        self.elastic.pop(uid, None)
+
+    # Alarms.
+
+    def alarm(self, uid: Uid, at: Instant) -> None:
+        """Look at this run again then."""
+        heappush(self._alarms, (at, uid))
+
+    def money_alarm(self, budget: str, at: Instant) -> None:
+        """Look at this Budget again then."""
+        heappush(self._money_alarms, (at, budget))
+
+    @property
+    def next_alarm(self) -> Instant:
+        return self._alarms[0][0] if self._alarms else FOREVER
+
+    @property
+    def next_money_alarm(self) -> Instant:
+        return self._money_alarms[0][0] if self._money_alarms else FOREVER
+
+    # What a turn takes.
+
+    def take_up(self) -> bool:
+        """Whether this is the first turn since the World was made."""
+        is_first, self._is_taken_up = not self._is_taken_up, True
+        return is_first
+
+    def take_runs(self, now: Instant) -> list[Uid]:
+        """Those that something happened to, or whose alarm is due, in order."""
+        while self.next_alarm <= now:
+            self.runs[heappop(self._alarms)[1]] = None
+        taken = sorted(self.runs)
+        self.runs.clear()
+        return taken
+
+    def raise_money_alarms(self, now: Instant) -> None:
+        while self.next_money_alarm <= now:
+            self.touch_budget(heappop(self._money_alarms)[1])
+
+    def take_unsettled(self) -> list[str]:
+        taken = sorted(self.unsettled)
+        self.unsettled.clear()
+        return taken
+
+    def take_budgets(self) -> list[str]:
+        """Whose statuses are written now."""
+        taken = list(self.budgets)
+        self.budgets.clear()
+        return taken
+
+    # Leases are opened where their payer covers them; only an edit of the envelope or of a node can
+    # put one elsewhere, so what was found in place need not be looked at lease by lease again.
+
+    def note_in_place(self, envelope: Envelope, node_changes: int) -> None:
+        """All that it pays for lies where it pays."""
+        self._in_place[envelope.key] = (envelope, node_changes)
+
+    def is_in_place(self, envelope: Envelope, node_changes: int) -> bool:
+        seen, changes = self._in_place.get(envelope.key, (None, -1))
+        return seen is envelope and changes == node_changes
