@@ -15,7 +15,7 @@ import click
 from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, part, rows
-from leasehold.core.objects.names import Wire
+from leasehold.core.names import Wire
 from leasehold.core.objects.node import DRAIN, FENCE, OUT_OF_SERVICE
 
 PAUSE_S = 0.1

@@ -11,7 +11,7 @@ from typing import dataclass_transform
 
 import msgspec
 
-from leasehold.core.objects.names import LEASES_CLOSED
+from leasehold.core.names import LEASES_CLOSED
 from leasehold.core.units import FOREVER, GpuMs, Instant, Millis
 
 EnvelopeKey = str

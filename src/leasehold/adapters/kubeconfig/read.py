@@ -13,7 +13,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from leasehold.core.objects.names import Wire
+from leasehold.core.names import Wire
 
 EXEC_SECONDS = 60
 

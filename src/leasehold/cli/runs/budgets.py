@@ -4,7 +4,7 @@ import click
 
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, local, rows, table
-from leasehold.core.objects.names import Wire
+from leasehold.core.names import Wire
 
 _owner = click.option("--owner", default="", help="Only of this owner; * stands for anything.")
 _HERE = "Only Budgets of this namespace; without it, of all."

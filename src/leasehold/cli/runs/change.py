@@ -7,7 +7,7 @@ import click
 from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, part
-from leasehold.core.objects.names import Wire
+from leasehold.core.names import Wire
 from leasehold.core.units import plural
 
 TRIES = 5

@@ -7,7 +7,7 @@ from leasehold.cli.runs.files import filename_option
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, rows
 from leasehold.cli.runs.plan import ask_about, walk_table
-from leasehold.core.objects.names import Wire
+from leasehold.core.names import Wire
 
 
 @click.command("cover")

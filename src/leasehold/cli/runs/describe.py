@@ -9,7 +9,7 @@ from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import age, cell, local, part, rows, table, words
 from leasehold.cli.runs.plan import place_table, section, walk_table
 from leasehold.cli.runs.pods import pod_table
-from leasehold.core.objects.names import Wire
+from leasehold.core.names import Wire
 from leasehold.core.units import plural
 
 LEASES = "20"

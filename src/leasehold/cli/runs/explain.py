@@ -5,7 +5,7 @@ import click
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, local, rows, table, words
 from leasehold.cli.runs.plan import place_table, section, walk_table
-from leasehold.core.objects.names import Wire
+from leasehold.core.names import Wire
 
 
 @click.command("explain")

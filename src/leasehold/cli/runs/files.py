@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import click
 
 from leasehold.cli.runs.failure import Failure
-from leasehold.core.objects.names import Wire
+from leasehold.core.names import Wire
 
 F = TypeVar("F", bound=Callable[..., Any])
 

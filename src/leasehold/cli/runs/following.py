@@ -7,7 +7,7 @@ from leasehold.cli.runs.logs import LogOf, copy_log, prefix_of
 from leasehold.cli.runs.options import Session
 from leasehold.cli.runs.output import cell, rows
 from leasehold.cli.runs.waiting import AWAY, rows_until_over
-from leasehold.core.objects.names import Wire
+from leasehold.core.names import Wire
 
 _ENDED = ("Succeeded", "Failed")
 

@@ -6,7 +6,7 @@ import click
 
 from leasehold.cli.runs.options import FORMS, Session, with_session
 from leasehold.cli.runs.output import age, cell, local, part, rows, table
-from leasehold.core.objects.names import Wire
+from leasehold.core.names import Wire
 
 PHASES = ("Pending", "Running", "Completed", "Failed")
 SORTS = {

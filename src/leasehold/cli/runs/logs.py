@@ -16,7 +16,7 @@ from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, rows
 from leasehold.cli.runs.server import Server
-from leasehold.core.objects.names import Wire
+from leasehold.core.names import Wire
 from leasehold.core.units import SECOND, parse_instant, parse_span
 
 

@@ -14,7 +14,7 @@ import click
 from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.output import Render, show
 from leasehold.cli.runs.server import TIMEOUT_S, Server, connect
-from leasehold.core.objects.names import Wire
+from leasehold.core.names import Wire
 
 P = ParamSpec("P")
 _FLAGS = ("namespace", "form", "context", "kubeconfig", "timeout")

@@ -6,7 +6,7 @@ from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.files import filename_option, runs_only
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, local, rows, table, words
-from leasehold.core.objects.names import Wire
+from leasehold.core.names import Wire
 
 
 @click.command("plan")

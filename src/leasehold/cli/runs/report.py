@@ -10,7 +10,7 @@ from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.options import FORMS, Session, with_session
 from leasehold.cli.runs.output import cell, local, rows, table
 from leasehold.cli.runs.parquet import load, write_parquet
-from leasehold.core.objects.names import Wire
+from leasehold.core.names import Wire
 
 _TYPES = {
     "from": "TIMESTAMPTZ",

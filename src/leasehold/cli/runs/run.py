@@ -13,7 +13,7 @@ from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import as_json, as_yaml, cell, rows
 from leasehold.cli.runs.submit import rehearsed, submission_lines, submitted
 from leasehold.cli.runs.waiting import exit_status
-from leasehold.core.objects.names import Wire
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import API_VERSION
 
 ARRAY_MAX = 10_000

@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from leasehold.adapters.kubeconfig.read import BadKubeconfig, KubeContext, load_context
 from leasehold.cli.runs.failure import Failure
-from leasehold.core.objects.names import GROUP, Wire
+from leasehold.core.names import GROUP, Wire
 
 QUERY = "/api/v1/namespaces/leasehold-system/services/https:leasehold:query/proxy/query/v1/"
 TIMEOUT_S = 30.0

@@ -10,7 +10,7 @@ from leasehold.cli.runs.listing import payers
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, local, rows
 from leasehold.cli.runs.waiting import PHASES, awaited, exit_status
-from leasehold.core.objects.names import Wire
+from leasehold.core.names import Wire
 
 WAIT_S = 2.0
 PAUSE_S = 0.1

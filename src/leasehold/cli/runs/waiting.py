@@ -11,7 +11,7 @@ from leasehold.cli.runs.change import OVER
 from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.options import Session
 from leasehold.cli.runs.output import cell, rows
-from leasehold.core.objects.names import Wire
+from leasehold.core.names import Wire
 
 PAUSE_S = 0.2
 AWAY_S = 60.0  # how long a server may be away

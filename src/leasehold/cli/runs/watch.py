@@ -15,7 +15,7 @@ from leasehold.cli.runs.listing import payers, run_table
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import as_yaml, cell, is_terminal, local, rows
 from leasehold.cli.visible import say
-from leasehold.core.objects.names import Wire
+from leasehold.core.names import Wire
 
 AWAY_S = 300.0  # how long a server that has answered is waited for
 RETRY_S = 0.5

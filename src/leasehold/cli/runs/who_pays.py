@@ -4,7 +4,7 @@ import click
 
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, rows, table
-from leasehold.core.objects.names import Wire
+from leasehold.core.names import Wire
 from leasehold.core.units import plural
 
 
