@@ -86,7 +86,7 @@ def _is_last(users: int) -> bool:
 
 def start(state: Path) -> Running:
     """A server of one's own, with our definitions; whoever starts it calls `stop`."""
-    etcd, apiserver = (_program(name) for name in ("etcd", "kube-apiserver"))
+    etcd, apiserver = (program(name) for name in ("etcd", "kube-apiserver"))
     shutil.rmtree(state, ignore_errors=True)  # of a session that was killed
     state.mkdir()
     certificates = ensure_certificates(state / "tls", [])
@@ -128,7 +128,7 @@ def start(state: Path) -> Running:
     return running
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
     """Its path; built once from Go modules where there is none yet."""
     built = subprocess.run(
         [str(ROOT / "tools" / "kube" / "build"), name],

@@ -5,6 +5,10 @@ It is the worker's own, because most of what is tested here lists whole kinds.
 
 import base64
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 from tests.apiserver.client import Client
@@ -67,6 +71,11 @@ class Cluster:
         path.write_text(json.dumps(config), encoding="utf-8")
         return path
 
+    def install(self) -> None:
+        """As `leasehold install` does."""
+        words = [sys.executable, "-m", "leasehold", "install", "--kubeconfig"]
+        subprocess.run([*words, str(self.kubeconfig())], check=True, capture_output=True)
+
     def namespace(self, name: str) -> None:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         self.client.ask("POST", "/api/v1/namespaces", body)
@@ -87,5 +96,8 @@ class Cluster:
                     self.client.ask("PATCH", path, body, headers=patch)
 
     def stop(self) -> None:
+        """At once: nobody wants anything of it any more."""
         self.client.close()
+        for pid in reversed(self._running.pids):
+            os.kill(pid, signal.SIGKILL)
         stop(self._running)

@@ -12,7 +12,7 @@ from leasehold.control.tend import restarts
 from leasehold.control.turn import Turn
 from leasehold.core.facts import Gang, Lease, Pod, PodPhase, Record, Role, Run, Uid
 from leasehold.core.objects.lease import API_VERSION, label_value
-from leasehold.core.objects.pod import SLOTS, pod_to_wire
+from leasehold.core.objects.pod import MASTER, SLOTS, pod_to_wire
 from leasehold.core.units import SECOND, Millis
 from leasehold.core.world.width import open_leases
 from leasehold.core.world.world import World
@@ -92,7 +92,10 @@ def _order(world: World, run: Run, leases: list[Lease], gang: list[list[Lease]])
             f"{_GROUP}/attempt": str(first.attempt),
             f"{_GROUP}/opened": str(first.reason),
         },
-        annotations={SLOTS: ",".join(str(slot) for lease in leases for slot in lease.slots)},
+        annotations={
+            SLOTS: ",".join(str(slot) for lease in leases for slot in lease.slots),
+            MASTER: _master(run, leases, gang),
+        },
         env=environment(run, leases, gang),
         owner={
             "apiVersion": API_VERSION,
@@ -121,12 +124,22 @@ def _order(world: World, run: Run, leases: list[Lease], gang: list[list[Lease]])
     return MakePod(pod=pod, wire=wire)
 
 
+def _mates(run: Run, leases: list[Lease], gang: list[list[Lease]]) -> list[list[Lease]]:
+    """The pods that work together with this one, in order of rank."""
+    if run.spec.gang is not Gang.GROUP:
+        return gang
+    return [pod for pod in gang if pod[0].group == leases[0].group]
+
+
+def _master(run: Run, leases: list[Lease], gang: list[list[Lease]]) -> str:
+    first = _mates(run, leases, gang)[0][0]
+    return f"g{first.group}-p{first.index}"
+
+
 def environment(run: Run, leases: list[Lease], gang: list[list[Lease]]) -> dict[str, str]:
     """What a pod is told about its place; ranks are fixed only if nothing can change them."""
     first = leases[0]
-    mates = gang
-    if run.spec.gang is Gang.GROUP:
-        mates = [pod for pod in gang if pod[0].group == first.group]
+    mates = _mates(run, leases, gang)
     gpus = sum(lease.gpus for lease in leases)
     place = next(i for i, pod in enumerate(mates) if pod[0].pod == first.pod)
     before = sum(lease.gpus for pod in mates[:place] for lease in pod)

@@ -7,11 +7,13 @@ What is listed and watched of Pods and Nodes is only what we read of them (`proj
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from leasehold.adapters.kubernetes.client import JSON_PATCH, Client, Lane, Request
 from leasehold.adapters.kubernetes.places import Place, place_of
+from leasehold.adapters.kubernetes.pods import dressed, has_mates, is_ours, service_of
 from leasehold.adapters.kubernetes.projection import reader_of
 from leasehold.adapters.kubernetes.refusals import Key
 from leasehold.adapters.kubernetes.watching import KubernetesWatch
@@ -21,6 +23,7 @@ from leasehold.core.objects.wire import list_at, part, text_at, version_at
 from leasehold.core.units import SECOND, format_instant
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import (
+    AlreadyExists,
     Answer,
     Answers,
     Bind,
@@ -40,6 +43,7 @@ from leasehold.ports.store import (
     written_object,
 )
 
+SERVICES_MAX = 10_000
 PAGE = 500  # objects in one chunk of a listing
 _VITAL = frozenset({"LedgerHead", tenure.KIND})
 _encode = msgspec.json.Encoder().encode
@@ -59,6 +63,8 @@ class KubernetesStore:
         self._client = client
         self._clock = clock
         self._version = 0  # the highest that the server told us
+        self._meeting = asyncio.Lock()
+        self._services: dict[Key, None] = {}  # of Runs, that are known to be there
 
     async def get(self, kind: str, namespace: str, name: str) -> Wire:
         place, key = place_of(kind), (kind, namespace, name)
@@ -108,8 +114,26 @@ class KubernetesStore:
         )
 
     async def create(self, obj: Wire) -> Wire:
+        if is_ours(obj):
+            await self._meeting_point(obj)
+            obj = dressed(obj)
         place, key = _place(obj), key_of(obj)
         return await self._sent_whole(place, obj, "POST", place.all(key[1]))
+
+    async def _meeting_point(self, pod: Wire) -> None:
+        """The Service of its Run, before the first of several pods: whoever starts looks for it."""
+        if not has_mates(pod):
+            return
+        service, place = service_of(pod), place_of("Service")
+        key = key_of(service)
+        async with self._meeting:
+            if key in self._services:
+                return
+            with suppress(AlreadyExists):
+                await self._sent_whole(place, service, "POST", place.all(key[1]))
+            if len(self._services) >= SERVICES_MAX:
+                self._services.clear()  # asking again is harmless
+            self._services[key] = None
 
     async def update(self, obj: Wire) -> Wire:
         place, key = _place(obj), key_of(obj)

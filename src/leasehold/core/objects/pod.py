@@ -30,6 +30,9 @@ ATTEMPT = f"{GROUP}/attempt"
 MOVED_ENV = "movedEnv"  # in a status: variables that the process was given with other values
 UNKNOWN_EXIT = "ExitUnknown"  # the reason of an end whose exit code nobody saw
 NODE = f"{GROUP}/node"  # an annotation: where a pod is to go that is bound after it was made
+MASTER = (
+    f"{GROUP}/master"  # an annotation: the host name of its gang's rank 0, where hosts have names
+)
 SLOTS = f"{GROUP}/slots"  # an annotation: the ordinals of its GPUs on its node
 
 _GPU_RESOURCE = Labels().gpu_resource

@@ -1,0 +1,117 @@
+"""Puts documents onto a cluster, as `kubectl apply --server-side` does, and waits for them.
+
+What others wrote on the same objects stays; what we applied before and do not say any more goes.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from leasehold.adapters.kubernetes.client import APPLY, Client, Request
+from leasehold.core.names import Wire
+from leasehold.core.objects.wire import list_at, part, text_at
+from leasehold.ports.store import NotFound, StoreError, Unavailable
+
+MANAGER = "leasehold"
+TRIES, PAUSE_S = 60, 0.5
+CRDS = "CustomResourceDefinition"
+_decode = msgspec.json.Decoder(dict[str, object]).decode
+_encode = msgspec.json.Encoder().encode
+# What older servers lack, and leasehold can do without.
+OPTIONAL = frozenset({"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"})
+
+
+class NotApplied(Exception):  # noqa: N818 - it says what did not happen
+    """Which document the server refused, and its words."""
+
+
+async def apply_all(
+    client: Client, documents: Sequence[Wire], note: Callable[[str], None]
+) -> list[str]:
+    """Applies them in order; returns the kinds that the server does not know and that may lack."""
+    kinds = _Kinds(client)
+    missing: dict[str, None] = {}
+    for document in documents:
+        kind, name = text_at(document, "kind"), text_at(part(document, "metadata"), "name")
+        path = await kinds.path_of(document)
+        if path is None and kind in OPTIONAL:
+            missing[kind] = None
+            continue
+        if path is None:
+            raise NotApplied(f"{kind} {name}: this server has no {document['apiVersion']} {kind}")
+        await _apply(client, path, document)
+        note(f"{kind} {name}")
+    for document in documents:
+        if document["kind"] == CRDS:
+            await _wait_until_established(client, document)
+    return list(missing)
+
+
+class _Kinds:
+    """Where the server keeps objects of a kind, as it says itself."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._known: dict[str, dict[str, tuple[str, bool]]] = {}
+
+    async def path_of(self, document: Wire) -> str | None:
+        version = text_at(document, "apiVersion")
+        base = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        if base not in self._known:
+            self._known[base] = await self._look(base)
+        found = self._known[base].get(text_at(document, "kind"))
+        if found is None:
+            return None
+        metadata = part(document, "metadata")
+        inside = f"/namespaces/{metadata['namespace']}" if found[1] else ""
+        return f"{base}{inside}/{found[0]}/{metadata['name']}"
+
+    async def _look(self, base: str) -> dict[str, tuple[str, bool]]:
+        try:
+            listed = _decode(await self._client.read(base))
+        except NotFound:
+            return {}
+        except StoreError as error:
+            raise NotApplied(f"the server does not answer: {error}") from error
+        return {
+            text_at(each, "kind"): (text_at(each, "name"), each.get("namespaced") is True)
+            for each in list_at(listed, "resources")
+            if isinstance(each, dict) and "/" not in text_at(each, "name")
+        }
+
+
+async def _apply(client: Client, path: str, document: Wire) -> None:
+    request = Request(
+        "PATCH",
+        path,
+        (str(document["kind"]), "", path.rpartition("/")[2]),
+        {"fieldManager": MANAGER, "force": "true"},
+        _encode(document),
+        APPLY,
+    )
+    for _ in range(TRIES):
+        try:
+            await client.ask(request)
+            return
+        except Unavailable:
+            await asyncio.sleep(PAUSE_S)
+        except StoreError as error:
+            notes = " ".join(getattr(error, "__notes__", []))
+            raise NotApplied(f"{error} {notes}".strip()) from error
+    raise NotApplied(f"{document['kind']} {path}: the server does not answer")
+
+
+async def _wait_until_established(client: Client, document: Wire) -> None:
+    name = text_at(part(document, "metadata"), "name")
+    path = f"/apis/{document['apiVersion']}/customresourcedefinitions/{name}"
+    for _ in range(TRIES):
+        status = part(_decode(await client.read(path)), "status")
+        if {"Established": "True"} in [
+            {each.get("type"): each.get("status")}
+            for each in list_at(status, "conditions")
+            if isinstance(each, dict)
+        ]:
+            return
+        await asyncio.sleep(PAUSE_S)
+    raise NotApplied(f"{name} is not served; look at its conditions")

@@ -1,0 +1,146 @@
+"""Everything that leasehold needs on a cluster, in the order in which it is applied.
+
+The one source: `leasehold install` applies or prints it.
+"""
+
+from dataclasses import dataclass
+
+from leasehold.adapters.api.crds import definitions
+from leasehold.adapters.kubernetes.install.policies import mutations, policies
+from leasehold.adapters.kubernetes.install.roles import CONTROLLER, roles
+from leasehold.core.names import Wire
+
+PRIORITY = "leasehold"
+PROBES = 8080
+LABELS: Wire = {"app.kubernetes.io/name": "leasehold", "app.kubernetes.io/component": "controller"}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Without an image nothing runs in the cluster: the controller is started elsewhere."""
+
+    namespace: str = "leasehold-system"
+    image: str = ""
+    replicas: int = 3
+
+
+def documents(settings: Settings) -> list[Wire]:
+    found = [_namespace(settings.namespace), *definitions(), _priority_class()]
+    found += [*roles(settings.namespace), *_flows(settings.namespace)]
+    found += [*policies(), *mutations()]
+    if settings.image:
+        found += [_deployment(settings), _disruption_budget(settings)]
+    return found
+
+
+def _namespace(name: str) -> Wire:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def _priority_class() -> Wire:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": PRIORITY},
+        "value": 1000,
+        "globalDefault": False,
+        "preemptionPolicy": "Never",
+        "description": "Pods that hold GPU leases: above the default, and they push nobody out.",
+    }
+
+
+def _flows(namespace: str) -> list[Wire]:
+    """Tenure and the head go ahead of our own bulk; the built-in flow for such things serves only
+    the accounts of kube-system."""
+    account = {
+        "kind": "ServiceAccount",
+        "serviceAccount": {"name": CONTROLLER, "namespace": namespace},
+    }
+    vital = [
+        {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "verbs": ["*"],
+            "namespaces": [namespace],
+        },
+        {
+            "apiGroups": ["rq.davidlangworthy.io"],
+            "resources": ["ledgerheads"],
+            "verbs": ["*"],
+            "clusterScope": True,
+        },
+    ]
+    return [
+        {
+            "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+            "kind": "FlowSchema",
+            "metadata": {"name": "leasehold-vital"},
+            "spec": {
+                "matchingPrecedence": 150,
+                "priorityLevelConfiguration": {"name": "leader-election"},
+                "distinguisherMethod": {"type": "ByUser"},
+                "rules": [{"subjects": [account], "resourceRules": vital}],
+            },
+        }
+    ]
+
+
+def _deployment(settings: Settings) -> Wire:
+    def probe(path: str) -> Wire:
+        return {"httpGet": {"path": path, "port": "probes"}, "periodSeconds": 10}
+
+    container: Wire = {
+        "name": "controller",
+        "image": settings.image,
+        "args": ["controller", "--probes", f"0.0.0.0:{PROBES}"],
+        "env": [
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        ],
+        "ports": [{"name": "probes", "containerPort": PROBES}],
+        "livenessProbe": probe("/livez"),
+        "readinessProbe": probe("/readyz"),
+        "resources": {"requests": {"cpu": "500m", "memory": "512Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": CONTROLLER, "namespace": settings.namespace, "labels": LABELS,
+        },
+        "spec": {
+            "replicas": settings.replicas,
+            "selector": {"matchLabels": LABELS},
+            "template": {
+                "metadata": {"labels": LABELS},
+                "spec": {
+                    "serviceAccountName": CONTROLLER,
+                    "priorityClassName": "system-cluster-critical",
+                    "terminationGracePeriodSeconds": 30,
+                    "securityContext": {"runAsNonRoot": True, "runAsUser": 65532},
+                    "topologySpreadConstraints": [
+                        {
+                            "maxSkew": 1,
+                            "topologyKey": "kubernetes.io/hostname",
+                            "whenUnsatisfiable": "ScheduleAnyway",
+                            "labelSelector": {"matchLabels": LABELS},
+                        }
+                    ],
+                    "containers": [container],
+                },
+            },
+        },
+    }  # fmt: skip
+
+
+def _disruption_budget(settings: Settings) -> Wire:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": CONTROLLER, "namespace": settings.namespace},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": LABELS}},
+    }

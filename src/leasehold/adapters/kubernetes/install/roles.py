@@ -1,0 +1,107 @@
+"""Who may do what on a cluster: roles for the controller and for four kinds of people.
+
+Besides the verbs of Kubernetes there are five of ours on two resources that exist in name only:
+`spend`, `fund` and `lend` on `owners`, by the owner's name, and `keep` on `ledgers`, which whoever
+writes the ledger has. The API server's policies (`policies`) ask its authorizer for them, so that
+they are granted as everything else is: by a Role, with `resourceNames`.
+"""
+
+from leasehold.core.names import GROUP, Wire
+
+QUERY_GROUP = f"query.{GROUP}"
+RBAC = "rbac.authorization.k8s.io"
+CONTROLLER = "leasehold-controller"
+OWNERS = "owners"
+LEDGERS = "ledgers"
+KEEP = "keep"
+
+READ = ["get", "list", "watch"]
+WRITE = ["create", "update", "patch", "delete"]
+_OURS = [
+    "runs", "budgets", "reservations", "leases", "resolutions",
+    "ledgerheads", "ledgerbatches", "ledgercheckpoints",
+]  # fmt: skip
+_WITH_STATUS = ["runs", "budgets", "reservations", "leases"]
+
+
+def roles(namespace: str) -> list[Wire]:
+    """The controller's with its account, and those that an administrator binds to people."""
+    people = {
+        "leasehold-viewer": _VIEWER,
+        "leasehold-researcher": [*_VIEWER, *_RESEARCHER],
+        "leasehold-budget-owner": [*_VIEWER, *_BUDGET_OWNER],
+        "leasehold-operator": [*_VIEWER, *_RESEARCHER, *_BUDGET_OWNER, *_OPERATOR],
+    }
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": CONTROLLER, "namespace": namespace},
+        },
+        _role("ClusterRole", CONTROLLER, _CONTROLLER),
+        _role("Role", CONTROLLER, _AT_HOME, namespace),
+        _binding("ClusterRoleBinding", CONTROLLER, "ClusterRole", namespace),
+        _binding("RoleBinding", CONTROLLER, "Role", namespace),
+        *(_role("ClusterRole", name, rules) for name, rules in people.items()),
+    ]
+
+
+def _rule(group: str, resources: list[str], verbs: list[str]) -> Wire:
+    return {"apiGroups": [group], "resources": resources, "verbs": verbs}
+
+
+def _role(kind: str, name: str, rules: list[Wire], namespace: str = "") -> Wire:
+    metadata: Wire = {"name": name}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": metadata, "rules": rules}
+
+
+def _binding(kind: str, name: str, role: str, namespace: str) -> Wire:
+    metadata: Wire = {"name": name}
+    if kind == "RoleBinding":
+        metadata["namespace"] = namespace
+    return {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": kind,
+        "metadata": metadata,
+        "roleRef": {"apiGroup": RBAC, "kind": role, "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": CONTROLLER, "namespace": namespace}],
+    }
+
+
+_CONTROLLER: list[Wire] = [
+    _rule(GROUP, _OURS, [*READ, *WRITE]),
+    _rule(GROUP, [f"{each}/status" for each in _WITH_STATUS], ["get", "update", "patch"]),
+    _rule(GROUP, ["runs/finalizers"], ["update"]),
+    _rule(GROUP, [LEDGERS], [KEEP]),
+    _rule("", ["pods"], [*READ, *WRITE]),
+    _rule("", ["pods/binding"], ["create"]),
+    _rule("", ["pods/status"], ["get", "update", "patch"]),
+    _rule("", ["nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes"], READ),
+    _rule("", ["services"], [*READ, *WRITE]),
+    _rule("", ["events"], [*READ, *WRITE]),
+    _rule("events.k8s.io", ["events"], [*READ, *WRITE]),
+    _rule("policy", ["poddisruptionbudgets"], [*READ, *WRITE]),
+    _rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
+]
+_AT_HOME: list[Wire] = [
+    _rule("coordination.k8s.io", ["leases"], [*READ, "create", "update", "patch"]),
+    _rule("", ["secrets"], ["get", "create", "update"]),
+]
+_VIEWER: list[Wire] = [
+    _rule(GROUP, _OURS, READ),
+    _rule(QUERY_GROUP, ["*"], ["get", "create"]),
+    _rule("", ["pods", "nodes"], READ),
+]
+_RESEARCHER: list[Wire] = [
+    _rule(GROUP, ["runs"], WRITE),
+    _rule("", ["pods/log"], ["get"]),
+]
+_BUDGET_OWNER: list[Wire] = [_rule(GROUP, ["budgets"], WRITE)]
+_OPERATOR: list[Wire] = [
+    _rule(GROUP, [OWNERS], ["spend", "fund", "lend"]),
+    _rule("", ["nodes"], ["patch", "update"]),
+    _rule("", ["pods"], ["delete"]),
+    _rule("", ["pods/eviction"], ["create"]),
+]

@@ -1,0 +1,30 @@
+"""What a kubelet and Prometheus ask of a controller: is it alive, is it ready, its figures."""
+
+from collections.abc import Callable, Mapping
+
+from aiohttp import web
+
+
+async def serve_probes(
+    host: str, port: int, *, troubles: Callable[[], Mapping[str, str]], metrics: Callable[[], bytes]
+) -> web.AppRunner:
+    """Serving until its `cleanup`. It answers at all: that is liveness."""
+
+    async def alive(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def ready(_: web.Request) -> web.Response:
+        said = [f"{part}: {why}" for part, why in troubles().items() if why]
+        return web.Response(text="\n".join(said or ["ok"]) + "\n", status=503 if said else 200)
+
+    async def figures(_: web.Request) -> web.Response:
+        return web.Response(body=metrics(), headers={"Content-Type": "text/plain; version=0.0.4"})
+
+    app = web.Application()
+    app.router.add_get("/livez", alive)
+    app.router.add_get("/readyz", ready)
+    app.router.add_get("/metrics", figures)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    await web.TCPSite(runner, host, port).start()
+    return runner

@@ -1,0 +1,105 @@
+"""`leasehold controller`: the controllers against a Kubernetes cluster, as one of any replicas."""
+
+import asyncio
+import os
+import signal
+import socket
+from pathlib import Path
+
+import click
+
+from leasehold.adapters import asyncio_runtime
+from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
+from leasehold.adapters.kubernetes.client import Client
+from leasehold.adapters.kubernetes.probes import serve_probes
+from leasehold.adapters.kubernetes.secrets import BadSecret
+from leasehold.cli.config import read_config_file
+from leasehold.cli.kube_options import kube_options, kube_sentences, loader
+from leasehold.cli.replica import Replica
+from leasehold.ports.store import NotFound, StoreError
+from leasehold.shell import logs
+from leasehold.shell.config import Config
+
+
+@click.command("controller")
+@kube_options
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The configuration file.  [default: none, all defaults]",
+)
+@click.option(
+    "--name", default="", help="Who this replica is.  [default: $POD_NAME, or this machine's name]"
+)
+@click.option(
+    "--probes",
+    default="127.0.0.1:8080",
+    show_default=True,
+    help="Where /livez, /readyz and /metrics are served.",
+)
+@click.option(
+    "--log-level", type=click.Choice(list(logs.LEVELS)), default="info", show_default=True
+)
+def command(
+    kubeconfig: str,
+    context: str,
+    config_file: Path | None,
+    name: str,
+    probes: str,
+    log_level: str,
+) -> None:
+    """Run the controllers against a Kubernetes cluster.
+
+    Any number of replicas may run; one holds tenure and decides, the others wait for it. The
+    cluster is prepared with `leasehold install`. SIGTERM gives tenure back at once.
+    """
+    config = read_config_file(config_file) if config_file is not None else Config()
+    host, port = _address(probes)
+    who = name or os.environ.get("POD_NAME", "") or socket.gethostname()
+    logs.configure(log_level)
+
+    async def main(clock: AsyncioClock, tasks: AsyncioTasks) -> None:
+        client = Client(loader(kubeconfig, context))
+        try:
+            await _check(client)
+            replica = Replica(client, clock, tasks, name=who, config=config)
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, replica.stop)
+            served = await serve_probes(
+                host, port, troubles=replica.troubles, metrics=replica.metrics.text
+            )
+            try:
+                await replica.run()
+            finally:
+                await served.cleanup()
+        finally:
+            await client.close()
+
+    with kube_sentences():
+        try:
+            asyncio_runtime.run(main)
+        except BadSecret as bad:
+            raise click.ClickException(str(bad)) from None
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65_535:
+        raise click.BadParameter(f"{text!r}: write HOST:PORT", param_hint="--probes")
+    return host.strip("[]"), int(port)
+
+
+async def _check(client: Client) -> None:
+    """The first questions to a cluster, whose answers a person should read."""
+    try:
+        await client.read("/apis/rq.davidlangworthy.io/v1/runs", {"limit": "1"})
+    except NotFound:
+        raise click.ClickException(
+            "the cluster does not know Runs; prepare it with `leasehold install`"
+        ) from None
+    except StoreError as error:
+        notes = " ".join(getattr(error, "__notes__", []))
+        server = (await client.context()).server
+        raise click.ClickException(f"{server}: {error} {notes}".strip()) from None

@@ -1,0 +1,27 @@
+"""A control plane on the worker's cluster."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.plane import Plane, plane_on
+
+
+@pytest.fixture(scope="session")
+def installed(cluster: Cluster) -> Cluster:
+    """With everything that `leasehold install` applies."""
+    cluster.install()
+    return cluster
+
+
+# Short, so that nobody waits long for a controller that was killed.
+SETTINGS = """
+tenure: {take: 3s, hold: 2s, softStop: 1500ms, renew: 500ms, timeout: 500ms}
+"""
+
+
+@pytest.fixture
+def plane(installed: Cluster, tmp_path: Path) -> Iterator[Plane]:
+    with plane_on(installed, tmp_path, SETTINGS) as found:
+        yield found

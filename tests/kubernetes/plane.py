@@ -1,0 +1,146 @@
+"""A cluster with leasehold on it: its nodes, and controllers that are real processes."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.apiserver.server import program
+from tests.kubectl.command import Kubectl
+from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.kubelets import Kubelets
+
+API = "rq.davidlangworthy.io/v1"
+RUNS = f"/apis/{API}/namespaces/team/runs"
+DEADLINE_S = 60
+
+
+class Plane:
+    def __init__(self, cluster: Cluster, folder: Path, settings: str = "") -> None:
+        self.cluster = cluster
+        self.kubelets = Kubelets(cluster)
+        self._folder = folder
+        self._controllers: list[Controller] = []
+        self._config = folder / "config.yaml"
+        self._config.write_text(settings, encoding="utf-8")
+        self.kubectl = Kubectl(Path(program("kubectl")), cluster.kubeconfig(), folder)
+
+    def controller(self, name: str = "a") -> "Controller":
+        made = Controller(self.cluster, self._folder, name, self._config)
+        self._controllers.append(made)
+        return made
+
+    def leasehold(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "leasehold", *words],
+            env={**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig())},
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )
+
+    def get(self, path: str) -> Any:
+        return self.cluster.client.ask("GET", path).json
+
+    def all(self, plural: str) -> list[Any]:
+        found: list[Any] = self.get(f"/apis/{API}/{plural}")["items"]
+        return found
+
+    def pods(self, namespace: str = "team") -> list[Any]:
+        found: list[Any] = self.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+        return found
+
+    def run(self, name: str) -> Any:
+        return self.get(f"{RUNS}/{name}")
+
+    def until_phase(self, name: str, phase: str) -> Any:
+        self.until(lambda: self.run(name).get("status", {}).get("phase") == phase)
+        return self.run(name)
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        due = time.monotonic() + DEADLINE_S
+        while not holds():
+            assert time.monotonic() < due, [each.log() for each in self._controllers]
+            time.sleep(0.05)
+
+    def exit_all(self, uid: str, code: int = 0) -> None:
+        """Every pod of a run ends by itself."""
+        for pod in self.pods():
+            labels = pod["metadata"]["labels"]
+            if labels.get("rq.davidlangworthy.io/run-uid") == uid:
+                place = [int(labels[f"rq.davidlangworthy.io/{each}"])
+                         for each in ("group-index", "pod-index")]  # fmt: skip
+                rank = (uid, place[0], place[1])
+                self.kubelets.do(lambda fleet, rank=rank: fleet.exit_pod(rank, code))
+
+    def stop(self) -> None:
+        for each in self._controllers:
+            each.stop()
+        self.kubelets.stop()
+
+
+class Controller:
+    def __init__(self, cluster: Cluster, folder: Path, name: str, config: Path) -> None:
+        self._log = folder / f"controller-{name}.log"
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        with self._log.open("w") as out:
+            self.process = subprocess.Popen(
+                [
+                    sys.executable, "-m", "leasehold", "controller", "--name", name,
+                    "--kubeconfig", str(cluster.kubeconfig()), "--config", str(config),
+                    "--probes", f"127.0.0.1:{self.port}",
+                ],
+                stderr=out,
+                stdout=out,
+            )  # fmt: skip
+
+    def log(self) -> str:
+        return self._log.read_text(encoding="utf-8")[-4000:]
+
+    def stop(self) -> int:
+        if self.process.poll() is None:
+            self.process.terminate()
+        return self.process.wait(DEADLINE_S)
+
+
+def budget(owner: str = "org:team", namespace: str = "team", gpus: int = 64) -> dict[str, object]:
+    envelope = {"name": "west", "flavor": "H100-80GB", "concurrency": gpus}
+    return {
+        "apiVersion": API,
+        "kind": "Budget",
+        "metadata": {"name": "money", "namespace": namespace},
+        "spec": {"owner": owner, "envelopes": [envelope]},
+    }
+
+
+def job(name: str, gpus: int, **spec: object) -> dict[str, object]:
+    container = {"name": "main", "image": "none", "command": ["train"]}
+    return {
+        "apiVersion": API,
+        "kind": "Run",
+        "metadata": {"name": name, "namespace": "team"},
+        "spec": {
+            "owner": "org:team",
+            "resources": {"gpuType": "H100-80GB", "totalGPUs": gpus, "gpusPerPod": min(8, gpus)},
+            "template": {"spec": {"containers": [container]}},
+            **spec,
+        },
+    }
+
+
+@contextmanager
+def plane_on(cluster: Cluster, folder: Path, settings: str = "") -> Iterator[Plane]:
+    plane = Plane(cluster, folder, settings)
+    try:
+        yield plane
+    finally:
+        plane.stop()
+        cluster.wipe()

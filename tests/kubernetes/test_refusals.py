@@ -1,0 +1,216 @@
+"""What the API server refuses by itself, whoever asks: roles and policies, no webhook."""
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.apiserver.client import Answer
+from tests.conformance.things import pod, thing
+from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.plane import API, DEADLINE_S, RUNS, budget, job
+
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+BUDGETS = f"/apis/{API}/namespaces/team/budgets"
+LEASES = f"/apis/{API}/leases"
+PODS = "/api/v1/namespaces/team/pods"
+MERGE = {"Content-Type": "application/merge-patch+json"}
+# Who is what in namespace `team`: a role of ours, and verbs on owners.
+PEOPLE = {
+    "ann": ("leasehold-researcher", {"spend": ["org:team"]}),
+    "bob": ("leasehold-budget-owner", {"fund": ["org:team"]}),
+    "len": ("leasehold-budget-owner", {"lend": ["org:team"]}),
+    "vic": ("leasehold-viewer", {}),
+}
+
+
+@pytest.fixture(scope="module")
+def people(installed: Cluster) -> Cluster:
+    """Each with their role; `eve` may do everything that Kubernetes knows, and nothing of ours."""
+    ask = installed.client.ask
+    for name, (role, verbs) in PEOPLE.items():
+        rules = [
+            {"apiGroups": [API.partition("/")[0]], "resources": ["owners"],
+             "resourceNames": owners, "verbs": [verb]}
+            for verb, owners in verbs.items()
+        ]  # fmt: skip
+        head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": name}}
+        ask("POST", f"{RBAC}/namespaces/team/roles", {**head, "kind": "Role", "rules": rules})
+        for kind, referred in (("Role", name), ("ClusterRole", role)):
+            _bind(installed, "team", f"{name}-{kind.lower()}", name, kind, referred)
+    every = [{"apiGroups": ["", API.partition("/")[0]], "resources": _KINDS, "verbs": _VERBS}]
+    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "eve"}}
+    ask("POST", f"{RBAC}/clusterroles", {**head, "kind": "ClusterRole", "rules": every})
+    _bind(installed, "", "eve", "eve", "ClusterRole", "eve")
+    _wait_for_policies(installed)
+    return installed
+
+
+def _wait_for_policies(cluster: Cluster) -> None:
+    """They come into force one by one, a second or two after they were made."""
+    eve, labelled = As(cluster, "eve"), pod("tried", node="")
+    labelled["metadata"] = {"name": "tried", "labels": {"rq.davidlangworthy.io/run-uid": "x"}}
+    tried = [
+        (f"/apis/{API}/ledgerheads", thing("tried", kind="LedgerHead", namespace="")),
+        (RUNS, job("tried", 8)),
+        (BUDGETS, budget()),
+        (PODS, labelled),
+    ]
+    due = time.monotonic() + DEADLINE_S
+    while any(eve.create(f"{path}?dryRun=All", body).status == 201 for path, body in tried):
+        assert time.monotonic() < due, "the policies are not in force"
+        time.sleep(0.1)
+    made = As(cluster, "ann")
+    while "finalizers" not in made.create(f"{RUNS}?dryRun=All", job("tried", 8)).json["metadata"]:
+        assert time.monotonic() < due, "Runs are not held at birth"
+        time.sleep(0.1)
+
+
+_VERBS = ["get", "list", "watch", "create", "update", "patch", "delete"]
+_KINDS = [
+    "runs", "runs/status", "budgets", "budgets/status", "leases", "leases/status", "ledgerheads",
+    "ledgerbatches", "resolutions", "reservations", "reservations/status", "pods",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _clean(people: Cluster) -> Iterator[None]:
+    yield
+    people.wipe()
+
+
+def _bind(cluster: Cluster, namespace: str, name: str, who: str, kind: str, role: str) -> None:
+    group = "rbac.authorization.k8s.io"
+    where = f"namespaces/{namespace}/rolebindings" if namespace else "clusterrolebindings"
+    cluster.client.ask(
+        "POST",
+        f"{RBAC}/{where}",
+        {
+            "apiVersion": f"{group}/v1",
+            "kind": "RoleBinding" if namespace else "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": who}],
+            "roleRef": {"apiGroup": group, "kind": kind, "name": role},
+        },
+    )
+
+
+class As:
+    """Somebody, by impersonation."""
+
+    def __init__(self, cluster: Cluster, who: str) -> None:
+        self._cluster = cluster
+        self._headers = {"Impersonate-User": who, "Impersonate-Group": "system:authenticated"}
+
+    def create(self, path: str, body: object) -> Answer:
+        return self._cluster.client.ask("POST", path, body, headers=self._headers)
+
+    def patch(self, path: str, change: object) -> Answer:
+        headers = {**self._headers, **MERGE}
+        return self._cluster.client.ask("PATCH", path, json.dumps(change).encode(), headers=headers)
+
+
+def _says(answer: Answer, *words: str) -> None:
+    said: Any = answer.json
+    assert answer.status in (403, 422), said
+    for each in words:
+        assert each in said["message"], said["message"]
+
+
+def test_nobody_spends_as_another_owner(people: Cluster) -> None:
+    ann = As(people, "ann")
+    assert ann.create(RUNS, job("mine", 8)).status == 201
+    _says(ann.create(RUNS, job("theirs", 8, owner="org:other")), "ann", "spend", "org:other")
+    _says(ann.patch(f"{RUNS}/mine", {"spec": {"owner": "org:other"}}), "spend", "org:other")
+    _says(As(people, "vic").create(RUNS, job("theirs", 8)), "runs")
+    _says(As(people, "eve").create(RUNS, job("theirs", 8)), "eve", "spend")
+
+
+def test_a_run_is_held_and_says_who_made_it(people: Cluster) -> None:
+    made: Any = As(people, "ann").create(RUNS, job("mine", 8)).json
+    assert made["metadata"]["finalizers"] == ["rq.davidlangworthy.io/leases-closed"]
+    assert made["metadata"]["annotations"]["rq.davidlangworthy.io/submitter"] == "ann"
+
+
+def test_whoever_may_edit_runs_may_stop_one_without_spending(people: Cluster) -> None:
+    As(people, "ann").create(RUNS, job("mine", 8))
+    eve = As(people, "eve")
+    assert eve.patch(f"{RUNS}/mine", {"spec": {"stop": True}}).status == 200
+    wider = {"spec": {"funding": {"allowBorrow": True}}}
+    _says(eve.patch(f"{RUNS}/mine", wider), "spend")
+    assert As(people, "ann").patch(f"{RUNS}/mine", wider).status == 200
+
+
+def test_nobody_raises_a_budget_without_the_verb(people: Cluster) -> None:
+    bob, len_, eve = (As(people, who) for who in ("bob", "len", "eve"))
+    _says(len_.create(BUDGETS, budget()), "len", "fund", "org:team")
+    assert bob.create(BUDGETS, budget()).status == 201
+    _says(bob.create(BUDGETS, {**budget(), **_renamed("x", "org:rich")}), "fund", "org:rich")
+    envelope: dict[str, object] = {"name": "west", "flavor": "H100-80GB", "concurrency": 64}
+    more = {"spec": {"envelopes": [{**envelope, "concurrency": 6400}]}}
+    lent = {"spec": {"envelopes": [{**envelope, "lending": {"allow": True, "to": ["org:*"]}}]}}
+    for who, change in ((len_, more), (eve, more), (eve, lent)):
+        _says(who.patch(f"{BUDGETS}/money", change), "fund")
+    assert len_.patch(f"{BUDGETS}/money", lent).status == 200
+    assert bob.patch(f"{BUDGETS}/money", more).status == 200
+    _says(bob.patch(f"{BUDGETS}/money", {"spec": {"parents": ["org:rich"]}}), "fund", "org:rich")
+    _says(bob.patch(f"{BUDGETS}/money", {"spec": {"owner": "org:rich"}}))
+
+
+def _renamed(name: str, owner: str) -> dict[str, object]:
+    made: Any = budget(owner)
+    return {"metadata": {**made["metadata"], "name": name}, "spec": made["spec"]}
+
+
+@pytest.mark.parametrize(
+    ("kind", "plural"),
+    [
+        ("Lease", "leases"), ("LedgerHead", "ledgerheads"), ("LedgerBatch", "ledgerbatches"),
+        ("Resolution", "resolutions"),
+    ],
+)  # fmt: skip
+def test_nobody_writes_what_is_the_ledgers(people: Cluster, kind: str, plural: str) -> None:
+    made = thing("forged", kind=kind, namespace="")
+    _says(As(people, "eve").create(f"/apis/{API}/{plural}", made), "ledger")
+
+
+def test_nobody_edits_a_lease_and_nobody_opens_it_again(people: Cluster) -> None:
+    people.client.ask("POST", LEASES, thing("l", kind="Lease", namespace=""))
+    path, eve = f"{LEASES}/l", As(people, "eve")
+    _says(eve.patch(path, {"metadata": {"labels": {"a": "b"}}}), "ledger")
+    _says(eve.patch(f"{path}/status", {"status": {"closed": True}}), "ledger")
+    close = json.dumps({"status": {"closed": True}}).encode()
+    people.client.ask("PATCH", f"{path}/status", close, headers=MERGE)
+    # Not even who keeps the ledger.
+    again = json.dumps({"status": {"closed": False}}).encode()
+    _says(people.client.ask("PATCH", f"{path}/status", again, headers=MERGE), "final")
+    spec = json.dumps({"spec": {"batch": 7}}).encode()
+    _says(people.client.ask("PATCH", path, spec, headers=MERGE), "immutable")
+
+
+def test_nobody_writes_a_status(people: Cluster) -> None:
+    As(people, "ann").create(RUNS, job("mine", 8))
+    done = {"status": {"phase": "Completed"}}
+    _says(As(people, "eve").patch(f"{RUNS}/mine/status", done), "ledger")
+    _says(As(people, "ann").patch(f"{RUNS}/mine/status", done), "runs/status")
+
+
+def test_nobody_makes_or_relabels_a_pod_of_ours(people: Cluster) -> None:
+    eve, ours = As(people, "eve"), {"rq.davidlangworthy.io/run-uid": "x"}
+    made: Any = pod("forged", node="")
+    made["metadata"]["labels"] = ours
+    _says(eve.create(PODS, made), "labels")
+    people.client.ask("POST", PODS, made)
+    _says(eve.patch(f"{PODS}/forged", {"metadata": {"labels": None}}), "labels")
+    assert eve.patch(f"{PODS}/forged", {"metadata": {"labels": {"mine": "1"}}}).status == 200
+    assert eve.create(PODS, pod("theirs", node="")).status == 201
+    binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "forged"},
+               "target": {"apiVersion": "v1", "kind": "Node", "name": "n"}}  # fmt: skip
+    _says(As(people, "ann").create(f"{PODS}/forged/binding", binding), "pods/binding")
+
+
+def test_nothing_stands_in_the_way_of_a_deletion(people: Cluster) -> None:
+    people.client.ask("POST", LEASES, thing("l", kind="Lease", namespace=""))
+    gone = people.client.ask("DELETE", f"{LEASES}/l", headers={"Impersonate-User": "eve"})
+    assert gone.status == 200
