@@ -216,6 +216,7 @@ class Turn:
         draft = self._drafts[-1]
         draft.size += size
         self.opened += 1
+        self.touched.pop(leases[0].uid, None)  # pods are made in the order of starts
         for lease in leases:
             self._state_facts(lease)
             assert self._drafts[-1] is draft, "a gang and what it rests on have room together"
