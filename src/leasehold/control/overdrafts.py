@@ -3,6 +3,8 @@
 Looks only at Budgets that something happened to, and at those whose window or hours run out now.
 """
 
+from collections.abc import Iterable
+
 from leasehold.control.publish import Announced, can_publish, publish_cuts
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.overdraft import (
@@ -14,9 +16,10 @@ from leasehold.core.decisions.overdraft import (
     other_payer,
     refinance_order,
 )
-from leasehold.core.facts import EnvelopeKey, Lease
+from leasehold.core.facts import EnvelopeKey, Lease, State
 from leasehold.core.units import FOREVER, format_instant, plural
 from leasehold.core.verdicts import Covered
+from leasehold.core.world.accounts import Claim
 from leasehold.core.world.world import Overdraft, World
 
 
@@ -112,11 +115,36 @@ def _refinance(turn: Turn, excess: Excess) -> None:
 
 def refinance_lease(turn: Turn, lease: Lease) -> bool:
     """Find another payer for the same slots; nobody notices."""
-    covered = other_payer(turn.world, lease, now=turn.now) if lease.batch != turn.seq else None
+    if lease.batch == turn.seq:
+        return False
+    world, claims = turn.world, turn.world.memory.claims
+    # A run that waits is not delayed without need; but nobody who runs is cut for a mere plan.
+    covered = _payer_beside(turn, lease, claims)
+    if covered is None:
+        covered = _payer_beside(turn, lease, [each for each in claims if not _is_plan(world, each)])
     if covered is None:
         return False
     move_lease(turn, lease, covered)
     return True
+
+
+def _payer_beside(turn: Turn, lease: Lease, claims: Iterable[Claim]) -> Covered | None:
+    """Who else pays, and leaves alone what these claim."""
+    world = turn.world
+    by_payer: dict[EnvelopeKey, list[Claim]] = {}
+    for claim in claims:
+        by_payer.setdefault(claim.payer, []).append(claim)
+    mark = world.what_if.mark()
+    world.accounts.respect(by_payer, but=lease.uid)
+    covered = other_payer(world, lease, now=turn.now)
+    world.what_if.undo(mark)
+    return covered
+
+
+def _is_plan(world: World, claim: Claim) -> bool:
+    """Nobody was cut for it yet: what a Resolution was planned with is kept from everybody."""
+    reservation = world.reservations.get(world.reservation_of.get(claim.uid, ""))
+    return reservation is not None and reservation.state is State.PENDING
 
 
 def move_lease(turn: Turn, lease: Lease, covered: Covered) -> None:

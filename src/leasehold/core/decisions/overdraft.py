@@ -300,14 +300,17 @@ def _exhausted(
     *,
     lent: bool,
 ) -> list[Excess]:
-    """Unlimited leases when nothing is left; limited ones if the cap was lowered under them."""
+    """Unlimited leases when nothing is left; limited ones, too, if the cap was lowered under
+    them and is not enough for them alone."""
     if left > 0:
         return []
     why = "lending.maxGPUHours" if lent else "GPU-hours"
     unlimited = tuple(each for each in leases if world.terms[each.name] == UNLIMITED)
-    if unlimited:
-        return [_all(envelope.key, unlimited, why)]
-    scope = tuple(each for each in leases if world.lowered.was_lowered_under(each, lent=lent))
+    scope = tuple(
+        each
+        for each in leases
+        if each not in unlimited and world.lowered.was_lowered_under(each, lent=lent)
+    )
     gpus = 0
     for lease in refinance_order(scope):
         if left >= 0:
@@ -315,4 +318,5 @@ def _exhausted(
         committed_to = world.terms[lease.name].committed_to or now
         left += lease.gpus * max(0, min(committed_to, envelope.end) - now)
         gpus += lease.gpus
-    return [Excess(subject=envelope.key, leases=scope, gpus=gpus, why=why)]
+    limited = Excess(subject=envelope.key, leases=scope, gpus=gpus, why=f"a lowered cap of {why}")
+    return [_all(envelope.key, unlimited, why), limited]
