@@ -10,6 +10,7 @@ from leasehold.core.decisions.admit import Wish, ask_for, claims_of
 from leasehold.core.decisions.agenda import Hold, Room
 from leasehold.core.decisions.cover import cover
 from leasehold.core.decisions.forecast import Known
+from leasehold.core.decisions.outlook import leases_ended_by
 from leasehold.core.decisions.pack import Want, best_node, shape_of
 from leasehold.core.facts import Location, Relation
 from leasehold.core.units import FOREVER, Instant
@@ -72,20 +73,23 @@ def _keep_free_gpus(
     begin: Instant,
     start: Instant,
 ) -> None:
-    """The free GPUs of these domains, but no more than the run needs there, nor what is spoken
-    for."""
+    """The GPUs of these domains that are free when it begins to keep them, but no more than the
+    run needs there, nor what is spoken for."""
     world, want = turn.world, wish.want
     end = min(FOREVER, max(turn.now, start) + wish.end_after)
     mark = world.what_if.mark()
     world.fleet.tolerate(wish.run.spec.tolerations)
-    turn.agenda.apply(world, wish.run.uid, start=begin, end=end)
+    found = (world.fleet.pools.get((want.flavor, domain)) for domain in domains)
+    pools = [pool for pool in found if pool is not None]
+    ended = leases_ended_by(world, [n for pool in pools for n in pool.nodes], begin, turn.now)
+    for name in ended:
+        world.fleet.give(world.leases[name])
+    turn.agenda.apply(world, wish.run.uid, start=begin, end=end, gone=ended)
     kept: dict[str, int] = {}
     left = want.gpus
-    for domain in domains:
-        pool = world.fleet.pools.get((want.flavor, domain))
-        if pool is not None:
-            needed = pods.get(domain, left // want.pod_gpus)
-            left -= _keep_in(world, want, pool, needed, kept)
+    for pool in pools:
+        needed = pods.get(pool.domain, left // want.pod_gpus)
+        left -= _keep_in(world, want, pool, needed, kept)
     world.what_if.undo(mark)
     turn.agenda.hold(
         wish.run.uid,
