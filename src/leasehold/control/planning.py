@@ -113,6 +113,8 @@ def _plan(
     found = _first_that_cuts(
         turn, wish, starts, may_sample=lambda: unknown and line.may_sample(turn)
     )
+    if is_blocked and found is not None and found[0] == starts and not _helps_now(turn, wish):
+        found = None  # money that comes later is no reason to announce it before
     if found is None:
         # An owner whose family has its money may take that back first, and then make room.
         if is_blocked and not (refused.reason.is_about_money and can_reclaim(turn, wish)):
@@ -120,6 +122,13 @@ def _plan(
         # It is no reason to come earlier that cuts would not help any more.
         return Plan(starts=starts if kept is None else kept, confidence=Confidence.CUTS)
     return Plan(starts=found[0], confidence=Confidence.CUTS, preview=found[1])
+
+
+def _helps_now(turn: Turn, wish: Wish) -> bool:
+    """Whether resolve would succeed at once."""
+    now = turn.now
+    seen = preview(turn.world, wish, turn.agenda, at=now, now=now, may_sample=lambda: False)
+    return not isinstance(seen, Refused)
 
 
 def _first_that_cuts(
