@@ -134,6 +134,7 @@ def _reclaim(world: World, run: Run, groups: list[int], others: list[Claim]) -> 
     can = think_through(case)
     assert can, "it was rehearsed"
     apply_cuts(world, cuts, "Overdrawn")
-    plan = Plan([], case.bills)
+    assert case.scope is not None
+    plan = case.plan(case.scope.gone())
     held = activation_of(world, run, plan, case.domains, sorted(gone))
     _hold(world, run, replace(held, only_money=True))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.model.admit import borrowed_by
-from tests.model.cuts import Scope, draw, drop_spares, give_back, shrink_in_rounds
+from tests.model.cuts import Scope, draw, drop_spares, give_back, shrink_in_rounds, would_do
 from tests.model.life import apply_cuts, close
 from tests.model.money import Segment, cover
 from tests.model.story import FOREVER
@@ -188,12 +188,14 @@ def last_bound_first(leases: list[Lease]) -> list[Lease]:
 
 
 def refinance(world: World, debt: Debt, claims: list[Claim]) -> bool:
-    """Whole leases, until it is not over any more."""
+    """Whole leases, until it is not over any more. Money that nobody counts on first; but nobody
+    who runs is cut for a mere plan."""
     moved: set[int] = set()
+    held = [claim for claim in claims if claim.kind == "hold"]
     for lease in last_bound_first(debt.leases):
         if not debt.is_over(frozenset(moved)):
             break
-        segments = other_payers(world, lease, claims)
+        segments = other_payers(world, lease, claims) or other_payers(world, lease, held)
         if segments is not None:
             move(world, lease, segments)
             moved.add(lease.number)
@@ -240,24 +242,27 @@ def move(world: World, lease: Lease, segments: list[Segment]) -> None:
 
 
 def _cut(world: World, subject: str) -> bool:
-    """Spares, shrinks, lottery; what can be cut is, even if it is not enough yet."""
-    mine = [debt for debt in debts(world) if debt.subject == subject]
+    """One way of being overdrawn after the other: spares, shrinks, lottery; what can be cut is,
+    even if it is not enough yet."""
+    return any(debt.subject == subject and _cut_for(world, debt) for debt in debts(world))
 
-    def inside(lease: Lease) -> bool:
-        gone = scope.gone()
-        return any(lease in debt.leases and debt.is_over(gone) for debt in mine)
 
+def _cut_for(world: World, debt: Debt) -> bool:
     def enough(gone: frozenset[int]) -> bool:
-        return not any(debt.is_over(gone) for debt in mine)
+        return not debt.is_over(gone)
 
-    scope = Scope(inside, enough, world.now)
+    scope = Scope(lambda lease: lease in debt.leases, enough, world.now)
+    if any(world.runs[lease.run].protected > world.now for lease in debt.leases):
+        rehearsed = Scope(lambda lease: lease in debt.leases, enough, world.now)
+        if not would_do(world, rehearsed):
+            return False  # until they may be drawn, nobody is cut in their stead
     drop_spares(world, scope)
     shrink_in_rounds(world, scope)
-    draw(world, scope, lambda: world.seeds("Overdraft", subject, world.now))
+    draw(world, scope, lambda: world.seeds("Overdraft", debt.subject, world.now))
     if enough(scope.gone()):
         give_back(scope)
     cuts = [cut for cut in scope.cuts if not cut.returned]
     apply_cuts(world, cuts, "Overdrawn")
     if cuts:
-        world.note(f"overdraft of {subject}: {[(c.kind, c.run, c.group) for c in cuts]}")
+        world.note(f"overdraft of {debt.subject}: {[(c.kind, c.run, c.group) for c in cuts]}")
     return bool(cuts)

@@ -226,7 +226,7 @@ def _conclude(world: World, run: Run, unit: Unit) -> None:
         unit.failures += 1
         pause = world.config["retry.backoff"] << (unit.failures - 1)
         unit.standing, unit.paused_by = "waiting", "WorkloadFailed"
-        unit.pause = world.now + min(pause, RETRY_PAUSE_MAX)
+        unit.pause = unit.ended + min(pause, RETRY_PAUSE_MAX)
     elif fate in ("WorkloadFailed", "TimeLimit", "Canceled") or run.checkpoint is None:
         unit.standing, unit.reason = "failed", fate
     else:
@@ -242,7 +242,7 @@ def _pause_after_rejection(world: World, run: Run, unit: Unit) -> None:
     """It doubles; after so many in a row it waits for a node to change, or for an hour."""
     unit.standing, unit.fate, unit.paused_by = "waiting", "", "BindFailing"
     pause = world.config["bind.backoff"] << (unit.rejections - 1)
-    unit.pause = world.now + min(pause, BIND_PAUSE_MAX)
+    unit.pause = unit.ended + min(pause, BIND_PAUSE_MAX)
     if unit.rejections >= world.config["bind.attempts"]:
         unit.blocked_binds = True
         unit.pause = world.now + HOUR

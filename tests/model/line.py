@@ -13,8 +13,8 @@ from tests.model.places import room_for
 from tests.model.resolve import Case, claim_of, tenures, think_through
 from tests.model.start import start
 from tests.model.story import DAY, FOREVER
-from tests.model.view import Claim, View, end_of
-from tests.model.world import Booking, Run, Unit, World
+from tests.model.view import Claim, View, end_of, is_expected_to_go
+from tests.model.world import Activation, Booking, Run, Unit, World
 
 
 def in_line(world: World) -> list[Run]:
@@ -51,7 +51,7 @@ def take_turn(world: World) -> bool:
     """One pass over the line; True as soon as something has started."""
     if _time_out(world):
         return True
-    holds = [hold_of(world, run) for run in world.runs.values() if _holds(run)]
+    holds = [hold_of(world, run) for run in in_line(world) if _holds(run) and _is_short(run)]
     claims: list[Claim] = []
     planned: dict[str, int] = {}
     world.ahead = {}
@@ -65,7 +65,7 @@ def take_turn(world: World) -> bool:
             return True
         if run.activation is not None:
             _look_after(world, run)
-            if run.activation is not None:
+            if run.activation is not None or run.booking is not None:
                 continue
         if not _is_planned(world, run, planned):
             world.book(run, None)
@@ -117,7 +117,7 @@ def _try_to_start(world: World, run: Run, others: list[Claim]) -> bool:
     groups = groups_of(run, units)
     view = View(world, world.now, others)
     most = len(groups)
-    if run.is_sweep and _holds(run):
+    if run.is_sweep and _holds(run) and _is_short(run):
         assert run.activation is not None
         most = min(most, len(run.activation.domains))
     for count in _counts(run, most):
@@ -143,7 +143,7 @@ def _plan_now(view: View, run: Run, groups: list[int]) -> Plan | Refusal:
     avoids = avoided(run)
     activation = run.activation
     plan = admit(view, run, groups, avoids=avoids)
-    if activation is not None and not activation.timed_out and not activation.only_money:
+    if activation is not None and _holds(run) and _is_short(run) and not activation.only_money:
         return plan if isinstance(plan, Plan) else _plan_in_scope(view, run, groups, avoids)
     if isinstance(plan, Refusal) and run.opportunistic and not plan.of_money:
         filling = admit(view, run, groups, fill=True, avoids=avoids)
@@ -231,7 +231,8 @@ def _plan(world: World, run: Run, others: list[Claim]) -> Claim | None:
     found = first_known(world, run, groups, others)
     if found is not None:
         at, plan, aligned = found
-        if not _is_too_late(world, run, groups, others, at) and not _keeps_earlier(was, at):
+        kept = _kept_start(world, run)
+        if not _is_too_late(world, run, groups, others, at) and (kept is None or at <= kept):
             confidence = "window-aligned" if aligned else "exact"
             run.booking = Booking("Pending", confidence, at, run.said)
             return claim_of(world, run, plan, at, "plan")
@@ -240,31 +241,35 @@ def _plan(world: World, run: Run, others: list[Claim]) -> Claim | None:
     return _announce(world, run, groups, others, known=found is not None)
 
 
-def _keeps_earlier(was: Booking | None, at: int) -> bool:
-    """A start that was announced with cuts, or for want of money, only moves earlier."""
-    return (
-        was is not None
-        and was.state == "Pending"
-        and was.confidence in ("needs-cuts", "needs-money")
-        and was.start < at
-    )
+def _kept_start(world: World, run: Run) -> int | None:
+    """A start that was announced with cuts, or for want of money, only moves earlier. One that was
+    announced this very instant, when what happens in it was not over yet, is none."""
+    was = run.booking
+    if (
+        was is None
+        or was.state != "Pending"
+        or was.confidence not in ("needs-cuts", "needs-money")
+        or was.start == world.now + lead_of(world, run)
+    ):
+        return None
+    return was.start
 
 
 def _announce(
     world: World, run: Run, groups: list[int], others: list[Claim], *, known: bool
 ) -> Claim | None:
     """No start is known, or none soon enough: at the lead, or when its patience is over."""
-    was = run.booking if run.booking and run.booking.state == "Pending" else None
+    was, kept = run.booking, _kept_start(world, run)
     lead = world.now + lead_of(world, run)
     start = max(run.created + world.config["reservation.maxWait"], lead) if known else lead
     if _is_short_of_money_only(world, run, groups, others):
-        if was is not None and was.confidence in ("needs-cuts", "needs-money"):
-            start = min(start, was.start)
+        start = start if kept is None else min(start, kept)
         run.booking = Booking("Pending", "needs-money", start, run.said)
         return None
     awaits = False
-    if was is not None and was.confidence in ("needs-cuts", "needs-money"):
-        start, awaits = min(start, was.start), was.awaits_tenure and was.start <= start
+    if kept is not None:
+        assert was is not None
+        start, awaits = min(start, kept), was.awaits_tenure and kept <= start
     case = Case(world, run, groups, others, max(start, world.now))
     can = think_through(case)
     if not can:
@@ -369,6 +374,13 @@ def _holds(run: Run) -> bool:
     return run.activation is not None and not run.activation.timed_out
 
 
+def _is_short(run: Run) -> bool:
+    """It has not started, or fewer groups of it than its minimum: one that is being bound holds
+    its own leases."""
+    running = sum(1 for unit in run.units.values() if unit.standing == "live")
+    return not running or (run.is_sweep and running * run.group_gpus < run.least)
+
+
 def hold_of(world: World, run: Run) -> Claim:
     """What a Resolution has freed, and what it was planned with."""
     activation = run.activation
@@ -396,10 +408,27 @@ def _time_out(world: World) -> bool:
 
 
 def _look_after(world: World, run: Run) -> None:
-    """It stays Activating until its victims are gone, and is then planned like everybody."""
+    """It stays Activating until all are gone that it waits for. If it does not fit even then it is
+    blocked; if it had started and was rejected, it is planned like everybody."""
     activation = run.activation
     assert activation is not None
-    gone = all(world.leases[number].end is not None for number in activation.victims)
-    if activation.timed_out and gone:
+    if run.booking is None or run.booking.state != "Activating":
         run.activation = None
-        world.book(run, None)
+    elif not activation.only_money and not _undrained(world, activation):
+        run.activation = None
+        world.book(run, Booking("Blocked", because=run.said), before="")
+
+
+def _undrained(world: World, activation: Activation) -> bool:
+    """Victims, or what was ending in its scope already, are still there."""
+    domains = set(activation.domains.values())
+    return any(
+        lease.number in activation.victims
+        or (
+            lease.ending
+            and lease.marked <= activation.at
+            and world.nodes[lease.node].domain in domains
+            and is_expected_to_go(world, lease)
+        )
+        for lease in world.open_leases()
+    )

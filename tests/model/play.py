@@ -9,6 +9,7 @@ from copy import deepcopy
 from typing import Any
 
 from tests.model import activate, debts, life, line, resize
+from tests.model.start import see_rejections
 from tests.model.story import FOREVER, Story
 from tests.model.world import Node, Run, World, new_world
 
@@ -79,6 +80,7 @@ def _take_turn(world: World) -> bool:
         or resize.shrink(world)
         or debts.settle_debts(world)
         or line.take_turn(world)
+        or see_rejections(world)
         or activate.activate_due(world)
         or resize.grow(world)
     )
@@ -149,7 +151,7 @@ def _perform(world: World, step: dict[str, Any]) -> None:
         case "pod":
             _pod(world, what)
         case "binds":
-            world.failing_binds += what["fail"]
+            world.failing_binds = what["fail"]
         case "restart":
             pass
         case other:

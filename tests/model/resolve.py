@@ -93,7 +93,7 @@ class Case:
 
         def inside(lease: Lease) -> bool:
             node = self.world.nodes[lease.node]
-            return node.domain in wanted and node.usable and node.flavor == self.run.flavor
+            return node.domain in wanted and node.flavor == self.run.flavor
 
         return Scope(inside, enough, self.at, self.run.key, self.ignore_tenure)
 

@@ -76,14 +76,17 @@ def start(world: World, run: Run, units: list[Unit], plan: Plan) -> None:
     if world.failing_binds:
         world.failing_binds -= 1
         rejected = min(units, key=lambda unit: unit.index)
-        _reject(world, run, rejected, opened)
+        world.rejected.append((run, rejected, opened))
     for unit in units:
         if unit is not rejected:
             unit.rejections = 0
             unit.avoids = []
     if run.by_resolution and (rejected is None or len(units) > 1):
         run.protected = _tenure(world, run, plan)
+    is_first = run.booking is not None and run.booking.state == "Activating"
     world.book(run, None, "Released")
+    if is_first:
+        see_rejections(world)  # nobody else is considered before it is known whether it holds
     if rejected is None or len(units) > 1:
         run.by_resolution = False
         run.activation = None
@@ -108,6 +111,14 @@ def _tenure(world: World, run: Run, plan: Plan) -> int:
         ):
             end = min(end, max(booking.start, world.now))
     return end
+
+
+def see_rejections(world: World) -> bool:
+    """Starts that nodes would not have are taken back, once all have started that can."""
+    rejected, world.rejected = world.rejected, []
+    for run, unit, opened in rejected:
+        _reject(world, run, unit, opened)
+    return bool(rejected)
 
 
 def _reject(world: World, run: Run, unit: Unit, opened: list[Lease]) -> None:

@@ -91,8 +91,8 @@ PROMISES = (
     Mutant(
         "a limit keeps nothing free behind an exact start",
         "control/holding.py",
-        "    turn.agenda.apply(world, wish.run.uid, start=begin, end=end)\n",
-        "    turn.agenda.apply(world, wish.run.uid, start=begin, end=FOREVER)\n",
+        "    turn.agenda.apply(world, wish.run.uid, start=begin, end=end, gone=ended)\n",
+        "    turn.agenda.apply(world, wish.run.uid, start=begin, end=FOREVER, gone=ended)\n",
         story("line-10"),
     ),
     Mutant(
@@ -172,5 +172,33 @@ PROMISES = (
         "reached it\n",
         "",
         story("life-10"),
+    ),
+    Mutant(
+        "a far start keeps only what is free today",
+        "control/holding.py",
+        "    for name in ended:\n        world.fleet.give(world.leases[name])\n",
+        "    ended.clear()\n",
+        story("line-23"),
+    ),
+    Mutant(
+        "a lease is refinanced with what others count on",
+        "control/overdrafts.py",
+        "    covered = _payer_beside(turn, lease, claims)\n",
+        "    covered = _payer_beside(turn, lease, ())\n",
+        story("money-47"),
+    ),
+    Mutant(
+        "limited work is moved only when the unlimited is gone",
+        "core/decisions/overdraft.py",
+        "    return [_all(envelope.key, unlimited, why), limited]\n",
+        "    return [_all(envelope.key, unlimited, why) if unlimited else limited]\n",
+        story("money-48"),
+    ),
+    Mutant(
+        "the blocked are announced for money that is still to come",
+        "control/planning.py",
+        "found[0] == starts and not _helps_now(turn, wish)",
+        "found[0] == starts and not wish",
+        story("found-12"),
     ),
 )
