@@ -31,6 +31,12 @@ def test_a_run_is_paid_for_placed_bound_run_and_accounted_for(plane: Plane) -> N
         controller.port, "/metrics"
     )
     plane.until(lambda: "Completed" in plane.kubectl.ok("get", "events", "-n", "team"))
+    for words, said in (
+        (("ledger", "verify"), "ledger verify: ok (2 batches)\n"),
+        (("audit",), "audit: ok (0 open leases)\n"),
+    ):
+        found = plane.leasehold(*words, "--kubeconfig", str(plane.cluster.kubeconfig()))
+        assert (found.stdout, found.stderr) == (said, "")
     assert controller.stop() == 0
 
 

@@ -9,8 +9,8 @@ import time
 import click
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks, run
+from leasehold.cli.cluster_copy import ledger_options
 from leasehold.cli.config import read_config
-from leasehold.cli.data_folder import data_option
 from leasehold.cli.ledger_source import snapshot_of
 from leasehold.cli.visible import say
 from leasehold.control.audit import audit
@@ -26,7 +26,7 @@ PAUSE_S = 1.5
 
 
 @click.command("audit")
-@data_option
+@ledger_options
 def command(data: DataFolder) -> None:
     """Compare leases, pods and balances; exit 1 with every record that disagrees."""
     config = read_config(data, None)

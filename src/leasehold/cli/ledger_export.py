@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from leasehold.adapters.private_file import write_private
-from leasehold.cli.data_folder import data_option
+from leasehold.cli.cluster_copy import ledger_options
 from leasehold.cli.jsonlines import Wire
 from leasehold.cli.ledger_source import archive_of, instant_option, snapshot_of
 from leasehold.core.facts import Lease, ledger_order
@@ -33,7 +33,7 @@ _MS = 1000
 
 
 @click.command("export")
-@data_option
+@ledger_options
 @click.option(
     "--format", "form", type=click.Choice(("jsonl", "csv")), default="jsonl", show_default=True
 )

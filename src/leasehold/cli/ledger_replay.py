@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from leasehold.cli.data_folder import data_option
+from leasehold.cli.cluster_copy import ledger_options
 from leasehold.cli.jsonlines import Wire
 from leasehold.cli.ledger_source import FILES, instant_option, lines_of, title_of
 from leasehold.cli.visible import say
@@ -17,7 +17,7 @@ from leasehold.shell.folder import DataFolder
 @click.command("replay")
 @click.argument("files", nargs=-1, type=FILES, metavar="[FILE]...")
 @click.option("--at", "instant", required=True, help="An instant, as 2026-11-15T00:00:10Z.")
-@data_option
+@ledger_options
 def replay(files: tuple[Path, ...], instant: str, data: DataFolder) -> None:
     """What the ledger says was true at an instant: open leases, budgets, what each had spent.
 

@@ -34,6 +34,7 @@ def archive_of(data: DataFolder) -> Archive:
 @contextmanager
 def snapshot_of(data: DataFolder) -> Iterator[Snapshot]:
     """One moment of its store, with or without a server; troubles become sentences."""
+    data.renew()
     with sentences():
         snapshot = Snapshot(data.store)
         try:
@@ -66,7 +67,7 @@ def lines_of(files: tuple[Path, ...], data: DataFolder) -> Iterator[Iterator[Wir
 
 
 def title_of(files: tuple[Path, ...], data: DataFolder) -> str:
-    return ", ".join(map(str, files)) if files else str(data.root)
+    return ", ".join(map(str, files)) if files else data.title
 
 
 def instant_option(value: str | None, option: str) -> Instant | None:

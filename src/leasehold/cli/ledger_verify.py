@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from leasehold.cli.data_folder import data_option
+from leasehold.cli.cluster_copy import ledger_options
 from leasehold.cli.jsonlines import Wire, read_lines
 from leasehold.cli.ledger_source import FILES, archive_of, lines_of, snapshot_of, title_of
 from leasehold.cli.visible import say
@@ -32,14 +32,15 @@ DIGEST_CHARS_MIN = 16  # of a digest that somebody wrote down
     "digest will do.",
 )
 @click.option("--print-head", is_flag=True, help="Also print its head, to be written down.")
-@data_option
+@ledger_options
 def verify(
     files: tuple[Path, ...], objects: Path | None, head: str, print_head: bool, data: DataFolder
 ) -> None:
     """Recompute every digest, fold the leases, name the first record that disagrees.
 
     Of exported files, in their order (those of an archive, ledger-*.jsonl, are such files); without
-    any, of a data folder: its archive, store, objects and balances. A server may run meanwhile.
+    any, of a data folder (its archive, store, objects and balances) or, with --kubeconfig, of a
+    cluster. A server may run meanwhile.
     Whoever writes down a head (--print-head) can prove with --head that nothing before it was
     rewritten since.
     """

@@ -35,6 +35,14 @@ class DataFolder:
         self.lottery_key = self.root / "lottery.key"
 
     @property
+    def title(self) -> str:
+        """What it is called in messages."""
+        return str(self.root)
+
+    def renew(self) -> None:
+        """Called before it is looked at: a copy of something else is made anew."""
+
+    @property
     def work(self) -> Path:
         """Where jobs start, a folder per namespace; beside the data, which jobs may not enter."""
         return self.root.with_name(f"{self.root.name}.work")

@@ -14,7 +14,7 @@ import msgspec
 from leasehold.adapters.kubernetes.client import JSON_PATCH, Client, Lane, Request
 from leasehold.adapters.kubernetes.places import Place, place_of
 from leasehold.adapters.kubernetes.pods import dressed, has_mates, is_ours, service_of
-from leasehold.adapters.kubernetes.projection import reader_of
+from leasehold.adapters.kubernetes.projection import Read, reader_of
 from leasehold.adapters.kubernetes.refusals import Key
 from leasehold.adapters.kubernetes.watching import KubernetesWatch
 from leasehold.adapters.objects.rules import OBJECT_BYTES_MAX, key_of, problems_of, stamp_conditions
@@ -83,14 +83,35 @@ class KubernetesStore:
         read = reader_of(kind, place.api_version)
         return await self._pages(place, lambda raw: see(_encode(read(raw))), None)
 
+    async def moment(self, kinds: Sequence[str], see: Callable[[str, bytes], None]) -> int:
+        """All objects of several kinds as of one version, which is returned: no write lies between
+        them. Raises `Expired` when that took longer than the server remembers."""
+        version = 0
+        for kind in kinds:
+            place = place_of(kind)
+            read = reader_of(kind, place.api_version)
+
+            def shown(raw: bytes, kind: str = kind, read: Read = read) -> None:
+                see(kind, _encode(read(raw)))
+
+            version = await self._pages(place, shown, None, version=version)
+        return version
+
     async def _pages(
-        self, place: Place, see: Callable[[bytes], None], forget: Callable[[], None] | None
+        self,
+        place: Place,
+        see: Callable[[bytes], None],
+        forget: Callable[[], None] | None,
+        *,
+        version: int = 0,
     ) -> int:
-        """All objects at one version, chunk by chunk. A listing that took so long that the server
-        has forgotten it begins again, where what was seen can be forgotten too."""
+        """All objects at one version, or at this one, chunk by chunk. A listing that took so long
+        that the server has forgotten it begins again, where what was seen can be forgotten too."""
         key: Key = (place.kind, "", "")
         while True:
-            query, version = {"limit": str(PAGE)}, 0
+            query = {"limit": str(PAGE)}
+            if version:
+                query |= {"resourceVersion": str(version), "resourceVersionMatch": "Exact"}
             try:
                 while True:
                     page = _decode_page(await self._client.read(place.all(), query, key=key))

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from leasehold.adapters.kubernetes.client import APPLY, Client, Request
-from leasehold.core.names import Wire
+from leasehold.core.names import API_VERSION, Wire
 from leasehold.core.objects.wire import list_at, part, text_at
-from leasehold.ports.store import NotFound, StoreError, Unavailable
+from leasehold.ports.store import Forbidden, NotFound, OutcomeUnknown, StoreError, Unavailable
 
 MANAGER = "leasehold"
 TRIES, PAUSE_S = 60, 0.5
@@ -45,6 +45,7 @@ async def apply_all(
     for document in documents:
         if document["kind"] == CRDS:
             await _wait_until_established(client, document)
+    await _wait_until_taken(client)
     return list(missing)
 
 
@@ -115,3 +116,30 @@ async def _wait_until_established(client: Client, document: Wire) -> None:
             return
         await asyncio.sleep(PAUSE_S)
     raise NotApplied(f"{name} is not served; look at its conditions")
+
+
+async def _wait_until_taken(client: Client) -> None:
+    """A policy that completes Runs needs to know their definition, which comes to it a moment after
+    the definition is served: until then no Run can be made. One is tried, and never stored."""
+    namespace = "default"
+    run: Wire = {
+        "apiVersion": API_VERSION,
+        "kind": "Run",
+        "metadata": {"generateName": "tried-", "namespace": namespace},
+        "spec": {"owner": "org", "resources": {"gpuType": "any", "totalGPUs": 1}},
+    }
+    request = Request(
+        "POST",
+        f"/apis/{API_VERSION}/namespaces/{namespace}/runs",
+        query={"dryRun": "All"},
+        data=_encode(run),
+    )
+    for _ in range(TRIES):
+        try:
+            await client.ask(request)
+            return
+        except Forbidden:
+            return  # the policies are in force, and whoever installs may not spend
+        except (NotFound, OutcomeUnknown, Unavailable):
+            await asyncio.sleep(PAUSE_S)
+    raise NotApplied("the server does not take Runs yet; try again")

@@ -1,0 +1,120 @@
+"""The ledger of a cluster as a data folder that is thrown away: what reads the one reads the other.
+
+Used by the commands that answer from a ledger. Everything is listed at one version of the API
+server, so that the copy is one moment of the cluster, and nothing is written there.
+"""
+
+import asyncio
+import functools
+import tempfile
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from leasehold.adapters.asyncio_runtime import AsyncioClock
+from leasehold.adapters.kubeconfig.read import KubeContext
+from leasehold.adapters.kubernetes.client import Client
+from leasehold.adapters.kubernetes.store import KubernetesStore
+from leasehold.adapters.objects.rules import key_of
+from leasehold.adapters.objects.shelf import Change, decode
+from leasehold.adapters.sqlite.schema import open_file
+from leasehold.adapters.sqlite.shelf import FileShelf
+from leasehold.cli.data_folder import data_option
+from leasehold.cli.kube_options import kube_sentences, loader
+from leasehold.ports.store import Expired, StoreError
+from leasehold.shell.folder import DataFolder
+
+# The head first: nothing of the ledger is newer than the version at which it was read.
+KINDS = (
+    "LedgerHead", "LedgerBatch", "LedgerCheckpoint", "Lease", "Resolution", "Reservation",
+    "Budget", "Run", "Node", "Pod",
+)  # fmt: skip
+TRIES = 3
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class ClusterCopy(DataFolder):
+    """Made anew each time somebody looks at it."""
+
+    def __init__(self, root: Path, load: Callable[[], KubeContext], archive: Path | None) -> None:
+        super().__init__(root)
+        self._load = load
+        if archive is not None:
+            self.archive = archive
+
+    @property
+    def title(self) -> str:
+        return self._load().server
+
+    def renew(self) -> None:
+        for path in self.root.glob(f"{self.store.name}*"):
+            path.unlink()
+        with kube_sentences():
+            asyncio.run(self._fill())
+
+    async def _fill(self) -> None:
+        client = Client(self._load)
+        try:
+            for _ in range(TRIES):
+                try:
+                    changes = await _read(KubernetesStore(client, AsyncioClock()))
+                    break
+                except Expired:
+                    continue
+            else:
+                raise click.ClickException("the ledger changes faster than it can be listed")
+        except StoreError as error:
+            said = " ".join([str(error), *getattr(error, "__notes__", [])])
+            raise click.ClickException(f"{(await client.context()).server}: {said}") from None
+        finally:
+            await client.close()
+        connection = open_file(self.store, prefix="copy")
+        try:
+            shelf = FileShelf(connection, self.store, tell=lambda _: None, history_max=1)
+            shelf.transact(lambda: deque(map(shelf.put, changes), maxlen=0))
+        finally:
+            connection.close()
+
+
+async def _read(store: KubernetesStore) -> list[Change]:
+    changes: list[Change] = []
+
+    def see(_: str, body: bytes) -> None:
+        changes.append(Change(len(changes) + 1, "ADDED", key_of(decode(body)), body))
+
+    await store.moment(KINDS, see)
+    return changes
+
+
+def ledger_options(command: F) -> F:
+    """`--data`, or a cluster instead; the command is given a data folder either way."""
+
+    @click.option("--kubeconfig", default="", help="Of the cluster of this kubeconfig instead.")
+    @click.option("--context", default="", help="Of the cluster of this context instead.")
+    @click.option(
+        "--archive",
+        type=click.Path(file_okay=False, path_type=Path),
+        help="With a cluster: the folder that its ledger is compacted into.",
+    )
+    @functools.wraps(command)
+    def with_data(
+        *args: object,
+        data: DataFolder,
+        kubeconfig: str,
+        context: str,
+        archive: Path | None,
+        **others: object,
+    ) -> object:
+        if not kubeconfig and not context:
+            if archive is not None:
+                raise click.UsageError("--archive goes with a cluster; a data folder names its own")
+            return command(*args, data=data, **others)
+        with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
+            copy = ClusterCopy(Path(folder), loader(kubeconfig, context), archive)
+            return command(*args, data=copy, **others)
+
+    return data_option(with_data)  # type: ignore[return-value]
