@@ -39,7 +39,7 @@ def _four() -> dict[str, object]:
 def read(plant: Plant, store: Store | None = None) -> tuple[World, Ledger, Recovered]:
     """As a server that starts now reads it, through another store if need be."""
     seen = plant.store if store is None else store
-    ledger = Ledger(seen, plant.user.clock, epoch=1)
+    ledger = Ledger(seen, plant.user.clock)
     at_once(ledger.look())
     found = at_once(
         read_world(seen, plant.user.clock, ledger, policy=plant.world.policy, labels=Labels())

@@ -15,7 +15,7 @@ from leasehold.sim.scenario.stage import Stage
 
 def read_again(store: Store, clock: Clock, world: World) -> World:
     """What a server that starts now would know."""
-    ledger = Ledger(store, clock, epoch=1)
+    ledger = Ledger(store, clock)
     at_once(ledger.look())
     found = at_once(read_world(store, clock, ledger, policy=world.policy, labels=Labels()))
     return found.world

@@ -33,6 +33,7 @@ from leasehold.core.policy import Policy
 from leasehold.shell.archive.compactor import Compactor
 from leasehold.shell.folder import DataFolder
 from leasehold.shell.loop import Controller
+from leasehold.shell.terms import Terms
 
 async def main(clock, tasks):
     folder = DataFolder(Path(sys.argv[1]))
@@ -41,8 +42,8 @@ async def main(clock, tasks):
     requests = []
     async def between(world, ledger):  # not by itself: everything is old enough at once
         return await compactor.step(world, ledger) if requests else None
-    controller = Controller(store, clock, tasks, policy=Policy(binder_enabled=False),
-                            lottery_key=b"k" * 32, epoch=2, between_turns=between)
+    terms = Terms(policy=Policy(binder_enabled=False), lottery_key=b"k" * 32)
+    controller = Controller(store, clock, tasks, terms, between_turns=between)
     tasks.spawn("controller", controller.run())
     def asked():
         requests.append(1)

@@ -183,7 +183,7 @@ def test_another_ledgers_archive_is_refused(tmp_path: Path) -> None:
     world, ledger, _ = read(other)
     compactor = Compactor(
         other.store, other.user.clock, folder=tmp_path, keep_closed=0, max_objects=9,
-        note=said.append,
+        alert=said.append,
     )  # fmt: skip
     before = names(other)
     assert at_once(compactor.run_once(world, ledger)) is None
@@ -199,7 +199,7 @@ def test_without_an_archive_it_says_so_in_time() -> None:
     for most, alerts in ((count_now * 2, 0), (count_now, 1)):
         compactor = Compactor(
             plant.store, plant.user.clock, folder=None, keep_closed=0, max_objects=most,
-            note=said.append,
+            alert=said.append,
         )  # fmt: skip
         at_once(compactor.step(world, ledger))
         assert len(said) == alerts

@@ -79,7 +79,7 @@ def test_a_disk_that_keeps_something_else_loses_nothing(
 
     said: list[str] = []
     compactor = a_compactor(plant, tmp_path)
-    compactor._note = said.append
+    compactor._alert = said.append
     with monkeypatch.context() as patched:
         patched.setattr(writer, "put_file", rot)
         assert at_once(compactor.run_once(world, ledger)) is None

@@ -4,6 +4,7 @@ import pytest
 from tests.conformance.harness import MemoryHarness
 from tests.conformance.things import meta, spec, thing
 
+from leasehold.adapters.objects.shelf import Stored
 from leasehold.ports.store import Invalid, Wire
 
 
@@ -88,7 +89,7 @@ def test_a_lease_closes_once(harness: MemoryHarness) -> None:
 def test_admission_sees_old_and_new_and_reports_all(own_harness: MemoryHarness) -> None:
     asked: list[tuple[Wire | None, Wire]] = []
 
-    def admit(old: Wire | None, new: Wire) -> list[tuple[str, str]]:
+    def admit(old: Wire | None, new: Wire, _: Stored) -> list[tuple[str, str]]:
         asked.append((old, new))
         return [("spec.n", "is two"), ("spec", "is bad")] if new["spec"] == spec(2) else []
 

@@ -1,15 +1,13 @@
 """A World whose closed leases have gone into an archive, and that archive."""
 
 from collections.abc import Iterable
-from types import SimpleNamespace
-from typing import cast
 
 from tests.questions.played import Played
 
 from leasehold.core.facts import Lease, Resolution, ledger_order
 from leasehold.core.objects.resolution import resolution_to_wire
+from leasehold.core.units import Millis
 from leasehold.core.world.world import World
-from leasehold.shell.loop import Controller
 from leasehold.shell.query import Questions
 
 
@@ -55,5 +53,8 @@ def compacted(played: Played) -> Questions:
         new.put_pod(pod)
     closed = [lease for lease in leases if not lease.is_open]
     shelf = Shelf(closed, old.resolutions.values())
-    controller = cast(Controller, SimpleNamespace(world=new))
-    return Questions(controller, played.stage.user.clock, archive=shelf)
+
+    async def at_rest(_: Millis) -> World | None:
+        return new
+
+    return Questions(at_rest, played.stage.user.clock, archive=shelf)

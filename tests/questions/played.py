@@ -5,14 +5,12 @@ Stops at an instant of the story, so that a question can be asked in the middle 
 
 import asyncio
 from pathlib import Path
-from typing import cast
 
 from leasehold.core.objects.access import Caller, CallerRole
-from leasehold.core.units import Instant, parse_span
+from leasehold.core.units import Instant, Millis, parse_span
 from leasehold.core.world.world import World
 from leasehold.ports.archive import ArchivedLeases
 from leasehold.ports.store import Wire
-from leasehold.shell.loop import Controller
 from leasehold.shell.query import Questions
 from leasehold.sim.scenario.act import Actor
 from leasehold.sim.scenario.parse import load_story
@@ -67,12 +65,15 @@ class Played:
         self, *, archive: ArchivedLeases | None = None, hide_tenants: bool = False
     ) -> Questions:
         return Questions(
-            cast(Controller, self.stage),  # of a controller only its World is asked
+            self._at_rest,
             self.stage.user.clock,
             archive=archive,
             hide_tenants=hide_tenants,
             pseudonym_key=b"tests",
         )
+
+    async def _at_rest(self, _: Millis) -> World | None:
+        return self.stage.controller.settled
 
     def ask(
         self,

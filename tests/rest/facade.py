@@ -80,6 +80,9 @@ class World:
             raise RequestRefused(422, "Invalid", "no", [Cause("FieldValueInvalid", "no", "spec")])
         return {"who": caller.user, "question": question, "params": dict(params), "body": body}
 
+    async def metrics(self, _: Caller) -> bytes:
+        return b"leasehold_up 1\n"
+
     async def judge(self, _: Caller, __: Wire | None, ___: Wire) -> list[tuple[str, str]]:
         return list(self.objections)
 
@@ -91,7 +94,7 @@ def backend_over(world: World, store: ObjectStore, tokens: Tokens, clock: Asynci
         clock=clock,
         query=world.query,
         logs=world.logs,
-        metrics=lambda _: b"leasehold_up 1\n",
+        metrics=world.metrics,
         health=lambda: world.health,
         judge=world.judge,
         hides_tenants=world.hides_tenants,

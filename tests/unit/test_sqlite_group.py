@@ -8,6 +8,7 @@ import pytest
 from tests.unit.sqlite_file import hooked, name_of, thing, version
 
 from leasehold.adapters import asyncio_runtime, patience
+from leasehold.adapters.objects.shelf import Stored
 from leasehold.adapters.sqlite import shelf
 from leasehold.adapters.sqlite.errors import BadStore, FileUnavailable
 from leasehold.adapters.sqlite.group import GroupStore
@@ -145,7 +146,7 @@ def test_a_full_disk_is_everybodys_and_none_of_it_happened(path: Path) -> None:
 
 
 def test_a_defect_in_admission_is_its_callers_alone(path: Path) -> None:
-    def admit(_old: Wire | None, new: Wire) -> list[tuple[str, str]]:
+    def admit(_old: Wire | None, new: Wire, _stored: Stored) -> list[tuple[str, str]]:
         if name_of(new) == "b":
             raise LookupError("a defect")
         return []

@@ -68,7 +68,7 @@ def command(
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, replica.stop)
             served = await serve_probes(
-                host, port, troubles=replica.troubles, metrics=replica.metrics.text
+                host, port, troubles=replica.troubles, metrics=replica.metrics
             )
             try:
                 await replica.run()

@@ -5,7 +5,7 @@ handed to the others, started, and stopped in the opposite order. What the parts
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,6 @@ from leasehold.adapters.agent.logs import NoLog, NoPod
 from leasehold.adapters.agent.requests import LocalNode
 from leasehold.adapters.agent.users import Users
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
-from leasehold.adapters.containment import About, Containment, kept_up
 from leasehold.adapters.http.refusal import Cause, RequestRefused
 from leasehold.adapters.http.serve import Server, serve
 from leasehold.adapters.http.tls import ensure_certificates
@@ -31,27 +30,20 @@ from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.cli.judgement import admission_of
 from leasehold.control.edits import uncovered_edit
-from leasehold.control.turn import Turn
 from leasehold.core.objects.access import Caller, CallerRole
 from leasehold.core.objects.edits import check_edit
 from leasehold.core.objects.run import check_run
 from leasehold.core.objects.wire import LEASES_CLOSED, part, text_at
 from leasehold.core.units import Millis
-from leasehold.ports.store import AlreadyExists, Expired, NotFound, Store, Wire
-from leasehold.shell.archive.compactor import Compactor
-from leasehold.shell.archive.reader import Archive
+from leasehold.ports.store import AlreadyExists, NotFound, Store, Wire
 from leasehold.shell.config import Config
-from leasehold.shell.drift import DriftWatch
-from leasehold.shell.ended_pods import sweep_ended_pods
-from leasehold.shell.events import Story, Teller
+from leasehold.shell.events import Story
 from leasehold.shell.folder import DataFolder
 from leasehold.shell.health import HealthWatch
-from leasehold.shell.ledger import SHARD
-from leasehold.shell.logs import DecisionLog
-from leasehold.shell.loop import Controller
-from leasehold.shell.metrics import Metrics
 from leasehold.shell.notifications import Notifications, channels_of
-from leasehold.shell.query import BadQuestion, Questions
+from leasehold.shell.plane import Answering, Plane
+from leasehold.shell.query import BadQuestion
+from leasehold.shell.terms import Terms
 
 GATHER: Millis = 10
 LOOK_MS: Millis = 50
@@ -91,12 +83,21 @@ class Embedded:
         # As the controller would, an instant later and with another write.
         finalizers = {"Run": LEASES_CLOSED}
         self.store = GroupStore(folder.store, tasks, clock, self._admission, finalizers=finalizers)
-        self.archive = Archive(settings.archive)
-        self._teller = Teller(self.store, clock, tasks)
-        self._log = DecisionLog()
-        self.metrics = Metrics(lambda: self._controller.world, clock)
-        self._containment = Containment(self._contain)
+        self.plane = Plane(
+            self.store,
+            clock,
+            tasks,
+            self._terms(),
+            archive=settings.archive,
+            answering=Answering(
+                judge=self._judge_new,
+                hide_tenants=config.embedding.hide_tenants,
+                # A pseudonym stays the same over restarts, and nobody can try names out.
+                pseudonym_key=hashlib.sha256(b"pseudonyms\n" + folder.key()).digest(),
+            ),
+        )
         self._notifications = self._made_notifications()
+        self.plane.listen(self._notifications.after_turn)
         self.users = Users(
             folder.agent,
             work=settings.work,
@@ -114,65 +115,47 @@ class Embedded:
             users=self.users,
             note=self._note,
             limits=Limits(pids_max=config.embedding.pids_max),
-            containment=self._containment,
+            containment=self.plane.containment,
         )
         self.tokens = Tokens(folder.tokens)
-        self._compactor = Compactor(
-            self.store,
-            clock,
-            folder=settings.archive,
-            keep_closed=config.policy.keep_closed,
-            max_objects=config.policy.max_objects,
-            note=lambda words: self._observe(clock.now(), words),
-        )
-        self._drift = DriftWatch(clock, lambda: self._controller.world, self._on_drift)
         self._health_watch = HealthWatch(
             clock, self._troubles, on_trouble=self._on_trouble, on_relief=self._on_relief
         )
         self._server: Server | None = None
-        self._is_decided = False  # there is a controller
+        self._is_begun = False  # those who may be in trouble are at work
+
+    def _terms(self) -> Terms:
+        """On a file of our own, which nobody else can have open."""
+        folder, config = self._settings.folder, self._settings.config
+        self._is_key_new = folder.lacks_key
+        return Terms(
+            policy=config.policy,
+            lottery_key=folder.key(),
+            labels=config.labels,
+            gather=GATHER,
+        )
 
     async def start(self) -> None:
         """Ready for everything when this returns. As long as the disk is full it does not."""
-        self._keep_up("health", self._health_watch.run)
+        self.plane.keep_up("health", self._health_watch.run)
         settings, folder = self._settings, self._settings.folder
-        if folder.lacks_key:
-            said = (
-                f"alert: {folder.lottery_key} was missing and is made anew; what was announced "
-                "under the old key is announced again before anything is drawn"
+        if self._is_key_new:
+            self._alert(
+                f"{folder.lottery_key} was missing and is made anew; what was announced under the "
+                "old key is announced again before anything is drawn"
             )
-            self._observe(self._clock.now(), said)
         for name in NAMESPACES:
             await _ensure_namespace(self.store, name)
-        budgets = await self._learn_budgets()
-        self._controller = Controller(
-            self.store,
-            self._clock,
-            self._tasks,
-            policy=settings.config.policy,
-            lottery_key=folder.key(),
-            labels=settings.config.labels,
-            epoch=await self._next_epoch(),
-            observer=self._observe,
-            on_turn=self._after_turn,
-            between_turns=self._compactor.step,
-            stopwatch=self.metrics,
-            containment=self._containment,
-            gather=GATHER,
-        )
-        self._is_decided = True
+        self._is_begun = True
         await self.agent.prepare()
         for words in self.users.estranged():
             _log.warning("files of another user", message=words)
-        self._tasks.spawn("controller", self._controller.run())
+        self.plane.lead_alone()
         self._tasks.spawn("agent", self.agent.run())
-        self._keep_up("events", self._teller.run)
-        self._keep_up("budgets", lambda: self._follow_budgets(budgets))
-        self._keep_up("ended pods", self._sweep_ended_pods)
-        self._keep_up("drift", self._drift.run)
+        self.plane.start()
         for name, work in self._notifications.tasks():
-            self._keep_up(name, work)
-        while self._controller.world is None:
+            self.plane.keep_up(name, work)
+        while self.plane.world is None:
             await self._clock.sleep(1)
         certificates = ensure_certificates(folder.tls, [settings.host])
         self._server = await serve(
@@ -211,15 +194,8 @@ class Embedded:
             self._clock,
             self._tasks,
             events=embedding.notify_events,
-            count=self.metrics.note_notification,
+            count=self.plane.metrics.note_notification,
         )
-
-    def _keep_up(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        task = kept_up(name, work, clock=self._clock, containment=self._containment)
-        self._tasks.spawn(name, task)
-
-    async def _sweep_ended_pods(self) -> None:
-        await sweep_ended_pods(self.store, self._clock, lambda: self._controller.world)
 
     async def cannot_start(self) -> None:
         """Raises `BadStore` when the store has refused everything for a while."""
@@ -238,10 +214,10 @@ class Embedded:
 
     async def end_jobs(self) -> None:
         """Ends every job, and returns when the ledger knows of it, or after a while."""
-        self._controller.start_nothing()
+        self.plane.controller.start_nothing()
         await self.agent.end_all()
         for _ in range(LAST_LOOKS):
-            world = self._controller.world
+            world = self.plane.world
             if world is None or not world.open_by_run:
                 return
             await self._clock.sleep(LOOK_MS)
@@ -256,19 +232,10 @@ class Embedded:
         self.store.close()
 
     def ask_to_compact(self) -> None:
-        self._compactor.request()
-        self._controller.wake()
+        self.plane.compactor.request()
+        self.plane.controller.wake()
 
     def _backend(self) -> Backend:
-        self._questions = Questions(
-            self._controller,
-            self._clock,
-            archive=self.archive,
-            judge=self._judge_new,
-            hide_tenants=self._settings.config.embedding.hide_tenants,
-            # A pseudonym stays the same over restarts, and nobody can try names out.
-            pseudonym_key=hashlib.sha256(b"pseudonyms\n" + self._settings.folder.key()).digest(),
-        )
         return Backend(
             store=self.store,
             tokens=self.tokens,
@@ -302,20 +269,21 @@ class Embedded:
         self, caller: Caller, question: str, params: Mapping[str, str], body: Wire | None
     ) -> Wire:
         try:
-            return await self._questions.ask(caller, question, params, body)
+            return await self.plane.questions.ask(caller, question, params, body)
         except BadQuestion as bad:
             causes = [Cause("FieldValueInvalid", why, path) for path, why in bad.causes]
             raise RequestRefused(bad.status, bad.reason, bad.message, causes) from None
 
-    def _metrics(self, caller: Caller) -> bytes:
+    async def _metrics(self, caller: Caller) -> bytes:
         if self._settings.config.embedding.hide_tenants and not caller.is_trusted:
             said = "metrics name every team, and query.hideTenants is on; ask with an admin's token"
             raise RequestRefused(403, "Forbidden", said)
-        return self.metrics.text()
+        await self.plane.at_rest()
+        return self.plane.metrics.text()
 
     def _judge_new(self, run: Wire) -> list[tuple[str, str]]:
         """What submitting it would be refused for."""
-        problems = self._admission.rehearse(None, run)
+        problems = self._admission(None, run)
         namespace = text_at(part(run, "metadata"), "namespace")
         if not problems:
             try:
@@ -325,7 +293,7 @@ class Embedded:
         return problems
 
     async def _judge(self, _: Caller, old: Wire | None, new: Wire) -> list[tuple[str, str]]:
-        world = self._controller.world
+        world = await self.plane.at_rest()
         if world is None or old is None or new.get("kind") != "Run":
             return []
         uid = text_at(part(old, "metadata"), "uid")
@@ -337,7 +305,7 @@ class Embedded:
 
     def _health(self) -> Mapping[str, str]:
         found = dict(self._troubles())
-        if not found["controller"] and self._controller.world is None:
+        if not found["controller"] and self.plane.world is None:
             found["controller"] = "it is recovering the ledger"
         return found
 
@@ -345,45 +313,21 @@ class Embedded:
         """What somebody should look at; that the ledger is read back is no trouble."""
         return {
             "store": self.store.trouble,
-            "controller": self._controller.trouble if self._is_decided else "",
-            "agent": self.agent.trouble if self._is_decided else "",
+            "controller": self.plane.controller.trouble if self._is_begun else "",
+            "agent": self.agent.trouble if self._is_begun else "",
         }
 
     def _on_trouble(self, part: str, why: str) -> None:
-        self._observe(self._clock.now(), f"alert: {part}: {why}")
+        self._alert(f"{part}: {why}")
 
     def _on_relief(self, part: str) -> None:
         _log.warning("well again", part=part)
 
-    def _after_turn(self, turn: Turn) -> None:
-        self.metrics.after_turn(turn)
-        self._teller.after_turn(turn)
-        self._notifications.after_turn(turn)
-        self._log.after_turn(turn)
-
-    def _on_drift(self, kind: str, words: str) -> None:
-        self.metrics.note_drift(kind)
-        self._observe(self._clock.now(), f"alert: drift: {words}")
-
-    def _contain(self, about: About, why: str, error: Exception) -> None:
-        """What went wrong with one object is told on it, and counted."""
-        self.metrics.note_contained(about.kind)
-        self.metrics.note_alert()
-        _log.error("contained", about=about.words, message=why, exc_info=error)
-        if about.kind != "Task":
-            told = f"{why}; it is left alone, and everything else goes on"
-            self._teller.tell(
-                Story(kind=about.kind, namespace=about.namespace, name=about.name, uid=about.uid,
-                      reason="Quarantined", message=told, type="Warning")
-            )  # fmt: skip
-
-    def _observe(self, now: int, words: str) -> None:
-        if words.startswith("alert"):
-            self.metrics.note_alert()
-        self._log.observe(now, words)
+    def _alert(self, words: str) -> None:
+        self.plane.alerted(self._clock.now(), words)
 
     def _note(self, note: EventNote) -> None:
-        self._teller.tell(
+        self.plane.teller.tell(
             Story(
                 kind=note.kind,
                 namespace=note.namespace,
@@ -394,37 +338,6 @@ class Embedded:
                 type=note.type,
             )
         )
-
-    async def _next_epoch(self) -> int:
-        """Every start is a new owner: the epoch rises, and survives in the head."""
-        try:
-            head = await self.store.get("LedgerHead", "", SHARD)
-        except NotFound:
-            return 1
-        epoch = part(head, "spec")["epoch"]
-        assert isinstance(epoch, int), "the ledger wrote it"
-        return epoch + 1
-
-    async def _learn_budgets(self) -> int:
-        """The admission check knows the Budgets there are, as of the version that is returned."""
-        listing = await self.store.list("Budget")
-        self._admission.learn(listing.items)
-        return listing.version
-
-    async def _follow_budgets(self, version: int) -> None:
-        """And those that come and go."""
-        while True:
-            watch = self.store.watch("Budget", version)
-            with suppress(Expired):
-                while True:
-                    event = await watch.next()
-                    if event.type == "DELETED":
-                        metadata = part(event.object, "metadata")
-                        key = f"{metadata['namespace']}/{metadata['name']}"
-                        self._admission.forget_budget(key)
-                    else:
-                        self._admission.learn([event.object])
-            version = await self._learn_budgets()
 
     def _admin_token(self) -> str:
         """The one in the kubeconfig as long as it is good; a token is told only once."""

@@ -89,7 +89,7 @@ def _compact_here(data: DataFolder, config: Config, keep: Millis) -> tuple[Compa
     async def main(clock: AsyncioClock, tasks: AsyncioTasks) -> Compacted | None:
         store = SqliteStore(data.store, tasks, clock)
         try:
-            ledger = Ledger(store, clock, epoch=0)
+            ledger = Ledger(store, clock)
             try:
                 await ledger.look()
             except NotFound:
@@ -106,14 +106,14 @@ def _compact_here(data: DataFolder, config: Config, keep: Millis) -> tuple[Compa
                 folder=archive_of(data).folder,
                 keep_closed=keep,
                 max_objects=config.policy.max_objects,
-                note=troubles.append,
+                alert=troubles.append,
             )
             return await compactor.run_once(found.world, ledger)
         finally:
             store.close()
 
     compacted = run(main)
-    return compacted, "; ".join(each.removeprefix("alert: ") for each in troubles)
+    return compacted, "; ".join(troubles)
 
 
 def _ask(pid: int, answer: Path) -> tuple[Compacted | None, str]:

@@ -124,7 +124,7 @@ def _judge(where: str, config_file: Path | None) -> Judge:
     def judge(data: object) -> list[Problem]:
         if not isinstance(data, dict) or data.get("kind") not in USER_KINDS:
             return check_manifest(data)
-        found = admission.rehearse(None, data)
+        found = admission(None, data)
         return [Problem(path=path, value="", remedy=why) for path, why in found]
 
     return judge

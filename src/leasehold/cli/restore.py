@@ -118,12 +118,12 @@ def begin_generation(data: DataFolder) -> None:
     async def main(clock: AsyncioClock, tasks: AsyncioTasks) -> None:
         store = SqliteStore(data.store, tasks, clock)
         try:
-            ledger = Ledger(store, clock, epoch=generation_at(time.time_ns() // 1_000_000))
+            ledger = Ledger(store, clock)
             try:
                 await ledger.look()
             except NotFound:
                 return  # a ledger that never began
-            await ledger.seal()
+            await ledger.seal(generation_at(time.time_ns() // 1_000_000))
         finally:
             store.close()
 

@@ -228,11 +228,6 @@ class Run(Record):
         return f"{self.namespace}/{self.name}"
 
     @property
-    def is_held(self) -> bool:
-        """Our finalizer is on it."""
-        return LEASES_CLOSED in self.finalizers
-
-    @property
     def place_in_line(self) -> tuple[Instant, str, str]:
         """The order of the line: submission, then name. A requeued run keeps its place."""
         return self.created, self.namespace, self.name

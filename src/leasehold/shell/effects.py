@@ -191,7 +191,7 @@ class Effects:
         was_untold = uid in self._untold
         self._untold.pop(uid, None)
         orders: list[Order] = []
-        if run is not None and not run.is_held and not run.deleting:
+        if run is not None and LEASES_CLOSED not in run.finalizers and not run.deleting:
             orders.append(self._holding(run))
         pods = pod_orders(turn, uid)
         orders += [self._removal(world, order, uid) for order in pods.removes]
@@ -201,7 +201,8 @@ class Effects:
             return orders
         if run.deleting and not world.open_by_run.get(uid):
             # From now on its name may be another Run's.
-            return [*orders, self._letting_go(run)] if run.is_held else orders
+            is_held = LEASES_CLOSED in run.finalizers
+            return [*orders, self._letting_go(run)] if is_held else orders
         if pods.makes and not was_untold:
             # They will be bound in a moment: what is to be said then is said once.
             self._untold[uid] = None

@@ -86,6 +86,14 @@ class Teller:
         self._fresh[story] = (count + 1, self._clock.now())
         self._told.set()
 
+    def forget(self) -> None:
+        """What was not written yet is somebody else's to tell, and so is what comes."""
+        self._fresh.clear()
+        self._phases.clear()
+        self._lacks.clear()
+        self._drains.clear()
+        self._node_changes = -1
+
     def after_turn(self, turn: Turn) -> None:
         world = turn.world
         for notice in turn.notices:

@@ -52,12 +52,11 @@ class Ledger:
     """Reads and moves the head. It holds the last head it knows, which batches lead to it, and what
     lies in the store that nobody needs any more."""
 
-    def __init__(self, store: Store, clock: Clock, *, epoch: int, is_shared: bool = False) -> None:
+    def __init__(self, store: Store, clock: Clock, *, is_shared: bool = False) -> None:
         """`is_shared`: others may decide on this store too, so that what repeats no committed fact
         is done only after the head has shown that we still do."""
         self._store = store
         self._clock = clock
-        self._epoch = epoch
         self.is_shared = is_shared
         self._known: HeadObject | None = None
         self.chain: dict[int, Committed] = {}  # by number, in order; those that were not compacted
@@ -73,21 +72,22 @@ class Ledger:
         self._known = await self._read()
         return self._known
 
-    async def seal(self) -> HeadObject:
-        """Put our epoch into the head; from then on an older owner's commit fails."""
+    async def seal(self, epoch: int | None = None) -> HeadObject:
+        """Put our epoch into the head; from then on an older owner's commit fails. Without one it
+        is the next that nobody has had; one that was granted raises `Deposed` when it is old."""
         while True:
             try:
                 found = await self._read()
             except NotFound:
                 await self._create_first()
                 continue
-            if found.head.epoch > self._epoch:
+            if epoch is not None and found.head.epoch > epoch:
                 raise Deposed
             sealed = HeadObject(
                 head=Head(
                     seq=found.head.seq,
                     digest=found.head.digest,
-                    epoch=self._epoch,
+                    epoch=found.head.epoch + 1 if epoch is None else epoch,
                     instant=found.head.instant,
                 ),
                 materialised=found.materialised,
@@ -160,7 +160,7 @@ class Ledger:
 
     async def _create_first(self) -> None:
         first = HeadObject(
-            head=Head(seq=0, digest=GENESIS, epoch=self._epoch, instant=0),
+            head=Head(seq=0, digest=GENESIS, epoch=0, instant=0),
             materialised=0,
             version=0,
         )

@@ -14,7 +14,6 @@ from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import Processor
 
 from leasehold.control.turn import Turn
-from leasehold.core.units import Instant
 
 # The values of a function's variables would help, but a token may be among them.
 _NO_LOCALS = ExceptionDictTransformer(show_locals=False)
@@ -61,7 +60,5 @@ class DecisionLog:
                 batch=notice.batch,
             )
 
-    def observe(self, _: Instant, words: str) -> None:
-        """What the loop says beside its decisions; those it says twice are logged by the turn."""
-        if words.startswith(("alert", "deposed")):
-            self._log.warning("alert", message=words)
+    def alert(self, words: str) -> None:
+        self._log.warning("alert", message=f"alert: {words}")

@@ -16,41 +16,28 @@ from leasehold.control.turn import Turn
 from leasehold.control.undecided import Undecided
 from leasehold.core.facts import Run, Uid
 from leasehold.core.ledger.batch import Batch
-from leasehold.core.objects.budget import budget_from_wire
 from leasehold.core.objects.edits import as_admitted
-from leasehold.core.objects.node import Labels, node_from_wire
-from leasehold.core.objects.pod import pod_from_wire
-from leasehold.core.objects.run import run_from_wire
 from leasehold.core.objects.wire import part, text_at
-from leasehold.core.policy import Policy
 from leasehold.core.units import FOREVER, Instant, Millis
 from leasehold.core.world.invariants import Touched, Violation, check_delta
 from leasehold.core.world.world import World
-from leasehold.ports.runtime import Clock, Task, Tasks
+from leasehold.ports.runtime import Clock, Signal, Task, Tasks
 from leasehold.ports.store import Store, Wire
+from leasehold.shell.audience import Audience
 from leasehold.shell.effects import RETRY_MS, Effects
+from leasehold.shell.folding import Fold, fold_of, fold_of_gone
 from leasehold.shell.informer import Informer, News
 from leasehold.shell.ledger import Deposed, Ledger
 from leasehold.shell.materialise import materialise
 from leasehold.shell.quarantine import Quarantine
 from leasehold.shell.recover import WATCHED, recover
-from leasehold.shell.stored import Unreadable, key_of, readable
+from leasehold.shell.stored import Unreadable, readable
+from leasehold.shell.terms import Terms
 from leasehold.shell.timekeeping import Timekeeper
 
-Observer = Callable[[Instant, str], None]
-OnCommit = Callable[[World, Instant], None]
-OnTurn = Callable[[Turn], None]
 # Something else that needs the World to itself, such as compaction: a bounded piece of it, and in
 # how many milliseconds it wants to be called again at the latest.
 BetweenTurns = Callable[[World, Ledger], Awaitable[Millis | None]]
-
-
-class Stopwatch(Protocol):
-    """How long the steps of a turn took, for whoever wants to know; the loop does not."""
-
-    def begin(self, step: str) -> None: ...
-
-    def end(self, step: str) -> None: ...
 
 
 class Decider(Protocol):
@@ -77,19 +64,15 @@ REST_MAX: Millis = 500
 FAILURES_MAX = 3  # in a row, about nobody, until binding and cutting are stopped
 
 
-Folding = Callable[[World], None]
-Reader = Callable[[str, Wire], Folding]
-
-
-def _uid(obj: Wire) -> Uid:
-    return text_at(part(obj, "metadata"), "uid")
-
-
 def _cause(error: Exception) -> Exception:
     """What went wrong, where a decision only says about whom."""
     if isinstance(error, Undecided) and isinstance(error.__cause__, Exception):
         return error.__cause__
     return error
+
+
+class Unsettled(Exception):  # noqa: N818 - it says what a decision is
+    """What was decided is not committed yet, and that takes long."""
 
 
 class InvariantBroken(Exception):  # noqa: N818 - it says what happened
@@ -101,49 +84,34 @@ class InvariantBroken(Exception):  # noqa: N818 - it says what happened
 
 
 class Controller:
-    """One control plane process. `world` is None until it has recovered."""
+    """One control plane process. `world` is None until it has recovered, and when it is deposed."""
 
     def __init__(
         self,
         store: Store,
         clock: Clock,
         tasks: Tasks,
+        terms: Terms,
         *,
-        policy: Policy,
-        lottery_key: bytes,
-        labels: Labels | None = None,
-        epoch: int = 1,
-        is_shared: bool = False,
-        strict: bool = False,
-        decider: Decider = decide,
-        observer: Observer | None = None,
-        on_commit: OnCommit | None = None,
-        on_turn: OnTurn | None = None,
-        between_turns: BetweenTurns | None = None,
-        stopwatch: Stopwatch | None = None,
+        audience: Audience | None = None,
         containment: Containment | None = None,
-        gather: Millis = 0,
+        between_turns: BetweenTurns | None = None,
+        decider: Decider = decide,
     ) -> None:
-        """`gather`: how long to wait for more news before a turn, at least. A turn costs much the
-        same for one change as for twenty: a busy server decides less often and gets more done."""
         self._store = store
         self._clock = clock
         self._tasks = tasks
-        self._policy = policy
-        self._labels = labels or Labels()
-        self._key = lottery_key
-        self._epoch = epoch
-        self._is_shared = is_shared
-        self._strict = strict  # simulation and tests stop at a defect; production goes on
+        self._terms = terms
+        self._policy = terms.policy
+        self._is_still = False
         self._decide = decider
-        self._observer = observer
-        self._on_commit = on_commit
-        self._on_turn = on_turn
+        self._audience = audience or Audience()
         self._between_turns = between_turns
-        self._stopwatch = stopwatch
-        self._gather = gather
+        self._epoch: int | None = None  # once we have sealed
         self._thought: Millis = 0  # how long the last decision took
         self._wake = tasks.signal()
+        self._rested: list[Signal] = []  # of those who wait for a turn to be committed
+        self._is_committing = False
         self._inbox: list[News] = []
         self._informers: list[Task] = []
         self._quarantined: frozenset[Uid] = frozenset()
@@ -156,37 +124,85 @@ class Controller:
         self.world: World | None = None
 
     async def run(self) -> None:
-        """For ever: recover, then turn after turn; start over when deposed or in doubt."""
+        """For ever, where nobody else decides: who is deposed all the same tries again, under the
+        epoch it had, and takes nothing from whoever came after."""
+        while True:
+            try:
+                await self.lead(self._epoch)
+            except Deposed:
+                words = "deposed: somebody else moved the ledger's head"
+                self._audience.said(self._clock.now(), words)
+                await self._clock.sleep(RETRY_MS)
+
+    async def lead(self, epoch: int | None = None) -> None:
+        """Recover, then turn after turn; start over when in doubt. Raises `Deposed`. Without an
+        epoch, the one after the head's is taken."""
+        self._epoch = epoch
         while True:
             try:
                 await self._recover()
                 while True:
                     await self._live()
             except Deposed:
-                self._tell(self._clock.now(), "deposed: somebody else moved the ledger's head")
-                self._stop_watching()
-                await self._clock.sleep(RETRY_MS)
+                self.drop()
+                raise
             except InvariantBroken as broken:
-                if self._strict:
+                if self._terms.is_strict:
                     raise
-                self._stop_watching()
+                self.drop()
                 self._contain(broken)
             except Exception as error:
                 cause = _cause(error)
                 # Without a World to begin with there is nothing to go on with.
-                if self._strict or not self._has_recovered:
+                if self._terms.is_strict or not self._has_recovered:
                     raise cause from None
                 pause = self._contain_failure(error, cause)
-                self._stop_watching()
+                self.drop()
                 await self._clock.sleep(pause)
 
+    def drop(self) -> None:
+        """Everything that is believed, at once: whoever asks is told that we do not know."""
+        for task in self._informers:
+            task.cancel()
+        self._informers.clear()
+        self._inbox.clear()
+        self._doubt = None
+        self.world = None
+        self._set_committing(is_committing=False)
+
+    @property
+    def settled(self) -> World | None:
+        """The World, unless it says something that is not committed yet."""
+        return None if self._is_committing else self.world
+
+    async def at_rest(self, patience: Millis) -> World | None:
+        """The World as soon as all that it says is committed; raises `Unsettled` when that takes
+        too long. None: we know nothing."""
+        while self._is_committing:
+            rested = self._tasks.signal()
+            self._rested.append(rested)
+            if not await rested.wait(patience):
+                raise Unsettled
+        return self.world
+
+    def _set_committing(self, *, is_committing: bool) -> None:
+        self._is_committing = is_committing
+        if not is_committing:
+            waiting, self._rested = self._rested, []
+            for rested in waiting:
+                rested.set()
+
     async def _recover(self) -> None:
-        self._ledger = Ledger(
-            self._store, self._clock, epoch=self._epoch, is_shared=self._is_shared
-        )
+        self._ledger = Ledger(self._store, self._clock, is_shared=self._terms.is_shared)
         found = await recover(
-            self._store, self._clock, self._ledger, policy=self._policy, labels=self._labels
+            self._store,
+            self._clock,
+            self._ledger,
+            policy=self._policy,
+            labels=self._terms.labels,
+            epoch=self._epoch,
         )
+        self._epoch = self._ledger.known.head.epoch
         world = found.world
         for batch in found.unmaterialised:
             await self._materialise(world, batch)
@@ -196,7 +212,7 @@ class Controller:
             )
             for kind in WATCHED
         }
-        contain = None if self._strict else self._containment.failed
+        contain = None if self._terms.is_strict else self._containment.failed
         self._effects = Effects(
             self._store, self._ledger, on_made=informers["Pod"].expect, contain=contain
         )
@@ -226,15 +242,10 @@ class Controller:
         self._containment.failed(About(found.kind, name, namespace, uid), found.error)
         self._quarantine.put(found)
 
-    def _stop_watching(self) -> None:
-        for task in self._informers:
-            task.cancel()
-        self._informers.clear()
-        self._doubt = None
-        self.world = None
-
     async def _live(self) -> None:
         """One turn, and the wait for the next reason to have one."""
+        while self._is_still:
+            await self._wake.wait(None)
         for _ in range(_HOPS):
             await self._clock.sleep(0)
         world = self.world
@@ -248,9 +259,10 @@ class Controller:
         self.trouble, self._in_a_row = "", 0
         again = await self._rest(world)
         is_news = bool(turn.batches or turn.again or self._inbox)
-        if (is_news or await self._has_waited(turn, again, complete=complete)) and self._gather:
+        gather = self._terms.gather
+        if (is_news or await self._has_waited(turn, again, complete=complete)) and gather:
             # With a long line a turn is dear; whoever talks to us has the loop most of the time.
-            await self._clock.sleep(max(self._gather, min(REST * self._thought, REST_MAX)))
+            await self._clock.sleep(max(gather, min(REST * self._thought, REST_MAX)))
 
     async def _has_waited(self, turn: Turn, again: Millis | None, *, complete: bool) -> bool:
         """Waits until there is news, or it is time for something, which is false."""
@@ -267,6 +279,14 @@ class Controller:
         if self.world is not None:
             self.world.put_policy(self._policy)
 
+    def hold_still(self) -> None:
+        """Have no turn after the one that is under way, until `go_on`."""
+        self._is_still = True
+
+    def go_on(self) -> None:
+        self._is_still = False
+        self._wake.set()
+
     def wake(self) -> None:
         """Have a turn soon, whatever the reason."""
         self._wake.set()
@@ -281,7 +301,7 @@ class Controller:
         except Deposed:
             raise
         except Exception as error:
-            if self._strict:
+            if self._terms.is_strict:
                 raise
             return self._containment.failed(about, error)
         self._containment.went_well(about)
@@ -293,62 +313,25 @@ class Controller:
             if each.kind in ("Run", "Budget"):
                 self._quarantine.release(each.kind, each.obj)
             bad: list[Unreadable] = []
-            fold = self._fold_gone if each.gone else self._fold
-            for folded in readable(each.kind, iter([each.obj]), self._reader(each, fold), bad):
-                folded(world)
+            for fold in readable(each.kind, iter([each.obj]), self._reader(each, world), bad):
+                fold(world)
             for found in bad:
-                if self._strict:
+                if self._terms.is_strict:
                     raise found.error
                 self._put_aside(found)
 
-    def _reader(self, news: News, fold: Reader) -> Callable[[Wire], Folding]:
-        return lambda obj: fold(news.kind, obj)
-
-    def _fold(self, kind: str, obj: Wire) -> Folding:
-        """What it says is read at once, and folded when all of it is known."""
-        match kind:
-            case "Budget":
-                budget = budget_from_wire(obj)
-                return lambda world: world.put_budget(budget)
-            case "Node":
-                node = node_from_wire(obj, labels=self._labels)
-                return lambda world: world.put_node(node)
-            case "Run":
-                world = self.world
-                assert world is not None
-                run = run_from_wire(obj, known=world.runs.get(_uid(obj)))
-                return lambda world: self._put_run(world, run)
-            case _:
-                pod = pod_from_wire(obj, gpu_resource=self._policy.gpu_resource)
-                return lambda world: world.put_pod(pod)
-
-    def _fold_gone(self, kind: str, obj: Wire) -> Folding:
-        """Of what is gone its name is enough, of a pod also how it was last."""
-        match kind:
-            case "Budget":
-                return lambda world: world.drop_budget(key_of(obj))
-            case "Node":
-                return lambda world: world.drop_node(key_of(obj))
-            case "Run":
-                return lambda world: world.drop_run(_uid(obj))
-            case _:
-                pod = pod_from_wire(obj, gpu_resource=self._policy.gpu_resource)
-
-                def fold(world: World) -> None:
-                    world.put_pod(pod)
-                    world.drop_pod(pod.key)
-
-                return fold
+    def _reader(self, news: News, world: World) -> Callable[[Wire], Fold]:
+        if news.gone:
+            return lambda obj: fold_of_gone(news.kind, obj, self._terms)
+        return lambda obj: fold_of(news.kind, obj, self._terms, world, self._put_run)
 
     def _put_run(self, world: World, run: Run) -> None:
         known, book = world.runs.get(run.uid), world.books.get(run.uid)
         if known is not None and book is not None and book.attempt:
             spec = as_admitted(known.spec, run.spec)
             if spec != run.spec:
-                said = (
-                    f"alert: Run {run.key} was edited when it had been admitted already; of that "
-                )
-                self._tell(self._clock.now(), f"{said}only what may be edited then counts")
+                said = f"Run {run.key} was edited when it had been admitted already; of that "
+                self._alert(f"{said}only what may be edited then counts")
             run = replace(run, spec=spec)
         self._lift_quarantine(world, run)
         world.put_run(run)
@@ -364,57 +347,52 @@ class Controller:
         trusted_before = self._time.trusted
         now = self._time.read(world.head.instant)
         if trusted_before and not self._time.trusted:
-            self._tell(now, f"alert: the clock jumped by {self._time.jump} ms; nothing time-driven "
-                       "is done until it agrees again")  # fmt: skip
-        self._begin("decide")
+            said = f"the clock jumped by {self._time.jump} ms; nothing time-driven "
+            self._audience.alerted(now, f"{said}is done until it agrees again")
+        self._audience.begin("decide")
         began = self._clock.monotonic()
         turn = self._decide(
             world,
             now=now,
-            key=self._key,
+            key=self._terms.lottery_key,
             time_trusted=self._time.trusted,
             quarantined=self._quarantined,
             left_alone=self._left_alone,
         )
         self._check(turn)
-        self._end("decide")
+        self._audience.end("decide")
         self._thought = self._clock.monotonic() - began
-        for batch in turn.batches:
+        batches = turn.batches
+        self._set_committing(is_committing=bool(batches))
+        for batch in batches:
             mine = [each for each in turn.resolutions if each.batch == batch.seq]
-            self._begin("commit")
+            self._audience.begin("commit")
             await self._ledger.commit(batch, mine)
-            self._end("commit")
+            self._audience.end("commit")
             world.fold_head(self._ledger.known.head)
+            if batch is batches[-1]:
+                self._set_committing(is_committing=False)
             await self._materialise(world, batch)
         self._effects.owe(turn)
         complete = await self._effects.perform(turn) if self._effects.are_owed else True
         if not self._quarantine.is_empty:
             complete &= await self._quarantine.perform(world)
         for notice in turn.notices:
-            self._tell(now, f"{notice.kind} {notice.subject} {notice.reason}: {notice.message}")
-        if self._on_commit is not None and turn.batches:
-            self._on_commit(world, now)
+            words = f"{notice.kind} {notice.subject} {notice.reason}: {notice.message}"
+            self._audience.said(now, words)
+        if batches:
+            self._audience.committed(world, now)
         self._report(turn)
         return turn, complete
 
     def _report(self, turn: Turn) -> None:
         """Whoever only wants to know keeps nobody from deciding."""
-        if self._on_turn is None:
-            return
         try:
-            self._on_turn(turn)
+            self._audience.turned(turn)
         except Exception as error:
-            if self._strict:
+            if self._terms.is_strict:
                 raise
             self._containment.failed(About("Task", "report of a turn"), error)
-
-    def _begin(self, step: str) -> None:
-        if self._stopwatch is not None:
-            self._stopwatch.begin(step)
-
-    def _end(self, step: str) -> None:
-        if self._stopwatch is not None:
-            self._stopwatch.end(step)
 
     def _check(self, turn: Turn) -> None:
         world = turn.world
@@ -429,7 +407,7 @@ class Controller:
             changed=tuple(world.leases[name] for name in changed),
         )
         violations = check_delta(world, touched, turn.now)
-        if self._strict:
+        if self._terms.is_strict:
             violations += broken_promises(turn)
         if violations:
             raise InvariantBroken(violations)
@@ -444,10 +422,9 @@ class Controller:
         """Leave the named runs alone; if that is not enough, stop binding and cutting."""
         named = frozenset(uid for each in broken.violations for uid in each.runs)
         for each in broken.violations:
-            self._tell(self._clock.now(), f"alert: defect: {each}")
+            self._alert(f"defect: {each}")
         if not named or named <= self._quarantined or self._quarantined:
-            self._policy = replace(self._policy, binder_enabled=False)
-            self._tell(self._clock.now(), "alert: binding and cutting are stopped")
+            self._stop_for_defects()
         self._quarantined |= named
 
     def _contain_failure(self, error: Exception, cause: Exception) -> Millis:
@@ -468,12 +445,14 @@ class Controller:
             return 0
         self._in_a_row += 1
         if self._in_a_row > FAILURES_MAX and self._policy.binder_enabled:
-            self._policy = replace(self._policy, binder_enabled=False)
-            self._tell(self._clock.now(), "alert: binding and cutting are stopped")
+            self._stop_for_defects()
         # Whoever asks for it needs no token: what went wrong, and with whom, is in the log.
         self.trouble = f"no decision can be taken ({type(cause).__name__}); the log says why"
         return pause
 
-    def _tell(self, now: Instant, words: str) -> None:
-        if self._observer is not None:
-            self._observer(now, words)
+    def _stop_for_defects(self) -> None:
+        self.start_nothing()
+        self._alert("binding and cutting are stopped")
+
+    def _alert(self, words: str) -> None:
+        self._audience.alerted(self._clock.now(), words)

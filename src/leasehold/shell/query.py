@@ -6,7 +6,7 @@ configured; what is answered is computed in `control.questions`. Nothing is ever
 """
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -37,15 +37,16 @@ from leasehold.core.objects.owners import is_owner_glob
 from leasehold.core.objects.problems import Problem
 from leasehold.core.objects.resolution import resolution_from_wire
 from leasehold.core.objects.run import run_from_wire
-from leasehold.core.units import Instant, parse_instant, parse_span
+from leasehold.core.units import SECOND, Instant, Millis, parse_instant, parse_span
 from leasehold.core.world.world import World
 from leasehold.ports.archive import ArchivedLeases, ArchivedResolutions
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Wire
 from leasehold.shell.archive.segments import BadArchive
 from leasehold.shell.calendar import NoSuchZone, buckets
-from leasehold.shell.loop import Controller
+from leasehold.shell.loop import Unsettled
 
+PATIENCE: Millis = 5 * SECOND  # with a decision that is being committed
 _TEXT_CHARS_MAX = 512
 _LIMIT_MAX = 10_000_000
 
@@ -157,16 +158,18 @@ class _Asked:
         return value
 
 
+AtRest = Callable[[Millis], Awaitable[World | None]]
 Asking = Callable[["Questions", _Asked], Answer]
 Judge = Callable[[Wire], list[tuple[str, str]]]  # (path, why) of whatever is wrong
 
 
 class Questions:
-    """Answers from the World as it is between two turns of the loop."""
+    """Answers from the World when all that it says is committed: who asks while a decision is on
+    its way into the ledger waits for it."""
 
     def __init__(
         self,
-        controller: Controller,
+        at_rest: AtRest,
         clock: Clock,
         *,
         archive: ArchivedLeases | None = None,
@@ -174,10 +177,10 @@ class Questions:
         hide_tenants: bool = False,
         pseudonym_key: bytes | None = None,
     ) -> None:
-        """`judge` says what a manifest that is asked about would be refused for if it were
-        submitted. Without a `pseudonym_key` the pseudonyms of hidden tenants last as long as this.
-        """
-        self._controller = controller
+        """`at_rest` is the controller's. `judge` says what a manifest that is asked about would be
+        refused for if it were submitted. Without a `pseudonym_key` the pseudonyms of hidden tenants
+        last as long as this."""
+        self._at_rest = at_rest
         self._clock = clock
         self._archive = archive
         self._judge = judge
@@ -206,7 +209,11 @@ class Questions:
                 raise _bad_param(name, f"{question} takes {legal}")
         if body is not None and question not in _WITH_BODY:
             raise BadQuestion(400, "BadRequest", f"{question} takes no manifest; use GET")
-        world = self._controller.world
+        try:
+            world = await self._at_rest(PATIENCE)
+        except Unsettled:
+            said = "what was decided is not in the ledger yet; ask again soon"
+            raise BadQuestion(503, "ServiceUnavailable", said) from None
         if world is None:
             raise BadQuestion(
                 503, "ServiceUnavailable", "the controller is reading the ledger; ask again soon"

@@ -53,10 +53,16 @@ class Recovered:
 
 
 async def recover(
-    store: Store, clock: Clock, ledger: Ledger, *, policy: Policy, labels: Labels
+    store: Store,
+    clock: Clock,
+    ledger: Ledger,
+    *,
+    policy: Policy,
+    labels: Labels,
+    epoch: int | None = None,
 ) -> Recovered:
     """Everything that is known, listed consistently, by its one owner."""
-    await ledger.seal()
+    await ledger.seal(epoch)
     found = await read_world(store, clock, ledger, policy=policy, labels=labels)
     for name in found.orphans:
         await _remove(store, clock, name)

@@ -24,7 +24,9 @@ from leasehold.core.world.invariants import check_all
 from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Answers, Listing, Store, Watch, Wire, Write
+from leasehold.shell.audience import Audience
 from leasehold.shell.loop import Controller, Decider
+from leasehold.shell.terms import Terms
 from leasehold.sim.faulty import one_by_one
 from leasehold.sim.kernel import Kernel, Process
 from leasehold.sim.machines import Work
@@ -167,6 +169,21 @@ def followed(decider: Decider, then: Callable[[World, Turn], None]) -> Decider:
     return deciding
 
 
+class Listener(Audience):
+    def __init__(self, told: list[str], on_turn: Callable[[Turn], None]) -> None:
+        self._told = told
+        self._on_turn = on_turn
+
+    def said(self, _: Instant, words: str) -> None:
+        self._told.append(words)
+
+    def alerted(self, _: Instant, words: str) -> None:
+        self._told.append(f"alert: {words}")
+
+    def turned(self, turn: Turn) -> None:
+        self._on_turn(turn)
+
+
 class Plant:
     """Nodes of eight GPUs in one domain, and one Budget per owner `t:x`, in namespace `x`."""
 
@@ -182,7 +199,7 @@ class Plant:
         is_shared: bool = False,
         decider: Decider = decide,
         policy: Policy | None = None,
-        on_turn: Callable[[Turn], None] | None = None,
+        on_turn: Callable[[Turn], None] = lambda _: None,
         gather: Millis = 0,
         thinking: Millis = 0,
     ) -> None:
@@ -225,14 +242,15 @@ class Plant:
             self.doomed,
             thinker,
             self.control.tasks,
-            policy=self._policy,
-            lottery_key=self.key,
-            strict=self._strict,
-            is_shared=self._is_shared,
+            Terms(
+                policy=self._policy,
+                lottery_key=self.key,
+                is_strict=self._strict,
+                is_shared=self._is_shared,
+                gather=self._gather,
+            ),
             decider=thinker.decide,
-            gather=self._gather,
-            observer=lambda _, words: self.told.append(words),
-            on_turn=self._on_turn,
+            audience=Listener(self.told, self._on_turn),
             containment=Containment(lambda about, why, _: self.contained.append((about, why))),
         )
         self.control.tasks.spawn("controller", self.controller.run())

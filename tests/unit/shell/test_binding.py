@@ -45,7 +45,7 @@ def another_seals_when_a_pod_is_made(plant: Plant) -> None:
     async def creating(obj: Wire, *, rehearse: bool = False) -> Wire:
         made = await create(obj, rehearse=rehearse)
         if obj["kind"] == "Pod":
-            await Ledger(plant.store, plant.user.clock, epoch=7).seal()
+            await Ledger(plant.store, plant.user.clock).seal()
         return made
 
     plant.store.create = creating  # type: ignore[method-assign]
@@ -65,7 +65,7 @@ def test_who_is_deposed_takes_no_finalizer_off() -> None:
     plant = Plant(is_shared=True)
     plant.submit("a/one", lasts=MINUTE)
     plant.wait(2 * MINUTE)
-    at_once(Ledger(plant.store, plant.user.clock, epoch=7).seal())
+    at_once(Ledger(plant.store, plant.user.clock).seal())
     at_once(plant.store.delete("Run", "a", "one", uid=None))
     plant.wait(MINUTE)
     [run] = objects_of(plant.store, "Run")

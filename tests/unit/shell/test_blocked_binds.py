@@ -2,13 +2,14 @@
 
 from tests.unit.shell.plant import Plant
 
+from leasehold.adapters.objects.shelf import Stored
 from leasehold.core.objects.wire import list_at, part
 from leasehold.core.units import HOUR, MINUTE, format_instant
 from leasehold.ports.store import Wire
 from leasehold.sim.scenario.ledger import at_once
 
 
-def _no_pods(_: Wire | None, new: Wire) -> list[tuple[str, str]]:
+def _no_pods(_: Wire | None, new: Wire, __: Stored) -> list[tuple[str, str]]:
     return [("spec", "no")] if new.get("kind") == "Pod" else []
 
 

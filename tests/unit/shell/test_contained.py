@@ -5,6 +5,7 @@ from tests.unit.shell.plant import Plant
 
 from leasehold.adapters.containment import About
 from leasehold.adapters.objects.admission import Admission
+from leasehold.adapters.objects.shelf import Stored
 from leasehold.control.turn import Turn
 from leasehold.core.objects.wire import part
 from leasehold.core.units import HOUR, MINUTE, SECOND
@@ -86,7 +87,7 @@ def test_a_pod_that_the_server_refuses_is_told_at_once() -> None:
     assert not [each for each in plant.leases() if each.end is None]
 
 
-def _no_pods(_: Wire | None, new: Wire) -> list[tuple[str, str]]:
+def _no_pods(_: Wire | None, new: Wire, __: Stored) -> list[tuple[str, str]]:
     return [("metadata.labels.a", "no")] if new.get("kind") == "Pod" else []
 
 

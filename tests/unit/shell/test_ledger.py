@@ -52,8 +52,8 @@ class Desk:
         return self.kernel.complete(work, process=self.process)
 
     def ledger(self, *, epoch: int = 1, store: Store | None = None) -> Ledger:
-        ledger = Ledger(store or self.store, self.process.clock, epoch=epoch)
-        self.do(ledger.seal())
+        ledger = Ledger(store or self.store, self.process.clock)
+        self.do(ledger.seal(epoch))
         return ledger
 
     def head(self) -> tuple[int, str]:
@@ -109,6 +109,16 @@ def test_an_older_epoch_cannot_seal() -> None:
     desk.ledger(epoch=2)
     with pytest.raises(Deposed):
         desk.ledger(epoch=1)
+
+
+def test_without_an_epoch_each_seal_takes_the_next() -> None:
+    desk = Desk()
+    first, second = (Ledger(desk.store, desk.process.clock) for _ in range(2))
+    assert desk.do(first.seal()).head.epoch == 1
+    assert desk.do(second.seal()).head.epoch == 2
+    with pytest.raises(Deposed):
+        desk.do(first.seal(1))
+    assert desk.do(second.seal(2)).head.epoch == 2
 
 
 def test_sealing_alone_deposes_the_owner_before() -> None:

@@ -2,12 +2,13 @@
 
 Given to a store of ours as its admission check, by `leasehold up` and by scenarios. It applies the
 checks of `core.objects` and the one rule between objects, that parents do not go in a circle. It
-changes nothing.
+changes nothing, and of the other objects it knows what the store has.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 
+from leasehold.adapters.objects.shelf import Stored, decode, nothing
 from leasehold.core.facts import Budget
 from leasehold.core.objects.budget import budget_from_wire, parent_cycles
 from leasehold.core.objects.edits import check_edit
@@ -23,42 +24,25 @@ _STORE_FIELDS = ("deletionGraceMs",)
 
 
 class Admission:
-    """Called by the store with an object before and after; it knows the Budgets it let in."""
+    """Called by the store with an object before and after, and with what else it has."""
 
     def __init__(self, *, also: Callable[[Wire], Problems] = lambda _: []) -> None:
         """`also` finds what those who will run a Run cannot honour in it. They may have been able
         to when it was written, so an edit answers only for what it brings in."""
-        self._budgets: dict[str, Budget] = {}
         self._also = also
+        self._budgets: dict[bytes, Budget | None] = {}  # as they were stored when last asked for
 
-    def learn(self, budgets: Iterable[Wire]) -> None:
-        """The Budgets that a store had before. One that cannot be read has no parents either."""
-        for wire in budgets:
-            with suppress(ValueError):
-                budget = budget_from_wire(wire)
-                self._budgets[budget.key] = budget
-
-    def __call__(self, old: Wire | None, new: Wire) -> Problems:
-        if new.get("kind") not in USER_KINDS:
-            return []
-        found = self.rehearse(old, new)
-        if not found and new["kind"] == "Budget":
-            budget = budget_from_wire(new)
-            self._budgets[budget.key] = budget
-        return found
-
-    def rehearse(self, old: Wire | None, new: Wire) -> Problems:
-        """The same answer about something that will not be written."""
+    def __call__(self, old: Wire | None, new: Wire, stored: Stored = nothing) -> Problems:
         if new.get("kind") not in USER_KINDS or _is_leaving(old, new):
             return []
-        found = self.problems(old, new)
+        found = self.problems(old, new, stored)
         said = [(problem.path, f"{problem.value}: {problem.remedy}") for problem in found]
         is_template_sound = not any(path.startswith("spec.template") for path, _ in said)
         if new["kind"] == "Run" and is_template_sound:
             said += self._unhonoured(old, new, {path for path, _ in said})
         return said
 
-    def problems(self, old: Wire | None, new: Wire) -> list[Problem]:
+    def problems(self, old: Wire | None, new: Wire, stored: Stored = nothing) -> list[Problem]:
         metadata = {
             key: value for key, value in part(new, "metadata").items() if key not in _STORE_FIELDS
         }
@@ -67,7 +51,7 @@ class Admission:
         if not found and old is not None:
             found = check_edit(old, written)
         if not found and new["kind"] == "Budget":
-            found = self._cycles(budget_from_wire(written))
+            found = self._cycles(budget_from_wire(written), stored)
         return found
 
     def _unhonoured(self, old: Wire | None, new: Wire, told: set[str]) -> Problems:
@@ -76,13 +60,21 @@ class Admission:
         known = self._also(old) if found and old is not None else []
         return [problem for problem in found if problem not in known]
 
-    def forget_budget(self, key: str) -> None:
-        self._budgets.pop(key, None)
-
-    def _cycles(self, budget: Budget) -> list[Problem]:
-        others = [known for key, known in self._budgets.items() if key != budget.key]
+    def _cycles(self, budget: Budget, stored: Stored) -> list[Problem]:
+        self._budgets = {
+            body: self._budgets[body] if body in self._budgets else _budget(body)
+            for body in stored("Budget")
+        }
+        others = [each for each in self._budgets.values() if each and each.key != budget.key]
         cycles = parent_cycles([*others, budget])
         return [problem for found, problem in cycles if found.key == budget.key]
+
+
+def _budget(body: bytes) -> Budget | None:
+    """One that cannot be read has no parents either."""
+    with suppress(ValueError):
+        return budget_from_wire(decode(body))
+    return None
 
 
 def _is_leaving(old: Wire | None, new: Wire) -> bool:

@@ -8,23 +8,15 @@ whoever calls it sees to it that between its reading and its writing nobody else
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, cast, runtime_checkable
 
 from leasehold.adapters.objects import rules
-from leasehold.adapters.objects.shelf import Change, Key, Shelf, decode, encode
+from leasehold.adapters.objects.shelf import Change, Key, Shelf, Stored, decode, encode
 from leasehold.core.units import format_instant
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import AlreadyExists, Conflict, EventType, Invalid, NotFound, Wire
 
-Admit = Callable[[Wire | None, Wire], list[tuple[str, str]]]
-
-
-@runtime_checkable
-class Rehearsing(Protocol):
-    """An admission check that remembers what it let in, and can be asked without that."""
-
-    def rehearse(self, old: Wire | None, new: Wire) -> list[tuple[str, str]]: ...
-
+# The object before and after, and what else is stored; problems are (path, why).
+Admit = Callable[[Wire | None, Wire, Stored], list[tuple[str, str]]]
 
 GRACE_MS = 30_000  # of a pod that names none
 _SERVER_FIELDS = (
@@ -57,7 +49,7 @@ class Manners:
     def create(self, given: bytes, *, rehearse: bool = False) -> Wire:
         obj = decode(given)
         key = rules.key_of(obj)
-        self._check(key, rules.problems_of(obj), None, obj, rehearse=rehearse)
+        self._check(key, rules.problems_of(obj), None, obj)
         if self._shelf.read(key) is not None:
             raise AlreadyExists(*key)
         metadata = rules.part(obj, "metadata")
@@ -94,7 +86,7 @@ class Manners:
         if rules.content(obj) != rules.content(old):
             metadata["generation"] = rules.integer(before["generation"]) + 1
         problems = rules.problems_of(obj) + rules.problems_of_change(old, obj)
-        self._check(key, problems, old, obj, rehearse=rehearse)
+        self._check(key, problems, old, obj)
         if rules.is_gone(obj):
             return self._put("DELETED", key, obj, rehearse=rehearse)
         return old if obj == old else self._put("MODIFIED", key, obj, rehearse=rehearse)
@@ -182,21 +174,19 @@ class Manners:
         elif metadata != before:
             self._put("MODIFIED", key, obj)
 
+    def _stored(self, kind: str) -> Sequence[bytes]:
+        return self._shelf.read_all(kind)[0]
+
     def read(self, key: Key) -> Wire:
         stored = self._shelf.read(key)
         if stored is None:
             raise NotFound(*key)
         return decode(stored)
 
-    def _check(
-        self, key: Key, problems: rules.Problems, old: Wire | None, new: Wire, *, rehearse: bool
-    ) -> None:
+    def _check(self, key: Key, problems: rules.Problems, old: Wire | None, new: Wire) -> None:
         """The server's own rules first; what admission is asked about is at least well-formed."""
         if not problems and self._admit is not None:
-            admit, asked = self._admit, cast(object, self._admit)
-            if rehearse and isinstance(asked, Rehearsing):
-                admit = asked.rehearse
-            problems = admit(old, new)
+            problems = self._admit(old, new, self._stored)
         if problems:
             raise Invalid(problems, *key)
 

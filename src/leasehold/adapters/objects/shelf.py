@@ -4,7 +4,7 @@
 implement one. A shelf knows bytes and versions: it checks nothing and decides nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,9 +16,15 @@ Key = tuple[str, str, str]  # kind, namespace, name
 Place = tuple[str, str]  # namespace, name
 Placed = tuple[Place, bytes]
 
+Stored = Callable[[str], Sequence[bytes]]  # all objects of a kind
+
 # Objects are kept as bytes, so that nobody changes what is stored by changing what was read.
 encode = msgspec.json.Encoder(order="deterministic").encode
 decode = msgspec.json.Decoder(dict[str, object]).decode
+
+
+def nothing(_: str) -> Sequence[bytes]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)

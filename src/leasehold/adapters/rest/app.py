@@ -196,7 +196,7 @@ class App:
             found = self._openapi_answer(request, place)
         elif place == "metrics":
             text = "text/plain; version=0.0.4; charset=utf-8"
-            found = Response(200, self._backend.metrics(request.caller), text)
+            found = Response(200, await self._backend.metrics(request.caller), text)
         elif place == "":
             found = json_response({"paths": sorted(f"/{each}" for each in self._roots())})
         if found is not None:

@@ -43,7 +43,7 @@ class Backend:
     clock: Clock
     query: Query
     logs: Logs
-    metrics: Callable[[Caller], bytes]
+    metrics: Callable[[Caller], Awaitable[bytes]]
     health: Callable[[], Mapping[str, str]]
     judge: Judge
     hides_tenants: bool = False

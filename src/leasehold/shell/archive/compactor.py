@@ -50,7 +50,7 @@ from leasehold.shell.archive.writer import put_file, write_segment
 from leasehold.shell.ledger import Ledger, batch_name
 from leasehold.shell.retry import until_answered
 
-Note = Callable[[str], None]
+Alert = Callable[[str], None]
 
 SEGMENT_BYTES = 2 * 1024 * 1024
 ROUND = 256  # objects that are removed between two turns
@@ -92,7 +92,7 @@ class Compactor:
         folder: Path | None,
         keep_closed: Millis,
         max_objects: int,
-        note: Note = lambda _: None,
+        alert: Alert = lambda _: None,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
         self._store = store
@@ -100,7 +100,7 @@ class Compactor:
         self._archive = None if folder is None else Archive(folder)
         self._keep = keep_closed
         self._max_objects = max_objects
-        self._note = note
+        self._alert = alert
         self._segment_bytes = segment_bytes
         self._next: Instant = 0
         self._asked = False
@@ -138,7 +138,7 @@ class Compactor:
         except (StoreError, CheckpointLost) as error:
             problem, wait = f"the ledger is not compacted: {error}", AGAIN_AFTER_TROUBLE
         if problem:
-            self._note(f"alert: {problem}")
+            self._alert(problem)
         if wait:
             self._is_going_on = False
             self._answer(problem)
@@ -159,8 +159,8 @@ class Compactor:
         is_crowded = 100 * count > CROWDED_PERCENT * self._max_objects
         if self._archive is None:
             if is_crowded:
-                self._note(
-                    f"alert: {count} leases and batches of at most {self._max_objects} are in the "
+                self._alert(
+                    f"{count} leases and batches of at most {self._max_objects} are in the "
                     "store, and there is no archive; set ledger.archive to a folder"
                 )
             return EVERY
@@ -303,7 +303,7 @@ class Compactor:
                     unsettled.add(owner)
             elif isinstance(write, Delete) and owner not in unsettled:
                 if isinstance(answer, StoreError) and not isinstance(answer, NotFound):
-                    self._note(f"alert: cannot remove {owner[0]} {owner[1]}: {answer}")
+                    self._alert(f"cannot remove {owner[0]} {owner[1]}: {answer}")
                 ledger.leftovers.pop(owner, None)
         return not unsettled
 

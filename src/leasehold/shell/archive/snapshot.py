@@ -145,7 +145,7 @@ async def world_of(
     """As a server that starts now would see it, without becoming one; raises `BadStore`, and
     `Malformed` for an object of the ledger's own."""
     store = cast(Store, snapshot)  # reading a World calls nothing but `get`, `list` and `scan`
-    ledger = Ledger(store, clock, epoch=0)
+    ledger = Ledger(store, clock)
     await ledger.look()
     try:
         found = await read_world(store, clock, ledger, policy=policy, labels=labels)

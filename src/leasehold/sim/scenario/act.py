@@ -162,8 +162,6 @@ class Actor:
             await self._store.delete(action.kind.capitalize(), namespace, name, uid=None)
         except NotFound:
             return [f"expected {action.kind} {action.name} to delete got none of that name"]
-        if action.kind == "budget":
-            self._admission.forget_budget(action.name)
         return []
 
     def _pod_does(self, action: PodDoes) -> list[str]:

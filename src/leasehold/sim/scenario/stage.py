@@ -25,7 +25,9 @@ from leasehold.core.world.world import World
 from leasehold.ports.store import Store
 from leasehold.shell.archive.compactor import Compactor
 from leasehold.shell.archive.reader import Archive
+from leasehold.shell.audience import Audience
 from leasehold.shell.loop import Controller
+from leasehold.shell.terms import Terms
 from leasehold.sim.faulty import KINDS, Faults, FaultyStore
 from leasehold.sim.kernel import Kernel, Process
 from leasehold.sim.nodes import SimFleet
@@ -69,6 +71,23 @@ def draw_is_shared(seed: int | None) -> bool:
     """Whether the controller acts as one that might not be alone: the head is asked before what
     repeats no committed fact, and pods are bound after they were made."""
     return seed is not None and Random(f"{seed}/shared").random() < 0.5
+
+
+class Watcher(Audience):
+    """Reads along, and looks at every commit."""
+
+    def __init__(self, observe: Observer, on_commit: Callable[[World, Instant], None]) -> None:
+        self._observe = observe
+        self._on_commit = on_commit
+
+    def said(self, at: Instant, words: str) -> None:
+        self._observe(at, words)
+
+    def alerted(self, at: Instant, words: str) -> None:
+        self._observe(at, f"alert: {words}")
+
+    def committed(self, world: World, at: Instant) -> None:
+        self._on_commit(world, at)
 
 
 class Stage:
@@ -118,6 +137,12 @@ class Stage:
         return self.kernel.now
 
     @property
+    def controller(self) -> Controller:
+        """The one that is alive, or was last."""
+        assert self._controller is not None, "it is started with the stage"
+        return self._controller
+
+    @property
     def world(self) -> World | None:
         return None if self._controller is None else self._controller.world
 
@@ -135,13 +160,14 @@ class Stage:
             store,
             self._control.clock,
             self._control.tasks,
-            policy=config.policy,
-            labels=config.labels,
-            lottery_key=hashlib.sha256(f"leasehold/sim/{self._seed}".encode()).digest(),
-            is_shared=draw_is_shared(self._seed),
-            strict=True,
-            observer=self._observe,
-            on_commit=self._on_commit,
+            Terms(
+                policy=config.policy,
+                labels=config.labels,
+                lottery_key=hashlib.sha256(f"leasehold/sim/{self._seed}".encode()).digest(),
+                is_shared=draw_is_shared(self._seed),
+                is_strict=True,
+            ),
+            audience=Watcher(self._observe, self._on_commit),
             between_turns=None if self._compactor is None else self._compactor.step,
         )
         self._control.tasks.spawn("controller", self._controller.run())
@@ -207,7 +233,7 @@ class Stage:
             folder=self.archive.folder,
             keep_closed=0,
             max_objects=self._story.config.policy.max_objects,
-            note=lambda words: self._observe(self.now, words),
+            alert=lambda words: self._observe(self.now, f"alert: {words}"),
         )
 
     def _populate(self) -> None:

@@ -1,0 +1,60 @@
+"""One object as the store tells it, made into what it does to the World.
+
+Called by the loop for all news. What an object says is read at once, and raises what its reader
+raises; it is folded when all of it is known.
+"""
+
+from collections.abc import Callable
+
+from leasehold.core.facts import Run, Uid
+from leasehold.core.objects.budget import budget_from_wire
+from leasehold.core.objects.node import node_from_wire
+from leasehold.core.objects.pod import pod_from_wire
+from leasehold.core.objects.run import run_from_wire
+from leasehold.core.objects.wire import part, text_at
+from leasehold.core.world.world import World
+from leasehold.ports.store import Wire
+from leasehold.shell.stored import key_of
+from leasehold.shell.terms import Terms
+
+Fold = Callable[[World], None]
+PutRun = Callable[[World, Run], None]
+
+
+def fold_of(kind: str, obj: Wire, terms: Terms, world: World, put_run: PutRun) -> Fold:
+    match kind:
+        case "Budget":
+            budget = budget_from_wire(obj)
+            return lambda world: world.put_budget(budget)
+        case "Node":
+            node = node_from_wire(obj, labels=terms.labels)
+            return lambda world: world.put_node(node)
+        case "Run":
+            run = run_from_wire(obj, known=world.runs.get(_uid(obj)))
+            return lambda world: put_run(world, run)
+        case _:
+            pod = pod_from_wire(obj, gpu_resource=terms.policy.gpu_resource)
+            return lambda world: world.put_pod(pod)
+
+
+def fold_of_gone(kind: str, obj: Wire, terms: Terms) -> Fold:
+    """Of what is gone its name is enough, of a pod also how it was last."""
+    match kind:
+        case "Budget":
+            return lambda world: world.drop_budget(key_of(obj))
+        case "Node":
+            return lambda world: world.drop_node(key_of(obj))
+        case "Run":
+            return lambda world: world.drop_run(_uid(obj))
+        case _:
+            pod = pod_from_wire(obj, gpu_resource=terms.policy.gpu_resource)
+
+            def fold(world: World) -> None:
+                world.put_pod(pod)
+                world.drop_pod(pod.key)
+
+            return fold
+
+
+def _uid(obj: Wire) -> Uid:
+    return text_at(part(obj, "metadata"), "uid")

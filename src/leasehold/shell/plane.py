@@ -1,0 +1,207 @@
+"""A control plane over any store: the loop, and whoever listens, looks and answers beside it.
+
+`leasehold up` makes one over SQLite and adds an agent and a server; on a cluster the store is
+another and the rest is Kubernetes'. It is begun once and may lead many times: alone for as long as
+it runs, or whenever a tenure is gained, and until that is lost. Who does not lead knows nothing,
+tells nothing and writes nothing.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from leasehold.adapters.containment import About, Containment, kept_up
+from leasehold.control.turn import Turn
+from leasehold.core.units import SECOND, Instant, Millis
+from leasehold.core.world.world import World
+from leasehold.ports.runtime import Clock, Task, Tasks
+from leasehold.ports.store import Store
+from leasehold.ports.tenure import Tenure
+from leasehold.shell.archive.compactor import Compactor
+from leasehold.shell.archive.reader import Archive
+from leasehold.shell.audience import Audience
+from leasehold.shell.drift import DriftWatch
+from leasehold.shell.ended_pods import sweep_ended_pods
+from leasehold.shell.events import Story, Teller
+from leasehold.shell.ledger import Deposed
+from leasehold.shell.logs import DecisionLog
+from leasehold.shell.loop import Controller, Unsettled
+from leasehold.shell.metrics import Metrics
+from leasehold.shell.query import Judge, Questions
+from leasehold.shell.terms import Terms
+
+SCRAPE_PATIENCE: Millis = SECOND  # of whoever can do without, with what is being committed
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """How questions are answered: `judge` says what a manifest would be refused for. Without a
+    `pseudonym_key` the pseudonyms of hidden tenants last as long as the plane."""
+
+    judge: Judge = lambda _: []
+    hide_tenants: bool = False
+    pseudonym_key: bytes | None = None
+
+
+class Plane(Audience):
+    """The parts, and what each of them hears of the others. It is the `Office` of a tenure."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        tasks: Tasks,
+        terms: Terms,
+        *,
+        archive: Path | None = None,
+        answering: Answering | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._tasks = tasks
+        self._log = DecisionLog()
+        self._listeners: list[Callable[[Turn], None]] = []
+        self._leading: Task | None = None
+        self._on_deposed: Callable[[str], None] = lambda _: None
+        self.metrics = Metrics(lambda: self.controller.settled, clock)
+        self.teller = Teller(store, clock, tasks)
+        self.containment = Containment(self._contained)
+        self.compactor = Compactor(
+            store,
+            clock,
+            folder=archive,
+            keep_closed=terms.policy.keep_closed,
+            max_objects=terms.policy.max_objects,
+            alert=lambda words: self.alerted(clock.now(), words),
+        )
+        self.controller = Controller(
+            store,
+            clock,
+            tasks,
+            terms,
+            audience=self,
+            containment=self.containment,
+            between_turns=self.compactor.step,
+        )
+        self._drift = DriftWatch(clock, lambda: self.controller.world, self._drifted)
+        told = answering or Answering()
+        self.questions = Questions(
+            self.controller.at_rest,
+            clock,
+            archive=None if archive is None else Archive(archive),
+            judge=told.judge,
+            hide_tenants=told.hide_tenants,
+            pseudonym_key=told.pseudonym_key,
+        )
+
+    @property
+    def world(self) -> World | None:
+        return self.controller.world
+
+    @property
+    def is_leading(self) -> bool:
+        return self._leading is not None
+
+    async def at_rest(self) -> World | None:
+        """The World with nothing in it that is not committed; None when that takes too long."""
+        with suppress(Unsettled):
+            return await self.controller.at_rest(SCRAPE_PATIENCE)
+        return None
+
+    def begin(self, step: str) -> None:
+        self.metrics.begin(step)
+
+    def end(self, step: str) -> None:
+        self.metrics.end(step)
+
+    def turned(self, turn: Turn) -> None:
+        self.metrics.after_turn(turn)
+        self.teller.after_turn(turn)
+        for hear in self._listeners:
+            hear(turn)
+        self._log.after_turn(turn)
+
+    def alerted(self, at: Instant, words: str) -> None:  # noqa: ARG002 - logs have a clock
+        self.metrics.note_alert()
+        self._log.alert(words)
+
+    def listen(self, hear: Callable[[Turn], None]) -> None:
+        """Somebody else hears of every turn, when it is over."""
+        self._listeners.append(hear)
+
+    def on_deposed(self, do: Callable[[str], None]) -> None:
+        """Who is told when the head says, before any tenure does, that another one decides."""
+        self._on_deposed = do
+
+    def keep_up(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Has something done for ever, again after each failure."""
+        task = kept_up(name, work, clock=self._clock, containment=self.containment)
+        self._tasks.spawn(name, task)
+
+    def start(self) -> None:
+        """What goes on beside the loop; while nobody leads it finds nothing to do."""
+        self.keep_up("events", self.teller.run)
+        self.keep_up("ended pods", self._sweep_ended_pods)
+        self.keep_up("drift", self._drift.run)
+
+    def lead_alone(self) -> None:
+        """Where nobody else can decide: for ever."""
+        assert self._leading is None, "it leads already"
+        self._leading = self._tasks.spawn("controller", self.controller.run())
+
+    def gained(self, tenure: Tenure) -> None:
+        assert self._leading is None, "a tenure is gained when there is none"
+        self.controller.go_on()
+        self._leading = self._tasks.spawn("controller", self._lead(tenure.epoch))
+
+    def unsure(self) -> None:
+        self.controller.hold_still()
+
+    def sure(self) -> None:
+        self.controller.go_on()
+
+    def lost(self, why: str) -> None:
+        """All of it at once, without an await: somebody else may decide by now."""
+        if self._leading is not None:
+            self._leading.cancel()
+            self._leading = None
+        self.controller.drop()
+        self.teller.forget()
+        _log.warning("tenure lost", message=why)
+
+    async def _lead(self, epoch: int) -> None:
+        try:
+            await self.controller.lead(epoch)
+        except Deposed:
+            self.teller.forget()
+            self._on_deposed("somebody else moved the ledger's head")
+
+    async def _sweep_ended_pods(self) -> None:
+        await sweep_ended_pods(self._store, self._clock, lambda: self.controller.world)
+
+    def _drifted(self, kind: str, words: str) -> None:
+        self.metrics.note_drift(kind)
+        self.alerted(self._clock.now(), f"drift: {words}")
+
+    def _contained(self, about: About, why: str, error: Exception) -> None:
+        """What went wrong with one object is told on it, and counted."""
+        self.metrics.note_contained(about.kind)
+        self.metrics.note_alert()
+        _log.error("contained", about=about.words, message=why, exc_info=error)
+        if about.kind != "Task":
+            told = f"{why}; it is left alone, and everything else goes on"
+            story = Story(
+                kind=about.kind,
+                namespace=about.namespace,
+                name=about.name,
+                uid=about.uid,
+                reason="Quarantined",
+                message=told,
+                type="Warning",
+            )
+            self.teller.tell(story)
