@@ -7,11 +7,11 @@ WORKERS ?= 2
 SHIM := $(wildcard src/leasehold/adapters/agent/shim/*.[ch])
 PROGRAM := src/leasehold/adapters/agent/shim/leasehold-shim
 
-.PHONY: help setup demo test test-kills test-torch coverage check format bench test-mutants test-model docs lock clean \
+.PHONY: help setup demo test test-kills test-torch coverage check format bench test-mutants test-model test-spec docs lock clean \
 	missing-shim
 
 help:
-	@echo "make demo | test | test-kills | test-torch | check | coverage | bench | test-mutants | test-model | docs | format | lock | clean"
+	@echo "make demo | test | test-kills | test-torch | check | coverage | bench | test-mutants | test-model | test-spec | docs | format | lock | clean"
 
 setup: $(STAMP)
 
@@ -77,6 +77,16 @@ test-mutants: $(STAMP)
 SEEDS ?= 0..499
 test-model: $(STAMP)
 	$(BIN)/python -m tests.model --seeds $(SEEDS) --workers $(WORKERS)
+
+# The models of tenure and of the commit, by TLC; it needs Java.
+test-spec: $(STAMP)
+	@command -v java >/dev/null || { \
+		echo "java is not here; installing Debian's default-jre-headless"; \
+		apt-get install -y default-jre-headless || \
+		{ apt-get update && apt-get install -y default-jre-headless; } || \
+		{ echo "it cannot be installed: as root on Debian, apt-get install default-jre-headless" >&2; \
+		exit 1; }; }
+	$(BIN)/python spec/check.py
 
 # Nothing is regenerated here: it builds, and fails when something is stale, broken or missing.
 docs: $(STAMP)

@@ -51,6 +51,15 @@ TENURE = (
         _SUITE,
     ),
     Mutant(
+        "tenure revived after the hard stop",
+        "shell/tenure.py",
+        "        if age is None or age >= self._margins.hold:\n"
+        "            return self._stopped(tenure, age)\n        return self._granted(",
+        "        if age is None:\n"
+        "            return self._stopped(tenure, age)\n        return self._granted(",
+        _OUTCOMES,
+    ),
+    Mutant(
         "tenure's epoch kept over a release",
         "shell/tenure.py",
         "            epoch=max(before.epoch, above, self._highest.get(key, 0)) + 1,\n",

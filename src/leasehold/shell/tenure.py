@@ -228,14 +228,14 @@ class StoreTenures:
         except StoreError as error:
             there, why = await self._read(tenure.key), str(error)
         else:
-            return self._granted(stored, tenure.holder, sent)
+            return self._renewed(stored, tenure, sent)
         if there is not None and there.record.epoch < tenure.epoch:
             return Unanswered(why="the answer is older than what we wrote")
         if there is None or not _is_mine(there.record, tenure):
             self._believed.pop(tenure.key, None)
             return _not_holder(there)
         if there.record.write == wanted.write:
-            return self._granted(there, tenure.holder, sent)
+            return self._renewed(there, tenure, sent)
         self._stored[tenure.key] = there
         return Unanswered(why=why) if why else None
 
@@ -244,6 +244,13 @@ class StoreTenures:
             return NotHolder(holder=NOBODY, epoch=self._highest.get(tenure.key, 0))
         del self._believed[tenure.key]
         return Expired(late_by=age - self._margins.hold)
+
+    def _renewed(self, found: _Found, tenure: Tenure, sent: Millis) -> Renewed:
+        """Heard of after the hard stop, or after a release, it comes too late."""
+        age = self.age(tenure)
+        if age is None or age >= self._margins.hold:
+            return self._stopped(tenure, age)
+        return self._granted(found, tenure.holder, sent)
 
     def _granted(self, found: _Found, holder: Holder, sent: Millis) -> Tenure | Unanswered:
         """Valid from before it was sent: if it took so long that nothing is left, it is nothing."""

@@ -102,22 +102,29 @@ class _Park:
 
 
 class KernelClock:
-    """A process's own view of time: its wall may be shifted, its rate may drift."""
+    """A process's own view of time: its wall may be shifted, its rate may drift and change."""
 
     def __init__(self, kernel: "Kernel", drift_ppm: int) -> None:
         self._kernel = kernel
         self._rate = MILLION + drift_ppm
         self._offset = 0
+        self._since = kernel.start  # when the rate last changed
+        self._passed = 0  # monotonic time until then
 
     def now(self) -> int:
         return self._kernel.start + self.monotonic() + self._offset
 
     def monotonic(self) -> int:
-        return (self._kernel.now - self._kernel.start) * self._rate // MILLION
+        return self._passed + (self._kernel.now - self._since) * self._rate // MILLION
 
     def jump(self, ms: int) -> None:
         """Shifts the wall clock, and only that."""
         self._offset += ms
+
+    def drift(self, ppm: int) -> None:
+        """Runs fast or slow from now on; what was set before keeps its time."""
+        self._passed, self._since = self.monotonic(), self._kernel.now
+        self._rate = MILLION + ppm
 
     async def sleep(self, ms: int) -> None:
         task = self._kernel._park_running()

@@ -7,7 +7,7 @@ from leasehold.adapters.memory.store import MemoryStore
 from leasehold.core.objects.tenure import Holder
 from leasehold.core.units import Millis
 from leasehold.ports.store import OutcomeUnknown, Store, Unavailable, Wire
-from leasehold.ports.tenure import HeldByOther, Margins, Tenure, Unanswered
+from leasehold.ports.tenure import Expired, HeldByOther, Margins, Tenure, Unanswered
 from leasehold.shell.tenure import StoreTenures
 from leasehold.shell.within import answered_within
 from leasehold.sim.kernel import Kernel
@@ -133,6 +133,17 @@ def test_a_renewal_whose_answer_was_lost_is_found_in_the_record() -> None:
     world.wait(MARGINS.renew)
     assert isinstance(world.renew(tenure), Tenure)
     assert world.tenures.age(tenure) == 0
+
+
+def test_a_renewal_that_is_heard_of_after_the_hard_stop_comes_too_late() -> None:
+    world = World()
+    tenure = world.held(1_500)
+    world.wait(MARGINS.hold - 1_000)
+    assert world.renew(tenure) == Expired(late_by=500)
+    assert not world.tenures.is_valid(tenure)
+    again = world.acquire()
+    assert isinstance(again, Tenure)
+    assert again.epoch == 2
 
 
 def test_belief_ends_before_the_release_is_sent() -> None:
