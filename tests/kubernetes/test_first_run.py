@@ -32,11 +32,11 @@ def test_a_run_is_paid_for_placed_bound_run_and_accounted_for(plane: Plane) -> N
     )
     plane.until(lambda: "Completed" in plane.kubectl.ok("get", "events", "-n", "team"))
     for words, said in (
-        (("ledger", "verify"), "ledger verify: ok (2 batches)\n"),
-        (("audit",), "audit: ok (0 open leases)\n"),
+        (("ledger", "verify"), "ledger verify: ok ("),
+        (("audit",), "audit: ok (0 open leases)"),
     ):
         found = plane.leasehold(*words, "--kubeconfig", str(plane.cluster.kubeconfig()))
-        assert (found.stdout, found.stderr) == (said, "")
+        assert found.stdout.startswith(said), found.stderr
     assert controller.stop() == 0
 
 

@@ -223,7 +223,7 @@ class SimFleet:
     def _see(self, wire: Wire) -> None:
         pod = pod_from_wire(wire, gpu_resource=self._labels.gpu_resource)
         known = self._pods.get(pod.key)
-        if not pod.run_uid or not pod.node or pod.uid in self._buried:
+        if not pod.run_uid or not pod.placed or pod.uid in self._buried:
             return
         if known is not None and pod.version <= known.pod.version:
             return

@@ -15,6 +15,7 @@ from leasehold.core.objects.pod import (
     RUN_UID,
     pod_from_wire,
     pod_to_wire,
+    without_node,
 )
 from leasehold.core.units import HOUR, MINUTE, SECOND
 from leasehold.ports.store import NotFound
@@ -61,6 +62,7 @@ class Site:
         opened: str = "Start",
         gpus: int = 8,
         run: str = "run-1",
+        bound: bool = True,
     ) -> None:
         group, index = (int(part[1:]) for part in name.split("-")[-2:])
         labels = {
@@ -73,7 +75,7 @@ class Site:
         pod = pod_to_wire(
             b"{}", name=name, namespace="t", node=node, gpus=gpus, labels=labels, env={}
         )
-        self.do(self.store.create(pod))
+        self.do(self.store.create(pod if bound else without_node(pod)))
 
     def delete(self, name: str, grace_ms: int = 30_000) -> None:
         self.do(self.store.delete("Pod", "t", name, uid=None, grace_ms=grace_ms))
@@ -98,6 +100,16 @@ def ended(pod: Pod) -> tuple[PodPhase, int | None, int | None]:
 
 
 RANK = ("run-1", 0, 0)
+
+
+def test_a_pod_that_is_still_to_be_bound_runs_nowhere() -> None:
+    site = Site()
+    site.create("x-1-g0-p0", bound=False)
+    site.at(MINUTE)
+    made = site.pod("x-1-g0-p0")
+    assert (made.node, made.phase) == ("a-00", PodPhase.PENDING)
+    site.do(site.store.bind("t", "x-1-g0-p0", "a-00", uid=made.uid))
+    assert site.pod("x-1-g0-p0").phase is PodPhase.RUNNING
 
 
 def test_a_new_pod_runs_at_once_and_ends_when_its_work_is_done() -> None:

@@ -98,7 +98,7 @@ class Pods:
         if known is not None and version_at(metadata) <= known.pod.version:
             return
         pod = self._pod(wire)
-        if not pod.run_uid or not pod.node or pod.uid in self._buried:
+        if not pod.run_uid or not pod.placed or pod.uid in self._buried:
             return
         if self._machine.nodes.find(pod.node) is None and pod.uid not in self._held:
             return  # somebody else's node

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from leasehold.adapters.kubernetes.client import APPLY, Client, Request
-from leasehold.core.names import API_VERSION, Wire
+from leasehold.core.names import API_VERSION, LEASES_CLOSED, Wire
 from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.ports.store import Forbidden, NotFound, OutcomeUnknown, StoreError, Unavailable
 
@@ -45,7 +45,7 @@ async def apply_all(
     for document in documents:
         if document["kind"] == CRDS:
             await _wait_until_established(client, document)
-    await _wait_until_taken(client)
+    await _wait_until_taken(client, completed=not missing)
     return list(missing)
 
 
@@ -118,9 +118,10 @@ async def _wait_until_established(client: Client, document: Wire) -> None:
     raise NotApplied(f"{name} is not served; look at its conditions")
 
 
-async def _wait_until_taken(client: Client) -> None:
-    """A policy that completes Runs needs to know their definition, which comes to it a moment after
-    the definition is served: until then no Run can be made. One is tried, and never stored."""
+async def _wait_until_taken(client: Client, *, completed: bool) -> None:
+    """The policy that completes Runs comes into force a moment after it is made, and knows their
+    definition a moment after that: in between no Run can be made. One is tried, and never stored.
+    """
     namespace = "default"
     run: Wire = {
         "apiVersion": API_VERSION,
@@ -136,10 +137,12 @@ async def _wait_until_taken(client: Client) -> None:
     )
     for _ in range(TRIES):
         try:
-            await client.ask(request)
-            return
+            made = _decode(await client.ask(request))
+            if not completed or LEASES_CLOSED in list_at(part(made, "metadata"), "finalizers"):
+                return
         except Forbidden:
             return  # the policies are in force, and whoever installs may not spend
         except (NotFound, OutcomeUnknown, Unavailable):
-            await asyncio.sleep(PAUSE_S)
+            pass  # not yet
+        await asyncio.sleep(PAUSE_S)
     raise NotApplied("the server does not take Runs yet; try again")
