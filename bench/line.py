@@ -9,7 +9,7 @@ from leasehold.core.facts import Budget, Envelope, Node, Run, RunSpec
 from leasehold.core.ledger.head import Head
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, SECOND, Instant
-from leasehold.core.world.alike import Alike, Kind
+from leasehold.core.world.alike import Alike, Likeness
 from leasehold.core.world.world import World
 
 TURNS = 6
@@ -18,8 +18,8 @@ TURNS = 6
 class _Unlike(Alike):
     """For comparison: every run is considered by itself."""
 
-    def kind(self, run: Run) -> Kind:  # noqa: ARG002 - as `Alike` has it
-        return Kind()
+    def likeness(self, run: Run) -> Likeness:  # noqa: ARG002 - as `Alike` has it
+        return Likeness()
 
 
 def turn_ms_apart(waiting: int, cap: int) -> float:

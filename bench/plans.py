@@ -4,7 +4,7 @@ from time import process_time
 
 from bench.worlds import NOW, empty_world, fill, make_run, mixed_runs, owners
 from leasehold.control.line import Line
-from leasehold.control.planning import plan_start
+from leasehold.control.planning import plan_for, write_plan
 from leasehold.control.turn import Turn
 from leasehold.control.wishes import wish_for
 from leasehold.core.decisions.admit import admit
@@ -68,6 +68,7 @@ def forecast_many(nodes: int, count: int) -> tuple[float, int]:
         refused = admit(world, wish, turn.agenda, start=NOW, now=NOW)
         assert isinstance(refused, Refused), refused
         if line.places.take(run, refused).is_planned:
-            planned += plan_start(turn, wish, refused, line) is not None
+            plan = plan_for(turn, wish, refused, line)
+            planned += write_plan(turn, wish, refused, plan) is not None
         spent += process_time() - began
     return spent, planned

@@ -306,7 +306,7 @@ SHELL = (
     ),
     Mutant(
         "nobody is started while the clock is in doubt",
-        "control/queue.py",
+        "control/consider.py",
         "    return where.retry_at > (turn.now if turn.time_trusted else 0)\n",
         "    return where.retry_at > turn.now or not turn.time_trusted\n",
         unit("shell/test_clock"),

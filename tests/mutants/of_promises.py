@@ -118,9 +118,9 @@ PROMISES = (
     ),
     Mutant(
         "room that was made is open to all while its run pauses",
-        "control/queue.py",
-        "        if refused.reason is not Refusal.BIND_FAILING:\n            turn.agenda.forget",
-        "        if refused.reason is not Refusal.QUARANTINED:\n            turn.agenda.forget",
+        "control/consider.py",
+        "then=Then.BLOCK if is_blocked else Then.PAUSE",
+        "then=Then.BLOCK if is_blocked else Then.CANCEL",
         story("line-15"),
     ),
     Mutant(

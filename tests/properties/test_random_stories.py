@@ -13,13 +13,13 @@ import pytest
 from tests.properties.random_stories import story_of
 
 from leasehold.control.activation import victims_are_gone
-from leasehold.control.elastic import in_order
 from leasehold.control.life import is_over
 from leasehold.control.reservations import present
 from leasehold.control.wishes import groups_short_of_minimum, waiting_groups, wish_for
 from leasehold.core.decisions.admit import admit, owner_allowed
 from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.drain import Way, how_to_leave, places_to_leave, spares_to_drop
+from leasehold.core.decisions.order import in_order
 from leasehold.core.facts import Confidence, Lease, Role, Run, State
 from leasehold.core.units import HOUR, MINUTE, Instant
 from leasehold.core.verdicts import Admitted

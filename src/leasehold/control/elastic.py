@@ -7,6 +7,7 @@ reservation holds. Forced shrinks are not decided here.
 from leasehold.control.open_leases import end_all, live_units
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, admit
+from leasehold.core.decisions.order import in_order
 from leasehold.core.decisions.pack import wanted
 from leasehold.core.decisions.resize import groups_to_give_up, grow_targets, may_resize
 from leasehold.core.facts import Closed, Gang, Lease, Opened, Relation, Run, Uid
@@ -21,12 +22,6 @@ from leasehold.core.world.width import (
     standing_groups,
 )
 from leasehold.core.world.world import World
-
-
-def in_order(world: World, uids: dict[Uid, None]) -> list[Run]:
-    """Runs in order of submission, then name."""
-    runs = [world.runs[uid] for uid in uids if uid in world.runs]
-    return sorted(runs, key=lambda run: run.place_in_line)
 
 
 def shrink_all(turn: Turn) -> None:

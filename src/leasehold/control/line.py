@@ -24,8 +24,13 @@ _UNKNOWN: tuple[Instant, _State, _State] = (0, (), ())
 class Line:
     """The runs of a pass, in order."""
 
-    def __init__(self, policy: Policy, alike: Alike | None = None) -> None:
-        """`alike`: the likenesses that are known from passes before."""
+    def __init__(
+        self, policy: Policy, alike: Alike | None = None, *, rehearses: bool = False
+    ) -> None:
+        """`alike`: the likenesses that are known from passes before. A pass that is rehearsed
+        takes nobody's share of the dear questions, and asks them only while `asks` is set."""
+        self.rehearses = rehearses
+        self.asks = not rehearses
         self._alike = alike or Alike()
         self.places = PlacesInLine(policy)
         self._answers: dict[Likeness, tuple[_State, Refused]] = {}
@@ -74,11 +79,15 @@ class Line:
         The plans of the others stand until an event finds fewer ahead of them; asking again
         without one would find the same ones ahead, for ever.
         """
+        if self.rehearses:
+            return self.asks
         self._previews += 1
         return self._previews <= _PREVIEWS_PER_TURN
 
     def may_sample(self, turn: Turn) -> bool:
         """Drawing a thousand seeds is dearer still: once each, so many a second, others later."""
+        if self.rehearses:
+            return self.asks
         at = turn.world.memory.may_draw(turn.now, count=_SAMPLES_PER_SECOND, per=SECOND)
         if at is not None:
             turn.wake(at)

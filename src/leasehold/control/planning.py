@@ -43,29 +43,34 @@ def lead(world: World, run: Run) -> int:
     return min(policy.activation_lead << min(cuts, 32), policy.activation_lead_max)
 
 
-def plan_start(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Reservation | None:
-    """Plan it, write the plan if it changed, and put what it holds on the agenda."""
+def write_plan(turn: Turn, wish: Wish, refused: Refused, plan: Plan | None) -> Reservation | None:
+    """Write the plan if it changed, and put what it holds on the agenda."""
     run = wish.run
     old = present(turn.world, run)
-    turn.agenda.forget(run.uid)
-    plan = _plan(turn, wish, refused, line, old)
     if plan is None:
-        assert old is not None
+        assert old is not None, run.key
         _still_blocked(turn, old, refused)
         return None
+    reservation = reservation_for(turn, wish, refused, plan)
     if old is None or old.state is State.BLOCKED:
-        reservation = announced(turn, run)
         word = f"starts at {format_instant(plan.starts)}, {plan.confidence}"
         turn.tell("Run", run.key, "Reserved", word)
-    else:
-        reservation = old
-    reservation = _written(turn, wish, refused, plan, reservation)
     if reservation != old:
         turn.reserve(reservation)
-    _hold(turn, wish, plan)
+    if plan.preview is not None:
+        turn.world.memory.note_room(run.uid, (plan.preview.dropped, plan.preview.pods))
+    hold_plan(turn, wish, plan)
     turn.planned[reservation.subject] = None
     turn.wake(plan.starts)
     return reservation
+
+
+def reservation_for(turn: Turn, wish: Wish, refused: Refused, plan: Plan) -> Reservation:
+    """The plan as an object: of its present wait, or announced in the turn's batch."""
+    old = present(turn.world, wish.run)
+    is_new = old is None or old.state is State.BLOCKED
+    known = announced(turn, wish.run) if old is None or is_new else old
+    return _written(turn, wish, refused, plan, known)
 
 
 def _still_blocked(turn: Turn, old: Reservation, refused: Refused) -> None:
@@ -74,11 +79,10 @@ def _still_blocked(turn: Turn, old: Reservation, refused: Refused) -> None:
         turn.reserve(blocked)
 
 
-def _plan(
-    turn: Turn, wish: Wish, refused: Refused, line: Line, old: Reservation | None
-) -> Plan | None:
+def plan_for(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Plan | None:
     """The newest plan; None for a blocked run that nothing has changed for."""
     world, now = turn.world, turn.now
+    old = present(world, wish.run)
     outlook = line.outlook(turn, wish)
     known = None
     not_before = line.not_before(turn, wish.run)
@@ -95,12 +99,12 @@ def _plan(
     if kept == soonest:
         kept = None  # it was announced this very instant, when what ends now was there still
     if known is not None:
-        patience = max(wish.run.created + world.policy.reservation_max_wait, soonest)
-        patient = refused.reason.is_about_money or known.at <= patience
-        if patient and (kept is None or known.at <= kept):
+        latest = max(wish.run.created + world.policy.reservation_max_wait, soonest)
+        is_soon = refused.reason.is_about_money or known.at <= latest
+        if is_soon and (kept is None or known.at <= kept):
             aligned = Confidence.WINDOW if known.window_aligned else Confidence.EXACT
             return Plan(starts=known.at, confidence=aligned, known=known)
-        soonest = max(soonest, patience)
+        soonest = max(soonest, latest)
     starts = soonest if kept is None else min(kept, soonest)
     is_blocked = old is not None and old.state is State.BLOCKED
     if refused.reason.is_about_money and _has_gpus(turn, wish):
@@ -108,7 +112,9 @@ def _plan(
             return None
         return Plan(starts=starts, confidence=Confidence.MONEY)
     if kept is not None and starts > now and not line.may_preview():
-        return Plan(starts=starts, confidence=Confidence.CUTS, unchanged=True)
+        # Whoever only asks finds those ahead as they were last planned.
+        unmoved = kept if line.rehearses else starts
+        return Plan(starts=unmoved, confidence=Confidence.CUTS, unchanged=True)
     unknown = kept is None or old is None or not old.odds
     found = _first_that_cuts(
         turn, wish, starts, may_sample=lambda: unknown and line.may_sample(turn)
@@ -238,7 +244,7 @@ def _remedies(seen: Preview | None, refused: Refused) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _hold(turn: Turn, wish: Wish, plan: Plan) -> None:
+def hold_plan(turn: Turn, wish: Wish, plan: Plan) -> None:
     """Places and money, from the start on; a start that needs cuts keeps what is free before."""
     uid = wish.run.uid
     dropped, pods = turn.world.memory.room_of(uid)
@@ -248,7 +254,6 @@ def _hold(turn: Turn, wish: Wish, plan: Plan) -> None:
     if plan.preview is not None:
         domains = plan.preview.site.domains
         dropped, pods = plan.preview.dropped, plan.preview.pods
-        turn.note_room(uid, dropped, pods)
     elif plan.unchanged:
         old = present(turn.world, wish.run)
         assert old is not None, wish.run.key

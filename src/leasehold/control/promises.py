@@ -14,6 +14,7 @@ from leasehold.control.wishes import groups_short_of_minimum, waiting_groups, wi
 from leasehold.core.decisions.admit import Wish, admit
 from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.odds import preview
+from leasehold.core.decisions.order import in_order
 from leasehold.core.decisions.outlook import leases_ended_by
 from leasehold.core.decisions.pack import candidate_pools
 from leasehold.core.facts import Confidence, Opened, Reservation, Run, State, Uid
@@ -43,8 +44,7 @@ def broken_promises(turn: Turn) -> list[Violation]:
         if uid in world.reservation_of and underway(world, run)
     }
     ahead: set[Uid] = set()
-    runs = [world.runs[uid] for uid in world.work.pending if uid in world.runs]
-    for run in sorted(runs, key=lambda each: each.place_in_line):
+    for run in in_order(world, world.work.pending):
         reservation = present(world, run)
         if reservation is not None and reservation.state is State.PENDING:
             agenda = turn.agenda.only(ahead | kept_from_all)

@@ -37,6 +37,7 @@ from leasehold.core.world.world import Overdraft, World
 
 _ENTRY_BYTES = 220  # a generous size of an ending, closed or announced entry
 _HEAD_BYTES = 512  # of a batch that says nothing
+_LEASE_BYTES_MAX = 4096  # of one with the longest of names
 _MARGIN_BYTES = 1024  # what a batch holds besides its entries
 
 
@@ -167,6 +168,25 @@ class Turn:
             return self.start(run, plan, attempts=attempts, reason=reason)
         self._open(leases, size)
         return leases
+
+    def bytes_too_many(self, run: Run, plan: Admitted, attempts: dict[int, int]) -> int | None:
+        """What the leases of a plan need, if no batch holds them."""
+        segments = sum(len(covered.segments) for _, covered in plan.covered)
+        if not self.is_too_large((len(plan.packed.places) + segments) * _LEASE_BYTES_MAX):
+            return None
+        leases = bind(
+            run,
+            plan,
+            deal_slots(self.world.fleet, plan.packed.places),
+            fleet=self.world.fleet,
+            attempts=attempts,
+            reason=Opened.START,
+            batch=self.seq,
+            first_index=len(self._drafts[-1].opened),
+            now=self.now,
+        )
+        size = len(leases) * _lease_bytes(leases[0])
+        return size if self.is_too_large(size) else None
 
     def is_too_large(self, size: int) -> bool:
         """Whether no batch holds a gang whose leases need so many bytes."""
@@ -339,12 +359,6 @@ class Turn:
         self.world.fold_reservation(reservation)
         self.reservations[reservation.subject] = reservation
         self.touched[reservation.uid] = None
-
-    def note_room(
-        self, uid: Uid, dropped: tuple[str, ...], pods: tuple[tuple[str, int], ...]
-    ) -> None:
-        """What a start that needs cuts was last seen to get, for turns that do not ask again."""
-        self.world.memory.note_room(uid, (dropped, pods))
 
     def state_changed_facts(self) -> None:
         """Budgets and nodes that the ledger knows and that have changed or gone since."""

@@ -33,13 +33,16 @@ def node_changed_since_blocked(world: World, run: Run, where: Where) -> bool:
     return blocked and since != world.node_changes
 
 
-def groups_short_of_minimum(world: World, run: Run, waiting: tuple[int, ...]) -> tuple[int, ...]:
-    """The groups without which it is below its minimum; only they are worth a reservation."""
+def groups_short_of_minimum(
+    world: World, run: Run, waiting: tuple[int, ...], *, begun: int = 0
+) -> tuple[int, ...]:
+    """The groups without which it is below its minimum; only they are worth a reservation. `begun`:
+    groups that live, and of which no lease tells."""
     if run.spec.gang is Gang.RUN:
         return waiting
     units = units_of(world, run)
     alive = sum(1 for where in units.values() if where.standing is Standing.LIVE)
-    needed = max(0, minimum_gpus(run.spec) // run.spec.group_gpus - alive)
+    needed = max(0, minimum_gpus(run.spec) // run.spec.group_gpus - alive - begun)
     return waiting[:needed]
 
 

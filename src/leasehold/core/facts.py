@@ -227,11 +227,6 @@ class Run(Record):
     def key(self) -> RunKey:
         return f"{self.namespace}/{self.name}"
 
-    @property
-    def place_in_line(self) -> tuple[Instant, str, str]:
-        """The order of the line: submission, then name. A requeued run keeps its place."""
-        return self.created, self.namespace, self.name
-
 
 class Taint(Record):
     key: str

@@ -21,10 +21,11 @@ from leasehold.control.questions.forms import (
     places,
     wait_of,
 )
-from leasehold.control.questions.rehearse import Outcome, Rehearsal, rehearse
+from leasehold.control.questions.rehearse import Outcome, rehearse
 from leasehold.control.questions.subject import Subject
 from leasehold.control.questions.walk import walk_of
 from leasehold.control.questions.why import time_may_help
+from leasehold.control.turn import Turn
 from leasehold.control.views import run_view
 from leasehold.core.facts import Confidence, Phase, Relation, Reservation, Run, State
 from leasehold.core.units import Instant, plural
@@ -141,7 +142,7 @@ def _starts(world: World, run: Run, outcome: Outcome, now: Instant) -> PlanAnswe
     )
 
 
-def _reserved(turn: Rehearsal, run: Run, outcome: Outcome) -> PlanAnswer:
+def _reserved(turn: Turn, run: Run, outcome: Outcome) -> PlanAnswer:
     world, refused = turn.world, outcome.refused
     reservation = outcome.reservation
     assert reservation is not None, run.key
@@ -175,7 +176,7 @@ def _reserved(turn: Rehearsal, run: Run, outcome: Outcome) -> PlanAnswer:
     )
 
 
-def _when(turn: Rehearsal, reservation: Reservation) -> str:
+def _when(turn: Turn, reservation: Reservation) -> str:
     if reservation.state is State.BLOCKED:
         return f"Nothing is planned until something changes: {reservation.message}."
     if reservation.state is State.ACTIVATING:
@@ -212,7 +213,7 @@ def _cuts(outcome: Outcome) -> tuple[PlannedCuts, list[str]]:
     return cuts, told
 
 
-def _claimed(turn: Rehearsal, run: Run) -> list[PlanPayer]:
+def _claimed(turn: Turn, run: Run) -> list[PlanPayer]:
     """The money that its plan keeps."""
     found: dict[tuple[str, bool], int] = {}
     for claim in turn.agenda.claims.get(run.uid, ()):
@@ -237,7 +238,7 @@ def _envelope(world: World, run: Run, key: str, *, borrowed: bool | None = None)
     return PlanPayer(envelope=key, payer_owner=owner, relation=str(relation), gpus=None)
 
 
-def _held(turn: Rehearsal, run: Run, reservation: Reservation) -> list[PlaceRow]:
+def _held(turn: Turn, run: Run, reservation: Reservation) -> list[PlaceRow]:
     """The nodes that its plan keeps from its start on."""
     rows: list[PlaceRow] = []
     for node in reservation.nodes:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 
 from leasehold.core.decisions.drain import is_spoken_for
+from leasehold.core.decisions.order import is_ahead
 from leasehold.core.facts import (
     Bundle,
     Confidence,
@@ -248,7 +249,7 @@ def protected_until(world: World, run: Run, *, against: Uid = "") -> Instant | N
         and reservation.state is State.PENDING
         and reservation.confidence is Confidence.CUTS
         and reservation.announced < max(starts)
-        and other.place_in_line < run.place_in_line
+        and is_ahead(other, of=run)
         and set(own_domains(world, run.uid)) & set(reservation.domains)
     ):
         return min(until, reservation.starts)
