@@ -1,17 +1,16 @@
 """News of the kinds we watch, in the order in which the store tells it.
 
-One task per kind lists, watches, and puts events into the inbox; a watch that breaks is begun
-again from a fresh list, and what vanished meanwhile is reported as deleted. It decides nothing:
-events only wake the loop.
+One task per kind follows it and puts events into the inbox; what vanished while nothing was heard
+is reported as deleted. It decides nothing: events only wake the loop.
 """
 
 import msgspec
 
+from leasehold.adapters.following import follow
 from leasehold.core.facts import Record
 from leasehold.core.objects.wire import part, version_at
 from leasehold.ports.runtime import Clock, Signal
-from leasehold.ports.store import Expired, Store, StoreError, Wire
-from leasehold.shell.retry import FIRST_MS, until_answered
+from leasehold.ports.store import Listing, Store, WatchEvent, Wire
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _decode = msgspec.json.Decoder(dict[str, object]).decode
@@ -58,36 +57,29 @@ class Informer:
             self._there[_key(obj)] = self._kept(obj)
         there.clear()  # nobody else needs them, and they are many
         self._version = version
-        while True:
-            try:
-                await self._follow(version)
-            except Expired:
-                version = await self._relist()
-            except StoreError:
-                await self._clock.sleep(FIRST_MS)
-                version = await self._relist()
+        await follow(
+            self._store,
+            self._clock,
+            self._kind,
+            since=version,
+            listed=self._compare,
+            changed=self._hear,
+        )
 
-    async def _follow(self, version: int) -> None:
-        watch = self._store.watch(self._kind, version)
-        try:
-            while True:
-                event = await watch.next()
-                self._version = event.version
-                if event.version in self._own:
-                    self._own.discard(event.version)
-                    continue
-                gone = event.type == "DELETED"
-                key = _key(event.object)
-                before = self._there.pop(key, None)
-                if not gone:
-                    self._there[key] = self._kept(event.object)
-                if gone or not self._is_echo(before, key):
-                    self._tell(event.object, gone=gone)
-        finally:
-            watch.close()
+    def _hear(self, event: WatchEvent) -> None:
+        self._version = event.version
+        if event.version in self._own:
+            self._own.discard(event.version)
+            return
+        gone = event.type == "DELETED"
+        key = _key(event.object)
+        before = self._there.pop(key, None)
+        if not gone:
+            self._there[key] = self._kept(event.object)
+        if gone or not self._is_echo(before, key):
+            self._tell(event.object, gone=gone)
 
-    async def _relist(self) -> int:
-        listing = await until_answered(self._clock, lambda: self._store.list(self._kind))
+    def _compare(self, listing: Listing) -> None:
         self._own.clear()
         self._version = listing.version
         now_there = {_key(obj): self._kept(obj) for obj in listing.items}
@@ -96,7 +88,6 @@ class Informer:
         for obj in listing.items:
             self._tell(obj, gone=False)
         self._there = now_there
-        return listing.version
 
     def _kept(self, obj: Wire) -> bytes:
         return _encode(_without_status(obj) if self._kind in _OURS_IS_STATUS else obj)

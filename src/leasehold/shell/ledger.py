@@ -7,6 +7,7 @@ objects) is idempotent and repeated by the next owner. Called by the loop only.
 from collections.abc import Sequence
 from contextlib import suppress
 
+from leasehold.adapters.retry import FIRST_MS, MOST_MS, until_answered
 from leasehold.core.facts import Record, Resolution
 from leasehold.core.ledger.batch import Batch, line
 from leasehold.core.ledger.chain import GENESIS
@@ -23,7 +24,6 @@ from leasehold.ports.store import (
     Unavailable,
     Wire,
 )
-from leasehold.shell.retry import FIRST_MS, MOST_MS, until_answered
 
 API = "rq.davidlangworthy.io/v1"
 SHARD = "main"

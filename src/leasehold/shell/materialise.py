@@ -6,6 +6,7 @@ store refuses for good never stops the chain: its lease is reported back to be c
 
 from msgspec.structs import replace
 
+from leasehold.adapters.retry import FIRST_MS, MOST_MS
 from leasehold.core.facts import Lease
 from leasehold.core.ledger.batch import Batch
 from leasehold.core.objects.lease import lease_status, lease_to_wire
@@ -23,7 +24,6 @@ from leasehold.ports.store import (
     Wire,
     Write,
 )
-from leasehold.shell.retry import FIRST_MS, MOST_MS
 
 
 async def materialise(store: Store, clock: Clock, world: World, batch: Batch) -> list[str]:

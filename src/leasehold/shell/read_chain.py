@@ -7,13 +7,13 @@ what was found right gives the chain; what is not on it was never committed.
 
 import msgspec
 
+from leasehold.adapters.retry import until_answered
 from leasehold.core.facts import Record
 from leasehold.core.ledger.batch import Batch, batch_from_json, skimmed_from_json
 from leasehold.core.ledger.chain import Digest, canonical, next_digest
 from leasehold.core.ledger.head import Head
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Store
-from leasehold.shell.retry import until_answered
 
 KIND = "LedgerBatch"
 

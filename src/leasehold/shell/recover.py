@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from leasehold.adapters.retry import until_answered
 from leasehold.core.decisions.overdraft import was_enough
 from leasehold.core.facts import Ending, Lease, Opened, Pod, Reservation, Role, ledger_order
 from leasehold.core.ledger.batch import Batch
@@ -31,7 +32,6 @@ from leasehold.shell.archive.checkpoints import KIND as CHECKPOINTS
 from leasehold.shell.archive.checkpoints import MAIN, Stored, read_checkpoint
 from leasehold.shell.ledger import Committed, Ledger
 from leasehold.shell.read_chain import Lines, read_lines
-from leasehold.shell.retry import until_answered
 from leasehold.shell.stored import Unreadable, must_read, readable
 
 T = TypeVar("T")

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
+from leasehold.adapters.following import follow
 from leasehold.core.facts import Record
 from leasehold.core.objects.tenure import (
     KIND,
@@ -24,7 +25,15 @@ from leasehold.core.objects.tenure import (
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import Millis
 from leasehold.ports.runtime import Clock, Signal, Tasks
-from leasehold.ports.store import AlreadyExists, Conflict, NotFound, Store, StoreError, Wire
+from leasehold.ports.store import (
+    AlreadyExists,
+    Conflict,
+    NotFound,
+    Store,
+    StoreError,
+    WatchEvent,
+    Wire,
+)
 from leasehold.ports.tenure import (
     Acquired,
     BadMargins,
@@ -149,19 +158,19 @@ class StoreTenures:
 
     async def follow(self, key: str, wake: Signal) -> None:
         name = tenure_name(key)
-        while True:
-            try:
-                listing = await self._store.list(KIND)
-                watch = self._store.watch(KIND, listing.version)
-                try:
-                    while True:
-                        event = await watch.next()
-                        if text_at(part(event.object, "metadata"), "name") == name:
-                            wake.set()
-                finally:
-                    watch.close()
-            except StoreError:
-                await self._clock.sleep(self._margins.renew)
+
+        def hear(event: WatchEvent) -> None:
+            if text_at(part(event.object, "metadata"), "name") == name:
+                wake.set()
+
+        await follow(
+            self._store,
+            self._clock,
+            KIND,
+            listed=lambda _: None,  # whoever contends looks by itself
+            changed=hear,
+            pause=self._margins.renew,
+        )
 
     def _refusal(
         self, key: str, found: _Found | None, holder: Holder, *, is_used: bool

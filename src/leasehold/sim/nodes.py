@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from leasehold.adapters.following import follow
 from leasehold.adapters.objects.foreign_pod import write_foreign
 from leasehold.control.pods import AT_ONCE
 from leasehold.core.facts import Node, Opened, Pod, PodPhase, Uid
@@ -22,7 +23,7 @@ from leasehold.ports.runtime import Clock, Tasks
 from leasehold.ports.store import (
     AlreadyExists,
     Conflict,
-    Expired,
+    Listing,
     NotFound,
     OutcomeUnknown,
     Store,
@@ -191,23 +192,18 @@ class SimFleet:
     # What it sees.
 
     async def _watch_pods(self) -> None:
-        while True:
-            try:
-                listing = await self._store.list("Pod")
-            except Unavailable:
-                await self._clock.sleep(RETRY_MS)
-                continue
-            self._relist(listing.items)
-            watch = self._store.watch("Pod", listing.version)
-            try:
-                while True:
-                    self._on_event(await watch.next())
-            except Expired:
-                await self._clock.sleep(0)
+        await follow(
+            self._store,
+            self._clock,
+            "Pod",
+            listed=self._relist,
+            changed=self._on_event,
+            pause=RETRY_MS,
+        )
 
-    def _relist(self, wires: list[Wire]) -> None:
+    def _relist(self, listing: Listing) -> None:
         present = set()
-        for wire in wires:
+        for wire in listing.items:
             self._see(wire)
             present.add(text_at(part(wire, "metadata"), "uid"))
         for seen in list(self._pods.values()):

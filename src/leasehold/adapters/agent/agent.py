@@ -33,12 +33,13 @@ from leasehold.adapters.agent.requests import Requests, first_container
 from leasehold.adapters.agent.users import Users
 from leasehold.adapters.containment import About, Containment, kept_up
 from leasehold.adapters.exclusive import take
+from leasehold.adapters.following import follow
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import Instant
 from leasehold.ports.runtime import Clock, Task, Tasks
-from leasehold.ports.store import Expired, Store, Unavailable, Wire
+from leasehold.ports.store import Listing, Store, WatchEvent, Wire
 
 RETRY_MS = 100
 _ALIVE = "alive"  # touched while an agent lives
@@ -228,30 +229,23 @@ class Agent:
         return len(self._pods.running)
 
     async def _watch_pods(self) -> None:
-        while True:
-            try:
-                listing = await self._store.list("Pod")
-            except Unavailable:
-                await self._clock.sleep(RETRY_MS)
-                continue
-            uids = {text_at(part(wire, "metadata"), "uid") for wire in listing.items}
-            self._pods.keep_only(uids)
-            for wire in listing.items:
-                self._show(wire)
-            watch = self._store.watch("Pod", listing.version)
-            try:
-                while True:
-                    event = await watch.next()
-                    if self._pods.is_own(event.version):
-                        continue
-                    if event.type == "DELETED":
-                        self._pods.forget(text_at(part(event.object, "metadata"), "uid"))
-                    else:
-                        self._show(event.object)
-            except Expired:
-                await self._clock.sleep(0)
-            finally:
-                watch.close()
+        await follow(
+            self._store, self._clock, "Pod", listed=self._show_all, changed=self._show_change
+        )
+
+    def _show_all(self, listing: Listing) -> None:
+        uids = {text_at(part(wire, "metadata"), "uid") for wire in listing.items}
+        self._pods.keep_only(uids)
+        for wire in listing.items:
+            self._show(wire)
+
+    def _show_change(self, event: WatchEvent) -> None:
+        if self._pods.is_own(event.version):
+            return
+        if event.type == "DELETED":
+            self._pods.forget(text_at(part(event.object, "metadata"), "uid"))
+        else:
+            self._show(event.object)
 
     def _show(self, wire: Wire) -> None:
         """One pod that cannot be made sense of keeps nobody from seeing the others."""

@@ -18,6 +18,8 @@ from leasehold import __version__
 from leasehold.adapters.agent.requests import LocalNode
 from leasehold.adapters.agent.shim.records import boot_id
 from leasehold.adapters.containment import About, Containment, kept_up
+from leasehold.adapters.following import follow
+from leasehold.adapters.retry import until_answered
 from leasehold.core.facts import Node
 from leasehold.core.objects.node import FENCE, OUT_OF_SERVICE, Labels, node_to_wire
 from leasehold.core.objects.wire import GROUP, list_at, part, text_at
@@ -26,7 +28,7 @@ from leasehold.ports.runtime import Clock, Tasks
 from leasehold.ports.store import (
     AlreadyExists,
     Conflict,
-    Expired,
+    Listing,
     NotFound,
     OutcomeUnknown,
     Store,
@@ -92,7 +94,9 @@ class Nodes:
 
     async def prepare(self) -> None:
         """All nodes are there when this returns."""
-        await self._relist(is_first=True)
+        listing = await until_answered(self._clock, lambda: self._store.list("Node"))
+        for wire in listing.items:
+            self._see(wire)
         await self._settle_all()
 
     async def _settle_all(self) -> None:
@@ -121,31 +125,14 @@ class Nodes:
     # What it sees.
 
     async def _watch(self) -> None:
-        while True:
-            version = await self._relist(is_first=False)
-            watch = self._store.watch("Node", version)
-            try:
-                while True:
-                    self._on_event(await watch.next())
-            except Expired:
-                await self._clock.sleep(0)
-            finally:
-                watch.close()
+        await follow(self._store, self._clock, "Node", listed=self._see_all, changed=self._on_event)
 
-    async def _relist(self, *, is_first: bool) -> int:
-        while True:
-            try:
-                listing = await self._store.list("Node")
-                break
-            except Unavailable:
-                await self._clock.sleep(RETRY_MS)
+    def _see_all(self, listing: Listing) -> None:
         there = {_name(wire): wire for wire in listing.items}
         for wire in there.values():
             self._see(wire)
-        if not is_first:
-            for name in [name for name in self._stored if name not in there]:
-                self._lose(name)
-        return listing.version
+        for name in [name for name in self._stored if name not in there]:
+            self._lose(name)
 
     def _on_event(self, event: WatchEvent) -> None:
         if event.type == "DELETED":

@@ -1,22 +1,23 @@
 """Deleting a Namespace: what is in it goes first, runs before anything else, and then itself.
 
-A task of the facade, since no other server collects garbage for us. It holds no state: what is
+A task of the facade, since no other server collects garbage for us. What is
 Terminating says so in the store, so that a restart goes on where the last process stopped.
 """
 
+import asyncio
 from contextlib import suppress
 
 import structlog
 
 from leasehold.adapters.api.resources import RESOURCES
+from leasehold.adapters.following import follow
 from leasehold.adapters.objects.store import ObjectStore
 from leasehold.adapters.rest.incoming import CONTENTS
 from leasehold.core.objects.wire import list_at, part, stamps
-from leasehold.core.units import SECOND
 from leasehold.ports.runtime import Clock
-from leasehold.ports.store import Conflict, Expired, NotFound, StoreError, Wire
+from leasehold.ports.store import Conflict, Listing, NotFound, StoreError, WatchEvent, Wire
 
-RECHECK_MS = SECOND // 2  # while something in a namespace that goes has not gone yet
+RECHECK_S = 0.5  # while something in a namespace that goes has not gone yet
 
 _log = structlog.get_logger(__name__)
 _KINDS = tuple(each.kind for each in RESOURCES if each.is_namespaced and each.kind != "Run")
@@ -26,26 +27,48 @@ class Clearing:
     def __init__(self, store: ObjectStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
+        self._going: dict[str, Wire] = {}
+        self._is_news = asyncio.Event()
 
     async def run(self) -> None:
         """For ever; a store that is in trouble is asked again later."""
-        while True:
-            listing = await self._store.list("Namespace")
-            going = [obj for obj in listing.items if stamps(obj).is_deleting]
-            try:
-                for obj in going:
-                    await self._clear(obj)
-            except StoreError as error:
-                _log.warning("namespace not cleared yet", why=str(error))
-            await self._wait(listing.version, RECHECK_MS if going else None)
-
-    async def _wait(self, version: int, timeout_ms: int | None) -> None:
-        watch = self._store.watch("Namespace", version)
+        following = asyncio.ensure_future(
+            follow(self._store, self._clock, "Namespace", listed=self._see_all, changed=self._hear)
+        )
+        following.add_done_callback(lambda _: self._is_news.set())
         try:
-            with suppress(Expired):
-                await watch.next_stored(timeout_ms)
+            while not following.done():
+                await self._clear_all()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._is_news.wait(), RECHECK_S if self._going else None)
+                self._is_news.clear()
+            following.result()
         finally:
-            watch.close()
+            following.cancel()
+
+    def _see_all(self, listing: Listing) -> None:
+        self._going.clear()
+        for obj in listing.items:
+            self._see(obj)
+
+    def _hear(self, event: WatchEvent) -> None:
+        if event.type == "DELETED":
+            self._going.pop(stamps(event.object).name, None)
+        else:
+            self._see(event.object)
+
+    def _see(self, obj: Wire) -> None:
+        stamped = stamps(obj)
+        if stamped.is_deleting:
+            self._going[stamped.name] = obj
+            self._is_news.set()
+
+    async def _clear_all(self) -> None:
+        try:
+            for obj in list(self._going.values()):
+                await self._clear(obj)
+        except StoreError as error:
+            _log.warning("namespace not cleared yet", why=str(error))
 
     async def _clear(self, obj: Wire) -> None:
         """One step: runs are asked to go, then the rest, then the namespace is let go of."""
@@ -58,9 +81,10 @@ class Clearing:
         if left:
             return
         metadata = part(obj, "metadata")
-        kept = [each for each in list_at(metadata, "finalizers") if each != CONTENTS]
+        held = [str(each) for each in list_at(metadata, "finalizers")]
+        kept = [each for each in held if each != CONTENTS]
         with suppress(Conflict, NotFound):  # changed meanwhile: the next round sees it
-            await self._store.update({**obj, "metadata": {**metadata, "finalizers": kept}})
+            await self._store.set_finalizers("Namespace", "", name, kept, known=held)
 
     async def _delete_all(self, kind: str, namespace: str) -> int:
         """How many are left, those that were asked to go among them."""

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from leasehold.adapters.retry import until_answered
 from leasehold.core.facts import Record
 from leasehold.core.ledger.checkpoint import Carried, carried_from_json, carried_to_json
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import AlreadyExists, Conflict, NotFound, Store, Wire
 from leasehold.shell.ledger import API
-from leasehold.shell.retry import until_answered
 
 KIND = "LedgerCheckpoint"
 MAIN = "main"

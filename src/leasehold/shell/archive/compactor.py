@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from leasehold.adapters.retry import until_answered
 from leasehold.core.facts import Lease, Record
 from leasehold.core.ledger.batch import batch_from_wire
 from leasehold.core.ledger.chain import Digest, canonical, next_digest
@@ -48,7 +49,6 @@ from leasehold.shell.archive.reader import Archive
 from leasehold.shell.archive.segments import BadArchive
 from leasehold.shell.archive.writer import put_file, write_segment
 from leasehold.shell.ledger import Ledger, batch_name
-from leasehold.shell.retry import until_answered
 
 Alert = Callable[[str], None]
 
