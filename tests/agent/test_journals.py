@@ -24,7 +24,7 @@ from tests.agent.zygote import (
     variant,
 )
 
-from leasehold.adapters.agent.journals import PodJournal, PodJournals, Stage
+from leasehold.adapters.agent.journals import PodJournal, PodJournals, PodStage
 from leasehold.adapters.agent.shim.frame import frame_of
 from leasehold.adapters.agent.shim.records import boot_id, boot_ms
 
@@ -103,8 +103,8 @@ def test_a_shim_that_found_it_free_loses_to_an_agent_that_gives_it_up(
         until_dead(shim)
 
     assert [each["by"] for each in starts_of(journal)] == ["agent", "shim"]
-    assert journal.stage() is Stage.VOID
-    assert PodJournals(ground).at("pod-1").stage() is Stage.VOID
+    assert journal.stage() is PodStage.VOID
+    assert PodJournals(ground).at("pod-1").stage() is PodStage.VOID
     assert not (ground / "ran").exists()
 
 
@@ -123,7 +123,7 @@ def test_agent_and_shims_agree_whose_it_is_whoever_is_quicker(ground: Path, zygo
         ran = (ground / uid).read_text() if (ground / uid).exists() else ""
         assert ran == ("" if is_given_up else "x\n"), f"seed {seed}, {uid}"
         seen_anew = PodJournals(ground).at(uid).stage()
-        assert seen_anew is (Stage.VOID if is_given_up else Stage.OVER), f"seed {seed}, {uid}"
+        assert seen_anew is (PodStage.VOID if is_given_up else PodStage.OVER), f"seed {seed}, {uid}"
 
 
 def test_a_journal_that_was_moved_away_is_not_started(ground: Path, held_back: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_record_counts_for_agent_and_shim_once_its_object_is_closed(
         until_dead(shim)
 
         assert (ground / uid).exists() != is_taken, size
-        assert journal.stage() is (Stage.ORPHANED if is_taken else Stage.OVER), size
+        assert journal.stage() is (PodStage.ORPHANED if is_taken else PodStage.OVER), size
 
 
 @pytest.mark.parametrize(
@@ -214,13 +214,13 @@ def test_an_exit_that_was_cut_short_is_written_again(ground: Path, zygote: Zygot
     (ground / "go").touch()
     until(lambda: journal.path.stat().st_size == size + 50)
 
-    assert journal.stage() is Stage.RUNNING
+    assert journal.stage() is PodStage.RUNNING
     resource.prlimit(shim, resource.RLIMIT_FSIZE, (most, most))
     until_dead(shim)
 
     _, torn, ended = texts(journal)
     assert ended.startswith(torn)
-    assert journal.stage() is Stage.OVER
+    assert journal.stage() is PodStage.OVER
     assert journal.exit().code == 7
 
 
@@ -238,7 +238,7 @@ def test_a_claim_that_was_cut_short_is_refused_and_nobodys(
     assert _said(pipe) == ("refused", f"No space left on device: {journal.path}")
     assert journal.path.stat().st_size == limit
     assert not (ground / "ran").exists()
-    assert journal.stage() is Stage.REQUESTED
+    assert journal.stage() is PodStage.REQUESTED
     assert journal.give_up()
 
 
@@ -266,7 +266,7 @@ def test_a_request_that_was_cut_short_is_void_and_makes_room_for_another(
     text = journal.path.read_bytes()
     for size in (0, 1, len(text) // 2, len(text) - 1):
         journal.path.write_bytes(text[:size])
-        assert PodJournals(ground).at("pod-1").stage() is Stage.VOID, size
+        assert PodJournals(ground).at("pod-1").stage() is PodStage.VOID, size
 
         assert zygote.run(journal_for(ground, script(ground, "exit 5"))).code == 5
     assert not (ground / "ran").exists()
@@ -286,7 +286,7 @@ def test_a_request_that_is_whole_is_not_replaced(ground: Path) -> None:
 def test_what_another_boot_left_may_have_run(ground: Path) -> None:
     journal_for(ground, script(ground, "true", boot="another"))
 
-    assert [each.stage() for each in PodJournals(ground).all()] == [Stage.ORPHANED]
+    assert [each.stage() for each in PodJournals(ground).all()] == [PodStage.ORPHANED]
 
 
 # Stops.
@@ -298,7 +298,7 @@ def test_a_stop_with_the_same_grace_is_written_once_also_by_the_next_agent(groun
     for grace in (9000, 9000, 0, 0, 0):
         journal.ask_to_stop(grace_ms=grace, due_boot_ms=boot_ms() + grace)
     [next_agents] = PodJournals(ground).all()
-    assert next_agents.stage() is Stage.REQUESTED
+    assert next_agents.stage() is PodStage.REQUESTED
     next_agents.ask_to_stop(grace_ms=0, due_boot_ms=boot_ms())
 
     assert [json.loads(text)["grace_ms"] for text in texts(journal)] == [9000, 0]
@@ -368,7 +368,7 @@ def test_what_is_printed_after_the_folder_was_moved_is_kept_there(
     until_dead(shim)
 
     [moved] = PodJournals(new).all()
-    assert moved.stage() is Stage.OVER
+    assert moved.stage() is PodStage.OVER
     assert moved.exit().code == 6
     assert (moved.logs / "log.1").read_text().endswith("stdout F said\n")
     assert not old.exists()

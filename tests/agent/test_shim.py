@@ -27,7 +27,7 @@ from tests.agent.zygote import (
 )
 
 from leasehold.adapters.agent.forks import PROGRAM
-from leasehold.adapters.agent.journals import PodJournal, Stage
+from leasehold.adapters.agent.journals import PodJournal, PodStage
 from leasehold.adapters.agent.shim.records import boot_id, boot_ms, ticks_of
 from leasehold.core.units import parse_instant
 
@@ -65,7 +65,7 @@ def test_a_journal_that_an_agent_gave_up_is_never_started(ground: Path, zygote: 
     shim = zygote.ask(journal)
     until(lambda: not is_alive(shim))
 
-    assert journal.stage() is Stage.VOID
+    assert journal.stage() is PodStage.VOID
     assert not (ground / "ran").exists()
     assert texts(journal) == [json.dumps({"by": "agent", "boot": boot_id()})]
 
@@ -142,7 +142,7 @@ def test_a_record_names_the_shim_as_the_agent_would(ground: Path, zygote: Zygote
     assert isinstance(pid, int)
     assert starts_of(journal)[0]["pid_ticks"] == ticks_of(pid)
     assert journal.shim == shim
-    assert journal.stage() is Stage.RUNNING
+    assert journal.stage() is PodStage.RUNNING
     assert Path(f"/proc/{shim}/comm").read_text() == "leasehold-shim\n"
     assert os.getsid(shim) == shim
     os.kill(shim, signal.SIGTERM)
@@ -245,7 +245,7 @@ def test_a_stop_that_nobody_wrote_or_cannot_be_read_has_the_grace_of_the_request
     os.kill(shim, signal.SIGTERM)
     until(lambda: not is_alive(shim))
 
-    assert journal.stage() is Stage.OVER
+    assert journal.stage() is PodStage.OVER
     assert journal.exit().code == 3
 
 
@@ -350,7 +350,7 @@ def test_shims_outlive_their_zygote_and_no_job_its_shim(ground: Path) -> None:
             for job in filter(is_alive, jobs):
                 os.kill(job, signal.SIGKILL)
 
-    assert journals[0].stage() is Stage.ORPHANED
+    assert journals[0].stage() is PodStage.ORPHANED
     assert exit_of(journals[1])["code"] == 143
 
 
@@ -392,7 +392,7 @@ def test_output_that_a_stranger_goes_on_writing_does_not_keep_a_pod_alive(
         assert stranger.wait() == -signal.SIGPIPE  # it was still writing
     finally:
         stranger.kill()
-    assert journal.stage() is Stage.OVER
+    assert journal.stage() is PodStage.OVER
 
 
 def test_a_cgroup_that_cannot_be_made_is_said_and_nothing_runs(

@@ -14,7 +14,7 @@ from hatch_build import LINKING, PROGRAM, ROOT, SHIM, compile_shim
 from tests.agent.harness import is_alive
 
 from leasehold.adapters.agent import forks
-from leasehold.adapters.agent.journals import Exit, PodJournal, PodJournals, Stage
+from leasehold.adapters.agent.journals import Exit, PodJournal, PodJournals, PodStage
 from leasehold.adapters.agent.shim.frame import frame_of
 from leasehold.adapters.agent.shim.records import Record, boot_id
 
@@ -89,7 +89,7 @@ class Zygote:
     def run(self, journal: PodJournal) -> Exit:
         """Until it is over."""
         until_dead(self.ask(journal))
-        assert journal.stage() is Stage.OVER, self.errors.read_text()
+        assert journal.stage() is PodStage.OVER, self.errors.read_text()
         return journal.exit()
 
 

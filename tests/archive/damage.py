@@ -7,7 +7,7 @@ from pathlib import Path
 
 import apsw
 
-from leasehold.adapters.objects.shelf import Key
+from leasehold.adapters.objects.storage import Key
 from leasehold.adapters.sqlite.salvage.objects import salvage
 from leasehold.adapters.sqlite.salvage.pages import (
     LEAF_TABLE,

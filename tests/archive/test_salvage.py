@@ -27,7 +27,7 @@ from tests.archive.test_commands import invoke, ok
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks, run
 from leasehold.adapters.objects.rules import key_of
-from leasehold.adapters.objects.shelf import Key
+from leasehold.adapters.objects.storage import Key
 from leasehold.adapters.sqlite.lock import FileLock
 from leasehold.adapters.sqlite.store import SqliteStore
 from leasehold.cli import audit, backup, ledger, restore

@@ -17,7 +17,7 @@ from leasehold.adapters import asyncio_runtime
 from leasehold.adapters.kubernetes.client import Client
 from leasehold.adapters.kubernetes.store import KubernetesStore
 from leasehold.adapters.memory.store import MemoryStore
-from leasehold.adapters.objects.manners import Admit
+from leasehold.adapters.objects.writes import Admit
 from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.adapters.sqlite.store import SqliteStore
 from leasehold.ports.runtime import Clock, Tasks

@@ -4,7 +4,7 @@ import pytest
 from tests.conformance.harness import MemoryHarness
 from tests.conformance.things import meta, spec, thing
 
-from leasehold.adapters.objects.shelf import Stored
+from leasehold.adapters.objects.storage import Stored
 from leasehold.ports.store import Invalid, Wire
 
 

@@ -58,7 +58,7 @@ STRESS = (
     ),
     Mutant(
         "a full disk is no trouble",
-        "adapters/sqlite/shelf.py",
+        "adapters/sqlite/storage.py",
         "        self._refused = trouble.why\n",
         '        self._refused = ""\n',
         DISK,
@@ -66,7 +66,7 @@ STRESS = (
     Mutant(
         "nobody hears of a full disk who does not ask",
         "cli/embedded.py",
-        '        self._keep_up("health", self._health_watch.run)\n',
+        '        self.plane.keep_up("health", self._health_watch.run)\n',
         "",
         DISK,
     ),

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
-from leasehold.adapters.http.refusal import Cause, RequestRefused
-from leasehold.adapters.http.serve import Server, serve
+from leasehold.adapters.http.refusal import RefusalCause, RequestRefused
+from leasehold.adapters.http.serve import HttpServer, serve
 from leasehold.adapters.http.tls import Certificates, ensure_certificates
 from leasehold.adapters.http.tokens import Tokens
 from leasehold.adapters.kubeconfig.written import write_kubeconfig
@@ -77,7 +77,9 @@ class World:
         self, caller: Caller, question: str, params: Mapping[str, str], body: Wire | None
     ) -> Wire:
         if question == "impossible":
-            raise RequestRefused(422, "Invalid", "no", [Cause("FieldValueInvalid", "no", "spec")])
+            raise RequestRefused(
+                422, "Invalid", "no", [RefusalCause("FieldValueInvalid", "no", "spec")]
+            )
         return {"who": caller.user, "question": question, "params": dict(params), "body": body}
 
     async def metrics(self, _: Caller) -> bytes:
@@ -215,7 +217,7 @@ class Facade:
         backend = backend_over(self.world, self.store, self.tokens, clock)
         self.certificates: Certificates = ensure_certificates(self.folder / "tls", [])
         self.app: App = make_app(backend)
-        self.server: Server = await serve(
+        self.server: HttpServer = await serve(
             self.app, host="127.0.0.1", port=0, certificates=self.certificates
         )
         self.port = self.server.port

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tests.unit.sqlite_file import hooked, name_of, thing, version
 
-from leasehold.adapters import asyncio_runtime, patience
-from leasehold.adapters.objects.shelf import Stored
-from leasehold.adapters.sqlite import shelf
+from leasehold.adapters import asyncio_runtime, disk_pace
+from leasehold.adapters.objects.storage import Stored
+from leasehold.adapters.sqlite import storage
 from leasehold.adapters.sqlite.errors import BadStore, FileUnavailable
 from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.ports.runtime import Clock, Tasks
@@ -23,7 +23,7 @@ Story = Callable[[GroupStore], Awaitable[None]]
 @pytest.fixture(params=["slow", "quick"])
 def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the store is to be; and what it thinks of the disk, whatever that is."""
-    monkeypatch.setattr(patience, "QUICK_S", 0.0 if request.param == "slow" else 3600.0)
+    monkeypatch.setattr(disk_pace, "QUICK_S", 0.0 if request.param == "slow" else 3600.0)
     return tmp_path / "store.sqlite"
 
 
@@ -95,7 +95,7 @@ def test_what_was_not_committed_is_not_what_is_written_next(path: Path) -> None:
 def test_an_object_that_the_writer_no_longer_has_at_hand_is_read(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shelf, "LATEST_MAX", 2)
+    monkeypatch.setattr(storage, "LATEST_MAX", 2)
 
     async def story(store: GroupStore) -> None:
         for name in "abcd":

@@ -11,12 +11,12 @@ import pytest
 from tests.unit.sqlite_file import thing
 from tests.unit.sqlite_file import version as of
 
-from leasehold.adapters.objects.shelf import Key
+from leasehold.adapters.objects.storage import Key
 from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.adapters.sqlite.salvage.objects import ROOTS, Salvaged, salvage
 from leasehold.adapters.sqlite.salvage.pages import (
     PageFile,
-    Walk,
+    TreeWalk,
     free_pages,
     read_node,
     read_record,
@@ -106,7 +106,7 @@ def test_every_table_reads_as_sqlite_reads_it(busy: tuple[SqliteStore, Copy]) ->
     roots = dict(connection.execute("SELECT name, rootpage FROM sqlite_schema"))
 
     def mine(name: str, *, is_table: bool) -> list[tuple[object, ...]]:
-        walk = Walk(pages, roots[name], is_table=is_table)
+        walk = TreeWalk(pages, roots[name], is_table=is_table)
         found = [(cell.rowid, *(read_record(cell.payload) or ())) for cell in walk.cells()]
         assert walk.is_whole
         return found
@@ -278,7 +278,7 @@ def test_an_index_entry_that_turned_into_another_names_nothing(
     path = copy()
     content = emptied(path)
     pages = PageFile(path)
-    walk = Walk(pages, 3, is_table=False)
+    walk = TreeWalk(pages, 3, is_table=False)
     payload = next(cell.payload for cell in walk.cells())
     pages.close()
     content[content.index(payload) + 6] ^= 0x01
@@ -345,7 +345,7 @@ def test_a_leaf_in_the_wrong_place_is_noticed(busy: tuple[SqliteStore, Copy]) ->
     content[(other - 1) * PAGE : other * PAGE] = leaf
     path.write_bytes(content)
     pages = PageFile(path)
-    walk = Walk(pages, 2, is_table=True)
+    walk = TreeWalk(pages, 2, is_table=True)
     assert sum(1 for _ in walk.cells()) > 0
     assert other in walk.broken
     pages.close()

@@ -19,9 +19,9 @@ from leasehold.adapters.kubeconfig.read import KubeContext
 from leasehold.adapters.kubernetes.client import Client
 from leasehold.adapters.kubernetes.store import KubernetesStore
 from leasehold.adapters.objects.rules import key_of
-from leasehold.adapters.objects.shelf import Change, decode
+from leasehold.adapters.objects.storage import Change, decode
 from leasehold.adapters.sqlite.schema import open_file
-from leasehold.adapters.sqlite.shelf import FileShelf
+from leasehold.adapters.sqlite.storage import FileStorage
 from leasehold.cli.data_folder import data_option
 from leasehold.cli.kube_options import kube_sentences, loader
 from leasehold.ports.store import Expired, StoreError
@@ -74,8 +74,8 @@ class ClusterCopy(DataFolder):
             await client.close()
         connection = open_file(self.store, prefix="copy")
         try:
-            shelf = FileShelf(connection, self.store, tell=lambda _: None, history_max=1)
-            shelf.transact(lambda: deque(map(shelf.put, changes), maxlen=0))
+            storage = FileStorage(connection, self.store, tell=lambda _: None, history_max=1)
+            storage.transact(lambda: deque(map(storage.put, changes), maxlen=0))
         finally:
             connection.close()
 

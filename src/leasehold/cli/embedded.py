@@ -19,8 +19,8 @@ from leasehold.adapters.agent.logs import NoLog, NoPod
 from leasehold.adapters.agent.requests import LocalNode
 from leasehold.adapters.agent.users import Users
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
-from leasehold.adapters.http.refusal import Cause, RequestRefused
-from leasehold.adapters.http.serve import Server, serve
+from leasehold.adapters.http.refusal import RefusalCause, RequestRefused
+from leasehold.adapters.http.serve import HttpServer, serve
 from leasehold.adapters.http.tls import ensure_certificates
 from leasehold.adapters.http.tokens import Tokens
 from leasehold.adapters.kubeconfig.written import read_back, write_kubeconfig
@@ -37,7 +37,7 @@ from leasehold.core.objects.wire import LEASES_CLOSED, part, text_at
 from leasehold.core.units import Millis
 from leasehold.ports.store import AlreadyExists, NotFound, Store, Wire
 from leasehold.shell.config import Config
-from leasehold.shell.events import Story
+from leasehold.shell.events import Happening
 from leasehold.shell.folder import DataFolder
 from leasehold.shell.health import HealthWatch
 from leasehold.shell.notifications import Notifications, channels_of
@@ -57,7 +57,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class UpSettings:
     folder: DataFolder
     config: Config
     nodes: Sequence[LocalNode]
@@ -74,7 +74,7 @@ class Settings:
 class Embedded:
     """Started by `start`, over when `stop` returns."""
 
-    def __init__(self, settings: Settings, clock: AsyncioClock, tasks: AsyncioTasks) -> None:
+    def __init__(self, settings: UpSettings, clock: AsyncioClock, tasks: AsyncioTasks) -> None:
         self._settings = settings
         self._clock = clock
         self._tasks = tasks
@@ -121,7 +121,7 @@ class Embedded:
         self._health_watch = HealthWatch(
             clock, self._troubles, on_trouble=self._on_trouble, on_relief=self._on_relief
         )
-        self._server: Server | None = None
+        self._server: HttpServer | None = None
         self._is_begun = False  # those who may be in trouble are at work
 
     def _terms(self) -> Terms:
@@ -271,7 +271,7 @@ class Embedded:
         try:
             return await self.plane.questions.ask(caller, question, params, body)
         except BadQuestion as bad:
-            causes = [Cause("FieldValueInvalid", why, path) for path, why in bad.causes]
+            causes = [RefusalCause("FieldValueInvalid", why, path) for path, why in bad.causes]
             raise RequestRefused(bad.status, bad.reason, bad.message, causes) from None
 
     async def _metrics(self, caller: Caller) -> bytes:
@@ -328,7 +328,7 @@ class Embedded:
 
     def _note(self, note: EventNote) -> None:
         self.plane.teller.tell(
-            Story(
+            Happening(
                 kind=note.kind,
                 namespace=note.namespace,
                 name=note.name,

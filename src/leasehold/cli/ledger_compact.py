@@ -21,7 +21,7 @@ from leasehold.cli.data_folder import data_option
 from leasehold.cli.ledger_source import archive_of, sentences
 from leasehold.core.units import Millis, parse_span
 from leasehold.ports.store import NotFound
-from leasehold.shell.archive.compactor import ANSWER, Answered, Compacted, Compactor
+from leasehold.shell.archive.compactor import ANSWER, Compacted, CompactionAnswer, Compactor
 from leasehold.shell.config import Config
 from leasehold.shell.folder import DataFolder
 from leasehold.shell.ledger import Ledger
@@ -131,8 +131,8 @@ def _ask(pid: int, answer: Path) -> tuple[Compacted | None, str]:
     return None, f"the server (pid {pid}) did not answer in {WAIT_S} s; look at its log"
 
 
-def _answered(path: Path) -> Answered | None:
+def _answered(path: Path) -> CompactionAnswer | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Answered)
+        return msgspec.json.decode(path.read_bytes(), type=CompactionAnswer)
     except (OSError, msgspec.DecodeError):
         return None

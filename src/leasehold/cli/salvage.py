@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks, run
-from leasehold.adapters.objects.shelf import Key
+from leasehold.adapters.objects.storage import Key
 from leasehold.adapters.sqlite.errors import BadStore, FileUnavailable
 from leasehold.adapters.sqlite.salvage.objects import Salvaged, salvage
 from leasehold.adapters.sqlite.store import SqliteStore

@@ -27,7 +27,7 @@ from leasehold.adapters.http.tokens import BadTokenFile
 from leasehold.adapters.sqlite.errors import BadStore, remedy_of_damage
 from leasehold.cli.config import config_option, read_config
 from leasehold.cli.data_folder import data_option
-from leasehold.cli.embedded import Embedded, Settings
+from leasehold.cli.embedded import Embedded, UpSettings
 from leasehold.shell.archive.checkpoints import CheckpointLost
 from leasehold.shell.fleetfile import NODE_GPUS_MAX, load_fleet, node_rows
 from leasehold.shell.folder import BadFolder, DataFolder
@@ -93,7 +93,7 @@ def command(
         data.prepare()
         os.umask(0o077)  # that folder is closed already; what is moved out of it stays so
         data.check_store()
-        settings = Settings(
+        settings = UpSettings(
             folder=data,
             config=read_config(data, config_file),
             nodes=_nodes(gpus, flavor, fleet),
@@ -169,7 +169,7 @@ def _label(product: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", product).strip("-._")[:63] or "gpu"
 
 
-def _run(settings: Settings, *, quiet: bool, end_jobs: bool) -> None:
+def _run(settings: UpSettings, *, quiet: bool, end_jobs: bool) -> None:
     async def supervised() -> None:
         tasks = AsyncioTasks()
         embedded = Embedded(settings, AsyncioClock(), tasks)
@@ -189,7 +189,7 @@ def _spare_the_collector() -> None:
     gc.set_threshold(COLLECT_AFTER, 20, 20)
 
 
-async def _serve(settings: Settings, embedded: Embedded, *, quiet: bool, end_jobs: bool) -> None:
+async def _serve(settings: UpSettings, embedded: Embedded, *, quiet: bool, end_jobs: bool) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -234,7 +234,7 @@ async def _is_started(embedded: Embedded, stopping: asyncio.Event) -> bool:
     return starting in done
 
 
-def _greeting(settings: Settings, embedded: Embedded, *, end_jobs: bool) -> list[str]:
+def _greeting(settings: UpSettings, embedded: Embedded, *, end_jobs: bool) -> list[str]:
     nodes = settings.nodes
     gpus = sum(node.gpus for node in nodes)
     is_virtual = not any(node.devices for node in nodes)

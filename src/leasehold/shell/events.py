@@ -50,7 +50,7 @@ _WARNINGS = frozenset(
 _GROUPS = {"Run": API_VERSION, "Budget": API_VERSION, "Pod": "v1", "Node": "v1"}
 
 
-class Story(Record, frozen=True):
+class Happening(Record, frozen=True):
     """Something that happened to an object; `uid` is empty if only its name is known."""
 
     kind: str
@@ -73,7 +73,7 @@ class Teller:
         self._store = store
         self._clock = clock
         self._told = tasks.signal()
-        self._fresh: dict[Story, tuple[int, Instant]] = {}  # -> how often, when last
+        self._fresh: dict[Happening, tuple[int, Instant]] = {}  # -> how often, when last
         self._known: OrderedDict[str, Wire] = OrderedDict()  # by event name, as written
         self._phases: dict[Uid, Phase] = {}
         self._lacks: dict[str, str] = {}
@@ -81,7 +81,7 @@ class Teller:
         self._node_changes = -1
         self._swept: Instant = 0
 
-    def tell(self, story: Story) -> None:
+    def tell(self, story: Happening) -> None:
         count, _ = self._fresh.get(story, (0, 0))
         self._fresh[story] = (count + 1, self._clock.now())
         self._told.set()
@@ -99,7 +99,7 @@ class Teller:
         for notice in turn.notices:
             namespace, _, name = notice.subject.rpartition("/")
             self.tell(
-                Story(
+                Happening(
                     kind=notice.kind,
                     namespace=namespace,
                     name=name,
@@ -139,9 +139,15 @@ class Teller:
         if view.phase in (Phase.COMPLETED, Phase.FAILED) and before != view.phase:
             reason = str(view.phase)
             self.tell(
-                Story(kind="Run", namespace=run.namespace, name=run.name, uid=uid, reason=reason,
-                      message=f"{view.because}: {view.message}" if view.message else view.because)
-            )  # fmt: skip
+                Happening(
+                    kind="Run",
+                    namespace=run.namespace,
+                    name=run.name,
+                    uid=uid,
+                    reason=reason,
+                    message=f"{view.because}: {view.message}" if view.message else view.because,
+                )
+            )
 
     def _tell_victims(self, world: World, resolution: Resolution) -> None:
         lost: dict[Uid, list[str]] = {}
@@ -154,7 +160,7 @@ class Teller:
             why = sorted({str(base_reason(each.ending.reason)) for each in leases if each.ending})
             first = leases[0]
             self.tell(
-                Story(
+                Happening(
                     kind="Run",
                     namespace=first.namespace,
                     name=first.run,
@@ -172,7 +178,7 @@ class Teller:
         else:
             self._lacks.pop(name, None)
         if lacks and lacks != before:
-            self.tell(Story(kind="Node", namespace="", name=name, uid="", reason="NotUsed",
+            self.tell(Happening(kind="Node", namespace="", name=name, uid="", reason="NotUsed",
                             message=lacks))  # fmt: skip
 
     def _tell_drains(self, world: World) -> None:
@@ -188,7 +194,7 @@ class Teller:
             said = ("Drained", "no lease is open there any more") if empty else (
                 "Draining", f"{asker} wants it empty: no new work, and whoever can leave leaves"
             )  # fmt: skip
-            self.tell(Story(kind="Node", namespace="", name=name, uid="", reason=said[0],
+            self.tell(Happening(kind="Node", namespace="", name=name, uid="", reason=said[0],
                             message=said[1]))  # fmt: skip
 
     async def _write(self) -> None:
@@ -216,13 +222,13 @@ class Teller:
         while len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)
 
-    def _keep_for_later(self, story: Story, count: int, at: Instant) -> None:
+    def _keep_for_later(self, story: Happening, count: int, at: Instant) -> None:
         """A full disk is when warnings are worth most. Other stories are worth no retry."""
         if len(self._fresh) < UNTOLD_MAX:
             more, last = self._fresh.get(story, (0, at))
             self._fresh[story] = (more + count, max(last, at))
 
-    def _event(self, story: Story, count: int, at: Instant) -> Wire:
+    def _event(self, story: Happening, count: int, at: Instant) -> Wire:
         """A new one, or the one of that story with a higher count."""
         when = format_instant(at)
         parts = (story.kind, story.namespace, story.name, story.uid, story.reason, story.message)

@@ -25,7 +25,7 @@ from leasehold.shell.archive.reader import Archive
 from leasehold.shell.audience import Audience
 from leasehold.shell.drift import DriftWatch
 from leasehold.shell.ended_pods import sweep_ended_pods
-from leasehold.shell.events import Story, Teller
+from leasehold.shell.events import Happening, Teller
 from leasehold.shell.ledger import Deposed
 from leasehold.shell.logs import DecisionLog
 from leasehold.shell.loop import Controller, Unsettled
@@ -195,7 +195,7 @@ class Plane(Audience):
         _log.error("contained", about=about.words, message=why, exc_info=error)
         if about.kind != "Task":
             told = f"{why}; it is left alone, and everything else goes on"
-            story = Story(
+            story = Happening(
                 kind=about.kind,
                 namespace=about.namespace,
                 name=about.name,

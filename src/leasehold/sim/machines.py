@@ -58,7 +58,7 @@ class Machine:
 
 
 @dataclass
-class Process:
+class JobProcess:
     """What one pod runs. It ends by itself, by a signal, or with its machine."""
 
     uid: Uid  # the pod's
@@ -112,7 +112,7 @@ class Hall:
     """All machines and the processes on them."""
 
     machines: dict[str, Machine] = field(default_factory=dict)
-    processes: dict[Uid, Process] = field(default_factory=dict)  # by the pod's uid
+    processes: dict[Uid, JobProcess] = field(default_factory=dict)  # by the pod's uid
     breaches: list[str] = field(default_factory=list)
     _plans: dict[Uid, _Plan] = field(default_factory=dict)
     _attempts: dict[tuple[Uid, int, int], Instant] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class Hall:
         work = plan.works[min(max(pod.attempt, 1), len(plan.works)) - 1]
         attempt = (pod.run_uid, pod.group if plan.per_group else EVERY_GROUP, pod.attempt)
         began = self._attempts.setdefault(attempt, now)
-        process = Process(
+        process = JobProcess(
             uid=pod.uid,
             node=pod.node,
             rank=(pod.run_uid, pod.group, pod.index),
@@ -145,7 +145,7 @@ class Hall:
         self.processes[pod.uid] = process
         self.pass_time(now)
 
-    def pass_time(self, now: Instant) -> list[Process]:
+    def pass_time(self, now: Instant) -> list[JobProcess]:
         """Ends what has come to its end, at the time it really did."""
         ended = []
         for name, machine in self.machines.items():
@@ -164,19 +164,19 @@ class Hall:
         dues += [machine.fences_at for machine in self.machines.values()]
         return min((due for due in dues if due is not None), default=None)
 
-    def running(self) -> Iterator[Process]:
+    def running(self) -> Iterator[JobProcess]:
         return (process for process in list(self.processes.values()) if process.is_running)
 
-    def find(self, rank: Rank) -> Process | None:
+    def find(self, rank: Rank) -> JobProcess | None:
         """The newest running process of a rank."""
         found = [process for process in self.running() if process.rank == rank]
         return found[-1] if found else None
 
-    def exit(self, process: Process, code: int, now: Instant) -> None:
+    def exit(self, process: JobProcess, code: int, now: Instant) -> None:
         process.ends_at, process.exit_code = now, code
         process.end(now)
 
-    def unstick(self, process: Process, now: Instant) -> None:
+    def unstick(self, process: JobProcess, now: Instant) -> None:
         """It hears again, and what it was told meanwhile takes effect at once."""
         process.is_stuck = False
         if process.grace is not None or process.is_unwanted:
@@ -201,7 +201,7 @@ class Hall:
                 if process.is_running:
                     process.end(now)
 
-    def _fence(self, name: str, at: Instant) -> list[Process]:
+    def _fence(self, name: str, at: Instant) -> list[JobProcess]:
         """The machine stops what still runs; what ended before will be told when it is heard."""
         ended = [process for process in self.running() if process.node == name]
         for process in ended:
@@ -216,7 +216,7 @@ class Hall:
             if process.node == name and process.is_unwanted:
                 self.abandon(process.uid, now)
 
-    def _watch_for_breaches(self, new: Process, name: str) -> None:
+    def _watch_for_breaches(self, new: JobProcess, name: str) -> None:
         on_node = 0
         for other in self.running():
             if other.rank == new.rank:

@@ -11,7 +11,7 @@ from leasehold.core.objects.node import Labels, node_to_wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import Instant, format_instant
 from leasehold.ports.store import NotFound, Store, Wire
-from leasehold.sim.machines import Machine, Process
+from leasehold.sim.machines import JobProcess, Machine
 
 REJECTED = "Rejected"
 DRAINER = "the story"  # who drains a node
@@ -56,7 +56,7 @@ def rejection(pod: Pod) -> Wire:
     }
 
 
-def ended(process: Process, at: Instant, container: str) -> Wire:
+def ended(process: JobProcess, at: Instant, container: str) -> Wire:
     code = process.exit_code
     terminated = {"exitCode": code, "finishedAt": format_instant(at)}
     return {

@@ -31,7 +31,7 @@ from leasehold.ports.store import (
     WatchEvent,
     Wire,
 )
-from leasehold.sim.machines import Hall, Machine, NodeIs, Process, Rank, Work
+from leasehold.sim.machines import Hall, JobProcess, Machine, NodeIs, Rank, Work
 from leasehold.sim.node_objects import ended, rejection, write_node
 
 OPENED = f"{GROUP}/opened"  # the label by which a pod says why its leases were opened
@@ -284,7 +284,7 @@ class SimFleet:
         self._todo[kind, name] = None
         self._changed.set()
 
-    def _note_process(self, process: Process) -> None:
+    def _note_process(self, process: JobProcess) -> None:
         for seen in self._on_node(process.node):
             if seen.pod.uid == process.uid:
                 self._note("pod", seen.pod.key)
@@ -349,7 +349,7 @@ class SimFleet:
         elif machine.heard:
             await self._write_heard(seen, process)
 
-    async def _write_heard(self, seen: _Seen, process: Process | None) -> None:
+    async def _write_heard(self, seen: _Seen, process: JobProcess | None) -> None:
         pod = seen.pod
         if process is not None and process.is_lost:
             await self._remove(seen)

@@ -2,7 +2,7 @@
 
 from tests.unit.shell.plant import Plant
 
-from leasehold.adapters.objects.shelf import Stored
+from leasehold.adapters.objects.storage import Stored
 from leasehold.core.objects.wire import list_at, part
 from leasehold.core.units import HOUR, MINUTE, format_instant
 from leasehold.ports.store import Wire
@@ -25,7 +25,7 @@ def heartbeat(plant: Plant, name: str) -> None:
 
 def test_a_heartbeat_is_no_change_of_a_node() -> None:
     plant = Plant(nodes=2, strict=False)
-    plant.store._manners._admit = _no_pods  # type: ignore[attr-defined]
+    plant.store._writes._admit = _no_pods  # type: ignore[attr-defined]
     plant.submit("a/one")
     for _ in range(45):
         plant.wait(MINUTE)

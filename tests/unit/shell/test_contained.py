@@ -5,7 +5,7 @@ from tests.unit.shell.plant import Plant
 
 from leasehold.adapters.containment import About
 from leasehold.adapters.objects.admission import Admission
-from leasehold.adapters.objects.shelf import Stored
+from leasehold.adapters.objects.storage import Stored
 from leasehold.control.turn import Turn
 from leasehold.core.objects.wire import part
 from leasehold.core.units import HOUR, MINUTE, SECOND
@@ -18,7 +18,7 @@ def spoil(plant: Plant, kind: str, key: str, **spec: object) -> None:
     """Somebody changes an object past all checks."""
     namespace, _, name = key.rpartition("/")
     obj = at_once(plant.store.get(kind, namespace, name))
-    plant.store._manners._admit = None  # type: ignore[attr-defined]
+    plant.store._writes._admit = None  # type: ignore[attr-defined]
     at_once(plant.store.update({**obj, "spec": {**part(obj, "spec"), **spec}}))
 
 
@@ -78,7 +78,7 @@ def test_an_observer_that_fails_keeps_nobody_from_deciding() -> None:
 def test_a_pod_that_the_server_refuses_is_told_at_once() -> None:
     """Not only when its time to be bound is over, with the GPUs held meanwhile."""
     plant = Plant(strict=False)
-    plant.store._manners._admit = _no_pods  # type: ignore[attr-defined]
+    plant.store._writes._admit = _no_pods  # type: ignore[attr-defined]
     plant.submit("a/one")
     plant.wait(5 * SECOND)
     said = [each for each in plant.told if "BindFailing" in each]

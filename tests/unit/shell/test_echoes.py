@@ -131,7 +131,8 @@ def test_what_was_expected_is_missed_when_it_is_gone_after_a_break() -> None:
     _, store, informer, inbox = an_informer()
     informer.expect(at_once(store.create(POD)))
     at_once(store.delete("Pod", "t", "p", uid=None))
-    informer._compare(at_once(store.list("Pod")))  # as after a watch that broke before either was told
+    # As after a watch that broke before either was told.
+    informer._compare(at_once(store.list("Pod")))
     assert [(news.gone, text_at(part(news.obj, "metadata"), "name")) for news in inbox] == [
         (True, "p")
     ]

@@ -7,7 +7,7 @@ from tests.unit.shell.plant import Plant
 from leasehold.control.turn import Turn
 from leasehold.core.units import HOUR, MINUTE
 from leasehold.ports.store import Answers, Unavailable, Wire, Write
-from leasehold.shell.events import KEEP, Story, Teller
+from leasehold.shell.events import KEEP, Happening, Teller
 from leasehold.sim.machines import NodeIs
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
@@ -41,8 +41,8 @@ class Telling:
         return found
 
 
-def story(message: str = "why") -> Story:
-    return Story(kind="Run", namespace="a", name="x", uid="u", reason="Said", message=message)
+def story(message: str = "why") -> Happening:
+    return Happening(kind="Run", namespace="a", name="x", uid="u", reason="Said", message=message)
 
 
 def test_a_life_is_told_on_the_run() -> None:
@@ -133,8 +133,9 @@ def test_whoever_knows_says_whether_it_is_a_warning() -> None:
         ("ours", "Failed", ""),
         ("said", "Said", ""),
     ):
-        told = Story(kind="Pod", namespace="a", name=name, uid="u", reason=reason, message="why",
-                     type=said)  # fmt: skip
+        told = Happening(
+            kind="Pod", namespace="a", name=name, uid="u", reason=reason, message="why", type=said
+        )
         telling.teller.tell(told)
     telling.plant.wait(MINUTE)
     types = {name: [event["type"] for event in telling.events(name).values()]
@@ -168,8 +169,15 @@ def test_a_warning_that_the_store_has_no_room_for_is_told_when_it_has() -> None:
         return [Unavailable() for _ in writes]
 
     store.write_all = refuse  # type: ignore[method-assign]
-    lost = Story(kind="Pod", namespace="a", name="x", uid="u", reason="LogDropped", message="much",
-                 type="Warning")  # fmt: skip
+    lost = Happening(
+        kind="Pod",
+        namespace="a",
+        name="x",
+        uid="u",
+        reason="LogDropped",
+        message="much",
+        type="Warning",
+    )
     for _ in range(2):
         telling.teller.tell(lost)
         telling.teller.tell(story("of no weight"))
@@ -184,7 +192,8 @@ def test_a_warning_that_the_store_has_no_room_for_is_told_when_it_has() -> None:
 def test_an_object_with_the_longest_of_names_has_events_too() -> None:
     telling = Telling(nodes=1)
     name = "n" + "-" * 250 + "n1"
-    telling.teller.tell(Story(kind="Run", namespace="a", name=name, uid="u",
-                                          reason="Said", message="why"))  # fmt: skip
+    telling.teller.tell(
+        Happening(kind="Run", namespace="a", name=name, uid="u", reason="Said", message="why")
+    )
     telling.plant.wait(MINUTE)
     assert set(telling.events(name)) == {"Said"}

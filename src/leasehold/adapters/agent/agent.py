@@ -15,7 +15,6 @@ from pathlib import Path
 
 import msgspec
 
-from leasehold.adapters.agent.advice import Advice
 from leasehold.adapters.agent.cgroups import find_cgroups
 from leasehold.adapters.agent.devices import DeviceWatch
 from leasehold.adapters.agent.foreign import Foreign
@@ -24,9 +23,10 @@ from leasehold.adapters.agent.journals import PodJournals
 from leasehold.adapters.agent.limits import AgentError, Limits
 from leasehold.adapters.agent.limits import EventNote as EventNote
 from leasehold.adapters.agent.logs import LogQuery, NoLog, NoPod, read_log
-from leasehold.adapters.agent.machine import Machine
+from leasehold.adapters.agent.machine import HostMachine
 from leasehold.adapters.agent.meeting import Meetings
 from leasehold.adapters.agent.nodes import Nodes
+from leasehold.adapters.agent.pod_notes import PodNotes
 from leasehold.adapters.agent.pods import Pods
 from leasehold.adapters.agent.requests import LocalNode as LocalNode
 from leasehold.adapters.agent.requests import Requests, first_container
@@ -111,13 +111,13 @@ class Agent:
             limits=self._limits,
             hosts=frozenset(node.name for node in nodes),
         )
-        machine = Machine(
+        machine = HostMachine(
             journals=PodJournals(folder),
             requests=requests,
             nodes=self._nodes,
             foreign=self._foreign,
             forks=self._forks,
-            advice=Advice(note, self._cgroups),
+            advice=PodNotes(note, self._cgroups),
             agent=agent,
             labels=labels,
             limits=self._limits,

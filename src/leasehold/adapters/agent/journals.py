@@ -27,7 +27,7 @@ _EXIT = {"code", "signal", "error", "oom", "finished_ms", "dropped_bytes"}
 _GONE = ".gone."  # before the uid: of a journal that is being removed
 
 
-class Stage(Enum):
+class PodStage(Enum):
     REQUESTED = auto()  # asked for; nobody has started it yet
     RUNNING = auto()  # its shim lives
     ORPHANED = auto()  # its shim is dead and left no exit record; processes may be left
@@ -124,25 +124,25 @@ class PodJournal:
             self._look()
         return self._is_lost
 
-    def stage(self) -> Stage:
+    def stage(self) -> PodStage:
         if self._exit is None:
             self._look()
         if self._exit is not None:
-            return Stage.OVER
+            return PodStage.OVER
         if not self.request:
-            return Stage.VOID  # not even the request was whole, so nobody can have started it
+            return PodStage.VOID  # not even the request was whole, so nobody can have started it
         started = self._started
         if started is None:
             # Of another boot it may have been started, and nobody can tell any more.
             is_of_this_boot = self.request.get("boot") == records.boot_id()
-            return Stage.REQUESTED if is_of_this_boot else Stage.ORPHANED
+            return PodStage.REQUESTED if is_of_this_boot else PodStage.ORPHANED
         if started["by"] != "shim":
-            return Stage.VOID
+            return PodStage.VOID
         if self.shim is not None:
-            return Stage.RUNNING
+            return PodStage.RUNNING
         # The record is written before the shim ends, so looking once more misses none.
         self._look()
-        return Stage.ORPHANED if self._exit is None else Stage.OVER
+        return PodStage.ORPHANED if self._exit is None else PodStage.OVER
 
     @property
     def shim(self) -> int | None:
@@ -294,7 +294,7 @@ class PodJournals:
             self._make_folders()
             size = records.create(place, sealed)
         except FileExistsError:
-            if journal.stage() is not Stage.VOID:
+            if journal.stage() is not PodStage.VOID:
                 raise
             self.discard(journal)
             size = records.create(place, sealed)

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from leasehold.adapters.agent.journals import PodJournal, Stage
+from leasehold.adapters.agent.journals import PodJournal, PodStage
 from leasehold.core.units import Instant, format_instant, parse_instant
 from leasehold.ports.runtime import Clock
 
@@ -43,7 +43,10 @@ async def read_log(journal: PodJournal, query: LogQuery, clock: Clock) -> AsyncI
     if query.tail_lines is not None:
         files.skip_to_last(query.tail_lines)
     while True:
-        is_over = journal.stage() in (Stage.OVER, Stage.VOID)  # before the last look, not after
+        is_over = journal.stage() in (
+            PodStage.OVER,
+            PodStage.VOID,
+        )  # before the last look, not after
         for lines in files.read():
             text = shown.of(lines)
             if text:

@@ -5,12 +5,12 @@ Made by `agent` and used by `pods` and `advice`; values only.
 
 from dataclasses import dataclass
 
-from leasehold.adapters.agent.advice import Advice
 from leasehold.adapters.agent.foreign import Foreign
 from leasehold.adapters.agent.forks import Forks
 from leasehold.adapters.agent.journals import PodJournals
 from leasehold.adapters.agent.limits import Limits
 from leasehold.adapters.agent.nodes import Nodes
+from leasehold.adapters.agent.pod_notes import PodNotes
 from leasehold.adapters.agent.requests import Requests
 from leasehold.adapters.containment import Containment
 from leasehold.core.facts import Pod
@@ -30,7 +30,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class HostMachine:
     """What pods are started with, and where."""
 
     journals: PodJournals
@@ -38,7 +38,7 @@ class Machine:
     nodes: Nodes
     foreign: Foreign
     forks: Forks
-    advice: Advice
+    advice: PodNotes
     agent: str  # its id
     labels: Labels
     limits: Limits

@@ -7,7 +7,7 @@ reads logs. A journal leaves with its logs when it is old, or when there are too
 import asyncio
 from collections.abc import Mapping
 
-from leasehold.adapters.agent.journals import PodJournal, Stage
+from leasehold.adapters.agent.journals import PodJournal, PodStage
 from leasehold.adapters.agent.limits import Limits
 from leasehold.core.facts import Pod
 from leasehold.ports.runtime import Clock
@@ -27,7 +27,7 @@ class Past:
         """One without a log is only kept for whoever looks into the folder."""
         self._kept[journal.uid] = journal
         left = self._limits.retention_ms
-        if journal.stage() is Stage.OVER and journal.logs.exists():
+        if journal.stage() is PodStage.OVER and journal.logs.exists():
             due = journal.exit().finished_at + self._limits.past_logs_ms
             left = max(left, due - self._clock.now())
         loop = asyncio.get_running_loop()

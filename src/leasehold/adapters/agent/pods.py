@@ -13,15 +13,15 @@ from dataclasses import replace
 from leasehold.adapters.agent import statuses
 from leasehold.adapters.agent.devices import is_alive
 from leasehold.adapters.agent.foreign import describe
-from leasehold.adapters.agent.hunt import descends, end_leftovers, is_marked
-from leasehold.adapters.agent.journals import Exit, PodJournal, RecordsGone, Stage
+from leasehold.adapters.agent.journals import Exit, PodJournal, PodStage, RecordsGone
+from leasehold.adapters.agent.leftovers import descends, end_leftovers, is_marked
 from leasehold.adapters.agent.limits import CannotStart
-from leasehold.adapters.agent.machine import Machine, Seen
+from leasehold.adapters.agent.machine import HostMachine, Seen
 from leasehold.adapters.agent.past import Past
 from leasehold.adapters.agent.requests import LocalNode, first_container, leases_of, places_of
 from leasehold.adapters.agent.shims import LOOK_MS, Shims
 from leasehold.adapters.containment import About, reason_of
-from leasehold.adapters.patience import Patience
+from leasehold.adapters.disk_pace import DiskPace
 from leasehold.core.facts import Pod, PodPhase
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.wire import instant_at, list_at, part, text_at, version_at, whole_at
@@ -44,7 +44,7 @@ _RETRY = (AlreadyExists, Conflict, OutcomeUnknown, Unavailable)
 
 
 class Pods:
-    def __init__(self, store: Store, clock: Clock, tasks: Tasks, machine: Machine) -> None:
+    def __init__(self, store: Store, clock: Clock, tasks: Tasks, machine: HostMachine) -> None:
         self._store = store
         self._clock = clock
         self._tasks = tasks
@@ -56,7 +56,7 @@ class Pods:
         self._put_away: dict[str, PodJournal] = {}  # of those that were ended so; for their logs
         self._buried: set[str] = set()  # objects that are gone; old news of them is ignored
         self._busy: dict[str, Task] = {}
-        self._disk = Patience()
+        self._disk = DiskPace()
         self._is_closing = False  # nothing is started any more
         self._again: set[str] = set()
         self._own: set[int] = set()  # versions that we wrote, whose events are still to come
@@ -77,7 +77,7 @@ class Pods:
                 self._fail(journal.uid, error)
 
     def _adopt(self, journal: PodJournal) -> None:
-        if journal.stage() is Stage.VOID:
+        if journal.stage() is PodStage.VOID:
             self._machine.journals.discard(journal)
             return
         self._held[journal.uid] = journal
@@ -138,7 +138,7 @@ class Pods:
     def on_death(self, node: str) -> None:
         """Whatever runs there is lost: ended, and nobody's result."""
         for uid, journal in self._held.items():
-            if journal.node == node and journal.stage() is not Stage.OVER:
+            if journal.node == node and journal.stage() is not PodStage.OVER:
                 try:
                     journal.mark_lost()
                 except OSError as error:
@@ -167,7 +167,7 @@ class Pods:
         that is not to be found here (NVML may number them as another container does) is presumed
         to."""
         for uid, journal in self._held.items():
-            has_it = device in journal.devices and journal.stage() is Stage.RUNNING
+            has_it = device in journal.devices and journal.stage() is PodStage.RUNNING
             if has_it and (not is_alive(pid) or is_marked(pid, uid) or descends(pid, journal.shim)):
                 return True
         return False
@@ -367,16 +367,16 @@ class Pods:
 
     async def _settle_held(self, seen: Seen, journal: PodJournal) -> None:
         pod, stage = seen.pod, journal.stage()
-        if stage is Stage.ORPHANED:
+        if stage is PodStage.ORPHANED:
             await self.shims.bring_to_end(journal, self._last_alive)
             stage = journal.stage()
         match stage:
-            case Stage.VOID:
+            case PodStage.VOID:
                 self._let_go(journal)
                 self._again.add(pod.uid)
-            case Stage.REQUESTED:
+            case PodStage.REQUESTED:
                 await self._settle_requested(seen, journal)
-            case Stage.RUNNING:
+            case PodStage.RUNNING:
                 self.shims.watch(journal, journal.shim)
                 if pod.deleting or pod.has_ended:
                     self._stop(seen, journal)
@@ -385,7 +385,7 @@ class Pods:
                     at = journal.started_at
                     status = statuses.running(container, self._machine.agent, at)
                     await self._patch(seen, statuses.with_env(status, journal))
-            case Stage.OVER:
+            case PodStage.OVER:
                 if not pod.has_ended:
                     await self._wait_for_devices(journal)
                     await self._tell_end(seen, journal.exit(), journal)
@@ -497,4 +497,4 @@ class Pods:
         self.past.keep(journal)
 
 
-_SETTLED = (Stage.OVER, Stage.VOID)
+_SETTLED = (PodStage.OVER, PodStage.VOID)

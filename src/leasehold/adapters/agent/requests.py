@@ -10,7 +10,7 @@ from pathlib import Path
 
 from leasehold.adapters.agent.cgroups import Cgroups, pids_at_most
 from leasehold.adapters.agent.devices import Device
-from leasehold.adapters.agent.hunt import MARKER
+from leasehold.adapters.agent.leftovers import MARKER
 from leasehold.adapters.agent.limits import CannotStart, Limits
 from leasehold.adapters.agent.meeting import Meetings
 from leasehold.adapters.agent.shim.records import Record, boot_id

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from leasehold.adapters.agent.forks import Forks
-from leasehold.adapters.agent.hunt import end_leftovers
-from leasehold.adapters.agent.journals import PodJournal, Stage
+from leasehold.adapters.agent.journals import PodJournal, PodStage
+from leasehold.adapters.agent.leftovers import end_leftovers
 from leasehold.adapters.agent.shim import records
 from leasehold.core.units import Instant, Millis
 from leasehold.ports.runtime import Clock
@@ -84,12 +84,12 @@ class Shims:
     async def is_ended(self, journal: PodJournal) -> bool:
         """Ends the pod without grace; true once nothing of it is left."""
         stage = journal.stage()
-        if stage is Stage.REQUESTED and not journal.give_up():
+        if stage is PodStage.REQUESTED and not journal.give_up():
             stage = journal.stage()
-        if stage is Stage.RUNNING:
+        if stage is PodStage.RUNNING:
             self.stop(journal, _AT_ONCE, _AT_ONCE)
             return False
-        if stage is Stage.ORPHANED:
+        if stage is PodStage.ORPHANED:
             await self.bring_to_end(journal, self._clock.now())
         return True
 

@@ -30,7 +30,7 @@ ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class UserAccount:
     """Who a namespace's jobs run as; `uid` None: as whoever runs the agent, groups and all."""
 
     uid: int | None
@@ -89,17 +89,17 @@ class Users:
         """The search path of jobs. Who runs jobs as themselves expects their own commands."""
         return ROOT_PATH if self._is_root else os.environ.get("PATH", ROOT_PATH)
 
-    def account(self, namespace: str) -> Account:
+    def account(self, namespace: str) -> UserAccount:
         if not self._is_root:
             me = pwd.getpwuid(os.geteuid())
-            return Account(uid=None, gid=me.pw_gid, name=me.pw_name)
+            return UserAccount(uid=None, gid=me.pw_gid, name=me.pw_name)
         known = self._named.get(namespace)
         if known is not None:
             return known
         uid = self._private.get(namespace)
         if uid is None:
             uid = self._give_out(namespace)
-        return Account(uid=uid, gid=uid, name=namespace)
+        return UserAccount(uid=uid, gid=uid, name=namespace)
 
     def estranged(self) -> list[str]:
         """For whoever starts it: which namespaces have files of another uid than their jobs have
@@ -117,7 +117,7 @@ class Users:
                 )
         return told
 
-    def _others_in(self, home: Path, namespace: str, account: Account) -> set[int]:
+    def _others_in(self, home: Path, namespace: str, account: UserAccount) -> set[int]:
         """Uids that the namespace had before: its folder's, until the first job after the change is
         given the folder, and its private one, which it keeps in case it is mapped no more."""
         found: set[int] = set()
@@ -153,7 +153,9 @@ class Users:
             home.chmod(stat.S_IMODE(there.st_mode) | stat.S_IRWXU)
         return home
 
-    def _check_nobody_elses(self, home: Path, uid: int, namespace: str, account: Account) -> None:
+    def _check_nobody_elses(
+        self, home: Path, uid: int, namespace: str, account: UserAccount
+    ) -> None:
         """What another namespace's jobs have written must not become readable to this one's."""
         other = next((name for name, its in self._private.items() if its == uid), namespace)
         if other != namespace:
@@ -191,7 +193,7 @@ class Users:
             return {}
         return {each.name: each.lstat().st_uid for each in self._work.iterdir()}
 
-    def _look_up(self, namespace: str, user: str) -> Account:
+    def _look_up(self, namespace: str, user: str) -> UserAccount:
         if not self._is_root:
             raise AgentError(
                 f"namespace {namespace} is to run as {user}, which only root can arrange; "
@@ -210,7 +212,7 @@ class Users:
             )
         # Once, not at every start of a job: a directory service may take its time to answer.
         groups = tuple(os.getgrouplist(user, entry.pw_gid))
-        return Account(uid=entry.pw_uid, gid=entry.pw_gid, name=user, groups=groups)
+        return UserAccount(uid=entry.pw_uid, gid=entry.pw_gid, name=user, groups=groups)
 
 
 def _remembered(file: Path) -> dict[str, int]:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote_to_bytes
 import msgspec
 from starlette.types import Receive, Scope
 
-from leasehold.adapters.http.refusal import Cause, RequestRefused
+from leasehold.adapters.http.refusal import RefusalCause, RequestRefused
 from leasehold.core.objects.access import Caller
 from leasehold.ports.store import Wire
 
@@ -151,7 +151,7 @@ def wrong_option(request: Request, field: str, reason: str, message: str) -> Req
         422,
         "Invalid",
         f"{field}: {message}",
-        [Cause(reason, message, field)],
+        [RefusalCause(reason, message, field)],
         kind=_OPTIONS.get(request.method, "ListOptions"),
         group="meta.k8s.io",
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class RefusalCause:
     """One reason among several; `field` is a JSON path, or empty."""
 
     reason: str
@@ -28,7 +28,7 @@ class RequestRefused(Exception):  # noqa: N818 - it says what became of the requ
         code: int,
         reason: str,
         message: str,
-        causes: Sequence[Cause] = (),
+        causes: Sequence[RefusalCause] = (),
         *,
         kind: str = "",
         name: str = "",

@@ -36,7 +36,7 @@ class PortInUse(Exception):  # noqa: N818 - it says what the port is
     """Somebody listens there already, or we may not; the sentence says which and what to do."""
 
 
-class Server:
+class HttpServer:
     """A facade that is listening."""
 
     def __init__(
@@ -86,7 +86,7 @@ class _Uvicorn(uvicorn.Server):
         )
 
 
-async def serve(app: Streaming, *, host: str, port: int, certificates: Certificates) -> Server:
+async def serve(app: Streaming, *, host: str, port: int, certificates: Certificates) -> HttpServer:
     """Listening when this returns; with port 0 on a free one, see `Server.port`."""
     listener = _listen(host, port)
     config = uvicorn.Config(
@@ -119,7 +119,7 @@ async def serve(app: Streaming, *, host: str, port: int, certificates: Certifica
     except BaseException:
         listener.close()
         raise
-    found = Server(server, task, app, connections)
+    found = HttpServer(server, task, app, connections)
     found.port = listener.getsockname()[1]
     return found
 

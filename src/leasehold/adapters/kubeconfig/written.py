@@ -35,7 +35,7 @@ def write_kubeconfig(
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenKubeconfig:
     """What a file that was written here says."""
 
     server: str
@@ -43,12 +43,14 @@ class Written:
     token: str
 
 
-def read_back(path: Path) -> Written | None:
+def read_back(path: Path) -> WrittenKubeconfig | None:
     """None if there is no such file, or somebody has made another one of it."""
     try:
         config = yaml.safe_load(path.read_bytes())
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]
         ca_pem = base64.b64decode(cluster["certificate-authority-data"], validate=True)
-        return Written(server=str(cluster["server"]), ca_pem=ca_pem, token=str(user["token"]))
+        return WrittenKubeconfig(
+            server=str(cluster["server"]), ca_pem=ca_pem, token=str(user["token"])
+        )
     except (OSError, yaml.YAMLError, LookupError, TypeError, ValueError):
         return None

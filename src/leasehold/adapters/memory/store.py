@@ -1,15 +1,15 @@
-"""A store in memory with the manners of a Kubernetes API server, for the simulator and for tests.
+"""A store in memory with the writes of a Kubernetes API server, for the simulator and for tests.
 
-Implements `ports.store.Store`; the manners are `adapters.objects`', shared with the store in a
+Implements `ports.store.Store`; the writes are `adapters.objects`', shared with the store in a
 file. Its calls never suspend (a watch does): delays and faults are put around it by `sim.faulty`.
 """
 
 from collections.abc import Callable
 
 from leasehold.adapters.objects.history import History
-from leasehold.adapters.objects.manners import Admit, Manners
-from leasehold.adapters.objects.shelf import Change, Key, Past, Place, Placed
-from leasehold.adapters.objects.store import Bells, ObjectStore
+from leasehold.adapters.objects.storage import Change, Key, NamedBody, NamespacedName, PastChange
+from leasehold.adapters.objects.store import ChangeWaiters, ObjectStore
+from leasehold.adapters.objects.writes import Admit, ObjectWrites
 from leasehold.ports.runtime import Clock, Tasks
 
 
@@ -25,16 +25,18 @@ class MemoryStore(ObjectStore):
         prefix: str = "uid",
         history_max: int = 10_000,
     ) -> None:
-        bells = Bells()
-        shelf = MemoryShelf(bells, history_max=history_max)
-        super().__init__(tasks, bells, shelf, Manners(shelf, clock, admit, prefix=prefix))
+        waiters = ChangeWaiters()
+        storage = MemoryStorage(waiters, history_max=history_max)
+        super().__init__(
+            tasks, waiters, storage, ObjectWrites(storage, clock, admit, prefix=prefix)
+        )
 
 
-class MemoryShelf:
-    def __init__(self, bells: Bells, *, history_max: int) -> None:
+class MemoryStorage:
+    def __init__(self, waiters: ChangeWaiters, *, history_max: int) -> None:
         self.version = 0
         self.created = 0
-        self._bells = bells
+        self._waiters = waiters
         self._history_max = history_max
         self._kinds: dict[str, dict[tuple[str, str], bytes]] = {}
         self._histories: dict[str, History] = {}
@@ -50,8 +52,8 @@ class MemoryShelf:
         return [stored[place] for place in places], self.version
 
     def read_page(
-        self, kind: str, namespace: str | None, *, after: Place, count: int
-    ) -> tuple[list[Placed], int]:
+        self, kind: str, namespace: str | None, *, after: NamespacedName, count: int
+    ) -> tuple[list[NamedBody], int]:
         stored = self._kinds.get(kind, {})
         places = [
             place for place in sorted(stored) if place > after and namespace in (None, place[0])
@@ -64,7 +66,7 @@ class MemoryShelf:
             see(body)
         return version
 
-    def next_changes(self, kind: str, after: int, *, count: int) -> list[Past]:
+    def next_changes(self, kind: str, after: int, *, count: int) -> list[PastChange]:
         history = self._histories.get(kind)
         return [] if history is None else history.next_changes(after, count)
 
@@ -80,5 +82,5 @@ class MemoryShelf:
         self.created += change.event == "ADDED"
         if kind not in self._histories:
             self._histories[kind] = History(self._history_max)
-        self._histories[kind].add(Past(change.version, change.event, change.body))
-        self._bells.ring(kind)
+        self._histories[kind].add(PastChange(change.version, change.event, change.body))
+        self._waiters.wake(kind)

@@ -8,7 +8,7 @@ changes nothing, and of the other objects it knows what the store has.
 from collections.abc import Callable
 from contextlib import suppress
 
-from leasehold.adapters.objects.shelf import Stored, decode, nothing
+from leasehold.adapters.objects.storage import Stored, decode, nothing
 from leasehold.core.facts import Budget
 from leasehold.core.objects.budget import budget_from_wire, parent_cycles
 from leasehold.core.objects.edits import check_edit

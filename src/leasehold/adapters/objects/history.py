@@ -6,7 +6,7 @@ watches are up to date and want only what was just written.
 
 from bisect import bisect_right
 
-from leasehold.adapters.objects.shelf import Past
+from leasehold.adapters.objects.storage import PastChange
 from leasehold.ports.store import Expired
 
 
@@ -16,16 +16,16 @@ class History:
         self._size_max = size_max
         self._dropped_version = after  # of the newest that is forgotten
         self._versions: list[int] = []
-        self._changes: list[Past] = []
+        self._changes: list[PastChange] = []
 
-    def next_changes(self, after: int, count: int) -> list[Past]:
+    def next_changes(self, after: int, count: int) -> list[PastChange]:
         """Raises `Expired` if the first of them may have been forgotten."""
         if after < self._dropped_version:
             raise Expired
         position = bisect_right(self._versions, after)
         return self._changes[position : position + count]
 
-    def add(self, change: Past) -> None:
+    def add(self, change: PastChange) -> None:
         self._versions.append(change.version)
         self._changes.append(change)
         # Twice as many as are kept, so that a change does not move the whole list each time.

@@ -1,6 +1,6 @@
 """What a Kubernetes API server checks of any object, and what our resource definitions declare.
 
-Called by `manners`, for every store of ours. Pure: looks at one object, or at an
+Called by `writes`, for every store of ours. Pure: looks at one object, or at an
 object before and after, and returns problems as (JSON path, what is wrong). It never repairs.
 """
 

@@ -1,8 +1,8 @@
-"""`ports.store.Store` over a shelf: what `adapters.memory` and `adapters.sqlite` have in common.
+"""`ports.store.Store` over any `Storage`: what `adapters.memory` and `adapters.sqlite` share.
 
-Reads go to the pages and writes through the manners; a watch reads the changes that the shelf kept,
-and sleeps until somebody rings. Here no call but a watch's ever suspends; a store that must wait
-for a write says so in `_perform`.
+Reads go to what is stored, writes through `writes`; a watch reads the changes that were kept, and
+sleeps until it is woken. Here no call but a watch's ever suspends; a store that must wait for a
+write says so in `_perform`.
 """
 
 from collections import deque
@@ -10,8 +10,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from leasehold.adapters.objects.manners import Manners
-from leasehold.adapters.objects.shelf import Change, Pages, Past, Place, Placed, decode, encode
+from leasehold.adapters.objects.storage import (
+    Change,
+    NamedBody,
+    NamespacedName,
+    PastChange,
+    StoredObjects,
+    decode,
+    encode,
+)
+from leasehold.adapters.objects.writes import ObjectWrites
 from leasehold.ports.runtime import Tasks
 from leasehold.ports.store import (
     Answer,
@@ -37,7 +45,7 @@ T = TypeVar("T")
 AHEAD_MAX = 64  # changes that a watch reads at once
 
 
-class Bells:
+class ChangeWaiters:
     """Who waits for the next change of which kind."""
 
     def __init__(self) -> None:
@@ -46,69 +54,71 @@ class Bells:
     def wait_for(self, kind: str, wake: Callable[[], None]) -> None:
         self._waiting.setdefault(kind, []).append(wake)
 
-    def ring(self, kind: str) -> None:
+    def wake(self, kind: str) -> None:
         for wake in self._waiting.pop(kind, []):
             wake()
 
-    def ring_for(self, changes: Sequence[Change]) -> None:
+    def wake_for(self, changes: Sequence[Change]) -> None:
         for kind in dict.fromkeys(change.key[0] for change in changes):
-            self.ring(kind)
+            self.wake(kind)
 
-    def ring_all(self) -> None:
+    def wake_all(self) -> None:
         for kind in list(self._waiting):
-            self.ring(kind)
+            self.wake(kind)
 
 
 class ObjectStore:
-    def __init__(self, tasks: Tasks, bells: Bells, pages: Pages, manners: Manners) -> None:
+    def __init__(
+        self, tasks: Tasks, waiters: ChangeWaiters, objects: StoredObjects, writes: ObjectWrites
+    ) -> None:
         self._tasks = tasks
-        self._bells = bells
-        self._pages = pages
-        self._manners = manners
+        self._waiters = waiters
+        self._objects = objects
+        self._writes = writes
 
     async def get(self, kind: str, namespace: str, name: str) -> Wire:
         return decode(self.stored(kind, namespace, name))
 
     async def list(self, kind: str) -> Listing:
-        stored, version = self._pages.read_all(kind)
+        stored, version = self._objects.read_all(kind)
         return Listing([decode(body) for body in stored], version)
 
     def stored(self, kind: str, namespace: str, name: str) -> bytes:
         """One object as its bytes, for whoever passes it on."""
-        stored = self._pages.read((kind, namespace, name))
+        stored = self._objects.read((kind, namespace, name))
         if stored is None:
             raise NotFound(kind, namespace, name)
         return stored
 
     def stored_all(self, kind: str, namespace: str | None = None) -> tuple[Sequence[bytes], int]:
         """`list` as bytes; with a namespace, only what is in it."""
-        return self._pages.read_all(kind, namespace)
+        return self._objects.read_all(kind, namespace)
 
     def stored_page(
-        self, kind: str, namespace: str | None, *, after: Place, count: int
-    ) -> tuple[Sequence[Placed], int]:
+        self, kind: str, namespace: str | None, *, after: NamespacedName, count: int
+    ) -> tuple[Sequence[NamedBody], int]:
         """A part of `stored_all`, with the places to go on from."""
-        return self._pages.read_page(kind, namespace, after=after, count=count)
+        return self._objects.read_page(kind, namespace, after=after, count=count)
 
     @property
     def version(self) -> int:
         """Of the last change of any kind."""
-        return self._pages.version
+        return self._objects.version
 
     async def scan(self, kind: str, see: Callable[[bytes], None]) -> int:
-        return self._pages.scan(kind, see)
+        return self._objects.scan(kind, see)
 
     def watch(self, kind: str, version: int) -> "ObjectWatch":
-        return ObjectWatch(self._tasks, self._bells, self._pages, kind=kind, version=version)
+        return ObjectWatch(self._tasks, self._waiters, self._objects, kind=kind, version=version)
 
     async def create(self, obj: Wire, *, rehearse: bool = False) -> Wire:
         """With `rehearse`, here and below, it answers as if it had written, and has not."""
         given = encode(obj)
-        return await self._perform(lambda: self._manners.create(given, rehearse=rehearse))
+        return await self._perform(lambda: self._writes.create(given, rehearse=rehearse))
 
     async def update(self, obj: Wire, *, rehearse: bool = False) -> Wire:
         given = encode(obj)
-        return await self._perform(lambda: self._manners.update(given, rehearse=rehearse))
+        return await self._perform(lambda: self._writes.update(given, rehearse=rehearse))
 
     async def patch_status(
         self,
@@ -124,7 +134,7 @@ class ObjectStore:
         """Without `stamp`, conditions are stored as they come."""
         key, given = (kind, namespace, name), encode(status)
         return await self._perform(
-            lambda: self._manners.patch_status(
+            lambda: self._writes.patch_status(
                 key, given, version=version, stamp=stamp, rehearse=rehearse
             )
         )
@@ -133,7 +143,7 @@ class ObjectStore:
         self, namespace: str, name: str, node: str, *, uid: str, version: int | None = None
     ) -> None:
         key = ("Pod", namespace, name)
-        await self._perform(lambda: self._manners.bind(key, node, uid=uid, version=version))
+        await self._perform(lambda: self._writes.bind(key, node, uid=uid, version=version))
 
     async def set_finalizers(
         self,
@@ -147,7 +157,7 @@ class ObjectStore:
     ) -> Wire:
         key, wanted, held = (kind, namespace, name), tuple(finalizers), tuple(known)
         return await self._perform(
-            lambda: self._manners.set_finalizers(key, wanted, known=held, uid=uid)
+            lambda: self._writes.set_finalizers(key, wanted, known=held, uid=uid)
         )
 
     async def delete(
@@ -163,7 +173,7 @@ class ObjectStore:
     ) -> None:
         key = (kind, namespace, name)
         await self._perform(
-            lambda: self._manners.delete(
+            lambda: self._writes.delete(
                 key, uid=uid, grace_ms=grace_ms, version=version, rehearse=rehearse
             )
         )
@@ -177,24 +187,22 @@ class ObjectStore:
         match write:
             case Create(obj):
                 given = encode(obj)
-                return lambda: self._manners.create(given)
+                return lambda: self._writes.create(given)
             case Update(obj):
                 given = encode(obj)
-                return lambda: self._manners.update(given)
+                return lambda: self._writes.update(given)
             case PatchStatus(kind, namespace, name, status, version):
                 given, key = encode(status), (kind, namespace, name)
-                return lambda: self._manners.patch_status(key, given, version=version, stamp=True)
+                return lambda: self._writes.patch_status(key, given, version=version, stamp=True)
             case Bind(namespace, name, node, uid, version):
                 key = ("Pod", namespace, name)
-                return partial(self._manners.bind, key, node, uid=uid, version=version)
+                return partial(self._writes.bind, key, node, uid=uid, version=version)
             case SetFinalizers(kind, namespace, name, finalizers, known, uid):
                 key = (kind, namespace, name)
-                return partial(self._manners.set_finalizers, key, finalizers, known=known, uid=uid)
+                return partial(self._writes.set_finalizers, key, finalizers, known=known, uid=uid)
             case Delete(kind, namespace, name, uid, grace_ms, version):
                 key = (kind, namespace, name)
-                return lambda: self._manners.delete(
-                    key, uid=uid, grace_ms=grace_ms, version=version
-                )
+                return lambda: self._writes.delete(key, uid=uid, grace_ms=grace_ms, version=version)
 
     async def _perform(self, write: Callable[[], T]) -> T:
         return write()
@@ -204,7 +212,7 @@ def _answer(attempt: Callable[[], Wire | None]) -> Answer:
     try:
         return attempt()
     except Unavailable:
-        raise  # the shelf itself is in trouble, and what it was doing with it
+        raise  # the storage itself is in trouble, and what it was doing with it
     except StoreError as error:
         return error
 
@@ -213,34 +221,42 @@ class ObjectWatch:
     """A reader of one kind's changes; it wakes when there is another."""
 
     def __init__(
-        self, tasks: Tasks, bells: Bells, pages: Pages, *, kind: str, version: int
+        self,
+        tasks: Tasks,
+        waiters: ChangeWaiters,
+        objects: StoredObjects,
+        *,
+        kind: str,
+        version: int,
     ) -> None:
-        self._bells = bells
-        self._pages = pages
+        self._waiters = waiters
+        self._objects = objects
         self._signal = tasks.signal()
         self._kind = kind
         self._version = version
-        self._closed = version > pages.version  # one we never gave out is another store's
-        self._ahead: deque[Past] = deque()  # read together, because each reading has its price
-        self._is_listed = False  # with the bells, until they ring
+        self._closed = version > objects.version  # one we never gave out is another store's
+        self._ahead: deque[PastChange] = deque()  # read together: each reading has its price
+        self._is_listed = False  # among those who wait
 
     async def next(self) -> WatchEvent:
         change = await self.next_stored(None)
         assert change is not None, "it had all the time there is"
         return WatchEvent(change.event, change.version, partial(decode, change.body))
 
-    async def next_stored(self, timeout_ms: int | None) -> Past | None:
+    async def next_stored(self, timeout_ms: int | None) -> PastChange | None:
         """The next change as bytes, or None when none came in time."""
         while not self._closed:
             if not self._ahead:
-                self._ahead += self._pages.next_changes(self._kind, self._version, count=AHEAD_MAX)
+                self._ahead += self._objects.next_changes(
+                    self._kind, self._version, count=AHEAD_MAX
+                )
             if self._ahead:
                 change = self._ahead.popleft()
                 self._version = change.version
                 return change
             if not self._is_listed:
                 self._is_listed = True
-                self._bells.wait_for(self._kind, self._wake)
+                self._waiters.wait_for(self._kind, self._wake)
             if not await self._signal.wait(timeout_ms) and not self._closed:
                 return None
         raise Expired

@@ -9,7 +9,7 @@ administrator's.
 from leasehold.adapters.api.resources import Resource
 from leasehold.adapters.http.messages import Request, encode
 from leasehold.adapters.http.refusal import RequestRefused
-from leasehold.adapters.objects.shelf import decode
+from leasehold.adapters.objects.storage import decode
 from leasehold.adapters.rest.backend import Backend
 from leasehold.adapters.rest.selectors import Matches
 from leasehold.core.objects.access import Caller

@@ -9,7 +9,7 @@ import secrets
 
 from leasehold.adapters.api.resources import NAMESPACES, Resource
 from leasehold.adapters.http.messages import Request, bad_request
-from leasehold.adapters.http.refusal import Cause, RequestRefused
+from leasehold.adapters.http.refusal import RefusalCause, RequestRefused
 from leasehold.adapters.rest.access import check_rights
 from leasehold.adapters.rest.backend import Backend
 from leasehold.adapters.rest.paths import Target
@@ -115,7 +115,7 @@ def check_namespace(backend: Backend, target: Target, obj: Wire) -> None:
             "Forbidden",
             f'{resource.qualified} "{own}" is forbidden: unable to create new content in '
             f"namespace {name} because it is being terminated",
-            [Cause("NamespaceTerminating", going, "metadata.namespace")],
+            [RefusalCause("NamespaceTerminating", going, "metadata.namespace")],
             kind=resource.plural,
             name=own,
             group=resource.group,

@@ -1,7 +1,7 @@
 """Get and list: stored bytes passed on where nobody asked for anything else.
 
 Called by `app` through `handlers`. An object is decoded only for a selector or a table, or to take
-out what is the store's own; a list of ten thousand is otherwise the bytes on the shelf, joined.
+out what is the store's own; a list of ten thousand is otherwise the stored bytes, joined.
 """
 
 import base64
@@ -18,7 +18,7 @@ from leasehold.adapters.http.messages import (
     wrong_option,
 )
 from leasehold.adapters.http.refusal import RequestRefused
-from leasehold.adapters.objects.shelf import Place, decode
+from leasehold.adapters.objects.storage import NamespacedName, decode
 from leasehold.adapters.rest.backend import Backend
 from leasehold.adapters.rest.hiding import REDACTED, check_hidden, redacted, visible
 from leasehold.adapters.rest.paths import Target
@@ -131,11 +131,11 @@ class Page:
             self.going_on = _write_token(first, place)
 
 
-def _write_token(version: int, place: Place) -> str:
+def _write_token(version: int, place: NamespacedName) -> str:
     return base64.urlsafe_b64encode(encode([version, *place])).decode("ascii")
 
 
-def _read_token(token: str) -> tuple[int, Place]:
+def _read_token(token: str) -> tuple[int, NamespacedName]:
     if not token:
         return 0, ("", "")
     try:

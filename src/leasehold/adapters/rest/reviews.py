@@ -7,7 +7,7 @@ owners are answered too, as the virtual resource `owners` of our group.
 from leasehold.adapters.api.resources import ALL_VERBS, RESOURCES, Resource, resource_at
 from leasehold.adapters.http.bodies import read_object
 from leasehold.adapters.http.messages import Request, Response, bad_request, json_response
-from leasehold.adapters.http.refusal import Cause, RequestRefused
+from leasehold.adapters.http.refusal import RefusalCause, RequestRefused
 from leasehold.adapters.rest.access import why_not
 from leasehold.core.objects.access import Caller, CallerRole, OwnerVerb
 from leasehold.core.objects.rights import missing_right
@@ -72,7 +72,7 @@ def _can_i(caller: Caller, spec: Wire) -> Wire:
     wanted = part(spec, "resourceAttributes")
     if not wanted:
         why = "write one of resourceAttributes and nonResourceAttributes"
-        cause = Cause("FieldValueInvalid", why, "spec.resourceAttributes")
+        cause = RefusalCause("FieldValueInvalid", why, "spec.resourceAttributes")
         raise RequestRefused(
             422, "Invalid", f"spec.resourceAttributes: {why}", [cause],
             group="authorization.k8s.io",

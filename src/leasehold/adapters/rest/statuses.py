@@ -9,7 +9,7 @@ from functools import partial
 
 from leasehold.adapters.api.resources import Resource
 from leasehold.adapters.http.messages import Response, json_response
-from leasehold.adapters.http.refusal import Cause, RequestRefused
+from leasehold.adapters.http.refusal import RefusalCause, RequestRefused
 from leasehold.ports import store
 from leasehold.ports.store import Wire
 
@@ -103,7 +103,7 @@ def refusal_of(error: store.StoreError, resource: Resource, name: str) -> Reques
 
 
 def invalid(resource: Resource, name: str, problems: Sequence[tuple[str, str]]) -> RequestRefused:
-    causes = [Cause(reason_of(why), why, path) for path, why in problems]
+    causes = [RefusalCause(reason_of(why), why, path) for path, why in problems]
     listed = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
     listed = f"[{listed}]" if len(causes) > 1 else listed
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
@@ -129,7 +129,7 @@ def reason_of(why: str) -> str:
     return "FieldValueInvalid"
 
 
-def _cause(cause: Cause) -> Wire:
+def _cause(cause: RefusalCause) -> Wire:
     found: Wire = {"reason": cause.reason, "message": cause.message}
     if cause.field:
         found["field"] = cause.field

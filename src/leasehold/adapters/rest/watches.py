@@ -1,6 +1,6 @@
 """Watches: what is there and what changes, as a stream of JSON events.
 
-Called through `handlers`. Each watch is one task that sleeps until the store rings; it ends when
+Called through `handlers`. Each watch is one task that sleeps until the store wakes it; it ends when
 its caller goes, when its time is up, or when the server stops. A selector turns "matches no longer"
 into DELETED and "matches now" into ADDED, for which a watch remembers what matched.
 """
@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 import msgspec
 
 from leasehold.adapters.http.messages import Request, Stream, encode, wrong_option
-from leasehold.adapters.objects.shelf import Past, decode
+from leasehold.adapters.objects.storage import PastChange, decode
 from leasehold.adapters.objects.store import ObjectWatch
 from leasehold.adapters.rest.backend import Backend
 from leasehold.adapters.rest.hiding import redacted
@@ -183,7 +183,7 @@ class WatchStream:
             self._matched[stamped.namespace, stamped.name] = passes
         return passes
 
-    def _told(self, change: Past) -> bytes | None:
+    def _told(self, change: PastChange) -> bytes | None:
         event: str = change.event
         namespace = self._target.namespace
         if namespace and _head(change.body).metadata.namespace != namespace:

@@ -10,7 +10,7 @@ from leasehold.adapters.api.resources import Resource
 from leasehold.adapters.http.bodies import read_object
 from leasehold.adapters.http.messages import Request, Response, json_response
 from leasehold.adapters.http.refusal import RequestRefused
-from leasehold.adapters.objects.shelf import decode
+from leasehold.adapters.objects.storage import decode
 from leasehold.adapters.rest.access import check_rights
 from leasehold.adapters.rest.backend import Backend
 from leasehold.adapters.rest.field_validation import check_fields

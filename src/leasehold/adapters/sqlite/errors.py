@@ -8,7 +8,7 @@ as it is. After that the file's troubles are the port's errors, with a sentence.
     IOERR                      Unavailable                OutcomeUnknown: it may be on the disk
     CORRUPT, NOTADB            Unavailable                Unavailable
 
-After an I/O error at a commit, or damage, the shelf writes no more: what the operating system holds
+After an I/O error at a commit, or damage, nothing more is written: what the operating system holds
 of the file is then not known, and opening it again is what finds out.
 """
 

@@ -16,13 +16,13 @@ from typing import TypeVar, cast
 
 import apsw
 
+from leasehold.adapters.disk_pace import DiskPace
 from leasehold.adapters.objects.history import History
-from leasehold.adapters.objects.shelf import Change, Past
-from leasehold.adapters.objects.store import Bells
-from leasehold.adapters.patience import Patience
+from leasehold.adapters.objects.storage import Change, PastChange
+from leasehold.adapters.objects.store import ChangeWaiters
 from leasehold.adapters.sqlite.errors import BadStore, FileClosed, FileUnavailable, sentence
 from leasehold.adapters.sqlite.schema import open_reader
-from leasehold.adapters.sqlite.shelf import FilePages, FileShelf
+from leasehold.adapters.sqlite.storage import FileObjects, FileStorage
 from leasehold.adapters.sqlite.store import SqliteStore
 from leasehold.ports.store import Expired, StoreError
 
@@ -45,25 +45,25 @@ class GroupStore(SqliteStore):
         self._reader.close()
         super().close()
 
-    def _open(self, bells: Bells) -> FileShelf:
+    def _open(self, waiters: ChangeWaiters) -> FileStorage:
         loop = asyncio.get_running_loop()
 
         def tell(changes: Sequence[Change]) -> None:
             self._recent.add_all(changes)
-            bells.ring_for(changes)
+            waiters.wake_for(changes)
 
-        shelf = self._open_shelf(tell)
-        self._recent = Recent(shelf.version, size_max=min(RECENT_MAX, self._history_max))
+        storage = self._open_storage(tell)
+        self._recent = Recent(storage.version, size_max=min(RECENT_MAX, self._history_max))
         try:
             self._reader = open_reader(self.path)
         except apsw.Error as error:
             self._let_go()
             raise BadStore(self.path, f"cannot be read ({error})", sentence(error)) from error
-        self._writer = Writer(shelf, loop)
-        return shelf
+        self._writer = Writer(storage, loop)
+        return storage
 
-    def _pages_over(self, shelf: FileShelf) -> FilePages:
-        return RecentPages(self._reader, shelf.path, self._recent)
+    def _objects_over(self, storage: FileStorage) -> FileObjects:
+        return RecentObjects(self._reader, storage.path, self._recent)
 
 
 class Recent:
@@ -79,13 +79,13 @@ class Recent:
             kind = change.key[0]
             if kind not in self._histories:
                 self._histories[kind] = History(self._size_max, after=self._from)
-            self._histories[kind].add(Past(change.version, change.event, change.body))
+            self._histories[kind].add(PastChange(change.version, change.event, change.body))
 
     def forget(self) -> None:
         """Only the file knows."""
         self._from = sys.maxsize
 
-    def next_changes(self, kind: str, after: int, count: int) -> list[Past]:
+    def next_changes(self, kind: str, after: int, count: int) -> list[PastChange]:
         """Raises `Expired` for what only the file knows."""
         if after < self._from:
             raise Expired
@@ -93,14 +93,14 @@ class Recent:
         return [] if history is None else history.next_changes(after, count)
 
 
-class RecentPages(FilePages):
+class RecentObjects(FileObjects):
     """The file, and before it what was written to it last."""
 
     def __init__(self, connection: apsw.Connection, path: Path, recent: Recent) -> None:
         super().__init__(connection, path)
         self._recent = recent
 
-    def next_changes(self, kind: str, after: int, *, count: int) -> list[Past]:
+    def next_changes(self, kind: str, after: int, *, count: int) -> list[PastChange]:
         try:
             return self._recent.next_changes(kind, after, count)
         except Expired:
@@ -114,8 +114,8 @@ class Writer:
     wait for a busy loop as often. The commit, too, while the disk answers quicker than two threads
     take to hand over; on the thread otherwise, so that nobody else waits for a slow disk."""
 
-    def __init__(self, shelf: FileShelf, loop: asyncio.AbstractEventLoop) -> None:
-        self._shelf = shelf
+    def __init__(self, storage: FileStorage, loop: asyncio.AbstractEventLoop) -> None:
+        self._storage = storage
         self._loop = loop
         self._waiting: deque[_Job] = deque()
         self._written: list[_Job] | None = None  # those whose commit is under way
@@ -123,14 +123,14 @@ class Writer:
         self._is_open = True
         self._orders: queue.SimpleQueue[bool] = queue.SimpleQueue()  # false: no more
         self._outcome: apsw.Error | None = None  # of the last commit
-        self._disk = Patience(is_quick=False)
+        self._disk = DiskPace(is_quick=False)
         self._thread = threading.Thread(target=self._serve, name="store-writer", daemon=True)
         self._thread.start()
 
     async def perform(self, write: Callable[[], T]) -> T:
         """The result of `write` once it is committed, together with whatever else has queued."""
         if not self._is_open:
-            raise FileClosed(self._shelf.path, "is closed")
+            raise FileClosed(self._storage.path, "is closed")
         job = _Job(write, self._loop)
         self._waiting.append(job)
         if self._written is None and not self._is_called:
@@ -168,7 +168,7 @@ class Writer:
             self._conclude()
 
     def _sync(self) -> None:
-        self._outcome = self._disk.timed(self._shelf.sync)
+        self._outcome = self._disk.timed(self._storage.sync)
 
     def _on_commit(self) -> None:
         if self._is_open:  # else `stop` has seen to it
@@ -187,7 +187,7 @@ class Writer:
                 job.attempt()
 
         try:
-            self._shelf.prepare(attempt_all)
+            self._storage.prepare(attempt_all)
         except StoreError as error:
             _tell_all(jobs, error)
             return False
@@ -206,11 +206,11 @@ class Writer:
             return
         failure: Exception | None = None
         try:
-            self._shelf.conclude(self._outcome)
+            self._storage.conclude(self._outcome)
         except Exception as error:
             failure = error
         _tell_all(jobs, failure)
-        self._shelf.tell()  # after those who wrote: to them it is no news
+        self._storage.tell()  # after those who wrote: to them it is no news
 
 
 class _Job:

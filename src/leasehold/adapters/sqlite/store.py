@@ -1,6 +1,6 @@
 """A store in one SQLite file, for a fleet without Kubernetes and for the simulator's restarts.
 
-Implements `ports.store.Store`; the manners are `adapters.objects`', shared with the store in
+Implements `ports.store.Store`; the writes are `adapters.objects`', shared with the store in
 memory. A write is acknowledged when its transaction (object, change, version) is on the disk. Here
 writes happen on the calling task and never suspend, as virtual time needs; `group.GroupStore` has
 a thread for them. One process has the file at a time.
@@ -9,12 +9,12 @@ a thread for them. One process has the file at a time.
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from leasehold.adapters.objects.manners import Admit, Manners
-from leasehold.adapters.objects.shelf import Change
-from leasehold.adapters.objects.store import Bells, ObjectStore
+from leasehold.adapters.objects.storage import Change
+from leasehold.adapters.objects.store import ChangeWaiters, ObjectStore
+from leasehold.adapters.objects.writes import Admit, ObjectWrites
 from leasehold.adapters.sqlite.lock import FileLock
 from leasehold.adapters.sqlite.schema import open_file
-from leasehold.adapters.sqlite.shelf import FilePages, FileShelf
+from leasehold.adapters.sqlite.storage import FileObjects, FileStorage
 from leasehold.ports.runtime import Clock, Tasks
 
 
@@ -39,37 +39,37 @@ class SqliteStore(ObjectStore):
         self._prefix = prefix
         self._history_max = history_max
         self._finalizers = finalizers
-        bells = Bells()
-        shelf = self._open(bells)
-        super().__init__(tasks, bells, self._pages_over(shelf), self._manners_over(shelf))
+        waiters = ChangeWaiters()
+        storage = self._open(waiters)
+        super().__init__(tasks, waiters, self._objects_over(storage), self._writes_over(storage))
 
     @property
     def trouble(self) -> str:
         """Why nothing can be written any more; "" while it can."""
-        return self._shelf.trouble
+        return self._storage.trouble
 
     def close(self) -> None:
         """Lets go of the file; watches end as `Expired`. Closing twice is harmless."""
         self._let_go()
-        self._bells.ring_all()
+        self._waiters.wake_all()
 
     def reopen(self) -> None:
         """What a restart does to the file: lets go of it and takes it again."""
         self.close()
-        shelf = self._open(self._bells)
-        self._pages, self._manners = self._pages_over(shelf), self._manners_over(shelf)
+        storage = self._open(self._waiters)
+        self._objects, self._writes = self._objects_over(storage), self._writes_over(storage)
 
-    def _open(self, bells: Bells) -> FileShelf:
-        return self._open_shelf(bells.ring_for)
+    def _open(self, waiters: ChangeWaiters) -> FileStorage:
+        return self._open_storage(waiters.wake_for)
 
-    def _open_shelf(self, tell: Callable[[Sequence[Change]], None]) -> FileShelf:
+    def _open_storage(self, tell: Callable[[Sequence[Change]], None]) -> FileStorage:
         self._lock = FileLock(self.path)
         try:
             self._connection = open_file(self.path, prefix=self._prefix)
-            self._shelf = FileShelf(
+            self._storage = FileStorage(
                 self._connection, self.path, tell=tell, history_max=self._history_max
             )
-            return self._shelf
+            return self._storage
         except BaseException:
             self._lock.release()
             raise
@@ -78,11 +78,11 @@ class SqliteStore(ObjectStore):
         self._connection.close()
         self._lock.release()
 
-    def _pages_over(self, shelf: FileShelf) -> FilePages:
+    def _objects_over(self, storage: FileStorage) -> FileObjects:
         """Where to read: here the writer's own, since nobody reads while it writes."""
-        return shelf
+        return storage
 
-    def _manners_over(self, shelf: FileShelf) -> Manners:
-        return Manners(
-            shelf, self._clock, self._admit, prefix=shelf.prefix, finalizers=self._finalizers
+    def _writes_over(self, storage: FileStorage) -> ObjectWrites:
+        return ObjectWrites(
+            storage, self._clock, self._admit, prefix=storage.prefix, finalizers=self._finalizers
         )

@@ -72,7 +72,7 @@ class Compacted(Record):
     resolutions: int = 0
 
 
-class Answered(Record):
+class CompactionAnswer(Record):
     """What came of the last time that somebody asked for it."""
 
     at: Instant
@@ -148,7 +148,7 @@ class Compactor:
     def _answer(self, problem: str) -> None:
         """Whoever asked from another process finds what came of it beside the archive."""
         if self._asked and self._archive is not None:
-            answer = Answered(at=self._clock.now(), problem=problem, compacted=self.last)
+            answer = CompactionAnswer(at=self._clock.now(), problem=problem, compacted=self.last)
             with suppress(OSError):
                 self._archive.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
                 put_file(self._archive.folder / ANSWER, msgspec.json.encode(answer) + b"\n")

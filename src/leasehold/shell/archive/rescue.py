@@ -14,7 +14,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from leasehold.adapters.objects.shelf import Key, decode
+from leasehold.adapters.objects.storage import Key, decode
 from leasehold.adapters.sqlite.salvage.objects import Salvaged
 from leasehold.adapters.sqlite.schema import make_file
 from leasehold.core.facts import Lease

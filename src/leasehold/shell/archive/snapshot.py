@@ -12,7 +12,7 @@ from typing import cast
 import apsw
 import msgspec
 
-from leasehold.adapters.objects.shelf import decode
+from leasehold.adapters.objects.storage import decode
 from leasehold.adapters.sqlite.errors import (
     FATAL,
     BadStore,
@@ -21,7 +21,7 @@ from leasehold.adapters.sqlite.errors import (
     sentence,
 )
 from leasehold.adapters.sqlite.schema import APPLICATION, open_reader
-from leasehold.adapters.sqlite.shelf import FilePages
+from leasehold.adapters.sqlite.storage import FileObjects
 from leasehold.core.ledger.checkpoint import Carried
 from leasehold.core.ledger.head import Head
 from leasehold.core.objects.node import Labels
@@ -124,7 +124,7 @@ class Snapshot:
         return self.version
 
 
-class _Moment(FilePages):
+class _Moment(FileObjects):
     """What cannot be read of one moment will not be readable later: nobody is to ask again."""
 
     @contextmanager

@@ -18,7 +18,7 @@ from leasehold.adapters.http.messages import (
     json_response,
     wrong_option,
 )
-from leasehold.adapters.http.refusal import Cause, RequestRefused
+from leasehold.adapters.http.refusal import RefusalCause, RequestRefused
 from leasehold.adapters.rest.access import check
 from leasehold.adapters.rest.backend import Backend
 from leasehold.adapters.rest.field_validation import check_fields
@@ -145,7 +145,7 @@ def _check_patched(request: Request, target: Target, new: Wire) -> None:
     except RequestRefused as refused:
         if refused.code != 400:
             raise
-        cause = Cause("FieldValueInvalid", refused.message, "patch")
+        cause = RefusalCause("FieldValueInvalid", refused.message, "patch")
         raise RequestRefused(422, "Invalid", refused.message, [cause]) from None
 
 

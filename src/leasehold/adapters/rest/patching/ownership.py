@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 
-from leasehold.adapters.http.refusal import Cause, RequestRefused
+from leasehold.adapters.http.refusal import RefusalCause, RequestRefused
 from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.ports.store import Wire
 
@@ -196,7 +196,7 @@ def _write_fields(fields: Leaves) -> Wire:
 
 def _conflict(conflicts: list[tuple[str, Path]]) -> RequestRefused:
     causes = [
-        Cause("FieldManagerConflict", f'conflict with "{name}"', "." + ".".join(path))
+        RefusalCause("FieldManagerConflict", f'conflict with "{name}"', "." + ".".join(path))
         for name, path in conflicts
     ]
     listed = ", ".join(f"{each.message}: {each.field}" for each in causes[:8])

@@ -18,15 +18,15 @@ import msgspec
 
 from leasehold.adapters.exclusive import take
 from leasehold.adapters.objects.rules import key_of, part
-from leasehold.adapters.objects.shelf import Key, decode, encode
+from leasehold.adapters.objects.storage import Key, decode, encode
 from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.adapters.sqlite.lock import used_by
 from leasehold.adapters.sqlite.salvage.pages import (
     LEAF_TABLE,
     Cell,
     PageFile,
+    TreeWalk,
     Value,
-    Walk,
     free_pages,
     node_of,
     read_node,
@@ -153,7 +153,7 @@ class _Reading:
         self._check_schema()
         roots = self._roots()
         self._walks = {
-            name: Walk(pages, roots[name], is_table=name in ("objects", "history"))
+            name: TreeWalk(pages, roots[name], is_table=name in ("objects", "history"))
             for name in ROOTS
         }
         self._read()
@@ -235,11 +235,11 @@ class _Reading:
 
     def _roots(self) -> dict[str, int]:
         roots = dict(ROOTS)
-        for record in _records(Walk(self._pages, 1, is_table=True)):
+        for record in _records(TreeWalk(self._pages, 1, is_table=True)):
             match record:
                 case [_, str(name), _, int(root), _] if name in roots:
                     roots[name] = root
-        first = next(_records(Walk(self._pages, roots["meta"], is_table=False)), None)
+        first = next(_records(TreeWalk(self._pages, roots["meta"], is_table=False)), None)
         if first is None or len(first) != 2:
             roots["meta"], roots[DATES] = 5, 6
         return roots
@@ -374,7 +374,7 @@ class _Reading:
         return max(self._prefixes, key=lambda each: self._prefixes[each], default="")
 
 
-def _records(walk: Walk) -> Iterator[list[Value]]:
+def _records(walk: TreeWalk) -> Iterator[list[Value]]:
     """One for each cell; empty where it cannot be read."""
     for cell in walk.cells():
         yield read_record(cell.payload) or []

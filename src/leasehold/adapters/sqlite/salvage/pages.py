@@ -47,7 +47,7 @@ class Cell:
 
 
 @dataclass(slots=True)
-class Node:
+class PageNode:
     """One page of a tree; `is_whole` when all its cells could be read."""
 
     kind: int
@@ -135,7 +135,7 @@ def free_pages(pages: PageFile) -> tuple[set[int], bool]:
     return found, len(found) == pages.header.free_count
 
 
-class Walk:
+class TreeWalk:
     """A tree from its root on: its cells in order, which pages it has, and which were not right.
 
     `seen` and `broken` are complete when `cells` is through."""
@@ -184,7 +184,7 @@ class Walk:
             self.broken.append(number)
 
 
-def read_node(pages: PageFile, number: int) -> Node | None:
+def read_node(pages: PageFile, number: int) -> PageNode | None:
     """A page as one of a tree; None when it is none."""
     image = pages.get(number)
     if image is None:
@@ -192,11 +192,11 @@ def read_node(pages: PageFile, number: int) -> Node | None:
     return node_of(pages, image, HEADER_BYTES if number == 1 else 0)
 
 
-def node_of(pages: PageFile, image: bytes, start: int = 0) -> Node | None:
+def node_of(pages: PageFile, image: bytes, start: int = 0) -> PageNode | None:
     """The same for a page whose number is not known."""
     if image[start] not in _KINDS:
         return None
-    node = Node(kind=image[start])
+    node = PageNode(kind=image[start])
     first = start + (12 if node.kind in _INNER else 8)
     count = _whole(image, start + 3, 2)
     end = first + 2 * count
@@ -213,7 +213,7 @@ def node_of(pages: PageFile, image: bytes, start: int = 0) -> Node | None:
     return node
 
 
-def _read_cell(pages: PageFile, node: Node, image: bytes, at: int) -> Cell | None:
+def _read_cell(pages: PageFile, node: PageNode, image: bytes, at: int) -> Cell | None:
     child = rowid = 0
     try:
         if node.kind in _INNER:
@@ -230,7 +230,9 @@ def _read_cell(pages: PageFile, node: Node, image: bytes, at: int) -> Cell | Non
     return None if payload is None else Cell(child, rowid, payload)
 
 
-def _payload(pages: PageFile, node: Node, image: bytes, placed: tuple[int, int]) -> bytes | None:
+def _payload(
+    pages: PageFile, node: PageNode, image: bytes, placed: tuple[int, int]
+) -> bytes | None:
     """What fits on the page, and the pages that the rest is on."""
     (at, size), usable = placed, pages.page_bytes
     if size > pages.count * usable:

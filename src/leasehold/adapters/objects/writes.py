@@ -1,4 +1,4 @@
-"""The manners of a Kubernetes API server, over any shelf: what each write does to one object.
+"""What each write does to one object, as a Kubernetes API server would do it, over any `Storage`.
 
 Called by `store.ObjectStore`. The rules are the server's: names, labels and sizes, versions,
 finalizers, graceful deletion of pods, and the immutability that our resource definitions declare.
@@ -10,7 +10,7 @@ whoever calls it sees to it that between its reading and its writing nobody else
 from collections.abc import Callable, Mapping, Sequence
 
 from leasehold.adapters.objects import rules
-from leasehold.adapters.objects.shelf import Change, Key, Shelf, Stored, decode, encode
+from leasehold.adapters.objects.storage import Change, Key, Storage, Stored, decode, encode
 from leasehold.core.units import format_instant
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import AlreadyExists, Conflict, EventType, Invalid, NotFound, Wire
@@ -25,22 +25,22 @@ _SERVER_FIELDS = (
 )  # fmt: skip
 
 
-class Manners:
+class ObjectWrites:
     """Objects come in encoded, as the caller had them when it called. A rehearsal answers as the
-    write would, puts nothing on the shelf and makes no version. `admit` may keep nothing and change
-    nothing of what it is shown. `finalizers`: what objects of a kind are created with, for a server
+    write would, stores nothing and makes no version. `admit` may keep nothing and change nothing
+    of what it is shown. `finalizers`: what objects of a kind are created with, for a server
     that has whoever would set them in itself."""
 
     def __init__(
         self,
-        shelf: Shelf,
+        storage: Storage,
         clock: Clock,
         admit: Admit | None,
         *,
         prefix: str,
         finalizers: Mapping[str, str] | None = None,
     ) -> None:
-        self._shelf = shelf
+        self._storage = storage
         self._clock = clock
         self._admit = admit
         self._prefix = prefix
@@ -50,12 +50,12 @@ class Manners:
         obj = decode(given)
         key = rules.key_of(obj)
         self._check(key, rules.problems_of(obj), None, obj)
-        if self._shelf.read(key) is not None:
+        if self._storage.read(key) is not None:
             raise AlreadyExists(*key)
         metadata = rules.part(obj, "metadata")
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "deletionGraceMs"):
             metadata.pop(field, None)
-        metadata["uid"] = f"{self._prefix}-{self._shelf.created + 1:06d}"
+        metadata["uid"] = f"{self._prefix}-{self._storage.created + 1:06d}"
         metadata["creationTimestamp"] = format_instant(self._clock.now())
         metadata["generation"] = 1
         if (finalizer := self._finalizers.get(key[0])) is not None:
@@ -175,10 +175,10 @@ class Manners:
             self._put("MODIFIED", key, obj)
 
     def _stored(self, kind: str) -> Sequence[bytes]:
-        return self._shelf.read_all(kind)[0]
+        return self._storage.read_all(kind)[0]
 
     def read(self, key: Key) -> Wire:
-        stored = self._shelf.read(key)
+        stored = self._storage.read(key)
         if stored is None:
             raise NotFound(*key)
         return decode(stored)
@@ -191,7 +191,7 @@ class Manners:
             raise Invalid(problems, *key)
 
     def _put(self, event: EventType, key: Key, obj: Wire, *, rehearse: bool = False) -> Wire:
-        version = self._shelf.version + 1
+        version = self._storage.version + 1
         if not rehearse:
             rules.part(obj, "metadata")["resourceVersion"] = str(version)
         body = encode(obj)
@@ -199,7 +199,7 @@ class Manners:
         if event != "DELETED" and len(body) > rules.OBJECT_BYTES_MAX:
             raise Invalid([("", f"{len(body)} bytes; at most {rules.OBJECT_BYTES_MAX}")], *key)
         if not rehearse:
-            self._shelf.put(Change(version, event, key, body))
+            self._storage.put(Change(version, event, key, body))
         return obj
 
 

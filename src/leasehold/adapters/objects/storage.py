@@ -1,7 +1,7 @@
-"""What the manners of an API server need to be kept on: a shelf, in memory or in a file.
+"""Where the objects of a store are kept: in memory, or in a file.
 
-`manners` reads and puts, `store` follows the changes; `adapters.memory` and `adapters.sqlite` each
-implement one. A shelf knows bytes and versions: it checks nothing and decides nothing.
+`writes` reads and puts, `store` follows the changes; `adapters.memory` and `adapters.sqlite` each
+implement one. Storage knows bytes and versions: it checks nothing and decides nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +13,8 @@ import msgspec
 from leasehold.ports.store import EventType
 
 Key = tuple[str, str, str]  # kind, namespace, name
-Place = tuple[str, str]  # namespace, name
-Placed = tuple[Place, bytes]
+NamespacedName = tuple[str, str]  # namespace, name
+NamedBody = tuple[NamespacedName, bytes]
 
 Stored = Callable[[str], Sequence[bytes]]  # all objects of a kind
 
@@ -38,7 +38,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class PastChange:
     """A change as a watch reads it back."""
 
     version: int
@@ -46,7 +46,7 @@ class Past:
     body: bytes
 
 
-class Pages(Protocol):
+class StoredObjects(Protocol):
     """The side that is read; all of it as of the last change that was kept."""
 
     @property
@@ -61,8 +61,8 @@ class Pages(Protocol):
         ...
 
     def read_page(
-        self, kind: str, namespace: str | None, *, after: Place, count: int
-    ) -> tuple[list[Placed], int]:
+        self, kind: str, namespace: str | None, *, after: NamespacedName, count: int
+    ) -> tuple[list[NamedBody], int]:
         """At most `count` of `read_all`, those that come after a place; ("", "") is the start."""
         ...
 
@@ -70,13 +70,13 @@ class Pages(Protocol):
         """Shows all of `read_all`, one after another, and returns its version."""
         ...
 
-    def next_changes(self, kind: str, after: int, *, count: int) -> list[Past]:
+    def next_changes(self, kind: str, after: int, *, count: int) -> list[PastChange]:
         """Some of the first ones later than `after`, at most `count` and none only if there is
         none; raises `Expired` if the first may have been forgotten."""
         ...
 
 
-class Shelf(Pages, Protocol):
+class Storage(StoredObjects, Protocol):
     """The side that is written, by one writer at a time."""
 
     @property

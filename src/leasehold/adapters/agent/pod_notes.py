@@ -21,7 +21,7 @@ NO_IMAGE = "none"  # what the controller writes for a template without a contain
 Type = Literal["Normal", "Warning"]
 
 
-class Advice:
+class PodNotes:
     def __init__(self, note: Callable[[EventNote], None], cgroups: Cgroups) -> None:
         self._note = note
         self._cgroups = cgroups

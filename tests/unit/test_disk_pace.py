@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from leasehold.adapters import patience
-from leasehold.adapters.patience import Patience
+from leasehold.adapters import disk_pace
+from leasehold.adapters.disk_pace import DiskPace
 
 
 def where() -> int:
@@ -17,9 +17,9 @@ def test_it_goes_to_a_thread_while_the_disk_is_slow_and_comes_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def play() -> list[bool]:
-        here, disk, found = where(), Patience(), []
+        here, disk, found = where(), DiskPace(), []
         for quick_s in (3600.0, 0.0, 0.0, 3600.0, 3600.0):
-            monkeypatch.setattr(patience, "QUICK_S", quick_s)
+            monkeypatch.setattr(disk_pace, "QUICK_S", quick_s)
             found.append(await disk.do(where) == here)
         return found
 
@@ -32,9 +32,9 @@ def test_what_goes_wrong_is_the_callers(monkeypatch: pytest.MonkeyPatch) -> None
         raise OSError(28, "No space left on device")
 
     async def play() -> None:
-        disk = Patience()
+        disk = DiskPace()
         for quick_s in (0.0, 0.0):
-            monkeypatch.setattr(patience, "QUICK_S", quick_s)
+            monkeypatch.setattr(disk_pace, "QUICK_S", quick_s)
             with pytest.raises(OSError, match="No space"):
                 await disk.do(fail)
 

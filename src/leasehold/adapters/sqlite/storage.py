@@ -1,6 +1,6 @@
 """Objects, changes and versions in a SQLite file: one transaction holds all three of a write.
 
-`FilePages` is the side that is read and `FileShelf` the one that is written; `store` makes them.
+`FileObjects` is the side that is read, `FileStorage` the one that is written; `store` makes them.
 SQL lives here and in `schema`, and nowhere else. Nothing here checks an object or its rights.
 """
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import apsw
 
-from leasehold.adapters.objects.shelf import Change, Key, Past, Place, Placed
+from leasehold.adapters.objects.storage import Change, Key, NamedBody, NamespacedName, PastChange
 from leasehold.adapters.sqlite.errors import (
     FATAL,
     CommitUnknown,
@@ -55,8 +55,8 @@ _FORGOTTEN = "INSERT INTO meta VALUES (?, ?) ON CONFLICT(key) DO UPDATE SET valu
 LATEST_MAX = 1024  # objects that the writer has at hand
 
 
-class FilePages:
-    """What is committed; on a connection of its own, or on the shelf's between its writes."""
+class FileObjects:
+    """What is committed; on a connection of its own, or on the storage's between its writes."""
 
     def __init__(self, connection: apsw.Connection, path: Path) -> None:
         self._connection = connection
@@ -80,8 +80,8 @@ class FilePages:
         return stored, version
 
     def read_page(
-        self, kind: str, namespace: str | None, *, after: Place, count: int
-    ) -> tuple[list[Placed], int]:
+        self, kind: str, namespace: str | None, *, after: NamespacedName, count: int
+    ) -> tuple[list[NamedBody], int]:
         if namespace is None:
             asked = (_READ_PAGE, (kind, *after, count))
         else:
@@ -100,7 +100,7 @@ class FilePages:
                 see(body)
         return version
 
-    def next_changes(self, kind: str, after: int, *, count: int) -> list[Past]:
+    def next_changes(self, kind: str, after: int, *, count: int) -> list[PastChange]:
         try:
             with self._speaking(), self._connection:
                 if after < self._number(f"forgotten/{kind}"):
@@ -108,7 +108,7 @@ class FilePages:
                 found = list(self._connection.execute(_NEXT, (kind, after, count)))
         except FileClosed as error:  # whoever follows it lists again, from the next opening
             raise Expired from error
-        return [Past(*each) for each in found]
+        return [PastChange(*each) for each in found]
 
     @property
     def prefix(self) -> str:
@@ -132,7 +132,7 @@ class FilePages:
         return FileUnavailable(self.path, sentence(error))
 
 
-class FileShelf(FilePages):
+class FileStorage(FileObjects):
     """The one writer. Counters and counts in memory are what the file says after each commit."""
 
     def __init__(
@@ -206,7 +206,7 @@ class FileShelf(FilePages):
 
     def sync(self) -> apsw.Error | None:
         """The second, which waits for the disk and may do so on another thread; what went wrong is
-        for `conclude`, and nothing else may be asked of the shelf meanwhile."""
+        for `conclude`, and nothing else may be asked of the storage meanwhile."""
         try:
             self._connection.execute("COMMIT")
         except apsw.Error as error:

@@ -15,7 +15,7 @@ T = TypeVar("T")
 QUICK_S = 0.001
 
 
-class Patience:
+class DiskPace:
     """Remembers how long the last piece of work took."""
 
     def __init__(self, *, is_quick: bool = True) -> None:
