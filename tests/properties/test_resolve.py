@@ -9,7 +9,7 @@ from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wis
 from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.cuts import Cut, CutKind
 from leasehold.core.decisions.resolve import Resolved, resolve
-from leasehold.core.facts import Gang, Lease, Resolution, Role, Run
+from leasehold.core.facts import CutCause, Gang, Lease, Resolution, Role, Run
 from leasehold.core.units import HOUR
 from leasehold.core.verdicts import Refusal, Refused
 from leasehold.core.world.world import World
@@ -98,7 +98,7 @@ def _place(
 
 def _resolution_for(run: Run, batch: int) -> Resolution:
     return Resolution(
-        name=f"{run.name}-{batch}", batch=batch, cause="Reservation", subject="n/s",
+        name=f"{run.name}-{batch}", batch=batch, cause=CutCause.RESERVATION, subject="n/s",
         beneficiary=run.key, beneficiary_uid=run.uid, flavor="H", domains=("r/c/a",), envelope="",
         instant=NOW, deficit=0,
     )  # fmt: skip

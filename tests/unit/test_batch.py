@@ -10,6 +10,7 @@ from leasehold.core.facts import (
     Bundle,
     Cause,
     Confidence,
+    CutCause,
     Draw,
     Ending,
     Lottery,
@@ -71,7 +72,7 @@ FULL = Batch(
 RESOLUTION = Resolution(
     name="big-1-7",
     batch=7,
-    cause="Reservation",
+    cause=CutCause.RESERVATION,
     subject="team/big-1",
     beneficiary="team/big",
     beneficiary_uid="u1",
@@ -236,7 +237,7 @@ def test_an_overdrafts_resolution_leaves_out_what_it_has_not() -> None:
     overdraft = Resolution(
         name="west-9",
         batch=9,
-        cause="Overdraft",
+        cause=CutCause.OVERDRAFT,
         subject="team/money/west",
         beneficiary="",
         beneficiary_uid="",

@@ -7,7 +7,7 @@ from itertools import islice
 import msgspec
 import pytest
 
-from leasehold.core.facts import Bundle, Draw, Lottery, Resolution
+from leasehold.core.facts import Bundle, CutCause, Draw, Lottery, Resolution
 from leasehold.core.ledger import lottery
 from leasehold.core.units import parse_instant
 
@@ -38,7 +38,7 @@ def a_resolution(draws: int = 4) -> Resolution:
     return Resolution(
         name="train-16-4702-4711",
         batch=4711,
-        cause="Reservation",
+        cause=CutCause.RESERVATION,
         subject="z/train-16-4702",
         beneficiary="z/train-16",
         beneficiary_uid="u",

@@ -14,12 +14,13 @@ from leasehold.control.life import BIND_FAILING, Standing, units_of
 from leasehold.control.publish import Announced, can_publish, publish_cuts
 from leasehold.control.reclaim import reclaim
 from leasehold.control.reservations import block
+from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.control.wishes import groups_short_of_minimum, waiting_groups, wish_for
 from leasehold.core.decisions.admit import Wish, claims_of
 from leasehold.core.decisions.pack import candidate_pools, try_pack
 from leasehold.core.decisions.resolve import Resolved, is_going, resolve
-from leasehold.core.facts import Record, Relation, Reservation, Resolution, Run, State
+from leasehold.core.facts import CutCause, Record, Relation, Reservation, Resolution, Run, State
 from leasehold.core.units import SECOND, Instant
 from leasehold.core.verdicts import Covered, Packed, Refused, Segment
 from leasehold.core.world.width import locations_for
@@ -61,7 +62,7 @@ def activate(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused)
         turn,
         answer.cuts,
         subject,
-        cause="Reservation",
+        cause=CutCause.RESERVATION,
         beneficiary=(wish.run.key, wish.run.uid),
         site=answer.site,
         flavor=wish.want.flavor,
@@ -89,7 +90,7 @@ def _is_in_motion(turn: Turn, reservation: Reservation) -> bool:
 
 def _is_only_money(made: Resolution, reservation: Reservation) -> bool:
     """The owner has its envelope back from its family; the GPUs are another matter."""
-    return made.cause == "Overdraft" and reservation.state is State.ACTIVATING
+    return made.cause is CutCause.OVERDRAFT and reservation.state is State.ACTIVATING
 
 
 def _why_blocked(refused: Refused, answer: Refused) -> Refused:
@@ -122,7 +123,7 @@ def _hold_what_was_made(turn: Turn, wish: Wish, reservation: Reservation, answer
 
 def _activating(turn: Turn, run: Run, reservation: Reservation) -> None:
     turn.reserve(replace(reservation, state=State.ACTIVATING, since=turn.now, reason="Resolved"))
-    turn.tell("Run", run.key, "Activating", "room is being made by a Resolution")
+    turn.tell("Run", run.key, Told.ACTIVATING, "room is being made by a Resolution")
     turn.again = True
 
 
@@ -261,7 +262,7 @@ def _hold_while_draining(turn: Turn, wish: Wish, found: Underway) -> None:
     timeout = found.reservation.since + world.policy.victim_timeout
     if still_there and turn.now >= timeout:
         if _packed_without(world, wish, []) is None:
-            turn.tell("Run", wish.run.key, "DrainTimeout",
+            turn.tell("Run", wish.run.key, Told.DRAIN_TIMEOUT,
                       f"{len(still_there)} victims have not gone; their places are open to "
                       "backfill meanwhile")  # fmt: skip
             return
@@ -314,7 +315,7 @@ def _claim(turn: Turn, wish: Wish, found: Underway, places: tuple[tuple[str, int
         turn.agenda.claim(wish.run.uid, claims_of(world, wish, covered, start=turn.now))
         return
     domains = sorted({world.fleet.nodes[name].node.domain for name, _ in places})
-    if not places and found.resolution.cause == "Overdraft":
+    if not places and found.resolution.cause is CutCause.OVERDRAFT:
         domains = sorted(_domains_open_to(world, wish))
     if domains:
         claim_money(turn, wish, tuple(domains), start=turn.now)

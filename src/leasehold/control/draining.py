@@ -8,6 +8,7 @@ then finds the vacancy and swaps the spare in, as after a failure. Whoever canno
 
 from leasehold.control.failures import make_way
 from leasehold.control.open_leases import end_all, end_unit, standing
+from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.drain import (
     Leaving,
@@ -55,5 +56,5 @@ def _leave(turn: Turn, run: Run, node: str, unit: int, leaving: Leaving) -> None
 
 def _tell(turn: Turn, run: Run, node: str, what: str) -> None:
     asker = turn.world.fleet.nodes[node].node.drained_by
-    turn.tell("Run", run.key, "Drain", f"node {node} is drained by {asker}: {what}")
-    turn.tell("Node", node, "Drain", f"{run.key}: {what}")
+    turn.tell("Run", run.key, Told.DRAIN, f"node {node} is drained by {asker}: {what}")
+    turn.tell("Node", node, Told.DRAIN, f"{run.key}: {what}")

@@ -5,6 +5,7 @@ reservation holds. Forced shrinks are not decided here.
 """
 
 from leasehold.control.open_leases import end_all, live_units
+from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, admit
 from leasehold.core.decisions.order import in_order
@@ -46,7 +47,7 @@ def shrink_all(turn: Turn) -> None:
             if lease.group in given_up and lease.ending is None
         ]
         end_all(turn, leases, Closed.SHRINK)
-        turn.tell("Run", run.key, "Shrink", f"gives up groups {sorted(given_up)} as asked")
+        turn.tell("Run", run.key, Told.SHRINK, f"gives up groups {sorted(given_up)} as asked")
 
 
 def grow_all(turn: Turn) -> None:
@@ -97,7 +98,9 @@ def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> N
             )
             if isinstance(opened, list):
                 world.memory.note_trace(run.uid, plan.trace)
-                turn.tell("Run", run.key, "Grow", f"grows from {width} to {plural(target, 'GPU')}")
+                turn.tell(
+                    "Run", run.key, Told.GROW, f"grows from {width} to {plural(target, 'GPU')}"
+                )
                 turn.again = True
                 return
 

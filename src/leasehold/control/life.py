@@ -5,8 +5,9 @@ queue, the statuses and the tending of runs all ask here.
 """
 
 from enum import StrEnum
+from typing import assert_never
 
-from leasehold.core.facts import Cause, Closed, Failed, Gang, Phase, Record, Run
+from leasehold.core.facts import Cause, Closed, CutCause, Failed, Gang, Phase, Record, Run
 from leasehold.core.units import Instant, Millis
 from leasehold.core.world.book import WHOLE, Attempt, UnitHistory
 from leasehold.core.world.width import desired_gpus, starting_gpus
@@ -98,9 +99,11 @@ def _standing(world: World, run: Run, unit: UnitHistory | None) -> Where:
             return Where(standing=Standing.FAILED, why=Failed.TIME_LIMIT)
         case Closed.CANCELED:
             return Where(standing=Standing.FAILED, why=Failed.CANCELED)
-        case _:
+        case Closed.SHRINK | Closed.DROP_SPARE | Closed.REFINANCED:
             # Only passing closures: an elastic group that was given up may come again.
             return Where(standing=Standing.WAITING)
+        case _:
+            assert_never(last.outcome)
 
 
 def _requeued_or(run: Run, failed: Failed) -> Where:
@@ -112,7 +115,7 @@ def _requeued_or(run: Run, failed: Failed) -> Where:
 def _drawn(world: World, last: Attempt) -> Failed:
     seed = last.closure.partition("(")[2].rstrip(")")
     name = world.resolution_of_seed.get(seed)
-    if name is not None and world.resolutions[name].cause == "Overdraft":
+    if name is not None and world.resolutions[name].cause is CutCause.OVERDRAFT:
         return Failed.OVERDRAWN
     return Failed.RANDOM_PREEMPT
 

@@ -6,6 +6,7 @@ Looks only at Budgets that something happened to, and at those whose window or h
 from collections.abc import Iterable
 
 from leasehold.control.publish import Announced, can_publish, publish_cuts
+from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.overdraft import (
     Excess,
@@ -16,7 +17,7 @@ from leasehold.core.decisions.overdraft import (
     other_payer,
     refinance_order,
 )
-from leasehold.core.facts import EnvelopeKey, Lease, State
+from leasehold.core.facts import CutCause, EnvelopeKey, Lease, State
 from leasehold.core.units import FOREVER, format_instant, plural
 from leasehold.core.verdicts import Covered
 from leasehold.core.world.accounts import Claim
@@ -44,7 +45,9 @@ def handle_overdrafts(turn: Turn) -> None:
     for subject in sorted(world.overdrafts):
         if subject not in over:
             world.drop_overdraft(subject)
-            turn.tell("Budget", subject.rpartition("/")[0], "Healthy", f"{subject} is within cap")
+            turn.tell(
+                "Budget", subject.rpartition("/")[0], Told.HEALTHY, f"{subject} is within cap"
+            )
     turn.wake(world.work.next_money_alarm)
 
 
@@ -69,7 +72,7 @@ def _settle(turn: Turn, payer: EnvelopeKey) -> list[Excess]:
             turn.tell(
                 "Budget",
                 payer.rpartition("/")[0],
-                "Overdrawn",
+                Told.OVERDRAWN,
                 f"{excess.subject} pays for {plural(excess.gpus, 'GPU')} too many ({excess.why}) "
                 f"and no other payer was found; cuts begin at {due}",
             )
@@ -85,7 +88,7 @@ def _settle(turn: Turn, payer: EnvelopeKey) -> list[Excess]:
 def _warn_runs(turn: Turn, excess: Excess, due: str) -> None:
     for run in sorted({lease.run_key for lease in excess.leases}):
         turn.tell(
-            "Run", run, "Overdrawn", f"its payer {excess.subject} is overdrawn; cuts at {due}"
+            "Run", run, Told.OVERDRAWN, f"its payer {excess.subject} is overdrawn; cuts at {due}"
         )
     for lease in excess.leases:
         turn.touched[lease.uid] = None
@@ -149,15 +152,12 @@ def _is_plan(world: World, claim: Claim) -> bool:
 
 def move_lease(turn: Turn, lease: Lease, covered: Covered) -> None:
     """Others pay for it from now on."""
-    turn.refinance(
-        lease,
-        [(each.envelope, each.owner, each.relation, each.gpus) for each in covered.segments],
-    )
+    turn.refinance(lease, covered.segments)
     payers = ", ".join(each.envelope for each in covered.segments)
     turn.tell(
         "Run",
         lease.run_key,
-        "Refinanced",
+        Told.REFINANCED,
         f"{plural(lease.gpus, 'GPU')} of {lease.payer} now on {payers}",
     )
     turn.again = True
@@ -173,12 +173,12 @@ def _cut(turn: Turn, excess: Excess, known: Overdraft) -> bool:
     if cuts is None:
         return False  # runs that are immune from lotteries are in the way; time clears that
     publish_cuts(
-        turn, cuts, subject, cause="Overdraft", envelope=excess.subject, deficit=excess.gpus
+        turn, cuts, subject, cause=CutCause.OVERDRAFT, envelope=excess.subject, deficit=excess.gpus
     )
     turn.tell(
         "Budget",
         excess.subject.rpartition("/")[0],
-        "Resolved",
+        Told.RESOLVED,
         f"{excess.subject} was overdrawn by {plural(excess.gpus, 'GPU')} and is cut back",
     )
     return True

@@ -12,6 +12,7 @@ from leasehold.control.holding import hold_known, hold_needs_cuts
 from leasehold.control.line import Line
 from leasehold.control.reclaim import can_reclaim
 from leasehold.control.reservations import announced, present
+from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, as_found_by
 from leasehold.core.decisions.cuts import protected_until
@@ -54,7 +55,7 @@ def write_plan(turn: Turn, wish: Wish, refused: Refused, plan: Plan | None) -> R
     reservation = reservation_for(turn, wish, refused, plan)
     if old is None or old.state is State.BLOCKED:
         word = f"starts at {format_instant(plan.starts)}, {plan.confidence}"
-        turn.tell("Run", run.key, "Reserved", word)
+        turn.tell("Run", run.key, Told.RESERVED, word)
     if reservation != old:
         turn.reserve(reservation)
     if plan.preview is not None:

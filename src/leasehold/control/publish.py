@@ -7,7 +7,7 @@ from leasehold.control.reannounce import announce_anew, is_provable
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.cuts import CutKind, Cuts
 from leasehold.core.decisions.resolve import Site
-from leasehold.core.facts import Closed, Lease, Lottery, Resolution, RunKey, Uid
+from leasehold.core.facts import Closed, CutCause, Lease, Lottery, Resolution, RunKey, Uid
 from leasehold.core.ledger import lottery
 from leasehold.core.objects.resolution import resolution_name
 
@@ -44,7 +44,7 @@ def publish_cuts(
     cuts: Cuts,
     subject: Announced,
     *,
-    cause: str,
+    cause: CutCause,
     beneficiary: tuple[RunKey, Uid] = ("", ""),
     site: Site | None = None,
     flavor: str = "",

@@ -20,6 +20,7 @@ from leasehold.control.line import Line
 from leasehold.control.places_in_line import told_place
 from leasehold.control.planning import write_plan
 from leasehold.control.reservations import block, cancel_reservation, release
+from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.control.wishes import next_attempts
 from leasehold.core.decisions.order import in_order
@@ -117,7 +118,7 @@ def _settle_reservation(turn: Turn, run: Run, denied: Denied) -> None:
 def _refuse(turn: Turn, run: Run, refused: Refused) -> None:
     if turn.world.memory.refuse(run.uid, refused):
         turn.touched[run.uid] = None
-        turn.tell("Run", run.key, str(refused.reason), refused.remedy)
+        turn.tell("Run", run.key, refused.reason, refused.remedy)
 
 
 def _tell_place(turn: Turn, run: Run, verdict: InLine) -> None:
@@ -128,7 +129,7 @@ def _tell_place(turn: Turn, run: Run, verdict: InLine) -> None:
         return
     told = told_place(refused, place, run)
     if known is None or (known.reason, known.remedy) != (refused.reason, refused.remedy):
-        turn.tell("Run", run.key, str(refused.reason), told.remedy)
+        turn.tell("Run", run.key, refused.reason, told.remedy)
     memory.tell_place(run.uid, refused, told, (place.mine, place.total))
     turn.touched[run.uid] = None
 
@@ -150,7 +151,7 @@ def _start(turn: Turn, run: Run, plan: Admitted, groups: tuple[int, ...]) -> Non
         for segment in covered.segments
     )
     gpus = sum(lease.gpus for lease in opened)
-    turn.tell("Run", run.key, "Admitted", f"{plural(gpus, 'GPU')}, paid by {payers}")
+    turn.tell("Run", run.key, Told.ADMITTED, f"{plural(gpus, 'GPU')}, paid by {payers}")
     _warn_of_window(turn, run, plan)
     turn.again = True
     # Whoever was cut for it plans around it from now on, and those ahead of it were planned before
@@ -168,7 +169,7 @@ def _warn_of_window(turn: Turn, run: Run, plan: Admitted) -> None:
                 turn.tell(
                     "Run",
                     run.key,
-                    "WindowEndsFirst",
+                    Told.WINDOW_ENDS_FIRST,
                     f"its limit passes the window of {segment.envelope}: it will be refinanced "
                     "then, or become an overdraft",
                 )

@@ -8,6 +8,7 @@ it) a draw could never be proved: so it is not made, and its subject is announce
 from msgspec.structs import replace
 
 from leasehold.control.reservations import cancel_reservation, present
+from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.core.ledger import lottery
 
@@ -24,12 +25,12 @@ def announce_anew(turn: Turn) -> None:
             continue
         if not is_provable(turn, reservation.subject, reservation.batch, reservation.commitment):
             cancel_reservation(turn, run, WHY)
-            turn.tell("Run", run.key, "AnnouncedAnew", WHY)
+            turn.tell("Run", run.key, Told.ANNOUNCED_ANEW, WHY)
     for subject, known in sorted(world.overdrafts.items()):
         if not is_provable(turn, subject, known.batch, known.commitment):
             again = turn.announce_overdraft(subject)
             world.fold_overdraft(replace(again, since=known.since))
-            turn.tell("Budget", subject.rpartition("/")[0], "AnnouncedAnew", WHY)
+            turn.tell("Budget", subject.rpartition("/")[0], Told.ANNOUNCED_ANEW, WHY)
 
 
 def is_provable(turn: Turn, subject: str, batch: int, commitment: str) -> bool:

@@ -14,7 +14,15 @@ from leasehold.core.decisions.cover import cover
 from leasehold.core.decisions.cuts import Cuts, Seeder
 from leasehold.core.decisions.odds import preview
 from leasehold.core.decisions.overdraft import cut_shared, other_payer, refinance_order
-from leasehold.core.facts import EnvelopeKey, Lease, Location, Record, Relation, Reservation
+from leasehold.core.facts import (
+    CutCause,
+    EnvelopeKey,
+    Lease,
+    Location,
+    Record,
+    Relation,
+    Reservation,
+)
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Admitted, Covered, Refused
 from leasehold.core.world.accounts import Claim
@@ -52,7 +60,7 @@ def reclaim(turn: Turn, wish: Wish, reservation: Reservation) -> Reclaim | None:
             turn,
             found.cuts,
             subject,
-            cause="Overdraft",
+            cause=CutCause.OVERDRAFT,
             beneficiary=(wish.run.key, wish.run.uid),
             envelope=found.cuts.kept[0].leases[0].payer,
             deficit=found.deficit,

@@ -5,6 +5,7 @@ What it plans is decided in `planning`, what it keeps from others in `holding`.
 
 from msgspec.structs import replace
 
+from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.core.facts import Reservation, Run, State
 from leasehold.core.objects.reservation import reservation_name
@@ -48,7 +49,7 @@ def block(turn: Turn, run: Run, refused: Refused) -> None:
     if blocked != reservation:
         turn.reserve(replace(blocked, since=turn.now))
         if reservation.state is not State.BLOCKED:
-            turn.tell("Run", run.key, "Blocked", refused.says)
+            turn.tell("Run", run.key, Told.BLOCKED, refused.says)
 
 
 def announced(turn: Turn, run: Run) -> Reservation:

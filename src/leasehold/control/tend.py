@@ -18,10 +18,12 @@ from leasehold.control.open_leases import (
     standing,
 )
 from leasehold.control.reservations import cancel_reservation
+from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.swap import vacancies
 from leasehold.core.facts import Cause, Closed, Gang, Lease, Opened, Pod, PodPhase, Role, Run, Uid
 from leasehold.core.units import plural
+from leasehold.core.verdicts import Refusal
 from leasehold.core.world.book import WHOLE, base_reason
 from leasehold.core.world.width import active_gpus, desired_gpus, open_leases
 from leasehold.core.world.world import World
@@ -67,7 +69,7 @@ def _note_bound(turn: Turn, uid: Uid) -> None:
             turn.touched[uid] = None
             lease = leases[0]
             gpus = sum(each.gpus for each in leases)
-            turn.tell("Run", lease.run_key, "Running", f"all pods bound, {plural(gpus, 'GPU')}")
+            turn.tell("Run", lease.run_key, Told.RUNNING, f"all pods bound, {plural(gpus, 'GPU')}")
 
 
 def _close_what_is_over(turn: Turn, uid: Uid) -> None:
@@ -89,7 +91,7 @@ def _close_what_is_over(turn: Turn, uid: Uid) -> None:
         for lease in culprits:
             turn.close(lease.name, end=gone_at(turn, lease), reason=Closed.FAIL, cause=Cause.EXIT)
         end_unit(turn, uid, unit, Closed.FAIL)
-        turn.tell("Run", _key(world, uid), "WorkloadFailed", "a pod failed; its gang ends with it")
+        turn.tell("Run", _key(world, uid), Refusal.RETRYING, "a pod failed; its gang ends with it")
 
 
 def _close_refused(turn: Turn, uid: Uid) -> None:
@@ -184,7 +186,9 @@ def _bind_or_give_up(turn: Turn, run: Run) -> None:
             world.work.alarm(run.uid, lease.start + world.policy.bind_timeout)
     for group, why in failing.items():
         _take_back(turn, run, group)
-        turn.tell("Run", run.key, "BindFailing", f"{why}; taken back whole, tried again later")
+        turn.tell(
+            "Run", run.key, Refusal.BIND_FAILING, f"{why}; taken back whole, tried again later"
+        )
 
 
 def _is_late(turn: Turn, lease: Lease) -> bool:
@@ -217,7 +221,7 @@ def _take_back(turn: Turn, run: Run, group: int) -> None:
 def _stop_if_asked(turn: Turn, run: Run) -> None:
     if run.spec.stop or run.deleting:
         if standing(turn.world, run.uid):
-            turn.tell("Run", run.key, "Canceled", "cancelled by its user")
+            turn.tell("Run", run.key, Told.CANCELED, "cancelled by its user")
         end_unit(turn, run.uid, WHOLE, Closed.CANCELED)
 
 
@@ -231,7 +235,7 @@ def _stop_at_limit(turn: Turn, run: Run) -> None:
             continue
         if standing(turn.world, run.uid, unit):
             end_unit(turn, run.uid, unit, Closed.TIME_LIMIT)
-            turn.tell("Run", run.key, "TimeLimit", "runtime.maxDuration is reached")
+            turn.tell("Run", run.key, Told.TIME_LIMIT, "runtime.maxDuration is reached")
 
 
 def _release_spares(turn: Turn, run: Run) -> None:

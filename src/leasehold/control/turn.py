@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from leasehold.control.told import Reason
 from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.bind import bind, deal_slots
 from leasehold.core.decisions.pack import Want
@@ -32,7 +33,7 @@ from leasehold.core.ledger.batch import Batch, Closing, NodeFact, resolution_dig
 from leasehold.core.ledger.chain import canonical
 from leasehold.core.objects.lease import lease_name, lease_spec, pod_name
 from leasehold.core.units import FOREVER, Instant, Millis
-from leasehold.core.verdicts import Admitted
+from leasehold.core.verdicts import Admitted, Segment
 from leasehold.core.world.world import Overdraft, World
 
 _ENTRY_BYTES = 220  # a generous size of an ending, closed or announced entry
@@ -51,7 +52,7 @@ class Notice(Record):
 
     kind: str
     subject: str  # namespace/name
-    reason: str
+    reason: Reason
     message: str
     batch: int
 
@@ -131,7 +132,7 @@ class Turn:
         if at > self.now:
             self.wake_at = min(self.wake_at, at)
 
-    def tell(self, kind: str, subject: str, reason: str, message: str) -> None:
+    def tell(self, kind: str, subject: str, reason: Reason, message: str) -> None:
         self.notices.append(
             Notice(kind=kind, subject=subject, reason=reason, message=message, batch=self.seq)
         )
@@ -266,24 +267,25 @@ class Turn:
         self._open([lease], _ENTRY_BYTES * 4)
         return lease
 
-    def refinance(self, old: Lease, parts: list[tuple[str, str, str, int]]) -> None:
-        """Replace the payer: close, and open one lease per (envelope, owner, relation, GPUs)."""
-        for envelope, *_ in parts:
-            self._know_budget(envelope.rpartition("/")[0])
-        self._room_for(2 + 4 * len(parts))  # both halves belong into one batch
+    def refinance(self, old: Lease, segments: tuple[Segment, ...]) -> None:
+        """Replace the payer: close, and open one lease per segment."""
+        assert sum(each.gpus for each in segments) == old.gpus, old.name
+        for each in segments:
+            self._know_budget(each.envelope.rpartition("/")[0])
+        self._room_for(2 + 4 * len(segments))  # both halves belong into one batch
         draft = self._drafts[-1]
         self.close(old.name, end=self.now, reason=Closed.REFINANCED)
         slots = list(old.slots)
-        for envelope, owner, relation, gpus in parts:
-            mine, slots = tuple(slots[:gpus]), slots[gpus:]
+        for each in segments:
+            mine, slots = tuple(slots[: each.gpus]), slots[each.gpus :]
             lease = replace(
                 old,
                 name=lease_name(old.run, draft.seq, len(draft.opened)),
                 slots=mine,
                 start=self.now,
-                payer=envelope,
-                payer_owner=owner,
-                relation=type(old.relation)(relation),
+                payer=each.envelope,
+                payer_owner=each.owner,
+                relation=each.relation,
                 reason=Opened.REFINANCE,
                 batch=draft.seq,
             )

@@ -471,12 +471,19 @@ class Lottery(Record):
     draws: tuple[Draw, ...]
 
 
+class CutCause(StrEnum):
+    """What a Resolution was for."""
+
+    RESERVATION = "Reservation"
+    OVERDRAFT = "Overdraft"
+
+
 class Resolution(Record):
     """What was cut, for whom, and everything needed to decide it again."""
 
     name: str
     batch: int
-    cause: str  # Reservation | Overdraft
+    cause: CutCause
     subject: str
     beneficiary: RunKey  # empty for an overdraft
     beneficiary_uid: Uid

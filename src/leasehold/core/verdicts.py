@@ -83,30 +83,50 @@ class Refusal(StrEnum):
     def is_about_money(self) -> bool:
         return self in _MONEY
 
+    def _is_money(self) -> bool:
+        match self:
+            case (
+                Refusal.OWNER_NOT_ALLOWED
+                | Refusal.NO_ENVELOPE
+                | Refusal.WINDOW_NOT_OPEN
+                | Refusal.WINDOW_CLOSED
+                | Refusal.CONCURRENCY
+                | Refusal.GPU_HOURS
+                | Refusal.AGGREGATE
+                | Refusal.LENDING_DISABLED
+                | Refusal.ACL_DENIED
+                | Refusal.LENDING_CAP
+                | Refusal.LENDING_HOURS
+                | Refusal.BORROW_LIMIT
+                | Refusal.RECIPROCAL_LOAN
+                | Refusal.OTHER_LOCATION
+            ):
+                return True
+            case (
+                Refusal.NO_SUCH_FLAVOR
+                | Refusal.NO_DOMAIN_FITS
+                | Refusal.POD_TOO_LARGE
+                | Refusal.FLEET_TOO_SMALL
+                | Refusal.NODE_RESOURCES
+                | Refusal.CAPACITY
+                | Refusal.HELD
+                | Refusal.GANG_TOO_LARGE
+                | Refusal.BIND_FAILING
+                | Refusal.RETRYING
+                | Refusal.BINDER_DISABLED
+                | Refusal.QUARANTINED
+            ):
+                return False
+            case _:
+                assert_never(self)
+
     @property
     def is_for_good(self) -> bool:
         """On the nodes there are; no start is planned, and nobody is cut for one."""
         return self in (Refusal.POD_TOO_LARGE, Refusal.FLEET_TOO_SMALL)
 
 
-_MONEY = frozenset(
-    {
-        Refusal.OWNER_NOT_ALLOWED,
-        Refusal.NO_ENVELOPE,
-        Refusal.WINDOW_NOT_OPEN,
-        Refusal.WINDOW_CLOSED,
-        Refusal.CONCURRENCY,
-        Refusal.GPU_HOURS,
-        Refusal.AGGREGATE,
-        Refusal.LENDING_DISABLED,
-        Refusal.ACL_DENIED,
-        Refusal.LENDING_CAP,
-        Refusal.LENDING_HOURS,
-        Refusal.BORROW_LIMIT,
-        Refusal.RECIPROCAL_LOAN,
-        Refusal.OTHER_LOCATION,
-    }
-)
+_MONEY = frozenset(each for each in Refusal if each._is_money())  # asked for every run in line
 
 
 class CoverStep(Record):

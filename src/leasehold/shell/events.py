@@ -8,6 +8,7 @@ repeated. Events are no record: they are dropped after a while, and the ledger s
 import hashlib
 from collections import OrderedDict
 
+from leasehold.control.told import is_warning
 from leasehold.control.turn import Turn
 from leasehold.control.views import run_view
 from leasehold.core.facts import Phase, Record, Resolution, Uid
@@ -39,14 +40,8 @@ UNTOLD_MAX = 1_000  # of those, what is kept for later
 PAUSE: Millis = SECOND  # news of this long is written together, when those it is of have gone on
 DEFAULT_NAMESPACE = "default"  # where events about cluster-scoped objects lie
 
-# What the controller tells: only these are warnings. An agent says itself what its notes are.
-_WARNINGS = frozenset(
-    {
-        "BindFailing", "Blocked", "DrainTimeout", "Failed", "GroupLost", "NodeFailure", "NotUsed",
-        "Overdrawn", "PodDeleted", "Preempted", "WindowEndsFirst", "WorkloadFailed",
-        *map(str, Refusal),
-    }
-)  # fmt: skip
+# Of what is told here: only these are warnings. Of notices and notes their authors say it.
+_WARNINGS = frozenset({"Failed", "NotUsed", "Preempted", *map(str, Refusal)})
 _GROUPS = {"Run": API_VERSION, "Budget": API_VERSION, "Pod": "v1", "Node": "v1"}
 
 
@@ -104,7 +99,8 @@ class Teller:
                     namespace=namespace,
                     name=name,
                     uid=_uid_of(world, notice.kind, notice.subject),
-                    reason=notice.reason,
+                    reason=str(notice.reason),
+                    type="Warning" if is_warning(notice.reason) else "Normal",
                     message=notice.message,
                 )
             )

@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from leasehold.control.reservations import present
+from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.control.views import envelope_view
 from leasehold.core.facts import Closed, Lease, Relation, Role, State
@@ -24,7 +25,6 @@ from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
 
 PREFIX = "leasehold"
-_REFUSALS = frozenset(map(str, Refusal))
 _SPANS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
@@ -88,12 +88,12 @@ class Metrics:
             if resolution.lottery is not None:
                 self._draws.inc(len(resolution.lottery.draws))
         for notice in turn.notices:
-            if notice.reason == "Running":
+            if notice.reason is Told.RUNNING:
                 self._observe_bind(turn, notice.subject)
-            elif notice.reason == "Admitted":
+            elif notice.reason is Told.ADMITTED:
                 self._admissions.labels("success").inc()
                 self._count_borrowing(turn.world, notice.subject)
-            elif notice.reason in _REFUSALS:
+            elif isinstance(notice.reason, Refusal):
                 self._admissions.labels("failure").inc()
                 self._count_borrowing(turn.world, notice.subject)
 

@@ -5,7 +5,16 @@ from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wor
 from tests.unit.shell.plant import Plant
 
 from leasehold.control.answers import budgets, cover_lines, explain, leases, who_pays
-from leasehold.core.facts import Closed, Ending, Lending, Relation, Reservation, Resolution, State
+from leasehold.core.facts import (
+    Closed,
+    CutCause,
+    Ending,
+    Lending,
+    Relation,
+    Reservation,
+    Resolution,
+    State,
+)
 from leasehold.core.units import HOUR, MINUTE, plural
 from leasehold.core.verdicts import CoverStep, Refusal, Refused
 from leasehold.core.world.world import World
@@ -184,7 +193,7 @@ def test_budgets_show_what_is_used_lent_left_and_overdrawn() -> None:
 def test_a_run_that_was_shrunk_for_the_caps_of_a_payer_is_told_so() -> None:
     world = a_world_of_two_payers()
     world.fold_resolution(
-        Resolution(name="e-2", batch=2, cause="Overdraft", subject="n/s/e", beneficiary="",
+        Resolution(name="e-2", batch=2, cause=CutCause.OVERDRAFT, subject="n/s/e", beneficiary="",
                    beneficiary_uid="", flavor="", domains=(), envelope="n/s/e", instant=NOW,
                    deficit=2, shrunk=(("n/r", 1, 4),), victims=("r-1-1",))
     )  # fmt: skip

@@ -331,5 +331,8 @@ def _remedy(world: World, ask: Ask, step: CoverStep, short_by: int) -> str:
         case Refusal.BORROW_LIMIT:
             more = plural(short_by, "more GPU")
             return f"funding.maxBorrowGPUs is {step.limit}; {more} would be borrowed"
+        case Refusal.OTHER_LOCATION:
+            return f"{name} pays for GPUs of another location; name one in which it pays"
         case _:
+            assert step.held_back is Refusal.RECIPROCAL_LOAN, step.held_back
             return f"{envelope.owner} borrows from {ask.owner} already, and loans both ways are off"

@@ -7,7 +7,7 @@ who wrote it. The batch that committed it is the number at the end of its name.
 
 import msgspec
 
-from leasehold.core.facts import Bundle, Draw, Lottery, Record, Resolution, RunKey
+from leasehold.core.facts import Bundle, CutCause, Draw, Lottery, Record, Resolution, RunKey
 from leasehold.core.objects.lease import API_VERSION, Wire, cut_run
 from leasehold.core.objects.reservation import batch_in_name
 from leasehold.core.units import Instant, format_instant, parse_instant
@@ -31,7 +31,7 @@ def resolution_to_wire(resolution: Resolution) -> Wire:
 
 def resolution_spec(resolution: Resolution) -> Wire:
     spec: Wire = {
-        "cause": resolution.cause,
+        "cause": resolution.cause.value,
         "subject": resolution.subject,
         "scope": (
             {"envelope": resolution.envelope}
@@ -150,7 +150,7 @@ class _Lottery(Record, rename="camel"):
 
 
 class _Spec(Record, rename="camel"):
-    cause: str
+    cause: CutCause
     subject: str
     scope: _Scope
     instant: str

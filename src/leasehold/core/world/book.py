@@ -5,6 +5,8 @@ A *unit* is what starts and ends together: the whole run, or one group of a `gan
 closures, so that it does not depend on the order in which they are folded.
 """
 
+from typing import assert_never
+
 from leasehold.core.facts import Cause, Closed, EnvelopeKey, Lease, Opened, Relation, Role
 from leasehold.core.ledger.checkpoint import CarriedAttempt, CarriedBook
 from leasehold.core.units import GpuMs, Instant
@@ -20,16 +22,32 @@ _PASSING = frozenset({Closed.SHRINK, Closed.DROP_SPARE, Closed.SWAP, Closed.REFI
 # A spare may end alone (dropped, consumed, lost with its node), but not by these: they end a gang,
 # of which a spare may be all that is left while a lost pod waits to take it over.
 _OF_THE_GANG = frozenset({Closed.RANDOM_PREEMPT, Closed.TIME_LIMIT, Closed.CANCELED})
-_GRAVITY = {
-    Closed.COMPLETED: -1,
-    Closed.SWAP: 0,
-    Closed.FAIL: 1,
-    Closed.NODE_FAILURE: 2,
-    Closed.RECLAIMED: 3,
-    Closed.RANDOM_PREEMPT: 4,
-    Closed.TIME_LIMIT: 5,
-    Closed.CANCELED: 6,
-}
+
+
+def _gravity(reason: Closed) -> int:
+    """Which of an attempt's closures says how it ended: the gravest."""
+    match reason:
+        case Closed.COMPLETED:
+            return -1
+        case Closed.SWAP | Closed.SHRINK | Closed.DROP_SPARE | Closed.REFINANCED:
+            return 0  # of these only a `Swap` off a drained node is ever asked about
+        case Closed.FAIL:
+            return 1
+        case Closed.NODE_FAILURE:
+            return 2
+        case Closed.RECLAIMED:
+            return 3
+        case Closed.RANDOM_PREEMPT:
+            return 4
+        case Closed.TIME_LIMIT:
+            return 5
+        case Closed.CANCELED:
+            return 6
+        case _:
+            assert_never(reason)
+
+
+_GRAVITY = {reason: _gravity(reason) for reason in Closed}
 _BLAME = {None: 0, Cause.REFUSED: 1, Cause.REJECTED: 2, Cause.DELETED: 3, Cause.EXIT: 4}
 
 
