@@ -53,11 +53,17 @@ def activate(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused)
                 turn.world, wish, turn.agenda, now=turn.now, seeder=lambda: subject.seed(turn)
             )
     if isinstance(answer, Refused):
-        if not _is_busy(turn, wish.run, _domains_open_to(turn.world, wish)):
+        domains = _domains_open_to(turn.world, wish)
+        if _is_busy(turn, wish.run, domains):
+            turn.waited_for.update(dict.fromkeys(domains))
+        else:
             block(turn, wish.run, _why_blocked(refused, answer))
         return
-    if not answer.cuts.kept or _is_busy(turn, wish.run, answer.site.domains):
-        return  # leases that are ending already will make the room, or another activation goes on
+    if _is_busy(turn, wish.run, answer.site.domains):
+        turn.waited_for.update(dict.fromkeys(answer.site.domains))
+        return
+    if not answer.cuts.kept:
+        return  # leases that are ending already will make the room
     publish_cuts(
         turn,
         answer.cuts,
@@ -174,8 +180,10 @@ def _is_being_bound(world: World, run: Run) -> bool:
 
 
 def _is_busy(turn: Turn, run: Run, domains: Collection[str]) -> bool:
-    """Another activation has not finished in one of these domains."""
+    """Another activation has not finished in one of these domains, or waits there to begin."""
     world = turn.world
+    if not turn.waited_for.keys().isdisjoint(domains):
+        return True
     for uid in world.reservation_of:
         other = world.runs.get(uid)
         found = underway(world, other) if other is not None and uid != run.uid else None

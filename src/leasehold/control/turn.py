@@ -106,6 +106,7 @@ class Turn:
         self.touched: dict[Uid, None] = {}
         self.reservations: dict[str, Reservation] = {}  # written this turn
         self.planned: dict[str, None] = {}  # reservations whose plan was made in this turn
+        self.waited_for: dict[str, None] = {}  # domains where an activation waits for another
         self.resolutions: list[Resolution] = []
         self.quarantined: frozenset[Uid] = frozenset()
         self.left_alone: frozenset[Uid] = (
