@@ -99,12 +99,14 @@ def plan_for(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Plan | Non
     kept = _kept_start(old)
     if kept == soonest:
         kept = None  # it was announced this very instant, when what ends now was there still
+    exact = None
     if known is not None:
         latest = max(wish.run.created + world.policy.reservation_max_wait, soonest)
-        is_soon = refused.reason.is_about_money or known.at <= latest
-        if is_soon and (kept is None or known.at <= kept):
+        if refused.reason.is_about_money or known.at <= latest:
             aligned = Confidence.WINDOW if known.window_aligned else Confidence.EXACT
-            return Plan(starts=known.at, confidence=aligned, known=known)
+            exact = Plan(starts=known.at, confidence=aligned, known=known)
+        if exact is not None and (kept is None or known.at <= kept):
+            return exact
         soonest = max(soonest, latest)
     starts = soonest if kept is None else min(kept, soonest)
     is_blocked = old is not None and old.state is State.BLOCKED
@@ -128,6 +130,8 @@ def plan_for(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Plan | Non
             return None
         # It is no reason to come earlier that cuts would not help any more.
         return Plan(starts=starts if kept is None else kept, confidence=Confidence.CUTS)
+    if exact is not None and exact.starts <= found[0]:
+        return exact  # nobody waits for a tenure to end, and then cuts, who need do neither
     return Plan(starts=found[0], confidence=Confidence.CUTS, preview=found[1])
 
 
