@@ -10,6 +10,7 @@ from tests.model.admit import Plan
 from tests.model.cuts import Cut
 from tests.model.life import apply_cuts
 from tests.model.line import groups_to_plan, hold_of, in_line, ready_units
+from tests.model.places import may_go
 from tests.model.reclaim import could_reclaim, take_back
 from tests.model.resolve import Case, carry_out, think_through
 from tests.model.view import Claim, cost_of_segments, end_of
@@ -28,6 +29,7 @@ def activate_due(world: World) -> bool:
             return True
     done = False
     begun: list[Claim] = []  # several scopes may be resolved at one instant
+    waited_for: set[str] = set()  # domains where somebody waits for his turn
     for run in sorted(in_line(world), key=_when):
         booking = run.booking
         if (
@@ -40,7 +42,7 @@ def activate_due(world: World) -> bool:
             continue
         over = {claim.run for claim in begun}
         others = [*begun, *(c for c in world.ahead[run.key] if c.run not in over)]
-        done = _activate(world, run, groups_to_plan(world, run), others) or done
+        done = _activate(world, run, groups_to_plan(world, run), others, waited_for) or done
         if run.activation is not None:
             begun.append(hold_of(world, run))
     return done
@@ -61,14 +63,13 @@ def _when(run: Run) -> tuple[int, tuple[int, str, str]]:
     return (run.booking.start if run.booking else 0, run.order)
 
 
-def _activate(world: World, run: Run, groups: list[int], others: list[Claim]) -> bool:
-    without_holds = [claim for claim in others if claim.kind != "hold"]
-    free = Case(world, run, groups, without_holds, world.now)
-    if think_through(free) and _is_busy(world, run, set(free.domains.values())):
-        return False  # the one before it in this scope comes first
+def _activate(
+    world: World, run: Run, groups: list[int], others: list[Claim], waited_for: set[str]
+) -> bool:
     case = Case(world, run, groups, others, world.now)
     if think_through(case):
-        if _is_busy(world, run, set(case.domains.values())):
+        if _is_busy(world, run, set(case.domains.values()), waited_for):
+            waited_for.update(case.domains.values())
             return False
         cuts = carry_out(case, lambda: world.seeds("Reservation", run.key, world.now))
         _begin(world, run, case, cuts)
@@ -76,6 +77,11 @@ def _activate(world: World, run: Run, groups: list[int], others: list[Claim]) ->
     if could_reclaim(world, run, groups, others):
         _reclaim(world, run, groups, others)
         return True
+    nodes = [n for n in world.nodes.values() if n.flavor == run.flavor]
+    anywhere = {n.domain for n in nodes if may_go(world, run, n.name)}
+    if _is_busy(world, run, anywhere, waited_for):
+        waited_for.update(anywhere)
+        return False  # the one before it there comes first
     assert run.booking is not None
     because = run.said if run.said not in ("", "HeldForReservation") else case.reason
     world.book(run, Booking("Blocked", because=because), before="")
@@ -83,9 +89,9 @@ def _activate(world: World, run: Run, groups: list[int], others: list[Claim]) ->
     return True
 
 
-def _is_busy(world: World, run: Run, domains: set[str]) -> bool:
-    """Somebody else's activation is under way in one of these domains."""
-    return any(
+def _is_busy(world: World, run: Run, domains: set[str], waited_for: set[str]) -> bool:
+    """Somebody else's activation is under way in one of these domains, or waits there."""
+    return bool(domains & waited_for) or any(
         other.activation is not None
         and not other.activation.timed_out
         and other.key != run.key

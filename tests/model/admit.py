@@ -59,25 +59,35 @@ def admit(
     until: int | None = None,
     fill: bool = False,
     avoids: list[str] | None = None,
+    roomy: bool = False,
 ) -> Plan | Refusal:
-    """After a rejected bind the rejecting node is used only if nothing else fits anywhere."""
+    """After a rejected bind the rejecting node is used only if nothing else fits anywhere.
+
+    `roomy`: only where all of a sweep that may not spread can be one day.
+    """
     if avoids:
         room = room_for(view, run, until=until, fill=fill, avoids=avoids, shun=True)
-        plan = admit_in(view, run, groups, room, until=until)
+        plan = admit_in(view, run, groups, room, until=until, roomy=roomy)
         if isinstance(plan, Plan):
             return plan
     room = room_for(view, run, until=until, fill=fill, avoids=avoids)
-    return admit_in(view, run, groups, room, until=until)
+    return admit_in(view, run, groups, room, until=until, roomy=roomy)
 
 
 def admit_in(
-    view: View, run: Run, groups: list[int], room: Room, *, until: int | None = None
+    view: View,
+    run: Run,
+    groups: list[int],
+    room: Room,
+    *,
+    until: int | None = None,
+    roomy: bool = False,
 ) -> Plan | Refusal:
     world = view.world
     until = end_of(run, view.at) if until is None else until
     home = own_domains(world, run) if run.is_sweep else []
     if run.is_sweep and not run.spread:
-        where = home or _where_all_can_be(run, room)
+        where = home or (_where_all_can_be(run, room) if roomy else room.domains())
         if where:
             room = room.copy()
             room.bins = {k: gpus for k, gpus in room.bins.items() if room.domain_of[k[0]] in where}
@@ -125,13 +135,21 @@ def places_of(world: World, run: Run) -> list[Place]:
     )
 
 
-def _ranked(bills: dict[Place, Bill], left: dict[Place, int], home: list[str]) -> list[Place]:
-    """Where the run is already; least borrowed, least shared, least left over, by name."""
+def _ranked(
+    bills: dict[Place, Bill],
+    left: dict[Place, int],
+    home: list[str],
+    apart: dict[Place, bool] | None = None,
+) -> list[Place]:
+    """Where the run is already; least borrowed, least shared, in one domain before several, least
+    left over, by name."""
+    apart = apart or {}
 
-    def rank(place: Place) -> tuple[bool, int, int, int, Place]:
+    def rank(place: Place) -> tuple[bool, int, int, bool, int, Place]:
         bill = bills[place]
         away = not any(place_of(domain) == place for domain in home)
-        return (away, bill.by("Borrowed"), bill.by("Shared"), left[place], place)
+        money = (bill.by("Borrowed"), bill.by("Shared"))
+        return (away, *money, apart.get(place, False), left[place], place)
 
     return sorted(left, key=rank)
 
@@ -140,6 +158,7 @@ def _whole(groups: list[int], room: Room, bills: dict[Place, Bill], home: list[s
     """All groups in one location: in one domain if one holds them all, else group by group."""
     found: dict[Place, list[Spot]] = {}
     left: dict[Place, int] = {}
+    apart: dict[Place, bool] = {}
     for place in (place for place in bills if not bills[place].missing):
         domains = [domain for domain in room.domains() if place_of(domain) == place]
         trial = room.copy()
@@ -148,7 +167,8 @@ def _whole(groups: list[int], room: Room, bills: dict[Place, Bill], home: list[s
             found[place] = spots
             used = {room.domain_of[spot.node] for spot in spots}
             left[place] = sum(trial.left_in(domain) for domain in used)
-    for place in _ranked(bills, left, home):
+            apart[place] = len(used) > 1
+    for place in _ranked(bills, left, home, apart):
         return Plan(found[place], {place: bills[place].segments})
     return None
 

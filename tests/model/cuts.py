@@ -36,12 +36,13 @@ class Scope:
     enough: Enough
     at: int
     beneficiary: str = ""
-    ignore_tenure: bool = False
+    absent: frozenset[int] = frozenset()  # leases that are gone before anything is cut
     cuts: list[Cut] = field(default_factory=list)
 
     def gone(self, cuts: list[Cut] | None = None) -> frozenset[int]:
         cuts = self.cuts if cuts is None else cuts
-        return frozenset(number for cut in cuts if not cut.returned for number in cut.leases)
+        ended = (number for cut in cuts if not cut.returned for number in cut.leases)
+        return self.absent.union(ended)
 
 
 def choosable(world: World, scope: Scope) -> list[Lease]:
@@ -149,7 +150,7 @@ def bundles(world: World, scope: Scope) -> dict[str, list[tuple[str, str, int]]]
         if not groups or run.key == scope.beneficiary:
             continue
         namespace, name = run.key.split("/")
-        if run.protected > scope.at and not scope.ignore_tenure:
+        if run.protected > scope.at:
             continue
         mine = [(namespace, name, -1)]
         above = (width(world, run, scope) - run.least) // run.group_gpus

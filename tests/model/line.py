@@ -56,7 +56,6 @@ def take_turn(world: World) -> bool:
     planned: dict[str, int] = {}
     world.ahead = {}
     for run in in_line(world):
-        run.booking = world.was.get(run.key)
         others = [hold for hold in holds if hold.run != run.key] + claims
         world.ahead[run.key] = others
         if run.stop or not _may_be_considered(world, run):
@@ -120,12 +119,13 @@ def _try_to_start(world: World, run: Run, others: list[Claim]) -> bool:
     if run.is_sweep and _holds(run) and _is_short(run):
         assert run.activation is not None
         most = min(most, len(run.activation.domains))
-    for count in _counts(run, most):
-        some = units[:count] if run.is_sweep else units
-        plan = _plan_now(view, run, groups[:count])
-        if isinstance(plan, Plan):
-            start(world, run, some, plan)
-            return True
+    for roomy in (True, False) if run.is_sweep and not run.spread else (False,):
+        for count in _counts(run, most):
+            some = units[:count] if run.is_sweep else units
+            plan = _plan_now(view, run, groups[:count], roomy=roomy)
+            if isinstance(plan, Plan):
+                start(world, run, some, plan)
+                return True
     assert isinstance(plan, Refusal)
     run.said, run.walk, run.short_of_money = plan.reason, plan.walk, plan.of_money
     return False
@@ -139,10 +139,10 @@ def _counts(run: Run, most: int) -> list[int]:
     return sorted({most, 1}, reverse=True) if run.spread else list(range(most, 0, -1))
 
 
-def _plan_now(view: View, run: Run, groups: list[int]) -> Plan | Refusal:
+def _plan_now(view: View, run: Run, groups: list[int], *, roomy: bool = False) -> Plan | Refusal:
     avoids = avoided(run)
     activation = run.activation
-    plan = admit(view, run, groups, avoids=avoids)
+    plan = admit(view, run, groups, avoids=avoids, roomy=roomy)
     if activation is not None and _holds(run) and _is_short(run) and not activation.only_money:
         return plan if isinstance(plan, Plan) else _plan_in_scope(view, run, groups, avoids)
     if isinstance(plan, Refusal) and run.opportunistic and not plan.of_money:
@@ -229,16 +229,24 @@ def _plan(world: World, run: Run, others: list[Claim]) -> Claim | None:
         return None
     was = run.booking
     found = first_known(world, run, groups, others)
-    if found is not None:
-        at, plan, aligned = found
+    in_time = found is not None and not _is_too_late(world, run, groups, others, found[0])
+    if found is not None and in_time:
         kept = _kept_start(world, run)
-        if not _is_too_late(world, run, groups, others, at) and (kept is None or at <= kept):
-            confidence = "window-aligned" if aligned else "exact"
-            run.booking = Booking("Pending", confidence, at, run.said)
-            return claim_of(world, run, plan, at, "plan")
+        if kept is None or found[0] <= kept:
+            return _book_known(world, run, found)
     if was is not None and was.state == "Blocked" and not _would_help(world, run, groups, others):
         return None
-    return _announce(world, run, groups, others, known=found is not None)
+    claim = _announce(world, run, groups, others, known=found is not None)
+    if found is not None and in_time and claim is not None and found[0] <= claim.start:
+        return _book_known(world, run, found)  # it need not wait for a tenure, and then cut
+    return claim
+
+
+def _book_known(world: World, run: Run, found: tuple[int, Plan, bool]) -> Claim:
+    at, plan, aligned = found
+    confidence = "window-aligned" if aligned else "exact"
+    run.booking = Booking("Pending", confidence, at, run.said)
+    return claim_of(world, run, plan, at, "plan")
 
 
 def _kept_start(world: World, run: Run) -> int | None:
@@ -277,6 +285,8 @@ def _announce(
         if later is not None:
             case, awaits, can = later, True, True
             start = later.at
+        elif kept is not None:
+            start = kept  # that cuts would not help any more is no reason to come earlier
     places = dict(case.domains)
     run.booking = Booking("Pending", "needs-cuts", start, run.said, places, awaits)
     return _claim_for_cuts(world, case, start) if can else None
@@ -285,10 +295,7 @@ def _announce(
 def _after_tenures(
     world: World, run: Run, groups: list[int], others: list[Claim], start: int
 ) -> Case | None:
-    """If nothing but protected tenures keeps it out: its case when enough of them have ended."""
-    trial = Case(world, run, groups, others, start, ignore_tenure=True)
-    if not think_through(trial):
-        return None
+    """If protected tenures keep it out: its case when enough of them have ended."""
     for end in tenures(world):
         if end > start:
             case = Case(world, run, groups, others, end)

@@ -36,7 +36,6 @@ class Case:
     groups: list[int]
     claims: list[Claim]
     at: int
-    ignore_tenure: bool = False
     absent: frozenset[int] = frozenset()  # leases that will be gone by then, whoever cuts them
     domains: dict[int, str] = field(default_factory=dict)
     bills: dict[tuple[str, str], list[Segment]] = field(default_factory=dict)
@@ -95,7 +94,7 @@ class Case:
             node = self.world.nodes[lease.node]
             return node.domain in wanted and node.flavor == self.run.flavor
 
-        return Scope(inside, enough, self.at, self.run.key, self.ignore_tenure)
+        return Scope(inside, enough, self.at, self.run.key, self.absent)
 
     def whole_scope(self) -> Scope:
         """The chosen domains: it is enough if all groups fit, wherever in them."""
@@ -218,7 +217,7 @@ def _may_be_in(case: Case, domain: str, groups: int) -> bool:
     if not any(claim.kind == "cut" and domain in claim.pods for claim in case.claims):
         return True
     trial = Case(
-        case.world, case.run, case.groups[:groups], case.claims, case.at, case.ignore_tenure,
+        case.world, case.run, case.groups[:groups], case.claims, case.at,
         case.absent, dict.fromkeys(case.groups[:groups], domain),
     )  # fmt: skip
     if not _can_be_made(trial):
@@ -281,5 +280,5 @@ def carry_out(case: Case, seed: Seed) -> list[Cut]:
 
 def tenures(world: World) -> list[int]:
     """When protected tenures end."""
-    ends = {run.protected for run in world.runs.values()}
+    ends = {world.runs[lease.run].protected for lease in world.open_leases()}
     return sorted(end for end in ends if end > world.now)

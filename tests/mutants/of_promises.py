@@ -201,4 +201,11 @@ PROMISES = (
         "found[0] == starts and not wish",
         story("found-12"),
     ),
+    Mutant(
+        "the third is activated where the second waits",
+        "control/activation.py",
+        "    if not turn.waited_for.keys().isdisjoint(domains):\n        return True\n",
+        "",
+        story("line-24"),
+    ),
 )
