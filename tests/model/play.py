@@ -99,7 +99,8 @@ def next_instant(world: World) -> int:
             if unit.standing == "live" and run.limit is not None:
                 due.append(unit.started + run.limit)
             due.append(unit.pause)
-        due.append(run.protected)
+        if any(unit.standing == "live" for unit in run.units.values()):
+            due.append(run.protected)
         if run.booking is not None:
             due.append(run.booking.start)
         if run.activation is not None:

@@ -98,8 +98,8 @@ PROMISES = (
     Mutant(
         "who comes due during another's activation is blocked",
         "control/activation.py",
-        "        if not _is_busy(turn, wish.run, _domains_open_to(turn.world, wish)):\n",
-        "        if wish.run.uid:\n",
+        "        if _is_busy(turn, wish.run, domains):\n",
+        "        if not wish.run.uid:\n",
         story("line-11"),
     ),
     Mutant(
