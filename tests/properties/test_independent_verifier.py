@@ -12,10 +12,10 @@ from tests.unit.records import lines_of
 from tests.unit.test_batch import FULL
 from tests.unit.test_verify import HONEST
 
-from leasehold.core.facts import Bundle
 from leasehold.core.ledger import lottery
 from leasehold.core.ledger.chain import GENESIS, digest_of, next_digest
 from leasehold.core.ledger.verify import verify_lines, verify_objects
+from leasehold.core.resolutions import Bundle
 from leasehold.core.units import format_instant
 
 PAGE = Path(__file__).parents[2] / "docs" / "ledger-format.md"

@@ -15,8 +15,8 @@ from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.cuts import CutKind
 from leasehold.core.decisions.odds import Preview, preview
 from leasehold.core.decisions.resolve import Resolved, resolve
-from leasehold.core.facts import Bundle
 from leasehold.core.ledger import lottery
+from leasehold.core.resolutions import Bundle
 
 SEEDS = 150
 PERCENT_OFF_MAX = 16  # four standard deviations of a frequency over so many seeds

@@ -9,7 +9,8 @@ from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wis
 from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.cuts import Cut, CutKind
 from leasehold.core.decisions.resolve import Resolved, resolve
-from leasehold.core.facts import CutCause, Gang, Lease, Resolution, Role, Run
+from leasehold.core.facts import Gang, Lease, Role, Run
+from leasehold.core.resolutions import CutCause, Resolution
 from leasehold.core.units import HOUR
 from leasehold.core.verdicts import Refusal, Refused
 from leasehold.core.world.world import World

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 
 from tests.questions.played import Played
 
-from leasehold.core.facts import Lease, Resolution, ledger_order
+from leasehold.core.facts import Lease, ledger_order
 from leasehold.core.objects.resolution import resolution_to_wire
+from leasehold.core.resolutions import Resolution
 from leasehold.core.units import Millis
 from leasehold.core.world.world import World
 from leasehold.shell.query import Questions

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.control import life, told
-from leasehold.core import facts, verdicts
+from leasehold.core import facts, resolutions, verdicts
 from leasehold.core.decisions import cuts
 from leasehold.core.verdicts import Refusal
 from leasehold.core.world.invariants import REJECTED
@@ -29,7 +29,7 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ENUMS = sorted(
     {
         each
-        for module in (facts, verdicts, cuts, life, told)
+        for module in (facts, resolutions, verdicts, cuts, life, told)
         for each in vars(module).values()
         if isinstance(each, type) and issubclass(each, StrEnum) and each is not StrEnum
     },

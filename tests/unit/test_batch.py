@@ -6,20 +6,7 @@ import msgspec
 import pytest
 from tests.unit.records import BUDGET, FACTS, T0, a_lease, lines_of
 
-from leasehold.core.facts import (
-    Bundle,
-    Cause,
-    Confidence,
-    CutCause,
-    Draw,
-    Ending,
-    Lottery,
-    Opened,
-    Reservation,
-    Resolution,
-    Role,
-    State,
-)
+from leasehold.core.facts import Cause, Confidence, Ending, Opened, Reservation, Role, State
 from leasehold.core.ledger.batch import (
     Batch,
     Closing,
@@ -49,6 +36,7 @@ from leasehold.core.objects.resolution import (
     resolution_spec,
     resolution_to_wire,
 )
+from leasehold.core.resolutions import Bundle, CutCause, Draw, Lottery, Resolution
 
 FULL = Batch(
     seq=2,

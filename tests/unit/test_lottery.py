@@ -7,8 +7,8 @@ from itertools import islice
 import msgspec
 import pytest
 
-from leasehold.core.facts import Bundle, CutCause, Draw, Lottery, Resolution
 from leasehold.core.ledger import lottery
+from leasehold.core.resolutions import Bundle, CutCause, Draw, Lottery, Resolution
 from leasehold.core.units import parse_instant
 
 KEY = b"a key for tests"

@@ -20,7 +20,8 @@ from leasehold.control.wishes import groups_short_of_minimum, waiting_groups, wi
 from leasehold.core.decisions.admit import Wish, claims_of
 from leasehold.core.decisions.pack import candidate_pools, try_pack
 from leasehold.core.decisions.resolve import Resolved, is_going, resolve
-from leasehold.core.facts import CutCause, Record, Relation, Reservation, Resolution, Run, State
+from leasehold.core.facts import Record, Relation, Reservation, Run, State
+from leasehold.core.resolutions import CutCause, Resolution
 from leasehold.core.units import SECOND, Instant
 from leasehold.core.verdicts import Covered, Packed, Refused, Segment
 from leasehold.core.world.width import locations_for

@@ -6,7 +6,8 @@ Pure: from a turn that was committed, and from what was over before. Sent by `sh
 from leasehold.control.life import is_over
 from leasehold.control.turn import Turn
 from leasehold.control.views import run_view
-from leasehold.core.facts import Opened, Record, Resolution, Run, Uid
+from leasehold.core.facts import Opened, Record, Run, Uid
+from leasehold.core.resolutions import Resolution
 from leasehold.core.units import Instant, format_gpu_hours, format_instant
 from leasehold.core.world.book import base_reason
 from leasehold.core.world.world import World

@@ -7,9 +7,10 @@ from leasehold.control.reannounce import announce_anew, is_provable
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.cuts import CutKind, Cuts
 from leasehold.core.decisions.resolve import Site
-from leasehold.core.facts import Closed, CutCause, Lease, Lottery, Resolution, RunKey, Uid
+from leasehold.core.facts import Closed, Lease, RunKey, Uid
 from leasehold.core.ledger import lottery
 from leasehold.core.objects.resolution import resolution_name
+from leasehold.core.resolutions import CutCause, Lottery, Resolution
 
 
 class Announced:

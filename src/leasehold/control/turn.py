@@ -23,7 +23,6 @@ from leasehold.core.facts import (
     Record,
     Relation,
     Reservation,
-    Resolution,
     Role,
     Run,
     Uid,
@@ -32,6 +31,7 @@ from leasehold.core.ledger import lottery
 from leasehold.core.ledger.batch import Batch, Closing, NodeFact, resolution_digest
 from leasehold.core.ledger.chain import canonical
 from leasehold.core.objects.lease import lease_name, lease_spec, pod_name
+from leasehold.core.resolutions import Resolution
 from leasehold.core.units import FOREVER, Instant, Millis
 from leasehold.core.verdicts import Admitted, Segment
 from leasehold.core.world.world import Overdraft, World

@@ -11,8 +11,9 @@ from collections import OrderedDict
 from leasehold.control.told import is_warning
 from leasehold.control.turn import Turn
 from leasehold.control.views import run_view
-from leasehold.core.facts import Phase, Record, Resolution, Uid
+from leasehold.core.facts import Phase, Record, Uid
 from leasehold.core.objects.wire import API_VERSION
+from leasehold.core.resolutions import Resolution
 from leasehold.core.units import HOUR, SECOND, Instant, Millis, format_instant, plural
 from leasehold.core.verdicts import Refusal
 from leasehold.core.world.book import base_reason

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from leasehold.adapters.retry import FIRST_MS, MOST_MS, until_answered
-from leasehold.core.facts import Record, Resolution
+from leasehold.core.facts import Record
 from leasehold.core.ledger.batch import Batch, line
 from leasehold.core.ledger.chain import GENESIS
 from leasehold.core.ledger.head import Head
 from leasehold.core.objects.resolution import resolution_to_wire
+from leasehold.core.resolutions import Resolution
 from leasehold.core.units import Instant
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import (

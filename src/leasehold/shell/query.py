@@ -30,13 +30,14 @@ from leasehold.control.questions.subject import Subject, find
 from leasehold.control.questions.waits import reservations
 from leasehold.control.questions.walk import afresh, recorded
 from leasehold.control.questions.why import explain
-from leasehold.core.facts import Lease, Phase, Resolution, Run
+from leasehold.core.facts import Lease, Phase, Run
 from leasehold.core.objects.access import Caller, OwnerVerb
 from leasehold.core.objects.manifests import check_manifest
 from leasehold.core.objects.owners import is_owner_glob
 from leasehold.core.objects.problems import Problem
 from leasehold.core.objects.resolution import resolution_from_wire
 from leasehold.core.objects.run import run_from_wire
+from leasehold.core.resolutions import Resolution
 from leasehold.core.units import SECOND, Instant, Millis, parse_instant, parse_span
 from leasehold.core.world.world import World
 from leasehold.ports.archive import ArchivedLeases, ArchivedResolutions

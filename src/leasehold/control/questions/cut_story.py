@@ -10,7 +10,8 @@ from typing import TypedDict
 from leasehold.control.questions.answers.reasons import CutRow, DrawRow, OwnerBundles
 from leasehold.control.questions.forms import instant, listed, moment
 from leasehold.control.questions.subject import Subject
-from leasehold.core.facts import Closed, Lease, Resolution, RunKey
+from leasehold.core.facts import Closed, Lease, RunKey
+from leasehold.core.resolutions import Resolution
 from leasehold.core.units import plural
 from leasehold.core.world.book import base_reason
 from leasehold.core.world.world import World

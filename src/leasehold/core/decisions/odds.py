@@ -14,8 +14,9 @@ from leasehold.core.decisions.agenda import Agenda, Kept
 from leasehold.core.decisions.cuts import Cut, CutKind, enough, structural
 from leasehold.core.decisions.pack import Want
 from leasehold.core.decisions.resolve import Site, not_enough, prepare
-from leasehold.core.facts import Bundle, Lease, Record, RunKey
+from leasehold.core.facts import Lease, Record, RunKey
 from leasehold.core.ledger.lottery import draw_order
+from leasehold.core.resolutions import Bundle
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Refused
 from leasehold.core.world.world import World

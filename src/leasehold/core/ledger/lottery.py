@@ -10,8 +10,8 @@ import hmac
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from leasehold.core.facts import Bundle, Draw, Resolution
 from leasehold.core.ledger.chain import Digest
+from leasehold.core.resolutions import Bundle, Draw, Resolution
 from leasehold.core.units import Instant, format_instant
 
 VERSION = "leasehold/lottery/v1"

@@ -13,16 +13,7 @@ from typing import TypeVar
 
 import msgspec
 
-from leasehold.core.facts import (
-    Closed,
-    Ending,
-    EnvelopeKey,
-    Lease,
-    Opened,
-    Record,
-    Resolution,
-    Role,
-)
+from leasehold.core.facts import Closed, Ending, EnvelopeKey, Lease, Opened, Record, Role
 from leasehold.core.ledger.batch import Batch, Closing, batch_from_wire
 from leasehold.core.ledger.chain import GENESIS, Digest, canonical, digest_of, next_digest
 from leasehold.core.ledger.charges import Charges
@@ -31,6 +22,7 @@ from leasehold.core.ledger.lottery import replay
 from leasehold.core.objects.lease import Wire, cut_run, lease_from_wire, lease_spec, lease_to_wire
 from leasehold.core.objects.resolution import resolution_from_wire
 from leasehold.core.objects.wire import part
+from leasehold.core.resolutions import Resolution
 from leasehold.core.units import Instant
 
 T = TypeVar("T")

@@ -23,7 +23,6 @@ from leasehold.core.facts import (
     PodPhase,
     Record,
     Reservation,
-    Resolution,
     Role,
     Run,
     RunKey,
@@ -33,6 +32,7 @@ from leasehold.core.ledger.checkpoint import Carried, Told
 from leasehold.core.ledger.head import Head
 from leasehold.core.ledger.lowered import LoweredCaps
 from leasehold.core.policy import Policy
+from leasehold.core.resolutions import Resolution
 from leasehold.core.units import Instant
 from leasehold.core.world.accounts import UNLIMITED, Accounts, Term
 from leasehold.core.world.book import WHOLE, Attempt, Book, base_reason

@@ -9,9 +9,10 @@ from fractions import Fraction
 from typing import assert_never
 
 from leasehold.control.views import envelope_view, node_view, run_view
-from leasehold.core.facts import Lease, Resolution, Role, Uid
+from leasehold.core.facts import Lease, Role, Uid
 from leasehold.core.ledger.lottery import replay
 from leasehold.core.objects.resolution import resolution_from_wire
+from leasehold.core.resolutions import Resolution
 from leasehold.core.units import Instant
 from leasehold.core.world.world import World
 from leasehold.shell.archive.reader import Archive
