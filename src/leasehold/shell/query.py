@@ -15,16 +15,19 @@ from msgspec.structs import replace
 from leasehold.control.questions.answers import ANSWERS
 from leasehold.control.questions.answers.runs import RunsAnswer
 from leasehold.control.questions.answers.shape import Answer, wire
+from leasehold.control.questions.attention import attention
 from leasehold.control.questions.drain import drain
 from leasehold.control.questions.envelopes import FORMS, budgets
 from leasehold.control.questions.forms import instant
 from leasehold.control.questions.lease_list import Filter, lease_list
 from leasehold.control.questions.lenders import sponsors
+from leasehold.control.questions.machines import fleet
 from leasehold.control.questions.masks import Mask, is_own
 from leasehold.control.questions.payers import who_pays
 from leasehold.control.questions.plan import as_submitted, plan, plan_of
 from leasehold.control.questions.records import audited, ledger_head, pods
 from leasehold.control.questions.report import GROUPINGS, SPANS, Period, gpu_hours
+from leasehold.control.questions.resolved import resolution, resolutions
 from leasehold.control.questions.run_list import run_list
 from leasehold.control.questions.subject import Subject, find
 from leasehold.control.questions.waits import reservations
@@ -402,6 +405,26 @@ class Questions:
             archived=self._archived,
         )
 
+    def fleet(self, asked: _Asked) -> Answer:
+        return fleet(asked.world, at=asked.instant("at"), archived=self._archived)
+
+    def attention(self, asked: _Asked) -> Answer:
+        return attention(asked.world, sees=asked.caller.sees)
+
+    def resolutions(self, asked: _Asked) -> Answer:
+        if self._hides and not asked.caller.is_trusted:
+            raise BadQuestion(
+                403, "Forbidden", "resolutions name every team, and query.hideTenants is on; "
+                "explain tells what became of your own runs",
+            )  # fmt: skip
+        name, archived = asked.text("resolution"), self._archived_resolutions
+        if not name:
+            return resolutions(asked.world, limit=asked.limit(), archived=archived)
+        found = resolution(asked.world, name, archived=archived)
+        if found is None:
+            raise BadQuestion(404, "NotFound", f"resolutions {name!r} not found")
+        return found
+
     def audit(self, asked: _Asked) -> Answer:
         return audited(asked.world, asked.now)
 
@@ -427,6 +450,9 @@ _QUESTIONS: dict[str, tuple[Asking, tuple[str, ...]]] = {
     "drain": (Questions.drain, ("node", "since")),
     "reservations": (Questions.reservations, ("namespace", "past")),
     "report": (Questions.report, ("by", "from", "to", "owner", "namespace", "tz")),
+    "fleet": (Questions.fleet, ("at",)),
+    "attention": (Questions.attention, ()),
+    "resolutions": (Questions.resolutions, ("resolution", "limit")),
     "audit": (Questions.audit, ()),
     "ledger-head": (Questions.ledger_head, ()),
 }

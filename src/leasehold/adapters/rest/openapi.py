@@ -10,6 +10,7 @@ import hashlib
 from leasehold.adapters.api.resources import Resource, Subresource, groups
 from leasehold.adapters.api.schemas import schema_of
 from leasehold.adapters.http.messages import encode
+from leasehold.adapters.rest.query_document import PLACE, query_document
 from leasehold.ports.store import Wire
 
 TITLE = "leasehold"
@@ -34,6 +35,7 @@ def documents() -> dict[str, bytes]:
     for (group, version), resources in groups().items():
         place = f"apis/{group}/{version}" if group else f"api/{version}"
         found[place] = encode(_document(place, version, resources))
+    found[PLACE] = encode(query_document())
     return found
 
 

@@ -51,6 +51,13 @@ in UTC, null for what has not happened; a run is `namespace/name`, an envelope
     report        by from to owner, items and total: (owner payer run node day week or month) leases
                   gpuMs
                   gpuHours, and by owner paidGpuMs paidGpuHours
+    fleet         at earliest, total and flavors[flavor nodes gpus paid spare filler foreign idle
+                  closed broken] holders[run owner payer payerOwner relation role]
+                  nodes[node flavor domain gpus state says cells]
+    attention     items: kind (Node Budget Run Reservation) subject reason says remedy runbook since
+    resolutions   total, items: name batch at cause subject beneficiary flavor domains envelope
+                  deficit spares[lease gpus] shrunk[run group gpus] drawn[owner bundle gpus]
+                  returned[kind name gpus] victims runs record digest
     audit         ok problems
     ledger-head   seq digest epoch instant openLeases leases
 """

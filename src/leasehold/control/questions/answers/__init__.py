@@ -8,6 +8,8 @@ RFC 3339 in UTC, null for what has not happened; a run is `namespace/name`, an e
 """
 
 from leasehold.control.questions.answers.books import AuditAnswer, HeadAnswer, ReportAnswer
+from leasehold.control.questions.answers.decisions import ResolutionsAnswer
+from leasehold.control.questions.answers.fleet import AttentionAnswer, FleetAnswer
 from leasehold.control.questions.answers.leases import DrainAnswer, LeasesAnswer, PodsAnswer
 from leasehold.control.questions.answers.money import (
     BalanceAnswer,
@@ -22,17 +24,20 @@ from leasehold.control.questions.answers.shape import Answer
 
 # By the name of the question; `budgets` answers in one of three forms.
 ANSWERS: dict[str, tuple[type[Answer], ...]] = {
+    "attention": (AttentionAnswer,),
     "audit": (AuditAnswer,),
     "budgets": (UsageAnswer, BalanceAnswer, TreeAnswer),
     "cover": (CoverAnswer,),
     "drain": (DrainAnswer,),
     "explain": (ExplainAnswer,),
+    "fleet": (FleetAnswer,),
     "leases": (LeasesAnswer,),
     "ledger-head": (HeadAnswer,),
     "plan": (PlanAnswer,),
     "pods": (PodsAnswer,),
     "report": (ReportAnswer,),
     "reservations": (ReservationsAnswer,),
+    "resolutions": (ResolutionsAnswer,),
     "runs": (RunsAnswer,),
     "sponsors": (SponsorsAnswer,),
     "who-pays": (WhoPaysAnswer,),
