@@ -7,11 +7,11 @@ WORKERS ?= 2
 SHIM := $(wildcard src/leasehold/adapters/agent/shim/*.[ch])
 PROGRAM := src/leasehold/adapters/agent/shim/leasehold-shim
 
-.PHONY: help setup demo test test-kills test-torch coverage check format bench test-mutants test-model test-spec docs lock clean \
+.PHONY: help setup demo test test-kills test-torch test-web pictures coverage check format bench test-mutants test-model test-spec docs lock clean \
 	missing-shim
 
 help:
-	@echo "make demo | test | test-kills | test-torch | check | coverage | bench | test-mutants | test-model | test-spec | docs | format | lock | clean"
+	@echo "make demo | test | test-kills | test-torch | test-web | check | coverage | bench | test-mutants | test-model | test-spec | docs | format | lock | clean"
 
 setup: $(STAMP)
 
@@ -45,6 +45,25 @@ test-torch: $(STAMP)
 		{ echo "it cannot be installed: as root on Debian 12 or later, apt-get install python3-torch" >&2; \
 		exit 1; }; }
 	$(BIN)/python -m tests.torchrun.elastic
+
+# Every page in Debian's Chromium, which is no part of .venv; pictures lie under build/web.
+WEB := .venv/.installed-web
+$(WEB): $(STAMP) requirements-web.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+		-r requirements-web.txt
+	@touch $@
+
+test-web: $(WEB)
+	@test -x /usr/bin/chromium || { \
+		echo "chromium is not here; installing Debian's"; \
+		apt-get install -y chromium || { apt-get update && apt-get install -y chromium; } || \
+		{ echo "it cannot be installed: as root on Debian 12 or later, apt-get install chromium" >&2; \
+		exit 1; }; }
+	$(BIN)/python -m pytest -q tests/web/browser/browse_*.py
+
+# Those of the documents, from the last `make test-web`.
+pictures:
+	cd build/web && for each in docs-*.png; do cp "$$each" "../../docs/pictures/$${each#docs-}"; done
 
 # The control plane is killed 200 times while it works; takes about ten minutes.
 test-kills: $(STAMP)
@@ -102,6 +121,9 @@ lock:
 	uv pip compile --quiet --python-version 3.11 --universal --generate-hashes \
 		--no-emit-index-url --no-header --group dev -c requirements.txt \
 		-o requirements-dev.txt
+	uv pip compile --quiet --python-version 3.11 --universal --generate-hashes \
+		--no-emit-index-url --no-header --group web -c requirements.txt \
+		-c requirements-dev.txt -o requirements-web.txt
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis htmlcov .coverage

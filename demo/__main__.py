@@ -34,6 +34,11 @@ def main() -> int:
         stage.say(
             "  kubectl get runs,pods -A; kubectl runs watch; kubectl runs explain safety/eval"
         )
+        stage.say("The same in a browser, by a link that works once (leasehold ui prints another):")
+        stage.say(f"  {stage.printed('ui')}")
+    else:
+        stage.say("")
+        stage.say("To look around in it, also in a browser: make demo KEEP=1")
     stage.say("")
     stage.say(f"That took {time.monotonic() - started:.0f} s, on real processes.")
     return 0

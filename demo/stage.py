@@ -107,6 +107,14 @@ class Stage:
         if done.returncode:
             raise Gone(f"{' '.join(typed)} ended with {done.returncode}")
 
+    def printed(self, *arguments: str) -> str:
+        """What a command of `leasehold` prints, for the stage's own use."""
+        command = [BIN / "leasehold", *arguments]
+        done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Gone(f"leasehold {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout.strip()
+
     def ask(self, *arguments: str) -> object:
         """The same as JSON, for the stage's own use."""
         command = [BIN / "kubectl-runs", *arguments, "-o", "json"]

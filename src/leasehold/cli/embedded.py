@@ -24,10 +24,11 @@ from leasehold.adapters.http.serve import HttpServer, serve
 from leasehold.adapters.http.tls import ensure_certificates
 from leasehold.adapters.http.tokens import Tokens
 from leasehold.adapters.kubeconfig.written import read_back, write_kubeconfig
-from leasehold.adapters.rest.app import make_app
+from leasehold.adapters.rest.app import App, make_app
 from leasehold.adapters.rest.backend import Backend, LogOptions
 from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.adapters.sqlite.group import GroupStore
+from leasehold.cli.house import Rooms
 from leasehold.cli.judgement import admission_of
 from leasehold.control.edits import uncovered_edit
 from leasehold.core.objects.access import Caller, CallerRole
@@ -44,6 +45,8 @@ from leasehold.shell.notifications import Notifications, channels_of
 from leasehold.shell.plane import Answering, Plane
 from leasehold.shell.query import BadQuestion
 from leasehold.shell.terms import Terms
+from leasehold.web.app import Beside, Pages
+from leasehold.web.news import News
 
 GATHER: Millis = 10
 LOOK_MS: Millis = 50
@@ -122,6 +125,8 @@ class Embedded:
             clock, self._troubles, on_trouble=self._on_trouble, on_relief=self._on_relief
         )
         self._server: HttpServer | None = None
+        self._news = News()
+        self.plane.listen(lambda _turn: self._news.note())
         self._is_begun = False  # those who may be in trouble are at work
 
     def _terms(self) -> Terms:
@@ -158,8 +163,9 @@ class Embedded:
         while self.plane.world is None:
             await self._clock.sleep(1)
         certificates = ensure_certificates(folder.tls, [settings.host])
+        facade = make_app(self._backend())
         self._server = await serve(
-            make_app(self._backend()),
+            self._with_pages(facade),
             host=settings.host,
             port=settings.port,
             certificates=certificates,
@@ -247,6 +253,26 @@ class Embedded:
             judge=self._judge,
             hides_tenants=self._settings.config.embedding.hide_tenants,
         )
+
+    def _with_pages(self, facade: App) -> Beside:
+        """Their sessions outlive a restart, and nobody can make one without the data folder."""
+        key = hashlib.sha256(b"sessions\n" + self._settings.folder.key()).digest()
+        rooms = Rooms(
+            plane=self.plane,
+            store=self.store,
+            clock=self._clock,
+            tokens=self.tokens,
+            logs=self._logs,
+            hides_tenants=self._settings.config.embedding.hide_tenants,
+        )
+        self._pages = Pages(rooms.house(self._news, key))
+        return Beside(self._pages, facade, self._news.end)
+
+    def sign_in_link(self) -> str:
+        """A link that signs its first visitor in as the administrator."""
+        digest = self.tokens.digest_of(self._admin_token())
+        assert digest is not None, "the administrator's token was made at the start"
+        return f"{self.url}/ui/sign-in?code={self._pages.sessions.new_code(digest)}"
 
     def _logs(self, pod: Wire, options: LogOptions) -> AsyncIterator[bytes]:
         try:

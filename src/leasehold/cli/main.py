@@ -28,6 +28,7 @@ COMMANDS = {
     "runs": ("leasehold.cli.runs.command", "The same as kubectl runs."),
     "sim": ("leasehold.cli.sim", "Run the control plane on virtual time."),
     "token": ("leasehold.cli.token", "Who may use an embedded control plane."),
+    "ui": ("leasehold.cli.ui", "Print a link to the dashboard."),
     "up": ("leasehold.cli.up", "Start a control plane on this machine."),
 }
 

@@ -249,6 +249,8 @@ def _greeting(settings: UpSettings, embedded: Embedded, *, end_jobs: bool) -> li
         "  kubectl get nodes          what there is",
         "  kubectl runs list -A       what runs, how wide, who pays",
         "  kubectl runs submit -f …   docs/user-guide/quickstart.md has a first Run",
+        f"  {embedded.sign_in_link()}",
+        "                             the dashboard; it works once, leasehold ui prints more",
         "Ctrl-C stops it and ends its jobs."
         if end_jobs
         else "Ctrl-C stops it; jobs go on and are adopted by the next start.",

@@ -287,6 +287,12 @@ class Controller:
         self._is_still = False
         self._wake.set()
 
+    def batches_from(self, seq: int, limit: int) -> list[str]:
+        """The objects of committed batches from this number on, in order; of those not archived."""
+        chain = self._ledger.chain if self.world is not None else {}
+        names = [found.name for number, found in chain.items() if number >= seq]
+        return names[:limit]
+
     def wake(self) -> None:
         """Have a turn soon, whatever the reason."""
         self._wake.set()

@@ -71,15 +71,25 @@ class Tokens:
             return None
         digest = _digest(token)
         if digest not in self._known or time.monotonic() > self._looked + LOOK_S:
-            try:
-                self._refresh()
-            except BadTokenFile as error:
-                _log.error("token file unusable; nobody is let in", why=str(error))
+            self._look_again()
         record = self._known.get(digest)
         # The lookup tells at most something about a hash, and nothing about the token.
         if record is None or not hmac.compare_digest(record.sha256, digest):
             return None
         if record.expires is not None and record.expires <= self._now():
+            return None
+        return record.caller
+
+    def digest_of(self, token: str) -> str | None:
+        """By what a good token is known where it must not be kept; None for any other."""
+        return None if self.caller_of(token) is None else _digest(token)
+
+    def caller_of_digest(self, digest: str) -> Caller | None:
+        """Whose token has this digest, as `caller_of`."""
+        if digest not in self._known or time.monotonic() > self._looked + LOOK_S:
+            self._look_again()
+        record = self._known.get(digest)
+        if record is None or (record.expires is not None and record.expires <= self._now()):
             return None
         return record.caller
 
@@ -122,6 +132,12 @@ class Tokens:
             self._refresh()
         finally:
             os.close(lock)
+
+    def _look_again(self) -> None:
+        try:
+            self._refresh()
+        except BadTokenFile as error:
+            _log.error("token file unusable; nobody is let in", why=str(error))
 
     def _refresh(self) -> None:
         """Reads the file again if it is another one than last time."""

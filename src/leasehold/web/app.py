@@ -1,0 +1,293 @@
+"""The pages as an ASGI application below `/ui`, and a door in front of the REST facade beside it.
+
+Every answer says that nothing may be fetched from elsewhere, no script may be in a page's text, and
+nobody may frame it. A name that somebody gave a job is text and never anything else.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Protocol
+from urllib.parse import quote, unquote
+
+import msgspec
+import structlog
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from leasehold.web import looks, words
+from leasehold.web.feed import FleetFeed
+from leasehold.web.house import House, NotShown, Visitor
+from leasehold.web.live import events
+from leasehold.web.pages import budgets, decisions, fleet, ledger, line, now, report, runs
+from leasehold.web.pages.look import Look, Page, Show
+from leasehold.web.sessions import COOKIE, SESSION_S, Sessions
+from leasehold.web.statics import Statics
+
+ROOT = "/ui"
+STREAMS_MAX = 512
+FRESH_S = 1.0  # how long a page is shown again to the same visitor if nothing happened
+FRESH_MAX = 128
+FILTER_CHARS_MAX = 512
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(), geolocation=(), microphone=()",
+}
+# By the parts of the address below /ui; {name} is any part.
+PAGES: dict[tuple[str, ...], Show] = {
+    ("",): now.show,
+    ("fleet",): fleet.show,
+    ("nodes", "{name}"): fleet.show_node,
+    ("runs",): runs.show,
+    ("runs", "{namespace}", "{name}"): runs.show_one,
+    ("runs", "{namespace}", "{name}", "logs", "{pod}"): runs.show_log,
+    ("line",): line.show,
+    ("budgets",): budgets.show,
+    ("decisions",): decisions.show,
+    ("decisions", "{name}"): decisions.show_one,
+    ("ledger",): ledger.show,
+    ("report",): report.show,
+}
+
+_log = structlog.get_logger(__name__)
+
+
+class Streaming(Protocol):
+    """An ASGI application that can be asked to end what would go on for ever."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+    def end_streams(self) -> None: ...
+
+
+class Pages:
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self.sessions = Sessions(house.key, house.visitor_of)
+        self._templates = looks.environment()
+        self._statics = Statics(looks.HERE / "static")
+        self._templates.globals["static"] = self._statics.address
+        self._feed = FleetFeed()
+        self._fresh: OrderedDict[tuple[str, str], tuple[str, float, bytes]] = OrderedDict()
+        self._streams = 0
+        self._others: dict[tuple[str, str], Callable[[Request, str], Awaitable[Response]]] = {
+            ("GET", "live"): self._live,
+            ("GET", "fleet.json"): self._fleet_data,
+            ("GET", "ledger.json"): self._chain_data,
+            ("GET", "report.csv"): self._csv,
+            ("POST", "sign-out"): self._sign_out,
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            response = await self._answer(request)
+        except NotShown as refused:
+            response = self._said(request, refused)
+        except Exception:
+            _log.exception("page failed", method=request.method)
+            response = self._said(request, NotShown(500, "an error of the server's own"))
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        response.headers.setdefault("cache-control", "no-store")
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        place = request.url.path.removeprefix(ROOT).strip("/")
+        if place.startswith("static/"):
+            return self._statics.response(request, place.removeprefix("static/"))
+        if place == "code":
+            return self._new_code(request)
+        if place == "sign-in":
+            return self._sign_in(request)
+        whose, visitor = self._visitor(request)
+        other = self._others.get((request.method, place))
+        if other is not None:
+            return await other(request, whose)
+        if request.method not in ("GET", "HEAD"):
+            raise NotShown(405, "pages are only ever read")
+        return await self._page(request, whose, visitor)
+
+    def _visitor(self, request: Request) -> tuple[str, Visitor]:
+        digest = self.sessions.digest_in(request.cookies.get(COOKIE, ""))
+        visitor = None if digest is None else self._house.visitor_of(digest)
+        if digest is None or visitor is None:
+            raise NotShown(401, "you are not signed in, or your token has ended")
+        return digest, visitor
+
+    async def _page(self, request: Request, whose: str, visitor: Visitor) -> Response:
+        address = f"{request.url.path}?{request.url.query}"
+        kept = self._fresh.get((whose, address))
+        version = self._house.news.name
+        if kept is not None and kept[0] == version and time.monotonic() < kept[1]:
+            return HTMLResponse(kept[2])
+        show, look = self._look(request, visitor)
+        page = await show(look)
+        body = self._rendered(page, look, version)
+        self._fresh[whose, address] = (version, time.monotonic() + FRESH_S, body)
+        while len(self._fresh) > FRESH_MAX:
+            self._fresh.popitem(last=False)
+        return HTMLResponse(body)
+
+    def _look(self, request: Request, visitor: Visitor) -> tuple[Show, Look]:
+        # Split before it is decoded: an encoded slash stays in its part.
+        raw = request.scope.get("raw_path") or request.url.path.encode()
+        try:
+            path = raw.decode("ascii")
+            parts = tuple(_part(each) for each in path.removeprefix(ROOT).strip("/").split("/"))
+        except UnicodeDecodeError:
+            raise NotShown(400, "the address is no text") from None
+        filters = dict(request.query_params)
+        if any(len(each) > FILTER_CHARS_MAX for each in filters.values()):
+            raise NotShown(400, f"a filter has at most {FILTER_CHARS_MAX} characters")
+        for wanted, show in PAGES.items():
+            names = _matched(wanted, parts)
+            if names is not None:
+                return show, Look(self._house, visitor, filters, names)
+        raise NotShown(404, "there is no such page")
+
+    def _rendered(self, page: Page, look: Look, version: str) -> bytes:
+        text = self._templates.get_template(page.template).render(
+            **page.context,
+            title=page.title,
+            here=page.menu,
+            now_text=words.instant(look.now),
+            filters=look.filters,
+            user=look.visitor.user,
+            version=version,
+        )
+        return text.encode()
+
+    def _said(self, request: Request, refused: NotShown) -> Response:
+        if request.url.path.endswith((".json", "/live", "/code")):
+            body = msgspec.json.encode({"message": refused.message})
+            return Response(body, refused.status, media_type="application/json")
+        text = self._templates.get_template("said.html").render(
+            status=refused.status, message=refused.message, title="Not shown", here=None
+        )
+        return HTMLResponse(text, refused.status)
+
+    def _new_code(self, request: Request) -> Response:
+        """For whoever has a token: a code that signs a browser in with the same rights."""
+        if request.method != "POST":
+            raise NotShown(405, "a code is asked for with POST and a bearer token")
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        digest = self._house.digest_of(token.strip()) if scheme.lower() == "bearer" else None
+        if digest is None:
+            raise NotShown(401, "a valid bearer token is needed")
+        body = {"code": self.sessions.new_code(digest), "path": f"{ROOT}/sign-in"}
+        return Response(msgspec.json.encode(body), media_type="application/json")
+
+    def _sign_in(self, request: Request) -> Response:
+        code = request.query_params.get("code", "")
+        if request.method != "GET" or not code:
+            raise NotShown(401, "you are not signed in")
+        cookie = self.sessions.redeem(code)
+        if cookie is None:
+            raise NotShown(403, "this link was used already, or it is too old")
+        text = self._templates.get_template("welcome.html").render(title="Signed in", here=None)
+        # The page goes on by itself, and so from our own site: on a redirect that follows a click
+        # elsewhere a browser would not send the cookie.
+        response = HTMLResponse(text)
+        response.set_cookie(
+            COOKIE, cookie, max_age=SESSION_S, secure=True, httponly=True, samesite="strict"
+        )
+        return response
+
+    async def _sign_out(self, _request: Request, _whose: str) -> Response:
+        response = RedirectResponse(f"{ROOT}/sign-in", 303)
+        response.delete_cookie(COOKIE, secure=True, httponly=True, samesite="strict")
+        return response
+
+    async def _live(self, request: Request, whose: str) -> Response:
+        if self._streams >= STREAMS_MAX:
+            raise NotShown(429, f"{STREAMS_MAX} pages are open; this one is not live")
+        stream = events(
+            self._house.news,
+            request.headers.get("last-event-id") or request.query_params.get("seen", ""),
+            is_welcome=lambda: self._house.visitor_of(whose) is not None,
+        )
+
+        async def counted() -> AsyncIterator[str]:
+            self._streams += 1
+            try:
+                async for each in stream:
+                    yield each
+            finally:
+                self._streams -= 1
+
+        return StreamingResponse(counted(), media_type="text/event-stream")
+
+    async def _fleet_data(self, request: Request, whose: str) -> Response:
+        look = Look(self._house, self._visitor(request)[1], dict(request.query_params), {})
+        return _json(await self._feed.data(look, whose))
+
+    async def _chain_data(self, request: Request, _whose: str) -> Response:
+        look = Look(self._house, self._visitor(request)[1], dict(request.query_params), {})
+        return _json(await ledger.lines(look))
+
+    async def _csv(self, request: Request, _whose: str) -> Response:
+        look = Look(self._house, self._visitor(request)[1], dict(request.query_params), {})
+        name = f"gpu-hours-by-{look.filter('by') or 'owner'}.csv"
+        headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
+        return Response(await report.as_csv(look), headers=headers, media_type="text/csv")
+
+
+def _json(value: object) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")
+
+
+def _part(text: str) -> str:
+    return unquote(text, errors="strict")
+
+
+def _matched(wanted: tuple[str, ...], parts: tuple[str, ...]) -> dict[str, str] | None:
+    if len(wanted) != len(parts):
+        return None
+    names = {}
+    for want, part in zip(wanted, parts):
+        if want.startswith("{"):
+            names[want[1:-1]] = part
+        elif want != part:
+            return None
+    return names
+
+
+class Beside:
+    """One port for both: pages below `/ui`, and the facade everywhere else. A browser that comes
+    without a path is shown to the pages."""
+
+    def __init__(self, pages: ASGIApp, facade: Streaming, end: Callable[[], None]) -> None:
+        self._pages = pages
+        self._facade = facade
+        self._end = end
+
+    def end_streams(self) -> None:
+        self._end()
+        self._facade.end_streams()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            path = scope["path"]
+            if path == ROOT or path.startswith(f"{ROOT}/"):
+                await self._pages(scope, receive, send)
+                return
+            if path == "/" and _is_browser(scope):
+                await RedirectResponse(f"{ROOT}/", 307)(scope, receive, send)
+                return
+        await self._facade(scope, receive, send)
+
+
+def _is_browser(scope: Scope) -> bool:
+    headers = dict(scope["headers"])
+    return b"authorization" not in headers and b"text/html" in headers.get(b"accept", b"")

@@ -1,0 +1,195 @@
+"""Where things lie in a drawing: bars, lanes, flows, in the units of an SVG.
+
+Numbers come from answers; here they only become places. Strips are 1000 wide and stretched by the
+page, so no text is in them.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from leasehold.control.questions.answers.leases import LeaseRow
+from leasehold.control.questions.answers.money import EnvelopeBalance, EnvelopeUsage
+from leasehold.web import words
+from leasehold.web.palette import Palette
+from leasehold.web.words import Millis
+
+WIDE = 1000
+_TICKS = 4
+_LEAST = 3  # how wide a bar is that would hardly be seen
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    x: float
+    width: float
+    look: str  # classes
+    title: str
+    href: str = ""
+    y: float = 0
+    height: float = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    label: str
+    note: str
+    bars: Sequence[Bar]
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    lanes: Sequence[Lane]
+    ticks: Sequence[str]  # evenly from the left edge to the right
+
+
+def stacked(parts: Iterable[tuple[str, int, str]]) -> list[Bar]:
+    """(classes, count, title) one after the other, in proportion."""
+    shown = [each for each in parts if each[1]]
+    total = sum(count for _, count, _ in shown) or 1
+    bars, x = [], 0.0
+    for look, count, title in shown:
+        width = WIDE * count / total
+        bars.append(Bar(round(x, 2), round(width, 2), look, title))
+        x += width
+    return bars
+
+
+class Axis:
+    """Time from one instant to another over the width of a strip."""
+
+    def __init__(self, start: Millis, end: Millis) -> None:
+        self.start = start
+        self.end = max(end, start + 1000)
+
+    def place(self, at: Millis) -> float:
+        share = (at - self.start) / (self.end - self.start)
+        return round(WIDE * min(1.0, max(0.0, share)), 2)
+
+    def bar(self, start: Millis, end: Millis, look: str, title: str, href: str = "") -> Bar:
+        x = self.place(start)
+        width = max(_LEAST, self.place(end) - x)
+        return Bar(min(x, WIDE - width), width, look, title, href)
+
+    def ticks(self) -> list[str]:
+        """The date only where it is not obvious."""
+        step = (self.end - self.start) / _TICKS
+        found = [words.instant(round(self.start + step * place)) for place in range(_TICKS + 1)]
+        if len({each[:10] for each in found}) == 1:
+            return [words.clock(each) for each in found]
+        return [f"{each[5:10]} {each[11:16]}" for each in found]
+
+
+def lease_lanes(leases: Sequence[LeaseRow], now: Millis, palette: Palette) -> Lanes:
+    """One lane for each rank of a run, and in it who paid where, from when to when."""
+    if not leases:
+        return Lanes((), ())
+    starts = [words.millis(each.start) or now for each in leases]
+    ends = [words.millis(each.end) or now for each in leases]
+    axis = Axis(min(starts), max(ends))
+    found: dict[tuple[int, str, int], list[Bar]] = {}
+    for lease, start, end in zip(leases, starts, ends):
+        role = "spare" if lease.role == "Spare" else "filler" if lease.role == "Borrowed" else ""
+        open_look = "" if lease.end else " open"
+        look = f"o{palette.hue(lease.payer_owner)} {role}{open_look}".strip()
+        key = (lease.group, "spare" if role == "spare" else "pod", lease.index)
+        found.setdefault(key, []).append(axis.bar(start, end, look, lease_title(lease)))
+    lanes = [
+        Lane(f"group {group}", f"{kind} {index}", tuple(bars))
+        for (group, kind, index), bars in sorted(found.items())
+    ]
+    return Lanes(tuple(lanes), tuple(axis.ticks()))
+
+
+def lease_title(lease: LeaseRow) -> str:
+    until = f"to {words.clock(lease.end)} ({lease.closed})" if lease.end else "and goes on"
+    return (
+        f"{words.plural(lease.gpus, 'GPU')} on {lease.node}, {lease.role}, paid by {lease.payer} "
+        f"({lease.relation}); from {words.clock(lease.start)} ({lease.opened}) {until}"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ribbon:
+    path: str
+    look: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Loans between owners: lenders on the left, borrowers on the right."""
+
+    height: int
+    lenders: Sequence[tuple[str, float, float, int]]  # owner, y, height, GPUs
+    borrowers: Sequence[tuple[str, float, float, int]]
+    ribbons: Sequence[Ribbon]
+
+
+_UNIT, _GAP, _LEFT, _RIGHT = 9.0, 22.0, 170.0, 430.0
+
+
+def loans(usage: Iterable[EnvelopeUsage], palette: Palette) -> Flow | None:
+    lent: dict[tuple[str, str], int] = {}
+    for row in usage:
+        for each in row.lent_to:
+            key = (row.owner, each.owner)
+            lent[key] = lent.get(key, 0) + each.gpus
+    if not lent:
+        return None
+    sides = []
+    for side in (0, 1):
+        sums: dict[str, int] = {}
+        for pair, gpus in lent.items():
+            sums[pair[side]] = sums.get(pair[side], 0) + gpus
+        y, found = 8.0, []
+        for owner, gpus in sorted(sums.items()):
+            found.append((owner, y, gpus * _UNIT, gpus))
+            y += gpus * _UNIT + _GAP
+        sides.append((found, y))
+    at = [{owner: y for owner, y, _, _ in found} for found, _ in sides]
+    ribbons = []
+    for (lender, borrower), gpus in sorted(lent.items()):
+        a, b, thick = at[0][lender], at[1][borrower], gpus * _UNIT
+        at[0][lender] += thick
+        at[1][borrower] += thick
+        middle = (_LEFT + _RIGHT) / 2
+        path = (
+            f"M{_LEFT} {a} C{middle} {a} {middle} {b} {_RIGHT} {b} L{_RIGHT} {b + thick} "
+            f"C{middle} {b + thick} {middle} {a + thick} {_LEFT} {a + thick} Z"
+        )
+        title = f"{lender} lends {words.plural(gpus, 'GPU')} to {borrower}"
+        ribbons.append(Ribbon(path, f"o{palette.hue(lender)}", title))
+    height = round(max(sides[0][1], sides[1][1]))
+    return Flow(height, tuple(sides[0][0]), tuple(sides[1][0]), tuple(ribbons))
+
+
+@dataclass(frozen=True, slots=True)
+class Burn:
+    """An envelope's GPU-hours from the opening of its window to its end."""
+
+    spent: str  # points of a polyline
+    ahead: str
+    now: float
+    ticks: Sequence[str]
+    ends_early: bool
+
+
+def burn(row: EnvelopeBalance, now: Millis) -> Burn | None:
+    """What is left, on average so far and as it goes on; None without a limit and a window."""
+    opens, until, pays = map(words.millis, (row.opens, row.until, row.pays_until))
+    if row.limit is None or row.left is None or until is None or not row.limit.gpu_ms:
+        return None
+    start = now if opens is None else opens
+    axis = Axis(start, until)
+    level = 100 * max(0, row.left.gpu_ms) / row.limit.gpu_ms
+    here = axis.place(now)
+    dry = until if pays is None else min(pays, until)
+    ends_early = dry < until
+    last = 100.0 if ends_early else 100 - level
+    return Burn(
+        spent=f"0,0 {here},{100 - level:.2f}",
+        ahead=f"{here},{100 - level:.2f} {axis.place(dry)},{last:.2f}",
+        now=here,
+        ticks=tuple(axis.ticks()),
+        ends_early=ends_early,
+    )

@@ -1,0 +1,68 @@
+"""What the pages stand on, as one record that the composition root fills in."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from leasehold.control.questions.answers.shape import Answer
+from leasehold.web.news import News
+
+
+class Visitor(Protocol):
+    """Whoever looks; what it may see, the answers know."""
+
+    @property
+    def user(self) -> str: ...
+
+
+class Answered(Protocol):
+    @property
+    def now(self) -> int: ...
+
+    @property
+    def found(self) -> Answer: ...
+
+
+class NotShown(Exception):  # noqa: N818 - it says what became of the page
+    """Why there is no page, in a sentence, with the status of HTTP."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLine:
+    """One batch as the chain has it: `text` is the canonical JSON that its digest is of."""
+
+    seq: int
+    digest: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Batches in order; `before` is the digest that the first of them follows."""
+
+    before: str
+    lines: Sequence[BatchLine]
+
+
+Ask = Callable[[Visitor, str, Mapping[str, str]], Awaitable[Answered]]
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """`ask` answers (visitor, question, parameters) and raises `NotShown`; `visitor_of` knows a
+    token by its SHA-256 as long as it is good; `digest_of` is the SHA-256 of a bearer token that is
+    good; `chain` has the batches after a number, at most so many; `logs` is the end of what a pod
+    printed; `key` signs sessions, and outlives a restart."""
+
+    ask: Ask
+    visitor_of: Callable[[str], Visitor | None]
+    digest_of: Callable[[str], str | None]
+    chain: Callable[[Visitor, int, int], Awaitable[Chain]]
+    logs: Callable[[Visitor, str, str], Awaitable[str]]
+    news: News
+    key: bytes

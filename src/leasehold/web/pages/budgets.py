@@ -1,0 +1,40 @@
+"""The page budgets: the family, each envelope's use and hours, and loans between owners."""
+
+from leasehold.control.questions.answers.money import BalanceAnswer, EnvelopeUsage, TreeAnswer
+from leasehold.web.charts import Bar, burn, loans, stacked
+from leasehold.web.pages.look import Look, Page
+from leasehold.web.words import plural
+
+
+async def show(look: Look) -> Page:
+    owner = look.filter("owner")
+    usage, palette = await look.usage()
+    balance = await look.ask(BalanceAnswer, "budgets", form="balance", owner=owner)
+    tree = await look.ask(TreeAnswer, "budgets", form="tree", owner=owner)
+    hours = {each.envelope: each for each in balance.items}
+    rows = [each for each in usage.items if not owner or each.envelope in hours]
+    return Page(
+        title="Budgets",
+        template="budgets.html",
+        menu="budgets",
+        context={
+            "tree": tree.items,
+            "rows": [(each, _bars(each), hours.get(each.envelope)) for each in rows],
+            "burns": {key: found for key, row in hours.items() if (found := burn(row, look.now))},
+            "flow": loans(rows, palette),
+            "owner": owner,
+            "palette": palette,
+        },
+    )
+
+
+def _bars(row: EnvelopeUsage) -> list[Bar]:
+    own = row.used - row.lent
+    return stacked(
+        (
+            ("use-paid", own, f"{plural(own, 'GPU')} in use by its own family"),
+            ("use-lent", row.lent, f"{plural(row.lent, 'GPU')} lent to others"),
+            ("use-idle", row.free, f"{plural(row.free, 'GPU')} free"),
+            ("use-broken", row.overdrawn, f"{plural(row.overdrawn, 'GPU')} overdrawn"),
+        )
+    )

@@ -1,0 +1,28 @@
+"""The page decisions, and that of one Resolution, which a reader's browser checks."""
+
+from leasehold.control.questions.answers.decisions import ResolutionsAnswer
+from leasehold.web.pages.look import Look, Page
+
+SHOWN = "100"
+
+
+async def show(look: Look) -> Page:
+    _, palette = await look.usage()
+    found = await look.ask(ResolutionsAnswer, "resolutions", limit=SHOWN)
+    return Page(
+        title="Decisions",
+        template="decisions.html",
+        menu="decisions",
+        context={"rows": found.items, "total": found.total, "palette": palette},
+    )
+
+
+async def show_one(look: Look) -> Page:
+    found = await look.ask(ResolutionsAnswer, "resolutions", resolution=look.names["name"])
+    _, palette = await look.usage()
+    return Page(
+        title=found.items[0].name,
+        template="decision.html",
+        menu="decisions",
+        context={"row": found.items[0], "palette": palette},
+    )

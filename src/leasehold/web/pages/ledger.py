@@ -1,0 +1,49 @@
+"""The page ledger: the chain of batches, which the reader's browser digests again."""
+
+from leasehold.control.questions.answers.books import AuditAnswer, HeadAnswer
+from leasehold.web.house import NotShown
+from leasehold.web.pages.look import Look, Page
+
+SHOWN = 50
+AT_ONCE = 500
+
+
+async def show(look: Look) -> Page:
+    head = await look.ask(HeadAnswer, "ledger-head")
+    after = _number(look.filter("after"), max(0, head.seq - SHOWN))
+    chain = await look.house.chain(look.visitor, after, SHOWN)
+    return Page(
+        title="Ledger",
+        template="ledger.html",
+        menu="ledger",
+        context={
+            "head": head,
+            "audit": await look.ask(AuditAnswer, "audit"),
+            "lines": list(reversed(chain.lines)),
+            "after": after,
+            "earlier": max(0, after - SHOWN),
+            "later": after + SHOWN if after + SHOWN < head.seq else None,
+        },
+    )
+
+
+async def lines(look: Look) -> dict[str, object]:
+    """Batches as data, for whoever verifies them."""
+    after = _number(look.filter("after"), 0)
+    head = await look.ask(HeadAnswer, "ledger-head")
+    chain = await look.house.chain(look.visitor, after, AT_ONCE)
+    return {
+        "head": {"seq": head.seq, "digest": head.digest},
+        "before": chain.before,
+        "lines": [
+            {"seq": each.seq, "digest": each.digest, "text": each.text} for each in chain.lines
+        ],
+    }
+
+
+def _number(text: str, otherwise: int) -> int:
+    if not text:
+        return otherwise
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise NotShown(400, f"after={text[:40]!r}: write the number of a batch")
+    return int(text)

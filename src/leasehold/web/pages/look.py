@@ -1,0 +1,70 @@
+"""One look at one page: who looks, with which filters, and the answers to what the page asks."""
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from leasehold.control.questions.answers.money import UsageAnswer
+from leasehold.control.questions.answers.shape import Answer
+from leasehold.web.house import House, NotShown, Visitor
+from leasehold.web.palette import Palette
+
+Found = TypeVar("Found", bound=Answer)
+
+# Its address below /ui/, and its name in the menu.
+MENU = (
+    ("", "Now"),
+    ("fleet", "Fleet"),
+    ("runs", "Runs"),
+    ("line", "Line"),
+    ("budgets", "Budgets"),
+    ("decisions", "Decisions"),
+    ("ledger", "Ledger"),
+    ("report", "Report"),
+)
+
+
+@dataclass(slots=True)
+class Look:
+    house: House
+    visitor: Visitor
+    filters: Mapping[str, str]
+    names: Mapping[str, str]  # what the address names, such as a run
+    now: int = 0
+
+    async def ask(self, kind: type[Found], question: str, **params: str) -> Found:
+        """Raises `NotShown` where the visitor may not know, or there is no such thing."""
+        given = {name.rstrip("_"): value for name, value in params.items() if value}
+        answered = await self.house.ask(self.visitor, question, given)
+        found = answered.found
+        assert isinstance(found, kind), f"{question} is answered by {type(found).__name__}"
+        self.now = max(self.now, answered.now)
+        return found
+
+    async def ask_or(self, otherwise: Found, question: str, **params: str) -> Found:
+        """What a page can do without."""
+        try:
+            return await self.ask(type(otherwise), question, **params)
+        except NotShown as refused:
+            if refused.status != 403:
+                raise
+            return otherwise
+
+    def filter(self, name: str) -> str:
+        return self.filters.get(name, "").strip()
+
+    async def usage(self) -> tuple[UsageAnswer, Palette]:
+        """Owners and what they use, with which every page is coloured."""
+        usage = await self.ask(UsageAnswer, "budgets", form="usage")
+        return usage, Palette(each.owner for each in usage.owners)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    title: str
+    template: str
+    menu: str  # which entry of the menu it belongs to
+    context: Mapping[str, object] = field(default_factory=dict)
+
+
+Show = Callable[[Look], Coroutine[object, object, Page]]

@@ -1,0 +1,72 @@
+"""Who is signed in: codes that work once, and cookies that can do what their token can.
+
+A session is no secret of the server's: the cookie names a token by its hash and is signed, so that
+it outlives a restart and ends with its token. A code is given out by `leasehold up` and by
+`leasehold ui`, to whoever has the token already.
+"""
+
+import base64
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable
+
+from leasehold.web.house import Visitor
+
+COOKIE = "__Host-leasehold"
+CODE_BYTES = 24
+CODE_S = 15 * 60.0
+CODES_MAX = 1024
+SESSION_S = 12 * 3600  # after which one signs in again
+
+
+class Sessions:
+    def __init__(
+        self,
+        key: bytes,
+        visitor_of: Callable[[str], Visitor | None],
+        *,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        assert len(key) >= 32, "a short key can be guessed"
+        self._key = key
+        self._visitor_of = visitor_of
+        self._now = now
+        self._codes: dict[str, tuple[str, float]] = {}  # hash of the code: token's hash, until
+
+    def new_code(self, digest: str) -> str:
+        """A code for the token with this hash; it is told this once and works once."""
+        now = self._now()
+        self._codes = {code: each for code, each in self._codes.items() if each[1] > now}
+        while len(self._codes) >= CODES_MAX:
+            del self._codes[next(iter(self._codes))]
+        code = secrets.token_urlsafe(CODE_BYTES)
+        self._codes[_hashed(code)] = (digest, now + CODE_S)
+        return code
+
+    def redeem(self, code: str) -> str | None:
+        """The cookie for whoever brings a code that nobody has brought yet."""
+        digest, until = self._codes.pop(_hashed(code), ("", 0.0))
+        if not digest or until <= self._now() or self._visitor_of(digest) is None:
+            return None
+        payload = f"{digest}.{int(self._now()) + SESSION_S}"
+        return f"{payload}.{self._signed(payload)}"
+
+    def digest_in(self, cookie: str) -> str | None:
+        """The token's hash, if the cookie is ours and its time is not over."""
+        payload, _, signature = cookie.rpartition(".")
+        if not hmac.compare_digest(self._signed(payload).encode(), signature.encode()):
+            return None
+        digest, _, until = payload.partition(".")
+        if not until.isascii() or not until.isdigit() or int(until) <= self._now():
+            return None
+        return digest
+
+    def _signed(self, payload: str) -> str:
+        found = hmac.new(self._key, payload.encode("utf-8", "surrogateescape"), hashlib.sha256)
+        return base64.urlsafe_b64encode(found.digest()).decode().rstrip("=")
+
+
+def _hashed(code: str) -> str:
+    return hashlib.sha256(code.encode("utf-8", "surrogateescape")).hexdigest()

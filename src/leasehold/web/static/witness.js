@@ -1,0 +1,174 @@
+// The reader's own browser checks what the server says: the digest of a Resolution and its draws, and
+// the chain of batches. The rules are those of docs/ledger-format.md; nothing here is asked of the
+// server but the records themselves.
+const bytes = (text) => new TextEncoder().encode(text);
+const hex = (buffer) => [...new Uint8Array(buffer)].map((each) => each.toString(16).padStart(2, "0")).join("");
+const sha256 = async (data) => hex(await crypto.subtle.digest("SHA-256", typeof data === "string" ? bytes(data) : data));
+const unhex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
+const VERSION = "leasehold/lottery/v1";
+const RANGE = 1n << 64n;
+
+// By code points, as everybody sorts it; the browser's own order is that of UTF-16.
+function compare(a, b) {
+  const left = [...a], right = [...b];
+  for (let i = 0; i < Math.min(left.length, right.length); i++) {
+    const found = left[i].codePointAt(0) - right[i].codePointAt(0);
+    if (found) return found;
+  }
+  return left.length - right.length;
+}
+
+export async function number(seed, k, n) {
+  const limit = RANGE - (RANGE % BigInt(n));
+  for (let i = 0; ; i++) {
+    const value = BigInt("0x" + (await sha256(`${seed}\n${k}\n${i}`)).slice(0, 16));
+    if (value < limit) return { value, place: Number(value % BigInt(n)) };
+  }
+}
+
+function bundleParts(name) {
+  const [, namespace, run, , group] = /^([^/]*)\/([^#]*)(#(\d+))?$/.exec(name) ?? [null, "", name];
+  return [namespace, run, group === undefined ? -1 : Number(group)];
+}
+
+function bundleOrder(a, b) {
+  const left = bundleParts(a.bundle), right = bundleParts(b.bundle);
+  return compare(left[0], right[0]) || compare(left[1], right[1]) || left[2] - right[2];
+}
+
+// Draws again; every step is told, with what the record says beside it.
+export async function replay(record, subject) {
+  const problems = [], steps = [];
+  const lottery = record.lottery;
+  if (!lottery) return { problems, steps, seed: "" };
+  const from = lottery.derivedFrom ?? {};
+  if (from.subject !== record.subject || record.subject !== subject) problems.push("the lottery is about another subject");
+  if (from.instant !== record.instant) problems.push("the lottery is of another instant");
+  if (!/^([0-9a-f]{2})+$/.test(from.nonce ?? "")) problems.push("the nonce is not bytes in lower-case hex");
+  else if (await sha256(unhex(from.nonce)) !== lottery.commitment) problems.push("the commitment is not the SHA-256 of the nonce");
+  const seed = await sha256([VERSION, from.subject, from.instant, from.ledgerDigest, from.nonce].join("\n"));
+  if (seed !== lottery.seed) problems.push(`the seed is not the derived one, ${seed}`);
+  let left = Object.keys(lottery.conflictSet ?? {}).sort(compare)
+    .map((owner) => [owner, [...lottery.conflictSet[owner]].sort(bundleOrder)]).filter(([, bundles]) => bundles.length);
+  let k = 0;
+  for (const [place, said] of (lottery.draws ?? []).entries()) {
+    if (!left.length) { problems.push(`draw ${place + 1}: nothing was left to draw`); break; }
+    const first = await number(seed, k, left.length);
+    const [owner, bundles] = left[first.place];
+    const second = await number(seed, k + 1, bundles.length);
+    const drawn = bundles[second.place];
+    const ok = said.owner === owner && said.bundle === drawn.bundle && said.gpus === drawn.gpus;
+    steps.push({ owners: left.map(([name]) => name), bundles: bundles.map((each) => each.bundle), first, second, owner, drawn, said, ok });
+    if (!ok) { problems.push(`draw ${place + 1}: the record says ${said.bundle} of ${said.owner}; the seed draws ${drawn.bundle} of ${owner}`); break; }
+    bundles.splice(second.place, 1);
+    if (!bundles.length) left = left.filter((_, at) => at !== first.place);
+    k += 2;
+  }
+  if (!(lottery.draws ?? []).length) problems.push("there is a lottery and nothing was drawn");
+  return { problems, steps, seed };
+}
+
+// Checks batches one after the other; `before` is the digest that the first of them follows.
+export async function verifyChain(before, lines) {
+  let digest = before;
+  for (const line of lines) {
+    const found = await sha256(`${digest}\n${line.text}`);
+    if (found !== line.digest) return { digest, problem: `batch ${line.seq} does not follow: its digest should be ${found}` };
+    let inside;
+    try { inside = JSON.parse(line.text); } catch { inside = {}; }
+    if (inside.seq !== line.seq) return { digest, problem: `batch ${line.seq} says that it is ${inside.seq}` };
+    digest = found;
+  }
+  return { digest, problem: "" };
+}
+
+function element(name, text, look) {
+  const found = document.createElement(name);
+  if (text !== undefined) found.textContent = text;
+  if (look) found.className = look;
+  return found;
+}
+
+function tell(place, ok, title, lines) {
+  const box = element("div", undefined, `verdict ${ok ? "ok" : "no"}`);
+  box.append(element("b", title));
+  const list = element("ul");
+  for (const each of lines) list.append(element("li", each));
+  if (lines.length) box.append(list);
+  place.replaceChildren(box);
+}
+
+function showDraws(place, { steps, seed }) {
+  place.replaceChildren();
+  if (!steps.length) return;
+  const table = element("table");
+  const head = table.createTHead().insertRow();
+  for (const each of ["Draw", "Among owners", "Number", "Among its bundles", "Number", "Drawn", "The record says"]) head.append(element("th", each));
+  const body = table.createTBody();
+  steps.forEach((step, at) => {
+    const row = body.insertRow();
+    const cells = [at + 1, step.owners.join(", "), `${step.first.value} mod ${step.owners.length} = ${step.first.place}`,
+      step.bundles.join(", "), `${step.second.value} mod ${step.bundles.length} = ${step.second.place}`,
+      `${step.drawn.bundle}, ${step.drawn.gpus} GPUs`, step.ok ? "the same" : `${step.said.bundle} of ${step.said.owner}`];
+    for (const each of cells) row.append(element("td", String(each), step.ok ? "" : "bad"));
+  });
+  const scroll = element("div", undefined, "scroll");
+  scroll.tabIndex = 0; scroll.setAttribute("role", "region"); scroll.setAttribute("aria-label", "Draws");
+  scroll.append(table);
+  const said = element("p", "Seed ");
+  said.append(element("span", seed, "mono"));
+  place.append(said, scroll);
+}
+
+async function checkRecord(box) {
+  const verdict = document.getElementById("verdict"), draws = document.getElementById("draws");
+  const text = document.getElementById("record").value;
+  draws.replaceChildren();
+  let record;
+  try { record = JSON.parse(text); } catch { return tell(verdict, false, "Refused: this is no JSON", []); }
+  const problems = [];
+  const digest = await sha256(text);
+  if (digest !== box.dataset.digest) problems.push(`its digest is ${digest}; the batch committed ${box.dataset.digest}`);
+  const drawn = await replay(record, box.dataset.subject);
+  problems.push(...drawn.problems);
+  showDraws(draws, drawn);
+  if (problems.length) return tell(verdict, false, "Refused: this is not the record that was committed, or it was not drawn fairly", problems);
+  const fair = drawn.steps.length ? `${drawn.steps.length === 1 ? "the draw comes" : `all ${drawn.steps.length} draws come`} out of the seed, and the seed out of what was committed to beforehand` : "there was no lottery";
+  tell(verdict, true, "Checked here: it is the record that was committed", [`its SHA-256 is what the batch says`, fair]);
+}
+
+async function checkChain(button) {
+  const verdict = document.getElementById("verdict");
+  button.disabled = true;
+  let after = 0, digest = null, count = 0, head = null, first = null;
+  try {
+    for (;;) {
+      const answer = await fetch(`/ui/ledger.json?after=${after}`, { cache: "no-store" });
+      if (!answer.ok) { tell(verdict, false, "The batches cannot be read", [(await answer.json()).message]); return; }
+      const found = await answer.json();
+      head = found.head;
+      if (!found.lines.length) break;
+      first ??= found.lines[0].seq;
+      const { digest: last, problem } = await verifyChain(digest ?? found.before, found.lines);
+      if (problem) { tell(verdict, false, "Refused: the chain is broken", [problem]); return; }
+      digest = last; count += found.lines.length; after = found.lines.at(-1).seq;
+      verdict.textContent = `${count} batches …`;
+      if (after >= head.seq) break;
+    }
+    if (digest === null) tell(verdict, true, "There is nothing but the archive", []);
+    else if (after === head.seq && digest !== head.digest) tell(verdict, false, "Refused: the last digest is not the head's", [digest, head.digest]);
+    else tell(verdict, true, `Checked here: ${count} batches, from ${first} to ${after}, each follows from the one before`, [`the last digest is ${digest}, as the head says`]);
+  } finally { button.disabled = false; }
+}
+
+const box = document.querySelector(".witness[data-digest]");
+if (box) {
+  const record = document.getElementById("record"), original = record.value;
+  const check = document.getElementById("check"), restore = document.getElementById("restore");
+  check.disabled = restore.disabled = false;
+  check.addEventListener("click", () => checkRecord(box));
+  restore.addEventListener("click", () => { record.value = original; checkRecord(box); });
+  checkRecord(box);
+}
+const verify = document.getElementById("verify");
+if (verify) { verify.disabled = false; verify.addEventListener("click", () => checkChain(verify)); }

@@ -1,0 +1,63 @@
+"""How instants, spans and names are written on a page. Nothing here is counted."""
+
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+Millis = int
+
+_SPANS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"))
+
+
+def millis(text: str | None) -> Millis | None:
+    """An instant of an answer as milliseconds."""
+    if text is None:
+        return None
+    found = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
+    return round(found.timestamp() * 1000)
+
+
+def instant(at: Millis) -> str:
+    """RFC 3339, as the query API takes it."""
+    found = datetime.fromtimestamp(at / 1000, UTC)
+    return f"{found:%Y-%m-%dT%H:%M:%S}.{at % 1000:03d}Z"
+
+
+def clock(text: str | None) -> str:
+    """The time of day, for what is near."""
+    return "–" if text is None else text[11:19]
+
+
+def date_and_clock(text: str | None) -> str:
+    return "–" if text is None else f"{text[:10]} {text[11:19]}"
+
+
+def span(length: Millis) -> str:
+    """The two largest parts: `2d 4h`, `14m 59s`, `0s`."""
+    left = max(0, length)
+    parts: list[str] = []
+    for size, letter in _SPANS:
+        count, left = divmod(left, size)
+        if count or (parts and len(parts) < 2):
+            parts.append(f"{count}{letter}")
+        if len(parts) == 2:
+            break
+    shown = [each for each in parts if each[0] != "0"] or parts[:1]
+    return " ".join(shown) or "0s"
+
+
+def short(name: str) -> str:
+    """The last part of an owner, an envelope or a domain; the whole is in the title beside it."""
+    return name.rpartition("/")[2].rpartition(":")[2]
+
+
+def run_path(run: str) -> str:
+    namespace, _, name = run.partition("/")
+    return f"/ui/runs/{quote(namespace, safe='')}/{quote(name, safe='')}"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def grouped(count: int) -> str:
+    return f"{count:,}"

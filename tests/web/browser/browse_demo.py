@@ -1,0 +1,210 @@
+"""The demonstration in a browser: in its middle, at its end, on every page, theme and width."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+from tests.web.browser.conftest import PICTURES, Guest, Show
+
+AXE = (Path(__file__).parent / "vendored" / "axe.min.js").read_text()
+THEMES = ("light", "dark")
+WIDTHS = {"phone": (390, 844), "desk": (1280, 900), "wall": (2560, 1440)}
+PAGES = {
+    "now": "", "fleet": "fleet", "runs": "runs", "run": "runs/safety/redteam", "line": "line",
+    "budgets": "budgets", "decisions": "decisions", "decision": "", "ledger": "ledger",
+    "report": "report", "node": "nodes/h-01",
+}  # fmt: skip
+SAID = {
+    "now": "work for somebody who pays", "fleet": "h-02", "runs": "vision/sweep",
+    "run": "its spare on h-02 took over", "line": "Nobody.", "budgets": "audio/audio/h100",
+    "decisions": "audio/train", "ledger": "leases, pods and balances agree",
+    "report": "org:ai:mm:vision", "node": "Fenced",
+}  # fmt: skip
+GuestOf = Callable[..., Guest]
+
+
+def decision(guest: Guest) -> str:
+    """Where the page of the drawn Resolution is."""
+    page = guest.go("decisions")
+    link = page.locator('td a[href^="/ui/decisions/"]').first.get_attribute("href")
+    assert link is not None
+    return link.removeprefix("/ui/")
+
+
+def settle(page: Page, name: str) -> None:
+    """What moves by itself is there."""
+    if name == "fleet":
+        expect(page.locator("#fleet[data-drawn]")).to_be_visible()
+    if name == "decision":
+        expect(page.locator("#verdict .verdict")).to_be_visible()
+    expect(page.locator("#live.is-live")).to_be_visible()
+
+
+def keep(page: Page, name: str, *, for_docs: str = "") -> None:
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    path = PICTURES / f"{name}.png"
+    page.screenshot(path=path, full_page=not for_docs, animations="disabled")
+    if for_docs:
+        shutil.copy(path, PICTURES / f"docs-{for_docs}.png")
+
+
+@pytest.mark.deadline(300)
+def test_in_the_middle_of_the_demonstration(show: Show, guest_of: GuestOf) -> None:
+    guest = guest_of(show.base)
+    guest.sign_in(show.link())
+    other = guest_of(show.base, color_scheme="dark")
+    other.sign_in(show.link())
+    show.reserve()
+    page = guest.page
+    # Both pages follow by themselves: nobody loads them again.
+    expect(page.locator("section", has_text="Starts next")).to_contain_text("audio/train")
+    keep(page, "middle-now", for_docs="now")
+    line = other.go("line")
+    expect(line.locator("main")).to_contain_text("audio/train")
+    keep(line, "middle-line-dark", for_docs="line")
+
+
+@pytest.mark.deadline(600)
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_page(show: Show, guest_of: GuestOf, theme: str, width: str) -> None:
+    show.play()
+    wide, tall = WIDTHS[width]
+    guest = guest_of(show.base, color_scheme=theme, viewport={"width": wide, "height": tall})
+    guest.sign_in(show.link())
+    findings = []
+    for name, place in PAGES.items():
+        page = guest.go(decision(guest) if name == "decision" else place)
+        assert guest.status == 200, name
+        settle(page, name)
+        keep(page, f"{name}-{width}-{theme}")
+        overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert overflow <= 0, f"{name} is wider than a {width} by {overflow} pixels"
+        findings += [f"{name}: {each}" for each in serious(page)]
+    assert findings == []
+
+
+def serious(page: Page) -> list[str]:
+    page.evaluate(f"{AXE}; 0")
+    found = page.evaluate("axe.run({ resultTypes: ['violations'] })")
+    return [
+        f"{each['id']}: {json.dumps([node['html'][:200] for node in each['nodes'][:3]])}"
+        for each in found["violations"]
+        if each["impact"] in ("serious", "critical")
+    ]
+
+
+def test_pictures_for_the_documents(show: Show, guest_of: GuestOf) -> None:
+    show.play()
+    guest = guest_of(show.base)
+    guest.sign_in(show.link())
+    for name, place in (("run", "runs/safety/redteam"), ("fleet", "fleet"), ("budgets", "budgets"),
+                        ("decision", decision(guest))):  # fmt: skip
+        page = guest.go(place)
+        settle(page, name)
+        keep(page, f"for-docs-{name}", for_docs=name)
+
+
+@pytest.mark.parametrize("name", [each for each in PAGES if each != "decision"])
+def test_without_scripts_it_can_be_read(show: Show, guest_of: GuestOf, name: str) -> None:
+    show.play()
+    guest = guest_of(show.base, java_script_enabled=False)
+    guest.sign_in(show.link())
+    page = guest.go(PAGES[name])
+    assert guest.status == 200
+    expect(page.locator("main")).to_contain_text(SAID[name])
+
+
+def test_the_browser_draws_again_and_refuses_a_forged_record(show: Show, guest_of: GuestOf) -> None:
+    show.play()
+    guest = guest_of(show.base)
+    guest.sign_in(show.link())
+    page = guest.go(decision(guest))
+    verdict, record = page.locator("#verdict"), page.locator("#record")
+    expect(verdict).to_contain_text("Checked here: it is the record that was committed")
+    expect(page.locator("#draws tbody tr")).to_have_count(1)
+    wire = json.loads(record.input_value())
+    (drawn,) = wire["lottery"]["draws"]
+    owner, bundles = next(
+        each for each in wire["lottery"]["conflictSet"].items() if each[0] != drawn["owner"]
+    )
+    wire["lottery"]["draws"] = [{**bundles[0], "owner": owner}]
+    record.fill(json.dumps(wire, separators=(",", ":"), sort_keys=True))
+    page.click("#check")
+    expect(verdict).to_contain_text("Refused")
+    expect(verdict).to_contain_text(f"the seed draws {drawn['bundle']} of {drawn['owner']}")
+    page.click("#restore")
+    expect(verdict).to_contain_text("Checked here")
+    wire["lottery"]["derivedFrom"]["nonce"] = "00" * 32
+    record.fill(json.dumps(wire, separators=(",", ":"), sort_keys=True))
+    page.click("#check")
+    expect(verdict).to_contain_text("the commitment is not the SHA-256 of the nonce")
+
+
+def test_the_browser_verifies_the_chain_and_refuses_a_forged_batch(
+    show: Show, guest_of: GuestOf
+) -> None:
+    show.play()
+    guest = guest_of(show.base)
+    guest.sign_in(show.link())
+    page = guest.go("ledger")
+    page.click("#verify")
+    expect(page.locator("#verdict")).to_contain_text("each follows from the one before")
+
+    def forge(route: object) -> None:
+        answer = route.fetch()  # type: ignore[attr-defined]
+        body = answer.text().replace('\\"gpus\\":', '\\"gpus\\": ', 1)
+        route.fulfill(response=answer, body=body)  # type: ignore[attr-defined]
+
+    page.route("**/ui/ledger.json*", forge)
+    page.click("#verify")
+    expect(page.locator("#verdict")).to_contain_text("Refused: the chain is broken")
+
+
+def test_the_fleet_moves_through_time(show: Show, guest_of: GuestOf) -> None:
+    show.play()
+    guest = guest_of(show.base)
+    guest.sign_in(show.link())
+    page = guest.go("fleet")
+    settle(page, "fleet")
+    drawn = int(page.locator("#fleet").get_attribute("data-drawn") or 0)
+    page.locator("#slider").fill("100")
+    page.wait_for_function(f"Number(document.getElementById('fleet').dataset.drawn) > {drawn}")
+    assert "at=20" in page.url
+    keep(page, "fleet-past")
+    page.reload()
+    settle(page, "fleet")
+    expect(page.locator("h1")).to_contain_text("as it was at")
+    page.click("#to-now")
+    expect(page.locator("#slider-at")).to_have_text("now")
+    assert "at=" not in page.url
+
+
+def test_the_fleet_is_walked_by_keys(show: Show, guest_of: GuestOf) -> None:
+    show.play()
+    guest = guest_of(show.base)
+    guest.sign_in(show.link())
+    page = guest.go("fleet")
+    settle(page, "fleet")
+    page.locator("#fleet").focus()
+    page.keyboard.press("Home")
+    expect(page.locator("#said")).to_contain_text("a-00")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#said")).to_contain_text("a-01")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/ui/nodes/a-01")
+
+
+def test_the_theme_is_chosen_and_kept(show: Show, guest_of: GuestOf) -> None:
+    guest = guest_of(show.base, color_scheme="light")
+    guest.sign_in(show.link())
+    page = guest.go("")
+    paper = "getComputedStyle(document.body).backgroundColor"
+    before = page.evaluate(paper)
+    page.click("#theme")
+    after = page.evaluate(paper)
+    page.reload()
+    assert page.evaluate(paper) == after != before

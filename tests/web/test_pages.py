@@ -1,0 +1,203 @@
+"""Every page can be read without JavaScript, by whoever may, and says what the answers say."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.questions.played import FIRST_DAY, ROOT
+from tests.questions.test_the_past import STORY
+from tests.web.visit import Visit
+
+from leasehold.core.objects.access import Caller, CallerRole
+from leasehold.web.app import PAGES, POLICY
+from leasehold.web.sessions import COOKIE
+
+ANN = Caller(user="ann", role=CallerRole.USER, namespaces=("elsewhere",))
+ADDRESSES = (
+    "/ui/", "/ui/fleet", "/ui/runs", "/ui/runs/vision/train", "/ui/line", "/ui/budgets",
+    "/ui/decisions", "/ui/ledger", "/ui/report", "/ui/nodes/a-00",
+)  # fmt: skip
+
+
+@pytest.fixture
+def visit(tmp_path: Path) -> Visit:
+    found = Visit(tmp_path, STORY)
+    found.sign_in()
+    return found
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_a_page_is_shown_and_lets_nothing_in(visit: Visit, address: str) -> None:
+    seen = visit.see(address)
+    assert seen.status == 200, seen.text
+    assert seen.headers["content-security-policy"] == POLICY
+    assert seen.headers["cache-control"] == "no-store"
+    assert "<h1" in seen.text
+    # Nothing that the policy would refuse, and nothing from elsewhere.
+    assert not re.search(r'style="|<style|\son\w+="|<script>|(?:src|href)="(?!/ui/|#)', seen.text)
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_whoever_is_not_signed_in_sees_nothing(tmp_path: Path, address: str) -> None:
+    seen = Visit(tmp_path, STORY).see(address)
+    assert seen.status == 401
+    assert "leasehold ui" in seen.text
+    assert "vision" not in seen.text
+
+
+def test_every_kind_of_page_is_visited() -> None:
+    patterns = ["/".join(("/ui", *parts)) for parts in PAGES if "logs" not in parts]
+    shapes = [re.sub(r"\{\w+\}", "[^/]+", each) for each in patterns]
+    unseen = [shape for shape in shapes if not any(re.fullmatch(shape, each) for each in ADDRESSES)]
+    assert unseen == ["/ui/decisions/[^/]+"]  # seen below
+
+
+def test_a_code_works_once(tmp_path: Path) -> None:
+    visit = Visit(tmp_path, STORY)
+    code = visit.sign_in()
+    again = visit.see("/ui/sign-in", f"code={code}")
+    assert (again.status, "set-cookie" in again.headers) == (403, False)
+
+
+def test_a_cookie_is_only_sent_here_and_read_by_no_script(tmp_path: Path) -> None:
+    visit = Visit(tmp_path, STORY)
+    code = visit.pages.sessions.new_code(str(visit.tokens.digest_of(visit.tokens.create(ANN))))
+    words = visit.see("/ui/sign-in", f"code={code}").headers["set-cookie"].lower()
+    assert all(each in words for each in ("httponly", "secure", "samesite=strict", "path=/"))
+    assert "domain" not in words
+
+
+def test_a_session_ends_with_its_token(visit: Visit) -> None:
+    assert visit.see("/ui/").status == 200
+    visit.tokens.revoke("admin")
+    assert visit.see("/ui/").status == 401
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda cookie: cookie[:-2] + ("AA" if cookie[-2:] != "AA" else "BB"),
+        lambda cookie: cookie.replace(".", ".9", 1),
+        lambda _cookie: f"{COOKIE}=",
+        lambda _cookie: f"{COOKIE}=a.b.c",
+    ],
+)
+def test_a_forged_cookie_is_none(visit: Visit, forge: Callable[[str], str]) -> None:
+    visit.cookie = forge(visit.cookie)
+    assert visit.see("/ui/").status == 401
+
+
+def test_a_code_needs_a_token(tmp_path: Path) -> None:
+    visit = Visit(tmp_path, STORY)
+    assert visit.see("/ui/code", method="POST", authorization="Bearer lh_no").status == 401
+    assert visit.see("/ui/code", method="POST").status == 401
+    assert visit.see("/ui/code").status == 405
+
+
+def test_anothers_run_is_not_shown(tmp_path: Path) -> None:
+    visit = Visit(tmp_path, STORY)
+    visit.sign_in(ANN)
+    for address in ("/ui/runs/vision/train", "/ui/runs/vision/none"):
+        seen = visit.see(address)
+        assert seen.status == 403
+    assert "vision/train" not in visit.see("/ui/runs").text
+
+
+def test_names_of_others_are_hidden_where_that_is_configured(tmp_path: Path) -> None:
+    visit = Visit(tmp_path, STORY, hide_tenants=True)
+    visit.sign_in(ANN)
+    for address in ("/ui/", "/ui/fleet", "/ui/budgets", "/ui/report"):
+        assert "vision/train" not in visit.see(address).text
+    assert "vision/train" not in visit.see("/ui/fleet.json").text
+    assert visit.see("/ui/decisions").status == 403
+
+
+def test_a_filter_is_text(visit: Visit) -> None:
+    for address in ("/ui/runs", "/ui/fleet"):
+        seen = visit.see(address, "find=%22%3E%3Cscript%3Ealert(1)%3C/script%3E")
+        assert seen.status == 200
+        assert "<script>alert" not in seen.text
+        assert "&lt;script&gt;alert(1)" in seen.text
+
+
+@pytest.mark.parametrize(
+    ("address", "query", "status"),
+    [
+        ("/ui/none", "", 404),
+        ("/ui/runs/vision/none", "", 404),
+        ("/ui/nodes/none", "", 404),
+        ("/ui/decisions/none-1", "", 404),
+        ("/ui/runs", "sort=colour", 400),
+        ("/ui/runs", "phase=Odd", 400),
+        ("/ui/report", "by=colour", 400),
+        ("/ui/fleet", "at=soon", 400),
+        ("/ui/ledger", "after=-1", 400),
+        ("/ui/runs", f"find={'x' * 600}", 400),
+        ("/ui/runs/%ff/x", "", 400),
+        ("/ui/static/../app.py", "", 404),
+        ("/ui/static/none.js", "", 404),
+    ],
+)
+def test_what_is_not_there_is_said_in_a_sentence(
+    visit: Visit, address: str, query: str, status: int
+) -> None:
+    seen = visit.see(address, query)
+    assert seen.status == status
+    assert "Traceback" not in seen.text
+
+
+def test_pages_are_only_read(visit: Visit) -> None:
+    for method in ("POST", "PUT", "DELETE", "PATCH"):
+        assert visit.see("/ui/runs", method=method).status == 405
+
+
+def test_signing_out_forgets_the_cookie(visit: Visit) -> None:
+    seen = visit.see("/ui/sign-out", method="POST")
+    assert (seen.status, seen.headers["location"]) == (303, "/ui/sign-in")
+    assert "max-age=0" in seen.headers["set-cookie"].lower()
+
+
+def test_every_resolution_has_its_page(tmp_path: Path) -> None:
+    visit = Visit(tmp_path, FIRST_DAY)
+    visit.sign_in()
+    links = set(re.findall(r'href="(/ui/decisions/[^"]+)"', visit.see("/ui/decisions").text))
+    assert links
+    for link in links:
+        seen = visit.see(link)
+        assert seen.status == 200
+        assert re.search(r'data-digest="[0-9a-f]{64}"', seen.text)
+
+
+def test_a_sheet_runs_no_formula(tmp_path: Path) -> None:
+    visit = Visit(tmp_path, STORY)
+    visit.sign_in()
+    seen = visit.see("/ui/report.csv", "by=run")
+    assert seen.headers["content-type"].startswith("text/csv")
+    lines = seen.text.splitlines()
+    assert lines[0] == "run,leases,gpuMs,gpuHours"
+    assert not any(line[:1] in "=+-@" for line in lines)
+
+
+def test_only_what_changed_travels(visit: Visit) -> None:
+    whole = visit.see("/ui/fleet.json").text
+    version = re.search(r'"version":"([^"]+)"', whole)
+    assert version is not None
+    assert '"nodes":[[' in whole
+    again = visit.see("/ui/fleet.json", f"since={version.group(1)}").text
+    assert '"changes":[]' in again
+    visit.news.note()
+    later = visit.see("/ui/fleet.json", f"since={version.group(1)}").text
+    assert '"changes":[]' in later
+    assert version.group(1) not in later
+
+
+def test_what_is_served_is_as_it_was_vendored() -> None:
+    """Each vendored file has its hash, its licence and where it came from in one list."""
+    static = ROOT / "src/leasehold/web/static"
+    listed = (static / "VENDORED.md").read_text()
+    import hashlib
+
+    for path in static.glob("fonts/*.woff2"):
+        assert hashlib.sha256(path.read_bytes()).hexdigest() in listed
+        assert path.name in listed
