@@ -20,6 +20,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.apiserver.client import Client
+from tests.apiserver.front_proxy import make_front_proxy
 
 from leasehold.adapters.api.crds import definitions
 from leasehold.adapters.http.tls import ensure_certificates
@@ -120,6 +121,7 @@ def start(state: Path) -> Running:
             f"--service-account-key-file={state / 'sa.key'}",
             f"--service-account-signing-key-file={state / 'sa.key'}",
             "--service-cluster-ip-range=10.0.0.0/24", "--anonymous-auth=false",
+            *make_front_proxy(state / "front-proxy"),
         ]))  # fmt: skip
         _prepare(running, state / "apiserver.log")
     except BaseException:

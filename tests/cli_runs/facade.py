@@ -21,7 +21,7 @@ from leasehold.core.objects.wire import GROUP
 from leasehold.ports.store import AlreadyExists, Conflict, Invalid, NotFound, StoreError, Wire
 from leasehold.shell.query import BadQuestion
 
-QUERY = "/api/v1/namespaces/leasehold-system/services/https:leasehold:query/proxy/query/v1/"
+QUERY = "/apis/query.rq.davidlangworthy.io/v1/"
 TOKEN = "a-token"
 _STATUS = {Conflict: (409, "Conflict"), NotFound: (404, "NotFound"),
            AlreadyExists: (409, "AlreadyExists")}  # fmt: skip

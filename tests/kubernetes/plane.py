@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,15 +30,16 @@ class Plane:
         self._config.write_text(settings, encoding="utf-8")
         self.kubectl = Kubectl(Path(program("kubectl")), cluster.kubeconfig(), folder)
 
-    def controller(self, name: str = "a") -> "Controller":
-        made = Controller(self.cluster, self._folder, name, self._config)
+    def controller(self, name: str = "a", *more: str) -> "Controller":
+        """`more` are further options of it."""
+        made = Controller(self.cluster, self._folder, name, self._config, more)
         self._controllers.append(made)
         return made
 
-    def leasehold(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def leasehold(self, *words: str, user: str = "system") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "leasehold", *words],
-            env={**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig())},
+            env={**os.environ, "KUBECONFIG": str(self.cluster.kubeconfig(user))},
             capture_output=True,
             text=True,
             timeout=DEADLINE_S,
@@ -86,17 +87,17 @@ class Plane:
 
 
 class Controller:
-    def __init__(self, cluster: Cluster, folder: Path, name: str, config: Path) -> None:
+    def __init__(
+        self, cluster: Cluster, folder: Path, name: str, config: Path, more: Sequence[str]
+    ) -> None:
         self._log = folder / f"controller-{name}.log"
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         with self._log.open("w") as out:
             self.process = subprocess.Popen(
                 [
                     sys.executable, "-m", "leasehold", "controller", "--name", name,
                     "--kubeconfig", str(cluster.kubeconfig()), "--config", str(config),
-                    "--probes", f"127.0.0.1:{self.port}",
+                    "--probes", f"127.0.0.1:{self.port}", *more,
                 ],
                 stderr=out,
                 stdout=out,
@@ -109,6 +110,12 @@ class Controller:
         if self.process.poll() is None:
             self.process.terminate()
         return self.process.wait(DEADLINE_S)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def budget(owner: str = "org:team", namespace: str = "team", gpus: int = 64) -> dict[str, object]:

@@ -13,6 +13,7 @@ from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
 from leasehold.adapters.kubernetes.client import Client
 from leasehold.adapters.kubernetes.probes import serve_probes
 from leasehold.adapters.kubernetes.secrets import BadSecret
+from leasehold.cli.answering import Answers
 from leasehold.cli.config import read_config_file
 from leasehold.cli.kube_options import kube_options, kube_sentences, loader
 from leasehold.cli.replica import Replica
@@ -39,6 +40,12 @@ from leasehold.shell.config import Config
     help="Where /livez, /readyz and /metrics are served.",
 )
 @click.option(
+    "--questions",
+    default="",
+    metavar="HOST:PORT",
+    help="Where questions of `kubectl runs` are answered, which the API server passes on.",
+)
+@click.option(
     "--log-level", type=click.Choice(list(logs.LEVELS)), default="info", show_default=True
 )
 def command(
@@ -47,6 +54,7 @@ def command(
     config_file: Path | None,
     name: str,
     probes: str,
+    questions: str,
     log_level: str,
 ) -> None:
     """Run the controllers against a Kubernetes cluster.
@@ -55,7 +63,8 @@ def command(
     cluster is prepared with `leasehold install`. SIGTERM gives tenure back at once.
     """
     config = read_config_file(config_file) if config_file is not None else Config()
-    host, port = _address(probes)
+    host, port = _address(probes, "--probes")
+    asked = _address(questions, "--questions") if questions else None
     who = name or os.environ.get("POD_NAME", "") or socket.gethostname()
     logs.configure(log_level)
 
@@ -63,17 +72,22 @@ def command(
         client = Client(loader(kubeconfig, context))
         try:
             await _check(client)
-            replica = Replica(client, clock, tasks, name=who, config=config)
+            pod = os.environ.get("POD_NAME", "")
+            replica = Replica(client, clock, tasks, name=who, config=config, pod=pod)
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, replica.stop)
             served = await serve_probes(
                 host, port, troubles=replica.troubles, metrics=replica.metrics
             )
+            answers = Answers(replica, client, clock) if asked is not None else None
+            answering = await answers.serve(*asked) if answers and asked else None
             try:
                 await replica.run()
             finally:
-                await served.cleanup()
+                for each in (answering, served):
+                    if each is not None:
+                        await each.cleanup()
         finally:
             await client.close()
 
@@ -84,10 +98,10 @@ def command(
             raise click.ClickException(str(bad)) from None
 
 
-def _address(text: str) -> tuple[str, int]:
+def _address(text: str, option: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65_535:
-        raise click.BadParameter(f"{text!r}: write HOST:PORT", param_hint="--probes")
+        raise click.BadParameter(f"{text!r}: write HOST:PORT", param_hint=option)
     return host.strip("[]"), int(port)
 
 

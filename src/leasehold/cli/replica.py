@@ -9,17 +9,19 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import structlog
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
-from leasehold.adapters.kubernetes.client import Client
+from leasehold.adapters.kubernetes.client import MERGE_PATCH, Client, Request
+from leasehold.adapters.kubernetes.install.documents import HOLDER
+from leasehold.adapters.kubernetes.places import place_of
 from leasehold.adapters.kubernetes.secrets import kept_secret
 from leasehold.adapters.kubernetes.store import KubernetesStore
 from leasehold.core.objects.tenure import NAMESPACE, Holder
 from leasehold.core.objects.wire import part, whole_at
-from leasehold.core.world.world import World
 from leasehold.ports.runtime import Task
-from leasehold.ports.store import NotFound
+from leasehold.ports.store import NotFound, StoreError
 from leasehold.ports.tenure import Tenure
 from leasehold.shell.config import Config
 from leasehold.shell.keeper import Keeper
@@ -39,8 +41,17 @@ class Replica:
     """`run` goes on until `stop`."""
 
     def __init__(
-        self, client: Client, clock: AsyncioClock, tasks: AsyncioTasks, *, name: str, config: Config
+        self,
+        client: Client,
+        clock: AsyncioClock,
+        tasks: AsyncioTasks,
+        *,
+        name: str,
+        config: Config,
+        pod: str = "",
     ) -> None:
+        """`pod`: the one that we are, in leasehold's own namespace."""
+        self._pod = pod
         self._client = client
         self._clock = clock
         self._tasks = tasks
@@ -67,8 +78,9 @@ class Replica:
         self._keeper.stop()
 
     @property
-    def world(self) -> World | None:
-        return None if self._plane is None else self._plane.world
+    def plane(self) -> Plane | None:
+        """None before the first tenure."""
+        return self._plane
 
     def metrics(self) -> bytes:
         return b"" if self._plane is None else self._plane.metrics.text()
@@ -103,8 +115,10 @@ class Replica:
             self._beginning.cancel()
         if self._plane is not None:
             self._plane.lost(why)
+        self._tasks.spawn("holder's label", self._mark_pod(is_holder=False))
 
     async def _begin(self, tenure: Tenure) -> None:
+        await self._mark_pod(is_holder=True)
         if self._plane is None:
             key = await kept_secret(self._client, NAMESPACE, LOTTERY, size=KEY_BYTES)
             self._plane = self._made_plane(key)
@@ -128,6 +142,18 @@ class Replica:
         plane.on_deposed(self._keeper.give_up)
         plane.start()
         return plane
+
+    async def _mark_pod(self, *, is_holder: bool) -> None:
+        """In a cluster, questions are passed on to the pod with this label."""
+        if not self._pod:
+            return
+        change = {"metadata": {"labels": {HOLDER: "true" if is_holder else None}}}
+        path = place_of("Pod").one(NAMESPACE, self._pod)
+        request = Request("PATCH", path, data=msgspec.json.encode(change), content_type=MERGE_PATCH)
+        try:
+            await self._client.ask(request)
+        except StoreError as error:
+            _log.warning("its pod cannot be labelled", message=str(error))
 
     async def _sealed_epoch(self) -> int:
         try:

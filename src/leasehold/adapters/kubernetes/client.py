@@ -103,6 +103,7 @@ class Client:
         self._loaded_at = 0.0
         self._opening = asyncio.Lock()
         self._tracks: dict[Lane, _Track] = {}
+        self._streams: set[Stream] = set()  # that nobody has closed yet
         self.requests = 0  # that were sent
 
     async def read(
@@ -148,9 +149,13 @@ class Client:
             raise Unavailable(*request.key) from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable(*request.key) from error
-        return Stream(response, request.key)
+        stream = Stream(response, request.key, self._streams)
+        self._streams.add(stream)
+        return stream
 
     async def close(self) -> None:
+        for stream in list(self._streams):
+            stream.close()
         tracks, self._tracks = list(self._tracks.values()), {}
         for track in tracks:
             await track.session.close()
@@ -254,9 +259,10 @@ class Client:
 class Stream:
     """The pieces of an answer as they come."""
 
-    def __init__(self, response: aiohttp.ClientResponse, key: Key) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, key: Key, others: "set[Stream]") -> None:
         self._response = response
         self._key = key
+        self._others = others
 
     async def piece(self) -> bytes:
         """b"" when it is over."""
@@ -267,6 +273,7 @@ class Stream:
 
     def close(self) -> None:
         """At once: nobody waits for the goodbyes of a connection that had more to say."""
+        self._others.discard(self)
         connection = self._response.connection
         if connection is not None and connection.transport is not None:
             connection.transport.abort()

@@ -1,14 +1,16 @@
-"""A secret of the whole control plane, kept by the cluster: made by whoever comes first."""
+"""Secrets of the whole control plane, kept by the cluster: made by whoever comes first."""
 
 import base64
 import secrets
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import msgspec
 
 from leasehold.adapters.kubernetes.client import Client
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part, text_at
-from leasehold.ports.store import AlreadyExists, NotFound, OutcomeUnknown, Wire
+from leasehold.ports.store import AlreadyExists, NotFound, OutcomeUnknown
 
 FIELD = "key"
 _decode = msgspec.json.Decoder(dict[str, object]).decode
@@ -20,24 +22,31 @@ class BadSecret(Exception):  # noqa: N818 - it says what it is
 
 async def kept_secret(client: Client, namespace: str, name: str, *, size: int) -> bytes:
     """So many bytes, always the same."""
+    fields = await kept_fields(client, namespace, name, lambda: {FIELD: secrets.token_bytes(size)})
+    if len(fields.get(FIELD, b"")) != size:
+        raise BadSecret(
+            f"Secret {namespace}/{name} has no {FIELD} of {size} bytes; restore it from a "
+            "backup, or delete it, and what was announced under it is announced again"
+        )
+    return fields[FIELD]
+
+
+async def kept_fields(
+    client: Client, namespace: str, name: str, make: Callable[[], Mapping[str, bytes]]
+) -> dict[str, bytes]:
+    """What the Secret holds; where there is none, what is made."""
     base, key = f"/api/v1/namespaces/{namespace}/secrets", ("Secret", namespace, name)
     while True:
         try:
-            found = _decode(await client.read(f"{base}/{name}", key=key))
+            found = part(_decode(await client.read(f"{base}/{name}", key=key)), "data")
+            return {field: base64.b64decode(text_at(found, field)) for field in found}
         except NotFound:
+            data = {field: base64.b64encode(value).decode() for field, value in make().items()}
             made: Wire = {
                 "apiVersion": "v1",
                 "kind": "Secret",
                 "metadata": {"name": name, "namespace": namespace},
-                "data": {FIELD: base64.b64encode(secrets.token_bytes(size)).decode()},
+                "data": data,
             }
             with suppress(AlreadyExists, OutcomeUnknown):  # what is stored counts, whosever it is
                 await client.write("POST", base, made, key=key)
-            continue
-        value = base64.b64decode(text_at(part(found, "data"), FIELD))
-        if len(value) != size:
-            raise BadSecret(
-                f"Secret {namespace}/{name} has no {FIELD} of {size} bytes; restore it from a "
-                "backup, or delete it, and what was announced under it is announced again"
-            )
-        return value

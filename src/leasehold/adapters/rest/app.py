@@ -30,13 +30,13 @@ from leasehold.adapters.rest.namespaces import Clearing
 from leasehold.adapters.rest.paths import no_such_path
 from leasehold.adapters.rest.statuses import status_response
 from leasehold.adapters.rest.watches import Watches
+from leasehold.core.names import GROUP
 from leasehold.core.objects.access import Caller
 from leasehold.ports.store import StoreError, Wire
 
 VERSION = "v1.36.0+leasehold"
 OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-PROXY = ("api", "v1", "namespaces", "leasehold-system", "services", "https:leasehold:query",
-         "proxy")  # fmt: skip
+QUERY = ("apis", f"query.{GROUP}", "v1")  # where a cluster answers questions, and so do we
 HEALTH = ("healthz", "livez", "readyz")
 STREAMS_MAX = 128  # watches and followed logs of one user who is no administrator
 
@@ -177,8 +177,8 @@ class App:
         first = segments[0]
         if first == "query":
             return await self._query(request, segments)
-        if tuple(segments[: len(PROXY)]) == PROXY:
-            return await self._query(request, segments[len(PROXY) :])
+        if tuple(segments[:3]) == QUERY and len(segments) > 3:
+            return await self._query(request, ["query", "v1", *segments[3:]])
         if first == "apis" and len(segments) == 4 and segments[1] in discovery.REVIEWS:
             _need(request, "POST")
             return (

@@ -19,7 +19,7 @@ from leasehold.adapters.kubeconfig.read import BadKubeconfig, KubeContext, load_
 from leasehold.cli.runs.failure import Failure
 from leasehold.core.names import GROUP, Wire
 
-QUERY = "/api/v1/namespaces/leasehold-system/services/https:leasehold:query/proxy/query/v1/"
+QUERY = "/apis/query.rq.davidlangworthy.io/v1/"
 TIMEOUT_S = 30.0
 T = TypeVar("T")
 

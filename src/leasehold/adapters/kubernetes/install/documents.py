@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from leasehold.adapters.api.crds import definitions
 from leasehold.adapters.kubernetes.install.policies import mutations, policies
 from leasehold.adapters.kubernetes.install.roles import CONTROLLER, roles
-from leasehold.core.names import Wire
+from leasehold.core.names import GROUP, Wire
 
 PRIORITY = "leasehold"
 PROBES = 8080
-LABELS: Wire = {"app.kubernetes.io/name": "leasehold", "app.kubernetes.io/component": "controller"}
+QUESTIONS = 8443
+HOLDER = f"{GROUP}/holder"  # a label: the replica that decides, and answers
+LABELS: dict[str, object] = {
+    "app.kubernetes.io/name": "leasehold",
+    "app.kubernetes.io/component": "controller",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,7 @@ def documents(settings: Settings) -> list[Wire]:
     found += [*roles(settings.namespace), *_flows(settings.namespace)]
     found += [*policies(), *mutations()]
     if settings.image:
-        found += [_deployment(settings), _disruption_budget(settings)]
+        found += [_service(settings), _deployment(settings), _disruption_budget(settings)]
     return found
 
 
@@ -64,7 +69,7 @@ def _flows(namespace: str) -> list[Wire]:
             "namespaces": [namespace],
         },
         {
-            "apiGroups": ["rq.davidlangworthy.io"],
+            "apiGroups": [GROUP],
             "resources": ["ledgerheads"],
             "verbs": ["*"],
             "clusterScope": True,
@@ -92,11 +97,20 @@ def _deployment(settings: Settings) -> Wire:
     container: Wire = {
         "name": "controller",
         "image": settings.image,
-        "args": ["controller", "--probes", f"0.0.0.0:{PROBES}"],
+        "args": [
+            "controller",
+            "--probes",
+            f"0.0.0.0:{PROBES}",
+            "--questions",
+            f"0.0.0.0:{QUESTIONS}",
+        ],
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
         ],
-        "ports": [{"name": "probes", "containerPort": PROBES}],
+        "ports": [
+            {"name": "probes", "containerPort": PROBES},
+            {"name": "questions", "containerPort": QUESTIONS},
+        ],
         "livenessProbe": probe("/livez"),
         "readinessProbe": probe("/readyz"),
         "resources": {"requests": {"cpu": "500m", "memory": "512Mi"}},
@@ -135,6 +149,19 @@ def _deployment(settings: Settings) -> Wire:
             },
         },
     }  # fmt: skip
+
+
+def _service(settings: Settings) -> Wire:
+    """Where the API server passes questions on to; the holder's pod says that it is the one."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "leasehold-query", "namespace": settings.namespace},
+        "spec": {
+            "selector": LABELS | {HOLDER: "true"},
+            "ports": [{"name": "questions", "port": 443, "targetPort": "questions"}],
+        },
+    }
 
 
 def _disruption_budget(settings: Settings) -> Wire:

@@ -27,6 +27,7 @@ _WITH_STATUS = ["runs", "budgets", "reservations", "leases"]
 def roles(namespace: str) -> list[Wire]:
     """The controller's with its account, and those that an administrator binds to people."""
     people = {
+        "leasehold-asker": _ASKER,
         "leasehold-viewer": _VIEWER,
         "leasehold-researcher": [*_VIEWER, *_RESEARCHER],
         "leasehold-budget-owner": [*_VIEWER, *_BUDGET_OWNER],
@@ -42,6 +43,7 @@ def roles(namespace: str) -> list[Wire]:
         _role("Role", CONTROLLER, _AT_HOME, namespace),
         _binding("ClusterRoleBinding", CONTROLLER, "ClusterRole", namespace),
         _binding("RoleBinding", CONTROLLER, "Role", namespace),
+        _reader_of_authorities(namespace),
         *(_role("ClusterRole", name, rules) for name, rules in people.items()),
     ]
 
@@ -70,6 +72,21 @@ def _binding(kind: str, name: str, role: str, namespace: str) -> Wire:
     }
 
 
+def _reader_of_authorities(namespace: str) -> Wire:
+    """Whose word counts when the API server passes a question on is published in kube-system."""
+    return {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": CONTROLLER, "namespace": "kube-system"},
+        "roleRef": {
+            "apiGroup": RBAC,
+            "kind": "Role",
+            "name": "extension-apiserver-authentication-reader",
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": CONTROLLER, "namespace": namespace}],
+    }
+
+
 _CONTROLLER: list[Wire] = [
     _rule(GROUP, _OURS, [*READ, *WRITE]),
     _rule(GROUP, [f"{each}/status" for each in _WITH_STATUS], ["get", "update", "patch"]),
@@ -84,14 +101,17 @@ _CONTROLLER: list[Wire] = [
     _rule("events.k8s.io", ["events"], [*READ, *WRITE]),
     _rule("policy", ["poddisruptionbudgets"], [*READ, *WRITE]),
     _rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
+    _rule("apiregistration.k8s.io", ["apiservices"], ["get", "create", "update", "patch"]),
 ]
 _AT_HOME: list[Wire] = [
     _rule("coordination.k8s.io", ["leases"], [*READ, "create", "update", "patch"]),
     _rule("", ["secrets"], ["get", "create", "update"]),
 ]
+# Questions are of the cluster: bound cluster-wide. What is told is what the asker may read.
+_ASKER: list[Wire] = [_rule(QUERY_GROUP, ["*"], ["get", "list", "create"])]
 _VIEWER: list[Wire] = [
     _rule(GROUP, _OURS, READ),
-    _rule(QUERY_GROUP, ["*"], ["get", "create"]),
+    *_ASKER,
     _rule("", ["pods", "nodes"], READ),
 ]
 _RESEARCHER: list[Wire] = [

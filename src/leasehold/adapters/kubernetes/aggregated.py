@@ -1,0 +1,180 @@
+"""Questions through the aggregation layer: we serve `query.rq.davidlangworthy.io`, the API server
+passes it on.
+
+Every replica serves discovery, because an API that nobody serves keeps the whole cluster's
+namespaces from being deleted. What is answered, and to whom, is its caller's business.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+from aiohttp import web
+
+from leasehold.adapters.kubernetes.client import APPLY, Client, Request
+from leasehold.adapters.kubernetes.front_proxy import Asker, FrontProxy, Stranger
+from leasehold.adapters.kubernetes.install.roles import QUERY_GROUP
+from leasehold.core.names import Wire
+from leasehold.core.objects.wire import list_at, part, whole_at
+
+VERSION = "v1"
+SERVICE = "leasehold-query"
+BODY_BYTES_MAX = 3 * 1024 * 1024 // 2
+_PATH = f"/apis/{QUERY_GROUP}/{VERSION}"
+_decode = msgspec.json.Decoder(dict[str, object]).decode
+_encode = msgspec.json.Encoder().encode
+
+# Who, which question, with what: an answer as JSON, or an `AnswerRefused`.
+Ask = Callable[[Asker, str, Mapping[str, str], Wire | None], Awaitable[Wire]]
+
+
+class AnswerRefused(Exception):  # noqa: N818 - it says what happened to the answer
+    """Why there is none, in the words of a Kubernetes `Status`."""
+
+    def __init__(
+        self, status: int, reason: str, message: str, causes: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body: Wire = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": message,
+            "reason": reason,
+            "details": {"causes": [{"field": field, "message": why} for field, why in causes]},
+            "code": status,
+        }
+
+
+class Aggregated:
+    def __init__(self, proxy: FrontProxy, questions: Sequence[str], ask: Ask) -> None:
+        self._proxy = proxy
+        self._questions = questions
+        self._ask = ask
+
+    async def serve(self, host: str, port: int, cert: Path, key: Path) -> web.AppRunner:
+        """Serving until its `cleanup`."""
+        app = web.Application(client_max_size=BODY_BYTES_MAX)
+        app.router.add_get("/apis", self._groups)
+        app.router.add_get(f"/apis/{QUERY_GROUP}", self._group)
+        app.router.add_get(_PATH, self._resources)
+        app.router.add_get(f"{_PATH}/{{question}}", self._answer)
+        app.router.add_post(f"{_PATH}/{{question}}", self._answer)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        trust = self._proxy.trust(str(cert), str(key))
+        await web.TCPSite(runner, host, port, ssl_context=trust).start()
+        return runner
+
+    async def _groups(self, request: web.Request) -> web.Response:
+        self._known(request)
+        listed: Wire = {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_GROUP]}
+        return _json(200, listed)
+
+    async def _group(self, request: web.Request) -> web.Response:
+        self._known(request)
+        return _json(200, {"kind": "APIGroup", "apiVersion": "v1", **_GROUP})
+
+    async def _resources(self, request: web.Request) -> web.Response:
+        self._known(request)
+        rows = [
+            {
+                "name": question,
+                "singularName": question,
+                "namespaced": False,
+                "kind": "Answer",
+                "verbs": ["create", "list"],
+            }
+            for question in self._questions
+        ]
+        return _json(
+            200,
+            {
+                "kind": "APIResourceList",
+                "apiVersion": "v1",
+                "groupVersion": f"{QUERY_GROUP}/{VERSION}",
+                "resources": rows,
+            },
+        )
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        asker = self._known(request)
+        try:
+            body = _manifest(await request.read()) if request.method == "POST" else None
+            found = await self._ask(
+                asker, request.match_info["question"], dict(request.query), body
+            )
+        except AnswerRefused as refused:
+            return _json(refused.status, refused.body)
+        return _json(200, found)
+
+    def _known(self, request: web.Request) -> Asker:
+        peer = request.transport.get_extra_info("peercert") if request.transport else None
+        try:
+            return self._proxy.asker(peer, request.headers)
+        except Stranger as stranger:
+            refused = AnswerRefused(401, "Unauthorized", str(stranger))
+            raise web.HTTPUnauthorized(
+                text=_encode(refused.body).decode(), content_type="application/json"
+            ) from None
+
+
+async def register(client: Client, namespace: str, ca_pem: bytes) -> bool:
+    """Tells the API server where to pass questions on, which it does once this is there; false
+    where there is no Service of ours to reach us by."""
+    services = _decode(await client.read(f"/api/v1/namespaces/{namespace}/services"))
+    ports = [
+        whole_at(ports[0], "port")
+        for each in list_at(services, "items")
+        if isinstance(each, dict) and part(each, "metadata").get("name") == SERVICE
+        for ports in [[p for p in list_at(part(each, "spec"), "ports") if isinstance(p, dict)]]
+        if ports
+    ]
+    if not ports:
+        return False
+    name = f"{VERSION}.{QUERY_GROUP}"
+    wanted: Wire = {
+        "apiVersion": "apiregistration.k8s.io/v1",
+        "kind": "APIService",
+        "metadata": {"name": name},
+        "spec": {
+            "group": QUERY_GROUP,
+            "version": VERSION,
+            "groupPriorityMinimum": 1000,
+            "versionPriority": 10,
+            "caBundle": _base64(ca_pem),
+            "service": {"namespace": namespace, "name": SERVICE, "port": ports[0]},
+        },
+    }
+    await client.ask(
+        Request(
+            "PATCH",
+            f"/apis/apiregistration.k8s.io/v1/apiservices/{name}",
+            ("APIService", "", name),
+            {"fieldManager": "leasehold", "force": "true"},
+            _encode(wanted),
+            APPLY,
+        )
+    )
+    return True
+
+
+def _base64(data: bytes) -> str:
+    return _decode(_encode({"data": data}))["data"]  # type: ignore[return-value]
+
+
+def _manifest(raw: bytes) -> Wire:
+    try:
+        return _decode(raw)
+    except msgspec.DecodeError as error:
+        raise AnswerRefused(400, "BadRequest", f"the body is no JSON object: {error}") from None
+
+
+def _json(status: int, body: Wire) -> web.Response:
+    return web.Response(status=status, body=_encode(body), content_type="application/json")
+
+
+_SERVED: Wire = {"groupVersion": f"{QUERY_GROUP}/{VERSION}", "version": VERSION}
+_GROUP: Wire = {"name": QUERY_GROUP, "versions": [_SERVED], "preferredVersion": _SERVED}

@@ -1,0 +1,93 @@
+"""Who is asking, when the API server passes a question on: its word counts, and nobody else's.
+
+The API server connects with a certificate of its request-header authority and says in headers for
+whom it asks. Authority, allowed names and the names of the headers are what it publishes itself.
+"""
+
+import json
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from leasehold.adapters.kubernetes.client import Client
+from leasehold.core.objects.wire import part, text_at
+from leasehold.ports.store import NotFound
+
+CONFIG = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication"
+_decode = msgspec.json.Decoder(dict[str, object]).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    user: str
+    groups: tuple[str, ...] = ()
+
+
+class NoFrontProxy(Exception):  # noqa: N818 - it says what there is not
+    """The API server publishes no request-header authority: it passes nothing on."""
+
+
+class Stranger(Exception):  # noqa: N818 - it says who it is
+    """Somebody connected who may not speak for others."""
+
+
+@dataclass(frozen=True, slots=True)
+class FrontProxy:
+    ca_pem: str
+    names: tuple[str, ...]  # that its certificate may have; none: any
+    user_headers: tuple[str, ...]
+    group_headers: tuple[str, ...]
+
+    def trust(self, cert: str, key: str) -> ssl.SSLContext:
+        """Serves with our certificate, and lets in nobody without one of the authority's."""
+        found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        found.load_cert_chain(cert, key)
+        found.load_verify_locations(cadata=self.ca_pem)
+        found.verify_mode = ssl.CERT_REQUIRED
+        return found
+
+    def asker(self, peer: Mapping[str, object] | None, headers: Mapping[str, str]) -> Asker:
+        """`headers` may have a name several times; `peer` is what TLS verified."""
+        if self.names and not set(_common_names(peer or {})) & set(self.names):
+            raise Stranger("its certificate has none of the names that may ask for others")
+        user = next((headers[each] for each in self.user_headers if each in headers), "")
+        if not user:
+            raise Stranger("it does not say for whom it asks")
+        groups: list[str] = []
+        for name in self.group_headers:
+            getall = getattr(headers, "getall", None)
+            groups += getall(name, []) if getall is not None else [headers[name]]
+        return Asker(user, tuple(groups))
+
+
+async def front_proxy(client: Client) -> FrontProxy:
+    try:
+        said = part(_decode(await client.read(CONFIG)), "data")
+    except NotFound:
+        raise NoFrontProxy from None
+    ca = text_at(said, "requestheader-client-ca-file")
+    if not ca:
+        raise NoFrontProxy
+    return FrontProxy(
+        ca_pem=ca,
+        names=_listed(said, "requestheader-allowed-names"),
+        user_headers=_listed(said, "requestheader-username-headers") or ("X-Remote-User",),
+        group_headers=_listed(said, "requestheader-group-headers") or ("X-Remote-Group",),
+    )
+
+
+def _listed(said: dict[str, object], name: str) -> tuple[str, ...]:
+    found = json.loads(text_at(said, name) or "[]")
+    return tuple(str(each) for each in found) if isinstance(found, list) else ()
+
+
+def _common_names(peer: Mapping[str, object]) -> list[str]:
+    subject = peer.get("subject")
+    return [
+        value
+        for part_ in (subject if isinstance(subject, tuple) else ())
+        for key, value in part_
+        if key == "commonName"
+    ]

@@ -1,0 +1,83 @@
+"""A replica's answers to what the API server passes on: certificates, rights, and the plane's word.
+
+`leasehold controller --questions` starts it. Only who leads answers; every replica serves
+discovery.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import structlog
+from aiohttp import web
+
+from leasehold.adapters.http.tls import ensure_certificates
+from leasehold.adapters.kubernetes.aggregated import SERVICE, Aggregated, AnswerRefused, register
+from leasehold.adapters.kubernetes.client import Client
+from leasehold.adapters.kubernetes.front_proxy import Asker, NoFrontProxy, front_proxy
+from leasehold.adapters.kubernetes.reviews import Reviews
+from leasehold.adapters.kubernetes.secrets import kept_fields
+from leasehold.adapters.private_file import write_private
+from leasehold.cli.replica import Replica
+from leasehold.core.names import Wire
+from leasehold.core.objects.tenure import NAMESPACE
+from leasehold.core.objects.wire import part, text_at
+from leasehold.ports.runtime import Clock
+from leasehold.ports.store import StoreError
+from leasehold.shell.query import QUESTIONS, BadQuestion
+
+AUTHORITY = "leasehold-query-ca"  # the Secret of the authority that all replicas serve under
+
+_log = structlog.get_logger("leasehold")
+
+
+class Answers:
+    def __init__(self, replica: Replica, client: Client, clock: Clock) -> None:
+        self._replica = replica
+        self._client = client
+        self._reviews = Reviews(client, clock)
+
+    async def serve(self, host: str, port: int) -> web.AppRunner | None:
+        """None where the API server passes nothing on; then `kubectl runs` has nobody to ask."""
+        try:
+            proxy = await front_proxy(self._client)
+        except NoFrontProxy:
+            _log.warning("no questions", message="the API server has no request-header authority")
+            return None
+        kept = await kept_fields(self._client, NAMESPACE, AUTHORITY, _made_authority)
+        with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
+            for name, content in kept.items():
+                write_private(Path(folder) / name, content)
+            made = ensure_certificates(Path(folder), [f"{SERVICE}.{NAMESPACE}.svc"])
+            aggregated = Aggregated(proxy, QUESTIONS, self._ask)
+            served = await aggregated.serve(host, port, made.cert_path, made.key_path)
+        if not await register(self._client, NAMESPACE, made.ca_pem):
+            _log.warning("no questions", message=f"there is no Service {NAMESPACE}/{SERVICE}")
+        return served
+
+    async def _ask(
+        self, asker: Asker, question: str, params: Mapping[str, str], body: Wire | None
+    ) -> Wire:
+        plane = self._replica.plane
+        world = None if plane is None else plane.world
+        if plane is None or world is None:
+            raise AnswerRefused(
+                503, "ServiceUnavailable", "this replica does not decide just now; ask again soon"
+            )
+        named = params.get("namespace") or text_at(part(body or {}, "metadata"), "namespace")
+        namespaces = {named} if named else {run.namespace for run in world.runs.values()}
+        owner = text_at(part(body or {}, "spec"), "owner")
+        try:
+            caller = await self._reviews.caller(asker, sorted(namespaces), owner)
+            return await plane.questions.ask(caller, question, params, body)
+        except BadQuestion as bad:
+            raise AnswerRefused(bad.status, bad.reason, bad.message, bad.causes) from None
+        except StoreError as error:
+            said = f"what you may see cannot be found out: {error}"
+            raise AnswerRefused(503, "ServiceUnavailable", said) from None
+
+
+def _made_authority() -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
+        ensure_certificates(Path(folder), [])
+        return {name: (Path(folder) / name).read_bytes() for name in ("ca.crt", "ca.key")}
