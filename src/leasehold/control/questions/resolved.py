@@ -12,10 +12,10 @@ from leasehold.control.questions.answers.decisions import (
 from leasehold.control.questions.answers.reasons import DrawRow
 from leasehold.control.questions.cut_story import Resolutions, no_resolutions
 from leasehold.control.questions.forms import instant
-from leasehold.core.facts import Resolution
 from leasehold.core.ledger.batch import resolution_digest
 from leasehold.core.ledger.chain import canonical
 from leasehold.core.objects.resolution import resolution_spec
+from leasehold.core.resolutions import Resolution
 from leasehold.core.world.world import World
 
 
