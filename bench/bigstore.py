@@ -15,9 +15,10 @@ from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.core.facts import Lease, Opened, Relation, Role
 from leasehold.core.ledger.batch import Batch, Closing, NodeFact, line
 from leasehold.core.ledger.chain import GENESIS, canonical
+from leasehold.core.names import Wire
 from leasehold.core.objects.lease import lease_status, lease_to_wire
 from leasehold.core.units import HOUR, MINUTE, SECOND
-from leasehold.ports.store import Create, PatchStatus, StoreError, Wire, Write
+from leasehold.ports.store import Create, PatchStatus, StoreError, Write
 from leasehold.shell.folder import DataFolder
 from leasehold.shell.ledger import API, SHARD, batch_name
 

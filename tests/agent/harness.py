@@ -16,10 +16,11 @@ from leasehold.adapters.agent.users import Users
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks, run
 from leasehold.adapters.containment import Containment
 from leasehold.adapters.memory.store import MemoryStore
+from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.pod import pod_to_wire
-from leasehold.core.objects.wire import GROUP, list_at, part, text_at
-from leasehold.ports.store import NotFound, Wire
+from leasehold.core.objects.wire import list_at, part, text_at
+from leasehold.ports.store import NotFound
 
 T = TypeVar("T")
 

@@ -27,10 +27,10 @@ from leasehold.adapters.agent.journals import PodJournal, PodJournals
 from leasehold.adapters.agent.shim.records import ticks_of
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks, run
 from leasehold.adapters.sqlite.group import GroupStore
+from leasehold.core.names import Wire
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import parse_instant
-from leasehold.ports.store import Wire
 
 KILLS = 25
 

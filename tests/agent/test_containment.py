@@ -13,9 +13,9 @@ from leasehold.adapters.agent.requests import Requests
 from leasehold.adapters.containment import About, Containment, kept_up
 from leasehold.adapters.memory.store import MemoryStore
 from leasehold.core.facts import Pod
+from leasehold.core.names import Wire
 from leasehold.core.objects.node import OUT_OF_SERVICE
 from leasehold.core.objects.wire import part, text_at
-from leasehold.ports.store import Wire
 
 QUICK = Limits(retention_ms=0, records_ms=50)
 SLEEP = "echo $$$$ > pid; exec sleep 600"

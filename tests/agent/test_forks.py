@@ -13,9 +13,9 @@ from tests.agent.zygote import SOURCE
 from leasehold.adapters.agent import forks
 from leasehold.adapters.agent.journals import PodJournal
 from leasehold.adapters.agent.shim.records import Record
+from leasehold.core.names import Wire
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.wire import part, text_at
-from leasehold.ports.store import Wire
 
 UP = "import sys; from leasehold.cli.main import main; sys.argv[0] = 'leasehold'; main()"
 

@@ -8,10 +8,10 @@ from tests.agent.harness import Stage, eventually, is_alive, phase, pids_in, pod
 from leasehold.adapters.agent.agent import LocalNode
 from leasehold.adapters.agent.devices import Device
 from leasehold.core.facts import PodPhase
+from leasehold.core.names import Wire
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.core.units import parse_instant
-from leasehold.ports.store import Wire
 
 
 def test_a_job_that_ends_well_has_succeeded(ground: Path) -> None:

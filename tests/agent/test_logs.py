@@ -10,8 +10,8 @@ from tests.agent.harness import Stage, eventually, phase, pod, stage, terminated
 
 from leasehold.adapters.agent.limits import Limits
 from leasehold.adapters.agent.logs import MISSED, NoLog
+from leasehold.core.names import Wire
 from leasehold.core.units import parse_instant
-from leasehold.ports.store import Wire
 
 
 def test_every_byte_comes_back_also_long_lines_binary_and_no_newline_at_the_end(

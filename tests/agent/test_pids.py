@@ -8,8 +8,8 @@ from tests.agent.harness import Stage, pod, stage, terminated
 
 from leasehold.adapters.agent.cgroups import Cgroups, find_cgroups, pids_at_most
 from leasehold.adapters.agent.limits import Limits
+from leasehold.core.names import Wire
 from leasehold.core.objects.quantity import CPU, MEMORY
-from leasehold.ports.store import Wire
 
 PYTHON = os.path.realpath("/usr/bin/python3")
 LIMIT, STORM = 24, 200

@@ -2,8 +2,8 @@
 
 from leasehold.adapters.agent.journals import Exit
 from leasehold.adapters.agent.statuses import ended
+from leasehold.core.names import Wire
 from leasehold.core.objects.pod import pod_from_wire
-from leasehold.core.objects.wire import Wire
 
 
 def exited(code: int | None) -> Wire:

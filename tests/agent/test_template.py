@@ -3,7 +3,7 @@
 import pytest
 
 from leasehold.adapters.agent.template import problems_of_template
-from leasehold.ports.store import Wire
+from leasehold.core.names import Wire
 
 PATH = "spec.template.spec"
 FIRST = f"{PATH}.containers[0]"

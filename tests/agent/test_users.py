@@ -19,8 +19,8 @@ from leasehold.adapters.agent.users import (
     PRIVATE_FIRST_SMALL,
     Users,
 )
+from leasehold.core.names import Wire
 from leasehold.core.objects.quantity import CPU, MEMORY
-from leasehold.ports.store import Wire
 
 IS_ROOT = os.geteuid() == 0
 

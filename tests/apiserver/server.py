@@ -24,7 +24,7 @@ from tests.apiserver.front_proxy import make_front_proxy
 
 from leasehold.adapters.api.crds import definitions
 from leasehold.adapters.http.tls import ensure_certificates
-from leasehold.core.objects.wire import GROUP
+from leasehold.core.names import GROUP
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 60

@@ -31,7 +31,8 @@ from leasehold.adapters.objects.storage import Key
 from leasehold.adapters.sqlite.lock import FileLock
 from leasehold.adapters.sqlite.store import SqliteStore
 from leasehold.cli import audit, backup, ledger, restore
-from leasehold.ports.store import Expired, Wire
+from leasehold.core.names import Wire
+from leasehold.ports.store import Expired
 from leasehold.shell.archive.rescue import Rescue
 from leasehold.shell.archive.snapshot import Snapshot
 

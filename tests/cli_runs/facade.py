@@ -16,9 +16,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tests.questions.played import ADMIN, Played
 
+from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.access import Caller
-from leasehold.core.objects.wire import GROUP
-from leasehold.ports.store import AlreadyExists, Conflict, Invalid, NotFound, StoreError, Wire
+from leasehold.ports.store import AlreadyExists, Conflict, Invalid, NotFound, StoreError
 from leasehold.shell.query import BadQuestion
 
 QUERY = "/apis/query.rq.davidlangworthy.io/v1/"

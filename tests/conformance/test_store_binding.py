@@ -4,6 +4,7 @@ import pytest
 from tests.conformance.harness import MemoryHarness
 from tests.conformance.things import meta, pod, take, thing, version
 
+from leasehold.core.names import Wire
 from leasehold.ports.store import (
     AlreadyExists,
     Bind,
@@ -15,7 +16,6 @@ from leasehold.ports.store import (
     PatchStatus,
     SetFinalizers,
     Store,
-    Wire,
 )
 
 

@@ -5,7 +5,8 @@ from tests.conformance.harness import MemoryHarness
 from tests.conformance.things import meta, spec, thing
 
 from leasehold.adapters.objects.storage import Stored
-from leasehold.ports.store import Invalid, Wire
+from leasehold.core.names import Wire
+from leasehold.ports.store import Invalid
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Objects for the stores' suite, and what it looks at in them."""
 
-from leasehold.ports.store import Store, WatchEvent, Wire
+from leasehold.core.names import Wire
+from leasehold.ports.store import Store, WatchEvent
 
 OURS = "rq.davidlangworthy.io/v1"
 

@@ -17,8 +17,9 @@ from leasehold.adapters.rest.app import HEALTH
 from leasehold.cli.main import main as leasehold
 from leasehold.cli.runs.command import command as runs
 from leasehold.control import pods
+from leasehold.core.names import Wire
 from leasehold.core.objects.access import CallerRole, OwnerVerb
-from leasehold.core.objects.wire import Wire, part
+from leasehold.core.objects.wire import part
 from leasehold.core.units import MINUTE
 from leasehold.shell.metrics import Metrics
 

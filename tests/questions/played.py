@@ -6,11 +6,11 @@ Stops at an instant of the story, so that a question can be asked in the middle 
 import asyncio
 from pathlib import Path
 
+from leasehold.core.names import Wire
 from leasehold.core.objects.access import Caller, CallerRole
 from leasehold.core.units import Instant, Millis, parse_span
 from leasehold.core.world.world import World
 from leasehold.ports.archive import ArchivedLeases
-from leasehold.ports.store import Wire
 from leasehold.shell.query import Questions
 from leasehold.sim.scenario.act import Actor
 from leasehold.sim.scenario.parse import load_story

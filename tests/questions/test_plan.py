@@ -10,10 +10,9 @@ from tests.questions.played import FIRST_DAY, SCENARIOS, Played
 
 from leasehold.control.reservations import present
 from leasehold.core.facts import Opened, State
-from leasehold.core.objects.wire import API_VERSION
+from leasehold.core.names import API_VERSION, Wire
 from leasehold.core.units import format_instant, format_span
 from leasehold.core.world.width import open_leases
-from leasehold.ports.store import Wire
 from leasehold.sim.scenario.ledger import digest_of_store, objects_of
 from leasehold.sim.scenario.parse import load_story
 

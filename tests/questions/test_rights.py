@@ -7,8 +7,8 @@ import pytest
 from tests.questions.played import ADMIN, Played
 from tests.questions.test_the_past import STORY, rows
 
+from leasehold.core.names import Wire
 from leasehold.core.objects.access import Caller, CallerRole
-from leasehold.ports.store import Wire
 from leasehold.shell.query import QUESTIONS, BadQuestion
 
 VISION = Caller(user="vera", namespaces=("vision",), spend=("org:ai:mm:vision",))

@@ -10,8 +10,8 @@ from tests.questions.archived import Shelf, compacted
 from tests.questions.played import ADMIN, FIRST_DAY, SCENARIOS, Played
 
 from leasehold.control.questions.report import GROUPINGS
+from leasehold.core.names import Wire
 from leasehold.core.units import DAY, HOUR, MINUTE, format_instant
-from leasehold.ports.store import Wire
 
 STORY = Path(__file__).parents[1] / "cli_runs" / "story.yaml"
 FILES = [STORY, FIRST_DAY, next(SCENARIOS.glob("mission-01-*")), next(SCENARIOS.glob("cuts-02-*"))]

@@ -25,11 +25,11 @@ from leasehold.adapters.objects.store import ObjectStore
 from leasehold.adapters.rest.app import App, make_app
 from leasehold.adapters.rest.backend import Backend, LogOptions
 from leasehold.adapters.sqlite.group import GroupStore
+from leasehold.core.names import Wire
 from leasehold.core.objects.access import Caller, CallerRole
 from leasehold.core.objects.run import grace_problems
 from leasehold.core.objects.wire import part
 from leasehold.core.units import HOUR, Millis
-from leasehold.ports.store import Wire
 
 T = TypeVar("T")
 OURS = "/apis/rq.davidlangworthy.io/v1"

@@ -3,7 +3,8 @@
 from leasehold.core.facts import Lease, Opened, Relation, Role
 from leasehold.core.ledger.batch import Batch, NodeFact, line
 from leasehold.core.ledger.chain import GENESIS, canonical
-from leasehold.core.objects.lease import Wire, lease_name, pod_name
+from leasehold.core.names import Wire
+from leasehold.core.objects.lease import lease_name, pod_name
 
 T0 = 1_763_164_810_000
 BUDGET = canonical(

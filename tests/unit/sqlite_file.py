@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import apsw
 
-from leasehold.ports.store import Wire
+from leasehold.core.names import Wire
 
 
 def thing(name: str = "a", *, text: str = "") -> Wire:

@@ -5,6 +5,7 @@ from contextlib import suppress
 import pytest
 
 from leasehold.adapters.memory.store import MemoryStore
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part
 from leasehold.ports.store import (
     Conflict,
@@ -14,7 +15,6 @@ from leasehold.ports.store import (
     OutcomeUnknown,
     PatchStatus,
     Unavailable,
-    Wire,
     Write,
 )
 from leasehold.sim.faulty import KINDS, Faults, FaultyStore

@@ -2,8 +2,9 @@
 
 from leasehold.adapters.following import follow
 from leasehold.adapters.memory.store import MemoryStore
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part
-from leasehold.ports.store import Listing, WatchEvent, Wire
+from leasehold.ports.store import Listing, WatchEvent
 from leasehold.sim.faulty import Faults, FaultyStore
 from leasehold.sim.kernel import Kernel
 

@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from leasehold import __version__
-from leasehold.cli.main import COMMANDS, Lazy, main
+from leasehold.cli.lazy import LazyGroup
+from leasehold.cli.main import COMMANDS, main
 
 HEAD = "apiVersion: rq.davidlangworthy.io/v1\n"
 BUDGET = HEAD + "kind: Budget\nmetadata: {name: b, namespace: t}\nspec: {owner: t}\n"
@@ -187,5 +188,5 @@ def test_the_command_lists_and_loads_its_subcommands() -> None:
 def test_completion_knows_the_subcommands() -> None:
     context = main.make_context("leasehold", [], resilient_parsing=True)
 
-    assert isinstance(main, Lazy)
+    assert isinstance(main, LazyGroup)
     assert main.list_commands(context) == sorted(COMMANDS)

@@ -12,8 +12,9 @@ from leasehold.adapters.objects.storage import Stored
 from leasehold.adapters.sqlite import storage
 from leasehold.adapters.sqlite.errors import BadStore, FileUnavailable
 from leasehold.adapters.sqlite.group import GroupStore
+from leasehold.core.names import Wire
 from leasehold.ports.runtime import Clock, Tasks
-from leasehold.ports.store import AlreadyExists, Expired, NotFound, Unavailable, Wire
+from leasehold.ports.store import AlreadyExists, Expired, NotFound, Unavailable
 
 CALLERS = 100
 

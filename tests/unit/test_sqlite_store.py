@@ -16,7 +16,8 @@ from tests.unit.sqlite_file import hooked, name_of, thing, version
 from leasehold.adapters.sqlite import schema
 from leasehold.adapters.sqlite.errors import BadStore, CommitUnknown, FileUnavailable, sentence
 from leasehold.adapters.sqlite.store import SqliteStore
-from leasehold.ports.store import Conflict, Expired, OutcomeUnknown, Unavailable, Wire
+from leasehold.core.names import Wire
+from leasehold.ports.store import Conflict, Expired, OutcomeUnknown, Unavailable
 from leasehold.sim.kernel import Kernel
 from leasehold.sim.scenario.ledger import at_once
 

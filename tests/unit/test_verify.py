@@ -16,7 +16,8 @@ from leasehold.core.ledger.chain import canonical
 from leasehold.core.ledger.charges import Charges
 from leasehold.core.ledger.checkpoint import Carried
 from leasehold.core.ledger.verify import Fold, verify_lines, verify_objects
-from leasehold.core.objects.lease import Wire, lease_to_wire
+from leasehold.core.names import Wire
+from leasehold.core.objects.lease import lease_to_wire
 from leasehold.core.objects.resolution import resolution_to_wire
 
 FIRST = a_lease(2, 0)

@@ -11,7 +11,7 @@ from tests.up.server import QUICK, Up, job, team
 from leasehold.adapters.agent.cgroups import find_cgroups
 from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.server import Server, connect
-from leasehold.ports.store import Wire
+from leasehold.core.names import Wire
 
 STORM = "i=0; while [ $i -lt 60 ]; do sleep 600 & i=$((i + 1)); done"
 

@@ -17,6 +17,7 @@ from leasehold.cli.answering import Answers
 from leasehold.cli.config import read_config_file
 from leasehold.cli.kube_options import kube_options, kube_sentences, loader
 from leasehold.cli.replica import Replica
+from leasehold.core.names import API_VERSION
 from leasehold.ports.store import NotFound, StoreError
 from leasehold.shell import logs
 from leasehold.shell.config import Config
@@ -108,7 +109,7 @@ def _address(text: str, option: str) -> tuple[str, int]:
 async def _check(client: Client) -> None:
     """The first questions to a cluster, whose answers a person should read."""
     try:
-        await client.read("/apis/rq.davidlangworthy.io/v1/runs", {"limit": "1"})
+        await client.read(f"/apis/{API_VERSION}/runs", {"limit": "1"})
     except NotFound:
         raise click.ClickException(
             "the cluster does not know Runs; prepare it with `leasehold install`"

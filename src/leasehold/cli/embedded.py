@@ -31,12 +31,13 @@ from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.cli.house import Rooms
 from leasehold.cli.judgement import admission_of
 from leasehold.control.edits import uncovered_edit
+from leasehold.core.names import LEASES_CLOSED, Wire
 from leasehold.core.objects.access import Caller, CallerRole
 from leasehold.core.objects.edits import check_edit
 from leasehold.core.objects.run import check_run
-from leasehold.core.objects.wire import LEASES_CLOSED, part, text_at
+from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import Millis
-from leasehold.ports.store import AlreadyExists, NotFound, Store, Wire
+from leasehold.ports.store import AlreadyExists, NotFound, Store
 from leasehold.shell.config import Config
 from leasehold.shell.events import Happening
 from leasehold.shell.folder import DataFolder

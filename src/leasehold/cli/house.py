@@ -10,10 +10,11 @@ from leasehold.adapters.http.refusal import RequestRefused
 from leasehold.adapters.http.tokens import Tokens
 from leasehold.adapters.rest.backend import LogOptions
 from leasehold.core.ledger.chain import canonical
+from leasehold.core.names import Wire
 from leasehold.core.objects.access import Caller
 from leasehold.core.objects.wire import part, text_at
 from leasehold.ports.runtime import Clock
-from leasehold.ports.store import NotFound, Store, Wire
+from leasehold.ports.store import NotFound, Store
 from leasehold.shell.archive.checkpoints import read_checkpoint
 from leasehold.shell.plane import Plane
 from leasehold.shell.query import Answered, BadQuestion

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
-Wire = dict[str, object]
+from leasehold.core.names import Wire
 
 _DECODER = msgspec.json.Decoder(dict[str, object])
 

@@ -15,10 +15,10 @@ import msgspec
 
 from leasehold.adapters.private_file import write_private
 from leasehold.cli.cluster_copy import ledger_options
-from leasehold.cli.jsonlines import Wire
 from leasehold.cli.ledger_source import archive_of, instant_option, snapshot_of
 from leasehold.core.facts import Lease, ledger_order
 from leasehold.core.ledger.verify import fold_lines
+from leasehold.core.names import Wire
 from leasehold.core.units import FOREVER, Instant, format_instant
 from leasehold.shell.archive.snapshot import whole_ledger
 from leasehold.shell.folder import DataFolder

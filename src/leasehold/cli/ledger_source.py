@@ -13,7 +13,8 @@ import msgspec
 
 from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.cli.config import read_config
-from leasehold.cli.jsonlines import Wire, read_lines
+from leasehold.cli.jsonlines import read_lines
+from leasehold.core.names import Wire
 from leasehold.core.units import Instant, parse_instant
 from leasehold.shell.archive.checkpoints import CheckpointLost
 from leasehold.shell.archive.reader import Archive

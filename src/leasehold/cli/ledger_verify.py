@@ -6,11 +6,12 @@ from pathlib import Path
 import click
 
 from leasehold.cli.cluster_copy import ledger_options
-from leasehold.cli.jsonlines import Wire, read_lines
+from leasehold.cli.jsonlines import read_lines
 from leasehold.cli.ledger_source import FILES, archive_of, lines_of, snapshot_of, title_of
 from leasehold.cli.visible import say
 from leasehold.core.ledger.chain import GENESIS
 from leasehold.core.ledger.verify import Disagreement, verify_lines, verify_objects
+from leasehold.core.names import Wire
 from leasehold.core.objects.lease import lease_to_wire
 from leasehold.core.objects.wire import part, text_at, whole_at
 from leasehold.shell.archive.reader import Archive

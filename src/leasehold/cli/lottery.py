@@ -13,10 +13,10 @@ import msgspec
 from leasehold.cli.jsonlines import read_lines
 from leasehold.cli.visible import say, visible
 from leasehold.core.ledger.lottery import replay
+from leasehold.core.names import API_VERSION, Wire
 from leasehold.core.objects.resolution import resolution_from_wire
-from leasehold.ports.store import Wire
 
-PATH = "/apis/rq.davidlangworthy.io/v1/resolutions/"
+PATH = f"/apis/{API_VERSION}/resolutions/"
 
 
 @click.group("lottery")

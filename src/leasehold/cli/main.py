@@ -4,12 +4,10 @@ The console script and `python -m leasehold` call `main`. Each subcommand is a f
 `cli` and is imported when it is named, so that `--help` and completion stay quick.
 """
 
-import sys
-from importlib import import_module
-
 import click
 
 from leasehold import __version__
+from leasehold.cli.lazy import LazyGroup
 
 # name -> (module, what it does, for the list in --help)
 COMMANDS = {
@@ -33,37 +31,7 @@ COMMANDS = {
 }
 
 
-class Lazy(click.Group):
-    """A group whose members are imported one by one; a module has its command as
-    `command`, or under the name after the colon."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, name = COMMANDS[cmd_name][0].partition(":")
-        found = getattr(import_module(module), name or "command")
-        assert isinstance(found, click.Command), f"{module} has no {name or 'command'}"
-        return found
-
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            found: object = super().invoke(ctx)
-            sys.stdout.flush()  # here, where a full disk can still be told
-        except BrokenPipeError:
-            raise  # the reader has seen enough; click ends quietly
-        except OSError as error:
-            raise click.ClickException(f"cannot write the answer: {error.strerror}") from None
-        return found
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
-
-
-@click.command(cls=Lazy)
+@click.command(cls=LazyGroup, members=COMMANDS)
 @click.version_option(__version__, prog_name="leasehold")
 def main() -> None:
     """leasehold gives every GPU-second on a shared fleet a payer and a reason."""

@@ -7,13 +7,13 @@ from leasehold.control.life import is_over
 from leasehold.control.turn import Turn
 from leasehold.control.views import run_view
 from leasehold.core.facts import Opened, Record, Run, Uid
+from leasehold.core.names import Wire
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import Instant, format_gpu_hours, format_instant
 from leasehold.core.world.book import base_reason
 from leasehold.core.world.world import World
 
 EVENTS = ("start", "cut", "end")
-Wire = dict[str, object]
 
 
 class RunNews(Record):

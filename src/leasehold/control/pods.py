@@ -11,14 +11,13 @@ from msgspec.structs import replace
 from leasehold.control.tend import restarts
 from leasehold.control.turn import Turn
 from leasehold.core.facts import Gang, Lease, Pod, PodPhase, Record, Role, Run, Uid
-from leasehold.core.objects.lease import API_VERSION, label_value
+from leasehold.core.names import API_VERSION, GROUP, Wire
+from leasehold.core.objects.lease import label_value
 from leasehold.core.objects.pod import MASTER, SLOTS, pod_to_wire
 from leasehold.core.units import SECOND, Millis
 from leasehold.core.world.width import open_leases
 from leasehold.core.world.world import World
 
-Wire = dict[str, object]
-_GROUP = "rq.davidlangworthy.io"
 _PORT_FIRST = 29500
 _MEETING_FIRST, _MEETING_PORTS = 20_000, 9_000  # below the ports that hosts give out themselves
 # The least grace there is: none at all would say that the pod is gone, and nobody has seen it go.
@@ -85,12 +84,12 @@ def _order(world: World, run: Run, leases: list[Lease], gang: list[list[Lease]])
         node=first.node,
         gpus=gpus,
         labels={
-            f"{_GROUP}/run": label_value(run.name),
-            f"{_GROUP}/run-uid": run.uid,
-            f"{_GROUP}/group-index": str(first.group),
-            f"{_GROUP}/pod-index": str(first.index),
-            f"{_GROUP}/attempt": str(first.attempt),
-            f"{_GROUP}/opened": str(first.reason),
+            f"{GROUP}/run": label_value(run.name),
+            f"{GROUP}/run-uid": run.uid,
+            f"{GROUP}/group-index": str(first.group),
+            f"{GROUP}/pod-index": str(first.index),
+            f"{GROUP}/attempt": str(first.attempt),
+            f"{GROUP}/opened": str(first.reason),
         },
         annotations={
             SLOTS: ",".join(str(slot) for lease in leases for slot in lease.slots),

@@ -8,12 +8,12 @@ from leasehold.control.open_leases import live_units
 from leasehold.control.reservations import present
 from leasehold.control.views import envelope_view, run_view, spent_by
 from leasehold.core.facts import Budget, Phase, Relation, Run
+from leasehold.core.names import Wire
 from leasehold.core.units import GpuMs, Instant, format_gpu_hours, format_instant
 from leasehold.core.world.book import WHOLE
 from leasehold.core.world.width import desired_gpus, maximum_gpus, minimum_gpus, open_leases
 from leasehold.core.world.world import World
 
-Wire = dict[str, object]
 _NEAR = 90  # percent of a cap at which a Budget is NearLimit
 
 

@@ -25,7 +25,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-Wire = dict[str, object]
+from leasehold.core.names import Wire
+
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 

@@ -16,7 +16,7 @@ from leasehold.control.pods import BindPod, MakePod, RemovePod, pod_orders
 from leasehold.control.statuses import budget_status, run_status
 from leasehold.control.turn import Turn
 from leasehold.core.facts import Confidence, PodPhase, Reservation, Run
-from leasehold.core.names import LEASES_CLOSED
+from leasehold.core.names import LEASES_CLOSED, Wire
 from leasehold.core.objects.pod import pod_from_wire, without_node
 from leasehold.core.objects.reservation import reservation_status, reservation_to_wire
 from leasehold.core.units import MINUTE
@@ -36,7 +36,6 @@ from leasehold.ports.store import (
     Store,
     StoreError,
     Unavailable,
-    Wire,
     Write,
 )
 from leasehold.shell.ledger import Ledger

@@ -12,7 +12,7 @@ from leasehold.control.told import is_warning
 from leasehold.control.turn import Turn
 from leasehold.control.views import run_view
 from leasehold.core.facts import Phase, Record, Uid
-from leasehold.core.objects.wire import API_VERSION
+from leasehold.core.names import API_VERSION, Wire
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import HOUR, SECOND, Instant, Millis, format_instant, plural
 from leasehold.core.verdicts import Refusal
@@ -28,7 +28,6 @@ from leasehold.ports.store import (
     StoreError,
     Unavailable,
     Update,
-    Wire,
     Write,
 )
 

@@ -7,13 +7,13 @@ raises; it is folded when all of it is known.
 from collections.abc import Callable
 
 from leasehold.core.facts import Run, Uid
+from leasehold.core.names import Wire
 from leasehold.core.objects.budget import budget_from_wire
 from leasehold.core.objects.node import node_from_wire
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.run import run_from_wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.world.world import World
-from leasehold.ports.store import Wire
 from leasehold.shell.stored import key_of
 from leasehold.shell.terms import Terms
 

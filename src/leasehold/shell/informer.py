@@ -8,9 +8,10 @@ import msgspec
 
 from leasehold.adapters.following import follow
 from leasehold.core.facts import Record
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part, version_at
 from leasehold.ports.runtime import Clock, Signal
-from leasehold.ports.store import Listing, Store, WatchEvent, Wire
+from leasehold.ports.store import Listing, Store, WatchEvent
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _decode = msgspec.json.Decoder(dict[str, object]).decode

@@ -12,6 +12,7 @@ from leasehold.core.facts import Record
 from leasehold.core.ledger.batch import Batch, line
 from leasehold.core.ledger.chain import GENESIS
 from leasehold.core.ledger.head import Head
+from leasehold.core.names import API_VERSION, Wire
 from leasehold.core.objects.resolution import resolution_to_wire
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import Instant
@@ -23,10 +24,8 @@ from leasehold.ports.store import (
     OutcomeUnknown,
     Store,
     Unavailable,
-    Wire,
 )
 
-API = "rq.davidlangworthy.io/v1"
 SHARD = "main"
 
 
@@ -173,7 +172,7 @@ class Ledger:
     async def _create_batch(self, seq: int, digest: str, exported: Wire) -> None:
         """An orphan that no head names is harmless: its name carries its digest."""
         obj: Wire = {
-            "apiVersion": API,
+            "apiVersion": API_VERSION,
             "kind": "LedgerBatch",
             "metadata": {"name": batch_name(seq, digest)},
             "spec": exported,
@@ -219,7 +218,7 @@ def _to_wire(head: HeadObject, *, version: int | None) -> Wire:
     if version is not None:
         metadata["resourceVersion"] = str(version)
     return {
-        "apiVersion": API,
+        "apiVersion": API_VERSION,
         "kind": "LedgerHead",
         "metadata": metadata,
         "spec": {

@@ -16,13 +16,14 @@ from leasehold.control.turn import Turn
 from leasehold.control.undecided import Undecided
 from leasehold.core.facts import Run, Uid
 from leasehold.core.ledger.batch import Batch
+from leasehold.core.names import Wire
 from leasehold.core.objects.edits import as_admitted
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import FOREVER, Instant, Millis
 from leasehold.core.world.invariants import Touched, Violation, check_delta
 from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock, Signal, Task, Tasks
-from leasehold.ports.store import Store, Wire
+from leasehold.ports.store import Store
 from leasehold.shell.audience import Audience
 from leasehold.shell.effects import RETRY_MS, Effects
 from leasehold.shell.folding import Fold, fold_of, fold_of_gone

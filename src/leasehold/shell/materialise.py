@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from leasehold.adapters.retry import FIRST_MS, MOST_MS
 from leasehold.core.facts import Lease
 from leasehold.core.ledger.batch import Batch
+from leasehold.core.names import Wire
 from leasehold.core.objects.lease import lease_status, lease_to_wire
 from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
@@ -21,7 +22,6 @@ from leasehold.ports.store import (
     Store,
     StoreError,
     Unavailable,
-    Wire,
     Write,
 )
 

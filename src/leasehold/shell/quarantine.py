@@ -6,17 +6,10 @@ that is being deleted, the finalizer is taken off once it has no lease open.
 
 from dataclasses import dataclass
 
-from leasehold.core.objects.wire import LEASES_CLOSED, list_at, part, text_at
+from leasehold.core.names import LEASES_CLOSED, Wire
+from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.core.world.world import World
-from leasehold.ports.store import (
-    NotFound,
-    PatchStatus,
-    SetFinalizers,
-    Store,
-    StoreError,
-    Wire,
-    Write,
-)
+from leasehold.ports.store import NotFound, PatchStatus, SetFinalizers, Store, StoreError, Write
 from leasehold.shell.ledger import Ledger
 from leasehold.shell.stored import Unreadable, key_of
 

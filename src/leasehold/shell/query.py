@@ -34,6 +34,7 @@ from leasehold.control.questions.waits import reservations
 from leasehold.control.questions.walk import afresh, recorded
 from leasehold.control.questions.why import explain
 from leasehold.core.facts import Lease, Phase, Run
+from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.access import Caller, OwnerVerb
 from leasehold.core.objects.manifests import check_manifest
 from leasehold.core.objects.owners import is_owner_glob
@@ -45,7 +46,6 @@ from leasehold.core.units import SECOND, Instant, Millis, parse_instant, parse_s
 from leasehold.core.world.world import World
 from leasehold.ports.archive import ArchivedLeases, ArchivedResolutions
 from leasehold.ports.runtime import Clock
-from leasehold.ports.store import Wire
 from leasehold.shell.archive.segments import BadArchive
 from leasehold.shell.calendar import NoSuchZone, buckets
 from leasehold.shell.loop import Unsettled
@@ -276,9 +276,7 @@ class Questions:
             raise _hidden(asked.caller, namespace, name)
         found = find(asked.world, f"{namespace}/{name}", self._archived)
         if found is None:
-            raise BadQuestion(
-                404, "NotFound", f"runs.rq.davidlangworthy.io {name!r} not found in {namespace!r}"
-            )
+            raise BadQuestion(404, "NotFound", f"runs.{GROUP} {name!r} not found in {namespace!r}")
         return found
 
     def _manifest(self, asked: _Asked) -> Run:
@@ -465,7 +463,7 @@ def _bad_param(name: str, remedy: str) -> BadQuestion:
 
 def _hidden(caller: Caller, place: str, name: str = "") -> BadQuestion:
     """As Kubernetes says it: the same whether there is such a thing or not."""
-    what = f"runs.rq.davidlangworthy.io {name!r}" if name else "this"
+    what = f"runs.{GROUP} {name!r}" if name else "this"
     return BadQuestion(
         403, "Forbidden", f"{what} is forbidden: user {caller.user!r} may not see {place!r}"
     )

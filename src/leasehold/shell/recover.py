@@ -17,6 +17,7 @@ from leasehold.core.decisions.overdraft import was_enough
 from leasehold.core.facts import Ending, Lease, Opened, Pod, Reservation, Role, ledger_order
 from leasehold.core.ledger.batch import Batch
 from leasehold.core.ledger.checkpoint import Announcement, Carried, Told
+from leasehold.core.names import Wire
 from leasehold.core.objects.budget import budget_from_wire
 from leasehold.core.objects.lease import leases_from_json, pod_name
 from leasehold.core.objects.node import Labels, node_from_wire
@@ -27,7 +28,7 @@ from leasehold.core.objects.run import run_from_wire
 from leasehold.core.policy import Policy
 from leasehold.core.world.world import Overdraft, World
 from leasehold.ports.runtime import Clock
-from leasehold.ports.store import Listing, NotFound, Store, Wire
+from leasehold.ports.store import Listing, NotFound, Store
 from leasehold.shell.archive.checkpoints import KIND as CHECKPOINTS
 from leasehold.shell.archive.checkpoints import MAIN, Stored, read_checkpoint
 from leasehold.shell.ledger import Committed, Ledger

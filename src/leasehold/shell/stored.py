@@ -11,8 +11,8 @@ import msgspec
 
 from leasehold.adapters.containment import reason_of
 from leasehold.core.facts import Record
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part, text_at
-from leasehold.ports.store import Wire
 
 T = TypeVar("T")
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from leasehold.adapters.following import follow
 from leasehold.core.facts import Record
+from leasehold.core.names import Wire
 from leasehold.core.objects.tenure import (
     KIND,
     NAMESPACE,
@@ -25,15 +26,7 @@ from leasehold.core.objects.tenure import (
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import Millis
 from leasehold.ports.runtime import Clock, Signal, Tasks
-from leasehold.ports.store import (
-    AlreadyExists,
-    Conflict,
-    NotFound,
-    Store,
-    StoreError,
-    WatchEvent,
-    Wire,
-)
+from leasehold.ports.store import AlreadyExists, Conflict, NotFound, Store, StoreError, WatchEvent
 from leasehold.ports.tenure import (
     Acquired,
     BadMargins,

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import TypeVar
 
+from leasehold.core.names import Wire
 from leasehold.ports.store import (
     Answers,
     Bind,
@@ -29,7 +30,6 @@ from leasehold.ports.store import (
     Update,
     Watch,
     WatchEvent,
-    Wire,
     Write,
     written_object,
 )

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import Generic, TypeVar
 
+from leasehold.core.names import Wire
 from leasehold.core.units import SECOND, Millis
 from leasehold.ports.store import (
     Answers,
@@ -22,7 +23,6 @@ from leasehold.ports.store import (
     Unavailable,
     Watch,
     WatchEvent,
-    Wire,
     Write,
 )
 from leasehold.sim.faulty import one_by_one

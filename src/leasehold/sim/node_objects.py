@@ -7,10 +7,11 @@ differs, so that doing it twice is doing it once.
 from msgspec.structs import replace
 
 from leasehold.core.facts import Pod, PodPhase
+from leasehold.core.names import Wire
 from leasehold.core.objects.node import Labels, node_to_wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import Instant, format_instant
-from leasehold.ports.store import NotFound, Store, Wire
+from leasehold.ports.store import NotFound, Store
 from leasehold.sim.machines import JobProcess, Machine
 
 REJECTED = "Rejected"

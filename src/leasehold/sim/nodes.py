@@ -15,9 +15,10 @@ from leasehold.adapters.following import follow
 from leasehold.adapters.objects.foreign_pod import write_foreign
 from leasehold.control.pods import AT_ONCE
 from leasehold.core.facts import Node, Opened, Pod, PodPhase, Uid
+from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.pod import pod_from_wire
-from leasehold.core.objects.wire import GROUP, part, text_at, whole_at
+from leasehold.core.objects.wire import part, text_at, whole_at
 from leasehold.core.units import Instant, Millis
 from leasehold.ports.runtime import Clock, Tasks
 from leasehold.ports.store import (
@@ -29,7 +30,6 @@ from leasehold.ports.store import (
     Store,
     Unavailable,
     WatchEvent,
-    Wire,
 )
 from leasehold.sim.machines import Hall, JobProcess, Machine, NodeIs, Rank, Work
 from leasehold.sim.node_objects import ended, rejection, write_node

@@ -31,10 +31,10 @@ from leasehold.core.facts import (
     State,
     Toleration,
 )
+from leasehold.core.names import Wire
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, MINUTE, SECOND
 from leasehold.core.world.world import World
-from leasehold.ports.store import Wire
 from leasehold.sim.scenario.parse_actions import manifest
 
 SELF_FENCING = Policy(node_failure_after=(("*", MINUTE),))

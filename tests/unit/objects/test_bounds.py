@@ -6,6 +6,7 @@ from typing import cast
 import pytest
 
 from leasehold.adapters.objects.admission import Admission
+from leasehold.core.names import Wire
 from leasehold.core.objects.bounds import (
     BOUNDS,
     RUN_SPEC_BYTES_MAX,
@@ -15,7 +16,6 @@ from leasehold.core.objects.bounds import (
 )
 from leasehold.core.objects.manifests import check_manifest
 from leasehold.core.objects.run import run_from_wire
-from leasehold.ports.store import Wire
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"
 NAMES = {"Run": "r", "Budget": "b"}

@@ -15,6 +15,7 @@ from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
 from leasehold.control.views import RunView, run_view
 from leasehold.core.facts import Lease, Node, Uid
+from leasehold.core.names import Wire
 from leasehold.core.objects.lease import lease_from_wire
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.pod import pod_from_wire
@@ -23,7 +24,7 @@ from leasehold.core.units import HOUR, Instant, Millis
 from leasehold.core.world.invariants import check_all
 from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
-from leasehold.ports.store import Answers, Listing, Store, Watch, Wire, Write
+from leasehold.ports.store import Answers, Listing, Store, Watch, Write
 from leasehold.shell.audience import Audience
 from leasehold.shell.loop import Controller, Decider
 from leasehold.shell.terms import Terms

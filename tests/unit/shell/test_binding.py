@@ -2,10 +2,10 @@
 
 from tests.unit.shell.plant import Plant
 
+from leasehold.core.names import Wire
 from leasehold.core.objects.pod import NODE
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import MINUTE, SECOND
-from leasehold.ports.store import Wire
 from leasehold.shell.ledger import Ledger
 from leasehold.sim.scenario.ledger import at_once, objects_of
 

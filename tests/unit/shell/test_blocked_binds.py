@@ -3,9 +3,9 @@
 from tests.unit.shell.plant import Plant
 
 from leasehold.adapters.objects.storage import Stored
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import list_at, part
 from leasehold.core.units import HOUR, MINUTE, format_instant
-from leasehold.ports.store import Wire
 from leasehold.sim.scenario.ledger import at_once
 
 

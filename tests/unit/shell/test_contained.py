@@ -7,9 +7,10 @@ from leasehold.adapters.containment import About
 from leasehold.adapters.objects.admission import Admission
 from leasehold.adapters.objects.storage import Stored
 from leasehold.control.turn import Turn
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part
 from leasehold.core.units import HOUR, MINUTE, SECOND
-from leasehold.ports.store import NotFound, Wire
+from leasehold.ports.store import NotFound
 from leasehold.sim.scenario.ledger import at_once
 from leasehold.sim.scenario.parse_actions import manifest
 

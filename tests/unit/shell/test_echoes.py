@@ -4,9 +4,9 @@ import msgspec
 from tests.unit.shell.plant import START, Plant
 
 from leasehold.adapters.memory.store import MemoryStore
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.core.units import MINUTE
-from leasehold.ports.store import Wire
 from leasehold.shell.informer import Informer, News
 from leasehold.sim.kernel import Kernel
 from leasehold.sim.scenario.ledger import at_once

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from tests.unit.shell.plant import Plant
 
 from leasehold.control.turn import Turn
+from leasehold.core.names import Wire
 from leasehold.core.units import HOUR, MINUTE
-from leasehold.ports.store import Answers, Unavailable, Wire, Write
+from leasehold.ports.store import Answers, Unavailable, Write
 from leasehold.shell.events import KEEP, Happening, Teller
 from leasehold.sim.machines import NodeIs
 from leasehold.sim.scenario.ledger import at_once, objects_of

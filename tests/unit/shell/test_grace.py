@@ -3,11 +3,11 @@
 import pytest
 from tests.unit.shell.plant import Plant
 
+from leasehold.core.names import Wire
 from leasehold.core.objects.run import grace_problems
 from leasehold.core.objects.wire import part
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, MINUTE, SECOND
-from leasehold.ports.store import Wire
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
 

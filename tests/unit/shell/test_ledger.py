@@ -8,7 +8,8 @@ from tests.unit.records import FACTS, T0
 
 from leasehold.adapters.memory.store import MemoryStore
 from leasehold.core.ledger.batch import Batch
-from leasehold.ports.store import OutcomeUnknown, Store, Unavailable, Wire
+from leasehold.core.names import Wire
+from leasehold.ports.store import OutcomeUnknown, Store, Unavailable
 from leasehold.shell.ledger import Deposed, Ledger
 from leasehold.sim.faulty import TOUCHED
 from leasehold.sim.kernel import Kernel

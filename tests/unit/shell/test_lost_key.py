@@ -4,10 +4,10 @@ that nobody can prove."""
 from tests.unit.shell.plant import Plant
 
 from leasehold.core.facts import State
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, MINUTE
-from leasehold.ports.store import Wire
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
 OTHER = b"o" * 32

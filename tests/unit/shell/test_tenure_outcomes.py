@@ -4,9 +4,10 @@ yes."""
 import pytest
 
 from leasehold.adapters.memory.store import MemoryStore
+from leasehold.core.names import Wire
 from leasehold.core.objects.tenure import Holder
 from leasehold.core.units import Millis
-from leasehold.ports.store import OutcomeUnknown, Store, Unavailable, Wire
+from leasehold.ports.store import OutcomeUnknown, Store, Unavailable
 from leasehold.ports.tenure import Expired, HeldByOther, Margins, Tenure, Unanswered
 from leasehold.shell.tenure import StoreTenures
 from leasehold.shell.within import answered_within

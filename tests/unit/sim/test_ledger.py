@@ -6,8 +6,7 @@ from pathlib import Path
 from leasehold.adapters.memory.store import MemoryStore
 from leasehold.core.ledger.batch import Batch, NodeFact, line
 from leasehold.core.ledger.chain import GENESIS
-from leasehold.core.objects.wire import API_VERSION
-from leasehold.ports.store import Wire
+from leasehold.core.names import API_VERSION, Wire
 from leasehold.sim.kernel import Kernel
 from leasehold.sim.scenario.ledger import at_once, ledger_lines, ledger_problems, write_out
 

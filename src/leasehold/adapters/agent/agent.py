@@ -34,12 +34,13 @@ from leasehold.adapters.agent.users import Users
 from leasehold.adapters.containment import About, Containment, kept_up
 from leasehold.adapters.exclusive import take
 from leasehold.adapters.following import follow
+from leasehold.core.names import Wire
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import Instant
 from leasehold.ports.runtime import Clock, Task, Tasks
-from leasehold.ports.store import Listing, Store, WatchEvent, Wire
+from leasehold.ports.store import Listing, Store, WatchEvent
 
 RETRY_MS = 100
 _ALIVE = "alive"  # touched while an agent lives

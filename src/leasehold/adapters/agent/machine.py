@@ -14,9 +14,9 @@ from leasehold.adapters.agent.pod_notes import PodNotes
 from leasehold.adapters.agent.requests import Requests
 from leasehold.adapters.containment import Containment
 from leasehold.core.facts import Pod
+from leasehold.core.names import Wire
 from leasehold.core.objects.node import Labels
 from leasehold.core.units import Instant, Millis
-from leasehold.ports.store import Wire
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,9 @@ from leasehold.adapters.containment import About, Containment, kept_up
 from leasehold.adapters.following import follow
 from leasehold.adapters.retry import until_answered
 from leasehold.core.facts import Node
+from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.node import FENCE, OUT_OF_SERVICE, Labels, node_to_wire
-from leasehold.core.objects.wire import GROUP, list_at, part, text_at
+from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.core.units import Instant, format_instant
 from leasehold.ports.runtime import Clock, Tasks
 from leasehold.ports.store import (
@@ -34,7 +35,6 @@ from leasehold.ports.store import (
     Store,
     Unavailable,
     WatchEvent,
-    Wire,
 )
 
 AGENT = f"{GROUP}/agent"  # the annotation that says which agent a node belongs to

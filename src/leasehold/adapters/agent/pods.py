@@ -23,6 +23,7 @@ from leasehold.adapters.agent.shims import LOOK_MS, Shims
 from leasehold.adapters.containment import About, reason_of
 from leasehold.adapters.disk_pace import DiskPace
 from leasehold.core.facts import Pod, PodPhase
+from leasehold.core.names import Wire
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.wire import instant_at, list_at, part, text_at, version_at, whole_at
 from leasehold.core.units import Instant, Millis
@@ -34,7 +35,6 @@ from leasehold.ports.store import (
     OutcomeUnknown,
     Store,
     Unavailable,
-    Wire,
 )
 
 RETRY_MS = 100

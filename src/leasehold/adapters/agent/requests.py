@@ -17,9 +17,10 @@ from leasehold.adapters.agent.shim.records import Record, boot_id
 from leasehold.adapters.agent.users import Users
 from leasehold.adapters.agent.variables import declared, words
 from leasehold.core.facts import Pod
+from leasehold.core.names import Wire
 from leasehold.core.objects.pod import ATTEMPT, RUN_UID, SLOTS
 from leasehold.core.objects.quantity import CPU, MEMORY, milli, quantity_or, units
-from leasehold.core.objects.wire import Wire, list_at, part, text_at, whole_at
+from leasehold.core.objects.wire import list_at, part, text_at, whole_at
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 LEASES = "LEASEHOLD_LEASES"

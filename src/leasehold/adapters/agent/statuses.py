@@ -8,8 +8,9 @@ code and end of the first container; see `core.objects.pod`.
 from leasehold.adapters.agent.journals import Exit, PodJournal
 from leasehold.adapters.agent.requests import moved_of
 from leasehold.core.facts import PodPhase
+from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.pod import MOVED_ENV, UNKNOWN_EXIT
-from leasehold.core.objects.wire import GROUP, Wire, list_at, part, text_at
+from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.core.units import Instant, format_instant
 
 NO_EXIT_CODE = 137  # as a kubelet has it for a container whose end nobody saw

@@ -9,8 +9,9 @@ agent says so in an event.
 from collections.abc import Iterator
 
 from leasehold.adapters.agent.variables import below, problem_of_source
+from leasehold.core.names import Wire
 from leasehold.core.objects.quantity import CPU, MEMORY
-from leasehold.core.objects.wire import Wire, list_at, part
+from leasehold.core.objects.wire import list_at, part
 
 Found = Iterator[tuple[str, str]]
 

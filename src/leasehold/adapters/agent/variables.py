@@ -9,12 +9,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from leasehold.adapters.agent.limits import CannotStart
+from leasehold.core.names import Wire
+from leasehold.core.names import Wire as Pod
 from leasehold.core.objects.bounds import TEXT_CHARS_MAX
 from leasehold.core.objects.problems import shown
 from leasehold.core.objects.quantity import CPU, milli
 from leasehold.core.objects.readers import Wrong
-from leasehold.core.objects.wire import Wire, list_at, part, text_at
-from leasehold.ports.store import Wire as Pod
+from leasehold.core.objects.wire import list_at, part, text_at
 
 _REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_.\-][A-Za-z0-9_.\-]*)\))")
 _MEMBER = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")

@@ -7,10 +7,10 @@ real server's. Cells are read leniently: an object that lacks a field has a blan
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from leasehold.core.names import Wire
 from leasehold.core.objects.node import FLAVOR_WELL_KNOWN, Labels
 from leasehold.core.objects.wire import list_at, part, text_at, whole_at
 from leasehold.core.units import DAY, HOUR, MINUTE, SECOND, Instant, parse_instant
-from leasehold.ports.store import Wire
 
 _FLAVOR = Labels().flavor  # a fleet with another label finds it with `--show-labels`
 Cell = Callable[[Wire, Instant], object]

@@ -10,8 +10,8 @@ from leasehold.adapters.api.columns import At, Column, Since
 from leasehold.adapters.api.resources import RESOURCES, Resource
 from leasehold.adapters.api.schemas import schema_of
 from leasehold.adapters.objects.rules import IMMUTABLE_KINDS
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part
-from leasehold.ports.store import Wire
 
 SELECTABLE_MAX = 8  # the most fields that the server lets one version declare
 # What only the facade selects: the role is a label too, and a closed lease's reason is looked for

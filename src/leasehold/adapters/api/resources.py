@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from leasehold.adapters.api import columns
 from leasehold.adapters.api.columns import Column
+from leasehold.core.names import GROUP
 from leasehold.core.objects.access import CallerRole
-from leasehold.core.objects.wire import GROUP
 
 READ = ("get", "list", "watch")
 WRITE = ("create", "delete", "deletecollection", "patch", "update")

@@ -4,7 +4,7 @@ Used by `schemas` and its neighbours only. Every form takes its description firs
 has described is a field nobody can use `kubectl explain` on.
 """
 
-from leasehold.ports.store import Wire
+from leasehold.core.names import Wire
 
 OPEN = "x-kubernetes-preserve-unknown-fields"
 

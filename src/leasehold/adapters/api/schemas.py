@@ -7,8 +7,8 @@ from functools import cache
 
 from leasehold.adapters.api.schemas_ledger import METADATA, SYSTEM_SCHEMAS
 from leasehold.adapters.api.schemas_users import USER_SCHEMAS
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part
-from leasehold.ports.store import Wire
 
 
 @cache

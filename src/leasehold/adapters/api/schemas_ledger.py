@@ -16,7 +16,7 @@ from leasehold.adapters.api.schema_words import (
     text,
     whole,
 )
-from leasehold.ports.store import Wire
+from leasehold.core.names import Wire
 
 _RUN_REF = mapping(
     "The run it belongs to.",

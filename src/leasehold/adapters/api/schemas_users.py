@@ -17,7 +17,7 @@ from leasehold.adapters.api.schema_words import (
     text,
     whole,
 )
-from leasehold.ports.store import Wire
+from leasehold.core.names import Wire
 
 _SPAN = "A span such as 30s, 15m or 1h30m."
 

@@ -6,9 +6,9 @@ Asked before a write, by whoever decides what becomes of the difference.
 from collections.abc import Iterator
 
 from leasehold.adapters.api.schema_words import OPEN
+from leasehold.core.names import Wire
 from leasehold.core.objects.problems import joined, shown
 from leasehold.core.objects.wire import part
-from leasehold.ports.store import Wire
 
 _TYPES: dict[object, tuple[type, ...]] = {
     "string": (str,),

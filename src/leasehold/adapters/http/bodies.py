@@ -10,7 +10,7 @@ import yaml
 from leasehold.adapters.http.messages import JSON, Request, bad_request
 from leasehold.adapters.http.protobuf import BadProtobuf, decode_object
 from leasehold.adapters.http.refusal import RequestRefused
-from leasehold.ports.store import Wire
+from leasehold.core.names import Wire
 
 DEPTH_MAX = 64
 YAML_TYPES = ("application/yaml", "application/apply-patch+yaml")

@@ -13,8 +13,8 @@ import msgspec
 from starlette.types import Receive, Scope
 
 from leasehold.adapters.http.refusal import RefusalCause, RequestRefused
+from leasehold.core.names import Wire
 from leasehold.core.objects.access import Caller
-from leasehold.ports.store import Wire
 
 BODY_BYTES_MAX = 3 * 1024 * 1024
 BODY_S_MAX = 60.0  # a caller who is slower holds a connection for nothing

@@ -6,7 +6,7 @@ answers are JSON, which kubectl accepts. Anything else in protobuf is refused wi
 
 from collections.abc import Iterator
 
-from leasehold.ports.store import Wire
+from leasehold.core.names import Wire
 
 MAGIC = b"k8s\x00"
 _VARINT_BYTES_MAX = 10

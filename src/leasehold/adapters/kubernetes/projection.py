@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from leasehold.core.names import Wire
 from leasehold.core.objects.pod import RUN_UID
-from leasehold.ports.store import Wire
 
 
 class _Part(msgspec.Struct, omit_defaults=True, rename="camel"):

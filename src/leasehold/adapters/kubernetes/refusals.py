@@ -6,6 +6,7 @@ etcd; a read simply did not happen.
 
 import msgspec
 
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.ports.store import (
     AlreadyExists,
@@ -17,7 +18,6 @@ from leasehold.ports.store import (
     OutcomeUnknown,
     StoreError,
     Unavailable,
-    Wire,
 )
 
 Key = tuple[str, str, str]  # kind, namespace, name

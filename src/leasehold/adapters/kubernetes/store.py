@@ -18,6 +18,7 @@ from leasehold.adapters.kubernetes.projection import Read, reader_of
 from leasehold.adapters.kubernetes.refusals import Key
 from leasehold.adapters.kubernetes.watching import KubernetesWatch
 from leasehold.adapters.objects.rules import OBJECT_BYTES_MAX, key_of, problems_of, stamp_conditions
+from leasehold.core.names import Wire
 from leasehold.core.objects import tenure
 from leasehold.core.objects.wire import list_at, part, text_at, version_at
 from leasehold.core.units import SECOND, format_instant
@@ -38,7 +39,6 @@ from leasehold.ports.store import (
     SetFinalizers,
     StoreError,
     Update,
-    Wire,
     Write,
     written_object,
 )

@@ -14,9 +14,10 @@ import msgspec
 from leasehold.adapters.kubernetes.client import Client, Lane, Request, Stream
 from leasehold.adapters.kubernetes.places import Place
 from leasehold.adapters.kubernetes.projection import Read, reader_of, substance
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part, text_at, version_at
 from leasehold.ports.runtime import Clock
-from leasehold.ports.store import EventType, Expired, StoreError, WatchEvent, Wire
+from leasehold.ports.store import EventType, Expired, StoreError, WatchEvent
 
 LASTS_S = (300, 600)  # the server ends it after a while within these, so that not all end at once
 QUIET_S = 150.0  # a bookmark comes every minute: a longer silence is a dead connection

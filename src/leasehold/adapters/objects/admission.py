@@ -10,12 +10,12 @@ from contextlib import suppress
 
 from leasehold.adapters.objects.storage import Stored, decode, nothing
 from leasehold.core.facts import Budget
+from leasehold.core.names import Wire
 from leasehold.core.objects.budget import budget_from_wire, parent_cycles
 from leasehold.core.objects.edits import check_edit
 from leasehold.core.objects.manifests import USER_KINDS, check_manifest
 from leasehold.core.objects.problems import Problem
 from leasehold.core.objects.wire import part
-from leasehold.ports.store import Wire
 
 Problems = list[tuple[str, str]]
 

@@ -5,10 +5,11 @@ is there and writes what differs, so that doing it twice is doing it once.
 """
 
 from leasehold.core.facts import PodPhase
+from leasehold.core.names import Wire
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.pod import SLOTS, pod_to_wire
 from leasehold.core.objects.wire import part, text_at
-from leasehold.ports.store import NotFound, Store, Wire
+from leasehold.ports.store import NotFound, Store
 
 ELSEWHERE = "elsewhere"  # the namespace of other schedulers' pods
 

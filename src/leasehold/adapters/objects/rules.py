@@ -7,9 +7,8 @@ object before and after, and returns problems as (JSON path, what is wrong). It 
 import re
 from typing import cast
 
-from leasehold.ports.store import Wire
+from leasehold.core.names import GROUP, Wire
 
-GROUP = "rq.davidlangworthy.io/"
 OBJECT_BYTES_MAX = 3 * 1024 * 1024 // 2
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 IMMUTABLE_KINDS = frozenset({"Lease", "Resolution", "LedgerBatch"})
@@ -197,7 +196,7 @@ def _finalizers(metadata: Wire) -> list[object]:
 
 
 def _is_ours(obj: Wire) -> bool:
-    return str(obj.get("apiVersion", "")).startswith(GROUP)
+    return str(obj.get("apiVersion", "")).startswith(f"{GROUP}/")
 
 
 def _is_label(text: object) -> bool:

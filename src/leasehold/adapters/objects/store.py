@@ -20,6 +20,7 @@ from leasehold.adapters.objects.storage import (
     encode,
 )
 from leasehold.adapters.objects.writes import ObjectWrites
+from leasehold.core.names import Wire
 from leasehold.ports.runtime import Tasks
 from leasehold.ports.store import (
     Answer,
@@ -36,7 +37,6 @@ from leasehold.ports.store import (
     Unavailable,
     Update,
     WatchEvent,
-    Wire,
     Write,
 )
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from leasehold.adapters.objects import rules
 from leasehold.adapters.objects.storage import Change, Key, Storage, Stored, decode, encode
+from leasehold.core.names import Wire
 from leasehold.core.units import format_instant
 from leasehold.ports.runtime import Clock
-from leasehold.ports.store import AlreadyExists, Conflict, EventType, Invalid, NotFound, Wire
+from leasehold.ports.store import AlreadyExists, Conflict, EventType, Invalid, NotFound
 
 # The object before and after, and what else is stored; problems are (path, why).
 Admit = Callable[[Wire | None, Wire, Stored], list[tuple[str, str]]]

@@ -30,9 +30,9 @@ from leasehold.adapters.rest.namespaces import Clearing
 from leasehold.adapters.rest.paths import no_such_path
 from leasehold.adapters.rest.statuses import status_response
 from leasehold.adapters.rest.watches import Watches
-from leasehold.core.names import GROUP
+from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.access import Caller
-from leasehold.ports.store import StoreError, Wire
+from leasehold.ports.store import StoreError
 
 VERSION = "v1.36.0+leasehold"
 OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"

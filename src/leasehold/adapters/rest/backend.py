@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from leasehold.adapters.http.tokens import Tokens
 from leasehold.adapters.objects.store import ObjectStore
+from leasehold.core.names import Wire
 from leasehold.core.objects.access import Caller
 from leasehold.ports.runtime import Clock
-from leasehold.ports.store import Wire
 
 
 @dataclass(frozen=True, slots=True)

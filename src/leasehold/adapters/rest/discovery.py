@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from leasehold.adapters.api.resources import Resource, groups
 from leasehold.adapters.http.messages import JSON, Request, Response, encode
-from leasehold.ports.store import Wire
+from leasehold.core.names import Wire
 
 AGGREGATED = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 

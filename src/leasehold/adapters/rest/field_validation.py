@@ -11,7 +11,7 @@ from leasehold.adapters.api.schemas_users import USER_SCHEMAS
 from leasehold.adapters.api.shapes import knows, unknown, wrong
 from leasehold.adapters.http.messages import Request, bad_request, wrong_option
 from leasehold.adapters.http.refusal import RequestRefused
-from leasehold.ports.store import Wire
+from leasehold.core.names import Wire
 
 _SHOWN_MAX = 16
 

@@ -12,9 +12,9 @@ from leasehold.adapters.http.refusal import RequestRefused
 from leasehold.adapters.objects.storage import decode
 from leasehold.adapters.rest.backend import Backend
 from leasehold.adapters.rest.selectors import Matches
+from leasehold.core.names import Wire
 from leasehold.core.objects.access import Caller
 from leasehold.core.objects.wire import part, text_at
-from leasehold.ports.store import Wire
 
 _OF_ALL = frozenset({"Resolution", "LedgerBatch", "LedgerCheckpoint"})
 REDACTED = frozenset({"Reservation"})

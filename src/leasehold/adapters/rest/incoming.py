@@ -14,14 +14,15 @@ from leasehold.adapters.rest.access import check_rights
 from leasehold.adapters.rest.backend import Backend
 from leasehold.adapters.rest.paths import Target
 from leasehold.adapters.rest.statuses import invalid
+from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.access import CallerRole
 from leasehold.core.objects.budget import budget_warnings, check_budget
 from leasehold.core.objects.manifests import USER_KINDS
 from leasehold.core.objects.readers import Wrong
 from leasehold.core.objects.readers import namespace as dns_label
 from leasehold.core.objects.rights import rights_needed
-from leasehold.core.objects.wire import GROUP, list_at, part, text_at
-from leasehold.ports.store import NotFound, Wire
+from leasehold.core.objects.wire import list_at, part, text_at
+from leasehold.ports.store import NotFound
 
 CONTENTS = f"{GROUP}/contents"  # the finalizer that keeps a Namespace until it is empty
 NAME_CHARS_MAX = 253

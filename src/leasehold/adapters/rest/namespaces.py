@@ -13,9 +13,10 @@ from leasehold.adapters.api.resources import RESOURCES
 from leasehold.adapters.following import follow
 from leasehold.adapters.objects.store import ObjectStore
 from leasehold.adapters.rest.incoming import CONTENTS
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import list_at, part, stamps
 from leasehold.ports.runtime import Clock
-from leasehold.ports.store import Conflict, Listing, NotFound, StoreError, WatchEvent, Wire
+from leasehold.ports.store import Conflict, Listing, NotFound, StoreError, WatchEvent
 
 RECHECK_S = 0.5  # while something in a namespace that goes has not gone yet
 

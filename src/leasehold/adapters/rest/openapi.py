@@ -11,7 +11,7 @@ from leasehold.adapters.api.resources import Resource, Subresource, groups
 from leasehold.adapters.api.schemas import schema_of
 from leasehold.adapters.http.messages import encode
 from leasehold.adapters.rest.query_document import PLACE, query_document
-from leasehold.ports.store import Wire
+from leasehold.core.names import Wire
 
 TITLE = "leasehold"
 _PATCHES = (

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from leasehold.adapters.http.bodies import read_object
 from leasehold.adapters.http.messages import Request, bad_request, wrong_option
 from leasehold.adapters.http.refusal import RequestRefused
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import list_at, part, whole_at
 from leasehold.core.units import SECOND
-from leasehold.ports.store import Wire
 
 MANAGER_CHARS_MAX = 128
 _POLICIES = ("Background", "Foreground", "Orphan")

@@ -22,9 +22,10 @@ from leasehold.adapters.rest.options import is_rehearsal, options_of
 from leasehold.adapters.rest.paths import Target
 from leasehold.adapters.rest.statuses import refusal_of
 from leasehold.adapters.rest.writes import delete_object, refusing
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.core.units import SECOND, parse_instant
-from leasehold.ports.store import NotFound, StoreError, Wire
+from leasehold.ports.store import NotFound, StoreError
 
 DONE: Wire = {
     "kind": "Status",

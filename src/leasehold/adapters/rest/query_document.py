@@ -7,7 +7,7 @@ else than what is answered.
 import msgspec
 
 from leasehold.control.questions.answers import ANSWERS
-from leasehold.ports.store import Wire
+from leasehold.core.names import Wire
 
 PLACE = "query/v1"
 _REFERENCE = "#/components/schemas/{name}"

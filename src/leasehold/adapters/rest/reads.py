@@ -32,9 +32,10 @@ from leasehold.adapters.rest.tables import (
     metadata_of,
     table,
 )
+from leasehold.core.names import Wire
 from leasehold.core.objects.pod import MOVED_ENV
 from leasehold.core.objects.wire import list_at, part
-from leasehold.ports.store import NotFound, Wire
+from leasehold.ports.store import NotFound
 
 SCANNED = 1000  # objects that are looked at in one go for a page
 

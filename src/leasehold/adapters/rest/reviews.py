@@ -9,10 +9,10 @@ from leasehold.adapters.http.bodies import read_object
 from leasehold.adapters.http.messages import Request, Response, bad_request, json_response
 from leasehold.adapters.http.refusal import RefusalCause, RequestRefused
 from leasehold.adapters.rest.access import why_not
+from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.access import Caller, CallerRole, OwnerVerb
 from leasehold.core.objects.rights import missing_right
-from leasehold.core.objects.wire import GROUP, part, text_at
-from leasehold.ports.store import Wire
+from leasehold.core.objects.wire import part, text_at
 
 PATHS = ("/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi", "/query", "/readyz",
          "/version")  # fmt: skip

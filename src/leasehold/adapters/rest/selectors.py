@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from leasehold.adapters.api.resources import Resource
 from leasehold.adapters.http.messages import bad_request
 from leasehold.adapters.http.refusal import RequestRefused
+from leasehold.core.names import Wire
 from leasehold.core.objects.readers import is_label_key
 from leasehold.core.objects.wire import part
-from leasehold.ports.store import Wire
 
 SELECTOR_CHARS_MAX = 16 * 1024
 

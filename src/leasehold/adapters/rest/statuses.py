@@ -10,8 +10,8 @@ from functools import partial
 from leasehold.adapters.api.resources import Resource
 from leasehold.adapters.http.messages import Response, json_response
 from leasehold.adapters.http.refusal import RefusalCause, RequestRefused
+from leasehold.core.names import Wire
 from leasehold.ports import store
-from leasehold.ports.store import Wire
 
 _REASONS = (
     ("write this field", "FieldValueRequired"),

@@ -10,9 +10,9 @@ from enum import Enum, unique
 from leasehold.adapters.api.resources import Resource
 from leasehold.adapters.http.messages import Request, bad_request
 from leasehold.adapters.http.refusal import RequestRefused
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part
 from leasehold.core.units import Instant
-from leasehold.ports.store import Wire
 
 CELL_CHARS_MAX = 1024
 _METADATA, _METADATA_LIST = "partialobjectmetadata", "partialobjectmetadatalist"

@@ -24,9 +24,10 @@ from leasehold.adapters.rest.tables import (
     included,
     metadata_of,
 )
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part, stamps
 from leasehold.core.units import SECOND
-from leasehold.ports.store import Expired, StoreError, Wire
+from leasehold.ports.store import Expired, StoreError
 
 BOOKMARK_MS = 60 * SECOND
 TIMEOUT_S_MAX = 365 * 24 * 3600

@@ -33,10 +33,11 @@ from leasehold.adapters.rest.patching.ownership import after_update
 from leasehold.adapters.rest.paths import Target
 from leasehold.adapters.rest.reads import selection, stored, told_object
 from leasehold.adapters.rest.statuses import refusal_of, success
+from leasehold.core.names import Wire
 from leasehold.core.objects.rights import rights_to_delete
 from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.core.units import format_instant
-from leasehold.ports.store import AlreadyExists, Conflict, NotFound, StoreError, Wire
+from leasehold.ports.store import AlreadyExists, Conflict, NotFound, StoreError
 
 NAME_TRIES = 8
 APPLY_PATCH = "application/apply-patch+yaml"  # keeps count of fields itself

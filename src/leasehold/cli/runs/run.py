@@ -13,8 +13,7 @@ from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import as_json, as_yaml, cell, rows
 from leasehold.cli.runs.submit import rehearsed, submission_lines, submitted
 from leasehold.cli.runs.waiting import exit_status
-from leasehold.core.names import Wire
-from leasehold.core.objects.wire import API_VERSION
+from leasehold.core.names import API_VERSION, Wire
 
 ARRAY_MAX = 10_000
 ARRAY_INDEX, ARRAY_COUNT = "LEASEHOLD_ARRAY_INDEX", "LEASEHOLD_ARRAY_COUNT"

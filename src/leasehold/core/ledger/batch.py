@@ -10,12 +10,11 @@ import msgspec
 
 from leasehold.core.facts import Cause, Lease, Record
 from leasehold.core.ledger.chain import Digest, canonical, digest_of, next_digest
+from leasehold.core.names import Wire
 from leasehold.core.objects.lease import LeaseSpecWire, lease_from_spec, lease_spec
 from leasehold.core.objects.resolution import resolution_spec
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import Instant
-
-Wire = dict[str, object]
 
 
 class NodeFact(Record):

@@ -19,7 +19,8 @@ from leasehold.core.ledger.chain import GENESIS, Digest, canonical, digest_of, n
 from leasehold.core.ledger.charges import Charges
 from leasehold.core.ledger.checkpoint import Carried
 from leasehold.core.ledger.lottery import replay
-from leasehold.core.objects.lease import Wire, cut_run, lease_from_wire, lease_spec, lease_to_wire
+from leasehold.core.names import Wire
+from leasehold.core.objects.lease import cut_run, lease_from_wire, lease_spec, lease_to_wire
 from leasehold.core.objects.resolution import resolution_from_wire
 from leasehold.core.objects.wire import part
 from leasehold.core.resolutions import Resolution

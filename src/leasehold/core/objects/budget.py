@@ -11,20 +11,12 @@ from collections.abc import Iterable
 import msgspec
 
 from leasehold.core.facts import Aggregate, Budget, Envelope, Lending, Sharing
+from leasehold.core.names import Wire
 from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.owners import default_parents
 from leasehold.core.objects.problems import Problem, no_spec, shown
-from leasehold.core.objects.wire import (
-    Wire,
-    canonical,
-    decoded,
-    exact,
-    list_at,
-    part,
-    stamps,
-    text_at,
-)
+from leasehold.core.objects.wire import canonical, decoded, exact, list_at, part, stamps, text_at
 from leasehold.core.units import FOREVER, format_gpu_hours, plural
 
 NAMES_SHOWN_MAX = 8

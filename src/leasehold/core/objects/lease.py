@@ -11,16 +11,13 @@ from functools import lru_cache
 import msgspec
 
 from leasehold.core.facts import Cause, Ending, Lease, Opened, Record, Relation, Role
+from leasehold.core.names import API_VERSION, GROUP, Wire
 from leasehold.core.units import Instant, format_instant, parse_instant
 
-API_VERSION = "rq.davidlangworthy.io/v1"
-GROUP = "rq.davidlangworthy.io"
 ARCHIVED = f"{GROUP}/archived"  # the finalizer that only compaction removes
 RUN_LENGTH_MAX = 40  # of a run's name inside a longer one
 LABEL_LENGTH_MAX = 63
 _HASH_LENGTH = 8
-
-Wire = dict[str, object]
 
 
 def cut_run(run: str) -> str:

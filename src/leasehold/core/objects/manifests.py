@@ -4,6 +4,7 @@ Called by `leasehold lint`, the scenario runner and the stores' admission check 
 user writes. It looks at one object; rules between objects are with `budget.parent_cycles`.
 """
 
+from leasehold.core.names import API_VERSION
 from leasehold.core.objects import readers
 from leasehold.core.objects.bounds import check_bounds, check_sizes
 from leasehold.core.objects.budget import check_budget
@@ -11,7 +12,6 @@ from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.labels import check_labels
 from leasehold.core.objects.problems import Problem, shown
 from leasehold.core.objects.run import check_run
-from leasehold.core.objects.wire import API_VERSION
 
 USER_KINDS = ("Budget", "Run")
 OUR_KINDS = frozenset({"Lease", "Reservation", "Resolution", "LedgerHead", "LedgerBatch"})

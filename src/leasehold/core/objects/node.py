@@ -5,13 +5,14 @@ lacks a label is decoded all the same and says what it lacks: nobody may guess w
 """
 
 from leasehold.core.facts import Node, Record, Taint
+from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.quantity import CPU, MEMORY, milli, quantity_or, units
-from leasehold.core.objects.wire import Wire, instant_at, list_at, part, stamps, text_at
+from leasehold.core.objects.wire import instant_at, list_at, part, stamps, text_at
 from leasehold.core.units import format_instant
 
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
-FENCE = "rq.davidlangworthy.io/fence"  # the annotation that asks a node's agent to fence it
-DRAIN = "rq.davidlangworthy.io/drain"  # the one that asks us to empty it; its value says who asks
+FENCE = f"{GROUP}/fence"  # the annotation that asks a node's agent to fence it
+DRAIN = f"{GROUP}/drain"  # the one that asks us to empty it; its value says who asks
 _ASKER_CHARS_MAX = 120
 REGION_WELL_KNOWN = "topology.kubernetes.io/region"
 FLAVOR_WELL_KNOWN = "nvidia.com/gpu.product"

@@ -7,11 +7,10 @@ lease (`pod_to_wire`). Somebody else's pod is decoded too, because it holds GPUs
 from collections.abc import Mapping
 
 from leasehold.core.facts import Pod, PodPhase
+from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.quantity import CPU, MEMORY, asked, milli, units
 from leasehold.core.objects.wire import (
-    GROUP,
-    Wire,
     decoded,
     instant_at,
     list_at,

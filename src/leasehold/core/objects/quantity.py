@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
+from leasehold.core.names import Wire
 from leasehold.core.objects.readers import Wrong
-from leasehold.core.objects.wire import Wire, list_at, part
+from leasehold.core.objects.wire import list_at, part
 
 CPU = "cpu"
 MEMORY = "memory"

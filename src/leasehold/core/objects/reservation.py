@@ -7,7 +7,8 @@ holds only whose start is planned; the plan itself changes and is status.
 import msgspec
 
 from leasehold.core.facts import Confidence, Record, Reservation, State
-from leasehold.core.objects.lease import API_VERSION, GROUP, Wire, cut_run, label_value
+from leasehold.core.names import API_VERSION, GROUP, Wire
+from leasehold.core.objects.lease import cut_run, label_value
 from leasehold.core.units import Instant, format_instant, parse_instant
 
 

@@ -8,7 +8,8 @@ who wrote it. The batch that committed it is the number at the end of its name.
 import msgspec
 
 from leasehold.core.facts import Record, RunKey
-from leasehold.core.objects.lease import API_VERSION, Wire, cut_run
+from leasehold.core.names import API_VERSION, Wire
+from leasehold.core.objects.lease import cut_run
 from leasehold.core.objects.reservation import batch_in_name
 from leasehold.core.resolutions import Bundle, CutCause, Draw, Lottery, Resolution
 from leasehold.core.units import Instant, format_instant, parse_instant

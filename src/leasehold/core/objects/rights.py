@@ -8,8 +8,9 @@ Metadata goes with the spec: a finalizer decides whether an object can be delete
 counted with whom, so that only who may change the spec may change them.
 """
 
+from leasehold.core.names import Wire
 from leasehold.core.objects.access import Caller, OwnerVerb
-from leasehold.core.objects.wire import Wire, list_at, part, text_at
+from leasehold.core.objects.wire import list_at, part, text_at
 
 Right = tuple[OwnerVerb, str]
 _OF_USERS = ("labels", "annotations", "finalizers", "ownerReferences")

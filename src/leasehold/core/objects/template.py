@@ -8,12 +8,13 @@ refused by path. It does not know all of Kubernetes' pod fields and does not try
 from collections.abc import Iterator
 
 from leasehold.core.facts import Record, Toleration
+from leasehold.core.names import Wire
 from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.labels import check_labels
 from leasehold.core.objects.problems import Problem, joined, shown
 from leasehold.core.objects.quantity import CPU, MEMORY, asked, milli, units
-from leasehold.core.objects.wire import Wire, canonical
+from leasehold.core.objects.wire import canonical
 
 DEPTH_MAX = 32
 WHOLE_BITS_MAX = 63  # what every JSON reader on the way can hold

@@ -6,7 +6,8 @@ looks at them. Epoch and write stand in annotations, because `leaseTransitions` 
 """
 
 from leasehold.core.facts import Record
-from leasehold.core.objects.wire import GROUP, Wire, instant_at, part, stamps, text_at, whole_at
+from leasehold.core.names import GROUP, Wire
+from leasehold.core.objects.wire import instant_at, part, stamps, text_at, whole_at
 from leasehold.core.units import SECOND, Instant, Millis, format_instant
 
 KIND = "Tenure"

@@ -8,10 +8,8 @@ checked. `canonical` is the only way a spec becomes bytes, so that equal specs a
 import msgspec
 
 from leasehold.core.facts import Record
-from leasehold.core.names import API_VERSION, GROUP, LEASES_CLOSED, Wire
+from leasehold.core.names import Wire
 from leasehold.core.units import Instant, parse_instant
-
-__all__ = ["API_VERSION", "GROUP", "LEASES_CLOSED", "Wire"]
 
 
 class Stamps(Record, frozen=True):

@@ -15,9 +15,9 @@ import msgspec
 from leasehold.adapters.retry import until_answered
 from leasehold.core.facts import Record
 from leasehold.core.ledger.checkpoint import Carried, carried_from_json, carried_to_json
+from leasehold.core.names import API_VERSION, Wire
 from leasehold.ports.runtime import Clock
-from leasehold.ports.store import AlreadyExists, Conflict, NotFound, Store, Wire
-from leasehold.shell.ledger import API
+from leasehold.ports.store import AlreadyExists, Conflict, NotFound, Store
 
 KIND = "LedgerCheckpoint"
 MAIN = "main"
@@ -136,7 +136,7 @@ def _creator(store: Store, obj: Wire) -> Callable[[], Awaitable[Wire]]:
 
 
 def _head(name: str) -> Wire:
-    return {"apiVersion": API, "kind": KIND, "metadata": {"name": name}}
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}}
 
 
 def _stored(wire: Wire) -> Stored:

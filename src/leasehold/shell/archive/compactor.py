@@ -19,6 +19,7 @@ from leasehold.core.ledger.batch import batch_from_wire
 from leasehold.core.ledger.chain import Digest, canonical, next_digest
 from leasehold.core.ledger.checkpoint import Carried
 from leasehold.core.ledger.verify import Fold
+from leasehold.core.names import Wire
 from leasehold.core.objects.lease import ARCHIVED
 from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.core.units import DAY, HOUR, MINUTE, SECOND, Instant, Millis
@@ -35,7 +36,6 @@ from leasehold.ports.store import (
     Store,
     StoreError,
     Unavailable,
-    Wire,
     Write,
 )
 from leasehold.shell.archive.checkpoints import KIND as CHECKPOINT

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from leasehold.core.facts import Lease
+from leasehold.core.names import Wire
 from leasehold.core.objects.lease import lease_from_wire
 from leasehold.core.objects.resolution import resolution_from_wire
 from leasehold.core.units import FOREVER, Instant
@@ -18,7 +19,6 @@ from leasehold.shell.archive.segments import (
     RESOLUTIONS,
     End,
     Index,
-    Wire,
     end_of,
     read_indices,
     read_part,

@@ -21,14 +21,15 @@ from leasehold.core.facts import Lease
 from leasehold.core.ledger.chain import Digest, canonical, digest_of, next_digest
 from leasehold.core.ledger.checkpoint import Carried
 from leasehold.core.ledger.verify import Disagreement, Fold, fold_lines
+from leasehold.core.names import API_VERSION, Wire
 from leasehold.core.objects.lease import lease_status, lease_to_wire
 from leasehold.core.objects.wire import part, text_at, whole_at
-from leasehold.ports.store import Invalid, Store, Wire
+from leasehold.ports.store import Invalid, Store
 from leasehold.shell.archive.checkpoints import KIND as CHECKPOINT
 from leasehold.shell.archive.checkpoints import MAIN, CheckpointLost, carried_from
 from leasehold.shell.archive.reader import Archive
 from leasehold.shell.archive.segments import BadArchive
-from leasehold.shell.ledger import API, SHARD, batch_name
+from leasehold.shell.ledger import SHARD, batch_name
 
 HEAD: Key = ("LedgerHead", "", SHARD)
 LEDGERS = ("LedgerHead", "LedgerBatch", CHECKPOINT, "Lease", "Resolution")
@@ -357,7 +358,7 @@ def _difference(one: object, other: object, path: str) -> str:
 
 
 def _object(kind: str, name: str, spec: Wire) -> Wire:
-    return {"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": spec}
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
 def _seq_in(name: str) -> int:

@@ -19,9 +19,8 @@ from msgspec.structs import replace
 from leasehold.adapters.unusable import Unusable
 from leasehold.core.facts import Record
 from leasehold.core.ledger.chain import GENESIS, Digest
+from leasehold.core.names import Wire
 from leasehold.core.units import Instant
-
-Wire = dict[str, object]
 
 FORMAT = 1
 LEDGER, LEASES, RESOLUTIONS = "ledger", "leases", "resolutions"

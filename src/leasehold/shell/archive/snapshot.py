@@ -24,11 +24,12 @@ from leasehold.adapters.sqlite.schema import APPLICATION, open_reader
 from leasehold.adapters.sqlite.storage import FileObjects
 from leasehold.core.ledger.checkpoint import Carried
 from leasehold.core.ledger.head import Head
+from leasehold.core.names import Wire
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.wire import part, text_at, whole_at
 from leasehold.core.policy import Policy
 from leasehold.ports.runtime import Clock
-from leasehold.ports.store import Listing, NotFound, Store, Wire
+from leasehold.ports.store import Listing, NotFound, Store
 from leasehold.shell.archive.checkpoints import KIND as CHECKPOINT
 from leasehold.shell.archive.checkpoints import MAIN, carried_from
 from leasehold.shell.archive.reader import Archive

@@ -16,6 +16,7 @@ import msgspec
 from leasehold.core.facts import Lease
 from leasehold.core.ledger.batch import Batch, batch_from_wire
 from leasehold.core.ledger.chain import canonical, digest_of, next_digest
+from leasehold.core.names import Wire
 from leasehold.core.objects.lease import lease_from_wire, lease_to_wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.shell.archive.segments import (
@@ -28,7 +29,6 @@ from leasehold.shell.archive.segments import (
     End,
     File,
     Index,
-    Wire,
     file_name,
     read_indices,
     read_part,

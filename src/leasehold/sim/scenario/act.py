@@ -12,11 +12,12 @@ from copy import deepcopy
 from leasehold.adapters.objects.admission import Admission, Problems
 from leasehold.control.edits import uncovered_edit
 from leasehold.core.facts import Gang, Uid
+from leasehold.core.names import Wire
 from leasehold.core.objects.run import run_from_wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import Instant
 from leasehold.core.world.world import World
-from leasehold.ports.store import AlreadyExists, Conflict, Invalid, NotFound, Store, Wire
+from leasehold.ports.store import AlreadyExists, Conflict, Invalid, NotFound, Store
 from leasehold.sim.nodes import SimFleet
 from leasehold.sim.scenario.parse_actions import manifest
 from leasehold.sim.scenario.story import (

@@ -13,8 +13,9 @@ import msgspec
 
 from leasehold.core.ledger.chain import canonical, next_digest
 from leasehold.core.ledger.verify import verify_objects
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part, text_at, whole_at
-from leasehold.ports.store import NotFound, Store, Wire
+from leasehold.ports.store import NotFound, Store
 from leasehold.shell.archive.checkpoints import read_checkpoint
 from leasehold.shell.archive.reader import Archive
 

@@ -3,12 +3,12 @@
 Called by `parse` for every step. It notes mistakes; it performs nothing.
 """
 
+from leasehold.core.names import API_VERSION
 from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.manifests import check_manifest
 from leasehold.core.objects.problems import Problem, joined, shown
 from leasehold.core.objects.readers import Wrong
-from leasehold.core.objects.wire import API_VERSION
 from leasehold.sim.machines import NodeIs, Work
 from leasehold.sim.scenario import values
 from leasehold.sim.scenario.parse_expectations import Named, read_expectation

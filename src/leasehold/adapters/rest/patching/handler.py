@@ -31,9 +31,10 @@ from leasehold.adapters.rest.paths import Target
 from leasehold.adapters.rest.reads import told_object
 from leasehold.adapters.rest.statuses import invalid, refusal_of
 from leasehold.adapters.rest.writes import APPLY_PATCH, create_object, store_update, write_status
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import format_instant
-from leasehold.ports.store import Conflict, NotFound, StoreError, Wire
+from leasehold.ports.store import Conflict, NotFound, StoreError
 
 TRIES = 8
 

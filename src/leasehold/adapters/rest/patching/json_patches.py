@@ -8,7 +8,7 @@ from copy import deepcopy
 
 from leasehold.adapters.http.messages import bad_request
 from leasehold.adapters.http.refusal import RequestRefused
-from leasehold.ports.store import Wire
+from leasehold.core.names import Wire
 
 OPERATIONS_MAX = 10_000
 NODES_MAX = 200_000  # of what a JSON patch may copy together

@@ -11,8 +11,8 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 from leasehold.adapters.http.refusal import RefusalCause, RequestRefused
+from leasehold.core.names import Wire
 from leasehold.core.objects.wire import list_at, part, text_at
-from leasehold.ports.store import Wire
 
 APPLY, UPDATE = "Apply", "Update"
 BEFORE = "before-first-apply"  # who owns what was there when somebody first applied

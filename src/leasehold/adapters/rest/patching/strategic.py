@@ -10,7 +10,7 @@ from copy import deepcopy
 
 from leasehold.adapters.http.messages import bad_request
 from leasehold.adapters.http.refusal import RequestRefused
-from leasehold.ports.store import Wire
+from leasehold.core.names import Wire
 
 # As the Go types of core/v1 declare them, by the name of the list's field.
 MERGE_KEYS = {

@@ -33,7 +33,7 @@ from leasehold.adapters.sqlite.salvage.pages import (
     read_record,
 )
 from leasehold.adapters.sqlite.schema import APPLICATION, MIGRATIONS
-from leasehold.ports.store import Wire
+from leasehold.core.names import Wire
 
 DELETED = "DELETED"
 EVENTS = ("ADDED", "MODIFIED", DELETED)

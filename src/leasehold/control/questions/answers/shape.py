@@ -5,8 +5,7 @@ from typing import TypedDict
 import msgspec
 
 from leasehold.core.facts import Record
-
-Wire = dict[str, object]
+from leasehold.core.names import Wire
 
 
 class Answer(Record, rename="camel"):

@@ -1,0 +1,42 @@
+"""A group of commands, each imported when it is named: one that is quick stays quick."""
+
+import sys
+from importlib import import_module
+
+import click
+
+
+class LazyGroup(click.Group):
+    """`members`: a command's name -> its module and, after a colon, what it is called there
+    (`command` if nothing is said); and what it does, for the list in `--help`."""
+
+    def __init__(
+        self, *args: object, members: dict[str, tuple[str, str]], **kwargs: object
+    ) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self._members = members
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click has it
+        return sorted(self._members)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in self._members:
+            return None
+        module, _, name = self._members[cmd_name][0].partition(":")
+        found = getattr(import_module(module), name or "command")
+        assert isinstance(found, click.Command), f"{module} has no {name or 'command'}"
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self._members[name][1]) for name in sorted(self._members)])
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            found: object = super().invoke(ctx)
+            sys.stdout.flush()  # here, where a full disk can still be told
+        except BrokenPipeError:
+            raise  # the reader has seen enough; click ends quietly
+        except OSError as error:
+            raise click.ClickException(f"cannot write the answer: {error.strerror}") from None
+        return found
