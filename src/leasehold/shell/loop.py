@@ -403,10 +403,11 @@ class Controller:
 
     def _check(self, turn: Turn) -> None:
         world = turn.world
-        opened = [lease.name for batch in turn.batches for lease in batch.opened]
+        batches = turn.batches
+        opened = [lease.name for batch in batches for lease in batch.opened]
         changed = dict.fromkeys(
             name
-            for batch in turn.batches
+            for batch in batches
             for name in ([e[0] for e in batch.ending] + [c.lease for c in batch.closed])
         )
         touched = Touched(

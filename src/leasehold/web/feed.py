@@ -8,8 +8,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 
 from leasehold.control.questions.answers.fleet import FleetAnswer, HolderRow, NodeRow
-from leasehold.control.questions.answers.shape import wire
-from leasehold.core.names import Wire
+from leasehold.control.questions.answers.shape import Wire, wire
 from leasehold.web.pages.look import Look
 
 STATES_MAX = 8  # that a page may have seen last

@@ -5,7 +5,7 @@ from typing import TypedDict
 import msgspec
 
 from leasehold.core.facts import Record
-from leasehold.core.names import Wire
+from leasehold.core.names import Wire as Wire  # what `wire` makes, for whoever only knows answers
 
 
 class Answer(Record, rename="camel"):
