@@ -7,11 +7,11 @@ WORKERS ?= 2
 SHIM := $(wildcard src/leasehold/adapters/agent/shim/*.[ch])
 PROGRAM := src/leasehold/adapters/agent/shim/leasehold-shim
 
-.PHONY: help setup demo test test-kills test-torch test-web pictures coverage check format bench test-mutants test-model test-spec docs lock clean \
+.PHONY: help setup demo test test-kills test-torch test-web pictures coverage check format bench test-mutants test-model test-spec test-sim bench-sim soak docs lock clean \
 	missing-shim
 
 help:
-	@echo "make demo | test | test-kills | test-torch | test-web | check | coverage | bench | test-mutants | test-model | test-spec | docs | format | lock | clean"
+	@echo "make demo | test | test-kills | test-torch | test-web | check | coverage | bench | test-mutants | test-model | test-spec | test-sim | bench-sim | soak | docs | format | lock | clean"
 
 setup: $(STAMP)
 
@@ -96,6 +96,26 @@ test-mutants: $(STAMP)
 SEEDS ?= 0..499
 test-model: $(STAMP)
 	$(BIN)/python -m tests.model --seeds $(SEEDS) --workers $(WORKERS)
+
+# Three controllers under the faults of seeds: fixed ones, and some of each commit. DST_SEED plays
+# one with its trace.
+SIM_SEEDS ?= 0..59
+test-sim: $(STAMP)
+ifdef DST_SEED
+	$(BIN)/leasehold sim --seed $(DST_SEED)
+else
+	$(BIN)/leasehold sim --seeds $(SIM_SEEDS) --workers $(WORKERS) --twice --marks \
+		--fresh "$$(git rev-parse HEAD 2>/dev/null || echo none)"
+endif
+
+# How fast that goes, for 200 nodes; writes build/bench-sim.json.
+bench-sim: $(STAMP)
+	$(BIN)/python -m bench.storm
+
+# Seeds for so many hours; those that failed are left in build/storm.
+HOURS ?= 1
+soak: $(STAMP)
+	$(BIN)/python tools/soak.py --hours $(HOURS) --workers $(WORKERS)
 
 # The models of tenure and of the commit, by TLC; it needs Java.
 test-spec: $(STAMP)

@@ -5,11 +5,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.archive.looks import differences
-from tests.properties.random_stories import story_of
 
 from leasehold.sim.scenario.ledger import at_once
 from leasehold.sim.scenario.runner import HELD, run_scenario
 from leasehold.sim.scenario.stage import Stage
+from leasehold.sim.storm.stories import story_of
 
 STORIES = sorted((Path(__file__).parents[1] / "scenarios").glob("*.yaml"))
 SHARES = 8

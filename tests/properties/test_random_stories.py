@@ -1,6 +1,6 @@
 """Random stories: nothing breaks while they are told, and in the end nobody is left behind.
 
-RANDOM_STORY=17 plays that seed alone; `python tests/properties/random_stories.py 17` prints it.
+RANDOM_STORY=17 plays that seed alone; `python -m leasehold.sim.storm.stories 17` prints it.
 """
 
 import os
@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.properties.random_stories import story_of
 
 from leasehold.control.activation import victims_are_gone
 from leasehold.control.life import is_over
@@ -29,6 +28,7 @@ from leasehold.sim.scenario.parse import parse_story
 from leasehold.sim.scenario.runner import BAD_FILE, run_scenario
 from leasehold.sim.scenario.stage import Stage
 from leasehold.sim.scenario.story import RestartController
+from leasehold.sim.storm.stories import story_of
 
 SEEDS = [int(os.environ["RANDOM_STORY"])] if "RANDOM_STORY" in os.environ else range(40)
 FAULTY_SEEDS = SEEDS if "RANDOM_STORY" in os.environ else range(100, 108)

@@ -79,6 +79,7 @@ class Keeper:
         self._ended = ""  # why the tenure is no longer ours, once that is known
         self._is_stopping = False
         self.tenure: Tenure | None = None
+        self.is_stopped = False  # and has given back what it held
         self.leader = ""  # who held it when we last looked
 
     async def run(self) -> None:
@@ -87,6 +88,7 @@ class Keeper:
             tenure = await self._contend()
             if tenure is not None:
                 await self._hold(tenure)
+        self.is_stopped = True
 
     def stop(self) -> None:
         """Clean: what is held is given back at once, once the office has let go of it."""

@@ -10,7 +10,7 @@ signal, a cancellation) names the token, so that the second of two wakers finds 
 
 import heapq
 from collections import Counter
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from random import Random
 from typing import TypeVar
@@ -232,6 +232,7 @@ class Kernel:
         self.now = start
         self.steps = 0
         self.failure: BaseException | None = None
+        self.after_step: Callable[[Process], None] | None = None  # for whoever watches over all
         self._random = None if seed is None else Random(f"{seed}/sched")
         self._ready: list[tuple[KernelTask, object, int]] = []
         self._head = 0  # of the ready list when it is a queue
@@ -260,6 +261,8 @@ class Kernel:
                 task.process._backlog.append((task, value, token))
                 continue
             self._step(task, value)
+            if self.after_step is not None:
+                self.after_step(task.process)
             self._raise_failure()
             steps_left -= 1
             if steps_left < _SPIN_SAMPLE:

@@ -12,6 +12,8 @@ from leasehold.adapters.objects.store import ChangeWaiters, ObjectStore
 from leasehold.adapters.objects.writes import Admit, ObjectWrites
 from leasehold.ports.runtime import Clock, Tasks
 
+OnChange = Callable[[Change], None]
+
 
 class MemoryStore(ObjectStore):
     """All objects of one cluster. `prefix` keeps the uids of two stores apart."""
@@ -24,16 +26,21 @@ class MemoryStore(ObjectStore):
         *,
         prefix: str = "uid",
         history_max: int = 10_000,
+        on_change: OnChange | None = None,
     ) -> None:
+        """`on_change` hears of every write when it is done, before whoever asked for it."""
         waiters = ChangeWaiters()
-        storage = MemoryStorage(waiters, history_max=history_max)
+        storage = MemoryStorage(waiters, history_max=history_max, on_change=on_change)
         super().__init__(
             tasks, waiters, storage, ObjectWrites(storage, clock, admit, prefix=prefix)
         )
 
 
 class MemoryStorage:
-    def __init__(self, waiters: ChangeWaiters, *, history_max: int) -> None:
+    def __init__(
+        self, waiters: ChangeWaiters, *, history_max: int, on_change: OnChange | None = None
+    ) -> None:
+        self._on_change = on_change
         self.version = 0
         self.created = 0
         self._waiters = waiters
@@ -84,3 +91,5 @@ class MemoryStorage:
             self._histories[kind] = History(self._history_max)
         self._histories[kind].add(PastChange(change.version, change.event, change.body))
         self._waiters.wake(kind)
+        if self._on_change is not None:
+            self._on_change(change)

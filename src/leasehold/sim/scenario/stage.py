@@ -9,13 +9,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 
-from msgspec.structs import replace
-
 from leasehold.adapters.memory.store import MemoryStore
 from leasehold.adapters.objects.admission import Admission
 from leasehold.adapters.sqlite.store import SqliteStore
 from leasehold.control.audit import audit
-from leasehold.core.facts import Node
 from leasehold.core.ledger.verify import Fold
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.run import grace_problems
@@ -31,8 +28,8 @@ from leasehold.shell.terms import Terms
 from leasehold.sim.faulty import KINDS, Faults, FaultyStore
 from leasehold.sim.kernel import Kernel, Process
 from leasehold.sim.nodes import SimFleet
-from leasehold.sim.scenario.ledger import at_once, ledger_problems, lines_after, objects_of
-from leasehold.sim.scenario.parse_actions import manifest
+from leasehold.sim.scenario.ledger import ledger_problems, lines_after, objects_of
+from leasehold.sim.scenario.populate import node_of, put_budgets
 from leasehold.sim.scenario.story import Story
 
 Observer = Callable[[Instant, str], None]
@@ -238,25 +235,8 @@ class Stage:
 
     def _populate(self) -> None:
         for name, row in self._story.node_rows():
-            node = Node(
-                name=name,
-                flavor=row.flavor,
-                region=row.region,
-                cluster=row.cluster,
-                fabric=row.domain,
-                gpus=row.gpus,
-            )
-            self.fleet.add_node(
-                replace(
-                    node,
-                    cpu_milli=node.cpu_milli if row.cpu_milli is None else row.cpu_milli,
-                    memory_bytes=(
-                        node.memory_bytes if row.memory_bytes is None else row.memory_bytes
-                    ),
-                )
-            )
-        for key, spec in self._story.budgets:
-            at_once(self.store.create(manifest("Budget", key, spec)))
+            self.fleet.add_node(node_of(name, row))
+        put_budgets(self.store, self._story)
         self.kernel.settle()
 
     def _seen_by(self, process: Process, faults: Faults | None) -> Store:

@@ -1,13 +1,15 @@
 """Random stories: one seed is one scenario file, small, valid, and full of trouble.
 
-Used by `test_random_stories`, and by hand: `python tests/properties/random_stories.py 17` prints
-the story of seed 17. A step may ask for what is not there any more (a pod that ended, an edit that
-the server refuses): the story goes on, as life does.
+Drawn for `leasehold sim`, and for tests of properties; `python -m leasehold.sim.storm.stories 17`
+prints the story of seed 17. A step may ask for what is not there any more (a pod that ended, an
+edit that the server refuses): the story goes on, as life does.
 """
 
 import json
 import sys
+from collections.abc import Sequence
 from random import Random
+from typing import cast
 
 START = "2026-01-01T00:00:00Z"
 FLAVORS = ("H", "A")
@@ -18,9 +20,9 @@ MINUTES_BETWEEN = (0, 0, 1, 1, 5, 10, 14, 15, 16, 31, 60, 121, 300)
 Spec = dict[str, object]
 
 
-def story_of(seed: int) -> str:
-    """The scenario of a seed, one step a line."""
-    return _Teller(Random(seed)).story(seed)
+def story_of(seed: int, *, gaps: Sequence[int] = MINUTES_BETWEEN, steps_max: int = 40) -> str:
+    """The scenario of a seed, one step a line; `gaps` has the minutes there may be between two."""
+    return _Teller(Random(seed), gaps).story(seed, steps_max)
 
 
 def _instant(minutes: int) -> str:
@@ -29,8 +31,9 @@ def _instant(minutes: int) -> str:
 
 
 class _Teller:
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, gaps: Sequence[int]) -> None:
         self._random = random
+        self._gaps = gaps
         self._flavors = FLAVORS[: 1 if random.random() < 0.8 else 2]
         self._places = random.sample(PLACES, 1 if random.random() < 0.6 else 2)
         self._owners = sorted(random.sample(OWNERS, random.randint(2, 5)))
@@ -42,7 +45,7 @@ class _Teller:
         self._minutes = 0
         self._calm = random.random() < 0.3  # no machine fails in it
 
-    def story(self, seed: int) -> str:
+    def story(self, seed: int, steps_max: int) -> str:
         self._make_fleet()
         for owner in self._owners:
             if not self._budgets or self._chance(0.9):
@@ -54,7 +57,7 @@ class _Teller:
             f"budgets: {json.dumps(self._budgets)}",
             "steps:",
         ]
-        steps = [self._step() for _ in range(self._random.randint(10, 40))]
+        steps = [self._step() for _ in range(self._random.randint(10, steps_max))]
         return "\n".join([*head, *(f"  - {json.dumps(step)}" for step in steps), ""])
 
     # What there is.
@@ -195,7 +198,7 @@ class _Teller:
     # What happens.
 
     def _step(self) -> Spec:
-        self._minutes += self._random.choice(MINUTES_BETWEEN)
+        self._minutes += self._random.choice(self._gaps)
         happens = self._submit() if len(self._runs) < 2 or self._chance(0.35) else self._trouble()
         return {"at": f"{self._minutes}m", **happens}
 
@@ -223,7 +226,7 @@ class _Teller:
         spec: Spec = {"runtime": {"maxDuration": self._random.choice(("10m", "90m", "10h", None))}}
         malleable = run.get("malleable")
         if choice == "desired" and isinstance(malleable, dict):
-            group = run["locality"]["groupGPUs"]  # type: ignore[index]
+            group = cast(int, cast(Spec, run["locality"])["groupGPUs"])
             least, most = malleable["minTotalGPUs"], malleable["maxTotalGPUs"]
             width = self._random.randrange(least, most + 1, group)
             spec = {"malleable": {"desiredTotalGPUs": width}}
@@ -235,7 +238,7 @@ class _Teller:
         if not self._budgets:
             return self._restart()
         key = self._random.choice(sorted(self._budgets))
-        envelope = self._random.choice(self._budgets[key]["envelopes"])  # type: ignore[arg-type]
+        envelope = self._random.choice(cast(list[Spec], self._budgets[key]["envelopes"]))
         fields: Spec = {"concurrency": self._random.randint(1, 2 * self._widest)}
         match self._random.randrange(7):
             case 0:

@@ -1,0 +1,152 @@
+"""`leasehold sim --seed | --seeds | --plan`: the control plane under the faults of a seed.
+
+Loads the simulator when it is asked for, since the command line must start fast.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+if TYPE_CHECKING:
+    from leasehold.sim.storm.plan import Plan
+    from leasehold.sim.storm.play import Outcome
+
+PROFILES = ("quiet", "uniform", "hunter", "liveness", "breaking")
+HELD, FAILED, MISUSED = 0, 1, 2
+FRESH_COUNT = 20
+
+
+@dataclass(frozen=True)
+class Asked:
+    seed: int | None
+    seeds: str | None
+    fresh: str | None
+    plan: Path | None
+    profile: str | None
+    workers: int
+    digest: bool
+    twice: bool
+    marks: bool
+    first: bool
+    shrink: bool
+    keep: Path
+
+
+def run(asked: Asked) -> int:
+    """The exit status."""
+    if asked.plan is not None:
+        return _play(asked, _read_plan(asked.plan))
+    if asked.seed is not None:
+        return _one(asked, asked.seed)
+    if asked.seeds or asked.fresh:
+        return _many(asked)
+    raise click.UsageError("say what to simulate: --seed N, --seeds A..B, --plan FILE or scenario")
+
+
+def _one(asked: Asked, seed: int) -> int:
+    from leasehold.sim.storm.plan import Profile, draw_plan
+
+    plan = draw_plan(seed, profile=Profile(asked.profile) if asked.profile else None)
+    if not asked.shrink:
+        return _play(asked, plan)
+    from leasehold.sim.storm.many import silence
+    from leasehold.sim.storm.shrink import Shrinker, size_of
+
+    silence()
+    smaller = Shrinker(lambda size: click.echo(f"still fails: {size}")).shrink(plan)
+    if smaller is None:
+        click.echo(f"seed {seed} holds: there is nothing to shrink")
+        return HELD
+    file = _keep(asked.keep, smaller, f"shrunk-{seed}")
+    click.echo(f"{size_of(smaller)} are left; leasehold sim --plan {file}")
+    return FAILED
+
+
+def _play(asked: Asked, plan: "Plan") -> int:
+    from leasehold.sim.storm.many import silence
+    from leasehold.sim.storm.play import play
+
+    silence()
+    outcome = play(plan, keep_trace=True)
+    for line in outcome.trace:
+        click.echo(line)
+    if asked.digest:
+        click.echo(f"{plan.seed} {outcome.digest}")
+    click.echo(_verdict(outcome))
+    return FAILED if outcome.problems else HELD
+
+
+def _many(asked: Asked) -> int:
+    from leasehold.sim.storm.many import fresh_seeds, run_seeds
+    from leasehold.sim.storm.plan import Profile, draw_plan
+
+    seeds = _range(asked.seeds) if asked.seeds else []
+    seeds += fresh_seeds(asked.fresh, FRESH_COUNT) if asked.fresh else []
+    profile = Profile(asked.profile) if asked.profile else None
+
+    def each(outcome: "Outcome") -> None:
+        if asked.digest:
+            click.echo(f"{outcome.seed} {outcome.digest}")
+        if outcome.problems:
+            file = _keep(asked.keep, draw_plan(outcome.seed, profile=profile), str(outcome.seed))
+            click.echo(_verdict(outcome))
+            again = f"again: leasehold sim --seed {outcome.seed}; smaller: with --shrink"
+            click.echo(f"{again}; its plan: {file}")
+
+    tally = run_seeds(
+        seeds,
+        workers=asked.workers,
+        twice=asked.twice,
+        profile=profile,
+        each=each,
+        stop_at_first=asked.first,
+    )
+    if not asked.digest:
+        for line in tally.lines():
+            click.echo(line)
+    missing = tally.missing() if asked.marks else []
+    for mark in missing:
+        click.echo(f"never reached: {mark}")
+    return FAILED if tally.failed or missing else HELD
+
+
+def _verdict(outcome: "Outcome") -> str:
+    if not outcome.problems:
+        return f"seed {outcome.seed} ({outcome.profile}): everything held"
+    listed = "\n".join(f"  {problem}" for problem in outcome.problems[:10])
+    return f"seed {outcome.seed} ({outcome.profile}) failed at {outcome.at} ms:\n{listed}"
+
+
+def _range(text: str) -> list[int]:
+    """`A..B`, both included, or one number."""
+    low, dots, high = text.partition("..")
+    try:
+        first = int(low)
+        last = int(high) if dots else first
+    except ValueError:
+        raise click.UsageError(f"--seeds {text}: write two whole numbers, such as 0..999") from None
+    if last < first:
+        raise click.UsageError(f"--seeds {text}: write the smaller number first")
+    return list(range(first, last + 1))
+
+
+def _keep(folder: Path, plan: "Plan", name: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}.json"
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(plan), indent=1))
+    return Path(os.path.relpath(file))
+
+
+def _read_plan(file: Path) -> "Plan":
+    from leasehold.sim.storm.plan import Plan
+
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Plan)
+    except OSError as error:
+        raise click.UsageError(f"{file}: {error.strerror}") from None
+    except msgspec.DecodeError as error:
+        raise click.UsageError(f"{file} is no plan: {error}") from None

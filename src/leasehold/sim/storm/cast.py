@@ -1,0 +1,165 @@
+"""The controllers of a simulation: each a process with clocks, a network and faults of its own.
+
+What runs in them is the shipped plane and keeper (`shell.plane`, `shell.keeper`); here they are
+only started, and started again when they died.
+"""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+from leasehold.adapters.retry import until_answered
+from leasehold.core.objects.tenure import Holder
+from leasehold.core.units import Instant
+from leasehold.core.world.world import World
+from leasehold.ports.store import NotFound, Store
+from leasehold.ports.tenure import Margins, Tenure
+from leasehold.shell.config import Config
+from leasehold.shell.keeper import Keeper
+from leasehold.shell.ledger import Ledger
+from leasehold.shell.plane import Plane
+from leasehold.shell.tenure import StoreTenures
+from leasehold.shell.terms import Terms
+from leasehold.sim.kernel import Kernel, Process
+
+KEY = "main"
+Tell = Callable[[str, str], None]
+OnCommit = Callable[[World, Instant], None]
+
+
+class WatchedPlane(Plane):
+    """The plane, with somebody who reads along."""
+
+    def watched_by(self, name: str, tell: Tell, on_commit: OnCommit) -> None:
+        self._name, self._tell, self._look = name, tell, on_commit
+
+    def said(self, at: Instant, words: str) -> None:
+        super().said(at, words)
+        self._tell(self._name, words)
+
+    def alerted(self, at: Instant, words: str) -> None:  # noqa: ARG002 - the trace has a clock
+        self._tell(self._name, f"alert: {words}")
+
+    def committed(self, world: World, at: Instant) -> None:
+        super().committed(world, at)
+        self._look(world, at)
+
+    def gained(self, tenure: Tenure) -> None:
+        self._tell(self._name, f"gained epoch {tenure.epoch}")
+        super().gained(tenure)
+
+    def unsure(self) -> None:
+        self._tell(self._name, "unsure")
+        super().unsure()
+
+    def sure(self) -> None:
+        self._tell(self._name, "sure again")
+        super().sure()
+
+    def lost(self, why: str) -> None:
+        self._tell(self._name, f"lost: {why}")
+        super().lost(why)
+
+
+class Member:
+    """One start of one controller."""
+
+    def __init__(
+        self, process: Process, holder: Holder, plane: WatchedPlane, keeper: Keeper
+    ) -> None:
+        self.process = process
+        self.plane = plane
+        self.keeper = keeper
+        self._incarnation = process.incarnation
+        self.identity = holder.identity
+
+    @property
+    def is_alive(self) -> bool:
+        return self.process.incarnation == self._incarnation
+
+    @property
+    def epoch(self) -> int:
+        return 0 if self.keeper.tenure is None else self.keeper.tenure.epoch
+
+    @property
+    def believes(self) -> bool:
+        return self.is_alive and self.keeper.is_valid
+
+    @property
+    def leads(self) -> bool:
+        return self.is_alive and self.plane.is_leading
+
+
+class Cast:
+    """Everybody who may decide. `wrap` puts faults and network around the store for a process."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        config: Config,
+        *,
+        seed: int,
+        wrap: Callable[[Process], Store],
+        tell: Tell,
+        on_commit: OnCommit,
+        archive: Path,
+        margins: Margins,
+    ) -> None:
+        self._kernel = kernel
+        self._config = config
+        self._seed = seed
+        self._wrap = wrap
+        self._tell = tell
+        self._on_commit = on_commit
+        self._archive = archive
+        self._margins = margins
+        self._starts = 0
+        self.members: dict[str, Member] = {}
+
+    def start(self, name: str, *, as_name: str = "") -> Member:
+        """A new start of this process; `as_name` gives it somebody else's name."""
+        process = self._kernel.process(name)
+        self._starts += 1
+        holder = Holder(name=as_name or name, nonce=f"{self._starts:04d}")
+        store, clock, tasks = self._wrap(process), process.clock, process.tasks
+        terms = Terms(
+            policy=self._config.policy,
+            labels=self._config.labels,
+            lottery_key=hashlib.sha256(f"leasehold/sim/{self._seed}".encode()).digest(),
+            is_shared=True,
+            is_strict=True,
+        )
+        plane = WatchedPlane(store, clock, tasks, terms, archive=self._archive / name)
+        plane.watched_by(name, self._tell, self._on_commit)
+
+        async def epoch() -> int:
+            try:
+                head = await until_answered(clock, Ledger(store, clock, is_shared=True).look)
+            except NotFound:
+                return 0
+            return head.head.epoch
+
+        keeper = Keeper(
+            StoreTenures(store, clock, tasks, margins=self._margins),
+            clock,
+            tasks,
+            key=KEY,
+            holder=holder,
+            office=plane,
+            epoch=epoch,
+            margins=self._margins,
+        )
+        plane.on_deposed(keeper.give_up)
+        member = Member(process, holder, plane, keeper)
+        self.members[name] = member
+        plane.start()
+        tasks.spawn("keeper", keeper.run())
+        return member
+
+    def alive(self) -> list[Member]:
+        return [each for each in self.members.values() if each.is_alive]
+
+    def leader(self) -> Member | None:
+        """One that leads, or believes that it does."""
+        leading = [each for each in self.alive() if each.leads]
+        return leading[0] if leading else None

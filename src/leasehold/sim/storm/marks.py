@@ -1,0 +1,88 @@
+"""Rare things that a suite of simulations must have seen at least once, and how often it did.
+
+A mark that no seed ever reaches says that the faults do not go where we think they go.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from leasehold.adapters.objects.storage import Change, decode
+from leasehold.core.objects.wire import part, text_at
+from leasehold.sim.storm.checks import TakeOver
+
+EXPECTED = (
+    "taken over after expiry",
+    "handed over",
+    "soft stop",
+    "sure again after a soft stop",
+    "hard stop while cut off",
+    "deposed by the head",
+    "request arrived twice",
+    "answer lost after a write",
+    "write lost",
+    "watch began anew",
+    "killed in a write",
+    "stopped at a point",
+    "leader killed at a point",
+    "two of one name",
+    "clock jumped",
+    "lease opened by Start",
+    "lease opened by Grow",
+    "lease opened by Swap",
+    "lease opened by Refinance",
+    "closed NodeFailure",
+    "closed Shrink",
+    "closed RandomPreempt",
+    "closed TimeLimit",
+    "closed Canceled",
+    "second attempt",
+)
+
+_EFFECTS = {
+    "net-copy": "request arrived twice",
+    "lose-answer": "answer lost after a write",
+    "lose-request": "write lost",
+    "watch-break": "watch began anew",
+    "kill-before": "killed in a write",
+    "kill-after": "killed in a write",
+    "pause at a point": "stopped at a point",
+    "crash at a point": "leader killed at a point",
+    "twin": "two of one name",
+    "jump": "clock jumped",
+}
+
+
+class Marks:
+    def __init__(self) -> None:
+        self.seen: Counter[str] = Counter()
+
+    def on_word(self, who: str, words: str) -> None:
+        if who in ("user", "nemesis", "check"):
+            return
+        if words == "unsure":
+            self.seen["soft stop"] += 1
+        elif words == "sure again":
+            self.seen["sure again after a soft stop"] += 1
+        elif words.startswith("lost: no renewal"):
+            self.seen["hard stop while cut off"] += 1
+        elif words.startswith("lost: somebody else moved"):
+            self.seen["deposed by the head"] += 1
+
+    def on_change(self, change: Change) -> None:
+        if change.key[0] != "Lease" or change.event == "DELETED":
+            return
+        obj = decode(change.body)
+        spec, status = part(obj, "spec"), part(obj, "status")
+        if change.event == "ADDED":
+            self.seen[f"lease opened by {text_at(spec, 'reason')}"] += 1
+            attempt = part(spec, "runRef").get("attempt")
+            self.seen["second attempt"] += isinstance(attempt, int) and attempt > 1
+        elif status.get("closed"):
+            reason = text_at(status, "closureReason").partition("[")[0].partition("(")[0]
+            self.seen[f"closed {reason}"] += 1
+
+    def count_effects(self, effects: Counter[str], take_overs: Iterable[TakeOver]) -> None:
+        for kind, mark in _EFFECTS.items():
+            self.seen[mark] += effects[kind]
+        for each in take_overs:
+            self.seen["handed over" if each.handed_over else "taken over after expiry"] += 1

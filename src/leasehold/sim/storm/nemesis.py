@@ -1,0 +1,203 @@
+"""Does to processes what the plan says, at its time or in the middle of one of their calls.
+
+It knows who leads. What it did is counted where it took effect: an attack that finds nobody to
+attack is none. Everything it breaks for a time it mends itself.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from random import Random
+
+from leasehold.core.units import SECOND, Millis
+from leasehold.sim.kernel import Kernel, Process
+from leasehold.sim.network import Network
+from leasehold.sim.storm.cast import Cast, Member
+from leasehold.sim.storm.plan import Attack, Harm
+
+DOWN_MAX: Millis = 5 * SECOND  # until a process that was killed in a write is started again
+LOOK_MS: Millis = 100
+
+
+class Nemesis:
+    def __init__(
+        self,
+        kernel: Kernel,
+        cast: Cast,
+        network: Network,
+        *,
+        seed: int,
+        drifts: dict[str, int],
+        tell: Callable[[str, str], None],
+    ) -> None:
+        self._kernel = kernel
+        self._cast = cast
+        self._network = network
+        self._process = kernel.process("nemesis")
+        self._random = Random(f"{seed}/nemesis")
+        self._drifts = drifts
+        self._tell = tell
+        self._armed: list[Attack] = []
+        self._is_over = False
+        self._coming_back: set[str] = set()
+        self.effects: Counter[str] = Counter()
+
+    def begin(self, attacks: tuple[Attack, ...]) -> None:
+        if attacks:
+            self._process.tasks.spawn("attacks", self._attack(attacks))
+        self._process.tasks.spawn("revival", self._revive())
+
+    def stop(self, *, core: str) -> None:
+        """No more attacks. All are mended, or only what the core needs: the rest stays as it is."""
+        self._is_over = True
+        self._armed.clear()
+        for name, member in list(self._cast.members.items()):
+            if core and name != core:
+                if member.is_alive and not member.process.paused:
+                    member.process.crash()  # for good: whoever is left must do without it
+                continue
+            self._mend(member.process)
+
+    def strike(self, attack: Attack) -> None:
+        """Now, because the story says so."""
+        target = self._target(attack)
+        if target is not None:
+            self._strike(attack, target)
+
+    async def reach(self, member: Process, point: str) -> None:
+        """A process is at this point of its own work."""
+        for attack in self._armed:
+            if attack.point == point and self._is_meant(attack, member.name):
+                self._armed.remove(attack)
+                self._strike(attack, member)
+                if member.paused:
+                    await member.clock.sleep(0)  # it gets no further until it goes on
+                return
+
+    async def _attack(self, attacks: tuple[Attack, ...]) -> None:
+        clock = self._process.clock
+        for attack in attacks:
+            await clock.sleep(max(0, self._kernel.start + attack.at - self._kernel.now))
+            if self._is_over:
+                return
+            if attack.point:
+                self._armed.append(attack)
+                continue
+            self.strike(attack)
+
+    def _target(self, attack: Attack) -> Process | None:
+        match attack.who:
+            case "leader":
+                leader = self._cast.leader()
+                return None if leader is None else leader.process
+            case "standby":
+                waiting = [each for each in self._cast.alive() if not each.leads]
+                return self._random.choice(waiting).process if waiting else None
+            case "any":
+                return self._random.choice(list(self._cast.members.values())).process
+            case name:
+                return self._kernel.process(name)
+
+    def _is_meant(self, attack: Attack, name: str) -> bool:
+        match attack.who:
+            case "leader":
+                leader = self._cast.leader()
+                return leader is not None and leader.process.name == name
+            case "standby":
+                leader = self._cast.leader()
+                return leader is None or leader.process.name != name
+            case "any":
+                return True
+            case meant:
+                return meant == name
+
+    def _strike(self, attack: Attack, target: Process) -> None:
+        """Counted here: what comes to this has its effect."""
+        point = f" {attack.point}" if attack.point else ""
+        self._tell("nemesis", f"{attack.harm} {target.name} for {attack.lasts} ms{point}")
+        self.effects[f"{attack.harm}{' at a point' if attack.point else ''}"] += 1
+        match attack.harm:
+            case Harm.CRASH:
+                self._later(attack.lasts, lambda: self._start(target.name))
+                self._coming_back.add(target.name)
+                target.crash()
+            case Harm.PAUSE:
+                target.pause()
+                self._later(attack.lasts, target.resume)
+            case Harm.CUT | Harm.CUT_REQUESTS | Harm.CUT_ANSWERS:
+                self._network.cut(
+                    target.name,
+                    requests=attack.harm is not Harm.CUT_ANSWERS,
+                    answers=attack.harm is not Harm.CUT_REQUESTS,
+                )
+                self._later(attack.lasts, lambda: self._network.heal(target.name))
+            case Harm.STOP:
+                self._stop_cleanly(target.name, attack.lasts)
+            case Harm.DRIFT:
+                target.clock.drift(attack.amount)
+                usual = self._drifts.get(target.name, 0)
+                self._later(attack.lasts, lambda: target.clock.drift(usual))
+            case Harm.JUMP:
+                target.clock.jump(attack.amount)
+                self._later(attack.lasts, lambda: target.clock.jump(-attack.amount))
+            case Harm.TWIN:
+                self._twin(target.name, attack.lasts)
+
+    def _twin(self, name: str, lasts: Millis) -> None:
+        """A second process of the same name, as in a rolling update."""
+        twin = f"{name}-twin"
+        if twin in self._cast.members and self._cast.members[twin].is_alive:
+            return
+        self._cast.start(twin, as_name=name)
+        self._coming_back.add(twin)  # it does not: one that died stays dead
+        self._later(lasts, self._kernel.process(twin).crash)
+
+    def _stop_cleanly(self, name: str, lasts: Millis) -> None:
+        member = self._cast.members.get(name)
+        if member is None or not member.is_alive:
+            return
+        member.keeper.stop()
+        self._coming_back.add(name)
+        self._process.tasks.spawn("clean stop", self._exit(member, lasts))
+
+    async def _exit(self, member: Member, lasts: Millis) -> None:
+        clock = self._process.clock
+        while member.is_alive and not member.keeper.is_stopped:
+            await clock.sleep(LOOK_MS)
+        if member.is_alive:
+            member.process.crash()  # it has nothing left to do, and exits
+        await clock.sleep(lasts)
+        self._start(member.process.name)
+
+    def _later(self, ms: Millis, do: Callable[[], object]) -> None:
+        async def wait() -> None:
+            await self._process.clock.sleep(ms)
+            do()
+
+        self._process.tasks.spawn("later", wait())
+
+    def _start(self, name: str) -> None:
+        self._coming_back.discard(name)
+        member = self._cast.members.get(name)
+        if member is None or not member.is_alive:
+            self._cast.start(name)
+
+    async def _revive(self) -> None:
+        """Whoever was killed in one of its writes is started again by whatever supervises it."""
+        while True:
+            await self._process.clock.sleep(LOOK_MS)
+            for name, member in list(self._cast.members.items()):
+                if not member.is_alive and name not in self._coming_back:
+                    self._coming_back.add(name)
+                    down = self._random.randrange(1, DOWN_MAX)
+                    if not self._is_over:
+                        self._later(down, partial(self._start, name))
+
+    def _mend(self, process: Process) -> None:
+        self._network.heal(process.name)
+        process.clock.drift(0)
+        if process.paused:
+            process.resume()
+        member = self._cast.members[process.name]
+        if not member.is_alive and not process.name.endswith("-twin"):
+            self._start(process.name)

@@ -1,0 +1,230 @@
+"""What will happen in a simulation, drawn from a seed before it begins: story, faults, attacks.
+
+A plan is data: `leasehold sim` plays it, `shrink` makes it smaller, and a file of it plays the same
+without the seed. Each part is drawn from a stream of its own, so that one profile's attacks do not
+shift another part.
+"""
+
+from enum import StrEnum
+from random import Random
+
+from msgspec import field
+
+from leasehold.core.facts import Record
+from leasehold.core.units import MINUTE, SECOND, Millis
+from leasehold.sim.faulty import KINDS as STORE_FAULTS
+from leasehold.sim.network import KINDS as NETWORK_FAULTS
+from leasehold.sim.storm.stories import story_of
+
+CONTROLLERS = ("c1", "c2", "c3")
+NODES = "nodes"
+LEADER, STANDBY, ANY = "leader", "standby", "any"
+GAPS = (0, 0, 0, 1, 1, 2, 3, 5, 9)
+STEPS_MAX = 30
+AFTER: Millis = 3 * MINUTE  # of trouble, when the story is over
+PPM_MAX = 150_000  # within the drift that the margins allow for, with room for rounding
+PPM_USUAL = 200
+
+
+class Profile(StrEnum):
+    """What kind of trouble: `quiet` has none, `uniform` has some of everything, `hunter` goes for
+    whoever leads, at the worst moment, `liveness` heals a core and nothing else, and `breaking`
+    breaks what tenure assumes of clocks, so that only the head's epoch is left."""
+
+    QUIET = "quiet"
+    UNIFORM = "uniform"
+    HUNTER = "hunter"
+    LIVENESS = "liveness"
+    BREAKING = "breaking"
+
+
+class Harm(StrEnum):
+    """What is done to a process."""
+
+    CRASH = "crash"
+    PAUSE = "pause"
+    CUT = "cut"
+    CUT_REQUESTS = "cut-requests"
+    CUT_ANSWERS = "cut-answers"
+    STOP = "stop"
+    DRIFT = "drift"
+    JUMP = "jump"
+    TWIN = "twin"
+
+
+WEIGHTS = {
+    Profile.QUIET: 5,
+    Profile.UNIFORM: 35,
+    Profile.HUNTER: 40,
+    Profile.LIVENESS: 15,
+    Profile.BREAKING: 5,
+}
+# Calls of the store around which a leader is attacked: the commit, the seal, recovery, the tenure.
+POINTS = (
+    "before update LedgerHead", "after update LedgerHead",
+    "before create LedgerBatch", "after create LedgerBatch",
+    "before update Tenure", "after update Tenure", "after get Tenure",
+    "before get LedgerHead", "after get LedgerHead",
+    "before list Reservation", "after scan Lease", "after scan Pod", "after scan Run",
+    "before write_all Lease", "after write_all Lease",
+    "before write_all Pod", "after write_all Pod",
+    "before create Resolution", "after create Resolution",
+)  # fmt: skip
+
+
+class Attack(Record, frozen=True):
+    """`who` is a role or a process. With a `point` it waits for that call of theirs."""
+
+    at: Millis
+    harm: Harm
+    who: str
+    lasts: Millis = 0
+    amount: int = 0  # parts per million of a drift, milliseconds of a jump
+    point: str = ""
+
+
+class Plan(Record, frozen=True):
+    seed: int  # of the order of tasks, and of when each fault strikes
+    profile: Profile
+    story: str  # a scenario, as the text of its file
+    trouble: Millis  # how long there are faults and attacks
+    store: dict[str, float] = field(default_factory=dict)
+    nodes: dict[str, float] = field(default_factory=dict)
+    network: dict[str, float] = field(default_factory=dict)
+    attacks: tuple[Attack, ...] = ()
+    drifts: dict[str, int] = field(default_factory=dict)
+    offsets: dict[str, Millis] = field(default_factory=dict)
+    core: str = ""  # the one controller that is healed in the end; "": all of them
+    is_shuffled: bool = True
+
+
+def draw_plan(seed: int, *, profile: Profile | None = None, story: str | None = None) -> Plan:
+    random = Random(f"{seed}/profile")
+    drawn = profile or random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
+    text = story or story_of(seed, gaps=GAPS, steps_max=STEPS_MAX)
+    trouble = _last_step(text) + AFTER
+    is_quiet = drawn is Profile.QUIET
+    store = {} if is_quiet else _store_rates(Random(f"{seed}/store"))
+    return Plan(
+        seed=seed,
+        profile=drawn,
+        story=text,
+        trouble=trouble,
+        store=store,
+        nodes={kind: rate for kind, rate in store.items() if not kind.startswith("kill")},
+        network={} if is_quiet else _network_rates(Random(f"{seed}/network")),
+        attacks=() if is_quiet else _attacks(Random(f"{seed}/attacks"), drawn, trouble),
+        drifts=_drifts(Random(f"{seed}/drifts"), drawn),
+        offsets=_offsets(Random(f"{seed}/offsets"), drawn),
+        core=Random(f"{seed}/core").choice(CONTROLLERS) if drawn is Profile.LIVENESS else "",
+    )
+
+
+def _last_step(text: str) -> Millis:
+    """Of a story that `story_of` wrote: one step a line, each with its minutes."""
+    last = text.rstrip().rsplit('"at": "', 1)[1]
+    return int(last.split("m", 1)[0]) * MINUTE
+
+
+def _store_rates(random: Random) -> dict[str, float]:
+    rates = {}
+    for kind in STORE_FAULTS:
+        if random.random() < 0.6:
+            rates[kind] = random.choice((0.005, 0.02, 0.1))
+    for kind in ("kill-before", "kill-after"):
+        if kind in rates:
+            rates[kind] = random.choice((0.001, 0.005))
+    return rates
+
+
+def _network_rates(random: Random) -> dict[str, float]:
+    rates = {}
+    for kind, choices in (
+        ("net-drop", (0.005, 0.03, 0.1)),
+        ("net-copy", (0.01, 0.1)),
+        ("net-delay", (0.05, 0.3)),
+        ("net-spike", (0.002, 0.01)),
+    ):
+        assert kind in NETWORK_FAULTS, kind
+        if random.random() < 0.6:
+            rates[kind] = random.choice(choices)
+    return rates
+
+
+def _drifts(random: Random, profile: Profile) -> dict[str, int]:
+    usual = {name: random.randint(-PPM_USUAL, PPM_USUAL) for name in CONTROLLERS}
+    return {} if profile is Profile.QUIET else usual
+
+
+def _offsets(random: Random, profile: Profile) -> dict[str, Millis]:
+    usual = {name: random.randint(-2 * SECOND, 2 * SECOND) for name in CONTROLLERS}
+    return {} if profile is Profile.QUIET else usual
+
+
+def _attacks(random: Random, profile: Profile, trouble: Millis) -> tuple[Attack, ...]:
+    found: list[Attack] = []
+    at = 0
+    every = random.choice((40, 90, 180)) * SECOND
+    while True:
+        at += 1 + int(random.expovariate(1 / every))
+        if at >= trouble:
+            return tuple(found)
+        match profile:
+            case Profile.HUNTER:
+                found.append(_hunting(random, at))
+            case Profile.BREAKING:
+                found.append(_breaking(random, at))
+            case _:
+                found.append(_any_harm(random, at))
+
+
+def _any_harm(random: Random, at: Millis) -> Attack:
+    harm = random.choice(list(Harm))
+    who = random.choice((*CONTROLLERS, NODES) if harm is Harm.CUT else CONTROLLERS)
+    return Attack(
+        at=at, harm=harm, who=who, lasts=_span(random, harm), amount=_amount(random, harm)
+    )
+
+
+def _hunting(random: Random, at: Millis) -> Attack:
+    """At whoever leads; half of the time in the middle of one of its calls."""
+    if random.random() < 0.5:
+        harm = random.choice((Harm.PAUSE, Harm.PAUSE, Harm.CRASH, Harm.CUT, Harm.CUT_ANSWERS))
+        who = random.choice((LEADER, LEADER, LEADER, ANY))
+        return Attack(
+            at=at, harm=harm, who=who, lasts=_span(random, harm), point=random.choice(POINTS)
+        )
+    harm = random.choice(list(Harm))
+    who = random.choice((LEADER, LEADER, STANDBY))
+    amount = _amount(random, harm)
+    if harm is Harm.DRIFT:  # the holder slow and those who wait fast: the corner of the margins
+        amount = -PPM_MAX if who == LEADER else PPM_MAX
+    return Attack(at=at, harm=harm, who=who, lasts=_span(random, harm), amount=amount)
+
+
+def _breaking(random: Random, at: Millis) -> Attack:
+    """Clocks that run at half or twice the rate: nobody's belief is worth anything."""
+    who = random.choice((LEADER, STANDBY))
+    if random.random() < 0.6:
+        amount = -600_000 if who == LEADER else 900_000
+        lasts = random.choice((30, 60)) * SECOND
+        return Attack(at=at, harm=Harm.DRIFT, who=who, lasts=lasts, amount=amount)
+    return _hunting(random, at)
+
+
+def _span(random: Random, harm: Harm) -> Millis:
+    match harm:
+        case Harm.CRASH | Harm.STOP:
+            return random.choice((50, SECOND, 20 * SECOND))
+        case Harm.TWIN:
+            return random.choice((5, 40)) * SECOND
+        case Harm.DRIFT:
+            return random.choice((30, 90)) * SECOND
+        case _:
+            return random.choice((1, 4, 8, 12, 17, 30, 60)) * SECOND
+
+
+def _amount(random: Random, harm: Harm) -> int:
+    if harm is Harm.DRIFT:
+        return random.choice((-PPM_MAX, PPM_MAX, 20_000))
+    return random.choice((-20, -4, 4, 20)) * SECOND if harm is Harm.JUMP else 0

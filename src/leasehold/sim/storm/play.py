@@ -1,0 +1,277 @@
+"""Plays one plan: store, network, nodes, users and several controllers on virtual time.
+
+Called by `leasehold sim`, the shrinker and the tests. What must hold at every commit and at every
+step stops the run where it breaks; when the faults have stopped, everything must come to rest and
+agree.
+"""
+
+import hashlib
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from leasehold.adapters.memory.store import MemoryStore
+from leasehold.adapters.objects.admission import Admission
+from leasehold.adapters.objects.storage import Change
+from leasehold.control.audit import audit
+from leasehold.core.ledger.verify import Fold
+from leasehold.core.objects.pod import pod_from_wire
+from leasehold.core.objects.run import grace_problems
+from leasehold.core.units import MINUTE, SECOND, Instant, Millis, format_span
+from leasehold.core.world.invariants import check_all
+from leasehold.core.world.world import World
+from leasehold.ports.store import Store
+from leasehold.ports.tenure import Margins
+from leasehold.sim.faulty import Faults, FaultyStore
+from leasehold.sim.kernel import Deadlock, Kernel, Livelock, Process
+from leasehold.sim.network import Network, NetworkedStore
+from leasehold.sim.nodes import SimFleet
+from leasehold.sim.scenario.act import Actor
+from leasehold.sim.scenario.ledger import ledger_problems, lines_after, objects_of
+from leasehold.sim.scenario.parse import parse_story
+from leasehold.sim.scenario.populate import node_of, put_budgets
+from leasehold.sim.scenario.story import Expect, RestartController, Step, Story
+from leasehold.sim.storm.cast import Cast
+from leasehold.sim.storm.checks import TakeOver, TenureChecks
+from leasehold.sim.storm.marks import Marks
+from leasehold.sim.storm.nemesis import Nemesis
+from leasehold.sim.storm.plan import CONTROLLERS, NODES, Attack, Harm, Plan, Profile
+from leasehold.sim.storm.points import PointedStore
+
+LEADER_WITHIN: Millis = 60 * SECOND  # after the faults have stopped
+QUIET: Millis = 12 * MINUTE  # until everything must have come to rest
+
+
+class Violated(Exception):  # noqa: N818 - it says what became of the rules
+    """Something that must hold did not; the text names it."""
+
+
+@dataclass
+class Outcome:
+    """`digest` is of all that happened: equal for equal histories."""
+
+    seed: int
+    profile: Profile
+    problems: list[str] = field(default_factory=list)
+    digest: str = ""
+    at: Millis = 0  # since the start, where it ended
+    steps: int = 0
+    commits: int = 0
+    effects: Counter[str] = field(default_factory=Counter)
+    marks: Counter[str] = field(default_factory=Counter)
+    evaluated: Counter[str] = field(default_factory=Counter)
+    take_overs: list[TakeOver] = field(default_factory=list)
+    trace: list[str] = field(default_factory=list)
+
+
+def play(plan: Plan, *, keep_trace: bool = False, margins: Margins | None = None) -> Outcome:
+    """All of it, or up to the first thing that did not hold."""
+    with tempfile.TemporaryDirectory(prefix="leasehold-storm-") as folder:
+        storm = Storm(plan, Path(folder), keep_trace=keep_trace, margins=margins or Margins())
+        try:
+            storm.run()
+        except Violated as violated:
+            storm.outcome.problems.append(str(violated))
+        except (Livelock, Deadlock) as stuck:
+            storm.outcome.problems.append(f"{type(stuck).__name__}: {stuck}")
+        except Exception as defect:
+            notes = "; ".join(getattr(defect, "__notes__", ()))
+            said = f"{type(defect).__name__}: {' '.join(str(defect).split())[:500]} {notes}"
+            storm.outcome.problems.append(f"a task died: {said}")
+        return storm.close()
+
+
+class Storm:
+    def __init__(self, plan: Plan, folder: Path, *, keep_trace: bool, margins: Margins) -> None:
+        self._plan = plan
+        self._keeps_trace = keep_trace
+        self.outcome = Outcome(seed=plan.seed, profile=plan.profile)
+        self._story: Story = parse_story(plan.story, f"seed {plan.seed}")
+        config = self._story.config
+        self._hash = hashlib.sha256()
+        self.kernel = Kernel(self._story.start, plan.seed if plan.is_shuffled else None)
+        self._user = self.kernel.process("user")
+        grace_max = config.policy.grace_max
+        self._admission = Admission(also=lambda run: grace_problems(run, grace_max))
+        self._checks = TenureChecks(
+            lambda: self._cast.alive(),
+            lambda: self.kernel.now,
+            self._fail,
+            margins=margins,
+            breaks_clocks=plan.profile is Profile.BREAKING,
+        )
+        self._marks = Marks()
+        self.store = MemoryStore(
+            self._user.tasks, self._user.clock, self._admission, on_change=self._on_change
+        )
+        self._faults = Faults(plan.seed, plan.store)
+        self._node_faults = Faults(plan.seed, plan.nodes)
+        self._network = Network(self.kernel, plan.seed, plan.network)
+        self.fleet = self._new_fleet()
+        self._cast = Cast(
+            self.kernel,
+            config,
+            seed=plan.seed,
+            wrap=self._wrapped,
+            tell=self._tell,
+            on_commit=self._on_commit,
+            archive=folder,
+            margins=margins,
+        )
+        self._nemesis = Nemesis(
+            self.kernel, self._cast, self._network,
+            seed=plan.seed, drifts=plan.drifts, tell=self._tell,
+        )  # fmt: skip
+        self._fold = Fold()
+        self._actor = Actor(
+            self.store,
+            self.fleet,
+            admission=self._admission,
+            world=lambda: self._world,
+            now=lambda: self.kernel.now,
+        )
+
+    @property
+    def _world(self) -> World | None:
+        leader = self._cast.leader()
+        return None if leader is None else leader.plane.world
+
+    def run(self) -> None:
+        for name, row in self._story.node_rows():
+            self.fleet.add_node(node_of(name, row))
+        put_budgets(self.store, self._story)
+        self.kernel.settle()
+        self.kernel.after_step = self._after_step
+        for name in CONTROLLERS:
+            process = self.kernel.process(name)
+            process.clock.drift(self._plan.drifts.get(name, 0))
+            process.clock.jump(self._plan.offsets.get(name, 0))
+            self._cast.start(name)
+        self._nemesis.begin(self._plan.attacks)
+        for step in self._story.steps:
+            self._advance(self._story.start + step.at)
+            self._take(step)
+        self._advance(max(self.kernel.now, self._story.start + self._plan.trouble))
+        self._calm_down()
+        self._judge()
+
+    def close(self) -> Outcome:
+        outcome = self.outcome
+        outcome.digest = self._hash.hexdigest()
+        outcome.at = self.kernel.now - self._story.start
+        outcome.steps = self.kernel.steps
+        for counter in (self._faults, self._node_faults, self._network, self._nemesis):
+            outcome.effects += counter.effects
+        outcome.evaluated += self._checks.evaluated
+        outcome.take_overs = self._checks.take_overs
+        self._marks.count_effects(outcome.effects, self._checks.take_overs)
+        outcome.marks = self._marks.seen
+        self.kernel.after_step = None
+        self.kernel.failure = None
+        self.kernel.close()
+        return outcome
+
+    def _take(self, step: Step) -> None:
+        self._tell("user", str(step.action))
+        match step.action:
+            case Expect():
+                return
+            case RestartController():
+                attack = Attack(at=0, harm=Harm.CRASH, who="leader", lasts=SECOND)
+                self._nemesis.strike(attack)
+            case _:
+                self.kernel.complete(self._actor.perform(step), process=self._user)
+        self.kernel.settle()
+
+    def _advance(self, at: Instant) -> None:
+        if at > self.kernel.now:
+            self.kernel.advance_to(at)
+
+    def _calm_down(self) -> None:
+        """The faults stop; what is left must find its way."""
+        self._tell("nemesis", "no more trouble")
+        for each in (self._faults, self._node_faults, self._network):
+            each.stop()
+        self._nemesis.stop(core=self._plan.core)
+        until = self.kernel.now + LEADER_WITHIN
+        while self._world is None and self.kernel.now < until:
+            self._advance(self.kernel.now + SECOND)
+        if self._world is None:
+            self._fail(f"ExpiredLeaseClaimable: nobody leads {format_span(LEADER_WITHIN)} "
+                       "after the last fault")  # fmt: skip
+            return
+        self._advance(self.kernel.now + QUIET)
+
+    def _judge(self) -> None:
+        leader, world = self._cast.leader(), self._world
+        if leader is None or world is None:
+            self._fail("nobody leads at the end")
+            raise Violated(self.outcome.problems[0])
+        now = self.kernel.now
+        problems = [f"ledger: {each}" for each in ledger_problems(self.store)]
+        resource = self._story.config.labels.gpu_resource
+        pods = [
+            pod_from_wire(wire, gpu_resource=resource) for wire in objects_of(self.store, "Pod")
+        ]
+        problems += [f"audit: {each}" for each in audit(world, pods, now)]
+        problems += [*map(str, check_all(world, now)), *self.fleet.breaches]
+        self.outcome.problems += problems
+        head = self._checks.head
+        leader.plane.controller.wake()
+        self._advance(now + 10)
+        if self._checks.head != head:
+            self.outcome.problems.append("at rest, and yet a turn that nobody asked for decided")
+
+    def _new_fleet(self) -> SimFleet:
+        nodes = self.kernel.process(NODES)
+        config = self._story.config
+        total, timed = config.fencing.total, config.policy.node_failure_after
+        fences = {flavor: None if after is None else total for flavor, after in timed}
+        seen = FaultyStore(
+            NetworkedStore(self.store, nodes, self._network), nodes, self._node_faults
+        )
+        fleet = SimFleet(seen, nodes.clock, nodes.tasks, labels=config.labels, fences=fences)
+        nodes.tasks.spawn("fleet", fleet.run())
+        return fleet
+
+    def _wrapped(self, process: Process) -> Store:
+        inner = FaultyStore(
+            NetworkedStore(self.store, process, self._network), process, self._faults
+        )
+        if not any(attack.point for attack in self._plan.attacks):
+            return inner
+        return PointedStore(inner, lambda point: self._nemesis.reach(process, point))
+
+    def _on_change(self, change: Change) -> None:
+        self._hash.update(b"%d %s " % (change.version, change.event.encode()))
+        self._hash.update(change.body)
+        self._marks.on_change(change)
+        self._checks.on_change(change)
+
+    def _after_step(self, process: Process) -> None:
+        if process.name in self._cast.members:
+            self._checks.look()
+
+    def _on_commit(self, world: World, now: Instant) -> None:
+        self.outcome.commits += 1
+        self.outcome.evaluated["World"] += 1
+        problems = [*map(str, check_all(world, now)), *self.fleet.breaches]
+        for line in lines_after(self.store, self._fold.seq, self._fold.digest):
+            disagreement = self._fold.step(line)
+            problems += [] if disagreement is None else [str(disagreement)]
+        for problem in problems:
+            self._fail(problem)
+
+    def _fail(self, problem: str) -> None:
+        """An exception might be handled in there; a failed kernel stops whatever they do."""
+        self._tell("check", problem)
+        if self.kernel.failure is None:
+            self.kernel.failure = Violated(problem)
+
+    def _tell(self, who: str, words: str) -> None:
+        line = f"{format_span(self.kernel.now - self._story.start):>12}  {who}: {words}"
+        self._hash.update(line.encode())
+        self._marks.on_word(who, words)
+        if self._keeps_trace:
+            self.outcome.trace.append(line)

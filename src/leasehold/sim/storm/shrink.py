@@ -1,0 +1,134 @@
+"""A plan that fails, made smaller while it still fails in the same way.
+
+It works on the plan and not on the seed: attacks, kinds of faults, steps of the story and the order
+of tasks are taken away, in halves first, and whatever is not needed stays away. What is left is a
+file that fails alone.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from leasehold.sim.storm.plan import Plan
+from leasehold.sim.storm.play import play
+
+T = TypeVar("T")
+RUNS_MAX = 300
+
+
+def rule_of(problem: str) -> str:
+    """By what a failure is known again: the name at its front."""
+    return problem.split(":", 1)[0].split(" ", 1)[0]
+
+
+class Shrinker:
+    """`told` hears of every plan that is smaller and still fails."""
+
+    def __init__(self, told: Callable[[str], object], runs_max: int = RUNS_MAX) -> None:
+        self._told = told
+        self._left = runs_max
+        self._rule = ""
+
+    def shrink(self, plan: Plan) -> Plan | None:
+        """None when it does not fail."""
+        outcome = play(plan)
+        if not outcome.problems:
+            return None
+        self._rule = rule_of(outcome.problems[0])
+        plan = self._cut_short(plan, outcome.at)
+        for _ in range(3):
+            before = plan
+            plan = self._fewer_attacks(plan)
+            plan = self._fewer_faults(plan)
+            plan = self._fewer_steps(plan)
+            plan = self._plainer(plan)
+            if plan == before or self._left <= 0:
+                break
+        return plan
+
+    def _fails(self, plan: Plan) -> bool:
+        if self._left <= 0:
+            return False
+        self._left -= 1
+        try:
+            problems = play(plan).problems
+        except Exception:
+            return False  # a story that cannot be told is no smaller story
+        failed = bool(problems) and rule_of(problems[0]) == self._rule
+        if failed:
+            self._told(size_of(plan))
+        return failed
+
+    def _cut_short(self, plan: Plan, at: int) -> Plan:
+        attacks = tuple(each for each in plan.attacks if each.at <= at)
+        shorter = replace(plan, attacks=attacks)
+        return shorter if self._fails(shorter) else plan
+
+    def _fewer_attacks(self, plan: Plan) -> Plan:
+        kept = self._minimal(plan.attacks, lambda some: replace(plan, attacks=tuple(some)))
+        return replace(plan, attacks=tuple(kept))
+
+    def _fewer_faults(self, plan: Plan) -> Plan:
+        for part in ("store", "nodes", "network"):
+            plan = self._fewer_of(plan, part)
+        return plan
+
+    def _fewer_of(self, plan: Plan, part: str) -> Plan:
+        rates: dict[str, float] = getattr(plan, part)
+
+        def planned(kinds: Sequence[str]) -> Plan:
+            return replace(plan, **{part: {kind: rates[kind] for kind in kinds}})
+
+        return planned(self._minimal(sorted(rates), planned))
+
+    def _fewer_steps(self, plan: Plan) -> Plan:
+        head, steps = _split(plan.story)
+        kept = self._minimal(steps, lambda some: replace(plan, story=_joined(head, some)))
+        return replace(plan, story=_joined(head, kept))
+
+    def _plainer(self, plan: Plan) -> Plan:
+        changes: tuple[dict[str, object], ...] = (
+            {"is_shuffled": False}, {"drifts": {}}, {"offsets": {}}, {"core": ""},
+        )  # fmt: skip
+        for change in changes:
+            plainer = replace(plan, **change)
+            if plainer != plan and self._fails(plainer):
+                plan = plainer
+        return plan
+
+    def _minimal(self, items: Sequence[T], planned: Callable[[list[T]], Plan]) -> list[T]:
+        """What cannot be left out: larger parts are tried first."""
+        kept = list(items)
+        size = max(1, len(kept) // 2)
+        while kept and self._left > 0:
+            start = 0
+            while start < len(kept):
+                fewer = kept[:start] + kept[start + size :]
+                if len(fewer) < len(kept) and self._fails(planned(fewer)):
+                    kept = fewer
+                else:
+                    start += size
+            if size == 1:
+                break
+            size //= 2
+        return kept
+
+
+def size_of(plan: Plan) -> str:
+    faults = len(plan.store) + len(plan.nodes) + len(plan.network)
+    steps = len(_split(plan.story)[1])
+    return f"{len(plan.attacks)} attacks, {faults} kinds of faults, {steps} steps"
+
+
+def _split(story: str) -> tuple[list[str], list[str]]:
+    """Everything up to `steps:`, and the steps, one a line."""
+    lines = story.rstrip("\n").split("\n")
+    cut = next(index for index, line in enumerate(lines) if line.startswith("steps:")) + 1
+    return lines[:cut], lines[cut:]
+
+
+def _joined(head: list[str], steps: Sequence[str]) -> str:
+    if not steps:
+        head = [*head[:-1], "steps: []"]
+    return "\n".join([*head, *steps, ""])

@@ -1,0 +1,167 @@
+"""Three of the shipped control plane under faults: what holds, and that the checks can fail."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from leasehold.core.units import SECOND
+from leasehold.sim.faulty import KINDS as STORE_FAULTS
+from leasehold.sim.network import KINDS as NETWORK_FAULTS
+from leasehold.sim.storm.many import Tally, fresh_seeds, play_seed
+from leasehold.sim.storm.marks import EXPECTED
+from leasehold.sim.storm.plan import Attack, Harm, Plan, Profile, draw_plan
+from leasehold.sim.storm.play import play
+from leasehold.sim.storm.shrink import Shrinker, rule_of
+
+ROOT = Path(__file__).resolve().parents[2]
+
+CALM = """title: A small one
+fleet: [{"domain": "a", "nodes": 3, "gpus": 4, "flavor": "H", "region": "r1", "cluster": "c1"}]
+budgets: {"team/team": {"owner": "org:a", "envelopes": [{"name": "e", "flavor": "H", "concurrency": 12}]}}
+steps:
+  - {"at": "1m", "submit": {"team/one": {"owner": "org:a", "resources": {"gpuType": "H", "totalGPUs": 8, "gpusPerPod": 4}}}, "work": {"lasts": "4m"}}
+  - {"at": "3m", "submit": {"team/two": {"owner": "org:a", "resources": {"gpuType": "H", "totalGPUs": 12, "gpusPerPod": 4}}}, "work": {"lasts": "2m"}}
+  - {"at": "4m", "node": {"name": "a-00", "is": "cordoned"}}
+  - {"at": "5m", "node": {"name": "a-00", "is": "uncordoned"}}
+"""  # noqa: E501 - a step a line, as the generator writes them
+
+
+def calm(*attacks: Attack, profile: Profile = Profile.UNIFORM) -> Plan:
+    """One story without faults, and these attacks."""
+    return Plan(seed=1, profile=profile, story=CALM, trouble=6 * 60 * SECOND, attacks=attacks)
+
+
+@pytest.mark.parametrize("profile", list(Profile))
+def test_a_seed_of_each_profile_holds_and_is_the_same_twice(profile: Profile) -> None:
+    outcome, _ = play_seed((7, True, profile))
+    assert outcome.problems == []
+    assert outcome.commits > 0
+
+
+def test_the_same_seed_is_the_same_history_whatever_the_hash_seed() -> None:
+    asked = ("sim", "--seeds", "23..24", "--digest")
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", "from leasehold.cli.main import main; main()", *asked],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=True,
+        ).stdout
+        for seed in ("1", "77")
+    ]
+    assert said[0] == said[1]
+    lines = [line.split() for line in said[0].splitlines()]
+    assert [(seed, len(digest)) for seed, digest in lines] == [("23", 64), ("24", 64)]
+
+
+def test_without_trouble_one_leads_all_the_time() -> None:
+    outcome = play(calm(profile=Profile.QUIET))
+    assert outcome.problems == []
+    assert outcome.take_overs == []
+
+
+def test_a_clean_stop_hands_over_at_once() -> None:
+    outcome = play(calm(Attack(at=150 * SECOND, harm=Harm.STOP, who="leader", lasts=SECOND)))
+    assert outcome.problems == []
+    (handed,) = outcome.take_overs
+    assert handed.handed_over
+    assert handed.took == 0
+
+
+def test_a_leader_that_is_cut_off_stops_before_another_begins() -> None:
+    plan = calm(Attack(at=150 * SECOND, harm=Harm.CUT, who="leader", lasts=60 * SECOND))
+    outcome = play(plan, keep_trace=True)
+    assert outcome.problems == []
+    (taken,) = outcome.take_overs
+    assert not taken.handed_over
+    assert 15 * SECOND < taken.took < 19 * SECOND
+    told = [line for line in outcome.trace if "lost" in line or "gained" in line]
+    assert ["gained epoch 1" in told[0], "lost" in told[1], "gained epoch 2" in told[2]] == [
+        True, True, True,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("point", ["before update LedgerHead", "after create LedgerBatch"])
+def test_whoever_stands_still_in_its_commit_is_deposed(point: str) -> None:
+    plan = calm(
+        Attack(at=59 * SECOND, harm=Harm.PAUSE, who="leader", lasts=40 * SECOND, point=point)
+    )
+    outcome = play(plan, keep_trace=True)
+    assert outcome.problems == []
+    assert outcome.effects["pause at a point"] == 1
+    assert [each.handed_over for each in outcome.take_overs] == [False]
+
+
+def test_the_core_is_enough() -> None:
+    plan = replace(calm(profile=Profile.LIVENESS), core="c2")
+    outcome = play(plan, keep_trace=True)
+    assert outcome.problems == []
+    assert "c2: gained" in "\n".join(outcome.trace)
+
+
+def test_a_plan_is_a_file() -> None:
+    plan = draw_plan(5)
+    assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
+
+
+def test_what_can_be_drawn_is_known() -> None:
+    for seed in range(50):
+        plan = draw_plan(seed)
+        assert set(plan.store) <= set(STORE_FAULTS)
+        assert set(plan.network) <= set(NETWORK_FAULTS)
+        assert all(0 <= attack.at < plan.trouble for attack in plan.attacks)
+
+
+def test_fresh_seeds_are_the_same_for_the_same_text() -> None:
+    assert fresh_seeds("abc", 3) == fresh_seeds("abc", 3)
+    assert fresh_seeds("abc", 3) != fresh_seeds("abd", 3)
+
+
+def test_a_mark_that_is_never_reached_is_told() -> None:
+    assert Tally().missing() == list(EXPECTED)
+
+
+def _slow_leader() -> Attack:
+    """By more than the margins allow for."""
+    return Attack(at=20 * SECOND, harm=Harm.DRIFT, who="leader", lasts=90 * SECOND, amount=-600_000)
+
+
+def test_a_failure_is_made_smaller_and_fails_alone() -> None:
+    """A clock that is slower than the margins allow for, and a cut: with both, two believe."""
+    plan = replace(
+        calm(
+            Attack(at=10 * SECOND, harm=Harm.JUMP, who="leader", lasts=SECOND, amount=SECOND),
+            Attack(
+                at=20 * SECOND, harm=Harm.DRIFT, who="leader", lasts=90 * SECOND, amount=-600_000
+            ),
+            Attack(at=40 * SECOND, harm=Harm.CUT, who="leader", lasts=60 * SECOND),
+            Attack(at=200 * SECOND, harm=Harm.STOP, who="leader", lasts=SECOND),
+        ),
+        store={"slow": 0.05, "conflict": 0.05},
+    )
+    assert rule_of(play(plan).problems[0]) == "ExpiredLeaseClaimable"
+    smaller = Shrinker(lambda _: None).shrink(plan)
+    assert smaller is not None
+    assert [attack.harm for attack in smaller.attacks] == [Harm.DRIFT, Harm.CUT]
+    assert smaller.store == {}
+    assert smaller.story.rstrip().endswith("steps: []")
+    assert rule_of(play(smaller).problems[0]) == "ExpiredLeaseClaimable"
+
+
+def test_where_clocks_are_broken_the_head_is_enough() -> None:
+    """The same, but what tenure assumes is not assumed: nothing is decided twice all the same."""
+    plan = calm(
+        _slow_leader(),
+        Attack(at=40 * SECOND, harm=Harm.CUT, who="leader", lasts=16 * SECOND),
+        profile=Profile.BREAKING,
+    )
+    outcome = play(plan)
+    assert outcome.problems == []
+    assert len(outcome.take_overs) == 1
