@@ -404,8 +404,8 @@ EMBEDDED = (
     Mutant(
         "what was never committed stays",
         "shell/recover.py",
-        "    for name in found.orphans:\n",
-        "    for name in found.orphans[:0]:\n",
+        "    for name, uid in found.orphans:\n",
+        "    for name, uid in found.orphans[:0]:\n",
         ("tests/scenarios/test_faults.py",),
     ),
     Mutant(

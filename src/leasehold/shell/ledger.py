@@ -14,6 +14,7 @@ from leasehold.core.ledger.chain import GENESIS
 from leasehold.core.ledger.head import Head
 from leasehold.core.names import API_VERSION, Wire
 from leasehold.core.objects.resolution import resolution_to_wire
+from leasehold.core.objects.wire import part, text_at
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import Instant
 from leasehold.ports.runtime import Clock
@@ -194,18 +195,22 @@ class Ledger:
                     return
 
     async def _is_published(self, resolution: Resolution, wire: Wire) -> bool:
-        """Whether the object of that name is ours; one that is not is removed."""
+        """Whether the object of that name is ours; one that is not is removed, if we still decide:
+        otherwise it may be the proof of what the next owner has committed."""
         with suppress(NotFound):
             there = await until_answered(
                 self._clock, lambda: self._store.get("Resolution", "", resolution.name)
             )
             if there["spec"] == wire["spec"]:
                 return True
+            await self.confirm()
             # Left by an owner that died before its swap: no committed batch names it.
-            await until_answered(
-                self._clock,
-                lambda: self._store.delete("Resolution", "", resolution.name, uid=None),
-            )
+            uid = text_at(part(there, "metadata"), "uid")
+            with suppress(Conflict):  # it is another one by now
+                await until_answered(
+                    self._clock,
+                    lambda: self._store.delete("Resolution", "", resolution.name, uid=uid),
+                )
         return False
 
 

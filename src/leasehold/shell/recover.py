@@ -25,10 +25,11 @@ from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.reservation import reservation_from_wire
 from leasehold.core.objects.resolution import resolution_from_wire
 from leasehold.core.objects.run import run_from_wire
+from leasehold.core.objects.wire import part, text_at
 from leasehold.core.policy import Policy
 from leasehold.core.world.world import Overdraft, World
 from leasehold.ports.runtime import Clock
-from leasehold.ports.store import Listing, NotFound, Store
+from leasehold.ports.store import Conflict, Listing, NotFound, Store
 from leasehold.shell.archive.checkpoints import KIND as CHECKPOINTS
 from leasehold.shell.archive.checkpoints import MAIN, Stored, read_checkpoint
 from leasehold.shell.ledger import Committed, Ledger
@@ -48,7 +49,7 @@ class Recovered:
         self.world = world
         self.unmaterialised: list[Batch] = []
         self.versions: dict[str, int] = {}
-        self.orphans: list[str] = []  # Resolutions that no batch names
+        self.orphans: list[tuple[str, str]] = []  # Resolutions that no batch names, and their uids
         self.listed: dict[str, list[bytes]] = {}  # objects of the kinds that are watched
         self.unreadable: list[Unreadable] = []  # those of them that say nothing
 
@@ -65,16 +66,17 @@ async def recover(
     """Everything that is known, listed consistently, by its one owner."""
     await ledger.seal(epoch)
     found = await read_world(store, clock, ledger, policy=policy, labels=labels)
-    for name in found.orphans:
-        await _remove(store, clock, name)
+    for name, uid in found.orphans:
+        await _remove(store, clock, name, uid)
     return found
 
 
-async def _remove(store: Store, clock: Clock, name: str) -> None:
+async def _remove(store: Store, clock: Clock, name: str, uid: str) -> None:
     """A Resolution of an owner that died before its batch was true: since the head is sealed it
-    never will be, and it would prove something that did not happen."""
-    with suppress(NotFound):
-        await until_answered(clock, lambda: store.delete("Resolution", "", name, uid=None))
+    never will be, and it would prove something that did not happen. One of that name which somebody
+    made since is the next owner's."""
+    with suppress(NotFound, Conflict):
+        await until_answered(clock, lambda: store.delete("Resolution", "", name, uid=uid))
 
 
 async def read_world(
@@ -104,7 +106,7 @@ async def read_world(
         if resolution.name in told.resolutions:
             world.fold_resolution(resolution)
         else:
-            found.orphans.append(resolution.name)
+            found.orphans.append((resolution.name, text_at(part(wire, "metadata"), "uid")))
     leases = _leases(await _stored_leases(store, clock), chain, materialised)
     fold_leases(world, sorted(_present(leases, carried, ledger), key=ledger_order))
     for wire in listings["Reservation"].items:

@@ -1,0 +1,28 @@
+"""What simulations found, each as the smallest plan that showed it."""
+
+from pathlib import Path
+
+import pytest
+
+from leasehold.core.units import MINUTE, SECOND
+from leasehold.sim.scenario.parse import load_story
+from leasehold.sim.storm.plan import Attack, Harm, Plan, Profile
+from leasehold.sim.storm.play import play
+
+STORIES = Path(__file__).resolve().parents[1] / "scenarios"
+
+
+@pytest.mark.parametrize("point", ["before create Resolution", "after create Resolution"])
+def test_whoever_was_deposed_leaves_the_next_ones_proof_alone(point: str) -> None:
+    """It woke up, found a Resolution of that name which was not its own, and put its own there."""
+    (file,) = STORIES.glob("cuts-01-*.yaml")
+    plan = Plan(
+        seed=1,
+        profile=Profile.HUNTER,
+        story=file.read_text(encoding="utf-8"),
+        trouble=load_story(file).steps[-1].at + MINUTE,
+        attacks=(Attack(at=SECOND, harm=Harm.PAUSE, who="leader", lasts=40 * SECOND, point=point),),
+    )
+    outcome = play(plan)
+    assert outcome.effects["pause at a point"] == 1
+    assert outcome.problems == []
