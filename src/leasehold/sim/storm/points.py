@@ -6,7 +6,8 @@ The nemesis is told before and after each of them, and may end or stop the proce
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from leasehold.ports.store import Answers, Listing, Store, Watch, Wire, Write, written_object
+from leasehold.core.names import Wire
+from leasehold.ports.store import Answers, Listing, Store, Watch, Write, written_object
 
 T = TypeVar("T")
 Pass = Callable[[str], Awaitable[None]]
