@@ -58,7 +58,7 @@ spec:
   sparesPerGroup: 8
   opportunistic: false
   stop: false
-  runtime: {maxDuration: 6h, checkpoint: 30m, retries: 2, gracePeriod: 30s}
+  runtime: {maxDuration: 6h, checkpoint: 30m, retries: 2, gracePeriod: 30s, startTimeout: 5m}
   funding: {allowBorrow: true, maxBorrowGPUs: 32, sponsors: ["org:ai:mm:audio"]}
   template:
     metadata: {labels: {a: b}, annotations: {c: d}}

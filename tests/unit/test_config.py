@@ -18,6 +18,7 @@ SET: tuple[tuple[str, object, object], ...] = (
     ("accounting.horizon", "2h", 2 * HOUR),
     ("resolver.minTenure", "3h", 3 * HOUR),
     ("bind.timeout", "1m", MINUTE),
+    ("bind.startTimeout", "5m", 5 * MINUTE),
     ("bind.attempts", 7, 7),
     ("bind.backoff", "1s", SECOND),
     ("retry.backoff", "2s", 2 * SECOND),

@@ -101,6 +101,8 @@ def _conditions(world: World, run: Run, phase: Phase, because: str, message: str
         conditions.append(condition("Failed", True, because, message))
     if because in ("RandomPreempt", "Overdrawn", "ReclaimedBySpare"):
         conditions.append(condition("Preempted", True, because, message))
+    if because == "Starting":
+        conditions.append(condition("Starting", True, because, message))
     if blocked:
         conditions.append(condition("Blocked", True, because, message))
     return conditions

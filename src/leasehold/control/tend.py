@@ -22,7 +22,7 @@ from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.swap import vacancies
 from leasehold.core.facts import Cause, Closed, Gang, Lease, Opened, Pod, PodPhase, Role, Run, Uid
-from leasehold.core.units import plural
+from leasehold.core.units import Instant, plural
 from leasehold.core.verdicts import Refusal
 from leasehold.core.world.book import WHOLE, base_reason
 from leasehold.core.world.width import active_gpus, desired_gpus, open_leases
@@ -180,10 +180,10 @@ def _bind_or_give_up(turn: Turn, run: Run) -> None:
             failing[lease.group] = f"{lease.node} rejected pod {lease.pod}: {pod.reason}"
             end = gone_at(turn, lease)
             turn.close(lease.name, end=end, reason=Closed.FAIL, cause=Cause.REJECTED)
-        elif _is_late(turn, lease):
-            failing.setdefault(lease.group, f"pod {lease.pod} was not bound in time")
+        elif _is_late(turn, lease, by := _due(world, run, lease, pod)):
+            failing.setdefault(lease.group, _too_late(lease, pod))
         else:
-            world.work.alarm(run.uid, lease.start + world.policy.bind_timeout)
+            world.work.alarm(run.uid, by)
     for group, why in failing.items():
         _take_back(turn, run, group)
         turn.tell(
@@ -191,12 +191,26 @@ def _bind_or_give_up(turn: Turn, run: Run) -> None:
         )
 
 
-def _is_late(turn: Turn, lease: Lease) -> bool:
+def _due(world: World, run: Run, lease: Lease, pod: Pod | None) -> Instant:
+    """When it must be running; a node that has the pod may be busy with its image for long."""
+    if pod is None or pod.waits_for is None:
+        return lease.start + world.policy.bind_timeout
+    return lease.start + (run.spec.start_timeout or world.policy.start_timeout)
+
+
+def _too_late(lease: Lease, pod: Pod | None) -> str:
+    if pod is None or pod.waits_for is None:
+        return f"pod {lease.pod} was not bound in time"
+    why = pod.waits_for or "its kubelet does not say why"
+    return f"{lease.node} did not start pod {lease.pod} in time: {why}"
+
+
+def _is_late(turn: Turn, lease: Lease, by: Instant) -> bool:
     """A swapped pod is waited for: its gang is running and has nowhere else to go."""
     return (
         turn.time_trusted
         and lease.reason in (Opened.START, Opened.GROW)
-        and turn.now >= lease.start + turn.world.policy.bind_timeout
+        and turn.now >= by
         and not _has_run(turn.world, lease)
     )
 

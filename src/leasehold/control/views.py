@@ -145,8 +145,17 @@ def _explained(world: World, run: Run | None, uid: Uid) -> tuple[Phase, str, str
     if phase is Phase.RUNNING:
         if _all_bound(world, run):
             return phase, "Running", _running_words(world, run)
-        return Phase.PENDING, "Binding", "its leases are open; waiting for all pods to be bound"
+        return Phase.PENDING, *_binding_words(world, run)
     return phase, *_waiting_words(world, run)
+
+
+def _binding_words(world: World, run: Run) -> tuple[str, str]:
+    for key in sorted(world.pods_by_run.get(run.uid, ())):
+        pod = world.pods[key]
+        if pod.waits_for is not None and not pod.has_ended:
+            why = pod.waits_for or "it has just been taken"
+            return "Starting", f"{pod.node} has pod {pod.name} and did not start it yet: {why}"
+    return "Binding", "its leases are open; waiting for all pods to be bound"
 
 
 def _of_the_past(world: World, uid: Uid) -> tuple[Phase, str, str]:

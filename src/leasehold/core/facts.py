@@ -204,6 +204,7 @@ class RunSpec(Record):
     checkpoint: Millis | None = None
     retries: int = 0
     grace: Millis = 30_000
+    start_timeout: Millis | None = None  # from its lease to running, where its node has it
     funding: Funding = Funding()
     cpu_milli: int = 0  # asked by one pod of the template, all containers
     memory_bytes: int = 0
@@ -297,6 +298,7 @@ class Pod(Record):
     finished_at: Instant | None = None
     deleting: bool = False
     asked_to_go: Instant | None = None  # when it was deleted; its grace comes after that
+    waits_for: str | None = None  # its node has it and did not start it yet: what that waits for
 
     @property
     def key(self) -> str:

@@ -19,6 +19,7 @@ class Policy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     accounting_horizon: Millis = 24 * HOUR
     lottery_immunity: Millis = 2 * HOUR  # or twice the run's checkpoint, if that is more
     bind_timeout: Millis = 2 * MINUTE
+    start_timeout: Millis = 20 * MINUTE  # where a run names none: from its leases to running
     bind_attempts: int = 5
     bind_backoff: Millis = 10 * SECOND
     bind_backoff_max: Millis = 10 * MINUTE

@@ -215,6 +215,7 @@ KEYS = (
     Key("accounting.horizon", "policy", "accounting_horizon", readers.span),
     Key("resolver.minTenure", "policy", "lottery_immunity", readers.span_or_none),
     Key("bind.timeout", "policy", "bind_timeout", readers.span),
+    Key("bind.startTimeout", "policy", "start_timeout", readers.span),
     Key("bind.attempts", "policy", "bind_attempts", readers.whole(1, readers.RETRIES_MAX)),
     Key("bind.backoff", "policy", "bind_backoff", readers.span),
     Key("retry.backoff", "policy", "retry_backoff", readers.span),

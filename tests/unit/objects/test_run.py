@@ -243,6 +243,16 @@ RULES: tuple[tuple[str, object, list[str]], ...] = (
     ("nodeName", template(nodeName="n"), ["spec.template.spec.nodeName"]),
     ("nodeSelector", template(nodeSelector={"a": "b"}), ["spec.template.spec.nodeSelector"]),
     ("resourceClaims", template(resourceClaims=[]), ["spec.template.spec.resourceClaims"]),
+    ("schedulerName", template(schedulerName="x"), ["spec.template.spec.schedulerName"]),
+    ("schedulingGates", template(schedulingGates=[]), ["spec.template.spec.schedulingGates"]),
+    (
+        "topologySpreadConstraints",
+        template(topologySpreadConstraints=[]),
+        ["spec.template.spec.topologySpreadConstraints"],
+    ),
+    ("a priority", template(priorityClassName="x"), ["spec.template.spec.priorityClassName"]),
+    ("a deadline", template(activeDeadlineSeconds=1), ["spec.template.spec.activeDeadlineSeconds"]),
+    ("restarts", template(restartPolicy="OnFailure"), ["spec.template.spec.restartPolicy"]),
     ("a host port", container(ports=[{"hostPort": 80}]), [f"{C0}.ports[0].hostPort"]),
     ("a claim", container(resources={"claims": [{}]}), [f"{C0}.resources.claims"]),
     (

@@ -129,6 +129,10 @@ _RUN_SPEC = mapping(
                     f"It checkpoints at least this often, so it may be requeued. {_SPAN}"
                 ),
                 "retries": whole("Whole-gang restarts after a workload failure; default 0."),
+                "startTimeout": text(
+                    "How long its pods may take to start once a node has them, as while an image "
+                    f"is pulled; default: the server's. {_SPAN}"
+                ),
                 "gracePeriod": text(
                     f"Between the signal to stop and the kill; default 30s. {_SPAN}"
                 ),

@@ -65,6 +65,7 @@ class _PodStatus(_Part):
     reason: str = ""
     message: str = ""
     conditions: list[_Condition] | None = None
+    start_time: str = ""
     container_statuses: list[dict[str, object]] | None = None
     init_container_statuses: list[dict[str, object]] | None = None
 

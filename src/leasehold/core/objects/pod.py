@@ -35,6 +35,7 @@ MASTER = (
 SLOTS = f"{GROUP}/slots"  # an annotation: the ordinals of its GPUs on its node
 
 _GPU_RESOURCE = Labels().gpu_resource
+_WAITING_CHARS_MAX = 300
 _PHASES = {str(phase): phase for phase in PodPhase}
 
 
@@ -68,6 +69,7 @@ def pod_from_wire(raw: object, *, gpu_resource: str = _GPU_RESOURCE) -> Pod:
         finished_at=instant_at(ended, "finishedAt"),
         deleting=metadata.get("deletionTimestamp") is not None,
         asked_to_go=_asked_to_go(metadata),
+        waits_for=_waits_for(status),
     )
 
 
@@ -160,6 +162,20 @@ def _asked_to_go(metadata: Wire) -> Instant | None:
     if grace is None:
         grace = SECOND * (whole_at(metadata, "deletionGracePeriodSeconds") or 0)
     return due - grace
+
+
+def _waits_for(status: Wire) -> str | None:
+    """None unless a kubelet has taken the pod, which it says by a start time, and has not started
+    it; of several containers that wait, the first that says why."""
+    if text_at(status, "phase") != PodPhase.PENDING or not text_at(status, "startTime"):
+        return None
+    for key in ("initContainerStatuses", "containerStatuses"):
+        for each in list_at(status, key):
+            waiting = part(part(each, "state"), "waiting")
+            said = [text_at(waiting, name) for name in ("reason", "message")]
+            if any(said):
+                return ": ".join(filter(None, said))[:_WAITING_CHARS_MAX]
+    return ""
 
 
 def _said(ended: Wire, status: Wire) -> str:

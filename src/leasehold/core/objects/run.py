@@ -115,6 +115,7 @@ def _read_spec(raw: object, *, require_template: bool) -> tuple[RunSpec | None, 
     checkpoint = runtime.take("checkpoint", readers.span, None)
     retries = runtime.take("retries", readers.retries, 0)
     grace = runtime.take("gracePeriod", readers.span_or_none, GRACE_DEFAULT)
+    start_timeout = runtime.take("startTimeout", readers.span, None)
     for fields in (spec, resources, locality, runtime):
         fields.finish()
     if problems or spec.is_void:
@@ -142,6 +143,7 @@ def _read_spec(raw: object, *, require_template: bool) -> tuple[RunSpec | None, 
             checkpoint=checkpoint,
             retries=retries,
             grace=grace,
+            start_timeout=start_timeout,
             funding=funding,
             cpu_milli=template.cpu_milli,
             memory_bytes=template.memory_bytes,

@@ -17,6 +17,7 @@ from leasehold.core.objects.quantity import CPU, MEMORY, asked, milli, units
 from leasehold.core.objects.wire import canonical
 
 DEPTH_MAX = 32
+NEVER = "Never"
 WHOLE_BITS_MAX = 63  # what every JSON reader on the way can hold
 
 _PLACEMENT = {
@@ -24,6 +25,11 @@ _PLACEMENT = {
     "nodeName": "leasehold places the pods; use spec.locality.selector and leave this out",
     "nodeSelector": "leasehold places the pods; use spec.locality.selector and leave this out",
     "resourceClaims": "leasehold hands out the GPUs; leave this out",
+    "schedulerName": "leasehold places the pods; leave this out",
+    "schedulingGates": "leasehold starts the pods when they are paid for; leave this out",
+    "topologySpreadConstraints": "leasehold places the pods; use spec.locality and leave this out",
+    "priorityClassName": "the line decides who is first; leave this out",
+    "activeDeadlineSeconds": "use spec.runtime.maxDuration and leave this out",
 }
 
 
@@ -66,6 +72,8 @@ def _check_pod(pod: Fields) -> tuple[Toleration, ...]:
     for key, remedy in _PLACEMENT.items():
         if pod.has(key):
             pod.note(key, remedy)
+    if pod.take("restartPolicy", readers.text, NEVER) != NEVER:
+        pod.note("restartPolicy", f"write {NEVER}, or leave it out; see spec.runtime.retries")
     containers = pod.each("containers")
     if not containers and not pod.is_wrong("containers"):
         pod.note("containers", "write at least one container")
