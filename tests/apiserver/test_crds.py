@@ -121,7 +121,7 @@ def test_a_spec_is_immutable_by_the_same_rules(real: Client, kind: str) -> None:
     verdicts = set()
     for at, before in enumerate(SPECS[kind]):
         name = f"fixed-{kind.lower()}-{at}"
-        head = {"apiVersion": f"{rules.GROUP}v1", "kind": kind, "metadata": {"name": name}}
+        head = {"apiVersion": f"{rules.GROUP}/v1", "kind": kind, "metadata": {"name": name}}
         made = real.ask("POST", place(kind), {**head, "spec": before})
         assert made.status == 201, made.body.decode()
         for after in SPECS[kind]:
