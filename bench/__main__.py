@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TypeVar
 
-from bench import admit, embedded, limits, line, naive, plans, rebuild
+from bench import admit, embedded, limits, line, naive, plans, rebuild, web
 
 T = TypeVar("T")
 NODES, LEASES = 10_000, 50_000
@@ -53,6 +53,7 @@ def main() -> None:
     report("rebuild_1m_leases_s", spent, "< 15", f"{spent / plain:,.1f}x merely decoding them")
     report("rebuild_1m_leases_mib", mib, "< 2,048")
     _lines(report)
+    _web(report)
     _embedded(report)
     _print_table(rows)
     print("\nwhat an admission spends its time on (own time, under a profiler):")
@@ -71,6 +72,22 @@ def _lines(report: Callable[..., None]) -> None:
         apart = _alone(line.turn_ms_apart, 1_000, cap)
         beside = f"{cost / shorter:.1f}x a third of them; each for itself {apart / shorter:,.0f}x"
         report(f"line_3000_{name}_ms", cost, "< 50", beside)
+
+
+def _web(report: Callable[..., None]) -> None:
+    """The dashboard over 10,000 nodes that 5,000 runs have taken."""
+    found = _alone(web.measure, NODES)
+    for name, target in (
+        ("web_fleet_page_s", "< 2"),
+        ("web_fleet_mib_sent", ""),
+        ("web_now_page_s", "< 2"),
+        ("web_runs_page_s", "< 2"),
+        ("web_past_s", "< 1"),
+        ("web_change_s", "< 1"),
+        ("web_50_pages_core_percent", "< 25"),
+        ("web_50_pages_mib", "< 100"),
+    ):
+        report(name, found[name], target)
 
 
 def _embedded(report: Callable[..., None]) -> None:

@@ -7,6 +7,7 @@ nobody may frame it. A name that somebody gave a job is text and never anything 
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from typing import Protocol
 from urllib.parse import quote, unquote
 
@@ -22,6 +23,7 @@ from leasehold.web.house import House, NotShown, Visitor
 from leasehold.web.live import events
 from leasehold.web.pages import budgets, decisions, fleet, ledger, line, now, report, runs
 from leasehold.web.pages.look import Look, Page, Show
+from leasehold.web.remembered import Remembered
 from leasehold.web.sessions import COOKIE, SESSION_S, Sessions
 from leasehold.web.statics import Statics
 
@@ -72,7 +74,7 @@ class Streaming(Protocol):
 
 class Pages:
     def __init__(self, house: House) -> None:
-        self._house = house
+        self._house = house = replace(house, ask=Remembered(house).ask)
         self.sessions = Sessions(house.key, house.visitor_of)
         self._templates = looks.environment()
         self._statics = Statics(looks.HERE / "static")
@@ -230,7 +232,7 @@ class Pages:
 
     async def _fleet_data(self, request: Request, whose: str) -> Response:
         look = Look(self._house, self._visitor(request)[1], dict(request.query_params), {})
-        return _json(await self._feed.data(look, whose))
+        return Response(await self._feed.data(look, whose), media_type="application/json")
 
     async def _chain_data(self, request: Request, _whose: str) -> Response:
         look = Look(self._house, self._visitor(request)[1], dict(request.query_params), {})

@@ -6,10 +6,14 @@ is the same number as before.
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from itertools import islice
+
+import msgspec
 
 from leasehold.control.questions.answers.fleet import FleetAnswer, HolderRow, NodeRow
-from leasehold.control.questions.answers.shape import Wire, wire
+from leasehold.control.questions.answers.shape import Wire
 from leasehold.web.pages.look import Look
+from leasehold.web.palette import Palette
 
 STATES_MAX = 8  # that a page may have seen last
 HOLDERS_MAX = 50_000
@@ -18,26 +22,35 @@ VISITORS_MAX = 64
 _Row = tuple[str, str, str, str, list[int]]  # node, domain, flavor, state, cells
 
 
+@dataclass(frozen=True, slots=True)
+class _State:
+    rows: list[_Row]
+    holders: int  # how many had a number then
+
+
 @dataclass(slots=True)
 class _Seen:
     """What one visitor was shown."""
 
     numbers: dict[HolderRow, int] = field(default_factory=dict)
-    states: OrderedDict[str, list[_Row]] = field(default_factory=OrderedDict)
+    states: OrderedDict[str, _State] = field(default_factory=OrderedDict)
+    sent: OrderedDict[tuple[str, str], bytes] = field(default_factory=OrderedDict)
 
     def rows(self, found: FleetAnswer) -> list[_Row]:
         if len(self.numbers) > HOLDERS_MAX:  # whoever comes back is shown all of it again
             self.numbers.clear()
             self.states.clear()
+            self.sent.clear()
         numbers = [0]
         for each in found.holders:
             numbers.append(self.numbers.setdefault(each, len(self.numbers) + 1))
         return [_row(each, numbers) for each in found.nodes]
 
-    def keep(self, version: str, rows: list[_Row]) -> None:
-        self.states[version] = rows
+    def keep(self, version: str, rows: list[_Row]) -> _State:
+        found = self.states[version] = _State(rows, len(self.numbers))
         while len(self.states) > STATES_MAX:
             self.states.popitem(last=False)
+        return found
 
 
 def _row(node: NodeRow, numbers: list[int]) -> _Row:
@@ -49,28 +62,33 @@ class FleetFeed:
     def __init__(self) -> None:
         self._visitors: OrderedDict[str, _Seen] = OrderedDict()
 
-    async def data(self, look: Look, whose: str) -> Wire:
-        """`whose` tells visitors apart; the filter `since` is the number that the page has."""
-        at, version = look.filter("at"), look.house.news.name
+    async def data(self, look: Look, whose: str) -> bytes:
+        """As JSON. `whose` tells visitors apart; the filter `since` is the number that the page
+        has."""
+        if look.filter("at"):
+            return await self._past(look, whose)
+        version, since = look.house.news.name, look.filter("since")
         seen = self._of(whose)
-        rows = seen.states.get(version) if not at else None
-        if rows is None:
-            found = await look.ask(FleetAnswer, "fleet", at=at)
-            rows = seen.rows(found)
-            if not at:
-                seen.keep(version, rows)
-        before = None if at else seen.states.get(look.filter("since"))
+        known = seen.sent.get((version, since))
+        if known is not None:
+            return known
+        state = seen.states.get(version)
+        if state is None:
+            rows = seen.rows(await look.ask(FleetAnswer, "fleet"))
+            state = seen.keep(version, rows)
+        before = seen.states.get(since)
         _, palette = await look.usage()
-        owners = {owner for each in seen.numbers for owner in (each.owner, each.payer_owner)}
-        shown = {cell for row in rows for cell in row[4]}
-        return {
-            "version": version,
-            "owners": {owner: palette.hue(owner) for owner in sorted(owners | {*palette.owners})},
-            "holders": {
-                str(number): wire(each) for each, number in seen.numbers.items() if number in shown
-            },
-            **_difference(before, rows),
-        }
+        body = _encoded(seen, version, palette, state, before)
+        seen.sent[version, since] = body
+        while len(seen.sent) > STATES_MAX:
+            seen.sent.popitem(last=False)
+        return body
+
+    async def _past(self, look: Look, whose: str) -> bytes:
+        seen = self._of(whose)
+        rows = seen.rows(await look.ask(FleetAnswer, "fleet", at=look.filter("at")))
+        _, palette = await look.usage()
+        return _encoded(seen, "", palette, _State(rows, len(seen.numbers)), None)
 
     def _of(self, whose: str) -> _Seen:
         found = self._visitors.pop(whose, None) or _Seen()
@@ -80,8 +98,24 @@ class FleetFeed:
         return found
 
 
-def _difference(before: list[_Row] | None, rows: list[_Row]) -> Wire:
-    if before is None or [row[:3] for row in before] != [row[:3] for row in rows]:
-        return {"nodes": rows}
-    pairs = enumerate(zip(before, rows))
-    return {"changes": [(place, now[3], now[4]) for place, (was, now) in pairs if was != now]}
+def _encoded(
+    seen: _Seen, version: str, palette: Palette, state: _State, before: _State | None
+) -> bytes:
+    """Holders that the page does not know yet, and nodes that changed; all of both, if it has
+    nothing that this can be told by."""
+    rows = state.rows
+    if before is not None and [row[:3] for row in before.rows] != [row[:3] for row in rows]:
+        before = None
+    found: Wire = {"version": version}
+    if before is None:
+        shown = {cell for row in rows for cell in row[4]}
+        new = [(each, number) for each, number in seen.numbers.items() if number in shown]
+        found["nodes"] = rows
+    else:
+        new = list(islice(seen.numbers.items(), before.holders, state.holders))
+        pairs = enumerate(zip(before.rows, rows))
+        found["changes"] = [(place, now[3], now[4]) for place, (was, now) in pairs if was != now]
+    found["holders"] = {str(number): each for each, number in new}
+    owners = {owner for each, _ in new for owner in (each.owner, each.payer_owner)}
+    found["owners"] = {owner: palette.hue(owner) for owner in sorted(owners)}
+    return msgspec.json.encode(found)

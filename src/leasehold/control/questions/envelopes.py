@@ -150,7 +150,9 @@ def _owners(world: World, owner: str) -> list[OwnerUsage]:
     for names in world.open_by_payer.values():
         for name in names:
             lease = world.leases[name]
-            mine = held.setdefault(lease.owner, dict.fromkeys(Relation, 0))
+            mine = held.get(lease.owner)
+            if mine is None:
+                mine = held[lease.owner] = dict.fromkeys(Relation, 0)
             mine[lease.relation] += lease.gpus
             if lease.relation is Relation.BORROWED:
                 lent[lease.payer_owner] = lent.get(lease.payer_owner, 0) + lease.gpus

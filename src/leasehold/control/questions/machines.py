@@ -119,6 +119,8 @@ def _mark_foreign(cells: list[int], state: NodeState) -> None:
     """Which slots strangers have is not always known; then the last free ones are shown as
     theirs."""
     left = state.foreign
+    if not left:
+        return
     for slot in range(len(cells)):
         if left and cells[slot] == FREE and state.strangers >> slot & 1:
             cells[slot] = FOREIGN
@@ -156,7 +158,7 @@ def _flavors(rows: list[NodeRow], holders: list[HolderRow]) -> list[FlavorRow]:
     for row in rows:
         if row.state == _PAST:
             continue
-        found = counts.setdefault(row.flavor, dict.fromkeys(names, 0))
+        found = counts.get(row.flavor) or counts.setdefault(row.flavor, dict.fromkeys(names, 0))
         found["nodes"] += 1
         found["gpus"] += row.gpus
         free = "idle" if row.state == "Ready" else "closed"

@@ -21,7 +21,8 @@ async function load() {
   if (found.nodes) fleet.nodes = found.nodes;
   for (const [place, state, cells] of found.changes ?? []) { fleet.nodes[place][3] = state; fleet.nodes[place][4] = cells; }
   fleet.version = past() ? "" : found.version;
-  fleet.holders = found.holders; fleet.owners = found.owners;
+  if (found.nodes) { fleet.holders = found.holders; fleet.owners = found.owners; }
+  else { Object.assign(fleet.holders, found.holders); Object.assign(fleet.owners, found.owners); }
   if (found.nodes) arrange(); else draw();
   canvas.dataset.drawn = String(Number(canvas.dataset.drawn ?? 0) + 1);
   canvas.dataset.changes = String(found.changes ? found.changes.length : -1);
@@ -130,7 +131,8 @@ function tellLegend(names) {
   if (colour.value === "state") items.push(["paid", names.paid], ["spare", names.spare], ["filler", names.filler]);
   else if (colour.value !== "run") {
     const key = colour.value === "owner" ? "owner" : "payerOwner";
-    const used = new Set(Object.values(fleet.holders).map((holder) => holder[key]));
+    const numbers = new Set(fleet.nodes.flatMap((node) => node[4]));
+    const used = new Set([...numbers].filter((number) => fleet.holders[number]).map((number) => fleet.holders[number][key]));
     for (const owner of [...used].sort().slice(0, 24)) items.push([owner, style(`--c${fleet.owners[owner] ?? 0}`)]);
   }
   items.push(["idle", names.idle], ["broken", names.broken]);
