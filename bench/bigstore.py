@@ -15,12 +15,12 @@ from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.core.facts import Lease, Opened, Relation, Role
 from leasehold.core.ledger.batch import Batch, Closing, NodeFact, line
 from leasehold.core.ledger.chain import GENESIS, canonical
-from leasehold.core.names import Wire
+from leasehold.core.names import API_VERSION, Wire
 from leasehold.core.objects.lease import lease_status, lease_to_wire
 from leasehold.core.units import HOUR, MINUTE, SECOND
 from leasehold.ports.store import Create, PatchStatus, StoreError, Write
 from leasehold.shell.folder import DataFolder
-from leasehold.shell.ledger import API, SHARD, batch_name
+from leasehold.shell.ledger import SHARD, batch_name
 
 NODES, GPUS = 64, 8
 TEAMS = 20
@@ -32,7 +32,7 @@ FLEET = "fleet: [{domain: a, nodes: 64, gpus: 8, flavor: virtual, region: r, clu
 def budget(team: int) -> Wire:
     envelope = {"name": "e", "flavor": "virtual", "concurrency": NODES * GPUS}
     return {
-        "apiVersion": API,
+        "apiVersion": API_VERSION,
         "kind": "Budget",
         "metadata": {"name": "b", "namespace": f"t{team}"},
         "spec": {"owner": f"org:t{team}", "envelopes": [envelope]},
@@ -43,7 +43,7 @@ def manifest(index: int, pods: int) -> Wire:
     team = index % TEAMS
     container = {"name": "main", "image": "none", "command": ["true"]}
     return {
-        "apiVersion": API,
+        "apiVersion": API_VERSION,
         "kind": "Run",
         "metadata": {
             "name": f"run-{index}",
@@ -110,7 +110,7 @@ class Past:
             await self._generation(chosen, uids, pods, step)
         head = {"seq": self._seq, "digest": self._digest, "epoch": 1, "instant": self._instant,
                 "materialised": self._seq}  # fmt: skip
-        await self._all([Create({"apiVersion": API, "kind": "LedgerHead",
+        await self._all([Create({"apiVersion": API_VERSION, "kind": "LedgerHead",
                                  "metadata": {"name": SHARD}, "spec": head})])  # fmt: skip
 
     async def _generation(self, chosen: range, uids: list[str], pods: int, step: int) -> None:
@@ -158,7 +158,7 @@ class Past:
         exported = line(batch, self._digest)
         self._digest = str(exported["digest"])
         name = batch_name(self._seq, self._digest)
-        obj: Wire = {"apiVersion": API, "kind": "LedgerBatch", "metadata": {"name": name},
+        obj: Wire = {"apiVersion": API_VERSION, "kind": "LedgerBatch", "metadata": {"name": name},
                      "spec": exported}  # fmt: skip
         await self._all([Create(obj)])
 

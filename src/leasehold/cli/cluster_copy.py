@@ -29,9 +29,17 @@ from leasehold.shell.folder import DataFolder
 
 # The head first: nothing of the ledger is newer than the version at which it was read.
 KINDS = (
-    "LedgerHead", "LedgerBatch", "LedgerCheckpoint", "Lease", "Resolution", "Reservation",
-    "Budget", "Run", "Node", "Pod",
-)  # fmt: skip
+    "LedgerHead",
+    "LedgerBatch",
+    "LedgerCheckpoint",
+    "Lease",
+    "Resolution",
+    "Reservation",
+    "Budget",
+    "Run",
+    "Node",
+    "Pod",
+)
 TRIES = 3
 
 F = TypeVar("F", bound=Callable[..., object])

@@ -24,11 +24,32 @@ from leasehold.shell.archive.snapshot import whole_ledger
 from leasehold.shell.folder import DataFolder
 
 COLUMNS = (
-    "lease", "run_namespace", "run", "run_uid", "attempt", "group", "index", "node", "slots",
-    "gpus", "role", "owner", "payer_namespace", "payer_budget", "payer_envelope", "payer_owner",
-    "relation", "start", "end", "opened", "closure", "cause", "opened_in", "closed_in",
+    "lease",
+    "run_namespace",
+    "run",
+    "run_uid",
+    "attempt",
+    "group",
+    "index",
+    "node",
+    "slots",
+    "gpus",
+    "role",
+    "owner",
+    "payer_namespace",
+    "payer_budget",
+    "payer_envelope",
+    "payer_owner",
+    "relation",
+    "start",
+    "end",
+    "opened",
+    "closure",
+    "cause",
+    "opened_in",
+    "closed_in",
     "gpu_seconds",
-)  # fmt: skip
+)
 _MS = 1000
 
 
@@ -93,13 +114,32 @@ def table(lines: Iterable[Wire], since: Instant, until: Instant) -> Iterator[byt
 def _cells(lease: Lease, gpu_ms: int) -> tuple[str | int, ...]:
     namespace, budget, envelope = lease.payer.split("/", 2)
     return (
-        lease.name, lease.namespace, lease.run, lease.uid, lease.attempt, lease.group, lease.index,
-        lease.node, " ".join(map(str, lease.slots)), lease.gpus, lease.role, lease.owner,
-        namespace, budget, envelope, lease.payer_owner, lease.relation, format_instant(lease.start),
-        "" if lease.end is None else format_instant(lease.end), lease.reason, lease.closure,
-        lease.cause or "", lease.batch, lease.close_batch or "",
+        lease.name,
+        lease.namespace,
+        lease.run,
+        lease.uid,
+        lease.attempt,
+        lease.group,
+        lease.index,
+        lease.node,
+        " ".join(map(str, lease.slots)),
+        lease.gpus,
+        lease.role,
+        lease.owner,
+        namespace,
+        budget,
+        envelope,
+        lease.payer_owner,
+        lease.relation,
+        format_instant(lease.start),
+        "" if lease.end is None else format_instant(lease.end),
+        lease.reason,
+        lease.closure,
+        lease.cause or "",
+        lease.batch,
+        lease.close_batch or "",
         f"{gpu_ms // _MS}.{gpu_ms % _MS:03d}",
-    )  # fmt: skip
+    )
 
 
 def _row(cells: tuple[str | int, ...]) -> bytes:

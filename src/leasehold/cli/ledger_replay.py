@@ -39,8 +39,10 @@ def replay(files: tuple[Path, ...], instant: str, data: DataFolder) -> None:
     click.echo(f"{format_instant(at)}: {seen} batches, {len(_open(fold, at))} open leases")
     for lease in _open(fold, at):
         slots = ",".join(map(str, lease.slots))
-        say(f"  {lease.name}  {lease.run_key}  {lease.node}[{slots}]  {lease.role}  "
-            f"{lease.payer}  since {format_instant(lease.start)}")  # fmt: skip
+        say(
+            f"  {lease.name}  {lease.run_key}  {lease.node}[{slots}]  {lease.role}  "
+            f"{lease.payer}  since {format_instant(lease.start)}"
+        )
     spent: dict[str, int] = {}
     for lease in fold.leases.values():
         if lease.start <= at:

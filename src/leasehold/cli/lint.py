@@ -38,10 +38,19 @@ WHERE = ("up", "cluster")
     show_default=True,
     help="What would run it: `leasehold up` refuses what processes cannot honour.",
 )
-@click.option("-n", "--namespace", default="default", show_default=True,
-              help="The namespace of objects that name none.")  # fmt: skip
-@click.option("--config", "config_file", type=click.Path(dir_okay=False, path_type=Path),
-              help="The server's configuration: its limits apply.")  # fmt: skip
+@click.option(
+    "-n",
+    "--namespace",
+    default="default",
+    show_default=True,
+    help="The namespace of objects that name none.",
+)
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The server's configuration: its limits apply.",
+)
 def command(files: tuple[str, ...], where: str, namespace: str, config_file: Path | None) -> None:
     """Validate manifests without a server; exit 1 with every mistake, its path and a remedy.
 

@@ -32,9 +32,13 @@ from leasehold.shell.ledger import Ledger
 @click.argument(
     "backup", required=False, type=click.Path(dir_okay=False, path_type=Path), metavar="[FROM.tar]"
 )
-@click.option("--salvage", "damaged", type=click.Path(file_okay=False, path_type=Path),
-              metavar="FOLDER", help="Out of a damaged data folder, which is only read; a backup "
-              "fills what is lost there.")  # fmt: skip
+@click.option(
+    "--salvage",
+    "damaged",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Out of a damaged data folder, which is only read; a backup fills what is lost there.",
+)
 @click.option("--partial", is_flag=True, help="With --salvage: go on without what is lost.")
 @data_option
 def command(backup: Path | None, data: DataFolder, *, damaged: Path | None, partial: bool) -> None:

@@ -57,16 +57,32 @@ class GpuCount(click.ParamType["int | None"]):
 @click.command("up")
 @data_option
 @config_option
-@click.option("--gpus", type=GpuCount(), default="auto", show_default=True,
-              help="GPUs of this machine; a number makes virtual slots.")  # fmt: skip
+@click.option(
+    "--gpus",
+    type=GpuCount(),
+    default="auto",
+    show_default=True,
+    help="GPUs of this machine; a number makes virtual slots.",
+)
 @click.option("--flavor", help="The GPU type.  [default: the product's name, or `virtual`]")
-@click.option("--fleet", type=click.Path(dir_okay=False, path_type=Path),
-              help="Several virtual nodes on this machine, in rows.")  # fmt: skip
+@click.option(
+    "--fleet",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Several virtual nodes on this machine, in rows.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
-@click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True,
-              help="0 takes a free one.")  # fmt: skip
-@click.option("--work", type=click.Path(file_okay=False, path_type=Path),
-              help="Where jobs start, by namespace.  [default: beside the data]")  # fmt: skip
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=PORT,
+    show_default=True,
+    help="0 takes a free one.",
+)
+@click.option(
+    "--work",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where jobs start, by namespace.  [default: beside the data]",
+)
 @click.option("--log-level", type=click.Choice(list(LEVELS)), default="info", show_default=True)
 @click.option("--quiet", is_flag=True, help="Do not say how to use it.")
 @click.option("--end-jobs", is_flag=True, help="At the end, end the jobs as well.")

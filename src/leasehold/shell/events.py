@@ -174,24 +174,36 @@ class Teller:
         else:
             self._lacks.pop(name, None)
         if lacks and lacks != before:
-            self.tell(Happening(kind="Node", namespace="", name=name, uid="", reason="NotUsed",
-                            message=lacks))  # fmt: skip
+            self.tell(
+                Happening(
+                    kind="Node", namespace="", name=name, uid="", reason="NotUsed", message=lacks
+                )
+            )
 
     def _tell_drains(self, world: World) -> None:
         """That a node is being emptied, and that it is empty, once each."""
-        self._drains = {name: empty for name, empty in self._drains.items()
-                        if name in world.fleet.draining}  # fmt: skip
+        self._drains = {
+            name: empty for name, empty in self._drains.items() if name in world.fleet.draining
+        }
         for name in world.fleet.draining:
             empty = name not in world.open_by_node
             if self._drains.get(name) is empty:
                 continue
             self._drains[name] = empty
             asker = world.fleet.nodes[name].node.drained_by
-            said = ("Drained", "no lease is open there any more") if empty else (
-                "Draining", f"{asker} wants it empty: no new work, and whoever can leave leaves"
-            )  # fmt: skip
-            self.tell(Happening(kind="Node", namespace="", name=name, uid="", reason=said[0],
-                            message=said[1]))  # fmt: skip
+            said = (
+                ("Drained", "no lease is open there any more")
+                if empty
+                else (
+                    "Draining",
+                    f"{asker} wants it empty: no new work, and whoever can leave leaves",
+                )
+            )
+            self.tell(
+                Happening(
+                    kind="Node", namespace="", name=name, uid="", reason=said[0], message=said[1]
+                )
+            )
 
     async def _write(self) -> None:
         fresh, self._fresh = self._fresh, {}

@@ -220,8 +220,9 @@ def _leases(world: World) -> Iterator[Metric]:
 def _budgets(world: World, now: Instant) -> Iterator[Metric]:
     names = ["owner", "envelope", "state"]
     gpus = GaugeMetricFamily(f"{PREFIX}_budget_gpus", "GPUs of an envelope.", labels=names)
-    hours = GaugeMetricFamily(f"{PREFIX}_budget_gpu_hours", "GPU-hours of an envelope.",
-                              labels=names)  # fmt: skip
+    hours = GaugeMetricFamily(
+        f"{PREFIX}_budget_gpu_hours", "GPU-hours of an envelope.", labels=names
+    )
     ratio = GaugeMetricFamily(
         f"{PREFIX}_lending_cap_used_ratio", "Lent GPUs of those that may be.", labels=["envelope"]
     )

@@ -108,9 +108,12 @@ class _Line:
                 if error.is_final or attempt == TRIES:
                     self._count("failed")
                     _log.warning(
-                        "notification failed", to=self.words, event_told=message.event,
-                        tries=attempt, message=str(error),
-                    )  # fmt: skip
+                        "notification failed",
+                        to=self.words,
+                        event_told=message.event,
+                        tries=attempt,
+                        message=str(error),
+                    )
                     return
                 await self._clock.sleep(pause)
                 pause *= 2

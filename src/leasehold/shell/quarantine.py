@@ -84,8 +84,11 @@ class Quarantine:
 def _status(kept: _Kept) -> Wire:
     """What was said before, and this."""
     before = part(kept.obj, "status")
-    others = [each for each in list_at(before, "conditions")
-              if isinstance(each, dict) and each.get("type") != CONDITION]  # fmt: skip
+    others = [
+        each
+        for each in list_at(before, "conditions")
+        if isinstance(each, dict) and each.get("type") != CONDITION
+    ]
     message = f"it cannot be read, and is left alone until it is edited: {kept.why}"
     condition: Wire = {"type": CONDITION, "status": "True", "reason": CONDITION, "message": message}
     status: Wire = {**before, "conditions": [*others, condition]}

@@ -319,8 +319,10 @@ class Questions:
             return plan_of(asked.world, self._subject(asked), asked.now)
         run, notes = as_submitted(asked.world, self._manifest(asked), asked.now)
         if not asked.caller.may(OwnerVerb.SPEND, run.spec.owner):
-            notes.append(f"{asked.caller.user} may not spend for {run.spec.owner}: "
-                         "submitting it would be refused")  # fmt: skip
+            notes.append(
+                f"{asked.caller.user} may not spend for {run.spec.owner}: "
+                "submitting it would be refused"
+            )
         return replace(plan(asked.world, run, asked.now), notes=notes)
 
     def cover(self, asked: _Asked) -> Answer:
@@ -412,9 +414,11 @@ class Questions:
     def resolutions(self, asked: _Asked) -> Answer:
         if self._hides and not asked.caller.is_trusted:
             raise BadQuestion(
-                403, "Forbidden", "resolutions name every team, and query.hideTenants is on; "
+                403,
+                "Forbidden",
+                "resolutions name every team, and query.hideTenants is on; "
                 "explain tells what became of your own runs",
-            )  # fmt: skip
+            )
         name, archived = asked.text("resolution"), self._archived_resolutions
         if not name:
             return resolutions(asked.world, limit=asked.limit(), archived=archived)

@@ -274,8 +274,11 @@ def _pod_name(lease: Lease, closed: list[Lease]) -> str:
         return pod_name(lease.run, lease.batch, lease.group, lease.index)
     for old in closed:
         same = (old.uid, old.group, old.index, old.node) == (
-            lease.uid, lease.group, lease.index, lease.node
-        )  # fmt: skip
+            lease.uid,
+            lease.group,
+            lease.index,
+            lease.node,
+        )
         if same and set(lease.slots) <= set(old.slots):
             return old.pod
     raise AssertionError(f"{lease.name} replaces no lease")

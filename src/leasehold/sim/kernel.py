@@ -46,9 +46,16 @@ class KernelTask:
     """One coroutine of one incarnation of a process."""
 
     __slots__ = (
-        "_kernel", "_over", "cancelling", "coroutine", "incarnation", "name", "process", "sequence",
+        "_kernel",
+        "_over",
+        "cancelling",
+        "coroutine",
+        "incarnation",
+        "name",
+        "process",
+        "sequence",
         "token",
-    )  # fmt: skip
+    )
 
     def __init__(
         self,

@@ -19,9 +19,18 @@ _POD_FIELDS = frozenset(
     {"containers", "restartPolicy", "terminationGracePeriodSeconds", "tolerations"}
 )
 _CONTAINER_FIELDS = frozenset(
-    {"name", "image", "imagePullPolicy", "command", "args", "env", "workingDir", "resources",
-     "ports"}
-)  # fmt: skip
+    {
+        "name",
+        "image",
+        "imagePullPolicy",
+        "command",
+        "args",
+        "env",
+        "workingDir",
+        "resources",
+        "ports",
+    }
+)
 _WHY = {
     "initContainers": "a process has no initialiser; do it at the start of the command",
     "volumes": "files of this machine are used where they are; leave this out",

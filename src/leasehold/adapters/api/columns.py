@@ -128,10 +128,12 @@ def _run_payers(obj: Wire, _: Instant) -> object:
     shares = [
         f"{word} {funding[key]}"
         for word, key in (
-            ("owned", "ownedGPUs"), ("shared", "sharedGPUs"), ("borrowed", "borrowedGPUs"),
+            ("owned", "ownedGPUs"),
+            ("shared", "sharedGPUs"),
+            ("borrowed", "borrowedGPUs"),
         )
         if funding.get(key)
-    ]  # fmt: skip
+    ]
     lenders = [text_at(each, "owner") for each in _mappings(funding, "sponsors")]
     return ", ".join(shares) + (f" from {', '.join(lenders)}" if lenders else "") or None
 

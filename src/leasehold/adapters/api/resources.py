@@ -87,16 +87,24 @@ _ADMIN = CallerRole.ADMIN
 _OF_USERS = {CallerRole.USER: WRITE, _ADMIN: WRITE}
 _CHANGES = ("delete", "deletecollection", "patch", "update")
 _EVICTION = Subresource(
-    "eviction", ("create",), "Eviction", "policy", "v1", frozenset({_ADMIN}),
+    "eviction",
+    ("create",),
+    "Eviction",
+    "policy",
+    "v1",
+    frozenset({_ADMIN}),
     "an administrator evicts; to end a run of yours use `kubectl runs cancel`",
-)  # fmt: skip
+)
 _BINDING = Subresource("binding", ("create",), "Binding", "", "v1")
 _EVERYBODY = frozenset(CallerRole)
 _LOG = Subresource("log", ("get",), "Pod", "", "v1", _EVERYBODY)
 
 RESOURCES = (
     Resource(
-        "Run", "runs", columns.RUN, GROUP,
+        "Run",
+        "runs",
+        columns.RUN,
+        GROUP,
         short_names=("rn",),
         categories=("all", "leasehold"),
         subresources=(STATUS,),
@@ -105,7 +113,10 @@ RESOURCES = (
         refusal="this token may only read; ask for one with the role user",
     ),
     Resource(
-        "Budget", "budgets", columns.BUDGET, GROUP,
+        "Budget",
+        "budgets",
+        columns.BUDGET,
+        GROUP,
         categories=("leasehold",),
         subresources=(STATUS,),
         selectable=("spec.owner",),
@@ -113,7 +124,10 @@ RESOURCES = (
         refusal="this token may only read; ask for one with the role user",
     ),
     Resource(
-        "Reservation", "reservations", columns.RESERVATION, GROUP,
+        "Reservation",
+        "reservations",
+        columns.RESERVATION,
+        GROUP,
         short_names=("rsv",),
         categories=("leasehold",),
         subresources=(STATUS,),
@@ -121,42 +135,66 @@ RESOURCES = (
         is_public=True,
     ),
     Resource(
-        "Lease", "leases", columns.LEASE, GROUP,
+        "Lease",
+        "leases",
+        columns.LEASE,
+        GROUP,
         is_namespaced=False,
         short_names=("gpulease", "gl"),
         subresources=(STATUS,),
         selectable=(
-            "spec.owner", "spec.runRef.name", "spec.runRef.namespace", "spec.slice.node",
-            "spec.slice.role", "spec.paidBy.owner", "spec.paidByEnvelope", "spec.reason",
-            "status.closed", "status.closureReason",
+            "spec.owner",
+            "spec.runRef.name",
+            "spec.runRef.namespace",
+            "spec.slice.node",
+            "spec.slice.role",
+            "spec.paidBy.owner",
+            "spec.paidByEnvelope",
+            "spec.reason",
+            "status.closed",
+            "status.closureReason",
         ),
         selectable_lists=("spec.slice.nodes",),
         unset={"status.closed": "false"},
         is_public=True,
     ),
     Resource(
-        "Resolution", "resolutions", columns.RESOLUTION, GROUP,
+        "Resolution",
+        "resolutions",
+        columns.RESOLUTION,
+        GROUP,
         is_namespaced=False,
         selectable=("spec.cause", "spec.subject"),
         is_public=True,
     ),
     Resource(
-        "LedgerHead", "ledgerheads", columns.LEDGER_HEAD, GROUP,
+        "LedgerHead",
+        "ledgerheads",
+        columns.LEDGER_HEAD,
+        GROUP,
         is_namespaced=False,
         is_public=True,
     ),
     Resource(
-        "LedgerBatch", "ledgerbatches", columns.LEDGER_OBJECT, GROUP,
+        "LedgerBatch",
+        "ledgerbatches",
+        columns.LEDGER_OBJECT,
+        GROUP,
         is_namespaced=False,
         is_public=True,
     ),
     Resource(
-        "LedgerCheckpoint", "ledgercheckpoints", columns.LEDGER_OBJECT, GROUP,
+        "LedgerCheckpoint",
+        "ledgercheckpoints",
+        columns.LEDGER_OBJECT,
+        GROUP,
         is_namespaced=False,
         is_public=True,
     ),
     Resource(
-        "Node", "nodes", columns.NODE,
+        "Node",
+        "nodes",
+        columns.NODE,
         is_namespaced=False,
         short_names=("no",),
         subresources=(STATUS,),
@@ -167,7 +205,9 @@ RESOURCES = (
         is_public=True,
     ),
     Resource(
-        "Namespace", "namespaces", columns.NAMESPACE,
+        "Namespace",
+        "namespaces",
+        columns.NAMESPACE,
         is_namespaced=False,
         short_names=("ns",),
         verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
@@ -178,7 +218,9 @@ RESOURCES = (
         is_public=True,
     ),
     Resource(
-        "Pod", "pods", columns.POD,
+        "Pod",
+        "pods",
+        columns.POD,
         short_names=("po",),
         categories=("all",),
         subresources=(STATUS, _BINDING, _EVICTION, _LOG),
@@ -187,22 +229,32 @@ RESOURCES = (
         refusal="pods are made from leases: submit a Run, and end it with `kubectl runs cancel`",
     ),
     Resource(
-        "Event", "events", columns.EVENT,
+        "Event",
+        "events",
+        columns.EVENT,
         short_names=("ev",),
         selectable=(
-            "involvedObject.apiVersion", "involvedObject.kind", "involvedObject.name",
-            "involvedObject.namespace", "involvedObject.uid", "reason", "reportingComponent",
-            "source", "type",
+            "involvedObject.apiVersion",
+            "involvedObject.kind",
+            "involvedObject.name",
+            "involvedObject.namespace",
+            "involvedObject.uid",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
         ),
         refusal="only the control plane writes events",
     ),
     Resource(
-        "Service", "services", columns.SERVICE,
+        "Service",
+        "services",
+        columns.SERVICE,
         short_names=("svc",),
         verbs=READ,
         refusal="there are no services here",
     ),
-)  # fmt: skip
+)
 
 _BY_PLACE = {(each.group, each.version, each.plural): each for each in RESOURCES}
 _BY_KIND = {each.kind: each for each in RESOURCES}

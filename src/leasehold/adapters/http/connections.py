@@ -172,8 +172,11 @@ class Connections:
         now = self._loop.time()
         if now - self._complained >= _SILENCE_S:
             self._complained = now
-            _log.warning("not all connections are taken; raise `ulimit -n`, or see who makes "
-                         "them with `ss -tnp`", why=why)  # fmt: skip
+            _log.warning(
+                "not all connections are taken; raise `ulimit -n`, or see who makes "
+                "them with `ss -tnp`",
+                why=why,
+            )
 
 
 def _hang_up(connection: socket.socket) -> None:

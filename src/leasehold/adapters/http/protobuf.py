@@ -59,8 +59,15 @@ def _access(raw: bytes) -> Wire:
     spec: Wire = {}
     if 1 in fields:
         asked = _fields(_bytes(fields, 1))
-        names = {1: "namespace", 2: "verb", 3: "group", 4: "version", 5: "resource",
-                 6: "subresource", 7: "name"}  # fmt: skip
+        names = {
+            1: "namespace",
+            2: "verb",
+            3: "group",
+            4: "version",
+            5: "resource",
+            6: "subresource",
+            7: "name",
+        }
         spec["resourceAttributes"] = {key: _text(asked, number) for number, key in names.items()}
     if 2 in fields:
         asked = _fields(_bytes(fields, 2))

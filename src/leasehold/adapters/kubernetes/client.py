@@ -229,8 +229,10 @@ class Client:
     def _open(self, context: KubeContext) -> None:
         trust = trust_of(context) if context.server.startswith("https:") else False
         for lane, at_once in (
-            (Lane.VITAL, VITAL_CONNECTIONS), (Lane.BULK, self._in_flight), (Lane.WATCH, 0),
-        ):  # fmt: skip
+            (Lane.VITAL, VITAL_CONNECTIONS),
+            (Lane.BULK, self._in_flight),
+            (Lane.WATCH, 0),
+        ):
             session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=at_once, ssl=trust),
                 timeout=self._timeout,

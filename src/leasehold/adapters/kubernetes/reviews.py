@@ -40,9 +40,12 @@ class Reviews:
         if known is not None and now - known[1] < LASTS:
             return known[0]
         attributes = {
-            "group": GROUP, "resource": resource, "verb": verb, "namespace": namespace,
+            "group": GROUP,
+            "resource": resource,
+            "verb": verb,
+            "namespace": namespace,
             "name": name,
-        }  # fmt: skip
+        }
         review: Wire = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",

@@ -40,8 +40,10 @@ class _Head(msgspec.Struct):
 _decode_event = msgspec.json.Decoder(_Event).decode
 _decode_head = msgspec.json.Decoder(_Head).decode
 _TYPES: dict[str, EventType] = {
-    "ADDED": "ADDED", "MODIFIED": "MODIFIED", "DELETED": "DELETED",
-}  # fmt: skip
+    "ADDED": "ADDED",
+    "MODIFIED": "MODIFIED",
+    "DELETED": "DELETED",
+}
 
 
 class KubernetesWatch:

@@ -21,9 +21,13 @@ Admit = Callable[[Wire | None, Wire, Stored], list[tuple[str, str]]]
 
 GRACE_MS = 30_000  # of a pod that names none
 _SERVER_FIELDS = (
-    "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds",
-    "deletionGraceMs", "generation",
-)  # fmt: skip
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionGraceMs",
+    "generation",
+)
 
 
 class ObjectWrites:

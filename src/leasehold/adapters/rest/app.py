@@ -161,8 +161,10 @@ class App:
             raise no_such_path()
         checks = self._backend.health() if which == "readyz" else {}
         may_know = self._knows(request)
-        lines = [f"[-]{name} failed{f': {wrong}' if may_know else ''}" if wrong else f"[+]{name} ok"
-                 for name, wrong in checks.items()]  # fmt: skip
+        lines = [
+            f"[-]{name} failed{f': {wrong}' if may_know else ''}" if wrong else f"[+]{name} ok"
+            for name, wrong in checks.items()
+        ]
         is_well = not any(checks.values())
         if is_well and "verbose" not in request.query:
             return Response(200, b"ok", "text/plain; charset=utf-8")

@@ -58,10 +58,15 @@ class Discovery:
             self._plain[place] = _old_list(place, [row for each in found for row in _old(each)])
         for group, kinds in REVIEWS.items():
             rows = [
-                {"name": plural, "singularName": kind.lower(), "namespaced": False, "kind": kind,
-                 "verbs": ["create"]}
+                {
+                    "name": plural,
+                    "singularName": kind.lower(),
+                    "namespaced": False,
+                    "kind": kind,
+                    "verbs": ["create"],
+                }
                 for plural, kind in kinds
-            ]  # fmt: skip
+            ]
             self._plain[f"apis/{group}/v1"] = _old_list(f"apis/{group}/v1", rows)
 
     def answer(self, request: Request, place: str) -> Response | None:

@@ -24,9 +24,15 @@ _READ = ("fieldSelector", "labelSelector", "resourceVersion", "resourceVersionMa
 _LIST = (*_READ, "allowWatchBookmarks", "limit", "sendInitialEvents", "timeoutSeconds", "watch")
 _WRITE = ("dryRun", "fieldManager", "fieldValidation")
 _LOG = (
-    "container", "follow", "limitBytes", "previous", "sinceSeconds", "sinceTime", "tailLines",
+    "container",
+    "follow",
+    "limitBytes",
+    "previous",
+    "sinceSeconds",
+    "sinceTime",
+    "tailLines",
     "timestamps",
-)  # fmt: skip
+)
 
 
 def documents() -> dict[str, bytes]:
@@ -112,8 +118,10 @@ def _subresource(resource: Resource, subresource: Subresource) -> Wire:
     kind: Wire = _kind(resource)
     if subresource.kind:
         kind = {
-            "group": subresource.group, "version": subresource.version, "kind": subresource.kind,
-        }  # fmt: skip
+            "group": subresource.group,
+            "version": subresource.version,
+            "kind": subresource.kind,
+        }
     queries = _LOG if subresource.name == "log" else _WRITE
     found: Wire = {"parameters": _place_parameters(resource, named=True)}
     for verb in subresource.verbs:

@@ -14,8 +14,17 @@ from leasehold.core.objects.access import Caller, CallerRole, OwnerVerb
 from leasehold.core.objects.rights import missing_right
 from leasehold.core.objects.wire import part, text_at
 
-PATHS = ("/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi", "/query", "/readyz",
-         "/version")  # fmt: skip
+PATHS = (
+    "/api",
+    "/apis",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/openapi",
+    "/query",
+    "/readyz",
+    "/version",
+)
 
 
 async def review(request: Request, group: str, plural: str) -> Response | None:
@@ -48,11 +57,13 @@ def _whoami(caller: Caller, _: Wire) -> Wire:
     extra: Wire = {
         f"{GROUP}/{key}": list(values)
         for key, values in (
-            ("namespaces", caller.namespaces), ("fund", caller.fund), ("spend", caller.spend),
+            ("namespaces", caller.namespaces),
+            ("fund", caller.fund),
+            ("spend", caller.spend),
             ("lend", caller.lend),
         )
         if values
-    }  # fmt: skip
+    }
     info: Wire = {
         "username": caller.user,
         "groups": ["system:authenticated", f"leasehold:{caller.role}"],
@@ -74,9 +85,12 @@ def _can_i(caller: Caller, spec: Wire) -> Wire:
         why = "write one of resourceAttributes and nonResourceAttributes"
         cause = RefusalCause("FieldValueInvalid", why, "spec.resourceAttributes")
         raise RequestRefused(
-            422, "Invalid", f"spec.resourceAttributes: {why}", [cause],
+            422,
+            "Invalid",
+            f"spec.resourceAttributes: {why}",
+            [cause],
             group="authorization.k8s.io",
-        )  # fmt: skip
+        )
     return _verdict(_why_not(caller, wanted))
 
 

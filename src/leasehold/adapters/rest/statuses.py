@@ -36,10 +36,12 @@ def failure(refused: RequestRefused) -> Wire:
     details: Wire = {
         key: value
         for key, value in (
-            ("name", refused.name), ("group", refused.group), ("kind", refused.kind),
+            ("name", refused.name),
+            ("group", refused.group),
+            ("kind", refused.kind),
         )
         if value
-    }  # fmt: skip
+    }
     if refused.causes:
         details["causes"] = [_cause(each) for each in refused.causes]
     status: Wire = {

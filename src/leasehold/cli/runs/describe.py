@@ -74,14 +74,17 @@ def _head(answer: Wire, run: object, told: object) -> list[str]:
     least, most = cell(run, "width.min"), cell(run, "width.max")
     elastic = "" if least == most else f", {least} to {most}"
     facts = [
-        ("width", f"{cell(run, 'width.allocated')} of {plural(cell(run, 'width.desired'), 'GPU')}"
-                  f" {cell(run, 'flavor')}{elastic}, spares {cell(run, 'width.spares')}"),
+        (
+            "width",
+            f"{cell(run, 'width.allocated')} of {plural(cell(run, 'width.desired'), 'GPU')}"
+            f" {cell(run, 'flavor')}{elastic}, spares {cell(run, 'width.spares')}",
+        ),
         ("attempt", cell(run, "attempt")),
         ("submitted", _since(answer, cell(run, "created"))),
         ("started", _since(answer, cell(run, "started"))),
         ("ended", _since(answer, cell(run, "ended"))),
         ("cost", f"{cell(run, 'gpuHours')} GPU-hours"),
-    ]  # fmt: skip
+    ]
     width = max(len(key) for key, _ in facts)
     return lines + [f"  {key.ljust(width)}  {value}" for key, value in facts]
 

@@ -24,11 +24,21 @@ SORTS = {
 @click.command("list")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Runs of every namespace you see.")
 @click.option("--owner", default="", help="Only runs of this owner; * stands for anything.")
-@click.option("--phase", "phases", multiple=True, type=click.Choice(PHASES, case_sensitive=False),
-              help="Only runs in this phase; may be given several times.")  # fmt: skip
+@click.option(
+    "--phase",
+    "phases",
+    multiple=True,
+    type=click.Choice(PHASES, case_sensitive=False),
+    help="Only runs in this phase; may be given several times.",
+)
 @click.option("-l", "--selector", default="", help="Only runs with these labels, as for kubectl.")
-@click.option("--sort", type=click.Choice(list(SORTS)), default="name", show_default=True,
-              help="What comes first; times and numbers from the smallest on.")  # fmt: skip
+@click.option(
+    "--sort",
+    type=click.Choice(list(SORTS)),
+    default="name",
+    show_default=True,
+    help="What comes first; times and numbers from the smallest on.",
+)
 @with_session(forms=(*FORMS, "name"))
 def list_runs(
     session: Session,

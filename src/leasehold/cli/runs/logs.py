@@ -85,8 +85,9 @@ def _none(run: str, answer: Wire, attempt: int | None, previous: bool, has_other
     if previous:
         return Failure(f"{name} has made no attempt before its newest")
     if attempt is not None:
-        return Failure(f"{name} has made no attempt {attempt}; `kubectl runs explain -o wide` "
-                       "lists them")  # fmt: skip
+        return Failure(
+            f"{name} has made no attempt {attempt}; `kubectl runs explain -o wide` lists them"
+        )
     return Failure(f"{name} has no pods now; `kubectl runs explain` says why")
 
 
@@ -103,8 +104,9 @@ def _query(*, follow: bool, tail: int | None, since: str, timestamps: bool) -> s
         elif parse_instant(since) is not None:
             params["sinceTime"] = since
         else:
-            raise Failure(f"--since {since!r}: write a span (10m) or an instant "
-                          "(2026-11-15T00:00:00Z)")  # fmt: skip
+            raise Failure(
+                f"--since {since!r}: write a span (10m) or an instant (2026-11-15T00:00:00Z)"
+            )
     return urlencode(params)
 
 

@@ -31,8 +31,13 @@ def report() -> None:
 
 
 @report.command("gpu-hours")
-@click.option("--by", type=click.Choice(GROUPINGS), default="owner", show_default=True,
-              help="What each row is about.")  # fmt: skip
+@click.option(
+    "--by",
+    type=click.Choice(GROUPINGS),
+    default="owner",
+    show_default=True,
+    help="What each row is about.",
+)
 @click.option("--from", "start", default="", help="A day, an instant or a span ago (30d).")
 @click.option("--to", "end", default="", help="The same; now if it is left out.")
 @click.option("--owner", default="", help="Used by this owner; with --by payer, paid by it.")
@@ -64,8 +69,14 @@ def gpu_hours(
             raise Failure("Parquet is no text: name a file with --file")
     elif file and session.form != "csv":
         raise Failure("--file is for -o csv and -o parquet; redirect the output instead")
-    params = {"by": by, "from": start, "to": end, "owner": owner,
-              "namespace": session.named_namespace, "tz": tz}  # fmt: skip
+    params = {
+        "by": by,
+        "from": start,
+        "to": end,
+        "owner": owner,
+        "namespace": session.named_namespace,
+        "tz": tz,
+    }
     answer = session.server.ask("report", params)
     if session.form not in ("csv", "parquet"):
         session.show(answer, _rendered)
@@ -82,8 +93,11 @@ def gpu_hours(
 def _rendered(answer: Wire, wide: bool) -> list[str]:
     by = cell(answer, "by")
     keys = [by, "gpuHours", *(["paidGpuHours"] if by == "owner" else [])]
-    head = [by.upper(), "USED" if by == "owner" else "GPU-HOURS",
-            *(["PAID"] if by == "owner" else [])]  # fmt: skip
+    head = [
+        by.upper(),
+        "USED" if by == "owner" else "GPU-HOURS",
+        *(["PAID"] if by == "owner" else []),
+    ]
     if wide:
         keys += ["leases", "gpuMs"]
         head += ["LEASES", "GPU-MS"]

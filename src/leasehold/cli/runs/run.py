@@ -33,20 +33,35 @@ class Array:
 
 @click.command("run")
 @click.option("--name", default="", help="Its name; made from the command if not.")
-@click.option("--gpus", type=click.IntRange(min=1), required=True,
-              help="GPUs it wants; with --array, for each index.")  # fmt: skip
+@click.option(
+    "--gpus",
+    type=click.IntRange(min=1),
+    required=True,
+    help="GPUs it wants; with --array, for each index.",
+)
 @click.option("--per-pod", type=click.IntRange(min=1), help="GPUs of a pod; as many as fit if not.")
 @click.option("--flavor", default="", help="The GPUs' flavor; its budget's if there is but one.")
 @click.option("--owner", default="", help="Who spends; the namespace's if there is but one.")
 @click.option("--max", "limit", default="", metavar="SPAN", help="How long it may run (2h).")
-@click.option("--checkpoint", default="", metavar="SPAN", help="It checkpoints so often (30m): it "
-              "may be requeued.")  # fmt: skip
-@click.option("--array", default="", metavar="A-B[:STEP]", help="One group for each index, which "
-              "start and end by themselves.")  # fmt: skip
+@click.option(
+    "--checkpoint",
+    default="",
+    metavar="SPAN",
+    help="It checkpoints so often (30m): it may be requeued.",
+)
+@click.option(
+    "--array",
+    default="",
+    metavar="A-B[:STEP]",
+    help="One group for each index, which start and end by themselves.",
+)
 @click.option("--image", default="none", show_default=True, help="For a cluster; not used here.")
 @click.option("--follow", is_flag=True, help="Print what it prints, and end with its exit status.")
-@click.option("--dry-run", is_flag=True, help="Have it judged and submit nothing; with -o yaml, "
-              "print the manifest.")  # fmt: skip
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Have it judged and submit nothing; with -o yaml, print the manifest.",
+)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
 @with_session()
 def run(

@@ -20,10 +20,22 @@ _UNDECIDED = ("Submitted", "Binding")
 
 @click.command("submit")
 @filename_option(required=True)
-@click.option("--wait", "until", type=click.Choice(PHASES), is_flag=False, flag_value=PHASES[0],
-              help="Wait until the Runs run, or with =Completed until they are over.")  # fmt: skip
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=0.0,
-              metavar="SECONDS", help="How long to wait at most; 0: for ever.")  # fmt: skip
+@click.option(
+    "--wait",
+    "until",
+    type=click.Choice(PHASES),
+    is_flag=False,
+    flag_value=PHASES[0],
+    help="Wait until the Runs run, or with =Completed until they are over.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    metavar="SECONDS",
+    help="How long to wait at most; 0: for ever.",
+)
 @click.option("--dry-run", is_flag=True, help="Have the server judge them, and submit nothing.")
 @with_session()
 def submit(

@@ -25,8 +25,14 @@ _AWAY = (0, 502, 503, 504)  # of a failure: nobody answered, or somebody in betw
 @click.command("watch")
 @click.argument("run", required=False)
 @click.option("-A", "--all-namespaces", is_flag=True, help="Runs of every namespace you see.")
-@click.option("--interval", type=click.FloatRange(min=0.01, max=3600), default=1.0,
-              show_default=True, metavar="SECONDS", help="How often to look.")  # fmt: skip
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=0.01, max=3600),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to look.",
+)
 @with_session()
 def watch(session: Session, run: str | None, all_namespaces: bool, interval: float) -> None:
     """A live view; of one RUN until it ends, and then its exit status is 0 if it completed."""

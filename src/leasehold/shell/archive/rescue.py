@@ -161,8 +161,9 @@ class _Plan:
 
     def _read_carried(self) -> Carried:
         """If the checkpoint is lost, the archive has all that it stood for."""
-        found = {key: each.bodies for key, each in self._salvaged.objects.items()
-                 if key[0] == CHECKPOINT}  # fmt: skip
+        found = {
+            key: each.bodies for key, each in self._salvaged.objects.items() if key[0] == CHECKPOINT
+        }
         for choice in (0, -1) if (CHECKPOINT, "", MAIN) in found else ():
             bodies = {key: each[choice] for key, each in found.items()}
             texts = {key[2]: part(decode(body), "spec").get("text") for key, body in bodies.items()}
@@ -288,8 +289,9 @@ class _Plan:
         for key in self._salvaged.objects:
             if key[0] == "Resolution" and key[2] not in stored:
                 self._rescue.drop.add(key)
-        archived = {text_at(part(each, "metadata"), "name"): each
-                    for each in self._archive.resolutions()}  # fmt: skip
+        archived = {
+            text_at(part(each, "metadata"), "name"): each for each in self._archive.resolutions()
+        }
         for name, (seq, _) in fold.resolutions.items():
             is_dropped = seq <= self._carried.seq and name not in self._carried.told.resolutions
             if name in stored or is_dropped:

@@ -88,8 +88,10 @@ class Snapshot:
         main = self.object(CHECKPOINT, MAIN)
         if main is None:
             return Carried()
-        parts = {text_at(part(each, "metadata"), "name"): part(each, "spec").get("text")
-                 for each in self.objects(CHECKPOINT)}  # fmt: skip
+        parts = {
+            text_at(part(each, "metadata"), "name"): part(each, "spec").get("text")
+            for each in self.objects(CHECKPOINT)
+        }
         return carried_from(main, parts)
 
     def lines(self) -> list[Wire]:

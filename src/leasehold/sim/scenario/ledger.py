@@ -21,9 +21,20 @@ from leasehold.shell.archive.reader import Archive
 
 HEAD = "main"
 KINDS = (
-    "Budget", "ConfigMap", "Event", "Lease", "LedgerBatch", "LedgerCheckpoint", "LedgerHead",
-    "Node", "Pod", "Reservation", "Resolution", "Run", "Secret",
-)  # fmt: skip
+    "Budget",
+    "ConfigMap",
+    "Event",
+    "Lease",
+    "LedgerBatch",
+    "LedgerCheckpoint",
+    "LedgerHead",
+    "Node",
+    "Pod",
+    "Reservation",
+    "Resolution",
+    "Run",
+    "Secret",
+)
 
 T = TypeVar("T")
 

@@ -30,9 +30,18 @@ from leasehold.sim.scenario.story import (
 )
 
 ACTIONS = (
-    "submit", "budget", "edit", "cancel", "delete", "node", "foreign", "pod", "binds", "restart",
+    "submit",
+    "budget",
+    "edit",
+    "cancel",
+    "delete",
+    "node",
+    "foreign",
+    "pod",
+    "binds",
+    "restart",
     "expect",
-)  # fmt: skip
+)
 BINDS_MAX = 1_000
 
 _NODE_IS = readers.one_of(NodeIs)

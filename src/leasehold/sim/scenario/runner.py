@@ -74,9 +74,13 @@ def run_scenario(
     rates = faults if faults is not None else draw_rates(seed) if seed is not None else {}
     with _file_for(store, out) as file:
         stage = Stage(
-            story, seed=seed, rates=rates, observe=_observer(story, echo), file=file,
+            story,
+            seed=seed,
+            rates=rates,
+            observe=_observer(story, echo),
+            file=file,
             archive=archive,
-        )  # fmt: skip
+        )
         play = _Play(story, stage, is_faulty=bool(rates), echo=echo, look=look)
         with closing(play.stage):
             play.run()

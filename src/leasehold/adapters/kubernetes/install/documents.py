@@ -124,7 +124,9 @@ def _deployment(settings: Settings) -> Wire:
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {
-            "name": CONTROLLER, "namespace": settings.namespace, "labels": LABELS,
+            "name": CONTROLLER,
+            "namespace": settings.namespace,
+            "labels": LABELS,
         },
         "spec": {
             "replicas": settings.replicas,
@@ -148,7 +150,7 @@ def _deployment(settings: Settings) -> Wire:
                 },
             },
         },
-    }  # fmt: skip
+    }
 
 
 def _service(settings: Settings) -> Wire:

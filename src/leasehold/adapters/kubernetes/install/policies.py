@@ -92,10 +92,20 @@ def _matches(group: str, resources: list[str], operations: list[str]) -> Wire:
 
 def _ledger() -> Wire:
     resources = [
-        "leases", "leases/status", "ledgerheads", "ledgerheads/status", "ledgerbatches",
-        "ledgerbatches/status", "ledgercheckpoints", "ledgercheckpoints/status", "resolutions",
-        "reservations", "reservations/status", "runs/status", "budgets/status",
-    ]  # fmt: skip
+        "leases",
+        "leases/status",
+        "ledgerheads",
+        "ledgerheads/status",
+        "ledgerbatches",
+        "ledgerbatches/status",
+        "ledgercheckpoints",
+        "ledgercheckpoints/status",
+        "resolutions",
+        "reservations",
+        "reservations/status",
+        "runs/status",
+        "budgets/status",
+    ]
     return {
         "matchConstraints": _matches(GROUP, resources, ["CREATE", "UPDATE"]),
         "matchConditions": _STRANGERS,

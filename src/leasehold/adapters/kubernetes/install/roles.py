@@ -18,9 +18,15 @@ KEEP = "keep"
 READ = ["get", "list", "watch"]
 WRITE = ["create", "update", "patch", "delete"]
 _OURS = [
-    "runs", "budgets", "reservations", "leases", "resolutions",
-    "ledgerheads", "ledgerbatches", "ledgercheckpoints",
-]  # fmt: skip
+    "runs",
+    "budgets",
+    "reservations",
+    "leases",
+    "resolutions",
+    "ledgerheads",
+    "ledgerbatches",
+    "ledgercheckpoints",
+]
 _WITH_STATUS = ["runs", "budgets", "reservations", "leases"]
 
 

@@ -22,10 +22,21 @@ Leaves = frozenset[Path]
 
 # What the server writes is nobody's, and a status has its own writers.
 _SERVERS = frozenset(
-    {"creationTimestamp", "deletionGraceMs", "deletionGracePeriodSeconds", "deletionTimestamp",
-     "generateName", "generation", "managedFields", "name", "namespace", "resourceVersion",
-     "selfLink", "uid"}
-)  # fmt: skip
+    {
+        "creationTimestamp",
+        "deletionGraceMs",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "generateName",
+        "generation",
+        "managedFields",
+        "name",
+        "namespace",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

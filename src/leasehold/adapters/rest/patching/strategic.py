@@ -34,8 +34,11 @@ MERGE_KEYS = {
 SETS = frozenset({"finalizers"})
 
 _ORDER, _DELETE, _RETAIN, _PATCH = (
-    "$setElementOrder/", "$deleteFromPrimitiveList/", "$retainKeys", "$patch",
-)  # fmt: skip
+    "$setElementOrder/",
+    "$deleteFromPrimitiveList/",
+    "$retainKeys",
+    "$patch",
+)
 
 
 def strategic_merge(document: Wire, patch: Wire) -> Wire:
