@@ -94,7 +94,7 @@ class KubernetesStore:
             def shown(raw: bytes, kind: str = kind, read: Read = read) -> None:
                 see(kind, _encode(read(raw)))
 
-            version = await self._pages(place, shown, None, version=version)
+            version = await self._pages(place, shown, None, exactly=version)
         return version
 
     async def _pages(
@@ -103,15 +103,15 @@ class KubernetesStore:
         see: Callable[[bytes], None],
         forget: Callable[[], None] | None,
         *,
-        version: int = 0,
+        exactly: int = 0,
     ) -> int:
         """All objects at one version, or at this one, chunk by chunk. A listing that took so long
         that the server has forgotten it begins again, where what was seen can be forgotten too."""
         key: Key = (place.kind, "", "")
         while True:
-            query = {"limit": str(PAGE)}
-            if version:
-                query |= {"resourceVersion": str(version), "resourceVersionMatch": "Exact"}
+            query, version = {"limit": str(PAGE)}, exactly
+            if exactly:
+                query |= {"resourceVersion": str(exactly), "resourceVersionMatch": "Exact"}
             try:
                 while True:
                     page = _decode_page(await self._client.read(place.all(), query, key=key))
