@@ -176,6 +176,16 @@ class Controller:
         """The World, unless it says something that is not committed yet."""
         return None if self._is_committing else self.world
 
+    async def still_leads(self) -> bool:
+        """Whether the head, read now, shows our epoch; asks nobody where nobody else decides."""
+        if self.world is None:
+            return False
+        try:
+            await self._ledger.confirm()
+        except Deposed:
+            return False
+        return self.world is not None
+
     async def at_rest(self, patience: Millis) -> World | None:
         """The World as soon as all that it says is committed; raises `Unsettled` when that takes
         too long. None: we know nothing."""

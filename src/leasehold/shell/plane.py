@@ -182,7 +182,12 @@ class Plane(Audience):
             self._on_deposed("somebody else moved the ledger's head")
 
     async def _sweep_ended_pods(self) -> None:
-        await sweep_ended_pods(self._store, self._clock, lambda: self.controller.world)
+        await sweep_ended_pods(
+            self._store,
+            self._clock,
+            lambda: self.controller.settled,
+            leads=self.controller.still_leads,
+        )
 
     def _drifted(self, kind: str, words: str) -> None:
         self.metrics.note_drift(kind)

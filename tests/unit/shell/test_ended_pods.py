@@ -4,6 +4,7 @@ from tests.unit.shell.plant import Plant
 
 from leasehold.core.units import MINUTE
 from leasehold.shell.ended_pods import sweep_ended_pods
+from leasehold.shell.ledger import Ledger
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
 
@@ -46,7 +47,13 @@ def test_the_oldest_go_first_and_nothing_that_runs() -> None:
     process = plant.user
     process.tasks.spawn(
         "sweep",
-        sweep_ended_pods(plant.store, process.clock, lambda: plant.controller.world, keep=2),
+        sweep_ended_pods(
+            plant.store,
+            process.clock,
+            lambda: plant.controller.settled,
+            leads=plant.controller.still_leads,
+            keep=2,
+        ),
     )
     plant.submit("a/runs")
     for index in range(4):
@@ -56,3 +63,23 @@ def test_the_oldest_go_first_and_nothing_that_runs() -> None:
     plant.wait(MINUTE)
     assert names(plant) == ["done2", "done3", "runs"]
     assert plant.problems() == []
+
+
+def test_who_was_deposed_sweeps_nothing() -> None:
+    plant = Plant(is_shared=True)
+    process = plant.user
+    process.tasks.spawn(
+        "sweep",
+        sweep_ended_pods(
+            plant.store,
+            process.clock,
+            lambda: plant.controller.settled,
+            leads=plant.controller.still_leads,
+            keep=0,
+        ),
+    )
+    plant.submit("a/done", lasts=1_000)
+    plant.wait(5_000)
+    at_once(Ledger(plant.store, plant.user.clock).seal())
+    plant.wait(2 * MINUTE)
+    assert names(plant) == ["done"]
