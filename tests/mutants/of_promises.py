@@ -154,15 +154,15 @@ PROMISES = (
     Mutant(
         "room ahead is made of leases that nobody may cut",
         "core/decisions/agenda.py",
-        "            most = self._cuttable[name] - self._rooms[name]\n",
-        "            most = self._world.fleet.nodes[name].node.gpus - self._rooms[name]\n",
+        "            most = state.node.gpus - state.foreign - self._out_of_reach[name]\n",
+        "            most = state.node.gpus - state.foreign\n",
         story("line-21"),
     ),
     Mutant(
         "room ahead is taken where those behind could make some",
         "core/decisions/agenda.py",
-        "state.free + (self._drawable(name) if cutting else 0)",
-        "state.free",
+        "state.free + sum(lease.gpus for lease in stay) - gpus\n",
+        "state.free\n",
         story("line-22"),
     ),
     Mutant(

@@ -191,7 +191,9 @@ class Kept:
         self._world = world
         self._holds = holds
         self._rooms: dict[str, int] = {}  # GPUs of a node that are others' room
-        self._cuttable: dict[str, int] = {}  # GPUs of such a node that are free or may be cut then
+        self._out_of_reach: dict[str, int] = {}  # GPUs of such a node that the run cannot have
+        self._beneath: dict[str, int] = {}  # those of them where others' room may be
+        self._cutting = cutting
         self._but = but
         self._start, self._end = start, end
         self._before = gone
@@ -205,22 +207,29 @@ class Kept:
                 self.settle(name)
         for uid, room in rooms:
             for domain, pods in room.pods:
-                self._give_room(uid, room, domain, pods, cutting=cutting)
+                self._give_room(uid, room, domain, pods)
         for name in self._rooms:
             self.settle(name)
 
-    def _give_room(self, uid: Uid, room: Room, domain: str, pods: int, *, cutting: bool) -> None:
+    def _give_room(self, uid: Uid, room: Room, domain: str, pods: int) -> None:
         """Where it is in the way least, of where its cuts may bring it: on which nodes it will be
         is for them to say. First beside all that this run could have of a node, then where that
         is least."""
         fleet = self._world.fleet
         pool = fleet.pools.get((room.flavor, domain))
         found: list[tuple[int, str, int]] = []
+        beneath: dict[str, int] = {}
         for name in pool.nodes if pool is not None else ():
             state = fleet.nodes[name]
             if state.takes_work:
-                mine = state.free + (self._drawable(name) if cutting else 0)
-                theirs = state.node.gpus - state.foreign - self._immune(name, uid, room.start)
+                stay = self._others_on(name)
+                for_me = [lease for lease in stay if not self._may_end(lease)]
+                for_them = {each.name for each in stay if self._is_kept_from(uid, room.start, each)}
+                self._out_of_reach[name] = gpus = sum(lease.gpus for lease in for_me)
+                beneath[name] = sum(each.gpus for each in for_me if each.name not in for_them)
+                theirs = state.node.gpus - state.foreign
+                theirs -= sum(lease.gpus for lease in stay if lease.name in for_them)
+                mine = state.free + sum(lease.gpus for lease in stay) - gpus
                 found.append((mine, name, theirs))
         for beside in (True, False):
             for mine, name, theirs in sorted(found):
@@ -228,30 +237,25 @@ class Kept:
                 here = min(pods, max(0, left) // room.pod_gpus)
                 if here:
                     self._rooms[name] = self._rooms.get(name, 0) + here * room.pod_gpus
-                    self._cuttable[name] = min(theirs, self._cuttable.get(name, theirs))
+                    self._beneath[name] = min(beneath[name], self._beneath.get(name, beneath[name]))
                     pods -= here
 
-    def _drawable(self, node: str) -> int:
-        """GPUs there that this run might have by cuts."""
-        return sum(
-            lease.gpus
-            for lease in self._others_on(node, self._but)
-            if not is_immune(self._world, lease, self._start, against=self._but)
+    def _may_end(self, lease: Lease) -> bool:
+        """Whether this run might have the lease ended."""
+        return self._cutting and not is_immune(self._world, lease, self._start, against=self._but)
+
+    def _is_kept_from(self, uid: Uid, at: Instant, lease: Lease) -> bool:
+        """Whether the lease will be there then, and cannot be cut for that one."""
+        return (
+            lease.uid != uid
+            and self._world.terms[lease.name].frees_at > at
+            and is_immune(self._world, lease, at, against=uid)
         )
 
-    def _immune(self, node: str, against: Uid, at: Instant) -> int:
-        """GPUs there that will be in use then and cannot be cut for that one."""
-        return sum(
-            lease.gpus
-            for lease in self._others_on(node, against)
-            if self._world.terms[lease.name].frees_at > at
-            and is_immune(self._world, lease, at, against=against)
-        )
-
-    def _others_on(self, node: str, uid: Uid) -> list[Lease]:
+    def _others_on(self, node: str) -> list[Lease]:
         names = self._world.open_by_node.get(node, ())
         leases = [self._world.leases[name] for name in names if name not in self._gone]
-        return [lease for lease in leases if lease.uid not in (uid, self._but)]
+        return [lease for lease in leases if lease.uid != self._but]
 
     def end(self, lease: Lease) -> None:
         """The lease is over: its slots are free now, and do not come free later."""
@@ -311,9 +315,10 @@ class Kept:
         before = self._kept.get(name, 0)
         now = self._missed(name)
         if name in self._rooms:
-            most = self._cuttable[name] - self._rooms[name]
-            free = self._world.fleet.nodes[name].unclipped_free()
-            now = max(now, free + before - max(0, most))
+            state = self._world.fleet.nodes[name]
+            most = state.node.gpus - state.foreign - self._out_of_reach[name]
+            most -= max(0, self._rooms[name] - self._beneath[name])
+            now = max(now, state.unclipped_free() + before - max(0, most))
         if now != before:
             self._world.fleet.plan(name, now - before)
             self._kept[name] = now
