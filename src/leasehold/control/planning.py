@@ -14,10 +14,11 @@ from leasehold.control.reclaim import can_reclaim
 from leasehold.control.reservations import announced, present
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.admit import Wish, as_found_by
+from leasehold.core.decisions.admit import Wish, admit, as_found_by
 from leasehold.core.decisions.cuts import protected_until
 from leasehold.core.decisions.forecast import Known, forecast
 from leasehold.core.decisions.odds import Preview, preview
+from leasehold.core.decisions.outlook import leases_ended_by
 from leasehold.core.decisions.pack import candidate_pools, fits
 from leasehold.core.facts import Confidence, Record, Reservation, Run, State
 from leasehold.core.units import FOREVER, Instant, format_instant, plural
@@ -33,6 +34,7 @@ class Plan(Record):
     confidence: Confidence
     known: Known | None = None
     preview: Preview | None = None
+    awaits_immunity: bool = False  # others' protection from lotteries has to end first
     unchanged: bool = False  # too many others were thought over in this turn already
 
 
@@ -102,7 +104,7 @@ def plan_for(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Plan | Non
     exact = None
     if known is not None:
         latest = max(wish.run.created + world.policy.reservation_max_wait, soonest)
-        if refused.reason.is_about_money or known.at <= latest:
+        if known.at <= latest or not _lacks_gpus(turn, wish, at=latest):
             aligned = Confidence.WINDOW if known.window_aligned else Confidence.EXACT
             exact = Plan(starts=known.at, confidence=aligned, known=known)
         if exact is not None and (kept is None or known.at <= kept):
@@ -110,6 +112,7 @@ def plan_for(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Plan | Non
         soonest = max(soonest, latest)
     starts = soonest if kept is None else min(kept, soonest)
     is_blocked = old is not None and old.state is State.BLOCKED
+    awaited = old is not None and kept is not None and old.immunity_since > 0
     if refused.reason.is_about_money and _has_gpus(turn, wish):
         if is_blocked and not can_reclaim(turn, wish):
             return None
@@ -129,10 +132,28 @@ def plan_for(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Plan | Non
         if is_blocked and not (refused.reason.is_about_money and can_reclaim(turn, wish)):
             return None
         # It is no reason to come earlier that cuts would not help any more.
-        return Plan(starts=starts if kept is None else kept, confidence=Confidence.CUTS)
+        unmoved = starts if kept is None else kept
+        return Plan(starts=unmoved, confidence=Confidence.CUTS, awaits_immunity=awaited)
     if exact is not None and exact.starts <= found[0]:
-        return exact  # nobody waits for a tenure to end, and then cuts, who need do neither
-    return Plan(starts=found[0], confidence=Confidence.CUTS, preview=found[1])
+        return exact  # nobody waits until others may be cut who need cut nobody
+    waits = found[0] > starts or (awaited and kept == found[0])
+    return Plan(
+        starts=found[0], confidence=Confidence.CUTS, preview=found[1], awaits_immunity=waits
+    )
+
+
+def _lacks_gpus(turn: Turn, wish: Wish, *, at: Instant) -> bool:
+    """Whether it is for want of GPUs, not of money, that it does not start then."""
+    world, now = turn.world, turn.now
+    pools = candidate_pools(world.fleet, wish.want, locations_for(world, wish.run.spec))
+    nodes = [name for pool in pools for name in pool.nodes]
+    mark = world.what_if.mark()
+    ended = leases_ended_by(world, nodes, at, now)
+    for name in ended:
+        world.fleet.give(world.leases[name])
+    answer = admit(world, wish, turn.agenda, start=at, now=now, gone=frozenset(ended))
+    world.what_if.undo(mark)
+    return isinstance(answer, Refused) and not answer.reason.is_about_money
 
 
 def _helps_now(turn: Turn, wish: Wish) -> bool:
@@ -221,6 +242,7 @@ def _written(turn: Turn, wish: Wish, refused: Refused, plan: Plan, old: Reservat
         releases=tuple((name, at) for at, name in known.releases) if known else (),
         remedies=_remedies(seen, refused),
         odds=odds,
+        immunity_since=(old.immunity_since or turn.now) if plan.awaits_immunity else 0,
     )
 
 

@@ -427,8 +427,8 @@ class Reservation(Record):
     remedies: tuple[str, ...] = ()
     odds: tuple[tuple[RunKey, int], ...] = ()  # run, percent
     since: Instant = 0  # when it took its present state
-    # What an activation keeps for it, against everyone.
-    held_places: tuple[tuple[str, int], ...] = ()  # node, GPUs
+    immunity_since: Instant = 0  # since when it waits for others' immunity to end
+    held_places: tuple[tuple[str, int], ...] = ()  # by an activation: node, GPUs
     held_money: tuple[tuple[EnvelopeKey, int, bool], ...] = ()  # payer, GPUs, whether borrowed
 
     @property

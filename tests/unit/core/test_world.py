@@ -6,7 +6,16 @@ from tests.unit.test_lottery import a_resolution
 
 from leasehold.core.decisions.cuts import is_protected, protected_until
 from leasehold.core.decisions.pack import pods_room
-from leasehold.core.facts import Pod, PodPhase, Role, Taint, Toleration
+from leasehold.core.facts import (
+    Confidence,
+    Pod,
+    PodPhase,
+    Reservation,
+    Role,
+    State,
+    Taint,
+    Toleration,
+)
 from leasehold.core.units import HOUR, MINUTE, SECOND, format_span
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.fleet import Shape
@@ -119,6 +128,26 @@ def test_a_run_that_never_started_is_not_protected() -> None:
     world.put_run(run)
     assert protected_until(world, run) is None
     assert not is_protected(world, run, NOW)
+
+
+def test_only_who_waits_for_immunity_to_end_cuts_short_that_of_one_behind() -> None:
+    world = a_plain_world()
+    behind, ahead = a_run("behind", created=2), a_run("ahead", created=1)
+    world.put_run(behind)
+    world.put_run(ahead)
+    world.fold_resolution(replace(a_resolution(), batch=5, beneficiary_uid=behind.uid))
+    world.fold_open(a_lease(behind, "n0", range(4), batch=6, index=0, start=NOW))
+    domain = world.fleet.nodes["n0"].node.domain
+    plan = Reservation(
+        namespace="n", name="ahead-1", run="ahead", uid=ahead.uid, batch=1, announced=0,
+        state=State.PENDING, commitment="", starts=NOW + HOUR, confidence=Confidence.CUTS,
+        domains=(domain,),
+    )  # fmt: skip
+    got = []
+    for since in (0, NOW, NOW + 1):
+        world.fold_reservation(replace(plan, immunity_since=since))
+        got.append(protected_until(world, behind, against=ahead.uid))
+    assert got == [NOW + 2 * HOUR, NOW + HOUR, NOW + 2 * HOUR]
 
 
 def test_a_pool_has_room_for_as_many_pods_as_the_cpus_of_its_nodes_allow() -> None:

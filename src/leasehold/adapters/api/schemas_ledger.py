@@ -95,6 +95,9 @@ _RESERVATION = mapping(
                 "confidence": text(
                     "How sure that is.", "exact", "window-aligned", "needs-cuts", "needs-money"
                 ),
+                "waitsForImmunitySince": instant(
+                    "Since when it waits until runs that a Resolution started may be drawn."
+                ),
                 "deficitGPUs": whole("GPUs it lacks then."),
                 "scope": anything("Where cuts would be considered."),
                 "intendedSlice": anything("Domains, and nodes when they are known."),

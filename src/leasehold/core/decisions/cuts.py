@@ -216,7 +216,7 @@ def is_immune(world: World, lease: Lease, at: Instant, *, against: Uid) -> bool:
 
 
 def protected_until(world: World, run: Run, *, against: Uid = "") -> Instant | None:
-    """None: a Resolution did not start it. Nobody behind a run that was announced before gains
+    """None: a Resolution did not start it. Nobody behind a run that waits for immunity to end gains
     protection against it beyond its start: else a stream of small ones kept it out for ever."""
     book = world.books.get(run.uid)
     if book is None:
@@ -237,7 +237,7 @@ def protected_until(world: World, run: Run, *, against: Uid = "") -> Instant | N
         and reservation is not None
         and reservation.state is State.PENDING
         and reservation.confidence is Confidence.CUTS
-        and reservation.announced < max(starts)
+        and 0 < reservation.immunity_since <= max(starts)
         and is_ahead(other, of=run)
         and set(own_domains(world, run.uid)) & set(reservation.domains)
     ):

@@ -48,6 +48,8 @@ def reservation_status(reservation: Reservation) -> Wire:
     }
     if reservation.starts:
         status["earliestStart"] = format_instant(reservation.starts)
+    if reservation.immunity_since:
+        status["waitsForImmunitySince"] = format_instant(reservation.immunity_since)
     intended = {"domains": list(reservation.domains), "nodes": list(reservation.nodes)}
     optional: Wire = {
         "reason": reservation.reason,
@@ -140,6 +142,7 @@ class _Status(Record, rename="camel"):
     remedies: tuple[str, ...] = ()
     odds: tuple[_Odds, ...] = ()
     held: _Held = _Held()
+    waits_for_immunity_since: str = ""
 
 
 class _ReservationWire(Record):
@@ -172,6 +175,7 @@ def reservation_from_wire(wire: Wire) -> Reservation:
         remedies=status.remedies,
         odds=tuple((each.run, each.percent) for each in status.odds),
         since=_instant(status.since),
+        immunity_since=_instant(status.waits_for_immunity_since),
         held_places=tuple((each.node, each.gpus) for each in status.held.nodes),
         held_money=tuple((each.envelope, each.gpus, each.borrowed) for each in status.held.payers),
     )
