@@ -32,8 +32,8 @@ def play_model(story: Story, seeds: object) -> Played:
         world = play(story, seeds, look)
         played.ends = {key: end_of_run(world, run) for key, run in world.runs.items()}
         played.told = world.notes
-    except (NoSeed, Restless) as stopped:
-        played.broken = str(stopped)
+    except (NoSeed, Restless, AssertionError, LookupError, ValueError) as stopped:
+        played.broken = str(stopped) or type(stopped).__name__
         played.broken_at = _last(stopped, seen)
         played.told = seen[0].notes if seen else []
     return played

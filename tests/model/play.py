@@ -118,9 +118,14 @@ def perform(world: World, step: dict[str, Any]) -> bool:
     if step["refused"]:
         return False
     before = deepcopy((world.nodes, world.budgets))
+    pods = deepcopy(world.pods)
     _perform(world, step)
     if before[0] != world.nodes:
         _nodes_changed(world)
+    if step["do"] == "binds":
+        return False
+    if step["do"] == "pod":
+        return pods != world.pods and step["what"]["does"] != "stick"
     quiet = ("node", "foreign", "edit", "budget")
     if step["do"] not in quiet or "run" in step["what"]:
         return True

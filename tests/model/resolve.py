@@ -64,8 +64,16 @@ class Case:
         spots = self.spots(gone)
         where = {spot.group: self.world.nodes[spot.node].place for spot in spots}
         meant = sorted(place_of(domain) for domain in self.domains.values())
-        bills = self.bills if sorted(where.values()) == meant else self._pay(where) or self.bills
-        return Plan(spots, bills)
+        if sorted(where.values()) == meant:
+            return Plan(spots, self.bills)
+        bills = self._pay(where)
+        if bills is not None:
+            return Plan(spots, bills)
+        room = self.room(gone)  # nobody pays for that: each group where it was meant to be
+        return Plan(
+            [spot for group in self.groups for spot in room.put_group(group, self.domains[group])],
+            self.bills,
+        )
 
     def _pay(
         self, where: dict[int, tuple[str, str]]
