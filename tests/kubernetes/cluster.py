@@ -48,9 +48,9 @@ class Cluster:
             token=user,
         )
 
-    def kubeconfig(self, user: str = "system") -> Path:
-        """For commands that are started."""
-        path = self.folder / f"{user}.kubeconfig"
+    def kubeconfig(self, user: str = "system", server: str = "") -> Path:
+        """For commands that are started; `server` is another way there."""
+        path = self.folder / f"{user}{'-detour' if server else ''}.kubeconfig"
         config = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -61,7 +61,7 @@ class Cluster:
                 {
                     "name": "test",
                     "cluster": {
-                        "server": self.server,
+                        "server": server or self.server,
                         "certificate-authority-data": base64.b64encode(self.ca.encode()).decode(),
                     },
                 }

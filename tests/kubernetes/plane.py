@@ -26,13 +26,12 @@ class Plane:
         self.kubelets = Kubelets(cluster)
         self._folder = folder
         self._controllers: list[Controller] = []
-        self._config = folder / "config.yaml"
-        self._config.write_text(settings, encoding="utf-8")
+        (folder / "config.yaml").write_text(settings, encoding="utf-8")
         self.kubectl = Kubectl(Path(program("kubectl")), cluster.kubeconfig(), folder)
 
-    def controller(self, name: str = "a", *more: str) -> "Controller":
-        """`more` are further options of it."""
-        made = Controller(self.cluster, self._folder, name, self._config, more)
+    def controller(self, name: str = "a", *more: str, server: str = "") -> "Controller":
+        """`more` are further options of it; `server` is another way to the API server."""
+        made = Controller(self.cluster.kubeconfig(server=server), self._folder, name, more)
         self._controllers.append(made)
         return made
 
@@ -80,23 +79,24 @@ class Plane:
                 rank = (uid, place[0], place[1])
                 self.kubelets.do(lambda fleet, rank=rank: fleet.exit_pod(rank, code))
 
-    def stop(self) -> None:
+    def stop_controllers(self) -> None:
         for each in self._controllers:
             each.stop()
+
+    def stop(self) -> None:
+        self.stop_controllers()
         self.kubelets.stop()
 
 
 class Controller:
-    def __init__(
-        self, cluster: Cluster, folder: Path, name: str, config: Path, more: Sequence[str]
-    ) -> None:
+    def __init__(self, kubeconfig: Path, folder: Path, name: str, more: Sequence[str]) -> None:
         self._log = folder / f"controller-{name}.log"
         self.port = free_port()
         with self._log.open("w") as out:
             self.process = subprocess.Popen(
                 [
                     sys.executable, "-m", "leasehold", "controller", "--name", name,
-                    "--kubeconfig", str(cluster.kubeconfig()), "--config", str(config),
+                    "--kubeconfig", str(kubeconfig), "--config", str(folder / "config.yaml"),
                     "--probes", f"127.0.0.1:{self.port}", *more,
                 ],
                 stderr=out,

@@ -133,3 +133,13 @@ def test_a_listing_that_was_forgotten_half_way_begins_again() -> None:
         return listing.version, len(listing.items)
 
     assert Scripted([says(200, first), says(410), says(200, whole)]).tell(story) == (9, 1)
+
+
+def test_a_scan_that_was_forgotten_half_way_is_begun_anew_by_its_caller() -> None:
+    first = {"metadata": {"resourceVersion": "5", "continue": "more"}, "items": [_run(3, "a")]}
+
+    async def story(store: KubernetesStore) -> None:
+        with pytest.raises(Unavailable):
+            await store.scan("Run", lambda _: None)
+
+    Scripted([says(200, first), says(410)]).tell(story)

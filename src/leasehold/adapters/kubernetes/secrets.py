@@ -1,5 +1,6 @@
 """Secrets of the whole control plane, kept by the cluster: made by whoever comes first."""
 
+import asyncio
 import base64
 import secrets
 from collections.abc import Callable, Mapping
@@ -10,9 +11,10 @@ import msgspec
 from leasehold.adapters.kubernetes.client import Client
 from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part, text_at
-from leasehold.ports.store import AlreadyExists, NotFound, OutcomeUnknown
+from leasehold.ports.store import AlreadyExists, NotFound, OutcomeUnknown, Unavailable
 
 FIELD = "key"
+PAUSE_S = 0.2
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 
@@ -40,6 +42,8 @@ async def kept_fields(
         try:
             found = part(_decode(await client.read(f"{base}/{name}", key=key)), "data")
             return {field: base64.b64decode(text_at(found, field)) for field in found}
+        except Unavailable:
+            await asyncio.sleep(PAUSE_S)
         except NotFound:
             data = {field: base64.b64encode(value).decode() for field, value in make().items()}
             made: Wire = {
@@ -48,5 +52,6 @@ async def kept_fields(
                 "metadata": {"name": name, "namespace": namespace},
                 "data": data,
             }
-            with suppress(AlreadyExists, OutcomeUnknown):  # what is stored counts, whosever it is
+            # What is stored counts, whosever it is.
+            with suppress(AlreadyExists, OutcomeUnknown, Unavailable):
                 await client.write("POST", base, made, key=key)

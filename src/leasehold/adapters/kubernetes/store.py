@@ -38,6 +38,7 @@ from leasehold.ports.store import (
     PatchStatus,
     SetFinalizers,
     StoreError,
+    Unavailable,
     Update,
     Write,
     written_object,
@@ -81,7 +82,10 @@ class KubernetesStore:
     async def scan(self, kind: str, see: Callable[[bytes], None]) -> int:
         place = place_of(kind)
         read = reader_of(kind, place.api_version)
-        return await self._pages(place, lambda raw: see(_encode(read(raw))), None)
+        try:
+            return await self._pages(place, lambda raw: see(_encode(read(raw))), None)
+        except Expired:
+            raise Unavailable(kind) from None  # it took too long: its caller begins anew
 
     async def moment(self, kinds: Sequence[str], see: Callable[[str, bytes], None]) -> int:
         """All objects of several kinds as of one version, which is returned: no write lies between

@@ -1,0 +1,124 @@
+"""What befalls a control plane on a cluster: an API server that fails, and people who interfere."""
+
+import json
+from typing import Any
+
+from tests.kubernetes.plane import API, RUNS, Plane, budget, job
+from tests.kubernetes.unreliable import Unreliable
+
+from leasehold.sim.machines import NodeIs
+
+
+def _all_is_well(plane: Plane) -> None:
+    for words, said in ((("ledger", "verify"), "ledger verify: ok"), (("audit",), "audit: ok")):
+        found = plane.leasehold(*words, "--kubeconfig", str(plane.cluster.kubeconfig()))
+        assert found.stdout.startswith(said), found.stdout + found.stderr
+    assert plane.kubelets.do(lambda fleet: list(fleet.breaches)) == []
+
+
+def test_an_api_server_that_fails_every_fifth_time_costs_time_and_nothing_else(
+    plane: Plane,
+) -> None:
+    """Refused, failed, done without a word, and cut off: in turn, before and after it wrote."""
+    plane.kubelets.add("n1", "n2", "n3")
+    way = Unreliable(plane.cluster, every=5)
+    try:
+        plane.controller(server=way.server)
+        names = [f"r{number}" for number in range(6)]
+        jobs = [job(name, 8) for name in names]
+        plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), *jobs))
+        for name in names:
+            run = plane.until_phase(name, "Running")
+            plane.exit_all(run["metadata"]["uid"])
+        for name in names:
+            plane.until_phase(name, "Completed")
+        assert way.troubled > 10
+        way.heal()
+        assert len(plane.all("leases")) == len(names)  # nobody was started twice
+        _all_is_well(plane)
+    finally:
+        plane.stop_controllers()
+        way.stop()
+
+
+def test_a_pod_that_somebody_deletes_ends_its_attempt(plane: Plane) -> None:
+    plane.kubelets.add("n1")
+    plane.controller()
+    made = job("train", 8, runtime={"checkpoint": "1m"})
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), made))
+    plane.until_phase("train", "Running")
+    [pod] = plane.pods()
+    plane.kubectl.ok("delete", "pod", pod["metadata"]["name"], "-n", "team", "--wait=false")
+    plane.until(lambda: plane.run("train")["status"]["attempt"] == 2)
+    plane.until_phase("train", "Running")
+    closed = [each["status"] for each in plane.all("leases") if each.get("status")]
+    assert [each["closureReason"] for each in closed] == ["Fail"]
+    _all_is_well(plane)
+
+
+def test_a_run_that_is_deleted_goes_when_its_leases_are_closed(plane: Plane) -> None:
+    plane.kubelets.add("n1")
+    plane.controller()
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), job("train", 8)))
+    plane.until_phase("train", "Running")
+    plane.kubectl.ok("delete", "run", "train", "-n", "team", "--timeout=30s")
+    assert [each["status"]["closureReason"] for each in plane.all("leases")] == ["Canceled"]
+    _all_is_well(plane)
+
+
+def test_a_node_that_is_out_of_service_has_failed_and_one_that_is_silent_has_not(
+    plane: Plane,
+) -> None:
+    plane.kubelets.add("n1", "n2")
+    plane.controller()
+    made = job("train", 8, runtime={"checkpoint": "1m"})
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), made))
+    plane.until_phase("train", "Running")
+    [pod] = plane.pods()
+    node = pod["spec"]["nodeName"]
+    plane.kubelets.do(lambda fleet: fleet.set_node(node, NodeIs.SILENT))
+    plane.until(lambda: not _is_ready(plane, node))
+    assert plane.run("train")["status"]["attempt"] == 1
+    plane.kubelets.do(lambda fleet: fleet.set_node(node, NodeIs.DEAD))
+    plane.until(lambda: plane.run("train")["status"]["attempt"] == 2)
+    plane.until_phase("train", "Running")
+    placed = {each["spec"]["nodeName"] for each in plane.pods() if _is_live(each)}
+    assert placed == {"n1", "n2"} - {node}
+    closed = [each["status"] for each in plane.all("leases") if each.get("status")]
+    assert [each["closureReason"] for each in closed] == ["NodeFailure"]
+    _all_is_well(plane)
+
+
+def _is_ready(plane: Plane, node: str) -> bool:
+    found = plane.get(f"/api/v1/nodes/{node}")["status"]["conditions"]
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in found)
+
+
+def _is_live(pod: Any) -> bool:
+    return "deletionTimestamp" not in pod["metadata"]
+
+
+def test_gpus_that_others_hold_are_not_free_and_their_pods_are_left_alone(plane: Plane) -> None:
+    plane.kubelets.add("n1")
+    resources = {"limits": {"nvidia.com/gpu": "4"}, "requests": {"nvidia.com/gpu": "4"}}
+    container = {"name": "main", "image": "none", "resources": resources}
+    foreign = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "theirs"},
+               "spec": {"nodeName": "n1", "containers": [container]}}  # fmt: skip
+    plane.cluster.client.ask("POST", "/api/v1/namespaces/other/pods", foreign)
+    plane.controller()
+    jobs = [job("small", 4), job("large", 8)]
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), *jobs))
+    plane.until_phase("small", "Running")
+    plane.until(lambda: bool(plane.run("large").get("status")))
+    assert plane.run("large")["status"]["phase"] == "Pending"
+    assert [pod["metadata"]["name"] for pod in plane.pods("other")] == ["theirs"]
+
+
+def test_a_run_that_nobody_could_read_says_so(plane: Plane) -> None:
+    """The API server's schema takes more than our rules do."""
+    plane.controller()
+    bad: Any = job("odd", 8)
+    bad["spec"]["locality"] = {"groupGPUs": 3}
+    plane.cluster.client.ask("POST", RUNS, bad)
+    plane.until(lambda: "groupGPUs" in json.dumps(plane.run("odd").get("status", {})))
+    assert API in plane.run("odd")["apiVersion"]
