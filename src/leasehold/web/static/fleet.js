@@ -51,7 +51,7 @@ function arrange() {
     const perRow = Math.max(1, Math.min(members.length, Math.floor(Math.max(least, Math.min(width, nodeWide * Math.ceil(Math.sqrt(members.length * 1.6)))) / nodeWide)));
     const wide = Math.max(least, perRow * nodeWide), rows = Math.ceil(members.length / perRow);
     if (x && x + wide > width) { x = 0; y += tall; tall = 0; }
-    labels.push([key, x, y + label - 6, wide]);
+    labels.push([key, x, y + label - (cell > 5 ? 6 : 4), wide]);
     members.forEach((place, i) => {
       places[place] = [x + (i % perRow) * nodeWide, y + label + Math.floor(i / perRow) * nodeTall, columns, gap];
     });
