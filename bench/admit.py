@@ -52,7 +52,7 @@ def admit_all(world: World, count: int) -> tuple[float, int, int]:
             busy -= ended.spec.total_gpus
             turn = Turn(world, now=NOW + step * SECOND, key=b"k", time_trusted=True)
             for name in names:
-                turn.close(name, end=turn.now, reason=Closed.COMPLETED)
+                turn.close(name, end=turn.now, why=Closed.COMPLETED)
             _advance(world)
     return (count - refused) / spent, gpus, refused
 

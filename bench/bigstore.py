@@ -12,7 +12,7 @@ from pathlib import Path
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
 from leasehold.adapters.sqlite.group import GroupStore
-from leasehold.core.facts import Lease, Opened, Relation, Role
+from leasehold.core.facts import Closed, Closure, Lease, Opened, Relation, Role, Why
 from leasehold.core.ledger.batch import Batch, Closing, NodeFact, line
 from leasehold.core.ledger.chain import GENESIS, canonical
 from leasehold.core.names import API_VERSION, Wire
@@ -133,7 +133,8 @@ class Past:
         for lease in opened:
             from msgspec.structs import replace
 
-            done = replace(lease, end=end, closure="Completed", close_batch=self._seq)
+            over = Closure(why=Why(reason=Closed.COMPLETED), at=end, batch=self._seq)
+            done = replace(lease, closed=over)
             writes.append(PatchStatus("Lease", "", lease.name, lease_status(done)))
         await self._all(writes)
 

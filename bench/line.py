@@ -5,7 +5,7 @@ from time import process_time
 from bench.worlds import FLAVOR, NOW
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
-from leasehold.core.facts import Budget, Envelope, Node, Run, RunSpec
+from leasehold.core.facts import Budget, Closed, Closure, Envelope, Node, Run, RunSpec, Why
 from leasehold.core.ledger.head import Head
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, SECOND, Instant
@@ -40,7 +40,8 @@ def turn_ms(waiting: int, cap: int, *, shared: bool = True) -> float:
     for _ in range(TURNS):
         now += SECOND
         running = next(name for name, lease in world.leases.items() if lease.is_open)
-        world.fold_close(running, end=now, closure="Completed", cause=None, batch=world.head.seq)
+        done = Closure(why=Why(reason=Closed.COMPLETED), at=now, batch=world.head.seq)
+        world.fold_close(running, done)
         began = process_time()
         _turn(world, now)
         spent += process_time() - began

@@ -6,7 +6,7 @@ from time import process_time
 import msgspec
 
 from bench.worlds import NOW, empty_world, owners
-from leasehold.core.facts import Lease, Opened, Relation, Role
+from leasehold.core.facts import Closed, Closure, Lease, Opened, Relation, Role, Why
 from leasehold.core.objects.lease import lease_to_wire, leases_from_json
 from leasehold.core.units import MINUTE
 from leasehold.core.world.world import World
@@ -29,8 +29,9 @@ def lease_objects(count: int, open_count: int) -> list[bytes]:
             role=Role.ACTIVE, start=NOW - 90 * MINUTE, payer=f"{name}/{name}/open",
             payer_owner=owner, relation=Relation.OWNED, reason=Opened.START,
             batch=index // 8 + 2, pod=f"job-{index % 977}-{index // 8 + 2}-g0-p{index % 8}",
-            end=None if is_open else NOW - 30 * MINUTE,
-            closure="" if is_open else "Completed", close_batch=0 if is_open else index // 8 + 3,
+            closed=None if is_open else Closure(
+                why=Why(reason=Closed.COMPLETED), at=NOW - 30 * MINUTE, batch=index // 8 + 3
+            ),
         )  # fmt: skip
         objects.append(msgspec.json.encode(lease_to_wire(lease)))
     return objects

@@ -13,8 +13,8 @@ DRAINS = (
     Mutant(
         "a drained rank runs twice",
         "control/draining.py",
-        "        end_all(turn, list(takeover.failed), off(Closed.SWAP, node))\n",
-        "        end_all(turn, list(takeover.failed), off(Closed.SWAP, node))\n"
+        "        end_all(turn, list(takeover.failed), Why(reason=Closed.SWAP, detail=node))\n",
+        "        end_all(turn, list(takeover.failed), Why(reason=Closed.SWAP, detail=node))\n"
         "        [turn.open_swap(first, spare, first.index) for spare in takeover.spares]\n",
         story("maintenance-01"),
     ),
@@ -84,22 +84,22 @@ DRAINS = (
     Mutant(
         "the others do not settle when a pod leaves",
         "core/world/book.py",
-        "        if reason in (Closed.SHRINK, Closed.SWAP):\n",
-        "        if reason is Closed.SHRINK:\n",
+        "        if why.reason in (Closed.SHRINK, Closed.SWAP):\n",
+        "        if why.reason is Closed.SHRINK:\n",
         unit("core/test_book"),
     ),
     Mutant(
         "a drain fails whoever lost his spare",
         "control/failures.py",
-        "    if all(base_reason(lease.closure) is Closed.SWAP for lease in leases):\n",
+        "    if all(why.reason is Closed.SWAP for why in whys):\n",
         "    if not leases:\n",
         story("maintenance-08"),
     ),
     Mutant(
         "leaving counts as a resize",
         "core/world/book.py",
-        "            if voluntary and lease.ending.reason == Closed.SHRINK:\n",
-        "            if voluntary and reason is Closed.SHRINK:\n",
+        "            if voluntary and why.reason is Closed.SHRINK and not why.drained_node:\n",
+        "            if voluntary and why.reason is Closed.SHRINK:\n",
         story("maintenance-07"),
     ),
     Mutant(

@@ -67,7 +67,7 @@ def _account(account: Account, now: int) -> tuple[object, ...]:
 def _book(world: World, uid: str) -> tuple[object, ...]:
     book = world.books[uid]
     attempts = {
-        key: [(each.number, each.started, each.open, each.closure, each.cause, each.protected,
+        key: [(each.number, each.started, each.open, each.why, each.cause, each.protected,
                each.ended_at, each.completed) for each in unit.attempts]
         for key, unit in book.units.items()
     }  # fmt: skip

@@ -19,7 +19,7 @@ from leasehold.core.decisions.admit import Wish, admit
 from leasehold.core.decisions.agenda import Agenda, Hold
 from leasehold.core.decisions.forecast import forecast
 from leasehold.core.decisions.outlook import Outlook
-from leasehold.core.facts import Budget, Closed, Ending
+from leasehold.core.facts import Budget, Closed, Ending, Why
 from leasehold.core.units import FOREVER, HOUR
 from leasehold.core.verdicts import Admitted, Refused
 from leasehold.core.world.world import World
@@ -68,7 +68,9 @@ def a_fleet(rows: Rows, cap: tuple[int, int], *, ended_by: int = NOW) -> World:
             lease = a_lease(run, f"n{i}", slots, batch=1, index=index)
             world.fold_open(lease)
             if marked and hours is not None:
-                ending = Ending(reason=Closed.SHRINK, deadline=NOW + hours * HOUR, batch=2, at=NOW)
+                ending = Ending(
+                    why=Why(reason=Closed.SHRINK), deadline=NOW + hours * HOUR, batch=2, at=NOW
+                )
                 world.fold_ending(lease.name, ending)
     return world
 

@@ -7,7 +7,7 @@ from tests.properties.worlds import KEY, NOW, a_budget, a_node, a_run, a_world, 
 
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
-from leasehold.core.facts import Cause, Run
+from leasehold.core.facts import Cause, Closure, Run, parse_why
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, MINUTE, SECOND
 from leasehold.core.world.alike import Alike, Likeness
@@ -77,7 +77,8 @@ def play(world: World, events: list[tuple[str, int]]) -> list[object]:
         if closure and running:
             name = running[number % len(running)]
             cause = Cause.EXIT if closure == "Fail" else None
-            world.fold_close(name, end=now, closure=closure, cause=cause, batch=world.head.seq)
+            why = parse_why(closure)
+            world.fold_close(name, Closure(why=why, at=now, cause=cause, batch=world.head.seq))
         turn = decide(world, now=now, key=KEY)
         found.append(told(world, turn))
         if turn.batches:

@@ -10,6 +10,7 @@ from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wor
 from leasehold.core.facts import (
     Aggregate,
     Closed,
+    Closure,
     Ending,
     Gang,
     Node,
@@ -19,6 +20,7 @@ from leasehold.core.facts import (
     Role,
     Taint,
     Toleration,
+    Why,
 )
 from leasehold.core.units import HOUR
 from leasehold.core.world.accounts import Claim
@@ -117,7 +119,7 @@ class WorldAgainstItsRebuild(RuleBasedStateMachine):
         names = self.names(marked=False)
         self.batch += 1
         ending = Ending(
-            reason=Closed.SHRINK, deadline=self.now + HOUR, batch=self.batch, at=self.now
+            why=Why(reason=Closed.SHRINK), deadline=self.now + HOUR, batch=self.batch, at=self.now
         )
         self.world.fold_ending(names[pick % len(names)], ending)
 
@@ -127,8 +129,8 @@ class WorldAgainstItsRebuild(RuleBasedStateMachine):
         names = self.names(marked=True)
         lease = self.world.leases[names[pick % len(names)]]
         self.batch += 1
-        said = lease.ending.reason if lease.ending else Closed.COMPLETED
-        self.world.fold_close(lease.name, end=self.now, closure=said, cause=None, batch=self.batch)
+        why = lease.ending.why if lease.ending else Why(reason=Closed.COMPLETED)
+        self.world.fold_close(lease.name, Closure(why=why, at=self.now, batch=self.batch))
 
     @rule(pick=st.integers(0, 99), phase=phases, i=st.integers(0, 3), foreign=st.booleans())
     def put_pod(self, pick: int, phase: PodPhase, i: int, foreign: bool) -> None:

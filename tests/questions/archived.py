@@ -43,7 +43,7 @@ def compacted(played: Played) -> Questions:
     for state in old.fleet.nodes.values():
         new.put_node(state.node)
     for uid, run in old.runs.items():
-        if uid in old.open_by_run or uid in old.pending:
+        if uid in old.open_by_run or uid in old.work.pending:
             new.put_run(run)
     leases = sorted(old.leases.values(), key=ledger_order)
     for lease in leases:

@@ -6,7 +6,18 @@ import msgspec
 import pytest
 from tests.unit.records import BUDGET, FACTS, T0, a_lease, lines_of
 
-from leasehold.core.facts import Cause, Confidence, Ending, Opened, Reservation, Role, State
+from leasehold.core.facts import (
+    Cause,
+    Closed,
+    Closure,
+    Confidence,
+    Ending,
+    Opened,
+    Reservation,
+    Role,
+    State,
+    Why,
+)
 from leasehold.core.ledger.batch import (
     Batch,
     Closing,
@@ -138,8 +149,9 @@ def test_a_refinanced_leases_pod_is_not_the_codecs_to_know() -> None:
     "changes",
     [
         {},
-        {"ending": Ending(reason="Shrink", deadline=T0 + 9)},
-        {"end": T0 + 9, "closure": "Fail", "cause": Cause.DELETED, "close_batch": 4},
+        {"ending": Ending(why=Why(reason=Closed.SHRINK), deadline=T0 + 9)},
+        {"closed": Closure(why=Why(reason=Closed.FAIL), at=T0 + 9, cause=Cause.DELETED, batch=4)},
+        {"closed": Closure(why=Why(reason=Closed.RANDOM_PREEMPT, detail="ab"), at=T0, batch=4)},
         {"role": Role.SPARE, "pod": ""},
     ],
 )
@@ -155,6 +167,16 @@ def test_a_lease_says_its_time_or_nothing() -> None:
     wire["status"] = {"closed": True, "endTime": "yesterday"}
     with pytest.raises(msgspec.ValidationError, match="yesterday"):
         lease_from_wire(wire)
+
+
+def test_a_closed_lease_says_why_in_words_that_are_known() -> None:
+    wire = lease_to_wire(a_lease(2, 0))
+    for said in ("", "Retired"):
+        wire["status"] = {
+            "closed": True, "endTime": "2026-11-02T12:00:00Z", "closureReason": said, "batch": 3,
+        }  # fmt: skip
+        with pytest.raises(msgspec.ValidationError, match="no reason why a lease ends"):
+            lease_from_wire(wire)
 
 
 def test_long_names_are_cut_and_told_apart() -> None:

@@ -134,10 +134,10 @@ def _cells(lease: Lease, gpu_ms: int) -> tuple[str | int, ...]:
         format_instant(lease.start),
         "" if lease.end is None else format_instant(lease.end),
         lease.reason,
-        lease.closure,
+        "" if lease.closed is None else str(lease.closed.why),
         lease.cause or "",
         lease.batch,
-        lease.close_batch or "",
+        "" if lease.closed is None else lease.closed.batch,
         f"{gpu_ms // _MS}.{gpu_ms % _MS:03d}",
     )
 

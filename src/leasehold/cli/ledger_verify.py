@@ -120,7 +120,7 @@ def verify_folder(
     archived = [
         lease_to_wire(lease)
         for lease in archive.leases(since=None, until=None)
-        if lease.close_batch <= carried.seq and lease.name not in names
+        if (lease.closed is None or lease.closed.batch <= carried.seq) and lease.name not in names
     ]
     resolutions = {
         text_at(part(each, "metadata"), "name"): each

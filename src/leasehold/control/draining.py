@@ -17,8 +17,7 @@ from leasehold.core.decisions.drain import (
     places_to_leave,
     spares_to_drop,
 )
-from leasehold.core.facts import Closed, Run
-from leasehold.core.world.book import off
+from leasehold.core.facts import Closed, Run, Why
 
 
 def leave_drained_nodes(turn: Turn, run: Run) -> None:
@@ -27,7 +26,7 @@ def leave_drained_nodes(turn: Turn, run: Run) -> None:
     if not world.fleet.draining or run.uid in turn.quarantined:
         return
     for spare in spares_to_drop(world, run.uid):
-        end_all(turn, [spare], off(Closed.DROP_SPARE, spare.node))
+        end_all(turn, [spare], Why(reason=Closed.DROP_SPARE, detail=spare.node))
         _tell(turn, run, spare.node, f"its spare of group {spare.group} is given up")
     for node, unit in places_to_leave(world, run.uid):
         if any(each.node == node for each in standing(world, run.uid, unit)):
@@ -38,7 +37,7 @@ def _leave(turn: Turn, run: Run, node: str, unit: int, leaving: Leaving) -> None
     if leaving.way is Way.WAIT:
         return
     if leaving.way is Way.REQUEUE:
-        end_unit(turn, run.uid, unit, off(Closed.SWAP, node))
+        end_unit(turn, run.uid, unit, Why(reason=Closed.SWAP, detail=node))
         _tell(turn, run, node, "it is ended and requeued, to start again from its checkpoint")
         return
     spares = [spare for takeover in leaving.takeovers for spare in takeover.spares]
@@ -46,10 +45,10 @@ def _leave(turn: Turn, run: Run, node: str, unit: int, leaving: Leaving) -> None
         return  # nobody stops before the place he goes to is free
     for takeover in leaving.takeovers:
         first = takeover.failed[0]
-        end_all(turn, list(takeover.failed), off(Closed.SWAP, node))
+        end_all(turn, list(takeover.failed), Why(reason=Closed.SWAP, detail=node))
         _tell(turn, run, node, f"group {first.group} pod {first.index} goes to {takeover.node}")
     given_up = [each for each in standing(turn.world, run.uid) if each.group in leaving.groups]
-    end_all(turn, given_up, off(Closed.SHRINK, node))
+    end_all(turn, given_up, Why(reason=Closed.SHRINK, detail=node))
     for group in leaving.groups:
         _tell(turn, run, node, f"group {group} is given up, and the run goes on without it")
 

@@ -12,9 +12,9 @@ from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.cuts import fillers_on
 from leasehold.core.decisions.swap import Takeover, swap, vacancies
-from leasehold.core.facts import Cause, Closed, Gang, Lease, Role, Run, Uid
+from leasehold.core.facts import Cause, Closed, Gang, Lease, Role, Run, Uid, Why
 from leasehold.core.units import Instant
-from leasehold.core.world.book import WHOLE, base_reason, drained_node, off
+from leasehold.core.world.book import WHOLE
 from leasehold.core.world.fleet import NodeState
 from leasehold.core.world.width import minimum_gpus, open_leases
 from leasehold.core.world.world import World
@@ -79,11 +79,11 @@ def _is_lost(turn: Turn, lease: Lease) -> bool:
 
 def _close_lost(turn: Turn, lease: Lease) -> None:
     if lease.ending is not None:
-        turn.close(lease.name, end=gone_at(turn, lease), reason=lease.ending.reason)
+        turn.close(lease.name, end=gone_at(turn, lease), why=lease.ending.why)
     elif node_has_failed(turn.world, lease.node, turn.now):
-        turn.close(lease.name, end=gone_at(turn, lease), reason=Closed.NODE_FAILURE)
+        turn.close(lease.name, end=gone_at(turn, lease), why=Closed.NODE_FAILURE)
     else:
-        turn.close(lease.name, end=gone_at(turn, lease), reason=Closed.FAIL, cause=Cause.DELETED)
+        turn.close(lease.name, end=gone_at(turn, lease), why=Closed.FAIL, cause=Cause.DELETED)
 
 
 def _mend(turn: Turn, run: Run, unit: int) -> None:
@@ -106,7 +106,7 @@ def _take_over(turn: Turn, run: Run, takeover: Takeover) -> None:
         return
     first = takeover.failed[0]
     for spare in takeover.spares:
-        turn.close(spare.name, end=turn.now, reason=Closed.SWAP)
+        turn.close(spare.name, end=turn.now, why=Closed.SWAP)
         turn.open_swap(first, spare, first.index)
     turn.tell(
         "Run",
@@ -152,8 +152,10 @@ def _give_up(turn: Turn, run: Run, unit: int, group: int, lost: list[list[Lease]
     """The group, if the run can live without it; else everything, in one batch."""
     world = turn.world
     leases = [lease for pod in lost for lease in pod]
-    if all(base_reason(lease.closure) is Closed.SWAP for lease in leases):
-        _give_up_drained(turn, run, unit, group, drained_node(leases[0].closure))
+    whys = [lease.closed.why for lease in leases if lease.closed is not None]
+    assert len(whys) == len(leases), run.key
+    if all(why.reason is Closed.SWAP for why in whys):
+        _give_up_drained(turn, run, unit, group, whys[0].drained_node)
         return
     deleted = all(lease.cause is Cause.DELETED for lease in leases)
     reason = Closed.FAIL if deleted else Closed.NODE_FAILURE
@@ -173,10 +175,10 @@ def _give_up_drained(turn: Turn, run: Run, unit: int, group: int, node: str) -> 
     world = turn.world
     if run.spec.gang is Gang.RUN and _is_elastic_without(world, run, group):
         mates = [lease for lease in standing(world, run.uid) if lease.group == group]
-        end_all(turn, mates, off(Closed.SHRINK, node))
+        end_all(turn, mates, Why(reason=Closed.SHRINK, detail=node))
         after = "the run goes on without it"
     else:
-        end_unit(turn, run.uid, unit, off(Closed.SWAP, node))
+        end_unit(turn, run.uid, unit, Why(reason=Closed.SWAP, detail=node))
         after = "it is requeued"
     said = f"node {node} was drained, and the spare for group {group} is gone: {after}"
     turn.tell("Run", run.key, Told.DRAIN, said)

@@ -114,8 +114,8 @@ def _requeued_or(run: Run, failed: Failed) -> Where:
 
 
 def _drawn(world: World, last: Attempt) -> Failed:
-    seed = last.closure.partition("(")[2].rstrip(")")
-    name = world.resolution_of_seed.get(seed)
+    assert last.why is not None, last.number
+    name = world.resolution_of_seed.get(last.why.seed)
     if name is not None and world.resolutions[name].cause is CutCause.OVERDRAFT:
         return Failed.OVERDRAWN
     return Failed.RANDOM_PREEMPT

@@ -10,7 +10,6 @@ from leasehold.core.facts import Opened, Record, Run, Uid
 from leasehold.core.names import Wire
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import Instant, format_gpu_hours, format_instant
-from leasehold.core.world.book import base_reason
 from leasehold.core.world.world import World
 
 EVENTS = ("start", "cut", "end")
@@ -68,7 +67,7 @@ def _cuts(world: World, resolution: Resolution, now: Instant) -> list[RunNews]:
         lease = world.leases[name]
         gpus[lease.uid] = gpus.get(lease.uid, 0) + lease.gpus
         if lease.ending is not None:
-            reasons.setdefault(lease.uid, set()).add(str(base_reason(lease.ending.reason)))
+            reasons.setdefault(lease.uid, set()).add(str(lease.ending.why.reason))
     found = []
     for uid, count in gpus.items():
         run = world.runs.get(uid)

@@ -5,7 +5,7 @@ and how a whole unit is told to stop.
 """
 
 from leasehold.control.turn import Turn
-from leasehold.core.facts import Lease, Pod, Role, Uid
+from leasehold.core.facts import Closed, Lease, Pod, Role, Uid, Why
 from leasehold.core.units import Instant, Millis
 from leasehold.core.world.book import WHOLE, Attempt
 from leasehold.core.world.width import open_leases
@@ -55,16 +55,19 @@ def standing(world: World, uid: Uid, unit: int = WHOLE) -> list[Lease]:
     ]
 
 
-def end_all(turn: Turn, leases: list[Lease], reason: str, *, grace: Millis | None = None) -> None:
+def end_all(
+    turn: Turn, leases: list[Lease], why: Closed | Why, *, grace: Millis | None = None
+) -> None:
     """These leases must end; each run's own grace period applies unless a shorter one is given."""
     for lease in leases:
         assert lease.ending is None, lease.name
         run = turn.world.runs.get(lease.uid)
         allowed = run.spec.grace if run is not None else 0
-        turn.mark(lease, reason, grace=allowed if grace is None else min(grace, allowed))
+        said = why if isinstance(why, Why) else Why(reason=why)
+        turn.mark(lease, said, grace=allowed if grace is None else min(grace, allowed))
         turn.again = True
 
 
-def end_unit(turn: Turn, uid: Uid, unit: int, reason: str) -> None:
+def end_unit(turn: Turn, uid: Uid, unit: int, why: Closed | Why) -> None:
     """Every open lease of a unit must end; those that must already keep their reason."""
-    end_all(turn, standing(turn.world, uid, unit), reason)
+    end_all(turn, standing(turn.world, uid, unit), why)

@@ -7,7 +7,7 @@ from leasehold.control.reannounce import announce_anew, is_provable
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.cuts import CutKind, Cuts
 from leasehold.core.decisions.resolve import Site
-from leasehold.core.facts import Closed, Lease, RunKey, Uid
+from leasehold.core.facts import Closed, Lease, RunKey, Uid, Why
 from leasehold.core.ledger import lottery
 from leasehold.core.objects.resolution import resolution_name
 from leasehold.core.resolutions import CutCause, Lottery, Resolution
@@ -85,9 +85,9 @@ def publish_cuts(
     return resolution
 
 
-def _mark(turn: Turn, lease: Lease, reason: str) -> None:
+def _mark(turn: Turn, lease: Lease, why: Why) -> None:
     run = turn.world.runs.get(lease.uid)
-    turn.mark(lease, reason, grace=run.spec.grace if run is not None else 0)
+    turn.mark(lease, why, grace=run.spec.grace if run is not None else 0)
 
 
 def finish_cuts(turn: Turn) -> None:
@@ -127,32 +127,32 @@ def _lottery(turn: Turn, cuts: Cuts, subject: Announced) -> Lottery | None:
     )
 
 
-def _reason(resolution: Resolution, lease: Lease) -> str:
+def _reason(resolution: Resolution, lease: Lease) -> Why:
     """Why a Resolution ends a lease, as `_victims` had it."""
     returned = {name for _, name, _ in resolution.returned}
     group = f"{lease.run_key}#{lease.group}"
     shrunk = {f"{run}#{index}" for run, index, _ in resolution.shrunk} - returned
     if lease.name in {name for name, _ in resolution.spares} - returned:
-        return str(Closed.DROP_SPARE)
+        return Why(reason=Closed.DROP_SPARE)
     if group in shrunk:
-        return str(Closed.SHRINK)
+        return Why(reason=Closed.SHRINK)
     lottery = resolution.lottery
     if lottery is not None and {draw.bundle for draw in lottery.draws} & {lease.run_key, group}:
-        return f"{Closed.RANDOM_PREEMPT}({lottery.seed})"
-    return str(Closed.RECLAIMED)
+        return Why(reason=Closed.RANDOM_PREEMPT, detail=lottery.seed)
+    return Why(reason=Closed.RECLAIMED)
 
 
-def _victims(cuts: Cuts) -> dict[str, tuple[Lease, str]]:
+def _victims(cuts: Cuts) -> dict[str, tuple[Lease, Why]]:
     """Each lease once, with the reason of the gravest cut that ends it."""
     reasons = {
-        CutKind.SPARE: str(Closed.DROP_SPARE),
-        CutKind.SHRINK: str(Closed.SHRINK),
-        CutKind.DRAW: f"{Closed.RANDOM_PREEMPT}({cuts.seed})",
+        CutKind.SPARE: Why(reason=Closed.DROP_SPARE),
+        CutKind.SHRINK: Why(reason=Closed.SHRINK),
+        CutKind.DRAW: Why(reason=Closed.RANDOM_PREEMPT, detail=cuts.seed),
     }
-    victims: dict[str, tuple[Lease, str]] = {}
+    victims: dict[str, tuple[Lease, Why]] = {}
     for cut in cuts.kept:
         for lease in cut.leases:
             victims.setdefault(lease.name, (lease, reasons[cut.kind]))
         for lease in cut.fillers:
-            victims.setdefault(lease.name, (lease, str(Closed.RECLAIMED)))
+            victims.setdefault(lease.name, (lease, Why(reason=Closed.RECLAIMED)))
     return victims

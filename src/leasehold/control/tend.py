@@ -24,7 +24,7 @@ from leasehold.core.decisions.swap import vacancies
 from leasehold.core.facts import Cause, Closed, Gang, Lease, Opened, Pod, PodPhase, Role, Run, Uid
 from leasehold.core.units import Instant, plural
 from leasehold.core.verdicts import Refusal
-from leasehold.core.world.book import WHOLE, base_reason
+from leasehold.core.world.book import WHOLE
 from leasehold.core.world.width import active_gpus, desired_gpus, open_leases
 from leasehold.core.world.world import World
 
@@ -84,12 +84,12 @@ def _close_what_is_over(turn: Turn, uid: Uid) -> None:
         if pod is None or not pod.has_ended or pod.key in world.lost_pods:
             continue
         if pod.phase is PodPhase.SUCCEEDED:
-            turn.close(lease.name, end=gone_at(turn, lease), reason=Closed.COMPLETED)
+            turn.close(lease.name, end=gone_at(turn, lease), why=Closed.COMPLETED)
         elif not pod.reason and not _may_restart(turn, lease):
             failed.setdefault(world.unit_of(uid, lease.group), []).append(lease)
     for unit, culprits in failed.items():
         for lease in culprits:
-            turn.close(lease.name, end=gone_at(turn, lease), reason=Closed.FAIL, cause=Cause.EXIT)
+            turn.close(lease.name, end=gone_at(turn, lease), why=Closed.FAIL, cause=Cause.EXIT)
         end_unit(turn, uid, unit, Closed.FAIL)
         turn.tell("Run", _key(world, uid), Refusal.RETRYING, "a pod failed; its gang ends with it")
 
@@ -100,7 +100,7 @@ def _close_refused(turn: Turn, uid: Uid) -> None:
     for lease in standing(world, uid):
         if lease.name in world.refused_leases:
             end = turn.now
-            turn.close(lease.name, end=end, reason=Closed.FAIL, cause=Cause.REFUSED)
+            turn.close(lease.name, end=end, why=Closed.FAIL, cause=Cause.REFUSED)
             end_unit(turn, uid, world.unit_of(uid, lease.group), Closed.FAIL)
             return
 
@@ -108,11 +108,11 @@ def _close_refused(turn: Turn, uid: Uid) -> None:
 def _close_ending(turn: Turn, lease: Lease) -> None:
     """The reason is the one it was marked with, whatever its pod's exit code was."""
     assert lease.ending is not None, lease.name
-    reason = lease.ending.reason
+    why = lease.ending.why
     unit = turn.world.unit_of(lease.uid, lease.group)
     unbound = not is_bound(turn.world, lease.uid, unit, lease.attempt)
-    cause = Cause.REJECTED if base_reason(reason) is Closed.FAIL and unbound else None
-    turn.close(lease.name, end=gone_at(turn, lease), reason=reason, cause=cause)
+    cause = Cause.REJECTED if why.reason is Closed.FAIL and unbound else None
+    turn.close(lease.name, end=gone_at(turn, lease), why=why, cause=cause)
 
 
 def _key(world: World, uid: Uid) -> str:
@@ -179,7 +179,7 @@ def _bind_or_give_up(turn: Turn, run: Run) -> None:
         if pod is not None and pod.phase is PodPhase.FAILED and pod.reason:
             failing[lease.group] = f"{lease.node} rejected pod {lease.pod}: {pod.reason}"
             end = gone_at(turn, lease)
-            turn.close(lease.name, end=end, reason=Closed.FAIL, cause=Cause.REJECTED)
+            turn.close(lease.name, end=end, why=Closed.FAIL, cause=Cause.REJECTED)
         elif _is_late(turn, lease, by := _due(world, run, lease, pod)):
             failing.setdefault(lease.group, _too_late(lease, pod))
         else:
@@ -265,8 +265,8 @@ def _release_spares(turn: Turn, run: Run) -> None:
             if vacancies(world, run.uid, unit) and standing(world, run.uid, unit):
                 continue  # a lost pod comes back on a spare once its filler has gone
             for lease in leases:
-                reason = lease.ending.reason if lease.ending else attempt.closure
-                turn.close(lease.name, end=turn.now, reason=reason or Closed.COMPLETED)
+                why = lease.ending.why if lease.ending else attempt.why
+                turn.close(lease.name, end=turn.now, why=why or Closed.COMPLETED)
 
 
 def _sort(turn: Turn, run: Run) -> None:

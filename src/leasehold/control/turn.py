@@ -17,6 +17,7 @@ from leasehold.core.decisions.pack import Want
 from leasehold.core.facts import (
     Cause,
     Closed,
+    Closure,
     Ending,
     Lease,
     Opened,
@@ -26,6 +27,7 @@ from leasehold.core.facts import (
     Role,
     Run,
     Uid,
+    Why,
 )
 from leasehold.core.ledger import lottery
 from leasehold.core.ledger.batch import Batch, Closing, NodeFact, resolution_digest
@@ -261,9 +263,7 @@ class Turn:
             attempt=lost.attempt,
             pod=pod_name(spare.run, draft.seq, lost.group, index),
             ending=None,
-            end=None,
-            closure="",
-            close_batch=0,
+            closed=None,
         )
         self._open([lease], _ENTRY_BYTES * 4)
         return lease
@@ -275,7 +275,7 @@ class Turn:
             self._know_budget(each.envelope.rpartition("/")[0])
         self._room_for(2 + 4 * len(segments))  # both halves belong into one batch
         draft = self._drafts[-1]
-        self.close(old.name, end=self.now, reason=Closed.REFINANCED)
+        self.close(old.name, end=self.now, why=Closed.REFINANCED)
         slots = list(old.slots)
         for each in segments:
             mine, slots = tuple(slots[: each.gpus]), slots[each.gpus :]
@@ -293,7 +293,7 @@ class Turn:
             self._open([lease], _ENTRY_BYTES * 4)
         assert not slots, old.name
 
-    def mark(self, lease: Lease, reason: str, *, grace: Millis) -> None:
+    def mark(self, lease: Lease, why: Why, *, grace: Millis) -> None:
         """A lease must end; its pod gets the signal and `grace` until the kill, but no more than
         anybody may have: a Run may be older than that limit."""
         grace = min(grace, self.world.policy.grace_max)
@@ -301,15 +301,17 @@ class Turn:
         self._after_its_opening(lease)
         draft = self._drafts[-1]
         deadline = self.now + (0 if lease.role is Role.SPARE else grace)
-        ending = Ending(reason=reason, deadline=deadline, batch=draft.seq, at=self.now)
+        ending = Ending(why=why, deadline=deadline, batch=draft.seq, at=self.now)
         self.released += 1
         self.marked += 1
         self.world.fold_ending(lease.name, ending)
-        draft.ending.append((lease.name, reason, deadline))
+        draft.ending.append((lease.name, str(why), deadline))
         draft.size += _ENTRY_BYTES
         self.touched[lease.uid] = None
 
-    def close(self, name: str, *, end: Instant, reason: str, cause: Cause | None = None) -> Lease:
+    def close(
+        self, name: str, *, end: Instant, why: Closed | Why, cause: Cause | None = None
+    ) -> Lease:
         """A lease is over; `end` is clamped to what the ledger allows."""
         lease = self.world.leases[name]
         self._room_for(1)
@@ -317,8 +319,10 @@ class Turn:
         draft = self._drafts[-1]
         end = max(lease.start, min(end, self.now))
         self.released += 1
-        self.world.fold_close(name, end=end, closure=reason, cause=cause, batch=draft.seq)
-        draft.closed.append(Closing(lease=name, end=end, reason=reason, cause=cause))
+        reason = why if isinstance(why, Why) else Why(reason=why)
+        closure = Closure(why=reason, at=end, cause=cause, batch=draft.seq)
+        self.world.fold_close(name, closure)
+        draft.closed.append(Closing(lease=name, end=end, reason=str(reason), cause=cause))
         draft.size += _ENTRY_BYTES
         self.touched[lease.uid] = None
         return lease

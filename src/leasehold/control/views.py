@@ -22,7 +22,6 @@ from leasehold.core.facts import (
 )
 from leasehold.core.units import GpuMs, Instant, format_instant, plural
 from leasehold.core.verdicts import Refusal, Refused
-from leasehold.core.world.book import base_reason
 from leasehold.core.world.width import active_gpus, desired_gpus, open_leases, spare_gpus
 from leasehold.core.world.world import World
 
@@ -211,7 +210,7 @@ def _cut_by(world: World, run: Run) -> list[str]:
         lease = world.leases[name]
         if name not in world.victims or lease.ending is None:
             continue
-        if base_reason(lease.ending.reason) in (Closed.SHRINK, Closed.RANDOM_PREEMPT):
+        if lease.ending.why.reason in (Closed.SHRINK, Closed.RANDOM_PREEMPT):
             unit = book.units.get(world.unit_of(run.uid, lease.group)) if book else None
             if unit is not None and unit.last is not None and unit.last.number == lease.attempt:
                 found[world.victims[name]] = None

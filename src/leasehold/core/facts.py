@@ -61,8 +61,7 @@ class Opened(StrEnum):
 
 
 class Closed(StrEnum):
-    """Why a lease ended. `RandomPreempt` carries its seed in brackets; `Swap`, `Shrink` and
-    `DropSpare` the name of a node if they ended because that node was drained."""
+    """Why a lease ended; a `Why` says more."""
 
     COMPLETED = "Completed"
     FAIL = "Fail"
@@ -324,13 +323,48 @@ class Pod(Record):
         return self.phase is PodPhase.RUNNING or (self.has_ended and not self.reason)
 
 
+class Why(Record):
+    """Why a lease ends. The detail of a `RandomPreempt` is its seed, of a `Swap`, `Shrink` or
+    `DropSpare` the node that was drained, if that was why. On the wire it stands in brackets."""
+
+    reason: Closed
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason}({self.detail})" if self.detail else self.reason.value
+
+    @property
+    def seed(self) -> str:
+        return self.detail if self.reason is Closed.RANDOM_PREEMPT else ""
+
+    @property
+    def drained_node(self) -> str:
+        """The node whose draining it was for; empty if it was for something else."""
+        return "" if self.reason is Closed.RANDOM_PREEMPT else self.detail
+
+
+def parse_why(text: str) -> Why:
+    """ValueError if there is no such reason."""
+    reason, _, rest = text.partition("(")
+    return Why(reason=Closed(reason), detail=rest.removesuffix(")"))
+
+
 class Ending(Record):
     """That a lease must end: why, by when it is killed, and the batch and instant that said so."""
 
-    reason: str
+    why: Why
     deadline: Instant
     batch: int = 0
     at: Instant = 0
+
+
+class Closure(Record):
+    """That a lease ended: why, when, and the batch that said so. `cause` only with `Fail`."""
+
+    why: Why
+    at: Instant
+    batch: int
+    cause: Cause | None = None
 
 
 class Lease(Record):
@@ -355,10 +389,7 @@ class Lease(Record):
     batch: int
     pod: str = ""  # the pod's name; empty for a spare
     ending: Ending | None = None
-    end: Instant | None = None
-    closure: str = ""
-    cause: Cause | None = None
-    close_batch: int = 0
+    closed: Closure | None = None
 
     @property
     def gpus(self) -> int:
@@ -366,7 +397,22 @@ class Lease(Record):
 
     @property
     def is_open(self) -> bool:
-        return self.end is None
+        return self.closed is None
+
+    @property
+    def end(self) -> Instant | None:
+        return None if self.closed is None else self.closed.at
+
+    @property
+    def cause(self) -> Cause | None:
+        return None if self.closed is None else self.closed.cause
+
+    @property
+    def why(self) -> Why | None:
+        """Why it ended or has to; None while nothing ends it."""
+        if self.closed is not None:
+            return self.closed.why
+        return None if self.ending is None else self.ending.why
 
     @property
     def run_key(self) -> RunKey:
@@ -379,7 +425,7 @@ class Lease(Record):
 
     def gpu_ms(self, now: Instant) -> GpuMs:
         """What its payer owes up to `now`; fixed once it is closed."""
-        return len(self.slots) * ((now if self.end is None else self.end) - self.start)
+        return len(self.slots) * ((now if self.closed is None else self.closed.at) - self.start)
 
 
 def ledger_order(lease: Lease) -> tuple[int, int]:

@@ -16,7 +16,6 @@ from leasehold.core.names import API_VERSION, Wire
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import HOUR, SECOND, Instant, Millis, format_instant, plural
 from leasehold.core.verdicts import Refusal
-from leasehold.core.world.book import base_reason
 from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock, Tasks
 from leasehold.ports.store import (
@@ -153,7 +152,7 @@ class Teller:
         for uid, names in lost.items():
             leases = [world.leases[name] for name in names]
             gpus = sum(lease.gpus for lease in leases)
-            why = sorted({str(base_reason(each.ending.reason)) for each in leases if each.ending})
+            why = sorted({str(each.ending.why.reason) for each in leases if each.ending})
             first = leases[0]
             self.tell(
                 Happening(

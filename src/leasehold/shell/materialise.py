@@ -67,4 +67,4 @@ def _is_there(write: Write, answer: StoreError) -> bool:
 
 def _as_opened(lease: Lease) -> Wire:
     """The object as it was when it was opened; what came later is written as its status."""
-    return lease_to_wire(replace(lease, ending=None, end=None, closure="", cause=None))
+    return lease_to_wire(replace(lease, ending=None, closed=None))

@@ -16,11 +16,10 @@ from leasehold.control.reservations import present
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.control.views import envelope_view
-from leasehold.core.facts import Closed, Lease, Relation, Role, State
+from leasehold.core.facts import Closed, Lease, Relation, Role, State, parse_why
 from leasehold.core.ledger.batch import Batch
 from leasehold.core.units import HOUR, SECOND, GpuMs, Instant
 from leasehold.core.verdicts import Refusal
-from leasehold.core.world.book import base_reason
 from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
 
@@ -112,7 +111,7 @@ class Metrics:
     def _count_batch(self, world: World, batch: Batch) -> None:
         for closing in batch.closed:
             self._borrowed.settle(world.leases[closing.lease])
-            reason = base_reason(closing.reason)
+            reason = parse_why(closing.reason).reason
             self._closed.labels(str(reason)).inc()
             if reason is Closed.RECLAIMED:
                 self._fillers.inc()

@@ -14,7 +14,17 @@ from msgspec.structs import replace
 
 from leasehold.adapters.retry import until_answered
 from leasehold.core.decisions.overdraft import was_enough
-from leasehold.core.facts import Ending, Lease, Opened, Pod, Reservation, Role, ledger_order
+from leasehold.core.facts import (
+    Closure,
+    Ending,
+    Lease,
+    Opened,
+    Pod,
+    Reservation,
+    Role,
+    ledger_order,
+    parse_why,
+)
 from leasehold.core.ledger.batch import Batch
 from leasehold.core.ledger.checkpoint import Announcement, Carried, Told
 from leasehold.core.names import Wire
@@ -166,7 +176,7 @@ def _present(leases: dict[str, Lease], carried: Carried, ledger: Ledger) -> list
     from a compaction that was cut off."""
     found = []
     for lease in leases.values():
-        if not lease.is_open and carried.has_dropped(lease.close_batch, lease.name):
+        if lease.closed is not None and carried.has_dropped(lease.closed.batch, lease.name):
             ledger.leftovers["Lease", lease.name] = None
         else:
             found.append(lease)
@@ -244,19 +254,18 @@ def _leases(leases: dict[str, Lease], chain: list[Batch], materialised: int) -> 
         if batch.seq <= materialised:
             continue
         for name, reason, deadline in batch.ending:
-            ending = Ending(
-                reason=reason, deadline=deadline, batch=batch.seq, at=instants[batch.seq]
-            )
+            why = parse_why(reason)
+            ending = Ending(why=why, deadline=deadline, batch=batch.seq, at=instants[batch.seq])
             leases[name] = replace(leases[name], ending=ending)
         closed = []
         for closing in batch.closed:
-            lease = replace(
-                leases[closing.lease],
-                end=closing.end,
-                closure=closing.reason,
+            closure = Closure(
+                why=parse_why(closing.reason),
+                at=closing.end,
                 cause=closing.cause,
-                close_batch=batch.seq,
+                batch=batch.seq,
             )
+            lease = replace(leases[closing.lease], closed=closure)
             leases[lease.name] = lease
             closed.append(lease)
         for lease in batch.opened:

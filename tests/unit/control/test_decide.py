@@ -19,6 +19,7 @@ from leasehold.control.views import envelope_view, run_view
 from leasehold.core.facts import (
     Cause,
     Closed,
+    Closure,
     Confidence,
     Ending,
     Gang,
@@ -30,6 +31,7 @@ from leasehold.core.facts import (
     Reservation,
     State,
     Toleration,
+    Why,
 )
 from leasehold.core.names import Wire
 from leasehold.core.policy import Policy
@@ -89,19 +91,19 @@ def test_silence_does_not_count_while_the_clock_is_not_trusted() -> None:
     assert world.leases[lease.name].is_open
     world.work.look_at(lease.uid)
     decided(world)
-    assert world.leases[lease.name].closure == Closed.NODE_FAILURE
+    assert str(world.leases[lease.name].why) == Closed.NODE_FAILURE
 
 
 def test_a_lease_that_was_ending_when_its_node_was_lost_keeps_its_reason() -> None:
     world, lease = a_world_with_one_lease(SELF_FENCING)
-    world.fold_ending(lease.name, Ending(reason=str(Closed.CANCELED), deadline=NOW + HOUR))
+    world.fold_ending(lease.name, Ending(why=Why(reason=Closed.CANCELED), deadline=NOW + HOUR))
     world.put_pod(Pod(namespace="n", name=lease.pod, node="n0", gpus=4, run_uid=lease.uid,
                       phase=PodPhase.RUNNING))  # fmt: skip
     decided(world, trusted=False)
     assert world.leases[lease.name].is_open
     world.put_node(silent("n0"))
     decided(world)
-    assert world.leases[lease.name].closure == Closed.CANCELED
+    assert str(world.leases[lease.name].why) == Closed.CANCELED
 
 
 def test_a_lease_that_the_store_refuses_for_good_is_closed_with_its_gang() -> None:
@@ -109,7 +111,7 @@ def test_a_lease_that_the_store_refuses_for_good_is_closed_with_its_gang() -> No
     world.put_refused_lease(lease.name)
     decided(world)
     closed = world.leases[lease.name]
-    assert (closed.closure, closed.cause, closed.end) == ("Fail", Cause.REFUSED, NOW)
+    assert (str(closed.why), closed.cause, closed.end) == ("Fail", Cause.REFUSED, NOW)
 
 
 def an_elastic_world(groups: int, policy: Policy | None = None) -> World:
@@ -142,7 +144,7 @@ def test_a_group_that_was_grown_and_not_bound_in_time_is_taken_back_alone() -> N
     assert world.leases[first.name].ending is None
     ending = world.leases[late.name].ending
     assert ending is not None
-    assert ending.reason == Closed.FAIL
+    assert ending.why.reason is Closed.FAIL
     assert "BindFailing" in [notice.reason for notice in turn.notices]
 
 
@@ -157,7 +159,7 @@ def test_a_start_that_needs_cuts_holds_nothing_while_its_run_pauses() -> None:
     run = a_run("r")
     world.put_run(replace(run, spec=replace(run.spec, retries=1)))
     world.fold_open(a_lease(run, "n0", range(4), batch=0, index=0))
-    world.fold_close("r-0-0", end=NOW, closure="Fail", cause=None, batch=0)
+    world.fold_close("r-0-0", Closure(why=Why(reason=Closed.FAIL), at=NOW, batch=0))
     world.fold_reservation(a_reservation("r"))
     world.put_run(a_run("other", group_gpus=8, pod_gpus=8, created=NOW))
     turn = decided(world)

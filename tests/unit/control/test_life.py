@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world
 
 from leasehold.control.life import backoff, phase_of, units_of
-from leasehold.core.facts import Cause
+from leasehold.core.facts import Cause, Closure, parse_why
 from leasehold.core.units import MINUTE, SECOND
 from leasehold.core.world.book import WHOLE
 from leasehold.core.world.world import World
@@ -21,10 +21,9 @@ def a_world_after(closures: list[str], *, retries: int, checkpoint: int | None) 
         closure, _, cause = said.partition("/")
         lease = a_lease(run, "n0", range(4), batch=2 * number, index=0, start=NOW)
         world.fold_open(replace(lease, attempt=number))
-        world.fold_close(
-            lease.name, end=NOW, closure=closure, cause=Cause(cause) if cause else None,
-            batch=2 * number + 1,
-        )  # fmt: skip
+        blamed = Cause(cause) if cause else None
+        done = Closure(why=parse_why(closure), at=NOW, cause=blamed, batch=2 * number + 1)
+        world.fold_close(lease.name, done)
     return world
 
 

@@ -5,7 +5,7 @@ from tests.properties.worlds import KEY, NOW, a_budget, a_node, a_run, a_world, 
 
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
-from leasehold.core.facts import Confidence
+from leasehold.core.facts import Closed, Closure, Confidence, Why
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, SECOND
 from leasehold.core.world.world import World
@@ -27,7 +27,8 @@ def a_line() -> tuple[World, Turn]:
 
 
 def one_ends(world: World) -> Turn:
-    world.fold_close("r000-1-0", end=NOW, closure="Completed", cause=None, batch=1)
+    done = Closure(why=Why(reason=Closed.COMPLETED), at=NOW, batch=1)
+    world.fold_close("r000-1-0", done)
     return decide(world, now=NOW + SECOND, key=KEY)
 
 

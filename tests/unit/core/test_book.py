@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_lease, a_run
 
-from leasehold.core.facts import Cause, Closed, Ending, Lease, Opened, Role
+from leasehold.core.facts import Cause, Closed, Closure, Ending, Lease, Opened, Role, Why, parse_why
 from leasehold.core.units import HOUR
-from leasehold.core.world.book import WHOLE, Book, drained_node, off
+from leasehold.core.world.book import WHOLE, Book
 
 RUN = a_run("r", groups=4)
 EXIT, REJECTED = Cause.EXIT, Cause.REJECTED
@@ -21,11 +21,12 @@ def closed(index: int, said: str) -> Lease:
     role = Role.SPARE if closure.startswith("spare ") else Role.ACTIVE
     closure = closure.removeprefix("spare ")
     lease = a_lease(RUN, "n0", [index], batch=1, index=index, pod=index, role=role)
-    ending = Ending(reason=closure, deadline=NOW, batch=int(batch), at=NOW) if batch else None
-    return replace(
-        lease, end=NOW, closure=closure, cause=Cause(cause) if cause else None, close_batch=9,
-        ending=ending,
-    )  # fmt: skip
+    ending = (
+        Ending(why=parse_why(closure), deadline=NOW, batch=int(batch), at=NOW) if batch else None
+    )
+    blamed = Cause(cause) if cause else None
+    done = Closure(why=parse_why(closure), at=NOW, cause=blamed, batch=9)
+    return replace(lease, closed=done, ending=ending)
 
 
 # how each lease closed                                      the attempt's outcome, and whose fault
@@ -59,7 +60,7 @@ def test_the_order_in_which_leases_close_does_not_matter(
     for order in permutations(leases):
         book = Book()
         for lease in leases:
-            book.open(replace(lease, end=None, closure="", cause=None), WHOLE)
+            book.open(replace(lease, closed=None), WHOLE)
         for lease in order:
             book.close(lease, WHOLE)
         attempt = book.units[WHOLE].last
@@ -71,7 +72,7 @@ def test_attempts_are_counted_by_how_they_ended() -> None:
     book = Book()
     for number, said in enumerate(("Fail/Exit", "Fail/Rejected", "Fail/Rejected"), start=1):
         lease = replace(closed(number, said), attempt=number)
-        book.open(replace(lease, end=None, closure="", cause=None), WHOLE)
+        book.open(replace(lease, closed=None), WHOLE)
         book.close(lease, WHOLE)
     unit = book.units[WHOLE]
     assert (unit.count(Closed.FAIL), unit.count(Closed.FAIL, EXIT)) == (3, 1)
@@ -104,13 +105,17 @@ def test_only_a_shrink_that_its_user_asked_for_is_a_resize() -> None:
     lease = a_lease(RUN, "n0", [0], batch=1, index=0)
     for reason, resized in (("Shrink", NOW), ("Shrink(n0)", None), ("Swap(n0)", None)):
         book = Book()
-        ending = Ending(reason=reason, deadline=NOW, batch=2, at=NOW)
+        ending = Ending(why=parse_why(reason), deadline=NOW, batch=2, at=NOW)
         book.mark(replace(lease, ending=ending), voluntary=True)
         assert (book.resized_at, book.swapped_at) == (resized, NOW)  # each lets the others settle
 
 
 def test_a_closure_names_the_node_that_was_drained() -> None:
-    assert off(Closed.SWAP, "n0") == "Swap(n0)"
-    assert drained_node("Swap(n0)") == "n0"
-    assert drained_node("Swap") == ""
-    assert drained_node("RandomPreempt(ab)") == ""
+    assert str(Why(reason=Closed.SWAP, detail="n0")) == "Swap(n0)"
+    assert parse_why("Swap(n0)").drained_node == "n0"
+    assert parse_why("Swap").drained_node == ""
+    assert (parse_why("RandomPreempt(ab)").drained_node, parse_why("RandomPreempt(ab)").seed) == (
+        "", "ab",
+    )  # fmt: skip
+    with pytest.raises(ValueError, match="Retired"):
+        parse_why("Retired")

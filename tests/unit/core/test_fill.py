@@ -16,7 +16,7 @@ from tests.properties.worlds import (
 from leasehold.core.decisions.admit import as_found_by
 from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.fill import fill
-from leasehold.core.facts import Ending, Role
+from leasehold.core.facts import Closed, Ending, Role, Why
 from leasehold.core.verdicts import Admitted, Refusal, Refused
 from leasehold.core.world.world import World
 
@@ -112,5 +112,7 @@ def test_nobody_sits_down_on_a_spare_that_a_plan_ahead_counts_on() -> None:
 
 def test_nobody_sits_down_on_a_spare_that_goes() -> None:
     world = spares_on(A4)
-    world.fold_ending("holder-1-0", Ending(reason="DropSpare", deadline=NOW, batch=2, at=NOW))
+    world.fold_ending(
+        "holder-1-0", Ending(why=Why(reason=Closed.DROP_SPARE), deadline=NOW, batch=2, at=NOW)
+    )
     assert isinstance(filled(world, groups=1, gpus=4), Refused)

@@ -10,6 +10,7 @@ from tests.unit.test_lottery import a_resolution
 from leasehold.core.facts import (
     Aggregate,
     Closed,
+    Closure,
     Ending,
     Funding,
     Lease,
@@ -17,6 +18,7 @@ from leasehold.core.facts import (
     Opened,
     Relation,
     Role,
+    Why,
 )
 from leasehold.core.units import HOUR
 from leasehold.core.world.invariants import Touched, check_all, check_delta
@@ -113,18 +115,18 @@ def ended(world: World, **fields: object) -> set[str]:
     return {each.rule for each in check_delta(world, Touched(changed=(changed,)), NOW)}
 
 
-SHRINK = Ending(reason=Closed.SHRINK, deadline=NOW, batch=2, at=NOW)
+COMPLETED = Why(reason=Closed.COMPLETED)
+SHRINK = Ending(why=Why(reason=Closed.SHRINK), deadline=NOW, batch=2, at=NOW)
 
 
 @pytest.mark.parametrize(
     "fields",
     [
-        {"end": NOW + 1, "closure": "Completed"},
-        {"end": NOW - 2 * HOUR, "closure": "Completed"},
-        {"end": NOW},
-        {"end": NOW, "closure": "Completed", "ending": SHRINK},
+        {"closed": Closure(why=COMPLETED, at=NOW + 1, batch=2)},
+        {"closed": Closure(why=COMPLETED, at=NOW - 2 * HOUR, batch=2)},
+        {"closed": Closure(why=COMPLETED, at=NOW, batch=2), "ending": SHRINK},
     ],
-    ids=["late", "early", "no reason", "another reason"],
+    ids=["late", "early", "another reason"],
 )
 def test_a_closure_that_cannot_be_is_named(fields: dict[str, object]) -> None:
     assert ended(a_plain_world(), **fields) == {"INV-LEASE-SOUND"}
@@ -145,7 +147,7 @@ def test_a_swap_that_moves_the_bill_is_named() -> None:
     world = a_plain_world()
     spare = replace(a_good_lease(world), role=Role.SPARE, pod="")
     world.fold_open(spare)
-    world.fold_close(spare.name, end=NOW, closure=Closed.SWAP, cause=None, batch=2)
+    world.fold_close(spare.name, Closure(why=Why(reason=Closed.SWAP), at=NOW, batch=2))
     swapped = replace(spare, name="r-2-0", batch=2, role=Role.ACTIVE, reason=Opened.SWAP,
                       start=NOW, pod="p")  # fmt: skip
     world.fold_open(swapped)

@@ -47,7 +47,7 @@ def outcome(plant: Plant) -> object:
     """How everybody fares and what everything cost: names and seeds may differ."""
     leases = [
         (each.run, each.attempt, each.group, each.index, each.node, each.slots, each.payer,
-         each.start, each.end, each.closure.partition("(")[0])
+         each.start, each.end, "" if each.closed is None else each.closed.why.reason)
         for each in plant.leases()
     ]  # fmt: skip
     return plant.views(), sorted(leases, key=str)
@@ -85,7 +85,7 @@ def test_death_between_the_batches_of_a_resolution_changes_nothing(after: bool) 
     room_is_made_by_all_of_them(undisturbed)
     expected, last = outcome(undisturbed), undisturbed.doomed.calls
     victims = [each for each in undisturbed.leases() if each.run != "big"]
-    assert {each.closure.partition("(")[0] for each in victims} == {"RandomPreempt"}
+    assert {each.closed.why.reason for each in victims if each.closed} == {"RandomPreempt"}
     assert len({each.ending.batch for each in victims if each.ending is not None}) > 1
     for fatal in range(first, last + 1):
         plant = Plant(nodes=1, policy=policy, fatal=fatal, after=after)

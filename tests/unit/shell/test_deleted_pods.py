@@ -36,7 +36,7 @@ def test_the_lease_fails_and_the_run_with_it(exit_code: int) -> None:
     view = plant.view("a/one")
     assert (view.phase, view.attempt) == ("Failed", 1)
     [lease] = plant.leases()
-    assert (lease.closure, lease.cause) == ("Fail", "Deleted")
+    assert (str(lease.why), lease.cause) == ("Fail", "Deleted")
     assert pod_names(plant) == []
     assert plant.problems() == []
 
@@ -56,7 +56,7 @@ def test_one_that_checkpoints_is_requeued() -> None:
     plant.wait(MINUTE)
     view = plant.view("a/one")
     assert (view.phase, view.attempt) == ("Running", 2)
-    assert [lease.closure for lease in plant.leases()] == ["Fail", ""]
+    assert [lease.why and str(lease.why) for lease in plant.leases()] == ["Fail", None]
 
 
 def test_a_result_that_was_there_before_counts() -> None:
@@ -108,7 +108,7 @@ def test_when_it_ended_is_not_lost_with_a_pod_that_ended_before_it_was_told_to()
     plant.kernel.advance_to(ended + MINUTE)
     plant.wait(MINUTE)
     [lease] = plant.leases()
-    assert (lease.closure, lease.end) == ("Canceled", ended)
+    assert (str(lease.why), lease.end) == ("Canceled", ended)
     assert plant.problems() == []
 
 

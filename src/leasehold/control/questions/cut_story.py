@@ -13,7 +13,6 @@ from leasehold.control.questions.subject import Subject
 from leasehold.core.facts import Closed, Lease, RunKey
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import plural
-from leasehold.core.world.book import base_reason
 from leasehold.core.world.world import World
 
 
@@ -90,16 +89,11 @@ def _resolutions_of(
 
 
 def _seed(lease: Lease) -> str:
-    return _closure(lease).partition("(")[2].rstrip(")")
-
-
-def _closure(lease: Lease) -> str:
-    return lease.closure or (lease.ending.reason if lease.ending else "")
+    return "" if lease.why is None else lease.why.seed
 
 
 def _reason(lease: Lease) -> Closed | None:
-    closure = _closure(lease)
-    return base_reason(closure) if closure else None
+    return None if lease.why is None else lease.why.reason
 
 
 def _decided(lease: Lease) -> int:

@@ -7,11 +7,11 @@ happened by the leases that ended there since the instant that was asked about.
 from typing import TypedDict
 
 from leasehold.control.questions.answers.leases import DrainAnswer, DrainRow
-from leasehold.control.questions.drain_story import heir_of, is_requeued, reason_of
+from leasehold.control.questions.drain_story import heir_of, is_requeued
 from leasehold.core.decisions.drain import Leaving, Way, how_to_leave
 from leasehold.core.facts import Closed, Lease, Role, Uid
 from leasehold.core.units import Instant
-from leasehold.core.world.book import WHOLE, base_reason, drained_node
+from leasehold.core.world.book import WHOLE
 from leasehold.core.world.width import open_leases
 from leasehold.core.world.world import World
 
@@ -105,21 +105,26 @@ def _groups(groups: tuple[int, ...]) -> str:
 
 
 def _going(world: World, lease: Lease) -> _Fate:
-    reason = reason_of(lease)
-    if drained_node(reason) and base_reason(reason) is Closed.SWAP:
+    why = lease.why
+    assert why is not None, lease.name
+    if why.drained_node and why.reason is Closed.SWAP:
         if is_requeued(world, lease):
             return _said(Way.REQUEUE, "going", "is stopping, to be requeued")
         return _said(Way.SWAP, "going", "is stopping, to move to its spare")
-    if drained_node(reason) and base_reason(reason) is Closed.SHRINK:
+    if why.drained_node and why.reason is Closed.SHRINK:
         return _said(Way.SHRINK, "going", f"gives up group {lease.group} and goes on")
-    return _said(_END, "going", f"is ending ({base_reason(reason)})")
+    return _said(_END, "going", f"is ending ({why.reason})")
 
 
 def _gone(world: World, leases: list[Lease]) -> _Fate:
     last = leases[-1]
-    if not drained_node(last.closure):
-        return _said(_END, "gone", f"ended ({base_reason(last.closure)})")
-    groups = {each.group for each in leases if base_reason(each.closure) is Closed.SHRINK}
+    why = last.why
+    assert why is not None, last.name
+    if not why.drained_node:
+        return _said(_END, "gone", f"ended ({why.reason})")
+    groups = {
+        each.group for each in leases if each.why is not None and each.why.reason is Closed.SHRINK
+    }
     if groups:
         return _said(Way.SHRINK, "gone", f"gave up {_groups(tuple(sorted(groups)))} and went on")
     if is_requeued(world, last):

@@ -8,7 +8,6 @@ from leasehold.control.questions.forms import listed, moment
 from leasehold.control.questions.subject import Subject
 from leasehold.core.facts import Closed, Lease, Opened, Role
 from leasehold.core.units import Instant, plural
-from leasehold.core.world.book import base_reason, drained_node
 from leasehold.core.world.width import open_leases
 from leasehold.core.world.world import World
 
@@ -17,18 +16,13 @@ def drain_words(world: World, subject: Subject) -> list[str]:
     """A sentence for each time that it had to leave a node, the oldest first."""
     found: dict[tuple[Instant, str], list[Lease]] = {}
     for lease in subject.every_lease():
-        node = drained_node(reason_of(lease))
+        node = "" if lease.why is None else lease.why.drained_node
         if node:
             found.setdefault((_decided(lease), node), []).append(lease)
     return [
         f"At {moment(at)} node {node} was drained{_by(world, node)}: {_what(world, leases)}."
         for (at, node), leases in sorted(found.items())
     ]
-
-
-def reason_of(lease: Lease) -> str:
-    """Why it ended or has to; empty while nothing ends it."""
-    return lease.closure or (lease.ending.reason if lease.ending else "")
 
 
 def is_requeued(world: World, lease: Lease) -> bool:
@@ -41,8 +35,7 @@ def is_requeued(world: World, lease: Lease) -> bool:
     ]
     if mates:
         return all(
-            each.ending is not None and base_reason(each.ending.reason) is Closed.SWAP
-            for each in mates
+            each.ending is not None and each.ending.why.reason is Closed.SWAP for each in mates
         )
     attempt = world.attempt_of(lease)
     return attempt is not None and attempt.outcome is Closed.SWAP
@@ -93,4 +86,4 @@ def _what(world: World, leases: list[Lease]) -> str:
 
 
 def _is(lease: Lease, reason: Closed) -> bool:
-    return base_reason(reason_of(lease)) is reason
+    return lease.why is not None and lease.why.reason is reason

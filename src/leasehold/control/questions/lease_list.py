@@ -113,11 +113,11 @@ def lease_row(lease: Lease, now: Instant) -> LeaseRow:
         opened=lease.reason.value,
         start=instant(lease.start),
         end=instant(lease.end),
-        closed=lease.closure.partition("(")[0],
-        closure=lease.closure,
+        closed="" if lease.closed is None else str(lease.closed.why.reason),
+        closure="" if lease.closed is None else str(lease.closed.why),
         cause="" if lease.cause is None else lease.cause.value,
         ending=None
         if ending is None or lease.end is not None
-        else LeaseEnding(reason=ending.reason, deadline=instant(ending.deadline)),
+        else LeaseEnding(reason=str(ending.why), deadline=instant(ending.deadline)),
         **gpu_time(lease.gpu_ms(now)),
     )

@@ -34,7 +34,7 @@ from leasehold.core.facts import (
 )
 from leasehold.core.units import Instant, plural
 from leasehold.core.verdicts import CoverStep, Refusal, Refused
-from leasehold.core.world.book import WHOLE, base_reason
+from leasehold.core.world.book import WHOLE
 from leasehold.core.world.width import open_leases
 from leasehold.core.world.world import World
 
@@ -105,7 +105,7 @@ def _stopping(world: World, subject: Subject) -> list[str]:
     due: dict[str, Instant] = {}
     for lease in open_leases(world, subject.uid):
         if lease.ending is not None:
-            reason = str(base_reason(lease.ending.reason))
+            reason = str(lease.ending.why.reason)
             gpus[reason] = gpus.get(reason, 0) + lease.gpus
             due[reason] = max(due.get(reason, 0), lease.ending.deadline)
     return [
@@ -189,17 +189,20 @@ def _swaps(subject: Subject) -> list[str]:
     words = []
     leases = subject.every_lease()
     for lost in leases:
-        if lost.closure != Closed.NODE_FAILURE or lost.end is None or lost.role is Role.SPARE:
+        closed = lost.closed
+        if closed is None or lost.role is Role.SPARE:
+            continue
+        if closed.why.reason is not Closed.NODE_FAILURE:
             continue
         heirs = [
             lease.node
             for lease in leases
             if lease.reason is Opened.SWAP
             and (lease.attempt, lease.group, lease.index) == (lost.attempt, lost.group, lost.index)
-            and lease.start >= lost.end
+            and lease.start >= closed.at
         ]
         after = f"; its spare on {heirs[0]} took over" if heirs else ", and there was no spare"
-        words.append(f"At {moment(lost.end)} node {lost.node} was lost{after}.")
+        words.append(f"At {moment(closed.at)} node {lost.node} was lost{after}.")
     return list(dict.fromkeys(words))
 
 

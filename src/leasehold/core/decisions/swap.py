@@ -6,7 +6,6 @@ slots in its group's domain, or none is swapped and the caller gives the group o
 """
 
 from leasehold.core.facts import Cause, Closed, Lease, Node, Record, Role, Uid
-from leasehold.core.world.book import base_reason
 from leasehold.core.world.world import World
 
 
@@ -68,13 +67,14 @@ def vacancies(world: World, uid: Uid, unit: int) -> dict[int, list[list[Lease]]]
 def _was_lost(lease: Lease) -> bool:
     """Lost while it should have gone on; one that was ending anyway leaves no vacancy, unless it
     ended in order to move."""
-    if lease.is_open:
+    closed = lease.closed
+    if closed is None:
         return False
-    if base_reason(lease.closure) is Closed.SWAP:
+    if closed.why.reason is Closed.SWAP:
         return True
     if lease.ending is not None:
         return False
-    return base_reason(lease.closure) is Closed.NODE_FAILURE or lease.cause is Cause.DELETED
+    return closed.why.reason is Closed.NODE_FAILURE or closed.cause is Cause.DELETED
 
 
 def moving(world: World, uid: Uid, group: int) -> list[list[Lease]]:
@@ -95,7 +95,7 @@ def awaits_takeover(world: World, spare: Lease) -> bool:
         return True
     unit = world.unit_of(spare.uid, spare.group)
     attempt = world.books[spare.uid].units[unit].last
-    if attempt is None or not attempt.closure:
+    if attempt is None or attempt.why is None:
         return False  # nothing of this attempt has ended yet
     return spare.group in vacancies(world, spare.uid, unit)
 

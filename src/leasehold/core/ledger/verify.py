@@ -13,7 +13,18 @@ from typing import TypeVar
 
 import msgspec
 
-from leasehold.core.facts import Closed, Ending, EnvelopeKey, Lease, Opened, Record, Role
+from leasehold.core.facts import (
+    Closed,
+    Closure,
+    Ending,
+    EnvelopeKey,
+    Lease,
+    Opened,
+    Record,
+    Role,
+    Why,
+    parse_why,
+)
 from leasehold.core.ledger.batch import Batch, Closing, batch_from_wire
 from leasehold.core.ledger.chain import GENESIS, Digest, canonical, digest_of, next_digest
 from leasehold.core.ledger.charges import Charges
@@ -178,8 +189,9 @@ class Fold:
     def _mark_ending(self, record: str, name: str, reason: str, deadline: Instant) -> None:
         lease = self._find_open(record, name)
         if lease.ending is not None:
-            raise _Wrong(record, f"was marked ending before, with {lease.ending.reason}")
-        ending = Ending(reason=reason, deadline=deadline, batch=self.seq, at=self.instant)
+            raise _Wrong(record, f"was marked ending before, with {lease.ending.why}")
+        why = _why(record, reason)
+        ending = Ending(why=why, deadline=deadline, batch=self.seq, at=self.instant)
         self._put(msgspec.structs.replace(lease, ending=ending))
 
     def _close(self, place: int, closing: Closing) -> Lease:
@@ -187,20 +199,16 @@ class Fold:
         lease = self._find_open(record, closing.lease)
         if not lease.start <= closing.end <= self.instant:
             raise _Wrong(record, f"end {closing.end} is not in [{lease.start}, {self.instant}]")
-        if lease.ending is not None and closing.reason != lease.ending.reason:
-            raise _Wrong(record, f"{closing.reason} does not quote {lease.ending.reason}")
-        if closing.reason.partition("(")[0] not in {reason.value for reason in Closed}:
-            raise _Wrong(record, f"{closing.reason} is no closure reason")
-        if closing.cause is not None and closing.reason != Closed.FAIL:
+        if lease.ending is not None and closing.reason != str(lease.ending.why):
+            raise _Wrong(record, f"{closing.reason} does not quote {lease.ending.why}")
+        why = _why(record, closing.reason)
+        if closing.cause is not None and why.reason is not Closed.FAIL:
             raise _Wrong(record, f"a cause with {closing.reason}")
         self._slots.release(lease, closing.end)
         self._balances.add(lease, -1)
         closed = msgspec.structs.replace(
             lease,
-            end=closing.end,
-            closure=closing.reason,
-            cause=closing.cause,
-            close_batch=self.seq,
+            closed=Closure(why=why, at=closing.end, cause=closing.cause, batch=self.seq),
         )
         self._put(closed)
         return closed
@@ -226,13 +234,20 @@ class Fold:
         lease = self.leases.get(name)
         if lease is None:
             raise _Wrong(record, "was never opened")
-        if not lease.is_open:
-            raise _Wrong(record, f"was closed in batch {lease.close_batch}")
+        if lease.closed is not None:
+            raise _Wrong(record, f"was closed in batch {lease.closed.batch}")
         return lease
 
     def _put(self, lease: Lease) -> None:
         self.leases[lease.name] = lease
         self.touched[lease.name] = self.seq
+
+
+def _why(record: str, text: str) -> Why:
+    try:
+        return parse_why(text)
+    except ValueError:
+        raise _Wrong(record, f"{text} is no closure reason") from None
 
 
 def _check_repetitions(wire: Wire, batch: Batch) -> None:
@@ -259,7 +274,8 @@ def _inherit(record: str, lease: Lease, closed: list[Lease]) -> Lease:
     """A refinanced lease keeps its pod: that of the one closed in this batch on the same slots."""
     for old in closed:
         if (
-            old.closure == Closed.REFINANCED
+            old.closed is not None
+            and old.closed.why.reason is Closed.REFINANCED
             and (old.uid, old.attempt, old.group, old.index, old.role, old.node)
             == (lease.uid, lease.attempt, lease.group, lease.index, lease.role, lease.node)
             and set(lease.slots) <= set(old.slots)
@@ -383,7 +399,7 @@ def _compare_carried(fold: Fold, carried: Carried) -> None:
         raise _Wrong("checkpoint", f"its digest is not that of batch {carried.seq}")
     dropped: dict[EnvelopeKey, list[Lease]] = {}
     for lease in fold.leases.values():
-        if not lease.is_open and carried.has_dropped(lease.close_batch, lease.name):
+        if lease.closed is not None and carried.has_dropped(lease.closed.batch, lease.name):
             dropped.setdefault(lease.payer, []).append(lease)
     for payer in sorted({*dropped, *carried.charges}):
         expected = Charges().with_leases(dropped.get(payer, []))
@@ -410,7 +426,7 @@ def _compare_leases(
     for name, lease in fold.leases.items():
         if name in seen or _is_pending(fold.touched[name], materialised):
             continue
-        if lease.is_open or not carried.has_dropped(lease.close_batch, name):
+        if lease.closed is None or not carried.has_dropped(lease.closed.batch, name):
             raise _Wrong(f"Lease {name}", "has no object")
 
 

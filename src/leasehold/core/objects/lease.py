@@ -10,7 +10,18 @@ from functools import lru_cache
 
 import msgspec
 
-from leasehold.core.facts import Cause, Ending, Lease, Opened, Record, Relation, Role
+from leasehold.core.facts import (
+    Cause,
+    Closure,
+    Ending,
+    Lease,
+    Opened,
+    Record,
+    Relation,
+    Role,
+    Why,
+    parse_why,
+)
 from leasehold.core.names import API_VERSION, GROUP, Wire
 from leasehold.core.units import Instant, format_instant, parse_instant
 
@@ -18,6 +29,8 @@ ARCHIVED = f"{GROUP}/archived"  # the finalizer that only compaction removes
 RUN_LENGTH_MAX = 40  # of a run's name inside a longer one
 LABEL_LENGTH_MAX = 63
 _HASH_LENGTH = 8
+
+_WHYS_MAX = 4096
 
 
 def cut_run(run: str) -> str:
@@ -104,18 +117,18 @@ def lease_status(lease: Lease) -> Wire:
     status: Wire = {}
     if lease.ending is not None:
         status["ending"] = {
-            "reason": lease.ending.reason,
+            "reason": str(lease.ending.why),
             "deadline": _format(lease.ending.deadline),
             "batch": lease.ending.batch,
             "at": _format(lease.ending.at),
         }
-    if lease.end is not None:
+    if lease.closed is not None:
         status["closed"] = True
-        status["endTime"] = _format(lease.end)
-        status["closureReason"] = lease.closure
-        status["batch"] = lease.close_batch
-        if lease.cause is not None:
-            status["cause"] = lease.cause.value
+        status["endTime"] = _format(lease.closed.at)
+        status["closureReason"] = str(lease.closed.why)
+        status["batch"] = lease.closed.batch
+        if lease.closed.cause is not None:
+            status["cause"] = lease.closed.cause.value
     return status
 
 
@@ -241,16 +254,29 @@ def _from_struct(wire: _LeaseWire) -> Lease:
         ending=None
         if ending is None
         else Ending(
-            reason=ending.reason,
+            why=_why(ending.reason),
             deadline=_parse(ending.deadline),
             batch=ending.batch,
             at=_parse(ending.at),
         ),
-        end=None if status.end_time is None else _parse(status.end_time),
-        closure=_shared(status.closure_reason),
-        cause=status.cause,
-        close_batch=status.batch,
+        closed=None
+        if status.end_time is None
+        else Closure(
+            at=_parse(status.end_time),
+            why=_why(status.closure_reason),
+            cause=status.cause,
+            batch=status.batch,
+        ),
     )
+
+
+@lru_cache(maxsize=_WHYS_MAX)
+def _why(text: str) -> Why:
+    """Those of a million leases are few."""
+    try:
+        return parse_why(text)
+    except ValueError:
+        raise msgspec.ValidationError(f"{text!r} is no reason why a lease ends") from None
 
 
 def _hashed(text: str, length_max: int) -> str:

@@ -7,7 +7,17 @@ closures, so that it does not depend on the order in which they are folded.
 
 from typing import assert_never
 
-from leasehold.core.facts import Cause, Closed, EnvelopeKey, Lease, Opened, Relation, Role
+from leasehold.core.facts import (
+    Cause,
+    Closed,
+    EnvelopeKey,
+    Lease,
+    Opened,
+    Relation,
+    Role,
+    Why,
+    parse_why,
+)
 from leasehold.core.ledger.checkpoint import CarriedAttempt, CarriedBook
 from leasehold.core.units import GpuMs, Instant
 
@@ -51,27 +61,11 @@ _GRAVITY = {reason: _gravity(reason) for reason in Closed}
 _BLAME = {None: 0, Cause.REFUSED: 1, Cause.REJECTED: 2, Cause.DELETED: 3, Cause.EXIT: 4}
 
 
-def base_reason(closure: str) -> Closed:
-    """`RandomPreempt(<seed>)` is a `RandomPreempt`."""
-    return Closed(closure.partition("(")[0])
-
-
-def off(reason: Closed, node: str) -> str:
-    """The reason of a lease that ends because this node is drained."""
-    return f"{reason}({node})"
-
-
-def drained_node(closure: str) -> str:
-    """The node whose draining it was for; empty if it was for something else."""
-    name, _, rest = closure.partition("(")
-    return "" if name == Closed.RANDOM_PREEMPT else rest.rstrip(")")
-
-
 class Attempt:
     """One set of Start leases of a unit, and what became of it."""
 
-    __slots__ = ("batch", "cause", "closure", "completed", "ended_at", "number", "open",
-                 "protected", "started", "verdict")  # fmt: skip
+    __slots__ = ("batch", "cause", "completed", "ended_at", "number", "open",
+                 "protected", "started", "verdict", "why")  # fmt: skip
 
     def __init__(self, number: int, started: Instant, batch: int) -> None:
         self.number = number
@@ -79,7 +73,7 @@ class Attempt:
         self.batch = batch
         self.open = 0  # leases
         self.verdict = (-1, -1, -1)  # (batch that decided, gravity, blame): the maximum wins
-        self.closure = ""
+        self.why: Why | None = None
         self.cause: Cause | None = None
         self.ended_at: Instant = started
         self.protected = False  # started by a Resolution
@@ -93,7 +87,7 @@ class Attempt:
             started=self.started,
             batch=self.batch,
             verdict=self.verdict,
-            closure=self.closure,
+            closure="" if self.why is None else str(self.why),
             cause=self.cause,
             ended_at=self.ended_at,
             protected=self.protected,
@@ -104,7 +98,8 @@ class Attempt:
     def from_carried(cls, carried: CarriedAttempt) -> "Attempt":
         new = cls(carried.number, carried.started, carried.batch)
         new.verdict = carried.verdict
-        new.closure, new.cause = carried.closure, carried.cause
+        new.why = parse_why(carried.closure) if carried.closure else None
+        new.cause = carried.cause
         new.ended_at = carried.ended_at
         new.protected = carried.protected
         new.completed = carried.completed
@@ -114,7 +109,7 @@ class Attempt:
     def outcome(self) -> Closed:
         """How it ended; asked only of an attempt without open leases."""
         assert self.open == 0, self.number
-        return base_reason(self.closure) if self.closure else Closed.SHRINK
+        return Closed.SHRINK if self.why is None else self.why.reason
 
     @property
     def was_rejected(self) -> bool:
@@ -225,22 +220,23 @@ class Book:
     def mark(self, lease: Lease, *, voluntary: bool) -> None:
         """Fold a lease that must end; giving up a group is a resize, whoever wanted it."""
         assert lease.ending is not None, lease.name
-        reason = base_reason(lease.ending.reason)
-        if reason in (Closed.SHRINK, Closed.SWAP):
+        why = lease.ending.why
+        if why.reason in (Closed.SHRINK, Closed.SWAP):
             self.swapped_at = max(self.swapped_at or 0, lease.ending.at)
-            if voluntary and lease.ending.reason == Closed.SHRINK:
+            if voluntary and why.reason is Closed.SHRINK and not why.drained_node:
                 self.resized_at = max(self.resized_at or 0, lease.ending.at)
 
     def close(self, lease: Lease, unit: int) -> None:
         """Fold a lease that was closed."""
-        assert lease.end is not None, lease.name
+        closed = lease.closed
+        assert closed is not None, lease.name
         key = (lease.payer, lease.relation)
-        self.settled[key] = self.settled.get(key, 0) + lease.gpu_ms(lease.end)
+        self.settled[key] = self.settled.get(key, 0) + lease.gpu_ms(closed.at)
         attempt = self.attempt_of(lease, unit)
         assert attempt is not None, lease.name
         attempt.open -= 1
-        attempt.ended_at = max(attempt.ended_at, lease.end)
-        reason = base_reason(lease.closure)
+        attempt.ended_at = max(attempt.ended_at, closed.at)
+        reason = closed.why.reason
         if reason is Closed.RANDOM_PREEMPT:
             self.cuts.add((unit, lease.attempt))
         moved = reason is Closed.SWAP and lease.role is not Role.SPARE
@@ -249,17 +245,17 @@ class Book:
         if lease.role is Role.SPARE and reason not in _OF_THE_GANG:
             return
         if unit == WHOLE and (
-            moved or reason is Closed.NODE_FAILURE or lease.cause is Cause.DELETED
+            moved or reason is Closed.NODE_FAILURE or closed.cause is Cause.DELETED
         ):
             # The others feel the loss from now on, before a spare or a smaller width heals it.
-            self.swapped_at = max(self.swapped_at or 0, lease.end)
+            self.swapped_at = max(self.swapped_at or 0, closed.at)
         # A lease marked ending was decided then, however long its pod took to go.
-        decided_in = lease.ending.batch if lease.ending else lease.close_batch
+        decided_in = lease.ending.batch if lease.ending else closed.batch
         attempt.completed += reason is Closed.COMPLETED
-        verdict = (decided_in, _GRAVITY[reason], _BLAME[lease.cause])
+        verdict = (decided_in, _GRAVITY[reason], _BLAME[closed.cause])
         if verdict > attempt.verdict:
             attempt.verdict = verdict
-            attempt.closure, attempt.cause = lease.closure, lease.cause
+            attempt.why, attempt.cause = closed.why, closed.cause
 
     # What stays when leases go.
 

@@ -55,7 +55,7 @@ def plan_compaction(world: World, *, upto: int, cutoff: Instant) -> Compaction:
     kept = frozenset(
         lease.name
         for lease in world.leases.values()
-        if not lease.is_open and lease.close_batch <= upto and lease.name not in dropped
+        if lease.closed and lease.closed.batch <= upto and lease.name not in dropped
     )
     return Compaction(
         leases=tuple(dropped),
@@ -112,7 +112,8 @@ def _old_groups(world: World, upto: int, cutoff: Instant) -> dict[Group, list[Le
     blocked: set[Group] = set()
     for lease in world.leases.values():
         group = _group(world, lease)
-        if lease.end is None or lease.end > cutoff or lease.close_batch > upto:
+        closed = lease.closed
+        if closed is None or closed.at > cutoff or closed.batch > upto:
             blocked.add(group)
         else:
             found.setdefault(group, []).append(lease)

@@ -8,11 +8,21 @@ is not a weaker safety net, it stops healthy fleets.
 
 from collections.abc import Iterator
 
-from leasehold.core.facts import Closed, EnvelopeKey, Lease, Opened, Record, Relation, Role, Uid
+from leasehold.core.facts import (
+    Closed,
+    EnvelopeKey,
+    Lease,
+    Opened,
+    Record,
+    Relation,
+    Role,
+    Uid,
+    Why,
+)
 from leasehold.core.ledger.lottery import replay
 from leasehold.core.units import Instant
 from leasehold.core.world.accounts import Account
-from leasehold.core.world.book import WHOLE, base_reason
+from leasehold.core.world.book import WHOLE
 from leasehold.core.world.fleet import NodeState
 from leasehold.core.world.rebuild import rebuilt
 from leasehold.core.world.width import minimum_gpus, starting_gpus
@@ -183,9 +193,7 @@ def _minimum(world: World, changed: tuple[Lease, ...]) -> Iterator[Violation]:
     shrunk = {
         lease.uid
         for lease in changed
-        if lease.is_open
-        and lease.ending is not None
-        and base_reason(lease.ending.reason) is Closed.SHRINK
+        if lease.is_open and lease.ending is not None and lease.ending.why.reason is Closed.SHRINK
     }
     for uid in sorted(shrunk):
         run = world.runs.get(uid)
@@ -279,16 +287,13 @@ def _one_attempt(world: World, uid: Uid, leases: list[Lease]) -> Iterator[Violat
 def _lease(lease: Lease, now: Instant) -> Iterator[Violation]:
     """INV-LEASE-SOUND. A lease that is not a fact of its own cannot be audited."""
     problem = ""
+    closed, ending = lease.closed, lease.ending
     if not lease.slots or len(set(lease.slots)) != len(lease.slots):
         problem = f"slots {lease.slots}"
-    elif lease.end is not None and not lease.start <= lease.end <= now:
-        problem = f"ends at {lease.end}, started at {lease.start}"
-    elif lease.end is not None and not lease.closure:
-        problem = "closed without a reason"
-    elif (
-        lease.end is not None and lease.ending is not None and lease.closure != lease.ending.reason
-    ):
-        problem = f"was to end as {lease.ending.reason}, ended as {lease.closure}"
+    elif closed is not None and not lease.start <= closed.at <= now:
+        problem = f"ends at {closed.at}, started at {lease.start}"
+    elif closed is not None and ending is not None and closed.why != ending.why:
+        problem = f"was to end as {ending.why}, ended as {closed.why}"
     if problem:
         yield Violation(rule="INV-LEASE-SOUND", subject=lease.name, why=problem, runs=(lease.uid,))
 
@@ -297,9 +302,9 @@ def _swaps(world: World) -> Iterator[Violation]:
     """INV-SWAP-KEEPS-PAYER. A failure must not move a bill to somebody else."""
     consumed: dict[tuple[str, int, int], Lease] = {}
     for lease in world.leases.values():
-        if lease.closure == Closed.SWAP:
+        if lease.closed is not None and lease.closed.why == Why(reason=Closed.SWAP):
             for slot in lease.slots:
-                consumed[(lease.node, slot, lease.close_batch)] = lease
+                consumed[(lease.node, slot, lease.closed.batch)] = lease
     for lease in world.leases.values():
         if lease.reason is Opened.SWAP:
             for slot in lease.slots:

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from leasehold.core.facts import (
     Aggregate,
     Budget,
-    Cause,
     Closed,
+    Closure,
     Ending,
     Envelope,
     EnvelopeKey,
@@ -35,7 +35,7 @@ from leasehold.core.policy import Policy
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import Instant
 from leasehold.core.world.accounts import UNLIMITED, Accounts, Term
-from leasehold.core.world.book import WHOLE, Attempt, Book, base_reason
+from leasehold.core.world.book import WHOLE, Attempt, Book
 from leasehold.core.world.fleet import Fleet
 from leasehold.core.world.loads import Loads
 from leasehold.core.world.memory import Memory
@@ -367,20 +367,19 @@ class World:
     def _note_ending(self, lease: Lease) -> None:
         self.ending[lease.name] = None
         assert lease.ending is not None, lease.name
-        if base_reason(lease.ending.reason) is Closed.SWAP and lease.role is not Role.SPARE:
+        if lease.ending.why.reason is Closed.SWAP and lease.role is not Role.SPARE:
             self.moving[lease.name] = None
         self._kept_book(lease.uid).mark(lease, voluntary=lease.name not in self.victims)
 
-    def fold_close(
-        self, name: str, *, end: Instant, closure: str, cause: Cause | None, batch: int
-    ) -> Lease:
+    def fold_close(self, name: str, closure: Closure) -> Lease:
         """A lease ends; slots and money are free."""
         lease = self.leases[name]
         assert lease.is_open, name
-        assert end >= lease.start, name
+        assert closure.at >= lease.start, name
+        assert closure.cause is None or closure.why.reason is Closed.FAIL, name
         self.fleet.give(lease)
         self.accounts.remove(lease, self.terms.pop(name))
-        lease = replace(lease, end=end, closure=closure, cause=cause, close_batch=batch)
+        lease = replace(lease, closed=closure)
         self.leases[name] = lease
         self.accounts.settle(lease)
         self._kept_book(lease.uid).close(lease, self.unit_of(lease.uid, lease.group))

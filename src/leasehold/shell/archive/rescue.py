@@ -96,7 +96,7 @@ async def carry_out(rescue: Rescue, store: Store) -> None:
     for obj in rescue.create:
         await store.create(obj)
     for lease in rescue.leases_made:
-        opened = replace(lease, ending=None, end=None, closure="", cause=None)
+        opened = replace(lease, ending=None, closed=None)
         with suppress(Invalid):  # as it was when it was first refused; its run knows
             await store.create(lease_to_wire(opened))
             if status := lease_status(lease):
@@ -317,7 +317,7 @@ class _Plan:
             lease
             for lease in fold.leases.values()
             if lease.name not in right
-            and (lease.is_open or not self._carried.has_dropped(lease.close_batch, lease.name))
+            and not (lease.closed and self._carried.has_dropped(lease.closed.batch, lease.name))
         ]
 
     def _mend_head(self, fold: Fold) -> None:

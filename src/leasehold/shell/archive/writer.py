@@ -126,7 +126,8 @@ def _check_leases(folder: Path, index: Index, closed: dict[str, tuple[int, int, 
             lease = lease_from_wire(wire)
         except msgspec.ValidationError as error:
             raise BadArchive(path, f"holds what is no lease ({error})", _REMEDY) from None
-        if closed.get(lease.name) != (lease.close_batch, lease.end, lease.closure):
+        known = lease.closed
+        if known is None or closed.get(lease.name) != (known.batch, known.at, str(known.why)):
             raise BadArchive(path, f"{lease.name} is not as its batch closed it", _REMEDY)
         seen.add(lease.name)
     missing = sorted(set(closed) - seen)

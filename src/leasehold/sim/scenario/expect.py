@@ -325,7 +325,8 @@ def _matches(which: LeaseFilter, lease: Lease) -> bool:
         return False
     if which.closed is not None:
         is_exact = "(" in which.closed
-        if which.closed != (lease.closure if is_exact else lease.closure.partition("(")[0]):
+        why = lease.closed.why if lease.closed is not None else None
+        if why is None or which.closed != (str(why) if is_exact else why.reason.value):
             return False
     asked: tuple[tuple[object, object], ...] = (
         (which.run, lease.run_key),
