@@ -8,6 +8,7 @@ from tests.mutants.mutant import Mutant, prop, story, unit
 from tests.mutants.of_drains import DRAINS, LIMITS
 from tests.mutants.of_input import INPUT
 from tests.mutants.of_lines import LINES
+from tests.mutants.of_planes import PLANES
 from tests.mutants.of_promises import PROMISES
 from tests.mutants.of_stress import STRESS
 from tests.mutants.of_tenure import TENURE
@@ -430,5 +431,6 @@ MUTANTS = (
     *LIMITS,
     *INPUT,
     *STRESS,
+    *PLANES,
     *TENURE,
 )

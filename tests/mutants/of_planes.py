@@ -1,0 +1,95 @@
+"""Planted bugs of the plane and the port: what is told, bound or swept by who may not."""
+
+from tests.mutants.mutant import Mutant
+
+_BINDING = ("tests/unit/shell/test_binding.py",)
+_PLANE = ("tests/unit/shell/test_plane.py",)
+_FOLLOWING = ("tests/unit/test_following.py",)
+_MEMORY = ("tests/conformance/test_store_binding.py", "-k", "memory and not faults")
+
+PLANES = (
+    Mutant(
+        "an answer does not wait for the commit",
+        "shell/loop.py",
+        "        while self._is_committing:\n",
+        "        while self._is_committing and patience == 0:\n",
+        ("tests/questions/test_committed.py", "-k", "1"),
+    ),
+    Mutant(
+        "the World is at rest before the last batch is committed",
+        "shell/loop.py",
+        "            if batch is batches[-1]:\n                self._set_committing",
+        "            if batch is not None:\n                self._set_committing",
+        ("tests/unit/shell/test_rest.py",),
+    ),
+    Mutant(
+        "a pod is bound without a look at the head",
+        "shell/effects.py",
+        "            await self._ledger.confirm()\n            complete &=",
+        "            complete &=",
+        _BINDING,
+    ),
+    Mutant(
+        "a finalizer is taken off without a look at the head",
+        "shell/effects.py",
+        "        return self._finalizers(run, others, asks=True)",
+        "        return self._finalizers(run, others, asks=False)",
+        _BINDING,
+    ),
+    Mutant(
+        "who is deposed keeps what it believed",
+        "shell/loop.py",
+        "            except Deposed:\n                self.drop()\n                raise\n",
+        "            except Deposed:\n                raise\n",
+        _PLANE,
+    ),
+    Mutant(
+        "who lost its tenure goes on telling",
+        "shell/plane.py",
+        "        self.controller.drop()\n        self.teller.forget()\n",
+        "        self.controller.drop()\n",
+        _PLANE,
+    ),
+    Mutant(
+        "who is unsure has a turn all the same",
+        "shell/loop.py",
+        "        while self._is_still:\n",
+        "        while self._is_still and self.world is None:\n",
+        _PLANE,
+    ),
+    Mutant(
+        "a seal takes the epoch of the last owner",
+        "shell/ledger.py",
+        "found.head.epoch + 1 if epoch is None else epoch",
+        "max(found.head.epoch, 1) if epoch is None else epoch",
+        ("tests/unit/shell/test_ledger.py",),
+    ),
+    Mutant(
+        "a follower goes on from where its watch broke",
+        "adapters/following.py",
+        "            await clock.sleep(pause)\n        version = None\n",
+        "            await clock.sleep(pause)\n",
+        _FOLLOWING,
+    ),
+    Mutant(
+        "a pod is bound twice",
+        "adapters/objects/writes.py",
+        ' or "deletionTimestamp" in metadata or spec.get("nodeName"):',
+        ' or "deletionTimestamp" in metadata:',
+        _MEMORY,
+    ),
+    Mutant(
+        "finalizers are replaced whatever they are",
+        "adapters/objects/writes.py",
+        '        if metadata.get("finalizers", []) != list(known):\n',
+        '        if metadata.get("finalizers", []) is known:\n',
+        _MEMORY,
+    ),
+    Mutant(
+        "what was deposed is swept away",
+        "shell/ended_pods.py",
+        "            if not await leads():\n",
+        "            if not leads:\n",
+        ("tests/unit/shell/test_ended_pods.py",),
+    ),
+)
