@@ -22,6 +22,7 @@ ASKED: dict[str, list[dict[str, str]]] = {
     "cover": [RUN_PARAMS],
     "who-pays": [RUN_PARAMS],
     "sponsors": [RUN_PARAMS],
+    "widths": [RUN_PARAMS],
 }  # fmt: skip
 
 

@@ -78,3 +78,16 @@ def test_resolutions_name_everybody_and_are_hidden_with_them() -> None:
     with pytest.raises(BadQuestion) as refused:
         Played(FIRST_DAY).ask("resolutions", caller=STRANGER, hide_tenants=True)
     assert refused.value.status == 403
+
+
+def test_a_runs_width_is_what_its_leases_were() -> None:
+    played = Played(FIRST_DAY)
+    for row in rows(played.ask("runs"), "items"):
+        named = {"namespace": str(row["namespace"]), "run": str(row["name"])}
+        points = rows(played.ask("widths", **named), "items")
+        for point in points:
+            leases = rows(played.ask("leases", **named, at=str(point["at"])), "items")
+            held = {True: 0, False: 0}
+            for lease in leases:
+                held[lease["role"] == "Spare"] += cast(int, lease["gpus"])
+            assert (point["active"], point["spare"]) == (held[False], held[True])

@@ -33,6 +33,7 @@ from leasehold.control.questions.subject import Subject, find
 from leasehold.control.questions.waits import reservations
 from leasehold.control.questions.walk import afresh, recorded
 from leasehold.control.questions.why import explain
+from leasehold.control.questions.widths import widths
 from leasehold.core.facts import Lease, Phase, Run
 from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.access import Caller, OwnerVerb
@@ -405,6 +406,9 @@ class Questions:
             archived=self._archived,
         )
 
+    def widths(self, asked: _Asked) -> Answer:
+        return widths(self._subject(asked), asked.now)
+
     def fleet(self, asked: _Asked) -> Answer:
         return fleet(asked.world, at=asked.instant("at"), archived=self._archived)
 
@@ -452,6 +456,7 @@ _QUESTIONS: dict[str, tuple[Asking, tuple[str, ...]]] = {
     "drain": (Questions.drain, ("node", "since")),
     "reservations": (Questions.reservations, ("namespace", "past")),
     "report": (Questions.report, ("by", "from", "to", "owner", "namespace", "tz")),
+    "widths": (Questions.widths, _RUN),
     "fleet": (Questions.fleet, ("at",)),
     "attention": (Questions.attention, ()),
     "resolutions": (Questions.resolutions, ("resolution", "limit")),

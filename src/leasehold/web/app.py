@@ -5,7 +5,7 @@ nobody may frame it. A name that somebody gave a job is text and never anything 
 """
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Protocol
@@ -28,7 +28,7 @@ from leasehold.web.sessions import COOKIE, SESSION_S, Sessions
 from leasehold.web.statics import Statics
 
 ROOT = "/ui"
-STREAMS_MAX = 512
+STREAMS_MAX = 64  # of one visitor; a browser has six
 FRESH_S = 1.0  # how long a page is shown again to the same visitor if nothing happened
 FRESH_MAX = 128
 FILTER_CHARS_MAX = 512
@@ -81,7 +81,7 @@ class Pages:
         self._templates.globals["static"] = self._statics.address
         self._feed = FleetFeed()
         self._fresh: OrderedDict[tuple[str, str], tuple[str, float, bytes]] = OrderedDict()
-        self._streams = 0
+        self._streams: Counter[str] = Counter()  # by visitor
         self._others: dict[tuple[str, str], Callable[[Request, str], Awaitable[Response]]] = {
             ("GET", "live"): self._live,
             ("GET", "fleet.json"): self._fleet_data,
@@ -212,8 +212,8 @@ class Pages:
         return response
 
     async def _live(self, request: Request, whose: str) -> Response:
-        if self._streams >= STREAMS_MAX:
-            raise NotShown(429, f"{STREAMS_MAX} pages are open; this one is not live")
+        if self._streams[whose] >= STREAMS_MAX:
+            raise NotShown(429, f"{STREAMS_MAX} pages of yours are live; close some of them")
         stream = events(
             self._house.news,
             request.headers.get("last-event-id") or request.query_params.get("seen", ""),
@@ -221,12 +221,12 @@ class Pages:
         )
 
         async def counted() -> AsyncIterator[str]:
-            self._streams += 1
+            self._streams[whose] += 1
             try:
                 async for each in stream:
                     yield each
             finally:
-                self._streams -= 1
+                self._streams[whose] -= 1
 
         return StreamingResponse(counted(), media_type="text/event-stream")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from leasehold.control.questions.answers.leases import LeaseRow
 from leasehold.control.questions.answers.money import EnvelopeBalance, EnvelopeUsage
+from leasehold.control.questions.answers.runs import WidthsAnswer
 from leasehold.web import words
 from leasehold.web.palette import Palette
 from leasehold.web.words import Millis
@@ -98,6 +99,41 @@ def lease_lanes(leases: Sequence[LeaseRow], now: Millis, palette: Palette) -> La
         for (group, kind, index), bars in sorted(found.items())
     ]
     return Lanes(tuple(lanes), tuple(axis.ticks()))
+
+
+@dataclass(frozen=True, slots=True)
+class Width:
+    """GPUs over time, as areas 100 high."""
+
+    active: str
+    both: str  # with spares on top
+    most: int
+
+
+def width_over_time(found: WidthsAnswer) -> Width | None:
+    """As wide as the lanes below it, which are of the same leases."""
+    points = [(words.millis(each.at) or 0, each) for each in found.items]
+    if not points:
+        return None
+    open_until = words.millis(found.until) or points[-1][0]
+    goes_on = points[-1][1].active + points[-1][1].spare > 0
+    axis = Axis(points[0][0], open_until if goes_on else points[-1][0])
+    most = max(each.active + each.spare for _, each in points) or 1
+    starts = [axis.place(at) for at, _ in points] + [axis.place(axis.end)]
+    return Width(
+        active=_steps(starts, [each.active / most for _, each in points]),
+        both=_steps(starts, [(each.active + each.spare) / most for _, each in points]),
+        most=most,
+    )
+
+
+def _steps(starts: Sequence[float], heights: Sequence[float]) -> str:
+    """From the ground up, along every step, and down again."""
+    path = [f"M{starts[0]} 100"]
+    for left, right, height in zip(starts, starts[1:], heights):
+        level = round(100 - 96 * height, 2)
+        path.append(f"L{left} {level} L{right} {level}")
+    return " ".join([*path, f"L{starts[-1]} 100 Z"])
 
 
 def lease_title(lease: LeaseRow) -> str:

@@ -56,8 +56,10 @@ in UTC, null for what has not happened; a run is `namespace/name`, an envelope
                   nodes[node flavor domain gpus state says cells]
     attention     items: kind (Node Budget Run Reservation) subject reason says remedy runbook since
     resolutions   total, items: name batch at cause subject beneficiary flavor domains envelope
-                  deficit spares[lease gpus] shrunk[run group gpus] drawn[owner bundle gpus]
+                  deficit compared[domain lottery shrink spares] spares[lease gpus]
+                  shrunk[run group gpus] drawn[owner bundle gpus]
                   returned[kind name gpus] victims runs record digest
+    widths        run until, items: at active spare
     audit         ok problems
     ledger-head   seq digest epoch instant openLeases leases
 """

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from leasehold.control.questions.answers.decisions import (
+    DomainLoss,
     GivenBack,
     GivenUp,
     ResolutionRow,
@@ -57,6 +58,10 @@ def _row(world: World, found: Resolution, *, with_record: bool = False) -> Resol
         domains=list(found.domains),
         envelope=found.envelope,
         deficit=found.deficit,
+        compared=[
+            DomainLoss(domain=domain, lottery=lottery, shrink=shrink, spares=spares)
+            for domain, lottery, shrink, spares in found.losses
+        ],
         spares=[SpareDropped(lease=lease, gpus=gpus) for lease, gpus in found.spares],
         shrunk=[GivenUp(run=run, group=group, gpus=gpus) for run, group, gpus in found.shrunk],
         drawn=[DrawRow(owner=each.owner, bundle=each.bundle, gpus=each.gpus) for each in draws],

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from leasehold.control.questions.answers.leases import LeasesAnswer, PodsAnswer
 from leasehold.control.questions.answers.money import WhoPaysAnswer
 from leasehold.control.questions.answers.reasons import ExplainAnswer
-from leasehold.control.questions.answers.runs import RunRow, RunsAnswer
-from leasehold.web.charts import lease_lanes
+from leasehold.control.questions.answers.runs import RunRow, RunsAnswer, WidthsAnswer
+from leasehold.web.charts import lease_lanes, width_over_time
 from leasehold.web.house import NotShown
 from leasehold.web.pages.look import Look, Page
 
@@ -63,6 +63,7 @@ async def show_one(look: Look) -> Page:
             "paid": await look.ask(WhoPaysAnswer, "who-pays", **names),
             "leases": leases.items,
             "lanes": lease_lanes(leases.items, look.now, palette),
+            "width": width_over_time(await look.ask(WidthsAnswer, "widths", **names)),
             "pods": pods.items,
             "palette": palette,
         },

@@ -19,7 +19,7 @@ from leasehold.control.questions.answers.money import (
     WhoPaysAnswer,
 )
 from leasehold.control.questions.answers.reasons import CoverAnswer, ExplainAnswer, PlanAnswer
-from leasehold.control.questions.answers.runs import ReservationsAnswer, RunsAnswer
+from leasehold.control.questions.answers.runs import ReservationsAnswer, RunsAnswer, WidthsAnswer
 from leasehold.control.questions.answers.shape import Answer
 
 # By the name of the question; `budgets` answers in one of three forms.
@@ -41,4 +41,5 @@ ANSWERS: dict[str, tuple[type[Answer], ...]] = {
     "runs": (RunsAnswer,),
     "sponsors": (SponsorsAnswer,),
     "who-pays": (WhoPaysAnswer,),
+    "widths": (WidthsAnswer,),
 }

@@ -25,6 +25,15 @@ class SpareDropped(Answer):
     gpus: int
 
 
+class DomainLoss(Answer):
+    """GPUs that making room in one domain would have cost, by how they would have been taken."""
+
+    domain: str
+    lottery: int
+    shrink: int
+    spares: int
+
+
 class ResolutionRow(Answer):
     name: str
     batch: int
@@ -36,6 +45,7 @@ class ResolutionRow(Answer):
     domains: list[str]
     envelope: str
     deficit: int
+    compared: list[DomainLoss]
     spares: list[SpareDropped]
     shrunk: list[GivenUp]
     drawn: list[DrawRow]

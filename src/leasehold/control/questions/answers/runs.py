@@ -97,3 +97,17 @@ class ReservationRow(Answer):
 
 class ReservationsAnswer(Answer):
     items: list[ReservationRow]
+
+
+class WidthPoint(Answer):
+    """From this instant on, until the next."""
+
+    at: str | None
+    active: int
+    spare: int
+
+
+class WidthsAnswer(Answer):
+    run: str
+    until: str | None
+    items: list[WidthPoint]
