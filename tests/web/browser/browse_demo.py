@@ -125,6 +125,7 @@ def test_the_browser_draws_again_and_refuses_a_forged_record(show: Show, guest_o
     page = guest.go(decision(guest))
     verdict, record = page.locator("#verdict"), page.locator("#record")
     expect(verdict).to_contain_text("Checked here: it is the record that was committed")
+    expect(verdict).to_contain_text("whose own digest follows from the one before")
     expect(page.locator("#draws tbody tr")).to_have_count(1)
     wire = json.loads(record.input_value())
     (drawn,) = wire["lottery"]["draws"]

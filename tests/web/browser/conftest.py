@@ -83,7 +83,7 @@ class Show:
         self.stage.runs("submit", "-f", BUDGETS)
         gang(self.stage)
         elastic(self.stage)
-        self.is_played = False
+        self.is_reserved = self.is_played = False
 
     @property
     def base(self) -> str:
@@ -93,9 +93,13 @@ class Show:
         return self.stage.printed("ui").strip()
 
     def reserve(self) -> None:
+        self.is_reserved = True
         reservation(self.stage)
 
     def play(self) -> None:
+        """To the end; whoever comes first sees to it."""
+        if not self.is_reserved:
+            self.reserve()
         if not self.is_played:
             by_lot(self.stage)
             failure(self.stage)

@@ -120,6 +120,19 @@ function showDraws(place, { steps, seed }) {
   place.append(said, scroll);
 }
 
+// What the batch itself says of the Resolution, if the batch is still in the store.
+async function committed(box) {
+  const batch = Number(box.dataset.batch);
+  const answer = await fetch(`/ui/ledger.json?after=${batch - 1}`, { cache: "no-store" });
+  if (!answer.ok) return { digest: "", problem: "" };
+  const { before, lines } = await answer.json();
+  const line = lines.find((each) => each.seq === batch);
+  if (!line) return { digest: "", problem: "" };
+  const { problem } = await verifyChain(before, lines.slice(0, 1));
+  const found = (JSON.parse(line.text).resolutions ?? []).find((each) => each.name === box.dataset.name);
+  return { digest: found?.digest ?? "", problem: problem || (found ? "" : `batch ${batch} names no such Resolution`) };
+}
+
 async function checkRecord(box) {
   const verdict = document.getElementById("verdict"), draws = document.getElementById("draws");
   const text = document.getElementById("record").value;
@@ -128,13 +141,16 @@ async function checkRecord(box) {
   try { record = JSON.parse(text); } catch { return tell(verdict, false, "Refused: this is no JSON", []); }
   const problems = [];
   const digest = await sha256(text);
-  if (digest !== box.dataset.digest) problems.push(`its digest is ${digest}; the batch committed ${box.dataset.digest}`);
+  const batch = await committed(box);
+  const wanted = batch.digest || box.dataset.digest;
+  if (batch.problem) problems.push(batch.problem);
+  if (digest !== wanted) problems.push(`its digest is ${digest}; the batch committed ${wanted}`);
   const drawn = await replay(record, box.dataset.subject);
   problems.push(...drawn.problems);
   showDraws(draws, drawn);
   if (problems.length) return tell(verdict, false, "Refused: this is not the record that was committed, or it was not drawn fairly", problems);
   const fair = drawn.steps.length ? `${drawn.steps.length === 1 ? "the draw comes" : `all ${drawn.steps.length} draws come`} out of the seed, and the seed out of what was committed to beforehand` : "there was no lottery";
-  tell(verdict, true, "Checked here: it is the record that was committed", [`its SHA-256 is what the batch says`, fair]);
+  tell(verdict, true, "Checked here: it is the record that was committed", [batch.digest ? `its SHA-256 is in batch ${box.dataset.batch}, whose own digest follows from the one before` : "its SHA-256 is what the server says the batch has; the batch is archived", fair]);
 }
 
 async function checkChain(button) {
