@@ -7,11 +7,11 @@ WORKERS ?= 2
 SHIM := $(wildcard src/leasehold/adapters/agent/shim/*.[ch])
 PROGRAM := src/leasehold/adapters/agent/shim/leasehold-shim
 
-.PHONY: help setup demo test test-kills test-torch test-web pictures coverage check format bench test-mutants test-model test-spec test-sim bench-sim soak docs lock clean \
+.PHONY: help setup demo test test-kills test-torch test-web pictures coverage check format bench bench-kube test-mutants test-model test-spec test-sim bench-sim soak docs lock clean \
 	missing-shim
 
 help:
-	@echo "make demo | test | test-kills | test-torch | test-web | check | coverage | bench | test-mutants | test-model | test-spec | test-sim | bench-sim | soak | docs | format | lock | clean"
+	@echo "make demo | test | test-kills | test-torch | test-web | check | coverage | bench | bench-kube | test-mutants | test-model | test-spec | test-sim | bench-sim | soak | docs | format | lock | clean"
 
 setup: $(STAMP)
 
@@ -88,6 +88,11 @@ format: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m bench
+
+# A real API server and scheduler beside it; `NODES=2000` asks for more.
+NODES ?= 500
+bench-kube: $(STAMP)
+	$(BIN)/python -m bench.kubernetes --nodes $(NODES)
 
 test-mutants: $(STAMP)
 	$(BIN)/python tests/mutants/run.py

@@ -80,9 +80,11 @@ class Cluster:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         self.client.ask("POST", "/api/v1/namespaces", body)
 
-    def wipe(self) -> None:
+    def wipe(self, but: tuple[str, ...] = ()) -> None:
         """Leaves namespaces and definitions, and nothing that a test made."""
         for kind in _MADE:
+            if kind in but:
+                continue
             place = place_of(kind)
             for each in self.client.ask("GET", place.all()).json["items"]:
                 metadata = each["metadata"]

@@ -1,0 +1,300 @@
+"""How fast pods are bound on a real Kubernetes API server, beside what that server takes at most.
+
+`make bench-kube` starts etcd, kube-apiserver and one controller on this machine and writes
+`build/bench-kube.json`. Nodes are objects without kubelets: what is timed is the control plane. The
+ceiling is the same three writes per pod (Lease, pod, binding) by the same client, at the same
+concurrency, with nobody deciding anything; and the scheduler that everybody has is timed on as many
+plain pods.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.apiserver.server import program
+from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.plane import budget, free_port, job
+
+from leasehold.adapters.asyncio_runtime import AsyncioClock
+from leasehold.adapters.kubernetes.client import IN_FLIGHT, Client
+from leasehold.adapters.kubernetes.store import KubernetesStore
+from leasehold.core.facts import Node
+from leasehold.core.objects.node import Labels, node_to_wire
+from leasehold.core.objects.wire import part, text_at, version_at
+from leasehold.ports.store import Bind, Create, PatchStatus, StoreError, Update, Wire, Write
+
+OUT = Path("build/bench-kube.json")
+GANGS = (1, 2, 4, 8, 16, 32, 64)  # pods
+GPUS = 8  # of a node, and of a pod
+DEADLINE_S = 300
+PODS = "/api/v1/namespaces/team/pods"
+RUNS = "/apis/rq.davidlangworthy.io/v1/namespaces/team/runs"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=500)
+    parser.add_argument("--latency-runs", type=int, default=30)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as folder:
+        figures = Bench(Path(folder), asked.nodes).all(asked.latency_runs)
+    OUT.parent.mkdir(exist_ok=True)
+    OUT.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(figures, indent=1))
+
+
+class Bench:
+    def __init__(self, folder: Path, nodes: int) -> None:
+        self._folder = folder
+        self._nodes = nodes
+        self._cluster = Cluster(folder / "cluster")
+        self._cluster.install()
+
+    def all(self, latency_runs: int) -> dict[str, object]:
+        size = self._nodes
+        try:
+            asyncio.run(self._make_nodes())
+            ceiling = self._nodes / asyncio.run(self._ceiling())
+            self._empty()
+            scheduler = self._nodes / self._scheduler()
+            self._empty()
+            controller = self._controller()
+            try:
+                latencies = self._latencies(latency_runs)
+                idle = self._idle()
+                self._empty_runs()
+                bound = self._gangs()
+                memory = _resident_mib(controller.pid)
+            finally:
+                controller.kill()
+                controller.wait()
+        finally:
+            self._cluster.stop()
+        return {
+            "nodes": size,
+            "load_average_1m": os.getloadavg()[0],
+            f"pods_bound_per_s_{size}": round(bound, 1),
+            "ceiling_pods_per_s": round(ceiling, 1),
+            "ceiling_ratio": round(bound / ceiling, 2),
+            "kube_scheduler_pods_per_s": round(scheduler, 1),
+            "kube_scheduler_ratio": round(bound / scheduler, 2),
+            "start_latency_ms_p50": round(statistics.median(latencies)),
+            "start_latency_ms_p99": round(max(latencies)),
+            "idle_requests_per_s": round(idle, 2),
+            "controller_mib": round(memory),
+        }
+
+    async def _make_nodes(self) -> None:
+        async with _store(self._cluster) as store:
+            made: list[Write] = []
+            for number in range(self._nodes):
+                node = Node(name=f"n{number:04d}", flavor="H100-80GB", region="r", cluster="c",
+                            fabric=f"f{number // 64}", gpus=GPUS, cpu_milli=64_000,
+                            memory_bytes=1 << 40)  # fmt: skip
+                wire = node_to_wire(node, labels=Labels())
+                made += [Create(wire), PatchStatus("Node", "", node.name, part(wire, "status"))]
+            answers = await store.write_all(made)
+            _sound(answers)
+            # Nobody's controller takes off the taint that a new node is given.
+            ready = [each for each in answers[1::2] if isinstance(each, dict)]
+            _sound(await store.write_all([Update({**each, "spec": {}}) for each in ready]))
+
+    async def _ceiling(self) -> float:
+        """Seconds for all pods, each leased, made and bound one after the other."""
+        lease: Wire = {
+            "apiVersion": "rq.davidlangworthy.io/v1", "kind": "Lease",
+            "spec": {"owner": "org:team", "compPath": ["SHARD[0]", "POD[0]"], "batch": 1,
+                     "slice": {"nodes": ["n"], "node": "n", "slots": list(range(GPUS))}},
+        }  # fmt: skip
+        async with _store(self._cluster) as store:
+            gate = asyncio.Semaphore(IN_FLIGHT)
+
+            async def one(number: int) -> None:
+                async with gate:
+                    await store.create({**lease, "metadata": {"name": f"raw-{number}"}})
+                    made = await store.create(_plain_pod(f"raw-{number}"))
+                    metadata = part(made, "metadata")
+                    bind = Bind("team", f"raw-{number}", f"n{number:04d}",
+                                text_at(metadata, "uid"), version_at(metadata))  # fmt: skip
+                    _sound(await store.write_all([bind]))
+
+            began = time.perf_counter()
+            await asyncio.gather(*map(one, range(self._nodes)))
+            return time.perf_counter() - began
+
+    def _scheduler(self) -> float:
+        """The same for kube-scheduler and plain pods, from the first that is made."""
+        config = self._folder / "scheduler.yaml"
+        connection = {"kubeconfig": str(self._cluster.kubeconfig()), "qps": 5000, "burst": 5000}
+        kind = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+        }
+        leader = {"leaderElect": False}
+        text = json.dumps({**kind, "clientConnection": connection, "leaderElection": leader})
+        config.write_text(text, encoding="utf-8")
+        with (self._folder / "scheduler.log").open("w") as log:
+            process = subprocess.Popen(
+                [program("kube-scheduler"), f"--config={config}", "--secure-port=0"],
+                stderr=log,
+            )
+        try:
+            time.sleep(5)  # until it has listed the nodes
+
+            async def make() -> None:
+                async with _store(self._cluster) as store:
+                    pods = [_plain_pod(f"plain-{number}") for number in range(self._nodes)]
+                    _sound(await store.write_all([Create(pod) for pod in pods]))
+
+            began = time.perf_counter()
+            asyncio.run(make())
+            self._until(lambda: self._are_bound(self._nodes))
+            return time.perf_counter() - began
+        finally:
+            process.kill()
+            process.wait()
+
+    def _controller(self) -> "subprocess.Popen[bytes]":
+        words = ["controller", "--name", "bench", "--probes", f"127.0.0.1:{free_port()}"]
+        with (self._folder / "controller.log").open("w") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "leasehold", *words, "--log-level", "warning",
+                 "--kubeconfig", str(self._cluster.kubeconfig())],
+                stderr=log,
+            )  # fmt: skip
+        made: Any = budget(gpus=self._nodes * GPUS)
+        self._cluster.client.ask(
+            "POST", "/apis/rq.davidlangworthy.io/v1/namespaces/team/budgets", made
+        )
+        return process
+
+    def _latencies(self, count: int) -> list[float]:
+        """Milliseconds from the answer to a Run's creation until its pod has a node."""
+        found = []
+        for number in range(count):
+            name = f"one-{number}"
+            self._cluster.client.ask("POST", RUNS, job(name, GPUS))
+            began = time.perf_counter()
+            wanted = number + 1
+            self._until(lambda wanted=wanted: self._are_bound(wanted), pause_s=0.002)
+            if number:  # the first one waits for the controller to come up
+                found.append(1000 * (time.perf_counter() - began))
+        return found
+
+    def _gangs(self) -> float:
+        """Pods per second, from the first Run that is made to the last pod that is bound."""
+        jobs, left, size = [], self._nodes, 0
+        while left:
+            pods = min(GANGS[size % len(GANGS)], left)
+            jobs.append(job(f"gang-{size}", GPUS * pods, locality={"groupGPUs": GPUS * pods}))
+            left, size = left - pods, size + 1
+
+        async def submit() -> None:
+            async with _store(self._cluster) as store:
+                _sound(await store.write_all([Create(each) for each in jobs]))
+
+        began = time.perf_counter()
+        asyncio.run(submit())
+        self._until(lambda: self._are_bound(self._nodes))
+        return self._nodes / (time.perf_counter() - began)
+
+    def _idle(self) -> float:
+        """Requests per second that reach the API server by the controller's user agent."""
+        before, began = self._requests(), time.perf_counter()
+        time.sleep(20)
+        return (self._requests() - before) / (time.perf_counter() - began)
+
+    def _requests(self) -> float:
+        text = self._cluster.client.ask("GET", "/metrics").body.decode()
+        return sum(
+            float(line.rpartition(" ")[2])
+            for line in text.splitlines()
+            if line.startswith("apiserver_request_total")
+            and ("davidlangworthy" in line or "coordination.k8s.io" in line)
+            and 'verb="WATCH"' not in line
+        )
+
+    def _are_bound(self, wanted: int) -> bool:
+        """So many pods are there, and none without a node."""
+        ask = self._cluster.client.ask
+        found: Any = ask("GET", f"{PODS}?limit=1").json
+        there = len(found["items"]) + int(found["metadata"].get("remainingItemCount", 0))
+        if there < wanted:
+            return False
+        unbound: Any = ask("GET", f"{PODS}?fieldSelector=spec.nodeName%3D&limit=1").json
+        return not unbound["items"]
+
+    def _empty_runs(self) -> None:
+        for run in self._cluster.client.ask("GET", RUNS).json["items"]:
+            self._cluster.client.ask("DELETE", f"{RUNS}/{run['metadata']['name']}")
+
+        def is_empty() -> bool:
+            for pod in self._cluster.client.ask("GET", PODS).json["items"]:
+                # There are no kubelets: whoever is told to go has gone.
+                if "deletionTimestamp" in pod["metadata"]:
+                    path = f"{PODS}/{pod['metadata']['name']}"
+                    self._cluster.client.ask("DELETE", path, {"gracePeriodSeconds": 0})
+            return not self._cluster.client.ask("GET", RUNS).json["items"]
+
+        self._until(is_empty)
+
+    def _empty(self) -> None:
+        self._cluster.wipe(but=("Node",))
+
+    def _until(self, holds: Callable[[], bool], *, pause_s: float = 0.02) -> None:
+        due = time.monotonic() + DEADLINE_S
+        while not holds():
+            log = self._folder / "controller.log"
+            said = log.read_text(encoding="utf-8")[-3000:] if log.exists() else ""
+            assert time.monotonic() < due, f"it takes too long\n{said}"
+            time.sleep(pause_s)
+
+
+class _store:  # noqa: N801 - it reads as one
+    def __init__(self, cluster: Cluster) -> None:
+        self._client = Client(cluster.context)
+
+    async def __aenter__(self) -> KubernetesStore:
+        return KubernetesStore(self._client, AsyncioClock())
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.close()
+
+
+def _plain_pod(name: str) -> Wire:
+    amount = {"nvidia.com/gpu": str(GPUS)}
+    container: Wire = {
+        "name": "main", "image": "none", "resources": {"limits": amount, "requests": amount},
+    }  # fmt: skip
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "team"},
+        "spec": {"containers": [container]},
+    }
+
+
+def _sound(answers: list[Any]) -> None:
+    for each in answers:
+        if isinstance(each, StoreError):
+            raise each
+
+
+def _resident_mib(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+if __name__ == "__main__":
+    main()
