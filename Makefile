@@ -135,6 +135,7 @@ test-spec: $(STAMP)
 # Nothing is regenerated here: it builds, and fails when something is stale, broken or missing.
 docs: $(STAMP)
 	$(BIN)/python tools/cli_docs.py --check
+	$(BIN)/python tools/query_docs.py --check
 	$(BIN)/zensical build --strict
 	$(BIN)/python -m pytest -q -n $(WORKERS) tests/docs tests/tidy/test_docs.py \
 		tests/tidy/test_docs_complete.py

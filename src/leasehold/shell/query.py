@@ -464,6 +464,7 @@ _QUESTIONS: dict[str, tuple[Asking, tuple[str, ...]]] = {
     "ledger-head": (Questions.ledger_head, ()),
 }
 QUESTIONS = tuple(sorted(_QUESTIONS))
+PARAMETERS = {question: legal for question, (_, legal) in _QUESTIONS.items()}
 
 
 def _bad_param(name: str, remedy: str) -> BadQuestion:
