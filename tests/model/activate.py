@@ -72,6 +72,8 @@ def _activate(
             waited_for.update(case.domains.values())
             return False
         cuts = carry_out(case, lambda: world.seeds("Reservation", run.key, world.now))
+        if not cuts:
+            return False  # what is going already makes the room
         _begin(world, run, case, cuts)
         return True
     if could_reclaim(world, run, groups, others):

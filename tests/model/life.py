@@ -47,14 +47,14 @@ def end_unit(world: World, run: Run, unit: Unit, fate: str, reason: str) -> None
         mark(world, lease, reason)
 
 
-def reclaim(world: World, spare: Lease) -> None:
-    """Whoever sits on this spare goes whole; on the spare itself with at most five seconds."""
+def reclaim(world: World, spare: Lease, most: int | None = None) -> None:
+    """Whoever sits on this spare goes whole; on the spare itself with at most so much time."""
     for lease in fillers_on(world, spare):
         run = world.runs[lease.run]
         unit = run.unit_of(lease.group)
         unit.fate = unit.fate or "ReclaimedBySpare"
         on_it = lease.node == spare.node and set(lease.slots) & set(spare.slots)
-        mark(world, lease, "ReclaimedBySpare", FILLER_GRACE if on_it else None)
+        mark(world, lease, "ReclaimedBySpare", most if on_it else None)
 
 
 def apply_cuts(world: World, cuts: list[Cut], fate: str) -> None:
@@ -298,7 +298,7 @@ def _replace(world: World, run: Run, unit: Unit, lost: list[tuple[int, int]]) ->
     unit.swaps += swaps
     for group, _, spare in swaps:
         for lease in _spare_pod(world, run, group, spare):
-            reclaim(world, lease)
+            reclaim(world, lease, FILLER_GRACE)
 
 
 def _width_without(

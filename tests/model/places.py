@@ -183,7 +183,7 @@ def fillable(view: View, run: Run, until: int) -> dict[str, int]:
                 end = view.until(lease)
                 if end < until:
                     later = View(world, end, view.claims).room(run.flavor, until)
-                    open_ = open_[: later.get(node.name, 0)]
+                    open_ = open_[: max(0, later.get(node.name, 0) - len(slots))]
                 slots += open_
         if slots:
             found[node.name] = len(slots)

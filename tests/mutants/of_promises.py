@@ -197,8 +197,8 @@ PROMISES = (
     Mutant(
         "the blocked are announced for money that is still to come",
         "control/planning.py",
-        "found[0] == starts and not _helps_now(turn, wish)",
-        "found[0] == starts and not wish",
+        "at=now, now=now, may_sample=lambda: False)\n    if not isinstance(seen, Refused):\n",
+        "at=now, now=now, may_sample=lambda: False)\n    if seen:\n",
         story("found-12"),
     ),
     Mutant(

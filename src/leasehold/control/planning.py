@@ -125,18 +125,16 @@ def plan_for(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Plan | Non
     found = _first_that_cuts(
         turn, wish, starts, may_sample=lambda: unknown and line.may_sample(turn)
     )
-    if is_blocked and found is not None and found[0] == starts and not _helps_now(turn, wish):
-        found = None  # money that comes later is no reason to announce it before
+    waits = found is not None and found[0] > starts  # until others may be drawn
+    if is_blocked and not waits and not _would_be_helped(turn, wish, refused):
+        return None
     if found is None:
-        # An owner whose family has its money may take that back first, and then make room.
-        if is_blocked and not (refused.reason.is_about_money and can_reclaim(turn, wish)):
-            return None
         # It is no reason to come earlier that cuts would not help any more.
         unmoved = starts if kept is None else kept
         return Plan(starts=unmoved, confidence=Confidence.CUTS, awaits_immunity=awaited)
     if exact is not None and exact.starts <= found[0]:
         return exact  # nobody waits until others may be cut who need cut nobody
-    waits = found[0] > starts or (awaited and kept == found[0])
+    waits = waits or (awaited and kept == found[0])
     return Plan(
         starts=found[0], confidence=Confidence.CUTS, preview=found[1], awaits_immunity=waits
     )
@@ -156,11 +154,14 @@ def _lacks_gpus(turn: Turn, wish: Wish, *, at: Instant) -> bool:
     return isinstance(answer, Refused) and not answer.reason.is_about_money
 
 
-def _helps_now(turn: Turn, wish: Wish) -> bool:
-    """Whether resolve would succeed at once."""
+def _would_be_helped(turn: Turn, wish: Wish, refused: Refused) -> bool:
+    """Whether one that is blocked would be helped now, by cuts; or, an owner whose family has its
+    money, by taking that back first."""
     now = turn.now
     seen = preview(turn.world, wish, turn.agenda, at=now, now=now, may_sample=lambda: False)
-    return not isinstance(seen, Refused)
+    if not isinstance(seen, Refused):
+        return True
+    return refused.reason.is_about_money and can_reclaim(turn, wish)
 
 
 def _first_that_cuts(
