@@ -258,10 +258,7 @@ def _leaves_room_for_those_ahead(case: Case, gone: frozenset[int]) -> bool:
 
 def _can_be_made(case: Case) -> bool:
     """Whether there is room in its domains after all the cuts that may be made there."""
-    wanted: dict[str, int] = {}
-    for domain in case.domains.values():
-        wanted[domain] = wanted.get(domain, 0) + 1
-    case.scope = case.scope_in(wanted)
+    case.scope = case.whole_scope()
     return would_do(case.world, case.scope)
 
 
