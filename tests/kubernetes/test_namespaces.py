@@ -1,0 +1,69 @@
+"""A namespace that is deleted takes its Runs along, with Kubernetes' own controllers at work."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.apiserver.server import program
+from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.plane import API, Plane, budget, job
+
+STOP_S = 20
+
+
+@pytest.fixture
+def cluster_at_work(installed: Cluster, tmp_path: Path) -> Iterator[Cluster]:
+    """With the controllers that empty namespaces and remove what nobody owns."""
+    with (tmp_path / "controller-manager.log").open("w") as log:
+        process = subprocess.Popen(
+            [
+                program("kube-controller-manager"),
+                f"--kubeconfig={installed.kubeconfig()}",
+                "--controllers=namespace-controller,garbage-collector-controller",
+                "--leader-elect=false",
+                "--secure-port=0",
+            ],
+            stderr=log,
+            stdout=log,
+        )
+    yield installed
+    process.kill()
+    process.wait(STOP_S)
+
+
+def test_a_namespace_goes_with_its_runs_and_leaves_the_ledger(
+    cluster_at_work: Cluster, plane: Plane
+) -> None:
+    cluster_at_work.namespace("doomed")
+    plane.kubelets.add("n1", "n2")
+    plane.controller()
+    documents = [budget(namespace="doomed"), job("train", 16)]
+    for each in documents:
+        each["metadata"] = {**each["metadata"], "namespace": "doomed"}  # type: ignore[dict-item]
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(*documents))
+    path = f"/apis/{API}/namespaces/doomed/runs/train"
+    plane.until(lambda: plane.get(path).get("status", {}).get("phase") == "Running")
+    services = "/api/v1/namespaces/doomed/services"
+    assert len(plane.get(services)["items"]) == 1
+    plane.kubectl.ok("delete", "namespace", "doomed", "--timeout=30s")
+    # Who used what outlives the namespace.
+    plane.until(lambda: all(each.get("status", {}).get("closed") for each in plane.all("leases")))
+    leases = plane.all("leases")
+    assert [each["spec"]["runRef"]["namespace"] for each in leases] == ["doomed", "doomed"]
+    found = plane.leasehold("ledger", "verify", "--kubeconfig", str(plane.cluster.kubeconfig()))
+    assert found.stdout.startswith("ledger verify: ok"), found.stderr
+
+
+def test_what_belongs_to_a_run_goes_with_it(cluster_at_work: Cluster, plane: Plane) -> None:
+    plane.kubelets.add("n1", "n2")
+    plane.controller()
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), job("train", 16)))
+    plane.until_phase("train", "Running")
+    services = "/api/v1/namespaces/team/services"
+    before = {each["metadata"]["name"] for each in plane.get(services)["items"]}
+    plane.kubectl.ok("delete", "run", "train", "-n", "team", "--timeout=30s")
+    plane.until(lambda: not plane.pods())
+    plane.until(
+        lambda: {each["metadata"]["name"] for each in plane.get(services)["items"]} < before
+    )
