@@ -6,7 +6,7 @@ import click
 import yaml
 
 from leasehold.adapters.kubernetes.client import Client
-from leasehold.adapters.kubernetes.install.apply import NotApplied, apply_all
+from leasehold.adapters.kubernetes.install.apply import NotApplied, apply_all, remove_all
 from leasehold.adapters.kubernetes.install.documents import Settings, documents
 from leasehold.cli.kube_options import kube_options, kube_sentences, loader
 from leasehold.cli.plain_yaml import PlainDumper
@@ -21,12 +21,38 @@ from leasehold.ports.store import StoreError
 @click.option(
     "--replicas", type=click.IntRange(1, 9), default=3, show_default=True, help="Of the controller."
 )
-def command(kubeconfig: str, context: str, dry_run: bool, image: str, replicas: int) -> None:
+@click.option("--remove", is_flag=True, help="Take it off the cluster again; the ledger stays.")
+@click.option("--remove-ledger", is_flag=True, help="With --remove: the definitions and all of it.")
+@click.option("--yes", is_flag=True, help="Do not ask before the ledger is removed.")
+def command(
+    kubeconfig: str,
+    context: str,
+    dry_run: bool,
+    image: str,
+    replicas: int,
+    remove: bool,
+    remove_ledger: bool,
+    yes: bool,
+) -> None:
     """Apply definitions, roles, policies and the controller to a cluster.
 
     It can be repeated: what is there already is brought up to date, and the ledger is not touched.
+    With --remove all of it goes but the definitions and what was written under them: who used what
+    can still be read and exported.
     """
-    wanted = documents(Settings(image=image, replicas=replicas))
+    if remove_ledger and not remove:
+        raise click.UsageError("--remove-ledger goes with --remove")
+    if remove and dry_run:
+        raise click.UsageError("--dry-run prints what is applied; it does not go with --remove")
+    wanted = documents(Settings(image=image or ("any" if remove else ""), replicas=replicas))
+    if remove:
+        if remove_ledger and not yes:
+            said = "This deletes the ledger: every Lease, batch, Run and Budget. Go on?"
+            click.confirm(said, abort=True)
+        with kube_sentences():
+            client = Client(loader(kubeconfig, context))
+            asyncio.run(_remove(client, wanted, ledger=remove_ledger))
+        return
     if dry_run:
         text = yaml.dump_all(wanted, Dumper=PlainDumper, sort_keys=False, width=100)
         click.echo(text, nl=False)
@@ -37,6 +63,17 @@ def command(kubeconfig: str, context: str, dry_run: bool, image: str, replicas: 
         click.echo(f"this server has no {kind}: Runs do not say who submitted them", err=True)
     if not image:
         click.echo("no --image was named, so no controller was started in the cluster")
+
+
+async def _remove(client: Client, wanted: list[Wire], *, ledger: bool) -> None:
+    try:
+        await remove_all(
+            client, wanted, lambda words: click.echo(f"removed {words}"), ledger=ledger
+        )
+    except NotApplied as refused:
+        raise click.ClickException(str(refused)) from None
+    finally:
+        await client.close()
 
 
 async def _install(client: Client, wanted: list[Wire]) -> list[str]:

@@ -1,17 +1,26 @@
-"""Puts documents onto a cluster, as `kubectl apply --server-side` does, and waits for them.
+"""Puts documents onto a cluster, as `kubectl apply --server-side` does, and takes them off again.
 
 What others wrote on the same objects stays; what we applied before and do not say any more goes.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import msgspec
 
-from leasehold.adapters.kubernetes.client import APPLY, Client, Request
+from leasehold.adapters.kubernetes.client import APPLY, MERGE_PATCH, Client, Request
+from leasehold.adapters.kubernetes.install.roles import QUERY_GROUP
 from leasehold.core.names import API_VERSION, LEASES_CLOSED, Wire
 from leasehold.core.objects.wire import list_at, part, text_at
-from leasehold.ports.store import Forbidden, NotFound, OutcomeUnknown, StoreError, Unavailable
+from leasehold.ports.store import (
+    Conflict,
+    Forbidden,
+    NotFound,
+    OutcomeUnknown,
+    StoreError,
+    Unavailable,
+)
 
 MANAGER = "leasehold"
 TRIES, PAUSE_S = 60, 0.5
@@ -146,3 +155,59 @@ async def _wait_until_taken(client: Client, *, completed: bool) -> None:
             pass  # not yet
         await asyncio.sleep(PAUSE_S)
     raise NotApplied("the server does not take Runs yet; try again")
+
+
+async def remove_all(
+    client: Client, documents: Sequence[Wire], note: Callable[[str], None], *, ledger: bool
+) -> None:
+    """Takes them off in the opposite order: first what others would wait for, an API that nobody
+    serves and Runs that nobody lets go of. Definitions, and with them the ledger, and the namespace
+    go only with `ledger`."""
+    await _delete(client, f"/apis/apiregistration.k8s.io/v1/apiservices/v1.{QUERY_GROUP}", note)
+    await _let_go(client, note)
+    kinds = _Kinds(client)
+    kept = () if ledger else (CRDS, "Namespace")
+    for document in reversed(documents):
+        if document["kind"] in kept:
+            continue
+        path = await kinds.path_of(document)
+        if path is not None:
+            await _delete(client, path, note)
+
+
+async def _delete(client: Client, path: str, note: Callable[[str], None]) -> None:
+    try:
+        await client.write("DELETE", path, {"propagationPolicy": "Background"})
+    except NotFound:
+        return
+    except StoreError as error:
+        notes = " ".join(getattr(error, "__notes__", []))
+        raise NotApplied(f"{path}: {error} {notes}".strip()) from error
+    kind, name = path.split("/")[-2:]
+    note(f"{kind} {name}")
+
+
+async def _let_go(client: Client, note: Callable[[str], None]) -> None:
+    """Without a controller nobody would: Runs lose the finalizer that waits for their leases."""
+    try:
+        listed = _decode(await client.read(f"/apis/{API_VERSION}/runs"))
+    except NotFound:
+        return
+    for run in list_at(listed, "items"):
+        metadata = part(run, "metadata")
+        held = [str(each) for each in list_at(metadata, "finalizers")]
+        if LEASES_CLOSED not in held:
+            continue
+        namespace, name = text_at(metadata, "namespace"), text_at(metadata, "name")
+        others = [each for each in held if each != LEASES_CLOSED]
+        change = {"metadata": {"finalizers": others, "uid": metadata["uid"]}}
+        with suppress(NotFound, Conflict):
+            await client.ask(
+                Request(
+                    "PATCH",
+                    f"/apis/{API_VERSION}/namespaces/{namespace}/runs/{name}",
+                    data=_encode(change),
+                    content_type=MERGE_PATCH,
+                )
+            )
+        note(f"the hold on run {namespace}/{name}")

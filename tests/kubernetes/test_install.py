@@ -1,0 +1,44 @@
+"""What `leasehold install` puts onto a cluster, and that it takes it off again."""
+
+import yaml
+from tests.kubernetes.plane import RUNS, Plane, job
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices"
+
+
+def test_a_dry_run_prints_all_of_it(plane: Plane) -> None:
+    printed = plane.leasehold("install", "--dry-run", "--image", "example/leasehold:1").stdout
+    kinds = [each["kind"] for each in yaml.safe_load_all(printed)]
+    assert kinds[0] == "Namespace"
+    assert {"CustomResourceDefinition", "ClusterRole", "ValidatingAdmissionPolicy", "Deployment",
+            "PodDisruptionBudget", "PriorityClass", "FlowSchema"} <= set(kinds)  # fmt: skip
+    # A real server takes it as it is, twice.
+    for _ in range(2):
+        applied = plane.leasehold("install", "--image", "example/leasehold:1")
+        assert applied.returncode == 0, applied.stderr
+
+
+def test_what_is_removed_stands_in_nobodys_way_and_the_ledger_stays(plane: Plane) -> None:
+    asks = plane.cluster.client.ask
+    name = "v1.query.rq.davidlangworthy.io"
+    asks("POST", API_SERVICE, {
+        "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+        "metadata": {"name": name},
+        "spec": {"group": name[3:], "version": "v1", "groupPriorityMinimum": 1000,
+                 "versionPriority": 10, "insecureSkipTLSVerify": True,
+                 "service": {"namespace": "leasehold-system", "name": "leasehold-query"}},
+    })  # fmt: skip
+    asks("POST", RUNS, job("held", 8))
+    try:
+        removed = plane.leasehold("install", "--remove")
+        assert removed.returncode == 0, removed.stderr
+        assert asks("GET", f"{API_SERVICE}/{name}").status == 404
+        assert not [each for each in plane.get(POLICIES)["items"]
+                    if each["metadata"]["name"].startswith("leasehold")]  # fmt: skip
+        assert "finalizers" not in plane.run("held")["metadata"]
+        assert plane.all("leases") == []  # the definitions are still there
+        again = plane.leasehold("install", "--remove")
+        assert again.returncode == 0, again.stderr
+    finally:
+        plane.cluster.install()
