@@ -5,36 +5,32 @@ handed to the others, started, and stopped in the opposite order. What the parts
 """
 
 import hashlib
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
 import structlog
 
 from leasehold.adapters.agent.agent import Agent
 from leasehold.adapters.agent.limits import EventNote, Limits
-from leasehold.adapters.agent.logs import NoLog, NoPod
 from leasehold.adapters.agent.requests import LocalNode
 from leasehold.adapters.agent.users import Users
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
-from leasehold.adapters.http.refusal import RefusalCause, RequestRefused
 from leasehold.adapters.http.serve import HttpServer, serve
 from leasehold.adapters.http.tls import ensure_certificates
 from leasehold.adapters.http.tokens import Tokens
 from leasehold.adapters.kubeconfig.written import read_back, write_kubeconfig
 from leasehold.adapters.rest.app import App, make_app
-from leasehold.adapters.rest.backend import Backend, LogOptions
+from leasehold.adapters.rest.backend import Backend
 from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.adapters.sqlite.group import GroupStore
+from leasehold.cli.backing import Backing
 from leasehold.cli.house import Rooms
 from leasehold.cli.judgement import admission_of
-from leasehold.control.edits import uncovered_edit
+from leasehold.cli.notifying import notifications_of
 from leasehold.core.names import LEASES_CLOSED, Wire
 from leasehold.core.objects.access import Caller, CallerRole
-from leasehold.core.objects.edits import check_edit
-from leasehold.core.objects.run import check_run
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import Millis
 from leasehold.ports.store import AlreadyExists, NotFound, Store
@@ -42,9 +38,7 @@ from leasehold.shell.config import Config
 from leasehold.shell.events import Happening
 from leasehold.shell.folder import DataFolder
 from leasehold.shell.health import HealthWatch
-from leasehold.shell.notifications import Notifications, channels_of
 from leasehold.shell.plane import Answering, Plane
-from leasehold.shell.query import BadQuestion
 from leasehold.shell.terms import Terms
 from leasehold.web.app import Beside, Pages
 from leasehold.web.news import News
@@ -53,7 +47,6 @@ GATHER: Millis = 10
 LOOK_MS: Millis = 50
 START_PATIENCE: Millis = 5_000  # with a store that refuses what a start must write
 LAST_LOOKS = 60
-SECRET_BYTES_MIN = 16
 ADMIN = "admin"  # the user of the kubeconfig that `up` writes
 NAMESPACES = ("default", "leasehold-system")
 
@@ -100,7 +93,9 @@ class Embedded:
                 pseudonym_key=hashlib.sha256(b"pseudonyms\n" + folder.key()).digest(),
             ),
         )
-        self._notifications = self._made_notifications()
+        self._notifications = notifications_of(
+            config, clock, tasks, count=self.plane.metrics.note_notification
+        )
         self.plane.listen(self._notifications.after_turn)
         self.users = Users(
             folder.agent,
@@ -122,6 +117,9 @@ class Embedded:
             containment=self.plane.containment,
         )
         self.tokens = Tokens(folder.tokens)
+        self._backing = Backing(
+            self.plane, self.agent, clock, hides_tenants=config.embedding.hide_tenants
+        )
         self._health_watch = HealthWatch(
             clock, self._troubles, on_trouble=self._on_trouble, on_relief=self._on_relief
         )
@@ -178,32 +176,6 @@ class Embedded:
             token=self._admin_token(),
         )
 
-    def _made_notifications(self) -> Notifications:
-        embedding = self._settings.config.embedding
-        secret = b""
-        if embedding.webhooks and not embedding.notify_secret:
-            raise click.ClickException(
-                "notify.webhooks are signed: name the file of a secret with notify.secretFile"
-            )
-        if embedding.notify_secret:
-            path = Path(embedding.notify_secret)
-            try:
-                secret = path.read_bytes().strip()
-            except OSError as error:
-                raise click.ClickException(f"notify.secretFile {path}: {error.strerror}") from None
-            if len(secret) < SECRET_BYTES_MIN:
-                raise click.ClickException(
-                    f"notify.secretFile {path}: write at least {SECRET_BYTES_MIN} bytes into it, "
-                    "such as `openssl rand -hex 32` prints"
-                )
-        return Notifications(
-            channels_of(dict(embedding.webhooks), dict(embedding.commands), secret),
-            self._clock,
-            self._tasks,
-            events=embedding.notify_events,
-            count=self.plane.metrics.note_notification,
-        )
-
     async def cannot_start(self) -> None:
         """Raises `BadStore` when the store has refused everything for a while."""
         refused_for = 0
@@ -224,8 +196,10 @@ class Embedded:
         self.plane.controller.start_nothing()
         await self.agent.end_all()
         for _ in range(LAST_LOOKS):
-            world = self.plane.world
-            if world is None or not world.open_by_run:
+            if self.plane.world is None:
+                return
+            settled = self.plane.controller.settled
+            if settled is not None and not settled.open_by_run:
                 return
             await self._clock.sleep(LOOK_MS)
 
@@ -247,11 +221,11 @@ class Embedded:
             store=self.store,
             tokens=self.tokens,
             clock=self._clock,
-            query=self._ask,
-            logs=self._logs,
-            metrics=self._metrics,
+            query=self._backing.ask,
+            logs=self._backing.logs,
+            metrics=self._backing.metrics,
             health=self._health,
-            judge=self._judge,
+            judge=self._backing.judge,
             hides_tenants=self._settings.config.embedding.hide_tenants,
         )
 
@@ -263,7 +237,7 @@ class Embedded:
             store=self.store,
             clock=self._clock,
             tokens=self.tokens,
-            logs=self._logs,
+            logs=self._backing.logs,
             hides_tenants=self._settings.config.embedding.hide_tenants,
         )
         self._pages = Pages(rooms.house(self._news, key))
@@ -275,39 +249,6 @@ class Embedded:
         assert digest is not None, "the administrator's token was made at the start"
         return f"{self.url}/ui/sign-in?code={self._pages.sessions.new_code(digest)}"
 
-    def _logs(self, pod: Wire, options: LogOptions) -> AsyncIterator[bytes]:
-        try:
-            return self.agent.logs(
-                pod,
-                follow=options.follow,
-                timestamps=options.timestamps,
-                tail_lines=options.tail_lines,
-                since_ms=options.since_ms,
-                limit_bytes=options.limit_bytes,
-                previous=options.previous,
-            )
-        except NoPod as none:
-            name = text_at(part(pod, "metadata"), "name")
-            raise RequestRefused(404, "NotFound", str(none), kind="pods", name=name) from None
-        except NoLog as none:
-            raise RequestRefused(400, "BadRequest", str(none)) from None
-
-    async def _ask(
-        self, caller: Caller, question: str, params: Mapping[str, str], body: Wire | None
-    ) -> Wire:
-        try:
-            return await self.plane.questions.ask(caller, question, params, body)
-        except BadQuestion as bad:
-            causes = [RefusalCause("FieldValueInvalid", why, path) for path, why in bad.causes]
-            raise RequestRefused(bad.status, bad.reason, bad.message, causes) from None
-
-    async def _metrics(self, caller: Caller) -> bytes:
-        if self._settings.config.embedding.hide_tenants and not caller.is_trusted:
-            said = "metrics name every team, and query.hideTenants is on; ask with an admin's token"
-            raise RequestRefused(403, "Forbidden", said)
-        await self.plane.at_rest()
-        return self.plane.metrics.text()
-
     def _judge_new(self, run: Wire) -> list[tuple[str, str]]:
         """What submitting it would be refused for."""
         problems = self._admission(None, run)
@@ -318,17 +259,6 @@ class Embedded:
             except NotFound:
                 problems = [("metadata.namespace", f"{namespace!r}: there is no such namespace")]
         return problems
-
-    async def _judge(self, _: Caller, old: Wire | None, new: Wire) -> list[tuple[str, str]]:
-        world = await self.plane.at_rest()
-        if world is None or old is None or new.get("kind") != "Run":
-            return []
-        uid = text_at(part(old, "metadata"), "uid")
-        if world.open_by_run.get(uid) and not check_run(new):
-            late = check_edit(old, new, is_admitted=True)
-            if late:  # its status may not say so yet
-                return [(each.path, f"{each.value}: {each.remedy}") for each in late]
-        return uncovered_edit(world, uid, new, max(self._clock.now(), world.head.instant))
 
     def _health(self) -> Mapping[str, str]:
         found = dict(self._troubles())

@@ -11,11 +11,11 @@ from leasehold.sim.machines import NodeIs, Work
 from leasehold.sim.scenario.parse import START_DEFAULT, load_story, parse_story
 from leasehold.sim.scenario.story import (
     Cancel,
-    Claim,
-    Delete,
+    Deletion,
     EditEnvelope,
     EditRun,
     Expect,
+    ExpectedField,
     FailBinds,
     Number,
     PodDoes,
@@ -74,9 +74,9 @@ def test_a_second_row_of_a_domain_goes_on_counting() -> None:
     ("text", "action"),
     [
         ("cancel: t/x", Cancel(run="t/x")),
-        ("delete: {budget: t/t}", Delete(kind="budget", name="t/t")),
-        ("delete: {node: a-01}", Delete(kind="node", name="a-01")),
-        ("delete: {run: t/x}", Delete(kind="run", name="t/x")),
+        ("delete: {budget: t/t}", Deletion(kind="budget", name="t/t")),
+        ("delete: {node: a-01}", Deletion(kind="node", name="a-01")),
+        ("delete: {run: t/x}", Deletion(kind="run", name="t/x")),
         ("node: {name: a-00, is: dead}", SetNode(name="a-00", state=NodeIs.DEAD)),
         ("foreign: {node: a-00, gpus: 0}", SetForeign(node="a-00", gpus=0)),
         ("binds: {fail: 3}", FailBinds(count=3)),
@@ -147,7 +147,7 @@ def test_numbers_are_exact_and_may_have_bounds(
         unit=unit,
     )
     name = claim.partition(":")[0]
-    claims = (Claim(name=name, want=want, line=FIRST),)
+    claims = (ExpectedField(name=name, want=want, line=FIRST),)
     assert action.expectations == (RunIs(line=FIRST, claims=claims, run="t/x"),)
 
 

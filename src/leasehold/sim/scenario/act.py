@@ -22,7 +22,7 @@ from leasehold.sim.nodes import SimFleet
 from leasehold.sim.scenario.parse_actions import manifest
 from leasehold.sim.scenario.story import (
     Cancel,
-    Delete,
+    Deletion,
     EditEnvelope,
     EditRun,
     Expect,
@@ -83,7 +83,7 @@ class Actor:
                 return _judge([(f"envelope {action.envelope}", said)], action.refused)
             case Cancel(run=run):
                 return _judge([(f"run {run}", await self._edit_run(run, _STOP))], None)
-            case Delete() as action:
+            case Deletion() as action:
                 return await self._delete(action)
             case PodDoes() as action:
                 return self._pod_does(action)
@@ -154,7 +154,7 @@ class Actor:
         said = await self._update("Budget", budget, change)
         return said or absent
 
-    async def _delete(self, action: Delete) -> list[str]:
+    async def _delete(self, action: Deletion) -> list[str]:
         if action.kind == "node":
             self._fleet.delete_node(action.name)
             return []

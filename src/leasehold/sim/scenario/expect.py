@@ -18,10 +18,10 @@ from leasehold.core.world.world import World
 from leasehold.shell.archive.reader import Archive
 from leasehold.sim.scenario.story import (
     AuditIsOk,
-    Claim,
     CoverIs,
     EnvelopeIs,
     Expectation,
+    ExpectedField,
     Groups,
     LeaseFilter,
     LeasesAre,
@@ -291,7 +291,7 @@ def holds(want: Want, got: object) -> bool:
             assert_never(want)
 
 
-def _sentence(expectation: Expectation, claim: Claim, got: object) -> str:
+def _sentence(expectation: Expectation, claim: ExpectedField, got: object) -> str:
     return f"expected {expectation.subject} {claim.name} {claim.want} got {_shown(claim.want, got)}"
 
 

@@ -15,7 +15,7 @@ from leasehold.sim.scenario.parse_expectations import Named, read_expectation
 from leasehold.sim.scenario.story import (
     Action,
     Cancel,
-    Delete,
+    Deletion,
     EditEnvelope,
     EditRun,
     Expect,
@@ -220,7 +220,7 @@ def _read_delete(fields: Fields, named: Named) -> Action | None:
     (kind,) = present
     reader = {"budget": values.run_key, "node": named.node, "run": named.run}[kind]
     name = fields.need(kind, reader)
-    return None if name is None else Delete(kind=kind, name=name)
+    return None if name is None else Deletion(kind=kind, name=name)
 
 
 def _read_pod(fields: Fields, named: Named) -> Action | None:

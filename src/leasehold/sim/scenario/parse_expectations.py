@@ -14,10 +14,10 @@ from leasehold.core.objects.readers import Wrong
 from leasehold.sim.scenario import values
 from leasehold.sim.scenario.story import (
     AuditIsOk,
-    Claim,
     CoverIs,
     EnvelopeIs,
     Expectation,
+    ExpectedField,
     LeaseFilter,
     LeasesAre,
     LedgerIsOk,
@@ -135,13 +135,13 @@ def read_expectation(fields: Fields, named: Named) -> Expectation | None:
     return expectation(named.line_of(fields.path), claims)
 
 
-def _read_claims(fields: Fields, subject: str, named: Named) -> tuple[Claim, ...]:
+def _read_claims(fields: Fields, subject: str, named: Named) -> tuple[ExpectedField, ...]:
     readers = CLAIMS[subject]
     claims = []
     for name, reader in readers.items():
         want = fields.take(name, reader, None)
         if want is not None:
-            claims.append(Claim(name=name, want=want, line=named.line_of(fields.at(name))))
+            claims.append(ExpectedField(name=name, want=want, line=named.line_of(fields.at(name))))
     said = {name for name in readers if fields.has(name)}
     if readers and len(fields.members) == 1:
         _note(fields, "nothing is said of it", "say one of " + ", ".join(readers))
@@ -156,7 +156,7 @@ def _note(fields: Fields, value: str, remedy: str) -> None:
     fields.problems.append(Problem(path=fields.path, value=value, remedy=remedy))
 
 
-Made = Callable[[int, tuple[Claim, ...]], Expectation]
+Made = Callable[[int, tuple[ExpectedField, ...]], Expectation]
 
 
 def _read_subject(fields: Fields, subject: str, named: Named) -> Made | None:

@@ -118,7 +118,7 @@ class ShrunkFrom(Record):
 Want = Number | Word | Words | Truth | Names | Groups | Walk | Odds | ShrunkFrom
 
 
-class Claim(Record):
+class ExpectedField(Record):
     name: str
     want: Want
     line: int
@@ -129,7 +129,7 @@ class Claim(Record):
 
 class Expectation(Record, kw_only=True):
     line: int
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[ExpectedField, ...] = ()
 
     @property
     def subject(self) -> str:
@@ -281,7 +281,7 @@ class Cancel(Record):
         return f"cancel {self.run}"
 
 
-class Delete(Record):
+class Deletion(Record):
     kind: str  # budget | run | node
     name: str
 
@@ -346,7 +346,7 @@ Action = (
     | EditRun
     | EditEnvelope
     | Cancel
-    | Delete
+    | Deletion
     | SetNode
     | SetForeign
     | PodDoes
