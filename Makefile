@@ -7,11 +7,11 @@ WORKERS ?= 2
 SHIM := $(wildcard src/leasehold/adapters/agent/shim/*.[ch])
 PROGRAM := src/leasehold/adapters/agent/shim/leasehold-shim
 
-.PHONY: help setup demo test test-kills test-torch test-web pictures coverage check format bench bench-kube test-mutants test-model test-spec test-sim bench-sim soak docs lock clean \
+.PHONY: help setup demo test test-kills test-torch test-web pictures coverage check format bench bench-kube test-mutants test-mutants-sim test-model test-spec test-sim bench-sim soak docs lock clean \
 	missing-shim
 
 help:
-	@echo "make demo | test | test-kills | test-torch | test-web | check | coverage | bench | bench-kube | test-mutants | test-model | test-spec | test-sim | bench-sim | soak | docs | format | lock | clean"
+	@echo "make demo | test | test-kills | test-torch | test-web | check | coverage | bench | bench-kube | test-mutants | test-mutants-sim | test-model | test-spec | test-sim | bench-sim | soak | docs | format | lock | clean"
 
 setup: $(STAMP)
 
@@ -96,6 +96,10 @@ bench-kube: $(STAMP)
 
 test-mutants: $(STAMP)
 	$(BIN)/python tests/mutants/run.py
+
+# Those that simulations of three controllers must catch, with the number of seeds it takes.
+test-mutants-sim: $(STAMP)
+	$(BIN)/python tests/mutants/storm.py
 
 # The product against a second implementation, on random stories; `SEEDS=0..1999` asks for more.
 SEEDS ?= 0..499

@@ -79,7 +79,8 @@ def _called(api: Any, verb: str, resource: Resource) -> tuple[Any, ...]:
         call = getattr(client.CustomObjectsApi(api), f"{verb}_{scope}_custom_object")
         return call, resource.group, resource.version, *where, resource.plural
     scope = "namespaced_" if resource.is_namespaced else ""
-    return getattr(client.CoreV1Api(api), f"{verb}_{scope}{resource.kind.lower()}"), *where
+    of_group = client.CoordinationV1Api(api) if resource.group else client.CoreV1Api(api)
+    return getattr(of_group, f"{verb}_{scope}{resource.singular}"), *where
 
 
 def _name(found: Any) -> str:

@@ -16,15 +16,15 @@ class Kr8s:
     def __init__(self, kubeconfig: Path) -> None:
         self._api = kr8s.api(kubeconfig=str(kubeconfig), namespace=NAMESPACE)
         self._classes = {
-            each.kind: new_class(
-                kind=each.kind,
+            (each.api_version, each.served_kind): new_class(
+                kind=each.served_kind,
                 version=each.api_version,
                 namespaced=each.is_namespaced,
                 plural=each.plural,
                 asyncio=False,
             )
             for each in RESOURCES
-            if each.is_ours
+            if each.group
         }
 
     def names(self, resource: Resource) -> list[str]:
@@ -64,7 +64,7 @@ class Kr8s:
         return self._made(manifest(resource, name))
 
     def _made(self, obj: Wire) -> Any:
-        kind = self._classes.get(str(obj["kind"]))
+        kind = self._classes.get((str(obj["apiVersion"]), str(obj["kind"])))
         if kind is not None:
             return kind(obj, api=self._api)
         return object_from_spec(obj, api=self._api)

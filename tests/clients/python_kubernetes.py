@@ -16,6 +16,7 @@ class Kubernetes:
     def __init__(self, kubeconfig: Path) -> None:
         self._api = config.new_client_from_config(str(kubeconfig))
         self._core = client.CoreV1Api(self._api)
+        self._coordination = client.CoordinationV1Api(self._api)
         self._custom = client.CustomObjectsApi(self._api)
 
     def names(self, resource: Resource) -> list[str]:
@@ -61,9 +62,10 @@ class Kubernetes:
         return call, resource.group, resource.version, *where, resource.plural
 
     def _of_core(self, verb: str, resource: Resource) -> tuple[Any, ...]:
-        kind = resource.kind.lower()
+        kind = resource.singular
         scope = "namespaced_" if resource.is_namespaced else ""
-        call = getattr(self._core, f"{verb}_{scope}{kind}")
+        api = self._coordination if resource.group else self._core
+        call = getattr(api, f"{verb}_{scope}{kind}")
         return (call, NAMESPACE) if resource.is_namespaced else (call,)
 
     def _asked(self, call: Any, *args: Any) -> Any:

@@ -8,7 +8,7 @@ import lightkube
 from lightkube.config.kubeconfig import KubeConfig
 from lightkube.core.exceptions import ApiError
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
-from lightkube.resources import core_v1
+from lightkube.resources import coordination_v1, core_v1
 from tests.clients.rows import NAMESPACE, Refused, Wire
 
 from leasehold.adapters.api.resources import Resource
@@ -57,7 +57,8 @@ class Lightkube:
 
 def _class(resource: Resource) -> Any:
     if not resource.is_ours:
-        return getattr(core_v1, resource.kind)
+        module = coordination_v1 if resource.group else core_v1
+        return getattr(module, resource.served_kind)
     make = create_namespaced_resource if resource.is_namespaced else create_global_resource
     return make(resource.group, resource.version, resource.kind, resource.plural)
 

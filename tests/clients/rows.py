@@ -56,7 +56,7 @@ def manifest(resource: Resource, name: str) -> Wire:
         metadata["namespace"] = NAMESPACE
     made: Wire = {
         "apiVersion": resource.api_version,
-        "kind": resource.kind,
+        "kind": resource.served_kind,
         "metadata": metadata,
         **_BODIES.get(resource.kind, {}),
     }
@@ -81,6 +81,7 @@ _BODIES: Mapping[str, Wire] = {
     },
     "Service": {"spec": {"ports": [{"port": 80}]}},
     "Lease": {"spec": {}},
+    "Tenure": {"spec": {"holderIdentity": "nobody"}},
     "Resolution": {"spec": {}},
     "Reservation": {"spec": {}},
     "LedgerHead": {"spec": {}},

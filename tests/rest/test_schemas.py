@@ -187,4 +187,9 @@ def test_what_is_unknown_is_dropped_where_it_is_not_refused() -> None:
 
 
 def test_there_is_a_document_for_every_group() -> None:
-    assert set(documents()) == {"api/v1", "apis/rq.davidlangworthy.io/v1", "query/v1"}
+    assert set(documents()) == {
+        "api/v1",
+        "apis/coordination.k8s.io/v1",
+        "apis/rq.davidlangworthy.io/v1",
+        "query/v1",
+    }

@@ -48,6 +48,30 @@ def test_a_run_goes_all_the_way(up: Servers) -> None:
     server.cli("leasehold", "audit", "--data", str(server.data))
 
 
+def test_who_decides_can_be_asked_with_kubectl(up: Servers, kubectl_path: Path) -> None:
+    server = up().start()
+
+    def kubectl(*words: str) -> str:
+        command = [str(kubectl_path), "--kubeconfig", str(server.kubeconfig), *words]
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE_S, check=True
+        ).stdout
+
+    asked = ("get", "leases.coordination.k8s.io", "-n", "leasehold-system")
+    head, row = kubectl(*asked).splitlines()
+    assert head.split() == ["NAME", "HOLDER", "AGE"]
+    first = row.split()[1]
+    assert row.split()[0] == "leasehold-main"
+    assert first.startswith(socket.gethostname())
+    told = kubectl(*asked, "-o", "jsonpath={.items[0].kind} {.items[0].apiVersion}")
+    assert told == "Lease coordination.k8s.io/v1"
+    assert server.stop() == 0
+    server.start()
+    second = kubectl(*asked).splitlines()[1].split()[1]
+    assert second.startswith(socket.gethostname())
+    assert second != first
+
+
 def test_a_second_one_on_the_same_data_names_the_first(up: Servers) -> None:
     server = up().start()
     assert str(server.process.pid) in refused(server)

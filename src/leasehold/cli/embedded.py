@@ -5,6 +5,8 @@ handed to the others, started, and stopped in the opposite order. What the parts
 """
 
 import hashlib
+import secrets
+import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -31,14 +33,19 @@ from leasehold.cli.judgement import admission_of
 from leasehold.cli.notifying import notifications_of
 from leasehold.core.names import LEASES_CLOSED, Wire
 from leasehold.core.objects.access import Caller, CallerRole
+from leasehold.core.objects.tenure import Holder
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import Millis
 from leasehold.ports.store import AlreadyExists, NotFound, Store
+from leasehold.ports.tenure import Tenure
 from leasehold.shell.config import Config
 from leasehold.shell.events import Happening
 from leasehold.shell.folder import DataFolder
 from leasehold.shell.health import HealthWatch
+from leasehold.shell.keeper import STOPPED
+from leasehold.shell.ledger import SHARD, sealed_epoch
 from leasehold.shell.plane import Answering, Plane
+from leasehold.shell.tenure import StoreTenures, take_alone
 from leasehold.shell.terms import Terms
 from leasehold.web.app import Beside, Pages
 from leasehold.web.news import News
@@ -126,6 +133,8 @@ class Embedded:
         self._server: HttpServer | None = None
         self._news = News()
         self.plane.listen(lambda _turn: self._news.note())
+        self._tenures = StoreTenures(self.store, clock, tasks, is_alone=True)
+        self._tenure: Tenure | None = None
         self._is_begun = False  # those who may be in trouble are at work
 
     def _terms(self) -> Terms:
@@ -154,7 +163,7 @@ class Embedded:
         await self.agent.prepare()
         for words in self.users.estranged():
             _log.warning("files of another user", message=words)
-        self.plane.lead_alone()
+        await self._take_tenure()
         self._tasks.spawn("agent", self.agent.run())
         self.plane.start()
         for name, work in self._notifications.tasks():
@@ -203,11 +212,26 @@ class Embedded:
                 return
             await self._clock.sleep(LOOK_MS)
 
+    async def _take_tenure(self) -> None:
+        """Nobody else can have the file open; the record says who decides, under which epoch."""
+        name = socket.gethostname()
+        self._tenure = await take_alone(
+            self._tenures,
+            self._clock,
+            SHARD,
+            Holder(name=name, nonce=secrets.token_hex(4)),
+            await sealed_epoch(self.store, self._clock),
+        )
+        self.plane.gained(self._tenure)
+
     async def stop(self) -> None:
         """Jobs go on; the next start adopts them."""
         if self._server is not None:
             await self._server.stop()
         await self.agent.stop()
+        if self._tenure is not None:
+            self.plane.lost(STOPPED)
+            await self._tenures.release(self._tenure)
 
     def close(self) -> None:
         self.store.close()

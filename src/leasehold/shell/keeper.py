@@ -25,6 +25,7 @@ from leasehold.ports.tenure import (
 )
 
 RETRY_MS: Millis = 200  # after an answer that did not come
+STOPPED = "stopped"  # why a tenure is lost that was given back
 WAIT_MIN: Millis = 20  # between two tries that were refused by somebody who was quicker
 
 Epoch = Callable[[], Awaitable[int]]
@@ -161,7 +162,7 @@ class Keeper:
         while True:
             age = self._tenures.age(tenure)
             if self._is_stopping:
-                return "stopped"
+                return STOPPED
             if self._ended or age is None:
                 return self._ended or "lost"
             if age >= self._margins.hold:

@@ -214,6 +214,14 @@ class Ledger:
         return False
 
 
+async def sealed_epoch(store: Store, clock: Clock) -> int:
+    """What the head was last sealed with; 0 where there is no ledger yet."""
+    try:
+        return (await Ledger(store, clock).look()).head.epoch
+    except NotFound:
+        return 0
+
+
 def batch_name(seq: int, digest: str) -> str:
     return f"{seq}-{digest[:8]}"
 

@@ -26,6 +26,7 @@ from leasehold.shell.audience import Audience
 from leasehold.shell.drift import DriftWatch
 from leasehold.shell.ended_pods import sweep_ended_pods
 from leasehold.shell.events import Happening, Teller
+from leasehold.shell.keeper import STOPPED
 from leasehold.shell.ledger import Deposed
 from leasehold.shell.logs import DecisionLog
 from leasehold.shell.loop import Controller, Unsettled
@@ -149,11 +150,6 @@ class Plane(Audience):
         self.keep_up("ended pods", self._sweep_ended_pods)
         self.keep_up("drift", self._drift.run)
 
-    def lead_alone(self) -> None:
-        """Where nobody else can decide: for ever."""
-        assert self._leading is None, "it leads already"
-        self._leading = self._tasks.spawn("controller", self.controller.run())
-
     def gained(self, tenure: Tenure) -> None:
         assert self._leading is None, "a tenure is gained when there is none"
         self.controller.go_on()
@@ -172,7 +168,8 @@ class Plane(Audience):
             self._leading = None
         self.controller.drop()
         self.teller.forget()
-        _log.warning("tenure lost", message=why)
+        say = _log.info if why == STOPPED else _log.warning
+        say("tenure lost", message=why)
 
     async def _lead(self, epoch: int) -> None:
         try:

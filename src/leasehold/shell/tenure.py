@@ -44,6 +44,7 @@ from leasehold.shell.within import answered_within
 
 T = TypeVar("T")
 _ABSENT = ("", -1, "")
+RETRY_MS: Millis = 50
 TRIES_MAX = 4  # of one operation, against people who touch the object meanwhile
 
 
@@ -300,6 +301,17 @@ class StoreTenures:
     def _new_write(self, holder: Holder) -> str:
         self._writes += 1
         return f"{holder.identity}.{self._writes}"
+
+
+async def take_alone(
+    tenures: StoreTenures, clock: Clock, key: str, holder: Holder, above: int
+) -> Tenure:
+    """Of a store that nobody else can have open: it is granted once the store writes at all."""
+    while True:
+        outcome = await tenures.acquire(key, holder, above=above)
+        if isinstance(outcome, Tenure):
+            return outcome
+        await clock.sleep(RETRY_MS)
 
 
 def _found(wire: Wire) -> _Found:

@@ -451,3 +451,4 @@ EVENT = (
 )
 NAMESPACE = (NAME, Column("Status", _namespace_phase), AGE)
 SERVICE = (NAME, AGE)
+TENURE = (NAME, Column("Holder", at("spec.holderIdentity"), about="Who decides."), AGE)

@@ -61,10 +61,15 @@ class Resource:
     )
     refusal: str = BY_LEDGER
     is_public: bool = False
+    shown_kind: str = ""  # what the API calls it, where the store has another word
+
+    @property
+    def served_kind(self) -> str:
+        return self.shown_kind or self.kind
 
     @property
     def singular(self) -> str:
-        return self.kind.lower()
+        return self.served_kind.lower()
 
     @property
     def api_version(self) -> str:
@@ -253,6 +258,16 @@ RESOURCES = (
         short_names=("svc",),
         verbs=READ,
         refusal="there are no services here",
+    ),
+    # Last, so that `kubectl get leases` goes on meaning the ledger's.
+    Resource(
+        "Tenure",
+        "leases",
+        columns.TENURE,
+        "coordination.k8s.io",
+        verbs=READ,
+        shown_kind="Lease",
+        refusal="only the control plane writes it: it says who decides",
     ),
 )
 

@@ -224,6 +224,7 @@ SYSTEM_SCHEMAS: dict[str, Wire] = {
     "Pod": _opaque("Processes on one node, made from leases."),
     "Event": _EVENT,
     "Service": _opaque("There are none here."),
+    "Tenure": _opaque("Who decides: the holder of a tenure, under an epoch that only rises."),
 }
 
 _OWNER_REFERENCE = mapping(

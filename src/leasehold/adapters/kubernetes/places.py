@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from leasehold.adapters.api.resources import RESOURCES
-from leasehold.core.objects import tenure
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,6 @@ def place_of(kind: str) -> Place:
 
 
 _PLACES = {
-    each.kind: Place(each.kind, each.api_version, each.plural, each.is_namespaced, each.kind)
+    each.kind: Place(each.kind, each.api_version, each.plural, each.is_namespaced, each.served_kind)
     for each in RESOURCES
 }
-_PLACES[tenure.KIND] = Place(tenure.KIND, tenure.API_VERSION, "leases", True, "Lease")

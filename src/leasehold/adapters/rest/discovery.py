@@ -131,7 +131,7 @@ def _review_group(name: str, kinds: Iterable[tuple[str, str]]) -> Wire:
 
 
 def _aggregated(resource: Resource) -> Wire:
-    kind = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    kind = {"group": resource.group, "version": resource.version, "kind": resource.served_kind}
     found: Wire = {
         "resource": resource.plural,
         "scope": "Namespaced" if resource.is_namespaced else "Cluster",
@@ -164,7 +164,7 @@ def _old(resource: Resource) -> list[Wire]:
         "name": resource.plural,
         "singularName": resource.singular,
         "namespaced": resource.is_namespaced,
-        "kind": resource.kind,
+        "kind": resource.served_kind,
         "verbs": list(resource.verbs),
     }
     if resource.short_names:
@@ -177,7 +177,7 @@ def _old(resource: Resource) -> list[Wire]:
             "name": f"{resource.plural}/{each.name}",
             "singularName": "",
             "namespaced": resource.is_namespaced,
-            "kind": each.kind or resource.kind,
+            "kind": each.kind or resource.served_kind,
             "verbs": list(each.verbs),
         }
         if each.group:

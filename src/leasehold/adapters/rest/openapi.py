@@ -73,12 +73,16 @@ def _document(place: str, version: str, resources: list[Resource]) -> Wire:
 
 
 def _schema_name(resource: Resource) -> str:
-    prefix = "io.davidlangworthy.rq" if resource.is_ours else "io.k8s.api.core"
-    return f"{prefix}.{resource.version}.{resource.kind}"
+    prefix = "io.davidlangworthy.rq" if resource.is_ours else _of_kubernetes(resource.group)
+    return f"{prefix}.{resource.version}.{resource.served_kind}"
+
+
+def _of_kubernetes(group: str) -> str:
+    return f"io.k8s.api.{group.partition('.')[0] or 'core'}"
 
 
 def _kind(resource: Resource) -> Wire:
-    return {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    return {"group": resource.group, "version": resource.version, "kind": resource.served_kind}
 
 
 def _schema(resource: Resource) -> Wire:

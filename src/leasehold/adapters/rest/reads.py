@@ -200,7 +200,7 @@ def _wrong_match(request: Request, why: str) -> RequestRefused:
 
 def told(resource: Resource, body: bytes) -> bytes:
     """The bytes as they are told, without what is the store's own."""
-    if resource.kind == "Namespace" or _GRACE in body or _MOVED in body:
+    if resource.kind == "Namespace" or resource.shown_kind or _GRACE in body or _MOVED in body:
         return encode(told_object(resource, decode(body)))
     return body
 
@@ -208,6 +208,8 @@ def told(resource: Resource, body: bytes) -> bytes:
 def told_object(resource: Resource, obj: Wire) -> Wire:
     metadata = part(obj, "metadata")
     metadata.pop("deletionGraceMs", None)
+    if resource.shown_kind:
+        return {**obj, "kind": resource.shown_kind}
     if resource.kind == "Namespace":
         phase = "Terminating" if "deletionTimestamp" in metadata else "Active"
         return {**obj, "status": {**part(obj, "status"), "phase": phase}}
@@ -235,7 +237,7 @@ def _with_env(pod: Wire, moved: Wire) -> Wire:
 def _joined(resource: Resource, bodies: Sequence[bytes], version: int, going_on: str) -> bytes:
     more = f',"continue":"{going_on}"' if going_on else ""
     head = (
-        f'{{"kind":"{resource.kind}List","apiVersion":"{resource.api_version}",'
+        f'{{"kind":"{resource.served_kind}List","apiVersion":"{resource.api_version}",'
         f'"metadata":{{"resourceVersion":"{version}"{more}}},"items":['
     )
     return b"".join((head.encode(), b",".join(bodies), b"]}"))

@@ -108,13 +108,13 @@ def invalid(resource: Resource, name: str, problems: Sequence[tuple[str, str]]) 
     causes = [RefusalCause(reason_of(why), why, path) for path, why in problems]
     listed = ", ".join(f"{cause.field}: {cause.message}" for cause in causes)
     listed = f"[{listed}]" if len(causes) > 1 else listed
-    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    kind = f"{resource.served_kind}.{resource.group}" if resource.group else resource.served_kind
     return RequestRefused(
         422,
         "Invalid",
         f'{kind} "{name}" is invalid: {listed}',
         causes,
-        kind=resource.kind,
+        kind=resource.served_kind,
         name=name,
         group=resource.group,
     )

@@ -241,7 +241,7 @@ class WatchStream:
         if is_end:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
         document = {
-            "kind": self._resource.kind,
+            "kind": self._resource.served_kind,
             "apiVersion": self._resource.api_version,
             "metadata": metadata,
         }

@@ -195,7 +195,7 @@ async def delete_collection(backend: Backend, request: Request, target: Target) 
             if error.code != 404:  # it went by itself
                 raise
     listed: Wire = {
-        "kind": f"{target.resource.kind}List",
+        "kind": f"{target.resource.served_kind}List",
         "apiVersion": target.resource.api_version,
         "metadata": {"resourceVersion": str(version)},
         "items": chosen,

@@ -8,15 +8,14 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-from leasehold.adapters.retry import until_answered
 from leasehold.core.objects.tenure import Holder
 from leasehold.core.units import Instant
 from leasehold.core.world.world import World
-from leasehold.ports.store import NotFound, Store
+from leasehold.ports.store import Store
 from leasehold.ports.tenure import Margins, Tenure
 from leasehold.shell.config import Config
 from leasehold.shell.keeper import Keeper
-from leasehold.shell.ledger import Ledger
+from leasehold.shell.ledger import sealed_epoch
 from leasehold.shell.plane import Plane
 from leasehold.shell.tenure import StoreTenures
 from leasehold.shell.terms import Terms
@@ -132,13 +131,6 @@ class Cast:
         plane = WatchedPlane(store, clock, tasks, terms, archive=self._archive / name)
         plane.watched_by(name, self._tell, self._on_commit)
 
-        async def epoch() -> int:
-            try:
-                head = await until_answered(clock, Ledger(store, clock, is_shared=True).look)
-            except NotFound:
-                return 0
-            return head.head.epoch
-
         keeper = Keeper(
             StoreTenures(store, clock, tasks, margins=self._margins),
             clock,
@@ -146,7 +138,7 @@ class Cast:
             key=KEY,
             holder=holder,
             office=plane,
-            epoch=epoch,
+            epoch=lambda: sealed_epoch(store, clock),
             margins=self._margins,
         )
         plane.on_deposed(keeper.give_up)

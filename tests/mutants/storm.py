@@ -1,0 +1,79 @@
+"""Plants each bug of `of_storm.py` in a copy of the source, and counts the seeds until one notices.
+
+`make test-mutants-sim` runs it; names on the command line select bugs. What is asked is the same
+mixture of seeds that CI plays, from 0 on, until one fails: a bug that none of them notices is a
+hole in the checks or in the faults.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.mutants.of_storm import STORM  # noqa: E402 - the path above comes first
+from tests.mutants.of_tenure import TENURE  # noqa: E402
+from tests.mutants.run import WORKERS, misplaced  # noqa: E402
+
+SEEDS = int(os.environ.get("SEEDS_MAX", "200"))
+LIMIT_S = 3600
+# Those of tenure's own tests that a simulation can see: whatever they break is broken for all.
+BY_TESTS_ALONE = frozenset({
+    "tenure taken a millisecond early", "tenure believed too long by one",
+    "tenure's waiting disturbed by annotations", "tenure of a deleted record is free",
+    "tenure's epoch below the head's", "keeper that waits out a free record",
+    "tenure's lost answer taken for a no", "tenure of an older start of ours",
+})  # fmt: skip
+MUTANTS = (*STORM, *(each for each in TENURE if each.name not in BY_TESTS_ALONE))
+
+
+def main(names: list[str]) -> int:
+    unknown = sorted(set(names) - {mutant.name for mutant in MUTANTS})
+    if unknown:
+        print(f"no such planted bug: {', '.join(unknown)}")
+        return 2
+    chosen = [mutant for mutant in MUTANTS if not names or mutant.name in names]
+    with tempfile.TemporaryDirectory(prefix="leasehold-mutants-") as folder:
+        sound = Path(shutil.copytree(ROOT / "src", Path(folder) / "sound"))
+        problems = [each for mutant in chosen for each in misplaced(mutant, sound)]
+        if problems:
+            print("\n".join(problems))
+            return 2
+        with ThreadPoolExecutor(WORKERS) as pool:
+            caught = sum(pool.map(lambda mutant: is_caught(mutant, sound), chosen))
+    print(f"{caught} of {len(chosen)} planted bugs caught by simulation")
+    return 0 if caught == len(chosen) else 1
+
+
+def is_caught(mutant, sound: Path) -> bool:  # type: ignore[no-untyped-def] # noqa: ANN001
+    copy = Path(shutil.copytree(sound, sound.parent / re.sub(r"\W+", "-", mutant.name)))
+    file = copy / "leasehold" / mutant.file
+    file.write_text(file.read_text(encoding="utf-8").replace(mutant.old, mutant.new), "utf-8")
+    command = [
+        sys.executable, "-c", "from leasehold.cli.main import main; main()", "sim",
+        "--seeds", f"0..{SEEDS - 1}", "--first", "--keep", str(copy / "plans"),
+    ]  # fmt: skip
+    env = {**os.environ, "PYTHONPATH": str(copy)}
+    done = subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+    shutil.rmtree(copy)
+    said = re.search(r"seed (\d+) \((\w+)\) failed at \d+ ms:\n\s*(.*)", done.stdout)
+    if said is None:
+        print(f"SURVIVED {mutant.name}\n{done.stderr[-500:]}", flush=True)
+        return False
+    seed, profile, rule = said.groups()
+    print(
+        f"caught after {int(seed) + 1:3} seeds ({profile}): {mutant.name}: {rule[:90]}", flush=True
+    )
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
