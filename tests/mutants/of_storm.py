@@ -36,12 +36,6 @@ STORM = (
         "        written = await self._store.update(_to_wire(wanted, version=there.version))\n",
     ),
     _planted(
-        "a lost answer of the commit is taken for a no",
-        "shell/ledger.py",
-        "                if found.head.digest == wanted.head.digest:\n",
-        "                if found.head.digest == '':\n",
-    ),
-    _planted(
         "whoever was deposed commits again on top",
         "shell/ledger.py",
         f"{_MOVED}                    raise Deposed from None\n",
@@ -54,10 +48,10 @@ STORM = (
         "                if found.head.seq != before.head.seq:\n",
     ),
     _planted(
-        "a batch whose name is taken is not made",
+        "batches of one number have one name",
         "shell/ledger.py",
         '    return f"{seq}-{digest[:8]}"\n',
-        '    return f"{seq}-{digest[:0]}"\n',
+        '    return f"{seq}-{digest[:0]}0"\n',
     ),
     _planted(
         "a stranger's Resolution is taken for ours",

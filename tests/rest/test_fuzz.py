@@ -44,7 +44,7 @@ PARAMETERS = sorted(
         for operations in document["paths"].values()
         for operation in operations.values()
         if isinstance(operation, dict)
-        for parameter in operation["parameters"]
+        for parameter in operation.get("parameters", ())
     }
     | {"force", "includeObject", "gracePeriodSeconds", "propagationPolicy", "continue"}
 )

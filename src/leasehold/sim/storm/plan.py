@@ -60,9 +60,11 @@ WEIGHTS = {
     Profile.BREAKING: 5,
 }
 # Calls of the store around which a leader is attacked: the commit, the seal, recovery, the tenure.
-POINTS = (
-    "before update LedgerHead", "after update LedgerHead",
+COMMIT = (
+    "before update LedgerHead", "before update LedgerHead", "after update LedgerHead",
     "before create LedgerBatch", "after create LedgerBatch",
+)  # fmt: skip
+POINTS = (
     "before update Tenure", "after update Tenure", "after get Tenure",
     "before get LedgerHead", "after get LedgerHead",
     "before list Reservation", "after scan Lease", "after scan Pod", "after scan Run",
@@ -191,9 +193,11 @@ def _hunting(random: Random, at: Millis) -> Attack:
     if random.random() < 0.5:
         harm = random.choice((Harm.PAUSE, Harm.PAUSE, Harm.CRASH, Harm.CUT, Harm.CUT_ANSWERS))
         who = random.choice((LEADER, LEADER, LEADER, ANY))
-        return Attack(
-            at=at, harm=harm, who=who, lasts=_span(random, harm), point=random.choice(POINTS)
-        )
+        point = random.choice(random.choice((COMMIT, POINTS)))
+        lasts = _span(random, harm)
+        if harm is Harm.PAUSE and random.random() < 0.7:
+            lasts = random.choice((17, 20, 30)) * SECOND  # until another one has taken over
+        return Attack(at=at, harm=harm, who=who, lasts=lasts, point=point)
     harm = random.choice(list(Harm))
     who = random.choice((LEADER, LEADER, STANDBY))
     amount = _amount(random, harm)
