@@ -7,6 +7,7 @@ from tests.questions.test_the_past import STORY
 
 from leasehold.adapters.rest.query_document import query_document
 from leasehold.control.questions.answers import ANSWERS
+from leasehold.control.questions.asked import PARAMETERS
 from leasehold.shell.query import QUESTIONS
 
 DOCUMENT = query_document()
@@ -61,6 +62,7 @@ def _of_object(value: dict[str, object], schema: dict[str, object], path: str) -
 
 def test_every_question_has_a_record() -> None:
     assert sorted(ANSWERS) == list(QUESTIONS)
+    assert sorted(PARAMETERS) == list(QUESTIONS)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from leasehold.control.questions.answers import ANSWERS
 from leasehold.control.questions.answers.runs import RunsAnswer
 from leasehold.control.questions.answers.shape import Answer, wire
+from leasehold.control.questions.asked import PARAMETERS, WITH_BODY
 from leasehold.control.questions.attention import attention
 from leasehold.control.questions.drain import drain
 from leasehold.control.questions.envelopes import FORMS, budgets
@@ -207,12 +208,12 @@ class Questions:
         if known is None:
             names = ", ".join(sorted(_QUESTIONS))
             raise BadQuestion(404, "NotFound", f"there is no question {question!r}; ask {names}")
-        answer, allowed = known
+        allowed = PARAMETERS[question]
         for name in params:
             if name not in allowed:
                 legal = ", ".join(allowed) or "none"
                 raise _bad_param(name, f"{question} takes {legal}")
-        if body is not None and question not in _WITH_BODY:
+        if body is not None and question not in WITH_BODY:
             raise BadQuestion(400, "BadRequest", f"{question} takes no manifest; use GET")
         try:
             world = await self._at_rest(PATIENCE)
@@ -226,7 +227,7 @@ class Questions:
         now = max(self._clock.now(), world.head.instant)
         asked = _Asked(caller, params, body, world=world, now=now)
         try:
-            found = answer(self, asked)
+            found = known(self, asked)
         except BadArchive as bad:
             raise BadQuestion(500, "InternalError", f"the archive: {bad}") from None
         if self._hides and not caller.is_trusted:
@@ -438,33 +439,27 @@ class Questions:
         return ledger_head(asked.world)
 
 
-_RUN = ("namespace", "run")
-_WITH_BODY = frozenset({"plan", "cover"})
-_QUESTIONS: dict[str, tuple[Asking, tuple[str, ...]]] = {
-    "runs": (Questions.runs, (*_RUN, "owner", "phase", "limit")),
-    "plan": (Questions.plan, _RUN),
-    "cover": (Questions.cover, _RUN),
-    "explain": (Questions.explain, _RUN),
-    "who-pays": (Questions.who_pays, _RUN),
-    "sponsors": (Questions.sponsors, _RUN),
-    "pods": (Questions.pods, _RUN),
-    "budgets": (Questions.budgets, ("form", "owner", "namespace")),
-    "leases": (
-        Questions.leases,
-        (*_RUN, "node", "owner", "payer", "since", "at", "closed", "limit"),
-    ),
-    "drain": (Questions.drain, ("node", "since")),
-    "reservations": (Questions.reservations, ("namespace", "past")),
-    "report": (Questions.report, ("by", "from", "to", "owner", "namespace", "tz")),
-    "widths": (Questions.widths, _RUN),
-    "fleet": (Questions.fleet, ("at",)),
-    "attention": (Questions.attention, ()),
-    "resolutions": (Questions.resolutions, ("resolution", "limit")),
-    "audit": (Questions.audit, ()),
-    "ledger-head": (Questions.ledger_head, ()),
+_QUESTIONS: dict[str, Asking] = {
+    "runs": Questions.runs,
+    "plan": Questions.plan,
+    "cover": Questions.cover,
+    "explain": Questions.explain,
+    "who-pays": Questions.who_pays,
+    "sponsors": Questions.sponsors,
+    "pods": Questions.pods,
+    "budgets": Questions.budgets,
+    "leases": Questions.leases,
+    "drain": Questions.drain,
+    "reservations": Questions.reservations,
+    "report": Questions.report,
+    "widths": Questions.widths,
+    "fleet": Questions.fleet,
+    "attention": Questions.attention,
+    "resolutions": Questions.resolutions,
+    "audit": Questions.audit,
+    "ledger-head": Questions.ledger_head,
 }
 QUESTIONS = tuple(sorted(_QUESTIONS))
-PARAMETERS = {question: legal for question, (_, legal) in _QUESTIONS.items()}
 
 
 def _bad_param(name: str, remedy: str) -> BadQuestion:

@@ -7,6 +7,7 @@ else than what is answered.
 import msgspec
 
 from leasehold.control.questions.answers import ANSWERS
+from leasehold.control.questions.asked import PARAMETERS, WITH_BODY
 from leasehold.core.names import Wire
 
 PLACE = "query/v1"
@@ -35,15 +36,21 @@ def _path(question: str) -> Wire:
     answer: Wire = kinds[0] if len(kinds) == 1 else {"oneOf": kinds}
     head: Wire = {"type": "object", "properties": _HEAD, "required": list(_HEAD)}
     schema: Wire = {"allOf": [head, answer]}
-    found: Wire = {
-        "get": {
-            "description": f"the question {question}",
-            "responses": {
-                "200": {"description": "OK", "content": {"application/json": {"schema": schema}}}
-            },
-        }
+    operation: Wire = {
+        "description": f"the question {question}",
+        "parameters": [
+            {"name": name, "in": "query", "schema": {"type": "string"}}
+            for name in PARAMETERS[question]
+        ],
+        "responses": {
+            "200": {"description": "OK", "content": {"application/json": {"schema": schema}}}
+        },
     }
-    return found
+    manifest: Wire = {"content": {"application/json": {"schema": {"type": "object"}}}}
+    of_manifest: Wire = {**operation, "requestBody": manifest}
+    if question not in WITH_BODY:
+        return {"get": operation}
+    return {"get": operation, "post": of_manifest}
 
 
 def _of_3_0(value: object) -> object:
