@@ -1,10 +1,14 @@
 """Signing in, following what happens, losing the server and finding it again, hostile text."""
 
 import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from demo.stage import default_signals
 from playwright.sync_api import expect
 from tests.web.browser.conftest import Guest
 from tests.web.browser.server import Up
@@ -35,9 +39,11 @@ spec:
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 
 
-def submit(up: Up, folder: Path, name: str, command: str = "sleep 600") -> None:
+def submit(
+    up: Up, folder: Path, name: str, command: str = "sleep 600", *, team: str = TEAM
+) -> None:
     path = folder / f"{name}.yaml"
-    path.write_text(TEAM + "---" + RUN.format(name=name, command=command))
+    path.write_text(team + "---" + RUN.format(name=name, command=command))
     up.run("runs", "submit", "-f", str(path))
 
 
@@ -139,3 +145,41 @@ def test_hostile_text_is_text(up: Up, guest_of: GuestOf, tmp_path: Path) -> None
     guest.forgiven = ("404", "403")
     page.goto(f"{up.base}/ui/nodes/{HOSTILE.replace('/', '%2F')}")
     expect(page.locator("h1")).to_have_text("Not here")
+
+
+def test_pages_served_here_over_a_server_elsewhere(
+    up: Up, guest_of: GuestOf, tmp_path: Path
+) -> None:
+    """As for a cluster that has no pages: everything is asked over the network, as its user."""
+    submit(up, tmp_path, "train", "echo begun; sleep 600")
+    here = subprocess.Popen(
+        [sys.executable, "-u", "-m", "leasehold", "ui", "--here"],
+        env=up.env,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=default_signals,
+    )
+    try:
+        assert here.stdout is not None
+        link = here.stdout.readline().strip()
+        guest = guest_of(link.partition("/ui/")[0])
+        guest.sign_in(link)
+        page = guest.page
+        expect(page.locator("main")).to_contain_text("vision/train")
+        for name in ("fleet", "runs", "line", "budgets", "decisions", "report"):
+            guest.go(name)
+            assert guest.status == 200, name
+        guest.go("runs/vision/train")
+        page.get_by_role("link", name="log of").click()
+        expect(page.locator("pre.log")).to_contain_text("begun")
+        guest.go("ledger")
+        page.click("#verify")
+        expect(page.locator("#verdict")).to_contain_text("each follows from the one before")
+        guest.go("runs")
+        submit(up, tmp_path, "another", team="")
+        expect(page.locator("tbody")).to_contain_text("vision/another")
+        page.goto("about:blank")
+    finally:
+        here.send_signal(signal.SIGINT)
+        here.wait(30)
+        here.stdout.close()

@@ -1,0 +1,195 @@
+"""The dashboard served on this machine, over whatever the kubeconfig names, as its user.
+
+For a server that has no pages of its own, such as a cluster's. Everything is asked of the server's
+query API with the caller's own credentials, and read back into the records that pages render. Only
+this machine can reach it, and only with the link that is printed.
+"""
+
+import asyncio
+import hashlib
+import secrets
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from types import FrameType
+from urllib.parse import quote
+
+import click
+import msgspec
+import uvicorn
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from leasehold.cli.runs.failure import Failure
+from leasehold.cli.runs.server import Server
+from leasehold.control.questions.answers import ANSWERS
+from leasehold.control.questions.answers.shape import Answer
+from leasehold.core.ledger.chain import GENESIS, canonical
+from leasehold.core.names import GROUP, Wire
+from leasehold.core.objects.wire import part
+from leasehold.core.units import parse_instant
+from leasehold.web.app import Beside, Pages
+from leasehold.web.house import BatchLine, Chain, House, NotShown, Visitor
+from leasehold.web.news import News
+
+POLL_S = 1.0
+LOG_LINES = 500
+_HOST = "127.0.0.1"
+_BATCHES = f"/apis/{GROUP}/v1/ledgerbatches"
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    now: int
+    found: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    user: str
+
+
+class Far:
+    """A House over the network. One question at a time: the connection is one."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._one = asyncio.Lock()
+        self._digest = hashlib.sha256(secrets.token_bytes(32)).hexdigest()
+        self._reader = _Reader(server.context.user)
+        self.news = News()
+
+    def house(self) -> House:
+        return House(
+            ask=self._ask,
+            visitor_of=lambda digest: self._reader if digest == self._digest else None,
+            digest_of=lambda _token: None,
+            chain=self._chain,
+            logs=self._log,
+            news=self.news,
+            key=secrets.token_bytes(32),
+        )
+
+    @property
+    def digest(self) -> str:
+        return self._digest
+
+    async def _send(self, path: str) -> Wire:
+        async with self._one:
+            try:
+                return await asyncio.to_thread(self._server.send, "GET", path)
+            except Failure as failure:
+                raise NotShown(failure.status or 502, failure.message) from None
+
+    async def _ask(self, _visitor: Visitor, question: str, params: Mapping[str, str]) -> _Told:
+        async with self._one:
+            try:
+                wire = await asyncio.to_thread(self._server.ask, question, params)
+            except Failure as failure:
+                raise NotShown(failure.status or 502, failure.message) from None
+        return _Told(parse_instant(str(wire.get("now"))) or 0, _record(question, wire))
+
+    async def _chain(self, _visitor: Visitor, after: int, limit: int) -> Chain:
+        listed = (await self._send(_BATCHES)).get("items")
+        specs = [part(each, "spec") for each in (listed if isinstance(listed, list) else [])]
+        lines = {
+            number: BatchLine(number, str(each.get("digest")), canonical(each["batch"]).decode())
+            for each in specs
+            if isinstance(number := each.get("seq"), int)
+        }
+        first = min(lines, default=0)
+        wanted = [lines[number] for number in sorted(lines) if number > after][:limit]
+        if after in lines:
+            return Chain(lines[after].digest, wanted)
+        # What lies before the first that is here is archived, and its digest with it.
+        return Chain(GENESIS if first == 1 else "", wanted)
+
+    async def _log(self, _visitor: Visitor, namespace: str, pod: str) -> str:
+        place = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/log"
+        path = f"{place}?tailLines={LOG_LINES}"
+
+        def read() -> bytes:
+            return b"".join(self._server.lines(path))
+
+        async with self._one:
+            try:
+                return (await asyncio.to_thread(read)).decode("utf-8", "replace")
+            except Failure as failure:
+                raise NotShown(failure.status or 502, failure.message) from None
+
+    async def follow(self) -> None:
+        """Notes whenever the ledger has moved; what moves without it is seen at the next beat."""
+        head: object = None
+        while True:
+            with suppress(NotShown):
+                told = await self._ask(self._reader, "ledger-head", {})
+                if told.found != head:
+                    head = told.found
+                    self.news.note()
+            await asyncio.sleep(POLL_S)
+
+
+def _record(question: str, wire: Wire) -> Answer:
+    kinds = ANSWERS[question]
+    kind = kinds[0]
+    if len(kinds) > 1:
+        forms = {each.__struct_config__.tag: each for each in kinds}
+        kind = forms.get(str(wire.get("form")), kind)
+    try:
+        return msgspec.convert(wire, kind)
+    except msgspec.ValidationError as error:
+        said = f"the server answers {question} as another version does ({error}); use its own"
+        raise NotShown(502, said) from None
+
+
+def serve_here(server: Server, port: int) -> None:
+    """Until it is interrupted."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((_HOST, port))
+        except OSError as error:
+            raise Failure(f"{_HOST}:{port}: {error.strerror}; choose another --port") from None
+        with suppress(KeyboardInterrupt):
+            asyncio.run(_serve(server, listener))
+
+
+async def _serve(server: Server, listener: socket.socket) -> None:
+    far = Far(server)
+    pages = Pages(far.house())
+    config = uvicorn.Config(
+        Beside(pages, _Nothing(), far.news.end), lifespan="off", log_level="warning",
+        timeout_graceful_shutdown=2,
+    )  # fmt: skip
+    following = asyncio.ensure_future(far.follow())
+    code = pages.sessions.new_code(far.digest)
+    click.echo(f"http://{_HOST}:{listener.getsockname()[1]}/ui/sign-in?code={code}")
+    click.echo(f"shows {server.context.server} as {server.context.user}; Ctrl-C ends it")
+    try:
+        await _Ending(config, far.news).serve(sockets=[listener])
+    finally:
+        far.news.end()
+        following.cancel()
+
+
+class _Ending(uvicorn.Server):
+    """Ends the streams of open pages when it is told to stop, and does not wait for them."""
+
+    def __init__(self, config: uvicorn.Config, news: News) -> None:
+        super().__init__(config)
+        self._news = news
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._news.end()
+        super().handle_exit(sig, frame)
+
+
+class _Nothing:
+    """Beside the pages there is nothing here."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await Response(status_code=404)(scope, receive, send)
+
+    def end_streams(self) -> None:
+        pass
