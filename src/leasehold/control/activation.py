@@ -208,8 +208,8 @@ def _is_overdue(turn: Turn, found: Underway) -> bool:
 
 def resolution_of(world: World, reservation: Reservation) -> Resolution | None:
     """The newest Resolution made for a reservation."""
-    found = [each for each in world.resolutions.values() if each.subject == reservation.subject]
-    return max(found, key=lambda each: each.batch, default=None)
+    name = world.resolution_of_subject.get(reservation.subject)
+    return None if name is None else world.resolutions[name]
 
 
 def victims_are_gone(world: World, reservation: Reservation, now: Instant) -> bool:

@@ -39,6 +39,7 @@ def decide(
         _decide(turn)
     except Exception as error:
         raise Undecided(turn.about) from error
+    turn.seal()
     return turn
 
 

@@ -6,13 +6,13 @@ the places it makes room in. Those who are considered later find all of it; nobo
 """
 
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.admit import Wish, ask_for, claims_of
+from leasehold.core.decisions.admit import Wish, ask_for, claim_on_top, claims_of
 from leasehold.core.decisions.agenda import Hold, Room
 from leasehold.core.decisions.cover import cover
 from leasehold.core.decisions.forecast import Known
 from leasehold.core.decisions.outlook import leases_ended_by
 from leasehold.core.decisions.pack import Want, best_node, shape_of
-from leasehold.core.facts import Location, Relation
+from leasehold.core.facts import Location
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.verdicts import Covered
 from leasehold.core.world.accounts import Claim
@@ -155,12 +155,8 @@ def _claims_by_group(
             ask = ask_for(wish, location, wish.want.gpus_per_group, start=start, borrowed=borrowed)
             covered = cover(world, ask, now=turn.now)
             if isinstance(covered, Covered):
-                part = claims_of(world, wish, covered, start=start)
-                for claim in part:
-                    world.accounts.claim(claim)
+                part = claim_on_top(world, wish, covered, start=start)
                 claims.extend(part)
-                borrowed += sum(
-                    each.gpus for each in covered.segments if each.relation is Relation.BORROWED
-                )
+                borrowed += sum(each.gpus for each in part if each.borrowed)
                 break
     return claims

@@ -116,9 +116,19 @@ class Turn:
         )  # those of them that are not even looked after
         self.about: Uid = ""  # whom it is thought about just now, for whoever must say who failed
         self._drafts = [_Draft(world.head.seq + 1)]
+        self._sealed: list[Batch] | None = None
 
     @property
     def batches(self) -> list[Batch]:
+        """What is to be committed, one after the other; empty ones are not."""
+        return self._written() if self._sealed is None else self._sealed
+
+    def seal(self) -> None:
+        """Everything is decided: from now on the batches stay what they are."""
+        assert self._sealed is None, "a turn is sealed once"
+        self._sealed = self._written()
+
+    def _written(self) -> list[Batch]:
         drafts = (draft.finished(self.world.head.epoch, self.now) for draft in self._drafts)
         return [batch for batch in drafts if not batch.is_empty]
 
@@ -416,6 +426,8 @@ class Turn:
         draft.size += _ENTRY_BYTES
 
     def _room_for(self, entries: int, more: int = 0) -> None:
+        assert self._sealed is None, "nothing is decided after the end of a turn"
+        assert entries > 0
         limit = self.world.policy.batch_bytes_max
         used = self._drafts[-1].size
         # An empty batch is never left behind: the chain would have a hole.

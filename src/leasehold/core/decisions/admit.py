@@ -297,11 +297,8 @@ def _group_by_group(
         location, covered, packed = part
         parts.setdefault(location, []).append(covered)
         pods.extend(packed.places)
-        borrowed += sum(
-            each.gpus for each in covered.segments if each.relation is Relation.BORROWED
-        )
-        for claim in claims_of(world, wish, covered, start=start):
-            world.accounts.claim(claim)
+        claims = claim_on_top(world, wish, covered, start=start)
+        borrowed += sum(each.gpus for each in claims if each.borrowed)
         for pod in packed.places:
             world.fleet.plan_pod(pod.node, shape_of(wish.want))
     world.what_if.undo(mark)
@@ -309,6 +306,14 @@ def _group_by_group(
         return None
     merged = tuple((location, _merge(covers)) for location, covers in sorted(parts.items()))
     return Admitted(covered=merged, packed=Packed(places=tuple(pods)))
+
+
+def claim_on_top(world: World, wish: Wish, covered: Covered, *, start: Instant) -> list[Claim]:
+    """Under the caller's mark: what pays for one group pays for no other. Returns its claims."""
+    claims = claims_of(world, wish, covered, start=start)
+    for claim in claims:
+        world.accounts.claim(claim)
+    return claims
 
 
 def _one_group(

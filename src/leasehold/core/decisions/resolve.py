@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
-from leasehold.core.decisions.admit import Wish, as_found_by, ask_for, claims_of
+from leasehold.core.decisions.admit import Wish, as_found_by, ask_for, claim_on_top
 from leasehold.core.decisions.agenda import Agenda, Kept
 from leasehold.core.decisions.cover import cover
 from leasehold.core.decisions.cuts import (
@@ -29,7 +29,7 @@ from leasehold.core.decisions.pack import (
     shape_of,
     try_pack,
 )
-from leasehold.core.facts import Lease, Location, Record, Relation
+from leasehold.core.facts import Lease, Location, Record
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Covered, Packed, Refusal, Refused
 from leasehold.core.world.fleet import Pool
@@ -157,11 +157,8 @@ def _funded_together(
         if covered is None:
             refused = _first_refusal(answers)
             break
-        borrowed += sum(
-            each.gpus for each in covered.segments if each.relation is Relation.BORROWED
-        )
-        for claim in claims_of(world, wish, covered, start=at):
-            world.accounts.claim(claim)
+        claims = claim_on_top(world, wish, covered, start=at)
+        borrowed += sum(each.gpus for each in claims if each.borrowed)
     world.what_if.undo(mark)
     return refused
 

@@ -92,6 +92,7 @@ class World:
         self.reservation_of: dict[Uid, str] = {}  # the newest
         self.resolutions: dict[str, Resolution] = {}
         self.resolution_of_seed: dict[str, str] = {}
+        self.resolution_of_subject: dict[str, str] = {}  # the newest
         self.victims: dict[str, str] = {}  # lease -> the Resolution that cut it
         self.overdrafts: dict[str, Overdraft] = {}
         self.lowered = LoweredCaps()
@@ -432,6 +433,9 @@ class World:
             self.victims[name] = resolution.name
         if resolution.lottery is not None:
             self.resolution_of_seed[resolution.lottery.seed] = resolution.name
+        newest = self.resolution_of_subject.get(resolution.subject)
+        if newest is None or self.resolutions[newest].batch < resolution.batch:
+            self.resolution_of_subject[resolution.subject] = resolution.name
         if resolution.beneficiary_uid:
             self._kept_book(resolution.beneficiary_uid).resolved_in.append(resolution.batch)
 
