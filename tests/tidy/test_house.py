@@ -280,6 +280,34 @@ def _is_in_a_world(node: ast.expr) -> bool:
     return False
 
 
+# Where facts change, a wrong one would be committed: each function says what it relies on.
+_RELYING = {
+    "src/leasehold/core/world/world.py": ("World", ("put_", "drop_", "fold_")),
+    "src/leasehold/control/turn.py": ("Turn", ("start", "open_", "refinance", "mark", "close",
+                                               "announce", "publish", "reserve", "tell", "seal")),
+}  # fmt: skip
+_ASSERTIONS_PER_FUNCTION = 3, 2  # so many in so many functions, on average
+
+
+def assertions(source: Source) -> Iterator[Finding]:
+    """Each function that changes facts has at least one, and there are enough of them in all."""
+    name, prefixes = _RELYING.get(source.path, ("", ()))
+    counts = {}
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            for each in node.body:
+                if isinstance(each, ast.FunctionDef) and each.name.startswith(prefixes):
+                    counts[each] = sum(isinstance(part, ast.Assert) for part in ast.walk(each))
+    for function, count in counts.items():
+        if not count:
+            said = f"{function.name} asserts nothing; say what it relies on instead"
+            yield Finding(source.path, function.lineno, said)
+    many, of = _ASSERTIONS_PER_FUNCTION
+    if counts and sum(counts.values()) * of < many * len(counts):
+        said = f"{sum(counts.values())} assertions in {len(counts)} functions; add some instead"
+        yield Finding(source.path, 1, said)
+
+
 RULES: tuple[Rule, ...] = (
     module_ceiling,
     function_ceiling,
@@ -293,6 +321,7 @@ RULES: tuple[Rule, ...] = (
     skipped_tests,
     mocks,
     world_writes,
+    assertions,
 )
 
 
@@ -330,6 +359,7 @@ def test_the_ratchet_lists_no_more_than_it_must() -> None:
 PURE = "src/leasehold/core/example.py"
 SHELL = "src/leasehold/shell/example.py"
 TEST = "tests/unit/test_example.py"
+TURN = "src/leasehold/control/turn.py"
 LONG_BODY = "".join(f"    x = {number}\n" for number in range(FUNCTION_LINES_MAX))
 
 BAD: tuple[tuple[Rule, str, str], ...] = (
@@ -359,6 +389,8 @@ BAD: tuple[tuple[Rule, str, str], ...] = (
     (world_writes, SHELL, "self._world.head = head"),
     (world_writes, PURE, "del turn.world.overdrafts[subject]"),
     (world_writes, PURE, "world.work.runs.pop(uid, None)"),
+    (assertions, TURN, "class Turn:\n    def mark(self): ..."),
+    (assertions, TURN, "class Turn:\n    def mark(self): assert a\n    def close(self): assert b"),
 )
 
 GOOD: tuple[tuple[Rule, str, str], ...] = (
@@ -376,6 +408,8 @@ GOOD: tuple[tuple[Rule, str, str], ...] = (
     (mocks, TEST, "from unittest import TestCase"),
     (world_writes, SHELL, "world = World(policy)\nself._world = world\nworld.fold_open(lease)"),
     (world_writes, PURE, "world.accounts.remove(lease, term)"),
+    (assertions, TURN, "class Turn:\n    def mark(self):\n        assert a\n        assert b"),
+    (assertions, SHELL, "class Turn:\n    def mark(self): ..."),
     (world_writes, "src/leasehold/core/world/example.py", "world.runs[uid] = run"),
 )
 

@@ -142,10 +142,13 @@ class Turn:
         return self._drafts[-1].seq
 
     def wake(self, at: Instant) -> None:
+        assert at >= 0, at
         if at > self.now:
             self.wake_at = min(self.wake_at, at)
 
     def tell(self, kind: str, subject: str, reason: Reason, message: str) -> None:
+        assert subject, reason
+        assert message, reason
         self.notices.append(
             Notice(kind=kind, subject=subject, reason=reason, message=message, batch=self.seq)
         )
@@ -156,6 +159,8 @@ class Turn:
         self, run: Run, plan: Admitted, *, attempts: dict[int, int], reason: Opened
     ) -> list[Lease] | int:
         """Open all leases of a plan in one batch; the size in bytes if one cannot hold them."""
+        assert {each.group for each in plan.packed.places} == set(attempts), run.key
+        assert all(number > 0 for number in attempts.values()), run.key
         fleet = self.world.fleet
         slots = deal_slots(fleet, plan.packed.places)
         draft = self._drafts[-1]
@@ -204,6 +209,7 @@ class Turn:
 
     def is_too_large(self, size: int) -> bool:
         """Whether no batch holds a gang whose leases need so many bytes."""
+        assert size > 0, size
         return size + _MARGIN_BYTES > self.world.policy.batch_bytes_max
 
     def gang_bytes_at_most(self, run: Run, want: Want) -> int:
@@ -260,6 +266,8 @@ class Turn:
 
     def open_swap(self, lost: Lease, spare: Lease, index: int) -> Lease:
         """An active lease on a spare's slots: the same payer, the lost pod's rank."""
+        assert spare.role is Role.SPARE, spare.name
+        assert (lost.uid, lost.group) == (spare.uid, spare.group), spare.name
         self._room_for(1)
         draft = self._drafts[-1]
         lease = replace(
@@ -306,6 +314,8 @@ class Turn:
     def mark(self, lease: Lease, why: Why, *, grace: Millis) -> None:
         """A lease must end; its pod gets the signal and `grace` until the kill, but no more than
         anybody may have: a Run may be older than that limit."""
+        assert grace >= 0, lease.name
+        assert self.world.leases[lease.name] is lease, "it is the newest that is known of it"
         grace = min(grace, self.world.policy.grace_max)
         self._room_for(1)
         self._after_its_opening(lease)
@@ -324,6 +334,10 @@ class Turn:
     ) -> Lease:
         """A lease is over; `end` is clamped to what the ledger allows."""
         lease = self.world.leases[name]
+        assert lease.is_open, name
+        assert lease.ending is None or lease.ending.why == (
+            why if isinstance(why, Why) else Why(reason=why)
+        ), "a closure quotes the mark"
         self._room_for(1)
         self._after_its_opening(lease)
         draft = self._drafts[-1]
@@ -348,6 +362,7 @@ class Turn:
 
     def announce(self, subject: str) -> str:
         """Publish the commitment to the nonce of a possible lottery; returns it."""
+        assert subject.count("/") in (1, 2), subject
         self._room_for(1)
         draft = self._drafts[-1]
         commitment = lottery.commitment(lottery.nonce(self.key, subject, draft.seq))
@@ -365,6 +380,8 @@ class Turn:
 
     def publish(self, resolution: Resolution) -> None:
         """The record of a cut goes before the cut."""
+        assert resolution.batch == self.seq, resolution.name
+        assert resolution.name not in self.world.resolutions, resolution.name
         draft = self._drafts[-1]
         draft.resolutions.append((resolution.name, resolution_digest(resolution)))
         draft.size += _ENTRY_BYTES
@@ -373,6 +390,8 @@ class Turn:
 
     def reserve(self, reservation: Reservation) -> None:
         """Write a reservation's present plan."""
+        assert reservation.commitment, "it was announced"
+        assert reservation.batch <= self.seq, reservation.subject
         self.world.fold_reservation(reservation)
         self.reservations[reservation.subject] = reservation
         self.touched[reservation.uid] = None

@@ -150,7 +150,7 @@ def test_a_group_that_was_grown_and_not_bound_in_time_is_taken_back_alone() -> N
 
 def a_reservation(run: str, *, starts: int = NOW + HOUR) -> Reservation:
     return Reservation(namespace="n", name=f"{run}-0", run=run, uid=f"uid-{run}", batch=0,
-                       announced=NOW, state=State.PENDING, commitment="", starts=starts,
+                       announced=NOW, state=State.PENDING, commitment="c", starts=starts,
                        confidence=Confidence.CUTS, domains=("r/c/a",))  # fmt: skip
 
 

@@ -20,7 +20,6 @@ from leasehold.core.facts import (
     Lease,
     Node,
     Pod,
-    PodPhase,
     Record,
     Reservation,
     Role,
@@ -37,9 +36,9 @@ from leasehold.core.units import Instant
 from leasehold.core.world.accounts import UNLIMITED, Accounts, Term
 from leasehold.core.world.book import WHOLE, Attempt, Book
 from leasehold.core.world.fleet import Fleet
-from leasehold.core.world.loads import Loads
 from leasehold.core.world.memory import Memory
-from leasehold.core.world.open_index import OpenIndex, discard
+from leasehold.core.world.open_index import OpenIndex
+from leasehold.core.world.pods import Pods
 from leasehold.core.world.tree import Tree
 from leasehold.core.world.what_if import WhatIf
 from leasehold.core.world.worklist import Worklist
@@ -84,10 +83,13 @@ class World:
         self.yielding = self._open.yielding
         self.ending: dict[str, None] = {}
         self.moving: dict[str, None] = {}  # of those, pods' that leave a drained node for a spare
-        self.pods: dict[str, Pod] = {}
-        self.pods_by_run: dict[Uid, dict[str, None]] = {}
-        self.pods_by_node: dict[str, dict[str, None]] = {}
-        self._loads = Loads(self.fleet)
+        self._pods = Pods(self.fleet, self.leases, self._open.by_pod)
+        self.pods = self._pods.by_key
+        self.pods_by_run = self._pods.by_run
+        self.pods_by_node = self._pods.by_node
+        self.lost_pods = self._pods.lost
+        self.finished_at = self._pods.finished_at
+        self.restarted = self._pods.restarted
         self.reservations: dict[str, Reservation] = {}
         self.reservation_of: dict[Uid, str] = {}  # the newest
         self.resolutions: dict[str, Resolution] = {}
@@ -99,9 +101,6 @@ class World:
         self.budget_facts: dict[str, bytes] = {}  # what the ledger was told
         self.node_facts: dict[str, tuple[int, str, str]] = {}
         self.node_changes = 0  # counts changes that may let a failing bind succeed
-        self.lost_pods: dict[str, None] = {}  # gone without our asking, their lease still open
-        self.finished_at: dict[str, Instant] = {}  # when the process of a gone pod really ended
-        self.restarted: dict[str, tuple[Uid, Instant]] = {}  # pod -> the one made again, when
         self.bound: dict[tuple[Uid, int], int] = {}  # unit -> attempt whose pods were all bound
         self.refused_leases: dict[str, None] = {}  # the store will never take their objects
 
@@ -123,9 +122,14 @@ class World:
 
     def put_policy(self, policy: Policy) -> None:
         """From the next turn on."""
+        assert policy.batch_bytes_max > 0
+        assert policy.grace_max >= 0
         self.policy = policy
 
     def put_budget(self, budget: Budget) -> None:
+        keys = {envelope.key for envelope in budget.envelopes}
+        assert len(keys) == len(budget.envelopes), budget.key
+        assert all(key.rpartition("/")[0] == budget.key for key in keys), budget.key
         gone = self._forget_envelopes(budget.key)
         self.budgets[budget.key] = budget
         self.lowered.note(budget, batch=self.head.seq)
@@ -140,7 +144,9 @@ class World:
         self.work.touch_budget(budget.key)
 
     def drop_budget(self, key: str) -> None:
+        assert key.count("/") == 1, key
         gone = self._forget_envelopes(key)
+        assert not any(each in self.aggregates for each in gone), key
         self.budgets.pop(key, None)
         self._close_windows(gone)
         self._tree = None
@@ -172,15 +178,15 @@ class World:
                 self.accounts.settle(lease)
 
     def put_node(self, node: Node) -> None:
+        assert node.name, "a node has a name"
         state = self.fleet.nodes.get(node.name)
         known = state.node if state is not None else None
         self.fleet.put_node(node)
+        assert node.name in self.fleet.nodes, node.name
         if known is None:
             for name in sorted(self.open_by_node.get(node.name, ())):
                 self.fleet.take(self.leases[name])
-            for key in sorted(self.pods_by_node.get(node.name, ())):
-                self._loads.forget(key)  # it was counted on a node that was not there
-                self._reload(key)
+            self._pods.node_came(node.name)
         # A heartbeat is a new version of the same: it lets no bind succeed that failed.
         if known is None or replace(known, version=node.version) != node:
             self.node_changes += 1
@@ -188,9 +194,9 @@ class World:
 
     def drop_node(self, name: str) -> None:
         if name in self.fleet.nodes:
-            for key in sorted(self.pods_by_node.get(name, ())):
-                self._loads.forget(key)
+            self._pods.node_goes(name)
             self.fleet.drop_node(name)
+            assert name not in self.fleet.nodes, name
             self.node_changes += 1
             self._touch_node(name)
 
@@ -200,6 +206,8 @@ class World:
 
     def put_run(self, run: Run) -> None:
         old = self.runs.get(run.uid)
+        assert run.uid, run.key
+        assert old is None or old.key == run.key, "a uid is one run's for ever"
         self.runs[run.uid] = run
         self.uid_of[run.key] = run.uid
         if run.seen_running and run.spec.gang is Gang.RUN:
@@ -228,70 +236,15 @@ class World:
         self.memory.forget(uid)
 
     def put_pod(self, pod: Pod) -> None:
-        key = pod.key
-        old = self.pods.get(key)
-        if old is not None and pod.version and pod.version < old.version:
-            return  # a lagging watch tells old news
-        if old is not None and replace(old, version=pod.version) == pod:
-            self.pods[key] = pod  # what else its status says is nothing to us
-            return
-        if old is not None and old.node != pod.node:
-            self._loads.drop(key)
-            discard(self.pods_by_node, old.node, key)
-        self.pods[key] = pod
-        self.pods_by_node.setdefault(pod.node, {})[key] = None
-        if pod.run_uid:
-            self.pods_by_run.setdefault(pod.run_uid, {})[key] = None
+        assert pod.namespace, pod.name
+        assert pod.name, pod.namespace
+        if self._pods.put(pod) and pod.run_uid:
             self.work.look_at(pod.run_uid)
-            if pod.ended_because_deleted and self._is_wanted(pod):
-                self.lost_pods[key] = None
-        self._reload(key)
 
     def drop_pod(self, key: str) -> None:
-        pod = self.pods.get(key)
-        if pod is None:
-            return
-        if self._has_unread_end(key, pod):
-            self.pods[key] = replace(pod, deleting=True)
-            return
-        del self.pods[key]
-        self._loads.drop(key)
-        discard(self.pods_by_node, pod.node, key)
-        if pod.run_uid:
-            discard(self.pods_by_run, pod.run_uid, key)
-            self.work.look_at(pod.run_uid)
-            if key in self.open_by_pod and pod.phase is not PodPhase.ORDERED:
-                self._note_loss(key, pod)
-
-    def _is_wanted(self, pod: Pod) -> bool:
-        """Whether leases are open for the pod, none of them is to end, and it is not the one that
-        we remove to make it again in place."""
-        names = self.open_by_pod.get(pod.key, {})
-        made_again, _ = self.restarted.get(pod.key, ("", 0))
-        is_ours = made_again == pod.uid and pod.has_ended
-        return (
-            bool(names) and not is_ours and all(self.leases[name].ending is None for name in names)
-        )
-
-    def _has_unread_end(self, key: str, pod: Pod) -> bool:
-        """Its object went as soon as it had ended: how it ended is still to be acted on."""
-        return (
-            pod.has_ended and not pod.reason and key not in self.lost_pods and self._is_wanted(pod)
-        )
-
-    def _note_loss(self, key: str, pod: Pod) -> None:
-        if pod.finished_at is not None:
-            self.finished_at[key] = pod.finished_at
-        if not pod.has_ended and self._is_wanted(pod):
-            self.lost_pods[key] = None
-
-    def _reload(self, key: str) -> None:
-        """A pod that lives without an open lease of ours takes its GPUs as a foreign one does."""
-        self._loads.drop(key)
-        leased = self.open_by_pod.get(key, ())
-        pod = self.pods[key]
-        if not any(self.leases[name].node == pod.node for name in leased):
-            self._loads.put(pod)
+        gone = self._pods.drop(key)
+        if gone is not None and gone.run_uid:
+            self.work.look_at(gone.run_uid)
 
     # What the ledger says.
 
@@ -333,6 +286,7 @@ class World:
     def fold_open(self, lease: Lease) -> None:
         """A lease begins; slots and money are taken."""
         assert lease.name not in self.leases, lease.name
+        assert lease.is_open, lease.name
         name = lease.name
         self.leases[name] = lease
         self._kept_book(lease.uid).open(lease, self.unit_of(lease.uid, lease.group))
@@ -351,14 +305,15 @@ class World:
 
     def _index(self, lease: Lease) -> None:
         self._open.add(lease, is_elastic=self._is_elastic(lease))
-        if lease.pod and lease.pod_key in self.pods:
-            self._reload(lease.pod_key)
+        if lease.pod:
+            self._pods.reload(lease.pod_key)
 
     def fold_ending(self, name: str, ending: Ending) -> Lease:
         """A lease must end; said once."""
         lease = self.leases[name]
         assert lease.is_open, name
         assert lease.ending is None, name
+        assert ending.deadline >= ending.at, name
         lease = self.leases[name] = replace(lease, ending=ending)
         self._reterm(lease)
         self._note_ending(lease)
@@ -396,13 +351,7 @@ class World:
         self.ending.pop(lease.name, None)
         self.moving.pop(lease.name, None)
         if lease.pod:
-            key = lease.pod_key
-            if key not in self.open_by_pod:
-                self.lost_pods.pop(key, None)
-                self.finished_at.pop(key, None)
-                self.restarted.pop(key, None)
-            if key in self.pods:
-                self._reload(key)
+            self._pods.lease_closed(lease.pod_key)
 
     def fold_closed_lease(self, lease: Lease) -> None:
         """A lease of the past, read back whole."""
@@ -419,6 +368,9 @@ class World:
 
     def fold_reservation(self, reservation: Reservation) -> None:
         subject = reservation.subject
+        known = self.reservations.get(subject)
+        assert reservation.uid, subject
+        assert known is None or (known.uid, known.batch) == (reservation.uid, reservation.batch)
         self.reservations[subject] = reservation
         newest = self.reservation_of.get(reservation.uid)
         if newest is None or self.reservations[newest].batch <= reservation.batch:
@@ -426,6 +378,8 @@ class World:
         self.work.look_at(reservation.uid)
 
     def fold_resolution(self, resolution: Resolution) -> None:
+        assert bool(resolution.beneficiary) == bool(resolution.beneficiary_uid), resolution.name
+        assert len(set(resolution.victims)) == len(resolution.victims), resolution.name
         if resolution.name in self.resolutions:
             return
         self.resolutions[resolution.name] = resolution
@@ -443,20 +397,23 @@ class World:
 
     def fold_bound(self, uid: Uid, unit: int, attempt: int) -> None:
         """All pods of this attempt of a unit were taken by their nodes."""
+        assert attempt > 0, (uid, unit)
         assert attempt >= self.bound.get((uid, unit), 0), (uid, unit)
         self.bound[(uid, unit)] = attempt
 
     def fold_restart(self, pod: Pod, now: Instant) -> None:
         """We remove this one, to make it again in place."""
-        assert pod.has_ended, pod.key
-        self.restarted[pod.key] = (pod.uid, now)
+        self._pods.restart(pod, now)
 
     def put_refused_lease(self, name: str) -> None:
         """The store will never take its object."""
+        assert name in self.leases, name
         self.refused_leases[name] = None
         self.work.look_at(self.leases[name].uid)
 
     def fold_overdraft(self, overdraft: Overdraft) -> None:
+        assert overdraft.subject.count("/") == 2, overdraft.subject
+        assert overdraft.commitment, overdraft.subject
         self.overdrafts[overdraft.subject] = overdraft
 
     def drop_overdraft(self, subject: str) -> None:
@@ -464,6 +421,8 @@ class World:
 
     def fold_budget_fact(self, key: str, spec: bytes | None) -> None:
         """The ledger was told what a Budget says, or that it is gone."""
+        assert key.count("/") == 1, key
+        assert spec is None or spec.startswith(b"{"), key
         if spec is None:
             del self.budget_facts[key]
         else:
@@ -471,6 +430,8 @@ class World:
 
     def fold_node_fact(self, name: str, fact: tuple[int, str, str] | None) -> None:
         """The ledger was told GPUs, flavor and domain of a node, or that it is gone."""
+        assert name, "a node has a name"
+        assert fact is None or fact[0] >= 0, name
         if fact is None:
             del self.node_facts[name]
         else:
@@ -478,10 +439,13 @@ class World:
 
     def fold_forgiven(self, payer: EnvelopeKey, *, lent: bool) -> None:
         """A lowered cap is enough for all that was opened before it was lowered."""
+        assert payer.count("/") == 2, payer
         self.lowered.forgive(payer, lent=lent)
 
     def fold_told(self, told: Told) -> None:
         """All that the ledger was ever told of Budgets and nodes."""
+        assert not self.budget_facts, "it is told once, and first of all"
+        assert not self.node_facts, "it is told once, and first of all"
         self.budget_facts = dict(told.budgets)
         self.node_facts = dict(told.nodes)
         self.lowered = told.lowered
@@ -494,4 +458,6 @@ class World:
     def fold_head(self, head: Head) -> None:
         """The ledger stands here now."""
         assert head.seq >= self.head.seq, (head.seq, self.head.seq)
+        assert head.instant >= self.head.instant, (head.instant, self.head.instant)
+        assert head.epoch >= self.head.epoch, (head.epoch, self.head.epoch)
         self.head = head
