@@ -371,6 +371,7 @@ class Turn:
         return commitment
 
     def announce_overdraft(self, subject: str) -> Overdraft:
+        assert subject.count("/") == 2, subject
         commitment = self.announce(subject)
         overdraft = Overdraft(
             subject=subject, since=self.now, batch=self.seq, commitment=commitment

@@ -7,7 +7,6 @@ never repairs.
 Within a batch the order is: facts, announcements, ending, closed, opened.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -21,7 +20,6 @@ from leasehold.core.facts import (
     Lease,
     Opened,
     Record,
-    Role,
     Why,
     parse_why,
 )
@@ -29,6 +27,7 @@ from leasehold.core.ledger.batch import Batch, Closing, batch_from_wire
 from leasehold.core.ledger.chain import GENESIS, Digest, canonical, digest_of, next_digest
 from leasehold.core.ledger.charges import Charges
 from leasehold.core.ledger.checkpoint import Carried
+from leasehold.core.ledger.held import Balances, SlotHolders, Wrong
 from leasehold.core.ledger.lottery import replay
 from leasehold.core.names import Wire
 from leasehold.core.objects.lease import cut_run, lease_from_wire, lease_spec, lease_to_wire
@@ -38,7 +37,6 @@ from leasehold.core.resolutions import Resolution
 from leasehold.core.units import Instant
 
 T = TypeVar("T")
-Slot = tuple[str, int]
 
 _LINE = frozenset({"seq", "epoch", "digest", "batch"})
 
@@ -52,13 +50,6 @@ class Disagreement(Record):
 
     def __str__(self) -> str:
         return f"batch {self.seq}: {self.record}: {self.why}"
-
-
-class _Wrong(Exception):  # noqa: N818 - it is caught in this module and becomes an answer
-    def __init__(self, record: str, why: str) -> None:
-        super().__init__(record, why)
-        self.record = record
-        self.why = why
 
 
 def verify_lines(lines: Iterable[Wire]) -> Disagreement | None:
@@ -84,7 +75,7 @@ def verify_objects(
         _compare_carried(fold, carried)
         _compare_leases(fold, leases, materialised, carried)
         _compare_resolutions(fold, resolutions, materialised, carried)
-    except _Wrong as wrong:
+    except Wrong as wrong:
         return Disagreement(seq=fold.seq, record=wrong.record, why=wrong.why)
     return None
 
@@ -112,8 +103,8 @@ class Fold:
         self.digests: list[Digest] = [GENESIS]  # by seq
         self.announced: dict[tuple[str, int], str] = {}  # (subject, batch) -> commitment
         self.resolutions: dict[str, tuple[int, Digest]] = {}
-        self._slots = _Slots()
-        self._balances = _Balances()
+        self._slots = SlotHolders()
+        self._balances = Balances()
         self._nodes: dict[str, bool] = {}  # ever stated -> still there
 
     def step(self, line: Wire) -> Disagreement | None:
@@ -121,30 +112,30 @@ class Fold:
         number = seq if isinstance(seq, int) else self.seq + 1
         try:
             self._step(line)
-        except _Wrong as wrong:
+        except Wrong as wrong:
             return Disagreement(seq=number, record=wrong.record, why=wrong.why)
         return None
 
     def _step(self, line: Wire) -> None:
         for key in line:
             if key not in _LINE:
-                raise _Wrong("line", f"has {key!r}, which is not in the chain")
+                raise Wrong("line", f"has {key!r}, which is not in the chain")
         wire = line.get("batch")
         if not isinstance(wire, dict):
-            raise _Wrong("line", "has no batch")
+            raise Wrong("line", "has no batch")
         try:
             digest = next_digest(self.digest, canonical(wire))
             batch = batch_from_wire(wire)
         except RecursionError as error:
-            raise _Wrong("batch", "is nested too deep") from error
+            raise Wrong("batch", "is nested too deep") from error
         except AssertionError as error:
-            raise _Wrong("batch", f"is not well-formed: {error}: integers only") from error
+            raise Wrong("batch", f"is not well-formed: {error}: integers only") from error
         except msgspec.ValidationError as error:
-            raise _Wrong("batch", f"is not well-formed: {error}") from error
+            raise Wrong("batch", f"is not well-formed: {error}") from error
         if batch.seq != self.seq + 1:  # before the digest: it says more about a line that is gone
-            raise _Wrong("seq", f"{batch.seq} does not follow {self.seq}")
+            raise Wrong("seq", f"{batch.seq} does not follow {self.seq}")
         if line.get("digest") != digest:
-            raise _Wrong("digest", f"{line.get('digest')} is not {digest}")
+            raise Wrong("digest", f"{line.get('digest')} is not {digest}")
         self._check_order(line, batch)
         self.seq, self.epoch, self.instant, self.digest = (
             batch.seq,
@@ -165,31 +156,31 @@ class Fold:
 
     def _check_order(self, line: Wire, batch: Batch) -> None:
         if line.get("seq") != batch.seq or line.get("epoch") != batch.epoch:
-            raise _Wrong("line", "names another seq or epoch than its batch")
+            raise Wrong("line", "names another seq or epoch than its batch")
         if batch.epoch < self.epoch:
-            raise _Wrong("epoch", f"{batch.epoch} goes back from {self.epoch}")
+            raise Wrong("epoch", f"{batch.epoch} goes back from {self.epoch}")
         if batch.instant < self.instant:
-            raise _Wrong("instant", f"{batch.instant} goes back from {self.instant}")
+            raise Wrong("instant", f"{batch.instant} goes back from {self.instant}")
 
     def _state_facts(self, batch: Batch) -> None:
         for name, spec in batch.facts_budgets:
             try:
                 self._balances.state(name, spec)
             except msgspec.ValidationError as error:
-                raise _Wrong(f"facts.budgets {name}", str(error)) from error
+                raise Wrong(f"facts.budgets {name}", str(error)) from error
         for fact in batch.facts_nodes:
             self._nodes[fact.name] = not fact.gone
         for subject, commitment in batch.announced:
             self.announced[subject, batch.seq] = commitment
         for name, digest in batch.resolutions:
             if name in self.resolutions:
-                raise _Wrong(f"resolutions {name}", "was published before")
+                raise Wrong(f"resolutions {name}", "was published before")
             self.resolutions[name] = (batch.seq, digest)
 
     def _mark_ending(self, record: str, name: str, reason: str, deadline: Instant) -> None:
         lease = self._find_open(record, name)
         if lease.ending is not None:
-            raise _Wrong(record, f"was marked ending before, with {lease.ending.why}")
+            raise Wrong(record, f"was marked ending before, with {lease.ending.why}")
         why = _why(record, reason)
         ending = Ending(why=why, deadline=deadline, batch=self.seq, at=self.instant)
         self._put(msgspec.structs.replace(lease, ending=ending))
@@ -198,12 +189,12 @@ class Fold:
         record = f"closed[{place}] {closing.lease}"
         lease = self._find_open(record, closing.lease)
         if not lease.start <= closing.end <= self.instant:
-            raise _Wrong(record, f"end {closing.end} is not in [{lease.start}, {self.instant}]")
+            raise Wrong(record, f"end {closing.end} is not in [{lease.start}, {self.instant}]")
         if lease.ending is not None and closing.reason != str(lease.ending.why):
-            raise _Wrong(record, f"{closing.reason} does not quote {lease.ending.why}")
+            raise Wrong(record, f"{closing.reason} does not quote {lease.ending.why}")
         why = _why(record, closing.reason)
         if closing.cause is not None and why.reason is not Closed.FAIL:
-            raise _Wrong(record, f"a cause with {closing.reason}")
+            raise Wrong(record, f"a cause with {closing.reason}")
         self._slots.release(lease, closing.end)
         self._balances.add(lease, -1)
         closed = msgspec.structs.replace(
@@ -215,17 +206,17 @@ class Fold:
 
     def _open(self, record: str, lease: Lease, closed: list[Lease]) -> None:
         if lease.name in self.leases:
-            raise _Wrong(record, "was opened before")
+            raise Wrong(record, "was opened before")
         if lease.batch != self.seq or not lease.name.startswith(
             f"{cut_run(lease.run)}-{self.seq}-"
         ):
-            raise _Wrong(record, "names another batch or run")
+            raise Wrong(record, "names another batch or run")
         if lease.start > self.instant:
-            raise _Wrong(record, f"starts at {lease.start}, after the batch's {self.instant}")
+            raise Wrong(record, f"starts at {lease.start}, after the batch's {self.instant}")
         if lease.reason is Opened.REFINANCE:
             lease = _inherit(record, lease, closed)
         elif not self._nodes.get(lease.node, False):
-            raise _Wrong(record, f"the ledger knows no node {lease.node}")
+            raise Wrong(record, f"the ledger knows no node {lease.node}")
         self._slots.take(record, lease)
         self._balances.add(lease, 1)
         self._put(lease)
@@ -233,9 +224,9 @@ class Fold:
     def _find_open(self, record: str, name: str) -> Lease:
         lease = self.leases.get(name)
         if lease is None:
-            raise _Wrong(record, "was never opened")
+            raise Wrong(record, "was never opened")
         if lease.closed is not None:
-            raise _Wrong(record, f"was closed in batch {lease.closed.batch}")
+            raise Wrong(record, f"was closed in batch {lease.closed.batch}")
         return lease
 
     def _put(self, lease: Lease) -> None:
@@ -247,7 +238,7 @@ def _why(record: str, text: str) -> Why:
     try:
         return parse_why(text)
     except ValueError:
-        raise _Wrong(record, f"{text} is no closure reason") from None
+        raise Wrong(record, f"{text} is no closure reason") from None
 
 
 def _check_repetitions(wire: Wire, batch: Batch) -> None:
@@ -258,7 +249,7 @@ def _check_repetitions(wire: Wire, batch: Batch) -> None:
         assert isinstance(written, list), "it was looked at above"
         difference = _first_difference(written[place].get("spec"), lease_spec(lease), "spec")
         if difference:
-            raise _Wrong(f"opened[{place}] {lease.name}", difference)
+            raise Wrong(f"opened[{place}] {lease.name}", difference)
 
 
 def _first_difference(got: object, due: object, path: str) -> str:
@@ -281,122 +272,13 @@ def _inherit(record: str, lease: Lease, closed: list[Lease]) -> Lease:
             and set(lease.slots) <= set(old.slots)
         ):
             return msgspec.structs.replace(lease, pod=old.pod)
-    raise _Wrong(record, "refinances nothing that this batch closes")
-
-
-class _Slots:
-    """Who holds each slot: one Active or Spare, and one filler on a Spare or left alone."""
-
-    def __init__(self) -> None:
-        self._held: dict[Slot, Lease] = {}
-        self._filled: dict[Slot, Lease] = {}
-        self._freed: dict[tuple[bool, Slot], Instant] = {}
-
-    def take(self, record: str, lease: Lease) -> None:
-        if not lease.slots or len(set(lease.slots)) != len(lease.slots) or min(lease.slots) < 0:
-            raise _Wrong(record, f"slots {lease.slots} are not distinct ordinals")
-        is_filler = lease.role is Role.BORROWED
-        for ordinal in lease.slots:
-            slot = (lease.node, ordinal)
-            self._check(record, lease, slot)
-            if lease.start < self._freed.get((is_filler, slot), 0):
-                raise _Wrong(record, f"starts before {slot} was released")
-            (self._filled if is_filler else self._held)[slot] = lease
-
-    def release(self, lease: Lease, end: Instant) -> None:
-        is_filler = lease.role is Role.BORROWED
-        for ordinal in lease.slots:
-            slot = (lease.node, ordinal)
-            del (self._filled if is_filler else self._held)[slot]
-            self._freed[is_filler, slot] = end
-
-    def _check(self, record: str, lease: Lease, slot: Slot) -> None:
-        held, filled = self._held.get(slot), self._filled.get(slot)
-        is_refinance = lease.reason is Opened.REFINANCE
-        if lease.role is Role.BORROWED:
-            # A filler whose spare's run ended may find a new payer; nobody begins as one.
-            on_spare = held is not None and held.role is Role.SPARE
-            if filled is not None or not (on_spare or (held is None and is_refinance)):
-                raise _Wrong(record, f"{slot} is no spare that a filler could sit on")
-        elif held is not None:
-            raise _Wrong(record, f"{slot} is held by {held.name}")
-        elif filled is not None and not (lease.role is Role.SPARE and is_refinance):
-            raise _Wrong(record, f"{slot} is held by the filler {filled.name}")
-
-
-class _EnvelopeSpec(Record):
-    name: str
-    concurrency: int
-
-
-class _AggregateSpec(Record, rename="camel"):
-    name: str
-    envelopes: tuple[str, ...]
-    max_concurrency: int
-
-
-class _BudgetSpec(Record, rename="camel"):
-    """What is read of a Budget's spec here."""
-
-    envelopes: tuple[_EnvelopeSpec, ...] = ()
-    aggregate_caps: tuple[_AggregateSpec, ...] = ()
-
-
-class _Balances:
-    """GPUs that each envelope pays for, against the caps last stated."""
-
-    def __init__(self) -> None:
-        self._used: Counter[EnvelopeKey] = Counter()
-        self._budgets: dict[str, _BudgetSpec] = {}
-
-    def state(self, budget: str, spec: bytes | None) -> None:
-        """A deleted Budget is one whose envelopes pay for nothing new."""
-        self._budgets[budget] = (
-            _BudgetSpec() if spec is None else msgspec.json.decode(spec, type=_BudgetSpec)
-        )
-
-    def add(self, lease: Lease, sign: int) -> None:
-        self._used[lease.payer] += sign * lease.gpus
-
-    def snapshot(self, batch: Batch) -> dict[str, int]:
-        """What the Budgets that this batch draws on paid for before it, per envelope and cap."""
-        budgets = sorted({lease.payer.rpartition("/")[0] for lease in batch.opened})
-        for budget in budgets:
-            if budget not in self._budgets:
-                raise _Wrong("opened", f"the ledger knows no Budget {budget}")
-        payers = sorted({lease.payer for lease in batch.opened})
-        before = {payer: self._used[payer] for payer in payers}
-        for budget in budgets:
-            for cap in self._budgets[budget].aggregate_caps:
-                if any(f"{budget}/{member}" in before for member in cap.envelopes):
-                    before[f"{budget}/{cap.name} (aggregate)"] = self._sum(budget, cap)
-        return before
-
-    def check(self, before: dict[str, int]) -> None:
-        """An envelope may be overdrawn because its cap fell, never because of an opening."""
-        for payer in sorted(before):
-            budget, _, name = payer.rpartition("/")
-            for used, cap in self._balances_of(budget, name):
-                if used > cap and used > before[payer]:
-                    raise _Wrong("opened", f"{payer} pays for {used} GPUs, its cap is {cap}")
-
-    def _balances_of(self, budget: str, name: str) -> list[tuple[int, int]]:
-        """(used, cap) of one envelope, or of one aggregate under the name `snapshot` gave it."""
-        spec = self._budgets[budget]
-        for aggregate in spec.aggregate_caps:
-            if name == f"{aggregate.name} (aggregate)":
-                return [(self._sum(budget, aggregate), aggregate.max_concurrency)]
-        caps = [each.concurrency for each in spec.envelopes if each.name == name]
-        return [(self._used[f"{budget}/{name}"], cap) for cap in caps or [0]]
-
-    def _sum(self, budget: str, cap: _AggregateSpec) -> int:
-        return sum(self._used[f"{budget}/{member}"] for member in cap.envelopes)
+    raise Wrong(record, "refinances nothing that this batch closes")
 
 
 def _compare_carried(fold: Fold, carried: Carried) -> None:
     """A checkpoint's sums are those of the leases that it stands for."""
     if carried.seq > fold.seq or fold.digests[carried.seq] != carried.digest:
-        raise _Wrong("checkpoint", f"its digest is not that of batch {carried.seq}")
+        raise Wrong("checkpoint", f"its digest is not that of batch {carried.seq}")
     dropped: dict[EnvelopeKey, list[Lease]] = {}
     for lease in fold.leases.values():
         if lease.closed is not None and carried.has_dropped(lease.closed.batch, lease.name):
@@ -404,7 +286,7 @@ def _compare_carried(fold: Fold, carried: Carried) -> None:
     for payer in sorted({*dropped, *carried.charges}):
         expected = Charges().with_leases(dropped.get(payer, []))
         if carried.charges.get(payer, Charges()) != expected:
-            raise _Wrong("checkpoint", f"what {payer} paid for is not what its leases say")
+            raise Wrong("checkpoint", f"what {payer} paid for is not what its leases say")
 
 
 def _compare_leases(
@@ -415,19 +297,19 @@ def _compare_leases(
         lease = _read("Lease", wire, lease_from_wire)
         expected = fold.leases.get(lease.name)
         if lease.name in seen:
-            raise _Wrong(f"Lease {lease.name}", "has two objects")
+            raise Wrong(f"Lease {lease.name}", "has two objects")
         seen.add(lease.name)
         if expected is None:
-            raise _Wrong(f"Lease {lease.name}", "is in no batch")
+            raise Wrong(f"Lease {lease.name}", "is in no batch")
         if lease != expected and not _is_pending(fold.touched[lease.name], materialised):
-            raise _Wrong(f"Lease {lease.name}", _difference(lease, expected))
+            raise Wrong(f"Lease {lease.name}", _difference(lease, expected))
         if lease == expected:
             _compare_repetitions(wire, lease)
     for name, lease in fold.leases.items():
         if name in seen or _is_pending(fold.touched[name], materialised):
             continue
         if lease.closed is None or not carried.has_dropped(lease.closed.batch, name):
-            raise _Wrong(f"Lease {name}", "has no object")
+            raise Wrong(f"Lease {name}", "has no object")
 
 
 def _read(kind: str, wire: Wire, read: Callable[[Wire], T]) -> T:
@@ -436,7 +318,7 @@ def _read(kind: str, wire: Wire, read: Callable[[Wire], T]) -> T:
         return read(wire)
     except Exception as error:
         name = part(wire, "metadata").get("name")
-        raise _Wrong(f"{kind} object {name}", f"is not well-formed: {error}") from error
+        raise Wrong(f"{kind} object {name}", f"is not well-formed: {error}") from error
 
 
 def _compare_repetitions(wire: Wire, lease: Lease) -> None:
@@ -444,12 +326,12 @@ def _compare_repetitions(wire: Wire, lease: Lease) -> None:
     for key in ("spec", "status"):
         difference = _first_difference(wire.get(key) or {}, due.get(key, {}), key)
         if difference:
-            raise _Wrong(f"Lease {lease.name}", difference)
+            raise Wrong(f"Lease {lease.name}", difference)
     labels, expected = (part(part(each, "metadata"), "labels") for each in (wire, due))
     for key, value in expected.items():
         if labels.get(key) != value:
             why = f"its label {key} is {labels.get(key)!r}, the rest says {value!r}"
-            raise _Wrong(f"Lease {lease.name}", why)
+            raise Wrong(f"Lease {lease.name}", why)
 
 
 def _compare_resolutions(
@@ -460,25 +342,25 @@ def _compare_resolutions(
         resolution = _read("Resolution", wire, resolution_from_wire)
         record = f"Resolution {resolution.name}"
         if resolution.name in seen:
-            raise _Wrong(record, "has two objects")
+            raise Wrong(record, "has two objects")
         seen.add(resolution.name)
         if resolution.name not in fold.resolutions:
-            raise _Wrong(record, "is in no batch")
+            raise Wrong(record, "is in no batch")
         seq, digest = fold.resolutions[resolution.name]
         if _digest_of_spec(record, wire) != digest:
-            raise _Wrong(record, f"its digest is not {digest}, as batch {seq} says")
+            raise Wrong(record, f"its digest is not {digest}, as batch {seq} says")
         _check_lottery(fold, record, resolution, seq)
     for name, (seq, _) in fold.resolutions.items():
         dropped = seq <= carried.seq and name not in carried.told.resolutions
         if name not in seen and not dropped and not _is_pending(seq, materialised):
-            raise _Wrong(f"Resolution {name}", "has no object")
+            raise Wrong(f"Resolution {name}", "has no object")
 
 
 def _digest_of_spec(record: str, wire: Wire) -> Digest:
     try:
         return digest_of(wire["spec"])
     except AssertionError as error:
-        raise _Wrong(record, f"is not well-formed: {error}: integers only") from error
+        raise Wrong(record, f"is not well-formed: {error}: integers only") from error
 
 
 def _check_lottery(fold: Fold, record: str, resolution: Resolution, seq: int) -> None:
@@ -488,13 +370,13 @@ def _check_lottery(fold: Fold, record: str, resolution: Resolution, seq: int) ->
         return
     problems = replay(resolution)
     if problems:
-        raise _Wrong(record, problems[0])
+        raise Wrong(record, problems[0])
     if fold.announced.get((lottery.subject, lottery.announced_in)) != lottery.commitment:
-        raise _Wrong(record, f"batch {lottery.announced_in} did not announce its commitment")
+        raise Wrong(record, f"batch {lottery.announced_in} did not announce its commitment")
     if lottery.announced_in >= seq:
-        raise _Wrong(record, "was announced after it was drawn")
+        raise Wrong(record, "was announced after it was drawn")
     if fold.digests[seq - 1] != lottery.ledger_digest:
-        raise _Wrong(record, f"its ledgerDigest is not that before batch {seq}")
+        raise Wrong(record, f"its ledgerDigest is not that before batch {seq}")
 
 
 def _is_pending(touched: int, materialised: int | None) -> bool:

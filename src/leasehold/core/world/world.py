@@ -225,6 +225,7 @@ class World:
         run = self.runs.get(uid)
         if run is None:
             return
+        assert run.uid == uid, uid
         self.work.look_at(uid)
         if self.open_by_run.get(uid):
             self.runs[uid] = replace(run, deleting=True)
@@ -243,6 +244,7 @@ class World:
 
     def drop_pod(self, key: str) -> None:
         gone = self._pods.drop(key)
+        assert gone is None or key not in self.pods, key
         if gone is not None and gone.run_uid:
             self.work.look_at(gone.run_uid)
 
@@ -403,6 +405,7 @@ class World:
 
     def fold_restart(self, pod: Pod, now: Instant) -> None:
         """We remove this one, to make it again in place."""
+        assert self.pods.get(pod.key) is pod, "it is the newest that is known of it"
         self._pods.restart(pod, now)
 
     def put_refused_lease(self, name: str) -> None:
@@ -417,6 +420,7 @@ class World:
         self.overdrafts[overdraft.subject] = overdraft
 
     def drop_overdraft(self, subject: str) -> None:
+        assert subject in self.overdrafts, subject
         del self.overdrafts[subject]
 
     def fold_budget_fact(self, key: str, spec: bytes | None) -> None:
@@ -452,6 +456,7 @@ class World:
 
     def fold_caps(self) -> None:
         """The caps of GPU-hours as they are now, after those that the ledger was told."""
+        assert all(key == budget.key for key, budget in self.budgets.items())
         for budget in self.budgets.values():
             self.lowered.note(budget, batch=self.head.seq)
 
