@@ -77,8 +77,8 @@ PROMISES = (
     Mutant(
         "a blocked owner is not thought over when GPUs are short too",
         "control/planning.py",
-        "not (refused.reason.is_about_money and can_reclaim(turn, wish))",
-        "old is not None",
+        "    return refused.reason.is_about_money and can_reclaim(turn, wish)\n",
+        "    return False\n",
         story("money-46"),
     ),
     Mutant(
