@@ -305,11 +305,11 @@ def test_a_run_that_nobody_has_considered_says_so() -> None:
 
 def test_a_sweep_that_no_batch_holds_as_a_whole_starts_in_parts() -> None:
     policy = Policy(batch_bytes_max=3000)
-    world = a_world([a_node("n0"), a_node("n1")], [a_budget("t")], policy=policy)
-    run = a_run("r", groups=4, gang=Gang.GROUP)
-    world.put_run(run)
+    nodes = [a_node(name) for name in ("n0", "n1", "n2")]
+    world = a_world(nodes, [a_budget("t")], policy=policy)
+    world.put_run(a_run("r", groups=6, gang=Gang.GROUP))
 
     turn = decided(world)
 
-    assert sorted(lease.group for lease in world.leases.values()) == [0, 1, 2, 3]
+    assert sorted(lease.group for lease in world.leases.values()) == [0, 1, 2, 3, 4, 5]
     assert len(turn.batches) > 1
