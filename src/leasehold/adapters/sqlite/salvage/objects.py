@@ -169,8 +169,8 @@ class _Reading:
     def result(self) -> Salvaged:
         missing = self._missing()
         forgotten = self._forgotten()
+        # That the history's tree is whole says little: pages of another place make one as well.
         is_blind = not (self._has_meta() or self._walks[DATES].is_whole)
-        is_blind = is_blind and not self._walks["history"].is_whole
         salvaged = Salvaged(
             path=self._path,
             prefix=self._prefix(),
