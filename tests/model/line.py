@@ -64,7 +64,7 @@ def take_turn(world: World) -> bool:
             return True
         if run.activation is not None:
             _look_after(world, run)
-            if run.activation is not None or run.booking is not None:
+            if run.activation is not None:
                 continue
         if not _is_planned(world, run, planned):
             world.book(run, None)

@@ -111,7 +111,9 @@ class Case:
         def enough(gone: frozenset[int]) -> bool:
             room = self.room(gone)
             rooms = [room.pods_in(d) // room.pods_of_group() for d in set(self.domains.values())]
-            return (sum(rooms) if self.run.spread else max(rooms)) >= len(self.groups)
+            if (sum(rooms) if self.run.spread else max(rooms)) < len(self.groups):
+                return False
+            return _leaves_room_for_those_ahead(self, gone - self.absent)
 
         scope.enough = enough
         return scope
