@@ -48,7 +48,15 @@ class Cluster:
             token=user,
         )
 
-    def kubeconfig(self, user: str = "system", server: str = "") -> Path:
+    def service_account(self, namespace: str, name: str) -> str:
+        """A token with nothing but the rights of an account."""
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+        made = self.client.ask("POST", path, request)
+        assert made.status == 201, made.body
+        return str(made.json["status"]["token"])
+
+    def kubeconfig(self, user: str = "system", *, server: str = "", token: str = "") -> Path:
         """For commands that are started; `server` is another way there."""
         path = self.folder / f"{user}{'-detour' if server else ''}.kubeconfig"
         config = {
@@ -56,7 +64,7 @@ class Cluster:
             "kind": "Config",
             "current-context": "test",
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
-            "users": [{"name": user, "user": {"token": user}}],
+            "users": [{"name": user, "user": {"token": token or user}}],
             "clusters": [
                 {
                     "name": "test",

@@ -30,8 +30,11 @@ class Plane:
         self.kubectl = Kubectl(Path(program("kubectl")), cluster.kubeconfig(), folder)
 
     def controller(self, name: str = "a", *more: str, server: str = "") -> "Controller":
-        """`more` are further options of it; `server` is another way to the API server."""
-        made = Controller(self.cluster.kubeconfig(server=server), self._folder, name, more)
+        """With the rights that an installation gives it, and no others. `more` are further options
+        of it; `server` is another way to the API server."""
+        token = self.cluster.service_account("leasehold-system", "leasehold-controller")
+        kubeconfig = self.cluster.kubeconfig("leasehold-controller", server=server, token=token)
+        made = Controller(kubeconfig, self._folder, name, more)
         self._controllers.append(made)
         return made
 

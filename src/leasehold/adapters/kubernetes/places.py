@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from leasehold.adapters.api.resources import RESOURCES
+from leasehold.core.objects import tenure
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class Place:
     plural: str
     is_namespaced: bool
     called: str  # what the server calls the kind, where that is another word
+    home: str = ""  # the only namespace that we look into: others have objects of the kind too
 
     @property
     def base(self) -> str:
@@ -27,6 +29,7 @@ class Place:
 
     def all(self, namespace: str = "") -> str:
         """Of every namespace, or of one."""
+        namespace = namespace or self.home
         if not namespace or not self.is_namespaced:
             return f"{self.base}/{self.plural}"
         return f"{self.base}/namespaces/{quote(namespace, safe='')}/{self.plural}"
@@ -40,7 +43,16 @@ def place_of(kind: str) -> Place:
     return _PLACES[kind]
 
 
+# Every node renews such a lease every ten seconds, in a namespace of its own.
+_HOMES = {tenure.KIND: tenure.NAMESPACE}
 _PLACES = {
-    each.kind: Place(each.kind, each.api_version, each.plural, each.is_namespaced, each.served_kind)
+    each.kind: Place(
+        each.kind,
+        each.api_version,
+        each.plural,
+        each.is_namespaced,
+        each.served_kind,
+        _HOMES.get(each.kind, ""),
+    )
     for each in RESOURCES
 }
