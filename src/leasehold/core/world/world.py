@@ -237,9 +237,9 @@ class World:
         self.memory.forget(uid)
 
     def put_pod(self, pod: Pod) -> None:
-        assert pod.namespace, pod.name
-        assert pod.name, pod.namespace
-        if self._pods.put(pod) and pod.run_uid:
+        is_news = self._pods.put(pod)
+        assert pod.key in self.pods, pod.key
+        if is_news and pod.run_uid:
             self.work.look_at(pod.run_uid)
 
     def drop_pod(self, key: str) -> None:
