@@ -99,8 +99,9 @@ class Client:
             try:
                 connection.request(method, url, body=body, headers=sent)
                 return connection.getresponse()
-            except (ConnectionError, http.client.RemoteDisconnected):
+            except OSError as error:
                 connection.close()
-                if is_last:
+                is_old = isinstance(error, (ConnectionError, ssl.SSLEOFError))
+                if is_last or not is_old:
                     raise
         raise AssertionError("unreachable")
