@@ -6,7 +6,7 @@ import pytest
 
 from leasehold.core.units import MINUTE, SECOND
 from leasehold.sim.scenario.parse import load_story
-from leasehold.sim.storm.plan import Attack, Harm, Plan, Profile
+from leasehold.sim.storm.plan import Attack, Harm, Plan, Profile, draw_plan
 from leasehold.sim.storm.play import play
 
 STORIES = Path(__file__).resolve().parents[1] / "scenarios"
@@ -26,3 +26,9 @@ def test_whoever_was_deposed_leaves_the_next_ones_proof_alone(point: str) -> Non
     outcome = play(plan)
     assert outcome.effects["pause at a point"] == 1
     assert outcome.problems == []
+
+
+def test_what_a_lot_ends_is_not_refinanced_first() -> None:
+    """Of a family's run that was drawn, one lease had just been moved to another payer: it was
+    marked although it was closed."""
+    assert play(draw_plan(1099909726657)).problems == []

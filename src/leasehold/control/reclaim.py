@@ -107,8 +107,11 @@ def _at(turn: Turn, wish: Wish, location: Location, seeder: Seeder) -> Reclaim |
         gone = _end(world, cuts, turn.now)
     if not _would_start(turn, wish, gone):
         return None
-    deficit = sum(cut.gpus for cut in cuts.kept) if cuts is not None else 0
-    return Reclaim(moved=tuple(moved), cuts=cuts, deficit=deficit)
+    kept = cuts.kept if cuts is not None else ()
+    # A lot takes a whole run: what of it was to be paid by others ends instead.
+    ended = {lease.name for cut in kept for lease in cut.leases}
+    stay = tuple(pair for pair in moved if pair[0].name not in ended)
+    return Reclaim(moved=stay, cuts=cuts, deficit=sum(cut.gpus for cut in kept))
 
 
 def _move(turn: Turn, lease: Lease, covered: Covered) -> None:
