@@ -15,7 +15,7 @@ from leasehold.core.names import Wire
 WAIT_S = 2.0
 PAUSE_S = 0.1
 _KINDS = {"Run": "runs", "Budget": "budgets"}
-_UNDECIDED = ("Submitted", "Binding")
+_UNDECIDED = ("Submitted", "Binding", "Starting")
 
 
 @click.command("submit")
