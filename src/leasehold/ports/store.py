@@ -283,3 +283,23 @@ class Store(Protocol):
         one of them raised is its answer and stops none of the others; answers are in the order of
         `writes`. What must be done after something else is sent when that was answered."""
         ...
+
+
+async def perform(store: Store, write: Write) -> Wire | None:
+    """One write by the call it stands for, which raises what that raises."""
+    match write:
+        case Create(obj):
+            return await store.create(obj)
+        case Update(obj):
+            return await store.update(obj)
+        case PatchStatus(kind, namespace, name, status, version):
+            return await store.patch_status(kind, namespace, name, status, version=version)
+        case Bind(namespace, name, node, uid, version):
+            await store.bind(namespace, name, node, uid=uid, version=version)
+        case SetFinalizers(kind, namespace, name, finalizers, known, uid):
+            return await store.set_finalizers(
+                kind, namespace, name, finalizers, known=known, uid=uid
+            )
+        case Delete(kind, namespace, name, uid, grace_ms, version):
+            await store.delete(kind, namespace, name, uid=uid, grace_ms=grace_ms, version=version)
+    return None

@@ -14,23 +14,18 @@ from typing import TypeVar
 from leasehold.core.names import Wire
 from leasehold.ports.store import (
     Answers,
-    Bind,
     Conflict,
-    Create,
-    Delete,
     Expired,
     Listing,
     NotFound,
     OutcomeUnknown,
-    PatchStatus,
-    SetFinalizers,
     Store,
     StoreError,
     Unavailable,
-    Update,
     Watch,
     WatchEvent,
     Write,
+    perform,
     written_object,
 )
 from leasehold.sim.kernel import Crashed, Process
@@ -255,29 +250,10 @@ async def one_by_one(store: Store, writes: Sequence[Write]) -> Answers:
     answers: Answers = []
     for write in writes:
         try:
-            answers.append(await _single(store, write))
+            answers.append(await perform(store, write))
         except StoreError as error:
             answers.append(error)
     return answers
-
-
-async def _single(store: Store, write: Write) -> Wire | None:
-    match write:
-        case Create(obj):
-            return await store.create(obj)
-        case Update(obj):
-            return await store.update(obj)
-        case PatchStatus(kind, namespace, name, status, version):
-            return await store.patch_status(kind, namespace, name, status, version=version)
-        case Bind(namespace, name, node, uid, version):
-            await store.bind(namespace, name, node, uid=uid, version=version)
-        case SetFinalizers(kind, namespace, name, finalizers, known, uid):
-            return await store.set_finalizers(
-                kind, namespace, name, finalizers, known=known, uid=uid
-            )
-        case Delete(kind, namespace, name, uid, grace_ms, version):
-            await store.delete(kind, namespace, name, uid=uid, grace_ms=grace_ms, version=version)
-    return None
 
 
 class FaultyWatch:

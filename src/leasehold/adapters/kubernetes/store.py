@@ -27,20 +27,15 @@ from leasehold.ports.store import (
     AlreadyExists,
     Answer,
     Answers,
-    Bind,
     Conflict,
-    Create,
-    Delete,
     Expired,
     Invalid,
     Listing,
     NotFound,
-    PatchStatus,
-    SetFinalizers,
     StoreError,
     Unavailable,
-    Update,
     Write,
+    perform,
     written_object,
 )
 
@@ -270,32 +265,12 @@ class KubernetesStore:
         async def one_after_another(numbers: list[int]) -> None:
             for number in numbers:
                 try:
-                    answers[number] = await self._perform(writes[number])
+                    answers[number] = await perform(self, writes[number])
                 except StoreError as error:
                     answers[number] = error
 
         await asyncio.gather(*map(one_after_another, by_object.values()))
         return answers
-
-    async def _perform(self, write: Write) -> Wire | None:
-        match write:
-            case Create(obj):
-                return await self.create(obj)
-            case Update(obj):
-                return await self.update(obj)
-            case PatchStatus(kind, namespace, name, status, version):
-                return await self.patch_status(kind, namespace, name, status, version=version)
-            case Bind(namespace, name, node, uid, version):
-                await self.bind(namespace, name, node, uid=uid, version=version)
-            case SetFinalizers(kind, namespace, name, wanted, known, of_uid):
-                return await self.set_finalizers(
-                    kind, namespace, name, wanted, known=known, uid=of_uid
-                )
-            case Delete(kind, namespace, name, of_uid, grace_ms, version):
-                await self.delete(
-                    kind, namespace, name, uid=of_uid, grace_ms=grace_ms, version=version
-                )
-        return None
 
     def _noted(self, place: Place, body: bytes) -> Wire:
         obj = _decode(body)
