@@ -24,10 +24,11 @@ from leasehold.core.units import HOUR, Instant, Millis
 from leasehold.core.world.invariants import check_all
 from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
-from leasehold.ports.store import Answers, Listing, Store, Watch, Write
+from leasehold.ports.store import Answers, Store, Write
 from leasehold.shell.audience import Audience
 from leasehold.shell.loop import Controller, Decider
 from leasehold.shell.terms import Terms
+from leasehold.sim.around import StoreAround
 from leasehold.sim.faulty import one_by_one
 from leasehold.sim.kernel import Kernel, Process
 from leasehold.sim.machines import Work
@@ -40,17 +41,17 @@ START: Instant = 500_000 * HOUR
 KEY = b"k" * 32
 
 
-class Doomed:
+class Doomed(StoreAround):
     """A store whose user dies at its call number `fatal`, just before it or just after."""
 
     def __init__(self, store: Store, process: Process, fatal: int, *, after: bool) -> None:
-        self._store = store
+        super().__init__(store)
         self._process = process
         self._fatal = fatal
         self._after = after
         self.calls = 0
 
-    async def _call(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _call(self, _verb: str, _kind: str, call: Callable[[], Awaitable[T]]) -> T:
         self.calls += 1
         is_fatal = self.calls == self._fatal
         if is_fatal and not self._after:
@@ -60,68 +61,6 @@ class Doomed:
         finally:
             if is_fatal:
                 self._process.crash()
-
-    async def get(self, kind: str, namespace: str, name: str) -> Wire:
-        return await self._call(lambda: self._store.get(kind, namespace, name))
-
-    async def list(self, kind: str) -> Listing:
-        return await self._call(lambda: self._store.list(kind))
-
-    async def scan(self, kind: str, see: Callable[[bytes], None]) -> int:
-        return await self._call(lambda: self._store.scan(kind, see))
-
-    def watch(self, kind: str, version: int) -> Watch:
-        return self._store.watch(kind, version)
-
-    async def create(self, obj: Wire) -> Wire:
-        return await self._call(lambda: self._store.create(obj))
-
-    async def update(self, obj: Wire) -> Wire:
-        return await self._call(lambda: self._store.update(obj))
-
-    async def patch_status(
-        self, kind: str, namespace: str, name: str, status: Wire, *, version: int | None
-    ) -> Wire:
-        return await self._call(
-            lambda: self._store.patch_status(kind, namespace, name, status, version=version)
-        )
-
-    async def bind(
-        self, namespace: str, name: str, node: str, *, uid: str, version: int | None = None
-    ) -> None:
-        await self._call(lambda: self._store.bind(namespace, name, node, uid=uid, version=version))
-
-    async def set_finalizers(
-        self,
-        kind: str,
-        namespace: str,
-        name: str,
-        finalizers: Sequence[str],
-        *,
-        known: Sequence[str],
-        uid: str | None = None,
-    ) -> Wire:
-        return await self._call(
-            lambda: self._store.set_finalizers(
-                kind, namespace, name, finalizers, known=known, uid=uid
-            )
-        )
-
-    async def delete(
-        self,
-        kind: str,
-        namespace: str,
-        name: str,
-        *,
-        uid: str | None,
-        grace_ms: int | None = None,
-        version: int | None = None,
-    ) -> None:
-        await self._call(
-            lambda: self._store.delete(
-                kind, namespace, name, uid=uid, grace_ms=grace_ms, version=version
-            )
-        )
 
     async def write_all(self, writes: Sequence[Write]) -> Answers:
         return await one_by_one(self, writes)

@@ -3,96 +3,25 @@
 The nemesis is told before and after each of them, and may end or stop the process right there.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from leasehold.core.names import Wire
-from leasehold.ports.store import Answers, Listing, Store, Watch, Write, written_object
+from leasehold.ports.store import Store
+from leasehold.sim.around import StoreAround
 
 T = TypeVar("T")
 Pass = Callable[[str], Awaitable[None]]
 
 
-class PointedStore:
+class PointedStore(StoreAround):
     """`reach` is awaited at every point, such as "before update LedgerHead"."""
 
     def __init__(self, store: Store, reach: Pass) -> None:
-        self._store = store
+        super().__init__(store)
         self._reach = reach
 
-    async def get(self, kind: str, namespace: str, name: str) -> Wire:
-        return await self._call(f"get {kind}", lambda: self._store.get(kind, namespace, name))
-
-    async def list(self, kind: str) -> Listing:
-        return await self._call(f"list {kind}", lambda: self._store.list(kind))
-
-    async def scan(self, kind: str, see: Callable[[bytes], None]) -> int:
-        return await self._call(f"scan {kind}", lambda: self._store.scan(kind, see))
-
-    def watch(self, kind: str, version: int) -> Watch:
-        return self._store.watch(kind, version)
-
-    async def create(self, obj: Wire) -> Wire:
-        return await self._call(f"create {obj['kind']}", lambda: self._store.create(obj))
-
-    async def update(self, obj: Wire) -> Wire:
-        return await self._call(f"update {obj['kind']}", lambda: self._store.update(obj))
-
-    async def patch_status(
-        self, kind: str, namespace: str, name: str, status: Wire, *, version: int | None
-    ) -> Wire:
-        return await self._call(
-            f"patch_status {kind}",
-            lambda: self._store.patch_status(kind, namespace, name, status, version=version),
-        )
-
-    async def bind(
-        self, namespace: str, name: str, node: str, *, uid: str, version: int | None = None
-    ) -> None:
-        await self._call(
-            "bind Pod", lambda: self._store.bind(namespace, name, node, uid=uid, version=version)
-        )
-
-    async def set_finalizers(
-        self,
-        kind: str,
-        namespace: str,
-        name: str,
-        finalizers: Sequence[str],
-        *,
-        known: Sequence[str],
-        uid: str | None = None,
-    ) -> Wire:
-        return await self._call(
-            f"set_finalizers {kind}",
-            lambda: self._store.set_finalizers(
-                kind, namespace, name, finalizers, known=known, uid=uid
-            ),
-        )
-
-    async def delete(
-        self,
-        kind: str,
-        namespace: str,
-        name: str,
-        *,
-        uid: str | None,
-        grace_ms: int | None = None,
-        version: int | None = None,
-    ) -> None:
-        await self._call(
-            f"delete {kind}",
-            lambda: self._store.delete(
-                kind, namespace, name, uid=uid, grace_ms=grace_ms, version=version
-            ),
-        )
-
-    async def write_all(self, writes: Sequence[Write]) -> Answers:
-        kind = written_object(writes[0])[0] if writes else ""
-        return await self._call(f"write_all {kind}", lambda: self._store.write_all(writes))
-
-    async def _call(self, what: str, call: Callable[[], Awaitable[T]]) -> T:
-        await self._reach(f"before {what}")
+    async def _call(self, verb: str, kind: str, call: Callable[[], Awaitable[T]]) -> T:
+        await self._reach(f"before {verb} {kind}")
         result = await call()
-        await self._reach(f"after {what}")
+        await self._reach(f"after {verb} {kind}")
         return result
