@@ -98,9 +98,7 @@ class Past:
 
     async def write(self, runs: int, leases: int) -> None:
         pods = leases // runs
-        namespaces = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"t{i}"}}
-                      for i in range(TEAMS)]  # fmt: skip
-        await self._all([Create(each) for each in namespaces])
+        await self._all([Create(_namespace(f"t{team}")) for team in range(TEAMS)])
         await self._all([Create(budget(team)) for team in range(TEAMS)])
         made = await self._all([Create(manifest(index, pods)) for index in range(runs)])
         uids = [str(_metadata(each)["uid"]) for each in made]
@@ -176,6 +174,10 @@ class Past:
 def _chunks(writes: list[Write]) -> Iterator[list[Write]]:
     for first in range(0, len(writes), ROUND):
         yield writes[first : first + ROUND]
+
+
+def _namespace(name: str) -> Wire:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 def _metadata(wire: Wire) -> Wire:

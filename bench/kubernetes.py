@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,10 @@ from leasehold.adapters.asyncio_runtime import AsyncioClock
 from leasehold.adapters.kubernetes.client import IN_FLIGHT, Client
 from leasehold.adapters.kubernetes.store import KubernetesStore
 from leasehold.core.facts import Node
+from leasehold.core.names import Wire
 from leasehold.core.objects.node import Labels, node_to_wire
 from leasehold.core.objects.wire import part, text_at, version_at
-from leasehold.ports.store import Bind, Create, PatchStatus, StoreError, Update, Wire, Write
+from leasehold.ports.store import Bind, Create, PatchStatus, StoreError, Update, Write
 
 OUT = Path("build/bench-kube.json")
 GANGS = (1, 2, 4, 8, 16, 32, 64)  # pods
@@ -185,7 +187,7 @@ class Bench:
             self._cluster.client.ask("POST", RUNS, job(name, GPUS))
             began = time.perf_counter()
             wanted = number + 1
-            self._until(lambda wanted=wanted: self._are_bound(wanted), pause_s=0.002)
+            self._until(partial(self._are_bound, wanted), pause_s=0.002)
             if number:  # the first one waits for the controller to come up
                 found.append(1000 * (time.perf_counter() - began))
         return found

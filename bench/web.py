@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from bench.worlds import FLAVOR, NOW, empty_world, make_run, owners
-from leasehold.core.facts import Lease, Opened, Relation, Role
+from leasehold.core.facts import Closed, Closure, Lease, Opened, Relation, Role, Why
 from leasehold.core.objects.access import Caller, CallerRole
 from leasehold.core.units import HOUR, Instant
 from leasehold.core.world.world import World
@@ -181,5 +181,5 @@ def _change(world: World, number: int) -> None:
     (name,) = world.open_by_node[node]
     old = world.leases[name]
     batch = 3 + number
-    world.fold_close(name, end=NOW + number, closure="Swap", cause=None, batch=batch)
+    world.fold_close(name, Closure(why=Why(reason=Closed.SWAP), at=NOW + number, batch=batch))
     world.fold_open(replace(old, name=f"{old.run}-{batch}-{old.index}", batch=batch, slots=(0, 1)))

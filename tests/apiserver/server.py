@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from cryptography.hazmat.primitives import serialization
@@ -102,7 +103,7 @@ def start(state: Path) -> Running:
     )
     rows = [f'{name},{name},{name},"{groups}"' for name, groups in USERS.items()]
     (state / "tokens.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    pids = []
+    pids: list[int] = []
     running = Running(pids, [etcd_port, port], certificates.ca_pem.decode())
     try:
         pids.append(_launch(state / "etcd.log", [
@@ -182,9 +183,9 @@ def _prepare(running: Running, log: Path) -> None:
                               document)  # fmt: skip
             assert made.status == 201, made.body.decode()
         for definition in definitions():
-            plural = definition["spec"]["names"]["plural"]  # type: ignore[index,call-overload]
+            plural = definition["spec"]["names"]["plural"]  # type: ignore[index]
             place = f"/apis/{GROUP}/v1/{plural}"
-            _until(lambda place=place: client.ask("GET", place).status == 200, log)
+            _until(partial(_is_served, client, place), log)
         _until(lambda: client.ask("GET", f"/apis/{GROUP}/v1/leases", who="vic").status == 200, log)
     finally:
         client.close()
@@ -225,6 +226,10 @@ def _rights() -> list[dict[str, object]]:
 def _plural(document: dict[str, object]) -> str:
     plural = f"{str(document['kind']).lower()}s"
     return plural if plural.startswith("cluster") else f"namespaces/vision/{plural}"
+
+
+def _is_served(client: Client, place: str) -> bool:
+    return client.ask("GET", place).status == 200
 
 
 def _until(holds: Callable[[], bool], log: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from operator import methodcaller
 from typing import TypeVar
 
 from tests.kubernetes.cluster import Cluster
@@ -41,7 +42,7 @@ class Kubelets:
                 cpu_milli=64_000,
                 memory_bytes=1 << 40,
             )
-            self.do(lambda fleet, node=node: fleet.add_node(node))
+            self.do(methodcaller("add_node", node))
 
     def do(self, action: Callable[[SimFleet], T]) -> T:
         """Something happens to a machine, where nobody else looks at it meanwhile."""

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ class Plane:
                 place = [int(labels[f"rq.davidlangworthy.io/{each}"])
                          for each in ("group-index", "pod-index")]  # fmt: skip
                 rank = (uid, place[0], place[1])
-                self.kubelets.do(lambda fleet, rank=rank: fleet.exit_pod(rank, code))
+                self.kubelets.do(methodcaller("exit_pod", rank, code))
 
     def stop_controllers(self) -> None:
         for each in self._controllers:
