@@ -3,10 +3,10 @@
 from time import process_time
 
 from bench.worlds import NOW, empty_world, fill, make_run, mixed_runs, owners
-from leasehold.control.line import Line
-from leasehold.control.planning import plan_for, write_plan
+from leasehold.control.line.one_pass import Line
+from leasehold.control.line.planning import plan_for, write_plan
+from leasehold.control.line.wishes import wish_for
 from leasehold.control.turn import Turn
-from leasehold.control.wishes import wish_for
 from leasehold.core.decisions.admit import admit
 from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.resolve import Resolved, resolve

@@ -10,8 +10,8 @@ from tests.archive.history import a_compactor, a_past, read
 from tests.archive.looks import told
 from tests.unit.shell.plant import Doomed, Plant
 
-from leasehold.control.answers import explain, who_pays
-from leasehold.control.views import envelope_view
+from leasehold.control.views.answers import explain, who_pays
+from leasehold.control.views.numbers import envelope_view
 from leasehold.core.objects.lease import ARCHIVED
 from leasehold.core.world.invariants import check_all
 from leasehold.core.world.world import World

@@ -16,7 +16,7 @@ from leasehold.adapters.api.schemas_users import BUDGET, RUN
 from leasehold.adapters.rest.app import HEALTH
 from leasehold.cli.main import main as leasehold
 from leasehold.cli.runs.command import command as runs
-from leasehold.control import pods
+from leasehold.control.running import pods
 from leasehold.core.names import Wire
 from leasehold.core.objects.access import CallerRole, OwnerVerb
 from leasehold.core.objects.wire import part

@@ -16,7 +16,7 @@ from tests.mutants.of_tenure import TENURE
 MONEY = (
     Mutant(
         "borrowed not counted on grow",
-        "control/elastic.py",
+        "control/running/elastic.py",
         "            borrowed_already=borrowed_gpus(world, run.uid),\n",
         "            borrowed_already=0,\n",
         story("money-04"),
@@ -92,7 +92,7 @@ MONEY = (
     ),
     Mutant(
         "refinance back to the same owner",
-        "control/reclaim.py",
+        "control/cuts/reclaim.py",
         "now=turn.now, but=own)",
         "now=turn.now)",
         story("line-12"),
@@ -224,7 +224,7 @@ CUTS = (
     ),
     Mutant(
         "needs-cuts start moving later",
-        "control/planning.py",
+        "control/line/planning.py",
         "    starts = soonest if kept is None else min(kept, soonest)\n",
         "    starts = soonest\n",
         story("(cuts-12 or cuts-13 or cuts-02)"),
@@ -238,7 +238,7 @@ CUTS = (
     ),
     Mutant(
         "what is cut is not held for whom it is cut",
-        "control/queue.py",
+        "control/line/queue.py",
         "    hold_for_activations(turn)\n",
         "",
         story("drain-01"),
@@ -255,28 +255,28 @@ LIFE = (
     ),
     Mutant(
         "close before the pod is gone",
-        "control/open_leases.py",
+        "control/running/open_leases.py",
         "    return pod is None or pod.has_ended\n",
         "    return pod is None or pod.has_ended or pod.deleting\n",
         story("stuck-01"),
     ),
     Mutant(
         "filler not ended on swap",
-        "control/failures.py",
+        "control/running/failures.py",
         "    if not make_way(turn, takeover.spares):\n        return\n",
         "    make_way(turn, takeover.spares)\n",
         story("failure-01"),
     ),
     Mutant(
         "silence taken for death",
-        "control/failures.py",
+        "control/running/failures.py",
         "    if state is None or state.node.fenced:\n        return True\n",
         "    if state is None or state.node.fenced or not state.node.ready:\n        return True\n",
         story("(failure-09 or failure-10 or failure-12)"),
     ),
     Mutant(
         "retry counted for a rejected bind",
-        "control/life.py",
+        "control/running/life.py",
         "    failures = unit.count(Closed.FAIL, Cause.EXIT)\n",
         "    failures = unit.count(Closed.FAIL)\n",
         unit("control/test_life"),
@@ -307,7 +307,7 @@ SHELL = (
     ),
     Mutant(
         "nobody is started while the clock is in doubt",
-        "control/consider.py",
+        "control/line/consider.py",
         "    return where.retry_at > (turn.now if turn.time_trusted else 0)\n",
         "    return where.retry_at > turn.now or not turn.time_trusted\n",
         unit("shell/test_clock"),
@@ -397,7 +397,7 @@ EMBEDDED = (
     ),
     Mutant(
         "logs go with the run's last lease",
-        "control/pods.py",
+        "control/running/pods.py",
         "        if not leases and key not in again and _is_kept(world, pod):\n",
         "        if not leases and key not in again and _is_kept(world, pod) and not pod:\n",
         unit("shell/test_ended_pods"),

@@ -5,14 +5,14 @@ from tests.mutants.mutant import Mutant, story, unit
 DRAINS = (
     Mutant(
         "a rank leaves before its place is clear",
-        "control/draining.py",
+        "control/running/draining.py",
         "    if not make_way(turn, spares):\n        return ",
         "    if not make_way(turn, spares) and not spares:\n        return ",
         story("maintenance-04"),
     ),
     Mutant(
         "a drained rank runs twice",
-        "control/draining.py",
+        "control/running/draining.py",
         "        end_all(turn, list(takeover.failed), Why(reason=Closed.SWAP, detail=node))\n",
         "        end_all(turn, list(takeover.failed), Why(reason=Closed.SWAP, detail=node))\n"
         "        [turn.open_swap(first, spare, first.index) for spare in takeover.spares]\n",
@@ -90,7 +90,7 @@ DRAINS = (
     ),
     Mutant(
         "a drain fails whoever lost his spare",
-        "control/failures.py",
+        "control/running/failures.py",
         "    if all(why.reason is Closed.SWAP for why in whys):\n",
         "    if not leases:\n",
         story("maintenance-08"),
@@ -104,7 +104,7 @@ DRAINS = (
     ),
     Mutant(
         "spares stay on a drained node",
-        "control/draining.py",
+        "control/running/draining.py",
         "    for spare in spares_to_drop(world, run.uid):\n",
         "    for spare in spares_to_drop(world, run.uid)[:0]:\n",
         story("maintenance-05"),
@@ -163,7 +163,7 @@ LIMITS = (
     ),
     Mutant(
         "nobody is told to leave a drained node",
-        "control/tend.py",
+        "control/running/tend.py",
         "    leave_drained_nodes(turn, run)\n",
         "",
         story("maintenance-02"),

@@ -30,7 +30,7 @@ INPUT = (
     ),
     Mutant(
         "an invalid edit of an admitted run is an error of the server's own",
-        "control/edits.py",
+        "control/running/edits.py",
         "    if run is None or not live or check_run(new):\n",
         "    if run is None or not live:\n",
         unit("control/test_edits"),

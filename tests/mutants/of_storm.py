@@ -173,32 +173,32 @@ STORM = (
     ),
     _planted(
         "a lease closes while its pod still runs",
-        "control/tend.py",
+        "control/running/tend.py",
         "            if is_gone(world, lease):\n                _close_ending(turn, lease)\n",
         "            if is_gone(world, lease) or lease.ending.at < turn.now:\n"
         "                _close_ending(turn, lease)\n",
     ),
     _planted(
         "silence is death",
-        "control/failures.py",
+        "control/running/failures.py",
         "    if state is None or state.node.fenced:\n        return True\n",
         "    if state is None or state.node.fenced or not state.node.ready:\n        return True\n",
     ),
     _planted(
         "a fenced node is not seen to be dead",
-        "control/failures.py",
+        "control/running/failures.py",
         "    if state is None or state.node.fenced:\n        return True\n",
         "    if state is None:\n        return True\n",
     ),
     _planted(
         "pods of dead nodes are waited for",
-        "control/pods.py",
+        "control/running/pods.py",
         "    return state is None or state.node.fenced\n",
         "    return state is None\n",
     ),
     _planted(
         "pods that nobody wants are left",
-        "control/pods.py",
+        "control/running/pods.py",
         "            elif not pod.deleting:\n"
         "                orders.append(_remove(pod, grace=_STRAY",
         "            elif pod.deleting:\n                orders.append(_remove(pod, grace=_STRAY",

@@ -9,7 +9,7 @@ HIDING = ("tests/rest/test_hiding.py",)
 STRESS = (
     Mutant(
         "a cut that nobody can prove",
-        "control/publish.py",
+        "control/cuts/publish.py",
         "    announce_anew(turn)\n\n\n_RETURNED",
         "\n\n_RETURNED",
         unit("shell/test_lost_key"),

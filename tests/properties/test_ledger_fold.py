@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world, an_envelope
 
 from leasehold.control.audit import audit
-from leasehold.control.views import spent_by
+from leasehold.control.views.numbers import spent_by
 from leasehold.core.facts import Cause, Closed, Closure, Ending, Lease, Relation, Role, Why
 from leasehold.core.units import HOUR
 from leasehold.core.world.invariants import check_all

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.control.activation import victims_are_gone
-from leasehold.control.life import is_over
+from leasehold.control.line.activation import victims_are_gone
+from leasehold.control.line.wishes import groups_short_of_minimum, waiting_groups, wish_for
 from leasehold.control.reservations import present
-from leasehold.control.wishes import groups_short_of_minimum, waiting_groups, wish_for
+from leasehold.control.running.life import is_over
 from leasehold.core.decisions.admit import admit, owner_allowed
 from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.drain import Way, how_to_leave, places_to_leave, spares_to_drop

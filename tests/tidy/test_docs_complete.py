@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.control import life, told
+from leasehold.control import told
+from leasehold.control.running import life
 from leasehold.core import facts, resolutions, verdicts
 from leasehold.core.decisions import cuts
 from leasehold.core.verdicts import Refusal
@@ -75,7 +76,7 @@ def test_refusals_say_rightly_whether_waiting_clears_them() -> None:
 
 
 def test_every_invariant_is_explained_and_every_rejected_one_is_among_the_rejected() -> None:
-    files = ("src/leasehold/core/world/invariants.py", "src/leasehold/control/promises.py")
+    files = ("src/leasehold/core/world/invariants.py", "src/leasehold/control/line/promises.py")
     source = "".join((ROOT / file).read_text(encoding="utf-8") for file in files)
     names = set(re.findall(r"INV-[A-Z-]+[A-Z]", source))
     kept, rejected = DOCS["invariants.md"].split("## Rejected")

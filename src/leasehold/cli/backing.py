@@ -11,7 +11,7 @@ from leasehold.adapters.agent.agent import Agent
 from leasehold.adapters.agent.logs import NoLog, NoPod
 from leasehold.adapters.http.refusal import RefusalCause, RequestRefused
 from leasehold.adapters.rest.backend import LogOptions
-from leasehold.control.edits import uncovered_edit
+from leasehold.control.running.edits import uncovered_edit
 from leasehold.core.names import Wire
 from leasehold.core.objects.access import Caller
 from leasehold.core.objects.edits import check_edit

@@ -4,13 +4,13 @@ Tends the runs that something happened to, brings envelopes back within their ca
 plans what is pending, then lets elastic runs grow. The shell calls it after every event and timer.
 """
 
-from leasehold.control.activation import underway
-from leasehold.control.elastic import grow_all, shrink_all
-from leasehold.control.overdrafts import handle_overdrafts
-from leasehold.control.publish import finish_cuts
-from leasehold.control.queue import consider_all
+from leasehold.control.cuts.overdrafts import handle_overdrafts
+from leasehold.control.cuts.publish import finish_cuts
+from leasehold.control.line.activation import underway
+from leasehold.control.line.queue import consider_all
 from leasehold.control.reservations import present
-from leasehold.control.tend import tend
+from leasehold.control.running.elastic import grow_all, shrink_all
+from leasehold.control.running.tend import tend
 from leasehold.control.turn import Turn
 from leasehold.control.undecided import Undecided
 from leasehold.core.decisions.cuts import protected_until

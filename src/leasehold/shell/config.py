@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from leasehold.control.news import EVENTS
+from leasehold.control.views.news import EVENTS
 from leasehold.core.facts import Record
 from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields

@@ -12,9 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from leasehold.adapters.containment import About
-from leasehold.control.pods import BindPod, MakePod, RemovePod, pod_orders
-from leasehold.control.statuses import budget_status, run_status
+from leasehold.control.running.pods import BindPod, MakePod, RemovePod, pod_orders
 from leasehold.control.turn import Turn
+from leasehold.control.views.statuses import budget_status, run_status
 from leasehold.core.facts import Confidence, PodPhase, Reservation, Run
 from leasehold.core.names import LEASES_CLOSED, Wire
 from leasehold.core.objects.pod import pod_from_wire, without_node

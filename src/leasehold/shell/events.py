@@ -10,7 +10,7 @@ from collections import OrderedDict
 
 from leasehold.control.told import is_warning
 from leasehold.control.turn import Turn
-from leasehold.control.views import run_view
+from leasehold.control.views.numbers import run_view
 from leasehold.core.facts import Phase, Record, Uid
 from leasehold.core.names import API_VERSION, Wire
 from leasehold.core.resolutions import Resolution

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from leasehold.adapters.containment import About, Containment
 from leasehold.control.decide import decide
-from leasehold.control.promises import broken_promises
+from leasehold.control.line.promises import broken_promises
 from leasehold.control.turn import Turn
 from leasehold.control.undecided import Undecided
 from leasehold.core.facts import Run, Uid

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from leasehold.control.reservations import present
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
-from leasehold.control.views import envelope_view
+from leasehold.control.views.numbers import envelope_view
 from leasehold.core.facts import Closed, Lease, Relation, Role, State, parse_why
 from leasehold.core.ledger.batch import Batch
 from leasehold.core.units import HOUR, SECOND, GpuMs, Instant

@@ -15,8 +15,8 @@ import msgspec
 import structlog
 
 from leasehold.adapters.notify.channels import Channel, Command, Message, NotTold, Webhook
-from leasehold.control.news import EVENTS, Newsroom, RunNews
 from leasehold.control.turn import Turn
+from leasehold.control.views.news import EVENTS, Newsroom, RunNews
 from leasehold.core.units import SECOND, Millis
 from leasehold.ports.runtime import Clock, Tasks
 

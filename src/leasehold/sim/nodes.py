@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from leasehold.adapters.following import follow
 from leasehold.adapters.objects.foreign_pod import write_foreign
-from leasehold.control.pods import AT_ONCE
+from leasehold.control.running.pods import AT_ONCE
 from leasehold.core.facts import Node, Opened, Pod, PodPhase, Uid
 from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.node import Labels

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world, an_envelope
 from tests.unit.shell.plant import Plant
 
-from leasehold.control.answers import budgets, cover_lines, explain, leases, who_pays
+from leasehold.control.views.answers import budgets, cover_lines, explain, leases, who_pays
 from leasehold.core.facts import Closed, Closure, Ending, Lending, Relation, Reservation, State, Why
 from leasehold.core.resolutions import CutCause, Resolution
 from leasehold.core.units import HOUR, MINUTE, plural

@@ -13,9 +13,9 @@ from tests.properties.worlds import (
 )
 
 from leasehold.control.decide import decide
-from leasehold.control.edits import uncovered_edit
+from leasehold.control.running.edits import uncovered_edit
 from leasehold.control.turn import Turn
-from leasehold.control.views import envelope_view, run_view
+from leasehold.control.views.numbers import envelope_view, run_view
 from leasehold.core.facts import (
     Cause,
     Closed,

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world
 
-from leasehold.control.edits import uncovered_edit
+from leasehold.control.running.edits import uncovered_edit
 from leasehold.core.names import Wire
 from leasehold.core.units import HOUR
 from leasehold.sim.scenario.parse_actions import manifest

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from leasehold.control.pods import environment
+from leasehold.control.running.pods import environment
 from leasehold.core.facts import Gang, Lease, Malleable, Opened, Relation, Role, Run, RunSpec
 
 SPEC = RunSpec(owner="t", flavor="H", total_gpus=16, group_gpus=8, gpus_per_pod=8)

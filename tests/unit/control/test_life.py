@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world
 
-from leasehold.control.life import backoff, phase_of, units_of
+from leasehold.control.running.life import backoff, phase_of, units_of
 from leasehold.core.facts import Cause, Closure, parse_why
 from leasehold.core.units import MINUTE, SECOND
 from leasehold.core.world.book import WHOLE

@@ -5,7 +5,7 @@ from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wor
 
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
-from leasehold.control.views import run_view
+from leasehold.control.views.numbers import run_view
 from leasehold.core.facts import Pod
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.units import MINUTE, Millis

@@ -13,7 +13,7 @@ from leasehold.adapters.objects.admission import Admission
 from leasehold.control.audit import audit
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
-from leasehold.control.views import RunView, run_view
+from leasehold.control.views.numbers import RunView, run_view
 from leasehold.core.facts import Lease, Node, Uid
 from leasehold.core.names import Wire
 from leasehold.core.objects.lease import lease_from_wire

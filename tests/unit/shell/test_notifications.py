@@ -7,7 +7,7 @@ import pytest
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
 from leasehold.adapters.notify.channels import Message, NotTold, Webhook, signature
-from leasehold.control.news import RunNews
+from leasehold.control.views.news import RunNews
 from leasehold.shell import notifications
 from leasehold.shell.notifications import QUEUE_MAX, Notifications
 

@@ -7,7 +7,7 @@ from tests.questions.played import ADMIN
 
 from leasehold.adapters.memory.store import MemoryStore
 from leasehold.adapters.objects.admission import Admission
-from leasehold.control.views import run_view
+from leasehold.control.views.numbers import run_view
 from leasehold.core.facts import Node
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.tenure import Holder

@@ -16,7 +16,7 @@ from leasehold.control.questions.answers.money import (
 )
 from leasehold.control.questions.answers.shape import GpuAmount
 from leasehold.control.questions.forms import gpu_time, instant
-from leasehold.control.views import EnvelopeView, envelope_view
+from leasehold.control.views.numbers import EnvelopeView, envelope_view
 from leasehold.core.decisions.overdraft import next_money_event
 from leasehold.core.facts import Envelope, EnvelopeKey, Relation, Role
 from leasehold.core.objects.owners import glob_admits

@@ -3,7 +3,7 @@
 from leasehold.control.questions.answers.money import PaidBy, PaidShare, PaidShares, WhoPaysAnswer
 from leasehold.control.questions.forms import gpu_time
 from leasehold.control.questions.subject import Subject
-from leasehold.control.views import run_view
+from leasehold.control.views.numbers import run_view
 from leasehold.core.facts import Relation
 from leasehold.core.units import Instant
 from leasehold.core.world.world import World

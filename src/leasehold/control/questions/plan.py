@@ -2,7 +2,6 @@
 
 from msgspec.structs import replace
 
-from leasehold.control.life import Standing, units_of
 from leasehold.control.questions.answers.reasons import (
     PlaceRow,
     PlanAnswer,
@@ -25,8 +24,9 @@ from leasehold.control.questions.rehearse import Outcome, rehearse
 from leasehold.control.questions.subject import Subject
 from leasehold.control.questions.walk import walk_of
 from leasehold.control.questions.why import time_may_help
+from leasehold.control.running.life import Standing, units_of
 from leasehold.control.turn import Turn
-from leasehold.control.views import run_view
+from leasehold.control.views.numbers import run_view
 from leasehold.core.facts import Confidence, Phase, Relation, Reservation, Run, State
 from leasehold.core.units import Instant, plural
 from leasehold.core.verdicts import Admitted, PodPlace

@@ -9,12 +9,12 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from leasehold.control.activation import hold_for_activations
-from leasehold.control.consider import Denied, InLine, Planned, Started, Verdict, consider
-from leasehold.control.holding import hold_places
-from leasehold.control.line import Line
-from leasehold.control.places_in_line import told_place
-from leasehold.control.planning import hold_plan, reservation_for
+from leasehold.control.line.activation import hold_for_activations
+from leasehold.control.line.consider import Denied, InLine, Planned, Started, Verdict, consider
+from leasehold.control.line.holding import hold_places
+from leasehold.control.line.one_pass import Line
+from leasehold.control.line.places_in_line import told_place
+from leasehold.control.line.planning import hold_plan, reservation_for
 from leasehold.control.reservations import present
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, claims_of

@@ -11,7 +11,7 @@ from leasehold.control.questions.answers.runs import (
 )
 from leasehold.control.questions.forms import gpu_time, instant
 from leasehold.control.reservations import present
-from leasehold.control.views import run_view
+from leasehold.control.views.numbers import run_view
 from leasehold.core.facts import Run
 from leasehold.core.objects.owners import glob_admits
 from leasehold.core.units import Instant

@@ -6,7 +6,7 @@ by its leases, of which the ledger keeps every one, in the World or in the archi
 
 from collections.abc import Callable, Iterable, Sequence
 
-from leasehold.control.views import spent_by
+from leasehold.control.views.numbers import spent_by
 from leasehold.core.facts import EnvelopeKey, Lease, Relation, Run, RunKey, Uid, ledger_order
 from leasehold.core.units import GpuMs, Instant
 from leasehold.core.world.world import World

@@ -1,6 +1,5 @@
 """`explain`: why it waits, why these payers, why here, why it was cut, and what to do about it."""
 
-from leasehold.control.life import Standing, units_of
 from leasehold.control.questions.answers.money import WhoPaysAnswer
 from leasehold.control.questions.answers.reasons import (
     AttemptRow,
@@ -18,7 +17,8 @@ from leasehold.control.questions.subject import Subject
 from leasehold.control.questions.waits import reservation_row
 from leasehold.control.questions.walk import says, walk_of
 from leasehold.control.reservations import present
-from leasehold.control.views import RunView, run_view
+from leasehold.control.running.life import Standing, units_of
+from leasehold.control.views.numbers import RunView, run_view
 from leasehold.core.facts import (
     Closed,
     Confidence,

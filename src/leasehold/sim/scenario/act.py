@@ -10,7 +10,7 @@ from contextlib import suppress
 from copy import deepcopy
 
 from leasehold.adapters.objects.admission import Admission, Problems
-from leasehold.control.edits import uncovered_edit
+from leasehold.control.running.edits import uncovered_edit
 from leasehold.core.facts import Gang, Uid
 from leasehold.core.names import Wire
 from leasehold.core.objects.run import run_from_wire

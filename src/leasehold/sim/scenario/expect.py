@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from typing import assert_never
 
-from leasehold.control.views import envelope_view, node_view, run_view
+from leasehold.control.views.numbers import envelope_view, node_view, run_view
 from leasehold.core.facts import Lease, Role, Uid
 from leasehold.core.ledger.lottery import replay
 from leasehold.core.objects.resolution import resolution_from_wire

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from leasehold.adapters.sqlite.errors import BadStore
-from leasehold.control import answers
+from leasehold.control.views import answers
 from leasehold.core.units import MINUTE, Instant, Millis, format_span
 from leasehold.core.world.world import World
 from leasehold.shell.yamlfile import BadFile

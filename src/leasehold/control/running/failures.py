@@ -7,7 +7,7 @@ the filler that sits on the very spare that is needed.
 
 from collections.abc import Iterable
 
-from leasehold.control.open_leases import end_all, end_unit, gone_at, live_units, standing
+from leasehold.control.running.open_leases import end_all, end_unit, gone_at, live_units, standing
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.cuts import fillers_on

@@ -10,21 +10,21 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from leasehold.control.activation import underway, victims_are_gone
-from leasehold.control.life import BIND_FAILING, Standing, Where, units_of
-from leasehold.control.line import Line, is_plain
-from leasehold.control.places_in_line import PlaceInLine
-from leasehold.control.planning import Plan, plan_for
-from leasehold.control.reservations import present
-from leasehold.control.sweeps import some_of
-from leasehold.control.turn import Turn
-from leasehold.control.wishes import (
+from leasehold.control.line.activation import underway, victims_are_gone
+from leasehold.control.line.one_pass import Line, is_plain
+from leasehold.control.line.places_in_line import PlaceInLine
+from leasehold.control.line.planning import Plan, plan_for
+from leasehold.control.line.sweeps import some_of
+from leasehold.control.line.wishes import (
     groups_short_of_minimum,
     next_attempts,
     node_changed_since_blocked,
     waiting_groups,
     wish_for,
 )
+from leasehold.control.reservations import present
+from leasehold.control.running.life import BIND_FAILING, Standing, Where, units_of
+from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, admit, as_found_by, owner_allowed
 from leasehold.core.decisions.ever import never_fits
 from leasehold.core.decisions.fill import fill

@@ -4,7 +4,7 @@ Made anew by the queue for every pass, with the places in it (`places_in_line`).
 outlooks, and those that are alike share answers.
 """
 
-from leasehold.control.places_in_line import PlacesInLine
+from leasehold.control.line.places_in_line import PlacesInLine
 from leasehold.control.reservations import present
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish

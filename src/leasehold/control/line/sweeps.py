@@ -7,7 +7,7 @@ before one that cannot, and as many groups as money and GPUs allow there.
 
 from collections.abc import Callable
 
-from leasehold.control.wishes import wish_for
+from leasehold.control.line.wishes import wish_for
 from leasehold.core.decisions.admit import Wish, as_found_by
 from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.pack import candidate_pools, pods_room, shape_of

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from leasehold.control.elastic import borrowed_gpus
-from leasehold.control.life import Standing, Where, units_of
+from leasehold.control.running.elastic import borrowed_gpus
+from leasehold.control.running.life import Standing, Where, units_of
 from leasehold.core.decisions.admit import Wish
 from leasehold.core.decisions.pack import wanted
 from leasehold.core.facts import Cause, Gang, Run

@@ -9,14 +9,14 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from leasehold.control.holding import claim_money, hold_places
-from leasehold.control.life import BIND_FAILING, Standing, units_of
-from leasehold.control.publish import Announced, can_publish, publish_cuts
-from leasehold.control.reclaim import reclaim
+from leasehold.control.cuts.publish import Announced, can_publish, publish_cuts
+from leasehold.control.cuts.reclaim import reclaim
+from leasehold.control.line.holding import claim_money, hold_places
+from leasehold.control.line.wishes import groups_short_of_minimum, waiting_groups, wish_for
 from leasehold.control.reservations import block
+from leasehold.control.running.life import BIND_FAILING, Standing, units_of
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
-from leasehold.control.wishes import groups_short_of_minimum, waiting_groups, wish_for
 from leasehold.core.decisions.admit import Wish, claims_of
 from leasehold.core.decisions.pack import candidate_pools, try_pack
 from leasehold.core.decisions.resolve import Resolved, is_going, resolve

@@ -6,8 +6,8 @@ else they are cut, by the same rules, among themselves alone. All of it is rehea
 cuts the run would need besides: a family is asked to move only if the run then starts.
 """
 
-from leasehold.control.overdrafts import move_lease
-from leasehold.control.publish import Announced, publish_cuts
+from leasehold.control.cuts.overdrafts import move_lease
+from leasehold.control.cuts.publish import Announced, publish_cuts
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, admit, ask_for
 from leasehold.core.decisions.cover import cover

@@ -5,7 +5,7 @@ Looks only at Budgets that something happened to, and at those whose window or h
 
 from collections.abc import Iterable
 
-from leasehold.control.publish import Announced, can_publish, publish_cuts
+from leasehold.control.cuts.publish import Announced, can_publish, publish_cuts
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.overdraft import (

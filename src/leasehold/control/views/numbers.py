@@ -4,9 +4,9 @@ Statuses, the answers of the command line and the expectations of scenarios all 
 is no second place that computes "free" or "used".
 """
 
-from leasehold.control.life import Standing, phase_of, units_of
-from leasehold.control.open_leases import is_bound, live_units
 from leasehold.control.reservations import present
+from leasehold.control.running.life import Standing, phase_of, units_of
+from leasehold.control.running.open_leases import is_bound, live_units
 from leasehold.core.decisions.overdraft import overdrawn_gpus
 from leasehold.core.facts import (
     Cause,

@@ -3,9 +3,9 @@
 Pure: from a turn that was committed, and from what was over before. Sent by `shell.notifications`.
 """
 
-from leasehold.control.life import is_over
+from leasehold.control.running.life import is_over
 from leasehold.control.turn import Turn
-from leasehold.control.views import run_view
+from leasehold.control.views.numbers import run_view
 from leasehold.core.facts import Opened, Record, Run, Uid
 from leasehold.core.names import Wire
 from leasehold.core.resolutions import Resolution

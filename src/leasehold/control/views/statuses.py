@@ -4,9 +4,9 @@ Written by the shell after a commit and never read back for a decision, except w
 once fully bound.
 """
 
-from leasehold.control.open_leases import live_units
 from leasehold.control.reservations import present
-from leasehold.control.views import envelope_view, run_view, spent_by
+from leasehold.control.running.open_leases import live_units
+from leasehold.control.views.numbers import envelope_view, run_view, spent_by
 from leasehold.core.facts import Budget, Phase, Relation, Run
 from leasehold.core.names import Wire
 from leasehold.core.units import GpuMs, Instant, format_gpu_hours, format_instant

@@ -6,8 +6,8 @@ leases are opened, reservations announced, blocked or cancelled, and people told
 
 from typing import assert_never
 
-from leasehold.control.activation import activate, go_on, hold_for_activations, underway
-from leasehold.control.consider import (
+from leasehold.control.line.activation import activate, go_on, hold_for_activations, underway
+from leasehold.control.line.consider import (
     Denied,
     InLine,
     Planned,
@@ -16,13 +16,13 @@ from leasehold.control.consider import (
     Verdict,
     consider,
 )
-from leasehold.control.line import Line
-from leasehold.control.places_in_line import told_place
-from leasehold.control.planning import write_plan
+from leasehold.control.line.one_pass import Line
+from leasehold.control.line.places_in_line import told_place
+from leasehold.control.line.planning import write_plan
+from leasehold.control.line.wishes import next_attempts
 from leasehold.control.reservations import block, cancel_reservation, release
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
-from leasehold.control.wishes import next_attempts
 from leasehold.core.decisions.order import in_order
 from leasehold.core.facts import Confidence, Opened, Reservation, Run, State
 from leasehold.core.units import plural

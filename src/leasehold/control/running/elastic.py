@@ -4,7 +4,7 @@ Growing comes after starting pending runs, in order of submission, and takes onl
 reservation holds. Forced shrinks are not decided here.
 """
 
-from leasehold.control.open_leases import end_all, live_units
+from leasehold.control.running.open_leases import end_all, live_units
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, admit

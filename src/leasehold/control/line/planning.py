@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from leasehold.control.holding import hold_known, hold_needs_cuts
-from leasehold.control.line import Line
-from leasehold.control.reclaim import can_reclaim
+from leasehold.control.cuts.reclaim import can_reclaim
+from leasehold.control.line.holding import hold_known, hold_needs_cuts
+from leasehold.control.line.one_pass import Line
 from leasehold.control.reservations import announced, present
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn

@@ -7,10 +7,10 @@ cannot be kept at its end, somebody behind it took what it was promised.
 
 from collections.abc import Iterator
 
-from leasehold.control.activation import underway
+from leasehold.control.line.activation import underway
+from leasehold.control.line.wishes import groups_short_of_minimum, waiting_groups, wish_for
 from leasehold.control.reservations import present
 from leasehold.control.turn import Turn
-from leasehold.control.wishes import groups_short_of_minimum, waiting_groups, wish_for
 from leasehold.core.decisions.admit import Wish, admit
 from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.odds import preview

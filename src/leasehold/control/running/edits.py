@@ -1,6 +1,6 @@
 """Edits that only the World can judge: a longer limit must be covered by those who pay."""
 
-from leasehold.control.open_leases import live_units
+from leasehold.control.running.open_leases import live_units
 from leasehold.core.facts import Envelope, EnvelopeKey, Relation, Uid
 from leasehold.core.objects.run import check_run, run_from_wire
 from leasehold.core.units import GpuMs, Instant, Millis, format_gpu_hours

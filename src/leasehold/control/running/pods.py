@@ -8,7 +8,7 @@ import hashlib
 
 from msgspec.structs import replace
 
-from leasehold.control.tend import restarts
+from leasehold.control.running.tend import restarts
 from leasehold.control.turn import Turn
 from leasehold.core.facts import Gang, Lease, Pod, PodPhase, Record, Role, Run, Uid
 from leasehold.core.names import API_VERSION, GROUP, Wire

@@ -6,8 +6,8 @@ that moves runs elsewhere only when its lease has closed, that is when the pod i
 then finds the vacancy and swaps the spare in, as after a failure. Whoever cannot leave stays.
 """
 
-from leasehold.control.failures import make_way
-from leasehold.control.open_leases import end_all, end_unit, standing
+from leasehold.control.running.failures import make_way
+from leasehold.control.running.open_leases import end_all, end_unit, standing
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.drain import (

@@ -4,10 +4,11 @@ Called for every run that something happened to or whose alarm is due. What a po
 decided here; what a node's end means is decided in `failures`.
 """
 
-from leasehold.control.draining import leave_drained_nodes
-from leasehold.control.failures import handle_losses
-from leasehold.control.life import Standing, is_over, units_of
-from leasehold.control.open_leases import (
+from leasehold.control.reservations import cancel_reservation
+from leasehold.control.running.draining import leave_drained_nodes
+from leasehold.control.running.failures import handle_losses
+from leasehold.control.running.life import Standing, is_over, units_of
+from leasehold.control.running.open_leases import (
     end_all,
     end_unit,
     gone_at,
@@ -17,7 +18,6 @@ from leasehold.control.open_leases import (
     pod_of,
     standing,
 )
-from leasehold.control.reservations import cancel_reservation
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.swap import vacancies
