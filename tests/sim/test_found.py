@@ -32,3 +32,9 @@ def test_what_a_lot_ends_is_not_refinanced_first() -> None:
     """Of a family's run that was drawn, one lease had just been moved to another payer: it was
     marked although it was closed."""
     assert play(draw_plan(1099909726657)).problems == []
+
+
+def test_whoever_was_deposed_while_it_recovered_removes_no_proof() -> None:
+    """It had sealed and read the chain, and stood still; what the next owner had published and
+    committed meanwhile it took for left over, since no batch that it knew of names it."""
+    assert play(draw_plan(1102263051812)).problems == []

@@ -73,9 +73,14 @@ async def recover(
     labels: Labels,
     epoch: int | None = None,
 ) -> Recovered:
-    """Everything that is known, listed consistently, by its one owner."""
+    """Everything that is known, listed consistently, by its one owner; raises `Deposed` when that
+    is another one by now."""
     await ledger.seal(epoch)
     found = await read_world(store, clock, ledger, policy=policy, labels=labels)
+    if found.orphans:
+        # Listed after the chain was read: if somebody has sealed over us since, they may prove what
+        # that one has committed. One that lay there while we still decided is nobody's.
+        await ledger.confirm()
     for name, uid in found.orphans:
         await _remove(store, clock, name, uid)
     return found
