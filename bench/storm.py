@@ -13,7 +13,7 @@ from pathlib import Path
 from leasehold.core.units import HOUR, SECOND
 from leasehold.sim.storm.many import silence
 from leasehold.sim.storm.plan import Profile, draw_plan
-from leasehold.sim.storm.play import Outcome, play
+from leasehold.sim.storm.play import SeedOutcome, play
 
 BUILD = Path("build")
 NODES, GPUS = 200, 8
@@ -39,7 +39,7 @@ def main() -> int:
     return 1 if outcome.problems or figures["simulated_seconds_per_cpu_second"] < TARGET else 0
 
 
-def measured(outcome: Outcome, spent: float) -> dict[str, float]:
+def measured(outcome: SeedOutcome, spent: float) -> dict[str, float]:
     return {
         "simulated_seconds_per_cpu_second": round(outcome.at / SECOND / spent, 1),
         "simulated_hours": round(outcome.at / HOUR, 2),

@@ -20,7 +20,7 @@ from leasehold.core.world.world import World
 from leasehold.shell.query import Answered, Questions
 from leasehold.web.app import Pages
 from leasehold.web.house import Chain, House, Visitor
-from leasehold.web.news import News
+from leasehold.web.news import PageNews
 from leasehold.web.sessions import COOKIE
 
 RUNS = 5_000
@@ -50,7 +50,7 @@ class _Open:
 
     def __init__(self, nodes: int) -> None:
         self.world = _filled(nodes)
-        self.news = News()
+        self.news = PageNews()
         questions = Questions(self._at_rest, _Clock())
 
         async def ask(visitor: Visitor, question: str, params: Mapping[str, str]) -> Answered:

@@ -32,7 +32,7 @@ from leasehold.adapters.sqlite.lock import FileLock
 from leasehold.adapters.sqlite.store import SqliteStore
 from leasehold.cli import audit, backup, ledger, restore
 from leasehold.core.names import Wire
-from leasehold.ports.store import Expired
+from leasehold.ports.store import WatchExpired
 from leasehold.shell.archive.rescue import Rescue
 from leasehold.shell.archive.snapshot import Snapshot
 
@@ -432,7 +432,7 @@ def test_a_new_folder_goes_on_where_the_damaged_one_was(story: Path, tmp_path: P
         made = await store.create(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}}
         )
-        with pytest.raises(Expired):  # whoever watched the other one lists again
+        with pytest.raises(WatchExpired):  # whoever watched the other one lists again
             await store.watch("Run", before.version - 1).next_stored(1)
         store.close()
         return made

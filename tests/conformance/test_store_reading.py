@@ -5,7 +5,7 @@ import pytest
 from tests.conformance.harness import MemoryHarness
 from tests.conformance.things import meta, take, thing, version
 
-from leasehold.ports.store import Expired, WatchEvent
+from leasehold.ports.store import WatchEvent, WatchExpired
 
 
 def test_a_listing_is_sorted_and_of_one_kind(harness: MemoryHarness) -> None:
@@ -102,7 +102,7 @@ def test_a_watch_from_too_long_ago_must_list_again(own_harness: MemoryHarness) -
         for number in range(20):
             await store.create(thing(f"r{number}"))
         for watch in (slow, store.watch("Run", 1)):
-            with pytest.raises(Expired):
+            with pytest.raises(WatchExpired):
                 await watch.next()
         newest = await take(store, "Run", (await store.list("Run")).version - 1, 1)
         assert meta(newest[0].object)["name"] == "r19"
@@ -117,7 +117,7 @@ def test_a_watch_from_nowhere_must_list_again(harness: MemoryHarness) -> None:
         for number in range(4):
             await store.create(thing(f"r{number}"))
         there = (await store.list("Run")).version
-        with pytest.raises(Expired):
+        with pytest.raises(WatchExpired):
             await store.watch("Run", there + 10_000).next()
 
     harness.run(story())
@@ -130,7 +130,7 @@ def test_a_closed_watch_says_so(harness: MemoryHarness) -> None:
         watch = store.watch("Run", 0)
         watch.close()
         watch.close()
-        with pytest.raises(Expired):
+        with pytest.raises(WatchExpired):
             await watch.next()
 
     harness.run(story())

@@ -10,7 +10,6 @@ from leasehold.ports.store import (
     AlreadyExists,
     Conflict,
     Create,
-    Expired,
     Forbidden,
     Invalid,
     NotFound,
@@ -18,6 +17,7 @@ from leasehold.ports.store import (
     StoreError,
     Unavailable,
     WatchEvent,
+    WatchExpired,
 )
 
 CAUSES = {"details": {"causes": [{"field": "spec.x", "message": "is bad"}]}}
@@ -116,7 +116,7 @@ def test_a_watch_that_is_too_old_says_so() -> None:
 
     async def story(store: KubernetesStore) -> None:
         watch = store.watch("Run", (await store.list("Run")).version)
-        with pytest.raises(Expired):
+        with pytest.raises(WatchExpired):
             await watch.next()
 
     empty = says(200, {"metadata": {"resourceVersion": "5"}, "items": []})

@@ -101,8 +101,8 @@ STRESS = (
     Mutant(
         "a malformed lease has no name",
         "core/ledger/verify.py",
-        '        raise Wrong(f"{kind} object {name}", f"is not',
-        '        raise Wrong(f"{kind} object", f"is not',
+        '        raise WrongRecord(f"{kind} object {name}", f"is not',
+        '        raise WrongRecord(f"{kind} object", f"is not',
         unit("test_verify"),
     ),
     Mutant(

@@ -6,7 +6,7 @@ import pytest
 
 from leasehold.core.units import MINUTE, SECOND
 from leasehold.sim.scenario.parse import load_story
-from leasehold.sim.storm.plan import Attack, Harm, Plan, Profile, draw_plan
+from leasehold.sim.storm.plan import Attack, Harm, Profile, StormPlan, draw_plan
 from leasehold.sim.storm.play import play
 
 STORIES = Path(__file__).resolve().parents[1] / "scenarios"
@@ -16,7 +16,7 @@ STORIES = Path(__file__).resolve().parents[1] / "scenarios"
 def test_whoever_was_deposed_leaves_the_next_ones_proof_alone(point: str) -> None:
     """It woke up, found a Resolution of that name which was not its own, and put its own there."""
     (file,) = STORIES.glob("cuts-01-*.yaml")
-    plan = Plan(
+    plan = StormPlan(
         seed=1,
         profile=Profile.HUNTER,
         story=file.read_text(encoding="utf-8"),

@@ -14,7 +14,7 @@ from leasehold.sim.faulty import KINDS as STORE_FAULTS
 from leasehold.sim.network import KINDS as NETWORK_FAULTS
 from leasehold.sim.storm.many import Tally, fresh_seeds, play_seed
 from leasehold.sim.storm.marks import EXPECTED
-from leasehold.sim.storm.plan import Attack, Harm, Plan, Profile, draw_plan
+from leasehold.sim.storm.plan import Attack, Harm, Profile, StormPlan, draw_plan
 from leasehold.sim.storm.play import play
 from leasehold.sim.storm.shrink import Shrinker, rule_of
 
@@ -31,9 +31,9 @@ steps:
 """  # noqa: E501 - a step a line, as the generator writes them
 
 
-def calm(*attacks: Attack, profile: Profile = Profile.UNIFORM) -> Plan:
+def calm(*attacks: Attack, profile: Profile = Profile.UNIFORM) -> StormPlan:
     """One story without faults, and these attacks."""
-    return Plan(seed=1, profile=profile, story=CALM, trouble=6 * 60 * SECOND, attacks=attacks)
+    return StormPlan(seed=1, profile=profile, story=CALM, trouble=6 * 60 * SECOND, attacks=attacks)
 
 
 @pytest.mark.parametrize("profile", list(Profile))
@@ -108,7 +108,7 @@ def test_the_core_is_enough() -> None:
 
 def test_a_plan_is_a_file() -> None:
     plan = draw_plan(5)
-    assert msgspec.json.decode(msgspec.json.encode(plan), type=Plan) == plan
+    assert msgspec.json.decode(msgspec.json.encode(plan), type=StormPlan) == plan
 
 
 def test_what_can_be_drawn_is_known() -> None:

@@ -10,11 +10,11 @@ from leasehold.core.objects.wire import part
 from leasehold.ports.store import (
     Conflict,
     Create,
-    Expired,
     NotFound,
     OutcomeUnknown,
     PatchStatus,
     Unavailable,
+    WatchExpired,
     Write,
 )
 from leasehold.sim.faulty import KINDS, Faults, FaultyStore
@@ -114,7 +114,7 @@ def test_watches_lag_repeat_and_break_and_keep_their_order() -> None:
                     assert isinstance(metadata, dict)
                     version = int(metadata["resourceVersion"])
                     seen.append(metadata["name"])
-            except Expired:
+            except WatchExpired:
                 continue
 
     async def write() -> None:
@@ -167,7 +167,7 @@ def test_every_declared_fault_has_an_effect_somewhere() -> None:
             ):
                 try:
                     await call()
-                except (Unavailable, OutcomeUnknown, Expired):
+                except (Unavailable, OutcomeUnknown, WatchExpired):
                     continue
             stored = await world.real.list("Run")
             if stored.items:
@@ -177,7 +177,7 @@ def test_every_declared_fault_has_an_effect_somewhere() -> None:
                 for _ in range(2):
                     try:
                         await watch.next()
-                    except Expired:
+                    except WatchExpired:
                         break
 
         world.client.tasks.spawn("story", story())

@@ -14,7 +14,7 @@ from leasehold.adapters.sqlite.errors import BadStore, FileUnavailable
 from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.core.names import Wire
 from leasehold.ports.runtime import Clock, Tasks
-from leasehold.ports.store import AlreadyExists, Expired, NotFound, Unavailable
+from leasehold.ports.store import AlreadyExists, NotFound, Unavailable, WatchExpired
 
 CALLERS = 100
 
@@ -190,7 +190,7 @@ def test_closing_writes_what_was_called_and_refuses_the_rest(path: Path) -> None
         assert len(await asyncio.gather(*waiting)) == 5
         with pytest.raises(Unavailable):
             await store.create(thing("late"))
-        with pytest.raises(Expired):
+        with pytest.raises(WatchExpired):
             await watch.next()
         store.reopen()
         assert len((await store.list("Run")).items) == 5

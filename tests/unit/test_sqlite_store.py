@@ -17,7 +17,7 @@ from leasehold.adapters.sqlite import schema
 from leasehold.adapters.sqlite.errors import BadStore, CommitUnknown, FileUnavailable, sentence
 from leasehold.adapters.sqlite.store import SqliteStore
 from leasehold.core.names import Wire
-from leasehold.ports.store import Conflict, Expired, OutcomeUnknown, Unavailable
+from leasehold.ports.store import Conflict, OutcomeUnknown, Unavailable, WatchExpired
 from leasehold.sim.kernel import Kernel
 from leasehold.sim.scenario.ledger import at_once
 
@@ -85,7 +85,7 @@ def test_a_watch_goes_on_where_one_was_before_a_reopen(opened: Open) -> None:
     store.reopen()
     at_once(store.create(thing("c")))
 
-    with pytest.raises(Expired):
+    with pytest.raises(WatchExpired):
         at_once(old.next())
     watch = store.watch("Run", version(made))
     assert [name_of(at_once(watch.next()).object) for _ in range(2)] == ["b", "c"]
@@ -100,7 +100,7 @@ def test_a_reopen_ends_a_watch_that_sleeps(path: Path) -> None:
     async def follow() -> None:
         try:
             await store.watch("Run", 0).next()
-        except Expired:
+        except WatchExpired:
             said.append("list again")
 
     process.tasks.spawn("follow", follow())
@@ -146,7 +146,7 @@ def test_old_history_is_forgotten_also_across_a_reopen(opened: Open, path: Path)
         at_once(again.create(thing(f"r{number:02d}")))
     last = at_once(again.list("Run")).version
 
-    with pytest.raises(Expired):
+    with pytest.raises(WatchExpired):
         at_once(again.watch("Run", 1).next())
     assert name_of(at_once(again.watch("Run", last - 1).next()).object) == "r22"
     assert len(at_once(again.list("Run")).items) == 23

@@ -11,7 +11,7 @@ from leasehold.core.objects.access import Caller
 from leasehold.shell.query import Answered, BadQuestion
 from leasehold.web.app import Pages
 from leasehold.web.house import BatchLine, Chain, House, NotShown, Visitor
-from leasehold.web.news import News
+from leasehold.web.news import PageNews
 from leasehold.web.sessions import COOKIE
 
 KEY = bytes(32)
@@ -32,7 +32,7 @@ class Visit:
         played = Played(story, until)
         self.questions = played.questions(**hides)
         self.tokens = Tokens(folder / "tokens.json")
-        self.news = News()
+        self.news = PageNews()
         house = House(
             ask=self._ask,
             visitor_of=self.tokens.caller_of_digest,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from leasehold.adapters.retry import FIRST_MS, until_answered
 from leasehold.core.units import Millis
 from leasehold.ports.runtime import Clock
-from leasehold.ports.store import Expired, Listing, Store, StoreError, WatchEvent
+from leasehold.ports.store import Listing, Store, StoreError, WatchEvent, WatchExpired
 
 Listed = Callable[[Listing], None]
 Changed = Callable[[WatchEvent], None]
@@ -36,7 +36,7 @@ async def follow(
             version = listing.version
         try:
             await _watch(store, kind, version, changed)
-        except Expired:
+        except WatchExpired:
             await clock.sleep(0)  # somebody else's turn, if watches end as soon as they begin
         except StoreError:
             await clock.sleep(pause)

@@ -24,7 +24,7 @@ from leasehold.adapters.sqlite.schema import open_file
 from leasehold.adapters.sqlite.storage import FileStorage
 from leasehold.cli.data_folder import data_option
 from leasehold.cli.kube_options import kube_sentences, loader
-from leasehold.ports.store import Expired, StoreError
+from leasehold.ports.store import StoreError, WatchExpired
 from leasehold.shell.folder import DataFolder
 
 # The head first: nothing of the ledger is newer than the version at which it was read.
@@ -71,7 +71,7 @@ class ClusterCopy(DataFolder):
                 try:
                     changes = await _read(KubernetesStore(client, AsyncioClock()))
                     break
-                except Expired:
+                except WatchExpired:
                     continue
             else:
                 raise click.ClickException("the ledger changes faster than it can be listed")

@@ -48,7 +48,7 @@ from leasehold.shell.plane import Answering, Plane
 from leasehold.shell.tenure import StoreTenures, take_alone
 from leasehold.shell.terms import Terms
 from leasehold.web.app import Beside, Pages
-from leasehold.web.news import News
+from leasehold.web.news import PageNews
 
 GATHER: Millis = 10
 LOOK_MS: Millis = 50
@@ -131,7 +131,7 @@ class Embedded:
             clock, self._troubles, on_trouble=self._on_trouble, on_relief=self._on_relief
         )
         self._server: HttpServer | None = None
-        self._news = News()
+        self._news = PageNews()
         self.plane.listen(lambda _turn: self._news.note())
         self._tenures = StoreTenures(self.store, clock, tasks, is_alone=True)
         self._tenure: Tenure | None = None

@@ -19,7 +19,7 @@ from leasehold.shell.archive.checkpoints import read_checkpoint
 from leasehold.shell.plane import Plane
 from leasehold.shell.query import Answered, BadQuestion
 from leasehold.web.house import BatchLine, Chain, House, NotShown, Visitor
-from leasehold.web.news import News
+from leasehold.web.news import PageNews
 
 LOG_LINES = 500
 LOG_BYTES_MAX = 256 * 1024
@@ -47,7 +47,7 @@ class Rooms:
         self._logs = logs
         self._hides = hides_tenants
 
-    def house(self, news: News, key: bytes) -> House:
+    def house(self, news: PageNews, key: bytes) -> House:
         return House(
             ask=self._ask,
             visitor_of=self._tokens.caller_of_digest,

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
-from leasehold.adapters.kubernetes.client import MERGE_PATCH, Client, Request
+from leasehold.adapters.kubernetes.client import MERGE_PATCH, ApiRequest, Client
 from leasehold.adapters.kubernetes.install.documents import HOLDER
 from leasehold.adapters.kubernetes.places import place_of
 from leasehold.adapters.kubernetes.secrets import kept_secret
@@ -149,7 +149,9 @@ class Replica:
             return
         change = {"metadata": {"labels": {HOLDER: "true" if is_holder else None}}}
         path = place_of("Pod").one(NAMESPACE, self._pod)
-        request = Request("PATCH", path, data=msgspec.json.encode(change), content_type=MERGE_PATCH)
+        request = ApiRequest(
+            "PATCH", path, data=msgspec.json.encode(change), content_type=MERGE_PATCH
+        )
         try:
             await self._client.ask(request)
         except StoreError as error:

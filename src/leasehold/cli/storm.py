@@ -12,8 +12,8 @@ import click
 import msgspec
 
 if TYPE_CHECKING:
-    from leasehold.sim.storm.plan import Plan
-    from leasehold.sim.storm.play import Outcome
+    from leasehold.sim.storm.plan import StormPlan
+    from leasehold.sim.storm.play import SeedOutcome
 
 PROFILES = ("quiet", "uniform", "hunter", "liveness", "breaking")
 HELD, FAILED, MISUSED = 0, 1, 2
@@ -66,7 +66,7 @@ def _one(asked: Asked, seed: int) -> int:
     return FAILED
 
 
-def _play(asked: Asked, plan: "Plan") -> int:
+def _play(asked: Asked, plan: "StormPlan") -> int:
     from leasehold.sim.storm.many import silence
     from leasehold.sim.storm.play import play
 
@@ -88,7 +88,7 @@ def _many(asked: Asked) -> int:
     seeds += fresh_seeds(asked.fresh, FRESH_COUNT) if asked.fresh else []
     profile = Profile(asked.profile) if asked.profile else None
 
-    def each(outcome: "Outcome") -> None:
+    def each(outcome: "SeedOutcome") -> None:
         if asked.digest:
             click.echo(f"{outcome.seed} {outcome.digest}")
         if outcome.problems:
@@ -114,7 +114,7 @@ def _many(asked: Asked) -> int:
     return FAILED if tally.failed or missing else HELD
 
 
-def _verdict(outcome: "Outcome") -> str:
+def _verdict(outcome: "SeedOutcome") -> str:
     if not outcome.problems:
         return f"seed {outcome.seed} ({outcome.profile}): everything held"
     listed = "\n".join(f"  {problem}" for problem in outcome.problems[:10])
@@ -134,18 +134,18 @@ def _range(text: str) -> list[int]:
     return list(range(first, last + 1))
 
 
-def _keep(folder: Path, plan: "Plan", name: str) -> Path:
+def _keep(folder: Path, plan: "StormPlan", name: str) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{name}.json"
     file.write_bytes(msgspec.json.format(msgspec.json.encode(plan), indent=1))
     return Path(os.path.relpath(file))
 
 
-def _read_plan(file: Path) -> "Plan":
-    from leasehold.sim.storm.plan import Plan
+def _read_plan(file: Path) -> "StormPlan":
+    from leasehold.sim.storm.plan import StormPlan
 
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Plan)
+        return msgspec.json.decode(file.read_bytes(), type=StormPlan)
     except OSError as error:
         raise click.UsageError(f"{file}: {error.strerror}") from None
     except msgspec.DecodeError as error:

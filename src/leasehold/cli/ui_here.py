@@ -31,7 +31,7 @@ from leasehold.core.objects.wire import part
 from leasehold.core.units import parse_instant
 from leasehold.web.app import Beside, Pages
 from leasehold.web.house import BatchLine, Chain, House, NotShown, Visitor
-from leasehold.web.news import News
+from leasehold.web.news import PageNews
 
 POLL_S = 1.0
 LOG_LINES = 500
@@ -58,7 +58,7 @@ class Far:
         self._one = asyncio.Lock()
         self._digest = hashlib.sha256(secrets.token_bytes(32)).hexdigest()
         self._reader = _Reader(server.context.user)
-        self.news = News()
+        self.news = PageNews()
 
     def house(self) -> House:
         return House(
@@ -176,7 +176,7 @@ async def _serve(server: Server, listener: socket.socket) -> None:
 class _Ending(uvicorn.Server):
     """Ends the streams of open pages when it is told to stop, and does not wait for them."""
 
-    def __init__(self, config: uvicorn.Config, news: News) -> None:
+    def __init__(self, config: uvicorn.Config, news: PageNews) -> None:
         super().__init__(config)
         self._news = news
 

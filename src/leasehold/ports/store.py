@@ -17,7 +17,7 @@ the events of one object never go back.
       Invalid          the object breaks a rule, by path       never retry the same bytes
       Unavailable      nothing happened                        retry with back-off
       OutcomeUnknown   it may have happened                    re-read before anything else
-      Expired          the watch cannot go on from there       list again
+      WatchExpired     the watch cannot go on from there       list again
       Forbidden        you may not                             never retry; tell somebody
 """
 
@@ -87,7 +87,7 @@ class OutcomeUnknown(StoreError):  # noqa: N818
     """No answer came: the write may or may not have happened. A time-out is not a no."""
 
 
-class Expired(StoreError):  # noqa: N818
+class WatchExpired(StoreError):  # noqa: N818
     """The watch lost its place (or was closed); its caller lists again and starts a new one."""
 
 
@@ -197,7 +197,7 @@ def written_object(write: Write) -> tuple[str, str, str]:
 
 class Watch(Protocol):
     async def next(self) -> WatchEvent:
-        """The next change; waits for one. Raises `Expired` when the caller must list again."""
+        """The next change; waits for one. Raises `WatchExpired` when the caller must list again."""
         ...
 
     def close(self) -> None:

@@ -144,11 +144,13 @@ def _after(value: object) -> tuple[tuple[str, Millis | None], ...]:
 def _users(value: object) -> tuple[tuple[str, str], ...]:
     """A mapping of namespaces to the Unix users that their jobs run as."""
     if not isinstance(value, dict):
-        raise readers.Wrong("write namespaces with their Unix users, such as {vision: alice}")
+        raise readers.WrongValue("write namespaces with their Unix users, such as {vision: alice}")
     found = []
     for namespace, user in sorted(value.items(), key=lambda pair: str(pair[0])):
         if not isinstance(user, str) or not user or user == "root":
-            raise readers.Wrong("write the name of a Unix user other than root for each namespace")
+            raise readers.WrongValue(
+                "write the name of a Unix user other than root for each namespace"
+            )
         found.append((readers.namespace(namespace), user))
     return tuple(found)
 
@@ -156,7 +158,7 @@ def _users(value: object) -> tuple[tuple[str, str], ...]:
 def _webhooks(value: object) -> tuple[tuple[str, str], ...]:
     """A mapping of namespaces, or `*`, to URLs."""
     if not isinstance(value, dict):
-        raise readers.Wrong(
+        raise readers.WrongValue(
             "write namespaces with URLs, such as {vision: https://example.com/hook}"
         )
     found = []
@@ -164,7 +166,7 @@ def _webhooks(value: object) -> tuple[tuple[str, str], ...]:
         is_url = isinstance(url, str) and url.isascii() and url.isprintable() and " " not in url
         parts = urlsplit(url) if is_url else None
         if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-            raise readers.Wrong("write a URL that begins with https:// (or http://) for each")
+            raise readers.WrongValue("write a URL that begins with https:// (or http://) for each")
         found.append((_namespace(namespace), str(url)))
     return tuple(found)
 
@@ -172,14 +174,14 @@ def _webhooks(value: object) -> tuple[tuple[str, str], ...]:
 def _commands(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """A mapping of namespaces, or `*`, to programs with their arguments."""
     if not isinstance(value, dict):
-        raise readers.Wrong(
+        raise readers.WrongValue(
             "write namespaces with commands, such as {vision: [/usr/local/bin/tell]}"
         )
     found = []
     for namespace, argv in sorted(value.items(), key=lambda pair: str(pair[0])):
         is_argv = isinstance(argv, list) and argv and all(isinstance(each, str) for each in argv)
         if not is_argv or not argv[0].startswith("/") or any("\0" in each for each in argv):
-            raise readers.Wrong(
+            raise readers.WrongValue(
                 "write a list for each, whose first member is the path of a program"
             )
         found.append((_namespace(namespace), tuple(argv)))
@@ -192,13 +194,15 @@ def _namespace(value: object) -> str:
 
 def _events(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not value or any(each not in EVENTS for each in value):
-        raise readers.Wrong(f"write a list of some of {', '.join(EVENTS)}")
+        raise readers.WrongValue(f"write a list of some of {', '.join(EVENTS)}")
     return tuple(each for each in EVENTS if each in value)
 
 
 def _label(value: object) -> str:
     if not isinstance(value, str) or not readers.is_label_key(value):
-        raise readers.Wrong("write the name of a label or resource, such as example.com/region")
+        raise readers.WrongValue(
+            "write the name of a label or resource, such as example.com/region"
+        )
     return value
 
 

@@ -26,7 +26,7 @@ from leasehold.core.facts import (
     parse_why,
 )
 from leasehold.core.ledger.batch import Batch
-from leasehold.core.ledger.checkpoint import Announcement, Carried, Told
+from leasehold.core.ledger.checkpoint import Announcement, BatchFacts, Carried
 from leasehold.core.names import Wire
 from leasehold.core.objects.budget import budget_from_wire
 from leasehold.core.objects.lease import leases_from_json, pod_name
@@ -298,7 +298,7 @@ def _pod_name(lease: Lease, closed: list[Lease]) -> str:
     raise AssertionError(f"{lease.name} replaces no lease")
 
 
-def _restore_told(world: World, told: Told) -> None:
+def _restore_told(world: World, told: BatchFacts) -> None:
     """Facts; caps of GPU-hours as the ledger tells them, one after another, and as they are now;
     the newest announcement of each envelope. The first turn drops those that are over."""
     world.fold_told(told)

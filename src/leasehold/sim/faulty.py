@@ -15,7 +15,6 @@ from leasehold.core.names import Wire
 from leasehold.ports.store import (
     Answers,
     Conflict,
-    Expired,
     Listing,
     NotFound,
     OutcomeUnknown,
@@ -24,6 +23,7 @@ from leasehold.ports.store import (
     Unavailable,
     Watch,
     WatchEvent,
+    WatchExpired,
     Write,
     perform,
     written_object,
@@ -270,7 +270,7 @@ class FaultyWatch:
             return self._last
         if self._strikes("watch-break"):
             self._watch.close()
-            raise Expired
+            raise WatchExpired
         event = await self._watch.next()
         if self._strikes("watch-lag"):
             stream = self._faults.stream("watch-lag", self._process.name)

@@ -15,7 +15,6 @@ from leasehold.core.names import Wire
 from leasehold.core.units import SECOND, Millis
 from leasehold.ports.store import (
     Answers,
-    Expired,
     Listing,
     OutcomeUnknown,
     Store,
@@ -23,6 +22,7 @@ from leasehold.ports.store import (
     Unavailable,
     Watch,
     WatchEvent,
+    WatchExpired,
     Write,
 )
 from leasehold.sim.faulty import one_by_one
@@ -294,7 +294,7 @@ class NetworkedWatch:
             await self._behind_the_cut(name)
             if self._network.stream("net-cut", name).random() < 0.5:
                 self._watch.close()
-                raise Expired
+                raise WatchExpired
         return event
 
     async def _behind_the_cut(self, name: str) -> None:

@@ -64,7 +64,7 @@ PAGES: dict[tuple[str, ...], Show] = {
 _log = structlog.get_logger(__name__)
 
 
-class Streaming(Protocol):
+class LiveApp(Protocol):
     """An ASGI application that can be asked to end what would go on for ever."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
@@ -269,7 +269,7 @@ class Beside:
     """One port for both: pages below `/ui`, and the facade everywhere else. A browser that comes
     without a path is shown to the pages."""
 
-    def __init__(self, pages: ASGIApp, facade: Streaming, end: Callable[[], None]) -> None:
+    def __init__(self, pages: ASGIApp, facade: LiveApp, end: Callable[[], None]) -> None:
         self._pages = pages
         self._facade = facade
         self._end = end

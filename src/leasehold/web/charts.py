@@ -31,7 +31,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class ChartLane:
     label: str
     note: str
     bars: Sequence[Bar]
@@ -39,7 +39,7 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    lanes: Sequence[Lane]
+    lanes: Sequence[ChartLane]
     ticks: Sequence[str]  # evenly from the left edge to the right
 
 
@@ -95,7 +95,7 @@ def lease_lanes(leases: Sequence[LeaseRow], now: Millis, palette: Palette) -> La
         key = (lease.group, "spare" if role == "spare" else "pod", lease.index)
         found.setdefault(key, []).append(axis.bar(start, end, look, lease_title(lease)))
     lanes = [
-        Lane(f"group {group}", f"{kind} {index}", tuple(bars))
+        ChartLane(f"group {group}", f"{kind} {index}", tuple(bars))
         for (group, kind, index), bars in sorted(found.items())
     ]
     return Lanes(tuple(lanes), tuple(axis.ticks()))

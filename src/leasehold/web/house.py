@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from leasehold.control.questions.answers.shape import Answer
-from leasehold.web.news import News
+from leasehold.web.news import PageNews
 
 
 class Visitor(Protocol):
@@ -15,7 +15,7 @@ class Visitor(Protocol):
     def user(self) -> str: ...
 
 
-class Answered(Protocol):
+class Reply(Protocol):
     @property
     def now(self) -> int: ...
 
@@ -49,7 +49,7 @@ class Chain:
     lines: Sequence[BatchLine]
 
 
-Ask = Callable[[Visitor, str, Mapping[str, str]], Awaitable[Answered]]
+Ask = Callable[[Visitor, str, Mapping[str, str]], Awaitable[Reply]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,5 +64,5 @@ class House:
     digest_of: Callable[[str], str | None]
     chain: Callable[[Visitor, int, int], Awaitable[Chain]]
     logs: Callable[[Visitor, str, str], Awaitable[str]]
-    news: News
+    news: PageNews
     key: bytes

@@ -8,14 +8,16 @@ asked for in vain.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 
-from leasehold.web.news import News
+from leasehold.web.news import PageNews
 
 GATHER_S = 0.5  # between two events of one stream
 BEAT_S = 10.0  # without news, so that both ends know that they are there, and times are shown anew
 RETRY_MS = 1000
 
 
-async def events(news: News, last_id: str, *, is_welcome: Callable[[], bool]) -> AsyncIterator[str]:
+async def events(
+    news: PageNews, last_id: str, *, is_welcome: Callable[[], bool]
+) -> AsyncIterator[str]:
     """Ends when the visitor's token does."""
     yield f"retry: {RETRY_MS}\n\n"
     seen = news.version

@@ -5,7 +5,7 @@ import secrets
 from contextlib import suppress
 
 
-class News:
+class PageNews:
     """`boot` tells this process's numbers from those of the one before it."""
 
     def __init__(self) -> None:

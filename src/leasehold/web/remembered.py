@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 
-from leasehold.web.house import Answered, House, Visitor
+from leasehold.web.house import House, Reply, Visitor
 
 FRESH_S = 1.0
 KEPT = 64
@@ -21,9 +21,9 @@ class Remembered:
         self._house = house
         self._ask = house.ask
         # The visitor is kept with its answer: its identity stays its own as long as that is there.
-        self._kept: OrderedDict[_Key, tuple[Visitor, str, float, Answered]] = OrderedDict()
+        self._kept: OrderedDict[_Key, tuple[Visitor, str, float, Reply]] = OrderedDict()
 
-    async def ask(self, visitor: Visitor, question: str, params: Mapping[str, str]) -> Answered:
+    async def ask(self, visitor: Visitor, question: str, params: Mapping[str, str]) -> Reply:
         key = (id(visitor), question, tuple(sorted(params.items())))
         version = self._house.news.name
         found = self._kept.get(key)

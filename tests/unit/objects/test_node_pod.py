@@ -6,7 +6,7 @@ from leasehold.core.facts import Node, Pod, PodPhase, Taint
 from leasehold.core.objects.node import DRAIN, Labels, node_from_wire, node_to_wire
 from leasehold.core.objects.pod import pod_from_wire, pod_to_wire
 from leasehold.core.objects.quantity import milli, units
-from leasehold.core.objects.readers import Wrong
+from leasehold.core.objects.readers import WrongValue
 from leasehold.core.objects.wire import canonical, part, stamps
 
 LABELS = Labels()
@@ -42,7 +42,7 @@ def test_quantities(value: object, thousandths: int) -> None:
     ids=repr,
 )
 def test_what_is_no_quantity(value: object) -> None:
-    with pytest.raises(Wrong):
+    with pytest.raises(WrongValue):
         milli(value)
 
 

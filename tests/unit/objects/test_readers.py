@@ -124,7 +124,7 @@ def test_a_legal_value_is_read(
 def test_an_illegal_value_is_refused_with_a_remedy(
     kind: Callable[[object], object], value: object
 ) -> None:
-    with pytest.raises(readers.Wrong) as caught:
+    with pytest.raises(readers.WrongValue) as caught:
         kind(value)
 
     assert caught.value.remedy

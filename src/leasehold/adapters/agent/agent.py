@@ -27,7 +27,7 @@ from leasehold.adapters.agent.machine import HostMachine
 from leasehold.adapters.agent.meeting import Meetings
 from leasehold.adapters.agent.nodes import Nodes
 from leasehold.adapters.agent.pod_notes import PodNotes
-from leasehold.adapters.agent.pods import Pods
+from leasehold.adapters.agent.pods import AgentPods
 from leasehold.adapters.agent.requests import LocalNode as LocalNode
 from leasehold.adapters.agent.requests import Requests, first_container
 from leasehold.adapters.agent.users import Users
@@ -124,7 +124,7 @@ class Agent:
             limits=self._limits,
             containment=self._containment,
         )
-        self._pods = Pods(store, clock, tasks, machine)
+        self._pods = AgentPods(store, clock, tasks, machine)
         self._nodes.on_death = self._pods.on_death
         self._nodes.on_return = self._pods.on_return
         self._nodes.is_empty = self._pods.is_empty

@@ -43,7 +43,7 @@ TROUBLE_MS = 1_000  # between attempts when the machine, not the store, says no
 _RETRY = (AlreadyExists, Conflict, OutcomeUnknown, Unavailable)
 
 
-class Pods:
+class AgentPods:
     def __init__(self, store: Store, clock: Clock, tasks: Tasks, machine: HostMachine) -> None:
         self._store = store
         self._clock = clock

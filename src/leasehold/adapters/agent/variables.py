@@ -14,7 +14,7 @@ from leasehold.core.names import Wire as Pod
 from leasehold.core.objects.bounds import TEXT_CHARS_MAX
 from leasehold.core.objects.problems import shown
 from leasehold.core.objects.quantity import CPU, milli
-from leasehold.core.objects.readers import Wrong
+from leasehold.core.objects.readers import WrongValue
 from leasehold.core.objects.wire import list_at, part, text_at
 
 _REFERENCE = re.compile(r"\$(\$|\(([A-Za-z_.\-][A-Za-z0-9_.\-]*)\))")
@@ -121,7 +121,7 @@ def problem_of_source(source: object) -> tuple[str, str] | None:
         return "resourceFieldRef.resource", f"{resource!r}: write limits.cpu or the like"
     try:
         milli(value.get("divisor") or "1")
-    except Wrong as wrong:
+    except WrongValue as wrong:
         return "resourceFieldRef.divisor", wrong.remedy
     return None
 
@@ -154,7 +154,7 @@ def _amount(container: Wire, reference: Wire, path: str) -> str:
     divisor = reference.get("divisor") or "1"
     try:
         amount, unit = milli(0 if value is None else value), milli(divisor)
-    except Wrong as error:
+    except WrongValue as error:
         raise CannotStart(f"{path}.resourceFieldRef: {error}") from error
     if unit == 0:
         unit = 1 if what == CPU else 1000

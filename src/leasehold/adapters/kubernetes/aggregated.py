@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 from aiohttp import web
 
-from leasehold.adapters.kubernetes.client import APPLY, Client, Request
+from leasehold.adapters.kubernetes.client import APPLY, ApiRequest, Client
 from leasehold.adapters.kubernetes.front_proxy import Asker, FrontProxy, Stranger
 from leasehold.adapters.kubernetes.install.roles import QUERY_GROUP
 from leasehold.core.names import Wire
@@ -149,7 +149,7 @@ async def register(client: Client, namespace: str, ca_pem: bytes) -> bool:
         },
     }
     await client.ask(
-        Request(
+        ApiRequest(
             "PATCH",
             f"/apis/apiregistration.k8s.io/v1/apiservices/{name}",
             ("APIService", "", name),

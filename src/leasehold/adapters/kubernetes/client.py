@@ -47,7 +47,7 @@ class Lane(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ApiRequest:
     """One question; `key` is whom it is about, for the error. `data` makes it a write."""
 
     method: str
@@ -103,7 +103,7 @@ class Client:
         self._loaded_at = 0.0
         self._opening = asyncio.Lock()
         self._tracks: dict[Lane, _Track] = {}
-        self._streams: set[Stream] = set()  # that nobody has closed yet
+        self._streams: set[ApiStream] = set()  # that nobody has closed yet
         self.requests = 0  # that were sent
 
     async def read(
@@ -114,12 +114,12 @@ class Client:
         key: Key = NOBODY,
         lane: Lane = Lane.BULK,
     ) -> bytes:
-        return await self.ask(Request("GET", path, key, query or {}, lane=lane))
+        return await self.ask(ApiRequest("GET", path, key, query or {}, lane=lane))
 
     async def write(self, method: str, path: str, body: object, *, key: Key = NOBODY) -> bytes:
-        return await self.ask(Request(method, path, key, data=_encode(body)))
+        return await self.ask(ApiRequest(method, path, key, data=_encode(body)))
 
-    async def ask(self, request: Request) -> bytes:
+    async def ask(self, request: ApiRequest) -> bytes:
         """The body of a good answer; raises one of the port's errors."""
         await self._opened()
         for _ in range(2):
@@ -134,7 +134,7 @@ class Client:
                 break
         raise Unavailable(*request.key)
 
-    async def stream(self, request: Request, *, quiet_s: float) -> "Stream":
+    async def stream(self, request: ApiRequest, *, quiet_s: float) -> "ApiStream":
         """An answer that goes on; a silence longer than `quiet_s` ends it."""
         await self._opened()
         track = self._tracks[request.lane]
@@ -149,7 +149,7 @@ class Client:
             raise Unavailable(*request.key) from None
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable(*request.key) from error
-        stream = Stream(response, request.key, self._streams)
+        stream = ApiStream(response, request.key, self._streams)
         self._streams.add(stream)
         return stream
 
@@ -168,7 +168,7 @@ class Client:
         assert self._context is not None
         return self._context
 
-    async def _sent(self, track: _Track, request: Request) -> bytes:
+    async def _sent(self, track: _Track, request: ApiRequest) -> bytes:
         try:
             async with await self._answered(track, request, self._timeout) as response:
                 if response.status >= 400:
@@ -180,7 +180,7 @@ class Client:
             raise no_answer(request.key, is_write=request.is_write) from error
 
     async def _refuse(
-        self, track: _Track, request: Request, response: aiohttp.ClientResponse
+        self, track: _Track, request: ApiRequest, response: aiohttp.ClientResponse
     ) -> None:
         body = await response.read()
         if response.status == 401:
@@ -190,7 +190,7 @@ class Client:
         raise error_of(response.status, body, request.key, is_write=request.is_write)
 
     async def _answered(
-        self, track: _Track, request: Request, timeout: aiohttp.ClientTimeout
+        self, track: _Track, request: ApiRequest, timeout: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         context = self._context
         assert context is not None
@@ -258,10 +258,12 @@ class Client:
             return True
 
 
-class Stream:
+class ApiStream:
     """The pieces of an answer as they come."""
 
-    def __init__(self, response: aiohttp.ClientResponse, key: Key, others: "set[Stream]") -> None:
+    def __init__(
+        self, response: aiohttp.ClientResponse, key: Key, others: "set[ApiStream]"
+    ) -> None:
         self._response = response
         self._key = key
         self._others = others

@@ -11,13 +11,13 @@ from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.ports.store import (
     AlreadyExists,
     Conflict,
-    Expired,
     Forbidden,
     Invalid,
     NotFound,
     OutcomeUnknown,
     StoreError,
     Unavailable,
+    WatchExpired,
 )
 
 Key = tuple[str, str, str]  # kind, namespace, name
@@ -41,7 +41,7 @@ def error_of(status: int, body: bytes, key: Key, *, is_write: bool) -> StoreErro
         case 409:
             return Conflict(*key)
         case 410:
-            return Expired(*key)
+            return WatchExpired(*key)
         case 403 | 405:
             return _told(Forbidden(*key), message)
         case 429:

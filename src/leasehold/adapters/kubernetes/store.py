@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import msgspec
 
-from leasehold.adapters.kubernetes.client import JSON_PATCH, Client, Lane, Request
+from leasehold.adapters.kubernetes.client import JSON_PATCH, ApiRequest, Client, Lane
 from leasehold.adapters.kubernetes.places import Place, place_of
 from leasehold.adapters.kubernetes.pods import dressed, has_mates, is_ours, service_of
 from leasehold.adapters.kubernetes.projection import Read, reader_of
@@ -28,12 +28,12 @@ from leasehold.ports.store import (
     Answer,
     Answers,
     Conflict,
-    Expired,
     Invalid,
     Listing,
     NotFound,
     StoreError,
     Unavailable,
+    WatchExpired,
     Write,
     perform,
     written_object,
@@ -64,7 +64,7 @@ class KubernetesStore:
 
     async def get(self, kind: str, namespace: str, name: str) -> Wire:
         place, key = place_of(kind), (kind, namespace, name)
-        request = Request("GET", place.one(namespace, name), key, lane=_lane(kind))
+        request = ApiRequest("GET", place.one(namespace, name), key, lane=_lane(kind))
         return self._noted(place, await self._client.ask(request))
 
     async def list(self, kind: str) -> Listing:
@@ -79,12 +79,12 @@ class KubernetesStore:
         read = reader_of(kind, place.api_version)
         try:
             return await self._pages(place, lambda raw: see(_encode(read(raw))), None)
-        except Expired:
+        except WatchExpired:
             raise Unavailable(kind) from None  # it took too long: its caller begins anew
 
     async def moment(self, kinds: Sequence[str], see: Callable[[str, bytes], None]) -> int:
         """All objects of several kinds as of one version, which is returned: no write lies between
-        them. Raises `Expired` when that took longer than the server remembers."""
+        them. Raises `WatchExpired` when that took longer than the server remembers."""
         version = 0
         for kind in kinds:
             place = place_of(kind)
@@ -122,7 +122,7 @@ class KubernetesStore:
                         self._version = max(self._version, version)
                         return version
                     query = {"limit": str(PAGE), "continue": token}
-            except Expired:
+            except WatchExpired:
                 if forget is None:
                     raise
                 forget()
@@ -164,7 +164,7 @@ class KubernetesStore:
     async def _sent_whole(self, place: Place, obj: Wire, method: str, path: str) -> Wire:
         """A refusal names its paths as our other stores do, where both would refuse."""
         data = _bounded(_encode({**obj, "kind": place.called}), key_of(obj))
-        request = Request(method, path, key_of(obj), data=data, lane=_lane(place.kind))
+        request = ApiRequest(method, path, key_of(obj), data=data, lane=_lane(place.kind))
         try:
             return self._noted(place, await self._client.ask(request))
         except (Invalid, NotFound) as refused:
@@ -185,7 +185,7 @@ class KubernetesStore:
         if version is not None:
             where = "/metadata/resourceVersion"
             changes.append({"op": "add", "path": where, "value": str(version)})
-        request = Request(
+        request = ApiRequest(
             "PATCH",
             place.one(namespace, name, "status"),
             key,
@@ -227,7 +227,7 @@ class KubernetesStore:
         ]
         if uid is not None:
             changes.insert(0, {"op": "test", "path": "/metadata/uid", "value": uid})
-        request = Request(
+        request = ApiRequest(
             "PATCH", place.one(namespace, name), key, data=_encode(changes), content_type=JSON_PATCH
         )
         try:

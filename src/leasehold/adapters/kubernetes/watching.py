@@ -11,13 +11,13 @@ from hashlib import blake2b
 
 import msgspec
 
-from leasehold.adapters.kubernetes.client import Client, Lane, Request, Stream
+from leasehold.adapters.kubernetes.client import ApiRequest, ApiStream, Client, Lane
 from leasehold.adapters.kubernetes.places import Place
 from leasehold.adapters.kubernetes.projection import Read, reader_of, substance
 from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part, text_at, version_at
 from leasehold.ports.runtime import Clock
-from leasehold.ports.store import EventType, Expired, StoreError, WatchEvent
+from leasehold.ports.store import EventType, StoreError, WatchEvent, WatchExpired
 
 LASTS_S = (300, 600)  # the server ends it after a while within these, so that not all end at once
 QUIET_S = 150.0  # a bookmark comes every minute: a longer silence is a dead connection
@@ -59,7 +59,7 @@ class KubernetesWatch:
         self._version = version
         self._read: Read = reader_of(place.kind, place.api_version)
         self._ahead: deque[WatchEvent] = deque()
-        self._stream: Stream | None = None
+        self._stream: ApiStream | None = None
         self._rest = b""  # of an event that has not come wholly
         self._is_checked = is_known
         self._known: dict[str, bytes] = {}
@@ -73,14 +73,14 @@ class KubernetesWatch:
             try:
                 if await self._read_on():
                     pause = FIRST_PAUSE_MS
-            except Expired:
+            except WatchExpired:
                 self.close()
             except StoreError:
                 self._break_off()
                 await self._clock.sleep(int(pause * random.uniform(1.0, 1.5)))
                 pause = min(LAST_PAUSE_MS, 2 * pause)
                 await self._check_version()
-        raise Expired(self._place.kind)
+        raise WatchExpired(self._place.kind)
 
     def close(self) -> None:
         self._closed = True
@@ -94,7 +94,7 @@ class KubernetesWatch:
     async def _check_version(self) -> None:
         """A server that was restored from a backup has never heard of our version, and would let
         us wait until it gets there."""
-        request = Request("GET", self._place.all(), (self._place.kind, "", ""), {"limit": "1"})
+        request = ApiRequest("GET", self._place.all(), (self._place.kind, "", ""), {"limit": "1"})
         try:
             head = _decode_head(await self._client.ask(request))
         except StoreError:
@@ -110,7 +110,7 @@ class KubernetesWatch:
                 await self._check_version()
                 self._is_checked = True
             if self._closed:
-                raise Expired(self._place.kind)
+                raise WatchExpired(self._place.kind)
             self._stream = await self._client.stream(self._request(), quiet_s=QUIET_S)
         piece = await self._stream.piece()
         if not piece:
@@ -122,8 +122,8 @@ class KubernetesWatch:
                 self._take(_decode_event(line))
         return True
 
-    def _request(self) -> Request:
-        return Request(
+    def _request(self) -> ApiRequest:
+        return ApiRequest(
             "GET",
             self._place.all(),
             (self._place.kind, "", ""),
@@ -143,7 +143,7 @@ class KubernetesWatch:
             return
         if event.type == "ERROR":
             if _decode_head(raw).code == 410:
-                raise Expired(self._place.kind)
+                raise WatchExpired(self._place.kind)
             raise StoreError(self._place.kind)
         obj = self._read(raw)
         version = version_at(part(obj, "metadata"))

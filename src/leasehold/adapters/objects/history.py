@@ -7,7 +7,7 @@ watches are up to date and want only what was just written.
 from bisect import bisect_right
 
 from leasehold.adapters.objects.storage import PastChange
-from leasehold.ports.store import Expired
+from leasehold.ports.store import WatchExpired
 
 
 class History:
@@ -19,9 +19,9 @@ class History:
         self._changes: list[PastChange] = []
 
     def next_changes(self, after: int, count: int) -> list[PastChange]:
-        """Raises `Expired` if the first of them may have been forgotten."""
+        """Raises `WatchExpired` if the first of them may have been forgotten."""
         if after < self._dropped_version:
-            raise Expired
+            raise WatchExpired
         position = bisect_right(self._versions, after)
         return self._changes[position : position + count]
 

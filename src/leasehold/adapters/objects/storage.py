@@ -72,7 +72,7 @@ class StoredObjects(Protocol):
 
     def next_changes(self, kind: str, after: int, *, count: int) -> list[PastChange]:
         """Some of the first ones later than `after`, at most `count` and none only if there is
-        none; raises `Expired` if the first may have been forgotten."""
+        none; raises `WatchExpired` if the first may have been forgotten."""
         ...
 
 

@@ -28,7 +28,6 @@ from leasehold.ports.store import (
     Bind,
     Create,
     Delete,
-    Expired,
     Listing,
     NotFound,
     PatchStatus,
@@ -37,6 +36,7 @@ from leasehold.ports.store import (
     Unavailable,
     Update,
     WatchEvent,
+    WatchExpired,
     Write,
 )
 
@@ -259,7 +259,7 @@ class ObjectWatch:
                 self._waiters.wait_for(self._kind, self._wake)
             if not await self._signal.wait(timeout_ms) and not self._closed:
                 return None
-        raise Expired
+        raise WatchExpired
 
     def _wake(self) -> None:
         self._is_listed = False

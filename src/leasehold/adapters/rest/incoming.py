@@ -18,7 +18,7 @@ from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.access import CallerRole
 from leasehold.core.objects.budget import budget_warnings, check_budget
 from leasehold.core.objects.manifests import USER_KINDS
-from leasehold.core.objects.readers import Wrong
+from leasehold.core.objects.readers import WrongValue
 from leasehold.core.objects.readers import namespace as dns_label
 from leasehold.core.objects.rights import rights_needed
 from leasehold.core.objects.wire import list_at, part, text_at
@@ -149,7 +149,7 @@ def _prepare_namespace(metadata: Wire) -> None:
     name = metadata["name"]
     try:
         dns_label(name)
-    except Wrong as wrong:
+    except WrongValue as wrong:
         raise invalid(NAMESPACES, str(name), [("metadata.name", wrong.remedy)]) from None
     labels = metadata.get("labels")
     if labels is None or isinstance(labels, dict):

@@ -75,7 +75,7 @@ def list_(backend: Backend, request: Request, target: Target) -> Response:
         raise bad_request("continue says which version it goes on with; leave resourceVersion out")
     going_on = ""
     if (limit or token) and selected_name(request.query.get("fieldSelector", "")) is None:
-        page = Page(backend, target, matches, limit=limit, token=token)
+        page = ListPage(backend, target, matches, limit=limit, token=token)
         bodies: Sequence[bytes] = page.bodies
         version, going_on = page.version, page.going_on
     else:
@@ -99,7 +99,7 @@ def list_(backend: Backend, request: Request, target: Target) -> Response:
     return Response(200, encode(shown))
 
 
-class Page:
+class ListPage:
     """A part of a list. Where it ends is in the token that the caller sends for the next one, with
     the version of the first: a watch from there tells whatever changed between two pages."""
 

@@ -93,7 +93,7 @@ def refusal_of(error: store.StoreError, resource: Resource, name: str) -> Reques
             return invalid(resource, name, problems)
         case store.Forbidden():
             return about(403, "Forbidden", f"{what} is forbidden by the store")
-        case store.Expired():
+        case store.WatchExpired():
             return expired("the version asked for is no longer kept; list again")
         case store.OutcomeUnknown():
             message = f"no answer from the disk about {what}; read it again before anything else"

@@ -27,7 +27,7 @@ from leasehold.adapters.rest.tables import (
 from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part, stamps
 from leasehold.core.units import SECOND
-from leasehold.ports.store import Expired, StoreError
+from leasehold.ports.store import StoreError, WatchExpired
 
 BOOKMARK_MS = 60 * SECOND
 TIMEOUT_S_MAX = 365 * 24 * 3600
@@ -132,7 +132,7 @@ class WatchStream:
                     chunk = await self._bookmark_now()
                 if chunk:
                     yield chunk
-        except Expired:
+        except WatchExpired:
             if not self._is_closed:
                 message = (
                     f"too old resource version: {self._version} ({self._backend.store.version})"

@@ -24,7 +24,7 @@ from leasehold.adapters.sqlite.errors import BadStore, FileClosed, FileUnavailab
 from leasehold.adapters.sqlite.schema import open_reader
 from leasehold.adapters.sqlite.storage import FileObjects, FileStorage
 from leasehold.adapters.sqlite.store import SqliteStore
-from leasehold.ports.store import Expired, StoreError
+from leasehold.ports.store import StoreError, WatchExpired
 
 T = TypeVar("T")
 
@@ -86,9 +86,9 @@ class Recent:
         self._from = sys.maxsize
 
     def next_changes(self, kind: str, after: int, count: int) -> list[PastChange]:
-        """Raises `Expired` for what only the file knows."""
+        """Raises `WatchExpired` for what only the file knows."""
         if after < self._from:
-            raise Expired
+            raise WatchExpired
         history = self._histories.get(kind)
         return [] if history is None else history.next_changes(after, count)
 
@@ -103,7 +103,7 @@ class RecentObjects(FileObjects):
     def next_changes(self, kind: str, after: int, *, count: int) -> list[PastChange]:
         try:
             return self._recent.next_changes(kind, after, count)
-        except Expired:
+        except WatchExpired:
             return super().next_changes(kind, after, count=count)
 
 

@@ -19,7 +19,7 @@ from leasehold.adapters.sqlite.errors import (
     FileUnavailable,
     sentence,
 )
-from leasehold.ports.store import Expired
+from leasehold.ports.store import WatchExpired
 
 T = TypeVar("T")
 
@@ -104,10 +104,10 @@ class FileObjects:
         try:
             with self._speaking(), self._connection:
                 if after < self._number(f"forgotten/{kind}"):
-                    raise Expired
+                    raise WatchExpired
                 found = list(self._connection.execute(_NEXT, (kind, after, count)))
         except FileClosed as error:  # whoever follows it lists again, from the next opening
-            raise Expired from error
+            raise WatchExpired from error
         return [PastChange(*each) for each in found]
 
     @property

@@ -49,7 +49,7 @@ class SqliteStore(ObjectStore):
         return self._storage.trouble
 
     def close(self) -> None:
-        """Lets go of the file; watches end as `Expired`. Closing twice is harmless."""
+        """Lets go of the file; watches end as `WatchExpired`. Closing twice is harmless."""
         self._let_go()
         self._waiters.wake_all()
 

@@ -20,7 +20,7 @@ from leasehold.control.questions.forms import (
     places,
     wait_of,
 )
-from leasehold.control.questions.rehearse import Outcome, rehearse
+from leasehold.control.questions.rehearse import Rehearsed, rehearse
 from leasehold.control.questions.subject import Subject
 from leasehold.control.questions.walk import walk_of
 from leasehold.control.questions.why import time_may_help
@@ -115,7 +115,7 @@ def _pause(world: World, run: Run) -> str:
     return f"It is tried again at {moment(at)}, after {waits[0].why}."
 
 
-def _starts(world: World, run: Run, outcome: Outcome, now: Instant) -> PlanAnswer:
+def _starts(world: World, run: Run, outcome: Rehearsed, now: Instant) -> PlanAnswer:
     plans = outcome.started
     payers = _payers_of(plans)
     where = _places_of(world, plans)
@@ -142,7 +142,7 @@ def _starts(world: World, run: Run, outcome: Outcome, now: Instant) -> PlanAnswe
     )
 
 
-def _reserved(turn: Turn, run: Run, outcome: Outcome) -> PlanAnswer:
+def _reserved(turn: Turn, run: Run, outcome: Rehearsed) -> PlanAnswer:
     world, refused = turn.world, outcome.refused
     reservation = outcome.reservation
     assert reservation is not None, run.key
@@ -188,7 +188,7 @@ def _when(turn: Turn, reservation: Reservation) -> str:
     )
 
 
-def _cuts(outcome: Outcome) -> tuple[PlannedCuts, list[str]]:
+def _cuts(outcome: Rehearsed) -> tuple[PlannedCuts, list[str]]:
     seen, reservation = outcome.preview, outcome.reservation
     if seen is None or reservation is None:
         return no_cuts(), []

@@ -26,7 +26,7 @@ from leasehold.core.verdicts import Admitted, Refusal, Refused
 from leasehold.core.world.world import World
 
 
-class Outcome(Record):
+class Rehearsed(Record):
     """What would become of a run; at most one of the fields is of use for each."""
 
     started: tuple[Admitted, ...] = ()  # now: all of it, or the groups that live alone
@@ -92,47 +92,47 @@ def _keep(turn: Turn, wish: Wish, plan: Admitted) -> None:
     turn.agenda.claim(wish.run.uid, claims)
 
 
-def rehearse(world: World, run: Run, now: Instant) -> tuple[Turn, Outcome]:
+def rehearse(world: World, run: Run, now: Instant) -> tuple[Turn, Rehearsed]:
     """What the queue would decide about a run that waits, or that is only an idea."""
     turn, line = in_front_of(world, run, now)
     turn.agenda.forget(run.uid)
     started, verdict = _considered(turn, run, line)
     plans = tuple(each.plan for each in started)
     if verdict is None:
-        return turn, Outcome(
+        return turn, Rehearsed(
             started=plans, refused=None if plans else world.memory.refusals.get(run.uid)
         )
     waiting = len(started[-1].left) if started else 0
     return turn, replace(_outcome(turn, run, verdict), started=plans, groups_waiting=waiting)
 
 
-def _outcome(turn: Turn, run: Run, verdict: Verdict) -> Outcome:
+def _outcome(turn: Turn, run: Run, verdict: Verdict) -> Rehearsed:
     known = present(turn.world, run)
     match verdict:
         case Planned():
             return _planned(turn, verdict, known)
         case InLine():
-            return Outcome(refused=told_place(verdict.refused, verdict.place, run))
+            return Rehearsed(refused=told_place(verdict.refused, verdict.place, run))
         case Denied():
             is_made_room = known is not None and known.state is State.ACTIVATING
             held = known if is_made_room and verdict.wish is not None else None
-            return Outcome(refused=verdict.refused, reservation=held)
+            return Rehearsed(refused=verdict.refused, reservation=held)
         case Started():
             raise AssertionError("what starts was taken out before")
         case _:
             assert_never(verdict)
 
 
-def _planned(turn: Turn, planned: Planned, known: Reservation | None) -> Outcome:
+def _planned(turn: Turn, planned: Planned, known: Reservation | None) -> Rehearsed:
     wish, refused, plan = planned.wish, planned.refused, planned.plan
     if plan is None:
-        return Outcome(refused=refused, reservation=known)
+        return Rehearsed(refused=refused, reservation=known)
     reservation = reservation_for(turn, wish, refused, plan)
     hold_plan(turn, wish, plan)
     if reservation.confidence is not Confidence.CUTS:
-        return Outcome(refused=refused, reservation=reservation)
+        return Rehearsed(refused=refused, reservation=reservation)
     at = max(turn.now, reservation.starts)
     seen = preview(turn.world, wish, turn.agenda, at=at, now=turn.now, may_sample=lambda: False)
     if isinstance(seen, Refused):  # nothing that may be cut would make room
-        return Outcome(refused=refused, reservation=reservation, obstacle=seen)
-    return Outcome(refused=refused, reservation=reservation, preview=seen)
+        return Rehearsed(refused=refused, reservation=reservation, obstacle=seen)
+    return Rehearsed(refused=refused, reservation=reservation, preview=seen)

@@ -27,7 +27,7 @@ class Announcement(Record):
     commitment: str
 
 
-class Told:
+class BatchFacts:
     """What batches say besides leases, as of the last one that was read."""
 
     def __init__(self) -> None:
@@ -65,8 +65,8 @@ class Told:
             else:
                 self.nodes[fact.name] = (fact.gpus, fact.flavor, fact.domain)
 
-    def copied(self) -> "Told":
-        new = Told()
+    def copied(self) -> "BatchFacts":
+        new = BatchFacts()
         new.budgets = dict(self.budgets)
         new.nodes = dict(self.nodes)
         new.lowered = self.lowered.copied()
@@ -113,7 +113,7 @@ class Carried:
         instant: Instant = 0,
         charges: dict[EnvelopeKey, Charges] | None = None,
         books: dict[Uid, CarriedBook] | None = None,
-        told: Told | None = None,
+        told: BatchFacts | None = None,
         kept: frozenset[str] = frozenset(),
     ) -> None:
         self.seq = seq  # the last batch that is archived and gone
@@ -121,7 +121,7 @@ class Carried:
         self.instant = instant
         self.charges = charges or {}
         self.books = books or {}
-        self.told = told or Told()
+        self.told = told or BatchFacts()
         self.kept = kept  # leases closed by then whose objects stay all the same
 
     def has_dropped(self, close_batch: int, name: str) -> bool:
@@ -169,7 +169,7 @@ def carried_to_json(carried: Carried) -> bytes:
 def carried_from_json(encoded: bytes) -> Carried:
     """Raises `msgspec.DecodeError` when it is none."""
     wire = msgspec.json.decode(encoded, type=_Wire)
-    told = Told()
+    told = BatchFacts()
     told.budgets = {key: spec.encode() for key, spec in wire.budgets.items()}
     told.nodes = wire.nodes
     told.lowered = LoweredCaps.from_rows(wire.caps, wire.lowered)

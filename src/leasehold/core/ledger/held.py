@@ -14,7 +14,7 @@ from leasehold.core.units import Instant
 Slot = tuple[str, int]
 
 
-class Wrong(Exception):  # noqa: N818 - `verify` catches it and makes an answer of it
+class WrongRecord(Exception):  # noqa: N818 - `verify` catches it and makes an answer of it
     def __init__(self, record: str, why: str) -> None:
         super().__init__(record, why)
         self.record = record
@@ -31,13 +31,13 @@ class SlotHolders:
 
     def take(self, record: str, lease: Lease) -> None:
         if not lease.slots or len(set(lease.slots)) != len(lease.slots) or min(lease.slots) < 0:
-            raise Wrong(record, f"slots {lease.slots} are not distinct ordinals")
+            raise WrongRecord(record, f"slots {lease.slots} are not distinct ordinals")
         is_filler = lease.role is Role.BORROWED
         for ordinal in lease.slots:
             slot = (lease.node, ordinal)
             self._check(record, lease, slot)
             if lease.start < self._freed.get((is_filler, slot), 0):
-                raise Wrong(record, f"starts before {slot} was released")
+                raise WrongRecord(record, f"starts before {slot} was released")
             (self._filled if is_filler else self._held)[slot] = lease
 
     def release(self, lease: Lease, end: Instant) -> None:
@@ -54,11 +54,11 @@ class SlotHolders:
             # A filler whose spare's run ended may find a new payer; nobody begins as one.
             on_spare = held is not None and held.role is Role.SPARE
             if filled is not None or not (on_spare or (held is None and is_refinance)):
-                raise Wrong(record, f"{slot} is no spare that a filler could sit on")
+                raise WrongRecord(record, f"{slot} is no spare that a filler could sit on")
         elif held is not None:
-            raise Wrong(record, f"{slot} is held by {held.name}")
+            raise WrongRecord(record, f"{slot} is held by {held.name}")
         elif filled is not None and not (lease.role is Role.SPARE and is_refinance):
-            raise Wrong(record, f"{slot} is held by the filler {filled.name}")
+            raise WrongRecord(record, f"{slot} is held by the filler {filled.name}")
 
 
 class _EnvelopeSpec(Record):
@@ -100,7 +100,7 @@ class Balances:
         budgets = sorted({lease.payer.rpartition("/")[0] for lease in batch.opened})
         for budget in budgets:
             if budget not in self._budgets:
-                raise Wrong("opened", f"the ledger knows no Budget {budget}")
+                raise WrongRecord("opened", f"the ledger knows no Budget {budget}")
         payers = sorted({lease.payer for lease in batch.opened})
         before = {payer: self._used[payer] for payer in payers}
         for budget in budgets:
@@ -115,7 +115,7 @@ class Balances:
             budget, _, name = payer.rpartition("/")
             for used, cap in self._balances_of(budget, name):
                 if used > cap and used > before[payer]:
-                    raise Wrong("opened", f"{payer} pays for {used} GPUs, its cap is {cap}")
+                    raise WrongRecord("opened", f"{payer} pays for {used} GPUs, its cap is {cap}")
 
     def _balances_of(self, budget: str, name: str) -> list[tuple[int, int]]:
         """(used, cap) of one envelope, or of one aggregate under the name `snapshot` gave it."""

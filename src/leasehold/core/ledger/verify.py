@@ -27,7 +27,7 @@ from leasehold.core.ledger.batch import Batch, Closing, batch_from_wire
 from leasehold.core.ledger.chain import GENESIS, Digest, canonical, digest_of, next_digest
 from leasehold.core.ledger.charges import Charges
 from leasehold.core.ledger.checkpoint import Carried
-from leasehold.core.ledger.held import Balances, SlotHolders, Wrong
+from leasehold.core.ledger.held import Balances, SlotHolders, WrongRecord
 from leasehold.core.ledger.lottery import replay
 from leasehold.core.names import Wire
 from leasehold.core.objects.lease import cut_run, lease_from_wire, lease_spec, lease_to_wire
@@ -75,7 +75,7 @@ def verify_objects(
         _compare_carried(fold, carried)
         _compare_leases(fold, leases, materialised, carried)
         _compare_resolutions(fold, resolutions, materialised, carried)
-    except Wrong as wrong:
+    except WrongRecord as wrong:
         return Disagreement(seq=fold.seq, record=wrong.record, why=wrong.why)
     return None
 
@@ -112,30 +112,30 @@ class Fold:
         number = seq if isinstance(seq, int) else self.seq + 1
         try:
             self._step(line)
-        except Wrong as wrong:
+        except WrongRecord as wrong:
             return Disagreement(seq=number, record=wrong.record, why=wrong.why)
         return None
 
     def _step(self, line: Wire) -> None:
         for key in line:
             if key not in _LINE:
-                raise Wrong("line", f"has {key!r}, which is not in the chain")
+                raise WrongRecord("line", f"has {key!r}, which is not in the chain")
         wire = line.get("batch")
         if not isinstance(wire, dict):
-            raise Wrong("line", "has no batch")
+            raise WrongRecord("line", "has no batch")
         try:
             digest = next_digest(self.digest, canonical(wire))
             batch = batch_from_wire(wire)
         except RecursionError as error:
-            raise Wrong("batch", "is nested too deep") from error
+            raise WrongRecord("batch", "is nested too deep") from error
         except AssertionError as error:
-            raise Wrong("batch", f"is not well-formed: {error}: integers only") from error
+            raise WrongRecord("batch", f"is not well-formed: {error}: integers only") from error
         except msgspec.ValidationError as error:
-            raise Wrong("batch", f"is not well-formed: {error}") from error
+            raise WrongRecord("batch", f"is not well-formed: {error}") from error
         if batch.seq != self.seq + 1:  # before the digest: it says more about a line that is gone
-            raise Wrong("seq", f"{batch.seq} does not follow {self.seq}")
+            raise WrongRecord("seq", f"{batch.seq} does not follow {self.seq}")
         if line.get("digest") != digest:
-            raise Wrong("digest", f"{line.get('digest')} is not {digest}")
+            raise WrongRecord("digest", f"{line.get('digest')} is not {digest}")
         self._check_order(line, batch)
         self.seq, self.epoch, self.instant, self.digest = (
             batch.seq,
@@ -156,31 +156,31 @@ class Fold:
 
     def _check_order(self, line: Wire, batch: Batch) -> None:
         if line.get("seq") != batch.seq or line.get("epoch") != batch.epoch:
-            raise Wrong("line", "names another seq or epoch than its batch")
+            raise WrongRecord("line", "names another seq or epoch than its batch")
         if batch.epoch < self.epoch:
-            raise Wrong("epoch", f"{batch.epoch} goes back from {self.epoch}")
+            raise WrongRecord("epoch", f"{batch.epoch} goes back from {self.epoch}")
         if batch.instant < self.instant:
-            raise Wrong("instant", f"{batch.instant} goes back from {self.instant}")
+            raise WrongRecord("instant", f"{batch.instant} goes back from {self.instant}")
 
     def _state_facts(self, batch: Batch) -> None:
         for name, spec in batch.facts_budgets:
             try:
                 self._balances.state(name, spec)
             except msgspec.ValidationError as error:
-                raise Wrong(f"facts.budgets {name}", str(error)) from error
+                raise WrongRecord(f"facts.budgets {name}", str(error)) from error
         for fact in batch.facts_nodes:
             self._nodes[fact.name] = not fact.gone
         for subject, commitment in batch.announced:
             self.announced[subject, batch.seq] = commitment
         for name, digest in batch.resolutions:
             if name in self.resolutions:
-                raise Wrong(f"resolutions {name}", "was published before")
+                raise WrongRecord(f"resolutions {name}", "was published before")
             self.resolutions[name] = (batch.seq, digest)
 
     def _mark_ending(self, record: str, name: str, reason: str, deadline: Instant) -> None:
         lease = self._find_open(record, name)
         if lease.ending is not None:
-            raise Wrong(record, f"was marked ending before, with {lease.ending.why}")
+            raise WrongRecord(record, f"was marked ending before, with {lease.ending.why}")
         why = _why(record, reason)
         ending = Ending(why=why, deadline=deadline, batch=self.seq, at=self.instant)
         self._put(msgspec.structs.replace(lease, ending=ending))
@@ -189,12 +189,14 @@ class Fold:
         record = f"closed[{place}] {closing.lease}"
         lease = self._find_open(record, closing.lease)
         if not lease.start <= closing.end <= self.instant:
-            raise Wrong(record, f"end {closing.end} is not in [{lease.start}, {self.instant}]")
+            raise WrongRecord(
+                record, f"end {closing.end} is not in [{lease.start}, {self.instant}]"
+            )
         if lease.ending is not None and closing.reason != str(lease.ending.why):
-            raise Wrong(record, f"{closing.reason} does not quote {lease.ending.why}")
+            raise WrongRecord(record, f"{closing.reason} does not quote {lease.ending.why}")
         why = _why(record, closing.reason)
         if closing.cause is not None and why.reason is not Closed.FAIL:
-            raise Wrong(record, f"a cause with {closing.reason}")
+            raise WrongRecord(record, f"a cause with {closing.reason}")
         self._slots.release(lease, closing.end)
         self._balances.add(lease, -1)
         closed = msgspec.structs.replace(
@@ -206,17 +208,17 @@ class Fold:
 
     def _open(self, record: str, lease: Lease, closed: list[Lease]) -> None:
         if lease.name in self.leases:
-            raise Wrong(record, "was opened before")
+            raise WrongRecord(record, "was opened before")
         if lease.batch != self.seq or not lease.name.startswith(
             f"{cut_run(lease.run)}-{self.seq}-"
         ):
-            raise Wrong(record, "names another batch or run")
+            raise WrongRecord(record, "names another batch or run")
         if lease.start > self.instant:
-            raise Wrong(record, f"starts at {lease.start}, after the batch's {self.instant}")
+            raise WrongRecord(record, f"starts at {lease.start}, after the batch's {self.instant}")
         if lease.reason is Opened.REFINANCE:
             lease = _inherit(record, lease, closed)
         elif not self._nodes.get(lease.node, False):
-            raise Wrong(record, f"the ledger knows no node {lease.node}")
+            raise WrongRecord(record, f"the ledger knows no node {lease.node}")
         self._slots.take(record, lease)
         self._balances.add(lease, 1)
         self._put(lease)
@@ -224,9 +226,9 @@ class Fold:
     def _find_open(self, record: str, name: str) -> Lease:
         lease = self.leases.get(name)
         if lease is None:
-            raise Wrong(record, "was never opened")
+            raise WrongRecord(record, "was never opened")
         if lease.closed is not None:
-            raise Wrong(record, f"was closed in batch {lease.closed.batch}")
+            raise WrongRecord(record, f"was closed in batch {lease.closed.batch}")
         return lease
 
     def _put(self, lease: Lease) -> None:
@@ -238,7 +240,7 @@ def _why(record: str, text: str) -> Why:
     try:
         return parse_why(text)
     except ValueError:
-        raise Wrong(record, f"{text} is no closure reason") from None
+        raise WrongRecord(record, f"{text} is no closure reason") from None
 
 
 def _check_repetitions(wire: Wire, batch: Batch) -> None:
@@ -249,7 +251,7 @@ def _check_repetitions(wire: Wire, batch: Batch) -> None:
         assert isinstance(written, list), "it was looked at above"
         difference = _first_difference(written[place].get("spec"), lease_spec(lease), "spec")
         if difference:
-            raise Wrong(f"opened[{place}] {lease.name}", difference)
+            raise WrongRecord(f"opened[{place}] {lease.name}", difference)
 
 
 def _first_difference(got: object, due: object, path: str) -> str:
@@ -272,13 +274,13 @@ def _inherit(record: str, lease: Lease, closed: list[Lease]) -> Lease:
             and set(lease.slots) <= set(old.slots)
         ):
             return msgspec.structs.replace(lease, pod=old.pod)
-    raise Wrong(record, "refinances nothing that this batch closes")
+    raise WrongRecord(record, "refinances nothing that this batch closes")
 
 
 def _compare_carried(fold: Fold, carried: Carried) -> None:
     """A checkpoint's sums are those of the leases that it stands for."""
     if carried.seq > fold.seq or fold.digests[carried.seq] != carried.digest:
-        raise Wrong("checkpoint", f"its digest is not that of batch {carried.seq}")
+        raise WrongRecord("checkpoint", f"its digest is not that of batch {carried.seq}")
     dropped: dict[EnvelopeKey, list[Lease]] = {}
     for lease in fold.leases.values():
         if lease.closed is not None and carried.has_dropped(lease.closed.batch, lease.name):
@@ -286,7 +288,7 @@ def _compare_carried(fold: Fold, carried: Carried) -> None:
     for payer in sorted({*dropped, *carried.charges}):
         expected = Charges().with_leases(dropped.get(payer, []))
         if carried.charges.get(payer, Charges()) != expected:
-            raise Wrong("checkpoint", f"what {payer} paid for is not what its leases say")
+            raise WrongRecord("checkpoint", f"what {payer} paid for is not what its leases say")
 
 
 def _compare_leases(
@@ -297,19 +299,19 @@ def _compare_leases(
         lease = _read("Lease", wire, lease_from_wire)
         expected = fold.leases.get(lease.name)
         if lease.name in seen:
-            raise Wrong(f"Lease {lease.name}", "has two objects")
+            raise WrongRecord(f"Lease {lease.name}", "has two objects")
         seen.add(lease.name)
         if expected is None:
-            raise Wrong(f"Lease {lease.name}", "is in no batch")
+            raise WrongRecord(f"Lease {lease.name}", "is in no batch")
         if lease != expected and not _is_pending(fold.touched[lease.name], materialised):
-            raise Wrong(f"Lease {lease.name}", _difference(lease, expected))
+            raise WrongRecord(f"Lease {lease.name}", _difference(lease, expected))
         if lease == expected:
             _compare_repetitions(wire, lease)
     for name, lease in fold.leases.items():
         if name in seen or _is_pending(fold.touched[name], materialised):
             continue
         if lease.closed is None or not carried.has_dropped(lease.closed.batch, name):
-            raise Wrong(f"Lease {name}", "has no object")
+            raise WrongRecord(f"Lease {name}", "has no object")
 
 
 def _read(kind: str, wire: Wire, read: Callable[[Wire], T]) -> T:
@@ -318,7 +320,7 @@ def _read(kind: str, wire: Wire, read: Callable[[Wire], T]) -> T:
         return read(wire)
     except Exception as error:
         name = part(wire, "metadata").get("name")
-        raise Wrong(f"{kind} object {name}", f"is not well-formed: {error}") from error
+        raise WrongRecord(f"{kind} object {name}", f"is not well-formed: {error}") from error
 
 
 def _compare_repetitions(wire: Wire, lease: Lease) -> None:
@@ -326,12 +328,12 @@ def _compare_repetitions(wire: Wire, lease: Lease) -> None:
     for key in ("spec", "status"):
         difference = _first_difference(wire.get(key) or {}, due.get(key, {}), key)
         if difference:
-            raise Wrong(f"Lease {lease.name}", difference)
+            raise WrongRecord(f"Lease {lease.name}", difference)
     labels, expected = (part(part(each, "metadata"), "labels") for each in (wire, due))
     for key, value in expected.items():
         if labels.get(key) != value:
             why = f"its label {key} is {labels.get(key)!r}, the rest says {value!r}"
-            raise Wrong(f"Lease {lease.name}", why)
+            raise WrongRecord(f"Lease {lease.name}", why)
 
 
 def _compare_resolutions(
@@ -342,25 +344,25 @@ def _compare_resolutions(
         resolution = _read("Resolution", wire, resolution_from_wire)
         record = f"Resolution {resolution.name}"
         if resolution.name in seen:
-            raise Wrong(record, "has two objects")
+            raise WrongRecord(record, "has two objects")
         seen.add(resolution.name)
         if resolution.name not in fold.resolutions:
-            raise Wrong(record, "is in no batch")
+            raise WrongRecord(record, "is in no batch")
         seq, digest = fold.resolutions[resolution.name]
         if _digest_of_spec(record, wire) != digest:
-            raise Wrong(record, f"its digest is not {digest}, as batch {seq} says")
+            raise WrongRecord(record, f"its digest is not {digest}, as batch {seq} says")
         _check_lottery(fold, record, resolution, seq)
     for name, (seq, _) in fold.resolutions.items():
         dropped = seq <= carried.seq and name not in carried.told.resolutions
         if name not in seen and not dropped and not _is_pending(seq, materialised):
-            raise Wrong(f"Resolution {name}", "has no object")
+            raise WrongRecord(f"Resolution {name}", "has no object")
 
 
 def _digest_of_spec(record: str, wire: Wire) -> Digest:
     try:
         return digest_of(wire["spec"])
     except AssertionError as error:
-        raise Wrong(record, f"is not well-formed: {error}: integers only") from error
+        raise WrongRecord(record, f"is not well-formed: {error}: integers only") from error
 
 
 def _check_lottery(fold: Fold, record: str, resolution: Resolution, seq: int) -> None:
@@ -370,13 +372,13 @@ def _check_lottery(fold: Fold, record: str, resolution: Resolution, seq: int) ->
         return
     problems = replay(resolution)
     if problems:
-        raise Wrong(record, problems[0])
+        raise WrongRecord(record, problems[0])
     if fold.announced.get((lottery.subject, lottery.announced_in)) != lottery.commitment:
-        raise Wrong(record, f"batch {lottery.announced_in} did not announce its commitment")
+        raise WrongRecord(record, f"batch {lottery.announced_in} did not announce its commitment")
     if lottery.announced_in >= seq:
-        raise Wrong(record, "was announced after it was drawn")
+        raise WrongRecord(record, "was announced after it was drawn")
     if fold.digests[seq - 1] != lottery.ledger_digest:
-        raise Wrong(record, f"its ledgerDigest is not that before batch {seq}")
+        raise WrongRecord(record, f"its ledgerDigest is not that before batch {seq}")
 
 
 def _is_pending(touched: int, materialised: int | None) -> bool:

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import TypeVar
 
 from leasehold.core.objects.problems import MISSING, Problem, joined, shown
-from leasehold.core.objects.readers import Wrong
+from leasehold.core.objects.readers import WrongValue
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -95,9 +95,9 @@ class Fields:
             try:
                 value = read(raw)
                 if value in found:
-                    raise Wrong("it is listed twice; list it once")
+                    raise WrongValue("it is listed twice; list it once")
                 found[value] = None
-            except Wrong as wrong:
+            except WrongValue as wrong:
                 self._wrong.add(key)
                 self.problems.append(
                     Problem(path=joined(path, index), value=shown(raw), remedy=wrong.remedy)
@@ -134,7 +134,7 @@ class Fields:
     def _read(self, key: str, read: Reader[T], default: D) -> T | D:
         try:
             return read(self.raw(key))
-        except Wrong as wrong:
+        except WrongValue as wrong:
             self.note(key, wrong.remedy)
             return default
 

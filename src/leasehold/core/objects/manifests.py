@@ -63,7 +63,7 @@ def check_manifest(
 
 def _api_version(value: object) -> str:
     if value != API_VERSION:
-        raise readers.Wrong(f"write {API_VERSION}")
+        raise readers.WrongValue(f"write {API_VERSION}")
     return API_VERSION
 
 
@@ -71,8 +71,8 @@ def _kind(value: object) -> str:
     if isinstance(value, str) and value in USER_KINDS:
         return value
     if isinstance(value, str) and value in OUR_KINDS:
-        raise readers.Wrong("users never write them; write a Budget or a Run")
-    raise readers.Wrong("write Budget or Run")
+        raise readers.WrongValue("users never write them; write a Budget or a Run")
+    raise readers.WrongValue("write Budget or Run")
 
 
 def _check_metadata(metadata: Fields) -> None:

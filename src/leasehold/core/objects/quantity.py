@@ -10,7 +10,7 @@ from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 
 from leasehold.core.names import Wire
-from leasehold.core.objects.readers import Wrong
+from leasehold.core.objects.readers import WrongValue
 from leasehold.core.objects.wire import list_at, part
 
 CPU = "cpu"
@@ -27,14 +27,14 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 
 def milli(value: object) -> int:
-    """A quantity in thousandths, rounded up; raises `Wrong` when it is none."""
+    """A quantity in thousandths, rounded up; raises `WrongValue` when it is none."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise Wrong(_REMEDY)
+        raise WrongValue(_REMEDY)
     if isinstance(value, int) and not 0 <= value <= MILLI_MAX:
-        raise Wrong(_REMEDY)  # before it is printed: an integer can be too long to print
+        raise WrongValue(_REMEDY)  # before it is printed: an integer can be too long to print
     written = str(value)
     if len(written) > 64:
-        raise Wrong(_REMEDY)
+        raise WrongValue(_REMEDY)
     return _parse(written)
 
 
@@ -42,7 +42,7 @@ def milli(value: object) -> int:
 def _parse(written: str) -> int:
     match = _QUANTITY.fullmatch(written)
     if match is None:
-        raise Wrong(_REMEDY)
+        raise WrongValue(_REMEDY)
     number, suffix = Decimal(match[1]), match[2] or ""
     if suffix in _BINARY:
         number *= 1 << _BINARY[suffix]
@@ -50,7 +50,7 @@ def _parse(written: str) -> int:
         number = number.scaleb(_DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:]))
     thousandths = number * 1000
     if not 0 <= thousandths <= MILLI_MAX:
-        raise Wrong(_REMEDY)
+        raise WrongValue(_REMEDY)
     return int(thousandths.to_integral_value(rounding=ROUND_CEILING))
 
 
@@ -89,5 +89,5 @@ def quantity_or(value: object, amount: Callable[[object], int], default: int) ->
     """The amount, or the default for what is no quantity: only a server's own objects say so."""
     try:
         return amount(value)
-    except Wrong:
+    except WrongValue:
         return default

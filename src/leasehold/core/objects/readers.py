@@ -1,7 +1,7 @@
 """What a single value in a manifest may be: counts, GPU-hours, instants, spans, names.
 
 Each function takes whatever stood in the file and returns the value the core works with, or raises
-`Wrong` with a remedy. Called through `fields.Fields`, which adds the path and catches it. No
+`WrongValue` with a remedy. Called through `fields.Fields`, which adds the path and catches it. No
 float takes part in any arithmetic: a decimal number goes through its own text.
 """
 
@@ -26,7 +26,7 @@ _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
-class Wrong(Exception):  # noqa: N818 - it says what the value is
+class WrongValue(Exception):  # noqa: N818 - it says what the value is
     """The value is not one of its kind; `Fields` turns it into a Problem."""
 
     def __init__(self, remedy: str) -> None:
@@ -36,19 +36,19 @@ class Wrong(Exception):  # noqa: N818 - it says what the value is
 
 def flag(value: object) -> bool:
     if not isinstance(value, bool):
-        raise Wrong("write true or false")
+        raise WrongValue("write true or false")
     return value
 
 
 def text(value: object) -> str:
     if not isinstance(value, str) or not value:
-        raise Wrong("write a text")
+        raise WrongValue("write a text")
     return value
 
 
 def text_or_none(value: object) -> str:
     if not isinstance(value, str):
-        raise Wrong("write a text")
+        raise WrongValue("write a text")
     return value
 
 
@@ -58,7 +58,7 @@ def whole(low: int, high: int) -> Callable[[object], int]:
 
     def check(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise Wrong(remedy)
+            raise WrongValue(remedy)
         return value
 
     return check
@@ -75,13 +75,13 @@ def gpu_hours(value: object) -> GpuMs:
         f"write GPU-hours as a number over 0 and up to {GPU_HOURS_MAX}, with at most five decimals"
     )
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Wrong(remedy)
+        raise WrongValue(remedy)
     if not 0 < value <= GPU_HOURS_MAX:  # also false for a NaN
-        raise Wrong(remedy)
+        raise WrongValue(remedy)
     exact = Decimal(str(value)) * HOUR
     amount = int(exact)
     if amount != exact or amount == 0:
-        raise Wrong(remedy)
+        raise WrongValue(remedy)
     return amount
 
 
@@ -90,7 +90,7 @@ def instant(value: object) -> Instant:
     if isinstance(value, str) and len(value) <= TEXT_CHARS_MAX and value.isascii():
         found = parse_instant(value)
     if found is None:
-        raise Wrong('write an RFC 3339 instant with a zone, such as "2026-11-01T00:00:00Z"')
+        raise WrongValue('write an RFC 3339 instant with a zone, such as "2026-11-01T00:00:00Z"')
     return found
 
 
@@ -99,14 +99,14 @@ def span_or_none(value: object) -> Millis:
     if isinstance(value, str) and len(value) <= TEXT_CHARS_MAX and value.isascii():
         found = parse_span(value)
     if found is None:
-        raise Wrong("write a span of at most 3650 days, such as 30s, 15m or 1h30m")
+        raise WrongValue("write a span of at most 3650 days, such as 30s, 15m or 1h30m")
     return found
 
 
 def span(value: object) -> Millis:
     found = span_or_none(value)
     if found == 0:
-        raise Wrong("write a span over zero, such as 30s, 15m or 1h30m")
+        raise WrongValue("write a span over zero, such as 30s, 15m or 1h30m")
     return found
 
 
@@ -118,7 +118,7 @@ def one_of(choices: type[E]) -> Callable[[object], E]:
     def check(value: object) -> E:
         member = members.get(value) if isinstance(value, str) else None
         if member is None:
-            raise Wrong(remedy)
+            raise WrongValue(remedy)
         return member
 
     return check
@@ -126,20 +126,20 @@ def one_of(choices: type[E]) -> Callable[[object], E]:
 
 def owner(value: object) -> str:
     if not isinstance(value, str) or not is_owner(value):
-        raise Wrong(OWNER_REMEDY)
+        raise WrongValue(OWNER_REMEDY)
     return value
 
 
 def owner_glob(value: object) -> str:
     if not isinstance(value, str) or not is_owner_glob(value):
-        raise Wrong(GLOB_REMEDY)
+        raise WrongValue(GLOB_REMEDY)
     return value
 
 
 def namespace(value: object) -> str:
     """A DNS-1123 label, as Kubernetes wants for namespaces and container names."""
     if not isinstance(value, str) or len(value) > 63 or not _DNS_LABEL.fullmatch(value):
-        raise Wrong(
+        raise WrongValue(
             "write 1 to 63 lower-case letters, digits and '-', "
             "beginning and ending with a letter or digit"
         )
@@ -149,7 +149,7 @@ def namespace(value: object) -> str:
 def object_name(value: object) -> str:
     """A DNS-1123 subdomain, as Kubernetes wants for objects."""
     if not isinstance(value, str) or len(value) > 253 or not _DNS_SUBDOMAIN.fullmatch(value):
-        raise Wrong(
+        raise WrongValue(
             "write 1 to 253 lower-case letters, digits, '-' and '.', "
             "each part beginning and ending with a letter or digit"
         )
@@ -159,7 +159,7 @@ def object_name(value: object) -> str:
 def word(value: object) -> str:
     """What can stand as a label's value: flavors, places, envelope names."""
     if not isinstance(value, str) or len(value) > 63 or not _LABEL_VALUE.fullmatch(value):
-        raise Wrong(
+        raise WrongValue(
             "write 1 to 63 letters, digits, '-', '_' and '.', "
             "beginning and ending with a letter or digit"
         )

@@ -28,7 +28,7 @@ def grace_problems(raw: object, most: Millis) -> list[tuple[str, str]]:
     asked = part(part(raw, "spec"), "runtime").get("gracePeriod")
     try:
         grace = 0 if asked is None else readers.span_or_none(asked)
-    except readers.Wrong:
+    except readers.WrongValue:
         return []  # it is told by `check_run`
     if grace <= most:
         return []

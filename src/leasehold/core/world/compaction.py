@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from leasehold.core.facts import Cause, Closed, EnvelopeKey, Lease, Record, State, Uid
 from leasehold.core.ledger.chain import Digest
 from leasehold.core.ledger.charges import Charges
-from leasehold.core.ledger.checkpoint import Carried, CarriedBook, Told
+from leasehold.core.ledger.checkpoint import BatchFacts, Carried, CarriedBook
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import Instant
 from leasehold.core.world.book import Book, Settled, UnitHistory
@@ -66,7 +66,7 @@ def plan_compaction(world: World, *, upto: int, cutoff: Instant) -> Compaction:
 
 
 def carried_after(
-    world: World, plan: Compaction, told: Told, *, seq: int, digest: Digest, instant: Instant
+    world: World, plan: Compaction, told: BatchFacts, *, seq: int, digest: Digest, instant: Instant
 ) -> Carried:
     """What the World carries when the plan is done; `told` has read everything up to `seq`."""
     leases = [world.leases[name] for name in plan.leases]
@@ -211,7 +211,7 @@ def _books(world: World, leases: list[Lease]) -> dict[Uid, CarriedBook]:
     return books
 
 
-def _pruned(world: World, plan: Compaction, told: Told) -> Told:
+def _pruned(world: World, plan: Compaction, told: BatchFacts) -> BatchFacts:
     """Announcements are for reservations that exist, and digests for Resolutions that do."""
     pruned = told.copied()
     pruned.lowered.keep_only_of(world.lowered)  # what it forgave, no lease may tell any more

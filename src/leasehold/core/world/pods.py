@@ -15,7 +15,7 @@ from leasehold.core.world.loads import Loads
 from leasehold.core.world.open_index import Names, discard
 
 
-class Pods:
+class PodIndex:
     def __init__(
         self, fleet: Fleet, leases: Mapping[str, Lease], open_by_pod: Mapping[str, Names]
     ) -> None:

@@ -27,7 +27,7 @@ from leasehold.core.facts import (
     RunKey,
     Uid,
 )
-from leasehold.core.ledger.checkpoint import Carried, Told
+from leasehold.core.ledger.checkpoint import BatchFacts, Carried
 from leasehold.core.ledger.head import Head
 from leasehold.core.ledger.lowered import LoweredCaps
 from leasehold.core.policy import Policy
@@ -38,7 +38,7 @@ from leasehold.core.world.book import WHOLE, Attempt, Book
 from leasehold.core.world.fleet import Fleet
 from leasehold.core.world.memory import Memory
 from leasehold.core.world.open_index import OpenIndex
-from leasehold.core.world.pods import Pods
+from leasehold.core.world.pods import PodIndex
 from leasehold.core.world.tree import Tree
 from leasehold.core.world.what_if import WhatIf
 from leasehold.core.world.worklist import Worklist
@@ -83,7 +83,7 @@ class World:
         self.yielding = self._open.yielding
         self.ending: dict[str, None] = {}
         self.moving: dict[str, None] = {}  # of those, pods' that leave a drained node for a spare
-        self._pods = Pods(self.fleet, self.leases, self._open.by_pod)
+        self._pods = PodIndex(self.fleet, self.leases, self._open.by_pod)
         self.pods = self._pods.by_key
         self.pods_by_run = self._pods.by_run
         self.pods_by_node = self._pods.by_node
@@ -446,7 +446,7 @@ class World:
         assert payer.count("/") == 2, payer
         self.lowered.forgive(payer, lent=lent)
 
-    def fold_told(self, told: Told) -> None:
+    def fold_told(self, told: BatchFacts) -> None:
         """All that the ledger was ever told of Budgets and nodes."""
         assert not self.budget_facts, "it is told once, and first of all"
         assert not self.node_facts, "it is told once, and first of all"

@@ -37,7 +37,7 @@ class BadBackup(Exception):  # noqa: N818 - it says what the backup is
         super().__init__(f"{path}: {why}; {remedy}")
 
 
-class Member(Record):
+class BackupMember(Record):
     sha256: str
     bytes: int
 
@@ -45,7 +45,7 @@ class Member(Record):
 class Contents(Record):
     format: int
     taken: int  # milliseconds UTC
-    files: dict[str, Member]
+    files: dict[str, BackupMember]
 
 
 def generation_at(now: int) -> int:
@@ -158,7 +158,7 @@ def _write_tar(to: Path, files: dict[str, Path], now: int) -> Contents:
     return contents
 
 
-def _add(tar: tarfile.TarFile, name: str, path: Path) -> Member:
+def _add(tar: tarfile.TarFile, name: str, path: Path) -> BackupMember:
     """Small files are read once, so that what is hashed is what is written; the store is ours."""
     info = tarfile.TarInfo(name)
     info.mode = 0o600
@@ -168,11 +168,11 @@ def _add(tar: tarfile.TarFile, name: str, path: Path) -> Member:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             file.seek(0)
             tar.addfile(info, file)
-        return Member(sha256=digest, bytes=info.size)
+        return BackupMember(sha256=digest, bytes=info.size)
     content = path.read_bytes()
     info.size = len(content)
     tar.addfile(info, io.BytesIO(content))
-    return Member(sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
+    return BackupMember(sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
 
 
 def _contents(backup: Path, tar: tarfile.TarFile) -> Contents:
@@ -195,7 +195,9 @@ def _safe(backup: Path, name: str) -> PurePosixPath:
     return path
 
 
-def _unpack_one(backup: Path, tar: tarfile.TarFile, path: Path, name: str, member: Member) -> None:
+def _unpack_one(
+    backup: Path, tar: tarfile.TarFile, path: Path, name: str, member: BackupMember
+) -> None:
     try:
         source = tar.extractfile(name)
     except KeyError:

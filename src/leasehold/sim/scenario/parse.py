@@ -10,7 +10,7 @@ from leasehold.core.objects import readers
 from leasehold.core.objects.budget import budget_from_wire, parent_cycles
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.problems import Problem, shown
-from leasehold.core.objects.readers import Wrong
+from leasehold.core.objects.readers import WrongValue
 from leasehold.core.units import Instant, format_span
 from leasehold.shell.config import BadConfig, Config, load_config
 from leasehold.shell.fleetfile import mistake_at, node_rows, read_fleet
@@ -153,13 +153,13 @@ def _start(value: object) -> Instant:
     """Accounts count from 1970, and a story may go on for ten years within four-digit ones."""
     start = readers.instant(value)
     if not 0 <= start <= START_MAX:
-        raise Wrong("write an instant from 1970 to 9000")
+        raise WrongValue("write an instant from 1970 to 9000")
     return start
 
 
 def _at(value: object) -> int:
     try:
         return readers.span_or_none(value)
-    except Wrong:
+    except WrongValue:
         remedy = "write a span since the start of at most 3650 days, such as 0s, 30s or 1h15m"
-        raise Wrong(remedy) from None
+        raise WrongValue(remedy) from None

@@ -8,7 +8,7 @@ from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.manifests import check_manifest
 from leasehold.core.objects.problems import Problem, joined, shown
-from leasehold.core.objects.readers import Wrong
+from leasehold.core.objects.readers import WrongValue
 from leasehold.sim.machines import NodeIs, Work
 from leasehold.sim.scenario import values
 from leasehold.sim.scenario.parse_expectations import Named, read_expectation
@@ -92,7 +92,7 @@ def read_specs(fields: Fields, key: str, kind: str, *, check: bool) -> tuple[tup
             continue
         try:
             values.run_key(name)
-        except Wrong as wrong:
+        except WrongValue as wrong:
             listed.problems.append(Problem(path=path, value=shown(name), remedy=wrong.remedy))
             continue
         members = {str(member): value for member, value in spec.members.items()}
@@ -235,5 +235,5 @@ def _read_pod(fields: Fields, named: Named) -> Action | None:
 
 def _controller(value: object) -> str:
     if value != "controller":
-        raise Wrong("write controller")
+        raise WrongValue("write controller")
     return "controller"

@@ -10,7 +10,7 @@ from leasehold.core.facts import Closed, Confidence, Opened, Phase, Role, State
 from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.problems import Problem, shown
-from leasehold.core.objects.readers import Wrong
+from leasehold.core.objects.readers import WrongValue
 from leasehold.sim.scenario import values
 from leasehold.sim.scenario.story import (
     AuditIsOk,
@@ -230,5 +230,5 @@ def _closure(value: object) -> str:
 
 def _ok(value: object) -> str:
     if value != "ok":
-        raise Wrong(f"write ok (not {shown(value)})")
+        raise WrongValue(f"write ok (not {shown(value)})")
     return "ok"

@@ -35,7 +35,7 @@ SHOWS = ("explain", "who-pays", "leases", "budgets", "cover")
 
 
 @dataclass
-class Outcome:
+class StoryOutcome:
     """`code` is the exit status; `problems` has one line for each thing that did not hold."""
 
     file: str
@@ -56,7 +56,7 @@ def run_scenario(
     store: str = "memory",
     archive: Path | None = None,
     look: Look | None = None,
-) -> Outcome:
+) -> StoryOutcome:
     """Plays one file. With a seed tasks run in its order, under its own faults unless given.
 
     On "sqlite" everything is kept in `out`/store.sqlite (or in a temporary folder), which a restart
@@ -70,7 +70,7 @@ def run_scenario(
         lines = str(bad).splitlines()
         for line in lines:
             echo(line)
-        return Outcome(file=str(path), code=BAD_FILE, problems=lines)
+        return StoryOutcome(file=str(path), code=BAD_FILE, problems=lines)
     rates = faults if faults is not None else draw_rates(seed) if seed is not None else {}
     with _file_for(store, out) as file:
         stage = Stage(
@@ -143,9 +143,9 @@ class _Play:
         except Violated as violated:
             self._miss(line, [f"expected every invariant got {each}" for each in violated.problems])
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> StoryOutcome:
         faults = self.stage.faults
-        return Outcome(
+        return StoryOutcome(
             file=self._story.file,
             code=MISSED if self._problems else HELD,
             problems=self._problems,

@@ -1,7 +1,8 @@
 """What a single value in a scenario may be: names, bounds, spans, lists; each as the typed record.
 
 Called through `core.objects.fields.Fields` by the two parsers, which adds path and line. Each
-function raises `Wrong` with a remedy. Numbers become fractions by their text: no float is compared.
+function raises `WrongValue` with a remedy. Numbers become fractions by their text: no float is
+compared.
 """
 
 import re
@@ -10,7 +11,7 @@ from enum import StrEnum
 from fractions import Fraction
 
 from leasehold.core.objects import readers
-from leasehold.core.objects.readers import Wrong
+from leasehold.core.objects.readers import WrongValue
 from leasehold.sim.scenario.story import (
     Groups,
     Names,
@@ -32,7 +33,7 @@ def run_key(value: object) -> str:
     """`namespace/name`."""
     parts = value.split("/") if isinstance(value, str) else []
     if len(parts) != 2:
-        raise Wrong("write namespace/name")
+        raise WrongValue("write namespace/name")
     readers.namespace(parts[0])
     readers.object_name(parts[1])
     return "/".join(parts)
@@ -42,7 +43,7 @@ def envelope_key(value: object) -> str:
     """`namespace/budget/envelope`."""
     parts = value.split("/") if isinstance(value, str) else []
     if len(parts) != 3:
-        raise Wrong("write namespace/budget/envelope")
+        raise WrongValue("write namespace/budget/envelope")
     readers.namespace(parts[0])
     readers.object_name(parts[1])
     readers.word(parts[2])
@@ -54,7 +55,7 @@ def run_or_envelope(value: object) -> str:
         return envelope_key(value)
     if isinstance(value, str) and value.count("/") == 1:
         return run_key(value)
-    raise Wrong("write namespace/run or namespace/budget/envelope")
+    raise WrongValue("write namespace/run or namespace/budget/envelope")
 
 
 def known(
@@ -66,7 +67,7 @@ def known(
         name = kind(value)
         if name not in names:
             shown = ", ".join(sorted(names)[:8]) or "none"
-            raise Wrong(f"there is no such {what} in this file; it has: {shown}")
+            raise WrongValue(f"there is no such {what} in this file; it has: {shown}")
         return name
 
     return check
@@ -84,7 +85,7 @@ def does(value: object) -> tuple[int | None, bool]:
         return None, False
     match = _EXIT.fullmatch(value) if isinstance(value, str) else None
     if match is None or int(match.group(1)) > 255:
-        raise Wrong("write exit with a code from 0 to 255 (such as: exit 3), stick or unstick")
+        raise WrongValue("write exit with a code from 0 to 255 (such as: exit 3), stick or unstick")
     return int(match.group(1)), False
 
 
@@ -107,16 +108,16 @@ def _bounded(
     if not isinstance(value, dict):
         exact = one(value)
         if exact is None:
-            raise Wrong(remedy)
+            raise WrongValue(remedy)
         return Number(low=exact, high=exact, unit=unit)
     if not value or not set(value) <= {"min", "max"}:
-        raise Wrong(remedy)
+        raise WrongValue(remedy)
     bounds = {name: one(member) for name, member in value.items()}
     if None in bounds.values():
-        raise Wrong(remedy)
+        raise WrongValue(remedy)
     low, high = bounds.get("min"), bounds.get("max")
     if low is not None and high is not None and low > high:
-        raise Wrong("min is over max; write the smaller one as min")
+        raise WrongValue("min is over max; write the smaller one as min")
     return Number(low=low, high=high, unit=unit)
 
 
@@ -133,13 +134,13 @@ def _fraction(value: object) -> Fraction | None:
 def _span(value: object) -> Fraction | None:
     try:
         return Fraction(readers.span_or_none(value))
-    except Wrong:
+    except WrongValue:
         return None
 
 
 def word(value: object) -> Word:
     if not isinstance(value, str) or not value:
-        raise Wrong("write a word")
+        raise WrongValue("write a word")
     return Word(text=value)
 
 
@@ -151,7 +152,7 @@ def one_of(choices: type[StrEnum]) -> Callable[[object], Word]:
 def words(value: object) -> Words:
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list) or not texts or not all(isinstance(t, str) and t for t in texts):
-        raise Wrong("write a list of texts")
+        raise WrongValue("write a list of texts")
     return Words(texts=tuple(texts))
 
 
@@ -161,19 +162,19 @@ def truth(value: object) -> Truth:
 
 def only_true(value: object) -> Truth:
     if value is not True:
-        raise Wrong("write true, or leave it out")
+        raise WrongValue("write true, or leave it out")
     return Truth(value=True)
 
 
 def names(value: object) -> Names:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise Wrong("write a list of names")
+        raise WrongValue("write a list of names")
     return Names(names=tuple(sorted(value)))
 
 
 def groups_in_order(value: object) -> Groups:
     if not isinstance(value, list) or not all(_whole(each) is not None for each in value):
-        raise Wrong("write a list of group numbers")
+        raise WrongValue("write a list of group numbers")
     return Groups(numbers=tuple(value))
 
 
@@ -184,27 +185,27 @@ def groups(value: object) -> Groups:
 def walk(value: object) -> Walk:
     remedy = "write a list of pairs [namespace/budget/envelope, GPUs taken or the reason for none]"
     if not isinstance(value, list):
-        raise Wrong(remedy)
+        raise WrongValue(remedy)
     steps = []
     for pair in value:
         if not isinstance(pair, list) or len(pair) != 2:
-            raise Wrong(remedy)
+            raise WrongValue(remedy)
         name, verdict = pair
         if isinstance(verdict, bool) or not isinstance(verdict, int | str):
-            raise Wrong(remedy)
+            raise WrongValue(remedy)
         steps.append((envelope_key(name), verdict))
     return Walk(steps=tuple(steps))
 
 
 def odds(value: object) -> Odds:
     if not isinstance(value, dict):
-        raise Wrong("write percents by run, such as {x/x: 50}")
+        raise WrongValue("write percents by run, such as {x/x: 50}")
     return Odds(by_run=tuple((run_key(run), count(percent)) for run, percent in value.items()))
 
 
 def shrunk_from(value: object) -> ShrunkFrom:
     if not isinstance(value, dict):
-        raise Wrong("write lists of group numbers by run, such as {e/e: [7, 6]}")
+        raise WrongValue("write lists of group numbers by run, such as {e/e: [7, 6]}")
     return ShrunkFrom(
         by_run=tuple((run_key(run), groups_in_order(each)) for run, each in value.items())
     )

@@ -36,7 +36,7 @@ class Believer(Protocol):
     def is_alive(self) -> bool: ...
 
 
-class Head(Record, frozen=True):
+class SeenHead(Record, frozen=True):
     seq: int
     epoch: int
     digest: str
@@ -69,7 +69,7 @@ class TenureChecks:
         self._rests_on_clocks = not breaks_clocks
         self._changed_at: Instant = 0
         self.record: TenureRecord | None = None
-        self.head: Head | None = None
+        self.head: SeenHead | None = None
         self.evaluated: Counter[str] = Counter()
         self.take_overs: list[TakeOver] = []
 
@@ -143,7 +143,7 @@ class TenureChecks:
     def _on_head(self, change: Change) -> None:
         self.evaluated["SealedHeadRejectsOldEpoch"] += 1
         spec = part(decode(change.body), "spec")
-        head = Head(
+        head = SeenHead(
             seq=whole_at(spec, "seq") or 0,
             epoch=whole_at(spec, "epoch") or 0,
             digest=text_at(spec, "digest"),

@@ -19,7 +19,7 @@ from leasehold.core.units import HOUR, SECOND
 from leasehold.sim.storm.checks import TakeOver
 from leasehold.sim.storm.marks import EXPECTED
 from leasehold.sim.storm.plan import Profile, draw_plan
-from leasehold.sim.storm.play import Outcome, play
+from leasehold.sim.storm.play import SeedOutcome, play
 
 Echo = Callable[[str], object]
 FRESH_MAX = 1 << 40  # seeds drawn from a text are above all that people type
@@ -42,7 +42,7 @@ class Tally:
     evaluated: Counter[str] = field(default_factory=Counter)
     take_overs: list[TakeOver] = field(default_factory=list)
 
-    def add(self, outcome: Outcome, cpu_s: float) -> None:
+    def add(self, outcome: SeedOutcome, cpu_s: float) -> None:
         self.seeds += 1
         self.cpu_s += cpu_s
         self.simulated_ms += outcome.at
@@ -86,7 +86,7 @@ def run_seeds(
     workers: int,
     twice: bool,
     profile: Profile | None,
-    each: Callable[[Outcome], object],
+    each: Callable[[SeedOutcome], object],
     stop_at_first: bool = False,
 ) -> Tally:
     tally, began = Tally(), time.monotonic()
@@ -105,7 +105,7 @@ def fresh_seeds(text: str, count: int) -> list[int]:
     return [FRESH_MAX + int.from_bytes(digest[:4], "big") for digest in digests]
 
 
-def play_seed(task: tuple[int, bool, Profile | None]) -> tuple[Outcome, float]:
+def play_seed(task: tuple[int, bool, Profile | None]) -> tuple[SeedOutcome, float]:
     """In a process of its own: nobody's log is of interest here."""
     seed, twice, profile = task
     silence()
@@ -127,7 +127,7 @@ def silence() -> None:
 
 def _outcomes(
     seeds: Sequence[int], workers: int, twice: bool, profile: Profile | None
-) -> Iterator[tuple[Outcome, float]]:
+) -> Iterator[tuple[SeedOutcome, float]]:
     tasks: Iterable[tuple[int, bool, Profile | None]] = [(seed, twice, profile) for seed in seeds]
     if workers <= 1 or len(seeds) == 1:
         yield from map(play_seed, tasks)

@@ -85,7 +85,7 @@ class Attack(Record, frozen=True):
     point: str = ""
 
 
-class Plan(Record, frozen=True):
+class StormPlan(Record, frozen=True):
     seed: int  # of the order of tasks, and of when each fault strikes
     profile: Profile
     story: str  # a scenario, as the text of its file
@@ -100,14 +100,14 @@ class Plan(Record, frozen=True):
     is_shuffled: bool = True
 
 
-def draw_plan(seed: int, *, profile: Profile | None = None, story: str | None = None) -> Plan:
+def draw_plan(seed: int, *, profile: Profile | None = None, story: str | None = None) -> StormPlan:
     random = Random(f"{seed}/profile")
     drawn = profile or random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
     text = story or story_of(seed, gaps=GAPS, steps_max=STEPS_MAX)
     trouble = _last_step(text) + AFTER
     is_quiet = drawn is Profile.QUIET
     store = {} if is_quiet else _store_rates(Random(f"{seed}/store"))
-    return Plan(
+    return StormPlan(
         seed=seed,
         profile=drawn,
         story=text,

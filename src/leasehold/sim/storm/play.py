@@ -36,19 +36,19 @@ from leasehold.sim.storm.cast import Cast
 from leasehold.sim.storm.checks import TakeOver, TenureChecks
 from leasehold.sim.storm.marks import Marks
 from leasehold.sim.storm.nemesis import Nemesis
-from leasehold.sim.storm.plan import CONTROLLERS, NODES, Attack, Harm, Plan, Profile
+from leasehold.sim.storm.plan import CONTROLLERS, NODES, Attack, Harm, Profile, StormPlan
 from leasehold.sim.storm.points import PointedStore
 
 LEADER_WITHIN: Millis = 60 * SECOND  # after the faults have stopped
 QUIET: Millis = 12 * MINUTE  # until everything must have come to rest
 
 
-class Violated(Exception):  # noqa: N818 - it says what became of the rules
+class RuleBroken(Exception):  # noqa: N818 - it says what became of the rules
     """Something that must hold did not; the text names it."""
 
 
 @dataclass
-class Outcome:
+class SeedOutcome:
     """`digest` is of all that happened: equal for equal histories."""
 
     seed: int
@@ -65,13 +65,15 @@ class Outcome:
     trace: list[str] = field(default_factory=list)
 
 
-def play(plan: Plan, *, keep_trace: bool = False, margins: Margins | None = None) -> Outcome:
+def play(
+    plan: StormPlan, *, keep_trace: bool = False, margins: Margins | None = None
+) -> SeedOutcome:
     """All of it, or up to the first thing that did not hold."""
     with tempfile.TemporaryDirectory(prefix="leasehold-storm-") as folder:
         storm = Storm(plan, Path(folder), keep_trace=keep_trace, margins=margins or Margins())
         try:
             storm.run()
-        except Violated as violated:
+        except RuleBroken as violated:
             storm.outcome.problems.append(str(violated))
         except (Livelock, Deadlock) as stuck:
             storm.outcome.problems.append(f"{type(stuck).__name__}: {stuck}")
@@ -83,10 +85,12 @@ def play(plan: Plan, *, keep_trace: bool = False, margins: Margins | None = None
 
 
 class Storm:
-    def __init__(self, plan: Plan, folder: Path, *, keep_trace: bool, margins: Margins) -> None:
+    def __init__(
+        self, plan: StormPlan, folder: Path, *, keep_trace: bool, margins: Margins
+    ) -> None:
         self._plan = plan
         self._keeps_trace = keep_trace
-        self.outcome = Outcome(seed=plan.seed, profile=plan.profile)
+        self.outcome = SeedOutcome(seed=plan.seed, profile=plan.profile)
         self._story: Story = parse_story(plan.story, f"seed {plan.seed}")
         config = self._story.config
         self._hash = hashlib.sha256()
@@ -156,7 +160,7 @@ class Storm:
         self._calm_down()
         self._judge()
 
-    def close(self) -> Outcome:
+    def close(self) -> SeedOutcome:
         outcome = self.outcome
         outcome.digest = self._hash.hexdigest()
         outcome.at = self.kernel.now - self._story.start
@@ -207,7 +211,7 @@ class Storm:
         leader, world = self._cast.leader(), self._world
         if leader is None or world is None:
             self._fail("nobody leads at the end")
-            raise Violated(self.outcome.problems[0])
+            raise RuleBroken(self.outcome.problems[0])
         now = self.kernel.now
         problems = [f"ledger: {each}" for each in ledger_problems(self.store)]
         resource = self._story.config.labels.gpu_resource
@@ -267,7 +271,7 @@ class Storm:
         """An exception might be handled in there; a failed kernel stops whatever they do."""
         self._tell("check", problem)
         if self.kernel.failure is None:
-            self.kernel.failure = Violated(problem)
+            self.kernel.failure = RuleBroken(problem)
 
     def _tell(self, who: str, words: str) -> None:
         line = f"{format_span(self.kernel.now - self._story.start):>12}  {who}: {words}"

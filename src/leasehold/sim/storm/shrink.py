@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from leasehold.sim.storm.plan import Plan
+from leasehold.sim.storm.plan import StormPlan
 from leasehold.sim.storm.play import play
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class Shrinker:
         self._left = runs_max
         self._rule = ""
 
-    def shrink(self, plan: Plan) -> Plan | None:
+    def shrink(self, plan: StormPlan) -> StormPlan | None:
         """None when it does not fail."""
         outcome = play(plan)
         if not outcome.problems:
@@ -47,7 +47,7 @@ class Shrinker:
                 break
         return plan
 
-    def _fails(self, plan: Plan) -> bool:
+    def _fails(self, plan: StormPlan) -> bool:
         if self._left <= 0:
             return False
         self._left -= 1
@@ -60,34 +60,34 @@ class Shrinker:
             self._told(size_of(plan))
         return failed
 
-    def _cut_short(self, plan: Plan, at: int) -> Plan:
+    def _cut_short(self, plan: StormPlan, at: int) -> StormPlan:
         attacks = tuple(each for each in plan.attacks if each.at <= at)
         shorter = replace(plan, attacks=attacks)
         return shorter if self._fails(shorter) else plan
 
-    def _fewer_attacks(self, plan: Plan) -> Plan:
+    def _fewer_attacks(self, plan: StormPlan) -> StormPlan:
         kept = self._minimal(plan.attacks, lambda some: replace(plan, attacks=tuple(some)))
         return replace(plan, attacks=tuple(kept))
 
-    def _fewer_faults(self, plan: Plan) -> Plan:
+    def _fewer_faults(self, plan: StormPlan) -> StormPlan:
         for part in ("store", "nodes", "network"):
             plan = self._fewer_of(plan, part)
         return plan
 
-    def _fewer_of(self, plan: Plan, part: str) -> Plan:
+    def _fewer_of(self, plan: StormPlan, part: str) -> StormPlan:
         rates: dict[str, float] = getattr(plan, part)
 
-        def planned(kinds: Sequence[str]) -> Plan:
+        def planned(kinds: Sequence[str]) -> StormPlan:
             return replace(plan, **{part: {kind: rates[kind] for kind in kinds}})
 
         return planned(self._minimal(sorted(rates), planned))
 
-    def _fewer_steps(self, plan: Plan) -> Plan:
+    def _fewer_steps(self, plan: StormPlan) -> StormPlan:
         head, steps = _split(plan.story)
         kept = self._minimal(steps, lambda some: replace(plan, story=_joined(head, some)))
         return replace(plan, story=_joined(head, kept))
 
-    def _plainer(self, plan: Plan) -> Plan:
+    def _plainer(self, plan: StormPlan) -> StormPlan:
         changes: tuple[dict[str, object], ...] = (
             {"is_shuffled": False}, {"drifts": {}}, {"offsets": {}}, {"core": ""},
         )  # fmt: skip
@@ -97,7 +97,7 @@ class Shrinker:
                 plan = plainer
         return plan
 
-    def _minimal(self, items: Sequence[T], planned: Callable[[list[T]], Plan]) -> list[T]:
+    def _minimal(self, items: Sequence[T], planned: Callable[[list[T]], StormPlan]) -> list[T]:
         """What cannot be left out: larger parts are tried first."""
         kept = list(items)
         size = max(1, len(kept) // 2)
@@ -115,7 +115,7 @@ class Shrinker:
         return kept
 
 
-def size_of(plan: Plan) -> str:
+def size_of(plan: StormPlan) -> str:
     faults = len(plan.store) + len(plan.nodes) + len(plan.network)
     steps = len(_split(plan.story)[1])
     return f"{len(plan.attacks)} attacks, {faults} kinds of faults, {steps} steps"

@@ -2,7 +2,7 @@
 
 from leasehold.control.questions.answers.runs import ReservationRow, ReservationsAnswer, RunsAnswer
 from leasehold.web import words
-from leasehold.web.charts import Axis, Lane, Lanes
+from leasehold.web.charts import Axis, ChartLane, Lanes
 from leasehold.web.pages.look import Look, Page
 
 _AHEAD_LEAST = 60_000
@@ -40,5 +40,5 @@ def _lanes(planned: list[ReservationRow], now: int) -> Lanes:
         waits = axis.bar(now, at, "waits", f"waits {words.span(at - now)}")
         look = f"starts {each.confidence.lower()}"
         runs = axis.bar(at, axis.end, look, f"starts {each.starts}")
-        lanes.append(Lane(each.run, each.confidence, (waits, runs)))
+        lanes.append(ChartLane(each.run, each.confidence, (waits, runs)))
     return Lanes(tuple(lanes), tuple(axis.ticks()))

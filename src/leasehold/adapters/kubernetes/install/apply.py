@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import msgspec
 
-from leasehold.adapters.kubernetes.client import APPLY, MERGE_PATCH, Client, Request
+from leasehold.adapters.kubernetes.client import APPLY, MERGE_PATCH, ApiRequest, Client
 from leasehold.adapters.kubernetes.install.roles import QUERY_GROUP
 from leasehold.core.names import API_VERSION, LEASES_CLOSED, Wire
 from leasehold.core.objects.wire import list_at, part, text_at
@@ -92,7 +92,7 @@ class _Kinds:
 
 
 async def _apply(client: Client, path: str, document: Wire) -> None:
-    request = Request(
+    request = ApiRequest(
         "PATCH",
         path,
         (str(document["kind"]), "", path.rpartition("/")[2]),
@@ -138,7 +138,7 @@ async def _wait_until_taken(client: Client, *, completed: bool) -> None:
         "metadata": {"generateName": "tried-", "namespace": namespace},
         "spec": {"owner": "org", "resources": {"gpuType": "any", "totalGPUs": 1}},
     }
-    request = Request(
+    request = ApiRequest(
         "POST",
         f"/apis/{API_VERSION}/namespaces/{namespace}/runs",
         query={"dryRun": "All"},
@@ -203,7 +203,7 @@ async def _let_go(client: Client, note: Callable[[str], None]) -> None:
         change = {"metadata": {"finalizers": others, "uid": metadata["uid"]}}
         with suppress(NotFound, Conflict):
             await client.ask(
-                Request(
+                ApiRequest(
                     "PATCH",
                     f"/apis/{API_VERSION}/namespaces/{namespace}/runs/{name}",
                     data=_encode(change),
