@@ -6,8 +6,8 @@ PROMISES = (
     Mutant(
         "an ending lease is counted twice",
         "core/decisions/resolve.py",
-        "start=at, gone=over | set(gone), promised=True, cutting=True",
-        "start=at, gone=gone, promised=True, cutting=True",
+        "agenda, start=at, gone=over)",
+        "agenda, start=at, gone=gone)",
         story("line-20"),
     ),
     Mutant(
@@ -132,9 +132,9 @@ PROMISES = (
     ),
     Mutant(
         "small beneficiaries keep a large one out for ever",
-        "core/decisions/agenda.py",
-        "            for other, room in (self._promised.items() if promised else ())\n",
-        "            for other, room in (self._promised.items() if not promised else ())\n",
+        "core/decisions/resolve.py",
+        "        return packed is not None and self._ahead.is_left(packed, self.kept, gone)\n",
+        "        return packed is not None\n",
         story("line-16"),
     ),
     Mutant(
@@ -152,17 +152,31 @@ PROMISES = (
         story("line-18"),
     ),
     Mutant(
-        "room ahead is made of leases that nobody may cut",
-        "core/decisions/agenda.py",
-        "            most = state.node.gpus - state.foreign - self._out_of_reach[name]\n",
-        "            most = state.node.gpus - state.foreign\n",
+        "room ahead is made where a known start is",
+        "core/decisions/room_ahead.py",
+        "        holds = self._agenda.holds_before(world, room, self._now)\n",
+        "        holds: dict[str, list[Hold]] = {}\n",
+        story("line-25"),
+    ),
+    Mutant(
+        "room ahead is made of groups that are gone",
+        "core/decisions/room_ahead.py",
+        "free=kept.end, restore=kept.restore, gone=gone)\n",
+        "free=kept.end, restore=kept.restore)\n",
+        story("line-26"),
+    ),
+    Mutant(
+        "room ahead is where the one behind will be",
+        "core/decisions/room_ahead.py",
+        "        for hold in seated:\n",
+        "        for hold in seated[:0]:\n",
         story("line-21"),
     ),
     Mutant(
-        "room ahead is taken where those behind could make some",
-        "core/decisions/agenda.py",
-        "state.free + sum(lease.gpus for lease in stay) - gpus\n",
-        "state.free\n",
+        "room ahead is what can be had without lots",
+        "core/decisions/room_ahead.py",
+        "    if not scope.fits():\n",
+        "    if scope.fits():\n",
         story("line-22"),
     ),
     Mutant(

@@ -57,10 +57,8 @@ def hold_needs_cuts(
     _keep_free_gpus(turn, wish, domains, dict(pods), begin=begin, start=start)
     turn.agenda.count_on(wish.run.uid, dropped, start=begin)
     end = min(FOREVER, start + wish.end_after)
-    uid = wish.run.uid
-    want = wish.want
-    room = Room(start=start, end=end, flavor=want.flavor, pod_gpus=want.pod_gpus, pods=pods)
-    turn.agenda.promise(uid, room)
+    room = Room(uid=wish.run.uid, start=start, end=end, want=wish.want, pods=pods)
+    turn.agenda.promise(room)
     claim_money(turn, wish, domains, start=max(turn.now, start))
 
 

@@ -83,18 +83,15 @@ def as_found_by(
     start: Instant,
     gone: Collection[str] = (),
     promised: bool = False,
-    cutting: bool = False,
 ) -> Kept:
     """Under a mark: the fleet and the accounts as a run that starts then would find them. `gone`:
     leases whose slots were given back under it; `promised`: it leaves
-    alone the room that others will have made; `cutting`: it may cut others."""
+    alone the room that others will have made."""
     # Tolerated nodes come first: what is held on them is not free either.
     world.fleet.tolerate(wish.run.spec.tolerations)
     end = min(FOREVER, start + wish.end_after)
     uid = wish.run.uid
-    return agenda.apply(
-        world, uid, start=start, end=end, gone=gone, promised=promised, cutting=cutting
-    )
+    return agenda.apply(world, uid, start=start, end=end, gone=gone, promised=promised)
 
 
 def _elsewhere(

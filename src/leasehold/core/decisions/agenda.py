@@ -9,6 +9,8 @@ behind: those of an activation under way, and the free GPUs that a start that ne
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from leasehold.core.decisions.cuts import is_immune
+from leasehold.core.decisions.order import is_ahead
+from leasehold.core.decisions.pack import Want
 from leasehold.core.decisions.releases import releases_on
 from leasehold.core.facts import EnvelopeKey, Lease, Record, Uid
 from leasehold.core.units import FOREVER, Instant
@@ -28,11 +30,15 @@ class Hold(Record):
 class Room(Record):
     """What a start that needs cuts will have: so many pods in each of its domains."""
 
+    uid: Uid
     start: Instant
     end: Instant
-    flavor: str
-    pod_gpus: int
+    want: Want
     pods: tuple[tuple[str, int], ...]  # by domain
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        return tuple(domain for domain, _ in self.pods)
 
 
 class Agenda:
@@ -58,10 +64,10 @@ class Agenda:
             self._by_node.setdefault(hold.node, []).append(hold)
             self.changed[hold.node] = None
 
-    def promise(self, uid: Uid, room: Room) -> None:
+    def promise(self, room: Room) -> None:
         """Room that a start that needs cuts will have made: nobody behind is cut for it, or plans
         with it."""
-        self._promised[uid] = room
+        self._promised[room.uid] = room
         self.changes += 1
 
     def count_on(self, uid: Uid, spares: Iterable[str], *, start: Instant) -> None:
@@ -106,7 +112,7 @@ class Agenda:
             if uid in self._of:
                 found.hold(uid, self._of[uid])
             if uid in self._promised:
-                found.promise(uid, self._promised[uid])
+                found.promise(self._promised[uid])
             if uid in self.claims:
                 found.claim(uid, self.claims[uid])
         return found
@@ -149,23 +155,38 @@ class Agenda:
         end: Instant,
         gone: Collection[str] = (),
         promised: bool = False,
-        cutting: bool = False,
     ) -> "Kept":
         """Under a mark: take off what a run occupying [start, end) must leave alone; `promised`:
         also the room that others will have made by then. Who starts at once may sit there: it is
         cut like anybody else.
 
-        `gone`: leases whose slots were given back under the mark; `cutting`: the run may cut
-        others there."""
+        `gone`: leases whose slots were given back under the mark."""
         self.respect(world, uid)
-        rooms = [
-            (other, room)
-            for other, room in (self._promised.items() if promised else ())
-            if other != uid and start < room.end and room.start < end
+        rooms = self.rooms(but=uid, start=start, end=end) if promised else []
+        return Kept(world, self._by_node, rooms, but=uid, start=start, end=end, gone=gone)
+
+    def rooms(self, *, but: Uid, start: Instant, end: Instant) -> list[Room]:
+        """What others will have made by cuts at some instant of [start, end), in order of line."""
+        return [
+            room
+            for uid, room in self._promised.items()
+            if uid != but and start < room.end and room.start < end
         ]
-        return Kept(
-            world, self._by_node, rooms, but=uid, start=start, end=end, gone=gone, cutting=cutting
-        )
+
+    def holds_before(self, world: World, room: Room, now: Instant) -> dict[str, list[Hold]]:
+        """By node: what one that needs cuts may not count on. Those are known starts ahead of it,
+        and what was made for others already."""
+        run = world.runs[room.uid]
+        return {
+            node: [
+                hold
+                for hold in holds
+                if hold.uid not in self._promised
+                and hold.uid != room.uid
+                and (hold.start <= now or is_ahead(world.runs[hold.uid], of=run))
+            ]
+            for node, holds in self._by_node.items()
+        }
 
 
 class Kept:
@@ -179,13 +200,12 @@ class Kept:
         self,
         world: World,
         holds: Mapping[str, list[Hold]],
-        rooms: Sequence[tuple[Uid, Room]],
+        rooms: Sequence[Room],
         *,
         but: Uid,
         start: Instant,
         end: Instant,
         gone: Collection[str],
-        cutting: bool,
     ) -> None:
         """`rooms`: what others will have, by whatever cuts: it can have the rest."""
         self._world = world
@@ -193,10 +213,9 @@ class Kept:
         self._rooms: dict[str, int] = {}  # GPUs of a node that are others' room
         self._out_of_reach: dict[str, int] = {}  # GPUs of such a node that the run cannot have
         self._beneath: dict[str, int] = {}  # those of them where others' room may be
-        self._cutting = cutting
         self._but = but
         self._start, self._end = start, end
-        self._before = gone
+        self.before = frozenset(gone)  # leases that were over before any was ended here
         self._gone = set(gone)
         self._kept: dict[str, int] = {}
         self._staying: dict[str, frozenset[int]] = {}
@@ -205,44 +224,37 @@ class Kept:
             state = nodes.get(name)
             if state is not None and state.free:
                 self.settle(name)
-        for uid, room in rooms:
+        for room in rooms:
             for domain, pods in room.pods:
-                self._give_room(uid, room, domain, pods)
+                self._give_room(room, domain, pods)
         for name in self._rooms:
             self.settle(name)
 
-    def _give_room(self, uid: Uid, room: Room, domain: str, pods: int) -> None:
+    def _give_room(self, room: Room, domain: str, pods: int) -> None:
         """Where it is in the way least, of where its cuts may bring it: on which nodes it will be
         is for them to say. First beside all that this run could have of a node, then where that
         is least."""
-        fleet = self._world.fleet
-        pool = fleet.pools.get((room.flavor, domain))
+        fleet, uid = self._world.fleet, room.uid
+        pool = fleet.pools.get((room.want.flavor, domain))
         found: list[tuple[int, str, int]] = []
         beneath: dict[str, int] = {}
         for name in pool.nodes if pool is not None else ():
             state = fleet.nodes[name]
             if state.takes_work:
                 stay = self._others_on(name)
-                for_me = [lease for lease in stay if not self._may_end(lease)]
-                for_them = {each.name for each in stay if self._is_kept_from(uid, room.start, each)}
-                self._out_of_reach[name] = gpus = sum(lease.gpus for lease in for_me)
-                beneath[name] = sum(each.gpus for each in for_me if each.name not in for_them)
-                theirs = state.node.gpus - state.foreign
-                theirs -= sum(lease.gpus for lease in stay if lease.name in for_them)
-                mine = state.free + sum(lease.gpus for lease in stay) - gpus
-                found.append((mine, name, theirs))
+                kept = sum(x.gpus for x in stay if self._is_kept_from(uid, room.start, x))
+                self._out_of_reach[name] = gpus = sum(lease.gpus for lease in stay)
+                beneath[name] = gpus - kept
+                theirs = state.node.gpus - state.foreign - kept
+                found.append((state.free, name, theirs))
         for beside in (True, False):
             for mine, name, theirs in sorted(found):
                 left = theirs - self._rooms.get(name, 0) - beside * mine
-                here = min(pods, max(0, left) // room.pod_gpus)
+                here = min(pods, max(0, left) // room.want.pod_gpus)
                 if here:
-                    self._rooms[name] = self._rooms.get(name, 0) + here * room.pod_gpus
+                    self._rooms[name] = self._rooms.get(name, 0) + here * room.want.pod_gpus
                     self._beneath[name] = min(beneath[name], self._beneath.get(name, beneath[name]))
                     pods -= here
-
-    def _may_end(self, lease: Lease) -> bool:
-        """Whether this run might have the lease ended."""
-        return self._cutting and not is_immune(self._world, lease, self._start, against=self._but)
 
     def _is_kept_from(self, uid: Uid, at: Instant, lease: Lease) -> bool:
         """Whether the lease will be there then, and cannot be cut for that one."""
@@ -287,9 +299,11 @@ class Kept:
         self._world.what_if.undo(mark)
         return after - before
 
-    def was_gone(self, name: str) -> bool:
-        """Whether a lease was over before anything was ended in this what-if."""
-        return name in self._before
+    def lift(self) -> None:
+        """Under a mark: nothing is kept any more."""
+        for name, gpus in self._kept.items():
+            if gpus:
+                self._world.fleet.plan(name, -gpus)
 
     def stay(self, node: str, slots: Collection[int]) -> bool:
         """Somebody sits down on these slots, on which spares stand now: they do not come free

@@ -56,13 +56,15 @@ class Scope:
         *,
         free: Callable[[Lease], None],
         restore: Callable[[Lease], None],
+        gone: Iterable[str] = (),
     ) -> None:
+        """`gone`: leases that are over before anything is cut."""
         self.world = world
         self.leases = [lease for lease in leases if lease.ending is None]
         self.fits = fits
         self._free = free
         self._restore = restore
-        self.gone: set[str] = set()  # leases that the cuts so far end
+        self.gone = set(gone)  # and those that the cuts so far end
 
     def apply(self, cut: Cut) -> None:
         for lease in (*cut.leases, *cut.fillers):

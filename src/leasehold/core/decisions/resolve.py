@@ -29,8 +29,9 @@ from leasehold.core.decisions.pack import (
     shape_of,
     try_pack,
 )
+from leasehold.core.decisions.room_ahead import RoomAhead
 from leasehold.core.facts import Lease, Location, Record
-from leasehold.core.units import Instant
+from leasehold.core.units import FOREVER, Instant
 from leasehold.core.verdicts import Covered, Packed, Refusal, Refused
 from leasehold.core.world.fleet import Pool
 from leasehold.core.world.width import locations_for
@@ -93,13 +94,14 @@ def prepare(
         world.fleet.give(world.leases[name])
         if name in world.ending:  # its money comes back with its GPUs
             world.accounts.end(world.leases[name], world.terms[name], at=now)
-    kept = as_found_by(
-        world, wish, agenda, start=at, gone=over | set(gone), promised=True, cutting=True
-    )
+    over.update(gone)
+    kept = as_found_by(world, wish, agenda, start=at, gone=over)
     locations = _funded(world, wish, at, now)
     if isinstance(locations, Refused):
         return locations
-    terrain = Terrain(world, wish, locations, kept, at=at)
+    end = min(FOREVER, at + wish.end_after)
+    ahead = RoomAhead(world, agenda, uid=wish.run.uid, start=at, end=end, now=now)
+    terrain = Terrain(world, wish, locations, kept, ahead, at=at)
     refused = terrain.choose()
     return terrain if refused is None else refused
 
@@ -185,11 +187,19 @@ class Terrain:
     """The fleet as a run finds it at an instant, and what a place in it would cost."""
 
     def __init__(
-        self, world: World, wish: Wish, locations: list[Location], kept: Kept, *, at: Instant
+        self,
+        world: World,
+        wish: Wish,
+        locations: list[Location],
+        kept: Kept,
+        ahead: RoomAhead,
+        *,
+        at: Instant,
     ) -> None:
         self._world = world
         self._uid = wish.run.uid
         self.kept = kept
+        self._ahead = ahead
         self._at = at
         self.locations = locations
         self.want = wish.want  # within the chosen domains, once there are any
@@ -266,12 +276,17 @@ class Terrain:
         )
 
     def _can_hold(self, pool: Pool, groups: int) -> bool:
-        """Whether so many groups would fit if all that may be cut there were cut."""
+        """Whether so many groups would fit if all that may be cut there were cut, and those ahead
+        who count on that domain would, too."""
         needed = groups * (self.want.pods + self.want.spares)
-        if self._room(pool) >= needed:
+        is_promised = self._ahead.lies_in((pool.domain,))
+        if self._room(pool) >= needed and not is_promised:
             return True
         mark = self._world.what_if.mark()
         scope = self._scope([pool], needed)
+        if is_promised:
+            some = replace(self.want, groups=self.want.groups[:groups], within=(pool.domain,))
+            scope = self._scope([pool], needed, leaving_room_with=some)
         structural(scope)
         answer = scope.fits() or enough(scope, scope.conflict_set(now=self._at, but=self._uid))
         self._world.what_if.undo(mark)
@@ -279,24 +294,48 @@ class Terrain:
 
     def scope(self) -> Scope:
         """The chosen domains: everything on them may be cut until all groups fit."""
-        pools = self._world.fleet.pools
-        return self._scope([pools[(self.want.flavor, domain)] for domain in self.site.domains])
+        pools = [self._world.fleet.pools[(self.want.flavor, each)] for each in self.site.domains]
+        is_promised = self._ahead.lies_in(self.site.domains)
+        return self._scope(pools, leaving_room_with=self.want if is_promised else None)
 
-    def _scope(self, pools: list[Pool], pods_needed: int | None = None) -> Scope:
+    def _scope(
+        self,
+        pools: list[Pool],
+        pods_needed: int | None = None,
+        *,
+        leaving_room_with: Want | None = None,
+    ) -> Scope:
+        """`leaving_room_with`: it fits only if those ahead do when that is put there."""
         want = self.want
         per_group = want.pods + want.spares
         groups = len(want.groups)
 
         def fits() -> bool:
             if pods_needed is not None:
-                return self._room(pools[0]) >= pods_needed
-            rooms = [self._room(pool) // per_group for pool in pools]
-            return sum(rooms) >= groups if want.spread else max(rooms) >= groups
+                if self._room(pools[0]) < pods_needed:
+                    return False
+            else:
+                rooms = [self._room(pool) // per_group for pool in pools]
+                if (sum(rooms) if want.spread else max(rooms)) < groups:
+                    return False
+            return leaving_room_with is None or self._leaves_room(leaving_room_with, scope.gone)
 
         leases = [each for pool in pools for each in self._leases_in(pool)]
         if pods_needed is None:
             leases.sort(key=_by_name)
-        return Scope(self._world, leases, fits, free=self.kept.end, restore=self.kept.restore)
+        scope = Scope(
+            self._world,
+            leases,
+            fits,
+            free=self.kept.end,
+            restore=self.kept.restore,
+            gone=self.kept.before,
+        )
+        return scope
+
+    def _leaves_room(self, want: Want, gone: Collection[str]) -> bool:
+        packed = try_pack(self._world, want, self.locations)
+        return packed is not None and self._ahead.is_left(packed, self.kept, gone)
 
     def _leases_in(self, pool: Pool) -> list[Lease]:
         world = self._world
@@ -304,7 +343,7 @@ class Terrain:
             world.leases[name]
             for node in pool.nodes
             for name in world.open_by_node.get(node, ())
-            if world.leases[name].uid != self._uid and not self.kept.was_gone(name)
+            if world.leases[name].uid != self._uid and name not in self.kept.before
         ]
 
 

@@ -1,0 +1,130 @@
+"""room_ahead — whether those ahead who will need cuts still find their room after somebody's cuts.
+
+Asked by `resolve` for whoever would cut others: it is put where it would go, and then each start
+that needs cuts ahead of it, in order of line, is put into its intended domains with all the cuts
+that it may make there. A sweep that lost groups to one can give up fewer to the next; a place that
+a known start ahead counts on is nobody's room. Works under a mark and changes nothing.
+"""
+
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
+from leasehold.core.decisions.agenda import Agenda, Hold, Kept, Room
+from leasehold.core.decisions.cuts import Scope, structural
+from leasehold.core.decisions.outlook import leases_ended_by
+from leasehold.core.decisions.pack import pods_room, shape_of, try_pack
+from leasehold.core.facts import Lease, Uid
+from leasehold.core.units import Instant
+from leasehold.core.verdicts import Packed
+from leasehold.core.world.fleet import Pool
+from leasehold.core.world.width import locations_for
+from leasehold.core.world.world import World
+
+
+class RoomAhead:
+    """What those ahead will have made while one run would occupy [start, end)."""
+
+    def __init__(
+        self,
+        world: World,
+        agenda: Agenda,
+        *,
+        uid: Uid,
+        start: Instant,
+        end: Instant,
+        now: Instant,
+    ) -> None:
+        self._world = world
+        self._agenda = agenda
+        self._uid, self._start, self._end = uid, start, end
+        self._now = now
+        self._rooms = [room for room in agenda.rooms(but=uid, start=start, end=end) if room.pods]
+
+    def lies_in(self, domains: Collection[str]) -> bool:
+        return any(not set(room.domains).isdisjoint(domains) for room in self._rooms)
+
+    def is_left(self, packed: Packed, kept: Kept, gone: Collection[str]) -> bool:
+        """Whether everybody ahead can still be put there after this run. `kept`: what is kept from
+        the run; `gone`: the leases that are over in the what-if."""
+        world = self._world
+        domains = {world.fleet.nodes[place.node].node.domain for place in packed.places}
+        mark = world.what_if.mark()
+        kept.lift()
+        seated = self._holds(self._uid, packed, self._start, self._end)
+        over = set(gone)
+        answer = True
+        for room in self._rooms:
+            if not domains.isdisjoint(room.domains):
+                found = self._put(room, seated, over)
+                if found is None:
+                    answer = False
+                    break
+                seated += self._holds(room.uid, found, room.start, room.end)
+        world.what_if.undo(mark)
+        return answer
+
+    def _holds(self, uid: Uid, packed: Packed, start: Instant, end: Instant) -> list[Hold]:
+        return [
+            Hold(uid=uid, node=node, gpus=gpus, start=start, end=end)
+            for node, gpus in packed.gpus_by_node
+        ]
+
+    def _put(self, room: Room, seated: list[Hold], over: set[str]) -> Packed | None:
+        """Under a mark: where it goes after its cuts, which are added to what is over."""
+        world = self._world
+        pools = [
+            pool
+            for domain in room.domains
+            if (pool := world.fleet.pools.get((room.want.flavor, domain))) is not None
+        ]
+        at = max(room.start, self._now)
+        nodes = [name for pool in pools for name in pool.nodes]
+        ended = [each for each in leases_ended_by(world, nodes, at, self._now) if each not in over]
+        for name in ended:
+            world.fleet.give(world.leases[name])
+        holds = self._agenda.holds_before(world, room, self._now)
+        for hold in seated:
+            holds.setdefault(hold.node, []).append(hold)
+        kept = Kept(world, holds, (), but=room.uid, start=at, end=room.end, gone=over.union(ended))
+        scope = self._scope(room, pools, kept, over.union(ended))
+        packed = None
+        if _cut_all(scope, at, room.uid):
+            want = replace(room.want, within=room.domains)
+            packed = try_pack(world, want, locations_for(world, world.runs[room.uid].spec))
+        over.update(scope.gone.difference(ended))
+        kept.lift()
+        for name in ended:
+            world.fleet.take(world.leases[name])
+        return packed
+
+    def _scope(self, room: Room, pools: list[Pool], kept: Kept, gone: set[str]) -> Scope:
+        fleet, want = self._world.fleet, room.want
+        per_group = want.pods + want.spares
+
+        def fits() -> bool:
+            rooms = [pods_room(fleet, pool, shape_of(want)) // per_group for pool in pools]
+            return (sum(rooms) if want.spread else max(rooms, default=0)) >= len(want.groups)
+
+        leases = self._leases_in(pools, room.uid, gone)
+        return Scope(self._world, leases, fits, free=kept.end, restore=kept.restore, gone=gone)
+
+    def _leases_in(self, pools: list[Pool], uid: Uid, gone: set[str]) -> list[Lease]:
+        world = self._world
+        return [
+            world.leases[name]
+            for pool in pools
+            for node in pool.nodes
+            for name in sorted(world.open_by_node.get(node, ()))
+            if name not in gone and world.leases[name].uid not in (uid, self._uid)
+        ]
+
+
+def _cut_all(scope: Scope, at: Instant, uid: Uid) -> bool:
+    """All that may be cut, unless less will do; whether it fits then."""
+    structural(scope)
+    if not scope.fits():
+        for bundles in scope.conflict_set(now=at, but=uid).values():
+            for _, cut in bundles:
+                scope.apply(cut)
+    return scope.fits()
