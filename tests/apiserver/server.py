@@ -86,7 +86,7 @@ def _is_last(users: int) -> bool:
     return True
 
 
-def start(state: Path) -> Running:
+def start(state: Path, *options: str) -> Running:
     """A server of one's own, with our definitions; whoever starts it calls `stop`."""
     etcd, apiserver = (program(name) for name in ("etcd", "kube-apiserver"))
     shutil.rmtree(state, ignore_errors=True)  # of a session that was killed
@@ -122,7 +122,7 @@ def start(state: Path) -> Running:
             f"--service-account-key-file={state / 'sa.key'}",
             f"--service-account-signing-key-file={state / 'sa.key'}",
             "--service-cluster-ip-range=10.0.0.0/24", "--anonymous-auth=false",
-            *make_front_proxy(state / "front-proxy"),
+            *make_front_proxy(state / "front-proxy"), *options,
         ]))  # fmt: skip
         _prepare(running, state / "apiserver.log")
     except BaseException:

@@ -25,10 +25,11 @@ _MADE = ("Node", "Pod", "Tenure", *(each.kind for each in RESOURCES if each.is_o
 class Cluster:
     """`client` is anybody, `context` an administrator."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
+        """`options`: further ones of the API server."""
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._running = start(folder / "state")
+        self._running = start(folder / "state", *options)
         self.port, self.ca = self._running.ports[-1], self._running.ca
         self.client = Client(self.port, self.ca, {name: name for name in USERS})
         for name in NAMESPACES:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from operator import methodcaller
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,19 @@ DEADLINE_S = 60
 
 
 class Plane:
+    patience_s = DEADLINE_S  # for whatever is waited for
+
     def __init__(self, cluster: Cluster, folder: Path, settings: str = "") -> None:
         self.cluster = cluster
-        self.kubelets = Kubelets(cluster)
         self._folder = folder
         self._controllers: list[Controller] = []
         (folder / "config.yaml").write_text(settings, encoding="utf-8")
         self.kubectl = Kubectl(Path(program("kubectl")), cluster.kubeconfig(), folder)
+
+    @cached_property
+    def kubelets(self) -> Kubelets:
+        """Simulated ones, for whoever adds nodes to them."""
+        return Kubelets(self.cluster)
 
     def controller(self, name: str = "a", *more: str, server: str = "") -> "Controller":
         """With the rights that an installation gives it, and no others. `more` are further options
@@ -68,10 +75,14 @@ class Plane:
         return self.run(name)
 
     def until(self, holds: Callable[[], bool]) -> None:
-        due = time.monotonic() + DEADLINE_S
+        due = time.monotonic() + self.patience_s
         while not holds():
-            assert time.monotonic() < due, [each.log() for each in self._controllers]
+            assert time.monotonic() < due, self.story()
             time.sleep(0.05)
+
+    def story(self) -> object:
+        """What whoever looks for a fault reads first."""
+        return [each.log() for each in self._controllers]
 
     def exit_all(self, uid: str, code: int = 0) -> None:
         """Every pod of a run ends by itself."""
@@ -89,7 +100,8 @@ class Plane:
 
     def stop(self) -> None:
         self.stop_controllers()
-        self.kubelets.stop()
+        if "kubelets" in vars(self):
+            self.kubelets.stop()
 
 
 class Controller:

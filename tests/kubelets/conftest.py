@@ -1,0 +1,20 @@
+"""One fleet for all stories: a kubelet takes a while to come up, and nothing a story does to it is
+beyond repair."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.kubelets.site import Site
+
+SETTINGS = """
+activationLead: 3s
+retry.backoff: 1s
+"""
+
+
+@pytest.fixture(scope="session")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    site = Site(Path(tmp_path_factory.mktemp("site")), "n1", "n2", "n3", settings=SETTINGS)
+    yield site
+    site.close()

@@ -1,0 +1,76 @@
+"""Runs on real kubelets, from `kubectl apply` to leases that are closed: one that just runs, one
+whose ranks meet, and one whose image is not to be had."""
+
+import urllib.request
+
+import pytest
+from tests.kubelets.site import Site, shell_job
+from tests.kubernetes.plane import budget
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _money(fleet: Site) -> None:
+    fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(budget()))
+
+
+def test_a_run_is_paid_for_run_in_containers_and_accounted_for(fleet: Site) -> None:
+    script = "echo rank $RANK of $WORLD_SIZE on $NVIDIA_VISIBLE_DEVICES; sleep 3"
+    fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(shell_job("train", 8, script)))
+    fleet.until_phase("train", "Running")
+    assert "team/money/west" in fleet.runs("who-pays", "train", "-n", "team")
+    assert "Running" in fleet.runs("explain", "train", "-n", "team")
+    pods = fleet.pods_of("train")
+    assert len({pod["spec"]["nodeName"] for pod in pods}) == 2
+    fleet.kubectl.ok("wait", "--for=condition=Completed", "run/train", "-n", "team")
+    ended = [each["state"]["terminated"] for pod in fleet.pods_of("train")
+             for each in pod["status"]["containerStatuses"]]  # fmt: skip
+    assert [each["exitCode"] for each in ended] == [0, 0]
+    leases = fleet.leases_of("train")
+    assert fleet.closings("train") == ["Completed", "Completed"]
+    # A lease ends when its container did, by the kubelet's clock.
+    assert {each["status"]["endTime"][:19] for each in leases} <= {
+        each["finishedAt"][:19] for each in ended
+    }
+    assert fleet.runs("leases", "-n", "team", "--since", "1h").count("Completed") == 2
+    said = fleet.runs("logs", "train", "-n", "team")
+    for rank in (0, 4):
+        assert f"rank {rank} of 8 on gpu-" in said
+    fleet.until(lambda: "Completed" in fleet.kubectl.ok("get", "events", "-n", "team"))
+    with urllib.request.urlopen(
+        f"http://127.0.0.1:{fleet.decider.port}/metrics", timeout=30
+    ) as answer:
+        metrics = bytes(answer.read()).decode()
+    assert 'leasehold_leases_closed_total{reason="Completed"} 2.0' in metrics
+    fleet.is_consistent()
+
+
+def test_ranks_meet_by_a_name_that_the_cluster_answers(fleet: Site) -> None:
+    script = """
+if [ $NODE_RANK = 0 ]; then
+    echo "rank 0 heard: $(nc -l -p $MASTER_PORT)"
+else
+    until echo rank $RANK on $HOSTNAME | nc -w 2 $MASTER_ADDR $MASTER_PORT; do sleep 0.2; done
+fi
+"""
+    fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(shell_job("meeting", 8, script)))
+    fleet.until_phase("meeting", "Completed")
+    assert "heard: rank 4 on g0-p1" in fleet.runs("logs", "meeting", "-n", "team")
+    assert any(name.startswith("g0-p0.run-meeting-") for name in fleet.names.asked)
+
+
+def test_an_image_that_does_not_exist_is_told_and_given_up(fleet: Site) -> None:
+    made = shell_job(
+        "typo", 8, "true", image="leasehold.test/no-such:1", runtime={"startTimeout": "15s"}
+    )
+    fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(made))
+    # While there is hope the Run says what the kubelet says.
+    fleet.until(lambda: "no-such" in _condition(fleet, "typo", "Starting"))
+    fleet.until(lambda: fleet.closings("typo") == ["Fail", "Fail"])
+    fleet.until(lambda: "no-such" in fleet.kubectl.ok("events", "--for=run/typo", "-n", "team"))
+    fleet.kubectl.ok("delete", "run", "typo", "-n", "team")
+    fleet.is_consistent()
+
+
+def _condition(fleet: Site, run: str, kind: str) -> str:
+    conditions = fleet.run(run).get("status", {}).get("conditions", [])
+    return " ".join(each.get("message", "") for each in conditions if each["type"] == kind)
