@@ -25,7 +25,7 @@ def reservations(session: Session, all_namespaces: bool, past: bool) -> None:
 
 def _rendered(answer: Wire, wide: bool) -> list[str]:
     head = ["RUN", "STATE", "STARTS", "IN", "CONFIDENCE", "DEFICIT", "ODDS"]
-    more = ["NAME", "REASON", "PAYERS", "DOMAINS", "MESSAGE"]
+    more = ["NAME", "REASON", "PAYERS", "DOMAINS", "PASSED-BY", "MESSAGE"]
     body = []
     for row in rows(answer):
         waits = row.get("startsInMs") is not None
@@ -40,6 +40,8 @@ def _rendered(answer: Wire, wide: bool) -> list[str]:
             ",".join(odds) or "-",
         ]
         if wide:
-            line += [cell(row, key) for key in ("name", "reason", "payers", "domains", "message")]
+            passed = [cell(each, "run") for each in rows(row, "passedBy")]
+            line += [cell(row, key) for key in ("name", "reason", "payers", "domains")]
+            line += [",".join(passed) or "-", cell(row, "message")]
         body.append(line)
     return table([*head, *(more if wide else [])], body)

@@ -45,12 +45,12 @@ in UTC, null for what has not happened; a run is `namespace/name`, an envelope
                   state (stays going gone) says
     reservations  items: namespace name run state starts startsInMs confidence deficit reason
                   message payers domains nodes releases[lease at] remedies odds[run percent]
-                  announced since
+                  announced since submitted passedBy[run gpus started ends says]
     pods          run, items: namespace name phase reason exitCode message node slots gpus group
                   index attempt started finished leases
     report        by from to owner, items and total: (owner payer run node day week or month) leases
-                  gpuMs
-                  gpuHours, and by owner paidGpuMs paidGpuHours
+                  gpuMs gpuHours uses{work spare starting failed cut}, and by owner paidGpuMs
+                  paidGpuHours
     fleet         at earliest, total and flavors[flavor nodes gpus paid spare filler foreign idle
                   closed broken] holders[run owner payer payerOwner relation role]
                   nodes[node flavor domain gpus state says cells]

@@ -9,6 +9,7 @@ from leasehold.control.questions.answers.runs import (
     ReservationsAnswer,
 )
 from leasehold.control.questions.forms import instant
+from leasehold.control.questions.passing import Passing
 from leasehold.core.facts import Reservation, State
 from leasehold.core.units import Instant
 from leasehold.core.world.world import World
@@ -33,11 +34,15 @@ def reservations(
         and sees(each.namespace)
     ]
     found.sort(key=lambda each: (each.starts, each.subject))
-    return ReservationsAnswer(items=[reservation_row(each, now) for each in found])
+    passing = Passing(world)
+    return ReservationsAnswer(items=[reservation_row(world, each, now, passing) for each in found])
 
 
-def reservation_row(reservation: Reservation, now: Instant) -> ReservationRow:
+def reservation_row(
+    world: World, reservation: Reservation, now: Instant, passing: Passing
+) -> ReservationRow:
     waits = reservation.state is State.PENDING
+    run = world.runs.get(reservation.uid)
     return ReservationRow(
         namespace=reservation.namespace,
         name=reservation.name,
@@ -57,4 +62,6 @@ def reservation_row(reservation: Reservation, now: Instant) -> ReservationRow:
         odds=[Chance(run=run, percent=percent) for run, percent in reservation.odds],
         announced=instant(reservation.announced),
         since=instant(reservation.since),
+        submitted=None if run is None else instant(run.created),
+        passed_by=passing.of(reservation) if reservation.state in _OPEN else [],
     )

@@ -12,6 +12,7 @@ from leasehold.control.questions.cut_story import Resolutions, cuts, no_resoluti
 from leasehold.control.questions.drain_story import drain_words
 from leasehold.control.questions.forms import instant, listed, moment, places, wait_of
 from leasehold.control.questions.money_ahead import money_ahead
+from leasehold.control.questions.passing import Passing
 from leasehold.control.questions.payers import who_pays
 from leasehold.control.questions.subject import Subject
 from leasehold.control.questions.waits import reservation_row
@@ -66,7 +67,14 @@ def explain(
     sentences = [_summary(subject.key, view)]
     sentences += _stopping(world, subject)
     sentences += _failures(world, subject)
+    planned = (
+        None if reservation is None else reservation_row(world, reservation, now, Passing(world))
+    )
     sentences += _waiting(refused, reservation, now)
+    sentences += [
+        f"{each.run} passed in front of it with {plural(each.gpus, 'GPU')}: {each.says}."
+        for each in (planned.passed_by if planned is not None else ())
+    ]
     sentences += _asked(world, trace)
     sentences += _money(paid)
     sentences += money_ahead(world, subject, now)
@@ -83,7 +91,7 @@ def explain(
         message=view.message,
         sentences=sentences,
         refusal=None if refused is None else _refusal(refused),
-        reservation=None if reservation is None else reservation_row(reservation, now),
+        reservation=planned,
         payers=paid.payers,
         walk=walk_of(world, trace),
         places=where,

@@ -1,31 +1,61 @@
-"""The page line: who waits, in order, when each is planned to start, and who would be cut."""
+"""The page line: who waits, in order, when each is planned to start, who would be cut for it, and
+who passed in front."""
 
-from leasehold.control.questions.answers.runs import ReservationRow, ReservationsAnswer, RunsAnswer
+from dataclasses import dataclass
+
+from leasehold.control.questions.answers.runs import (
+    ReservationRow,
+    ReservationsAnswer,
+    RunRow,
+    RunsAnswer,
+)
 from leasehold.web import words
 from leasehold.web.charts import Axis, ChartLane, Lanes
 from leasehold.web.pages.look import Look, Page
 
+SHOWN = 200
+LANES = 40
 _AHEAD_LEAST = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One that waits; `planned` None: no start is planned, and `row` says why."""
+
+    run: str
+    submitted: str
+    row: RunRow | None
+    planned: ReservationRow | None
 
 
 async def show(look: Look) -> Page:
     _, palette = await look.usage()
     runs = await look.ask(RunsAnswer, "runs", phase="Pending")
     planned = await look.ask(ReservationsAnswer, "reservations")
-    owners = {f"{each.namespace}/{each.name}": each.owner for each in runs.items}
-    known = {each.run for each in planned.items}
+    line = _in_order(runs.items, planned.items)
     return Page(
         title="Line",
         template="line.html",
         menu="line",
         context={
-            "planned": planned.items,
-            "others": [each for each in runs.items if f"{each.namespace}/{each.name}" not in known],
-            "owners": owners,
-            "lanes": _lanes(planned.items, look.now),
+            "line": line[:SHOWN],
+            "total": len(line),
+            "lanes": _lanes([each.planned for each in line if each.planned][:LANES], look.now),
             "palette": palette,
         },
     )
+
+
+def _in_order(runs: list[RunRow], planned: list[ReservationRow]) -> list[Waiting]:
+    """As they are considered: whoever came first is first."""
+    rows = {f"{each.namespace}/{each.name}": each for each in runs}
+    plans = {each.run: each for each in planned}
+    found = []
+    for run in rows.keys() | plans.keys():
+        row, plan = rows.get(run), plans.get(run)
+        submitted = plan.submitted if plan is not None else row.created if row is not None else ""
+        found.append(Waiting(run, submitted or "", row, plan))
+    return sorted(found, key=lambda each: (each.submitted, each.run))
 
 
 def _lanes(planned: list[ReservationRow], now: int) -> Lanes:
@@ -39,6 +69,6 @@ def _lanes(planned: list[ReservationRow], now: int) -> Lanes:
     for each, at in dated:
         waits = axis.bar(now, at, "waits", f"waits {words.span(at - now)}")
         look = f"starts {each.confidence.lower()}"
-        runs = axis.bar(at, axis.end, look, f"starts {each.starts}")
+        runs = axis.bar(at, axis.end, look, f"starts {each.starts}, {each.confidence}")
         lanes.append(ChartLane(each.run, each.confidence, (waits, runs)))
     return Lanes(tuple(lanes), tuple(axis.ticks()))

@@ -74,6 +74,16 @@ class Chance(Answer):
     percent: int
 
 
+class PassedBy(Answer):
+    """A run that came later and started since the reservation was announced."""
+
+    run: str
+    gpus: int
+    started: str | None
+    ends: str | None  # at the latest; null if it has no limit
+    says: str  # why it delays nobody
+
+
 class ReservationRow(Answer):
     namespace: str
     name: str
@@ -93,6 +103,8 @@ class ReservationRow(Answer):
     odds: list[Chance]
     announced: str | None
     since: str | None
+    submitted: str | None  # by which the line is ordered
+    passed_by: list[PassedBy]  # the newest of them
 
 
 class ReservationsAnswer(Answer):

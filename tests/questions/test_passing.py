@@ -1,0 +1,88 @@
+"""Who passed in front of a run that waits, and why it delays nobody: as the plan has it."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.questions.played import Played
+
+FLEET = [{"domain": "a", "nodes": 3, "gpus": 8, "flavor": "H100-80GB", "region": "us-west",
+          "cluster": "gpu-a"}]  # fmt: skip
+MONEY = {"t/t": {"owner": "t:team", "envelopes": [
+    {"name": "e", "flavor": "H100-80GB", "concurrency": 64}]}}  # fmt: skip
+
+
+def run(gpus: int, limit: str = "") -> dict[str, object]:
+    found: dict[str, object] = {
+        "owner": "t:team",
+        "resources": {"gpuType": "H100-80GB", "totalGPUs": gpus, "gpusPerPod": 8},
+    }
+    return found | ({"runtime": {"maxDuration": limit}} if limit else {})
+
+
+def passed(folder: Path, *steps: dict[str, object]) -> dict[str, list[dict[str, str]]]:
+    """By who waits: who passed, at the end of the story."""
+    file = folder / "story.yaml"
+    story = {"title": "Who passes", "fleet": FLEET, "budgets": MONEY, "steps": list(steps)}
+    file.write_text(yaml.safe_dump(story))
+    items = Played(file, "10m").ask("reservations")["items"]
+    assert isinstance(items, list)
+    return {each["run"]: each["passedBy"] for each in items}
+
+
+def test_who_is_over_before_the_planned_start(tmp_path: Path) -> None:
+    found = passed(
+        tmp_path,
+        {"at": "0s", "submit": {"t/long": run(16, "1h")}},
+        {"at": "1m", "submit": {"t/wide": run(24, "1h")}},
+        {"at": "2m", "submit": {"t/short": run(8, "10m")}},
+    )
+    (other,) = found["t/wide"]
+    assert other["run"] == "t/short"
+    assert "before t/wide is to start" in other["says"]
+    assert "it is over by" in other["says"]
+    assert other["gpus"] == 8
+
+
+def test_nobody_who_came_before_has_passed(tmp_path: Path) -> None:
+    found = passed(
+        tmp_path,
+        {"at": "0s", "submit": {"t/long": run(16, "1h")}},
+        {"at": "1m", "submit": {"t/wide": run(24, "1h")}},
+    )
+    assert found == {"t/wide": []}
+
+
+def test_whoever_would_delay_it_does_not_pass(tmp_path: Path) -> None:
+    """The queue itself sees to that; were it otherwise, there would be nothing true to say."""
+    found = passed(
+        tmp_path,
+        {"at": "0s", "submit": {"t/long": run(16, "1h")}},
+        {"at": "1m", "submit": {"t/wide": run(24, "1h")}},
+        {"at": "2m", "submit": {"t/endless": run(8, "2h")}},
+    )
+    assert found["t/wide"] == []
+    assert "t/endless" in found
+
+
+def test_beside_what_an_exact_start_is_planned_on(tmp_path: Path) -> None:
+    found = passed(
+        tmp_path,
+        {"at": "0s", "submit": {"t/long": run(16, "1h")}},
+        {"at": "1m", "submit": {"t/wide": run(16, "1h")}},
+        {"at": "2m", "submit": {"t/endless": run(8, "3h")}},
+    )
+    says = [each["says"] for each in found["t/wide"]]
+    assert says == ["none of its nodes is one that t/wide is planned on"]
+
+
+@pytest.mark.parametrize("limit", ["", "3h"])
+def test_one_that_needs_cuts_may_cut_whoever_passed(tmp_path: Path, limit: str) -> None:
+    found = passed(
+        tmp_path,
+        {"at": "0s", "submit": {"t/long": run(16)}},
+        {"at": "1m", "submit": {"t/wide": run(24)}},
+        {"at": "2m", "submit": {"t/other": run(8, limit)}},
+    )
+    for other in found.get("t/wide", []):
+        assert other["says"] == "it may be cut for t/wide like anybody else"
