@@ -12,6 +12,7 @@ from tests.cli_runs.conftest import Cli
 
 from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.parquet import load, write_parquet
+from leasehold.cli.runs.report import USES
 from leasehold.core.units import parse_instant
 
 
@@ -51,6 +52,8 @@ def test_its_columns_have_types_that_can_be_summed(cli: Cli, tmp_path: Path) -> 
         "leases": "BIGINT",
         "gpuMs": "BIGINT",
         "gpuHours": "DECIMAL(18,3)",
+        **{f"{use}GpuMs": "BIGINT" for use in USES},
+        **{f"{use}GpuHours": "DECIMAL(18,3)" for use in USES},
     }
     days = [row[0] for row in found.project("day").fetchall()]
     assert all(isinstance(day, date) for day in days)

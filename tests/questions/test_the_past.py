@@ -3,6 +3,7 @@
 import asyncio
 from fractions import Fraction
 from pathlib import Path
+from typing import Any, TypedDict
 
 import msgspec
 import pytest
@@ -44,6 +45,35 @@ def test_rows_add_up_and_so_do_adjoining_periods(file: Path, by: str) -> None:
     ]
     assert sum(map(total, parts)) == area
     assert total(parts[0]) > 0
+    # What it was for adds up as well, in each row and in all.
+    for row in [*rows(whole), whole["total"]]:
+        uses = msgspec.convert(row, Used)["uses"]
+        assert sum(each["gpuMs"] for each in uses.values()) == msgspec.convert(row, Used)["gpuMs"]
+
+
+class Used(TypedDict):
+    gpuMs: int
+    uses: dict[str, dict[str, Any]]
+
+
+def uses_of(played: Played, **params: str) -> dict[str, int]:
+    total = played.ask("report", **params)["total"]
+    return {use: each["gpuMs"] for use, each in msgspec.convert(total, Used)["uses"].items()}
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem[:10])
+def test_what_time_was_for_is_told_by_how_leases_ended(file: Path) -> None:
+    """Against the leases themselves: nobody is told that work was lost by anything else."""
+    played = Played(file)
+    found = uses_of(played)
+    ended: dict[str, int] = {}
+    for lease in played.world.leases.values():
+        why = "Spare" if lease.role == "Spare" else str(lease.why.reason) if lease.why else "open"
+        ended[why] = ended.get(why, 0) + lease.gpu_ms(played.now)
+    assert found["spare"] == ended.pop("Spare", 0)
+    assert found["failed"] == ended.pop("NodeFailure", 0) + ended.pop("Fail", 0)
+    assert found["cut"] == ended.pop("RandomPreempt", 0) + ended.pop("ReclaimedBySpare", 0)
+    assert found["work"] + found["starting"] == sum(ended.values()) > 0
 
 
 def test_who_pays_and_who_uses_are_two_sums() -> None:

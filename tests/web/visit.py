@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from tests.questions.played import ADMIN, Played
 
 from leasehold.adapters.http.tokens import Tokens
+from leasehold.cli.sheets import parquet_writer
 from leasehold.core.objects.access import Caller
 from leasehold.shell.query import Answered, BadQuestion
 from leasehold.web.app import Pages
@@ -22,13 +23,25 @@ LOG = "step 1\n<script>alert('log')</script>\n"
 class Seen(NamedTuple):
     status: int
     headers: dict[str, str]
-    text: str
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8", "replace")
 
 
 class Visit:
     """`see` is one page for whoever `sign_in` let in."""
 
-    def __init__(self, folder: Path, story: Path, until: str | None = None, **hides: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        story: Path,
+        until: str | None = None,
+        *,
+        parquet: bool = True,
+        **hides: bool,
+    ) -> None:
         played = Played(story, until)
         self.questions = played.questions(**hides)
         self.tokens = Tokens(folder / "tokens.json")
@@ -41,6 +54,7 @@ class Visit:
             logs=self._logs,
             news=self.news,
             key=KEY,
+            parquet=parquet_writer() if parquet else None,
         )
         self.pages = Pages(house)
         self.cookie = ""
@@ -96,4 +110,4 @@ class Visit:
         await self.pages(scope, receive, send)
         headers = {name.decode(): value.decode() for name, value in received[0]["headers"]}
         body = b"".join(each.get("body", b"") for each in received[1:])
-        return Seen(received[0]["status"], headers, body.decode())
+        return Seen(received[0]["status"], headers, body)

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from leasehold.adapters.http.refusal import RequestRefused
 from leasehold.adapters.http.tokens import Tokens
 from leasehold.adapters.rest.backend import LogOptions
+from leasehold.cli.sheets import parquet_writer
 from leasehold.core.ledger.chain import canonical
 from leasehold.core.names import Wire
 from leasehold.core.objects.access import Caller
@@ -56,6 +57,7 @@ class Rooms:
             logs=self._log,
             news=news,
             key=key,
+            parquet=parquet_writer(),
         )
 
     async def _ask(self, visitor: Visitor, question: str, params: Mapping[str, str]) -> Answered:

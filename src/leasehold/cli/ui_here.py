@@ -16,13 +16,14 @@ from types import FrameType
 from urllib.parse import quote
 
 import click
-import msgspec
 import uvicorn
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from leasehold.cli.runs.failure import Failure
+from leasehold.cli.runs.records import as_record
 from leasehold.cli.runs.server import Server
+from leasehold.cli.sheets import parquet_writer
 from leasehold.control.questions.answers import ANSWERS
 from leasehold.control.questions.answers.shape import Answer
 from leasehold.core.ledger.chain import GENESIS, canonical
@@ -69,6 +70,7 @@ class Far:
             logs=self._log,
             news=self.news,
             key=secrets.token_bytes(32),
+            parquet=parquet_writer(),
         )
 
     @property
@@ -137,10 +139,9 @@ def _record(question: str, wire: Wire) -> Answer:
         forms = {each.__struct_config__.tag: each for each in kinds}
         kind = forms.get(str(wire.get("form")), kind)
     try:
-        return msgspec.convert(wire, kind)
-    except msgspec.ValidationError as error:
-        said = f"the server answers {question} as another version does ({error}); use its own"
-        raise NotShown(502, said) from None
+        return as_record(kind, wire)
+    except Failure as failure:
+        raise NotShown(502, f"{question}: {failure.message}") from None
 
 
 def serve_here(server: Server, port: int) -> None:

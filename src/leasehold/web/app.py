@@ -87,6 +87,7 @@ class Pages:
             ("GET", "fleet.json"): self._fleet_data,
             ("GET", "ledger.json"): self._chain_data,
             ("GET", "report.csv"): self._csv,
+            ("GET", "report.parquet"): self._parquet,
             ("POST", "sign-out"): self._sign_out,
         }
 
@@ -240,9 +241,22 @@ class Pages:
 
     async def _csv(self, request: Request, _whose: str) -> Response:
         look = Look(self._house, self._visitor(request)[1], dict(request.query_params), {})
-        name = f"gpu-hours-by-{look.filter('by') or 'owner'}.csv"
-        headers = {"content-disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
-        return Response(await report.as_csv(look), headers=headers, media_type="text/csv")
+        text = (await report.as_sheet(look)).csv(for_spreadsheets=True)
+        return Response(text, headers=_download(look, "csv"), media_type="text/csv")
+
+    async def _parquet(self, request: Request, _whose: str) -> Response:
+        look = Look(self._house, self._visitor(request)[1], dict(request.query_params), {})
+        write = self._house.parquet
+        if write is None:
+            raise NotShown(501, "the server cannot write Parquet: it needs leasehold[parquet]")
+        body = await write(await report.as_sheet(look))
+        headers = _download(look, "parquet")
+        return Response(body, headers=headers, media_type="application/vnd.apache.parquet")
+
+
+def _download(look: Look, kind: str) -> dict[str, str]:
+    name = f"gpu-hours-by-{look.filter('by') or 'owner'}.{kind}"
+    return {"content-disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
 
 
 def _json(value: object) -> Response:

@@ -43,10 +43,10 @@ class Lanes:
     ticks: Sequence[str]  # evenly from the left edge to the right
 
 
-def stacked(parts: Iterable[tuple[str, int, str]]) -> list[Bar]:
-    """(classes, count, title) one after the other, in proportion."""
+def stacked(parts: Iterable[tuple[str, int, str]], whole: int = 0) -> list[Bar]:
+    """(classes, count, title) one after the other, in proportion to all of them or to `whole`."""
     shown = [each for each in parts if each[1]]
-    total = sum(count for _, count, _ in shown) or 1
+    total = whole or sum(count for _, count, _ in shown) or 1
     bars, x = [], 0.0
     for look, count, title in shown:
         width = WIDE * count / total

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from leasehold.control.questions.answers.shape import Answer
 from leasehold.web.news import PageNews
+from leasehold.web.sheet import Sheet
 
 
 class Visitor(Protocol):
@@ -57,7 +58,8 @@ class House:
     """`ask` answers (visitor, question, parameters) and raises `NotShown`; `visitor_of` knows a
     token by its SHA-256 as long as it is good; `digest_of` is the SHA-256 of a bearer token that is
     good; `chain` has the batches after a number, at most so many; `logs` is the end of what a pod
-    printed; `key` signs sessions, and outlives a restart."""
+    printed; `key` signs sessions, and outlives a restart; `parquet` writes a sheet, where that can
+    be done."""
 
     ask: Ask
     visitor_of: Callable[[str], Visitor | None]
@@ -66,3 +68,4 @@ class House:
     logs: Callable[[Visitor, str, str], Awaitable[str]]
     news: PageNews
     key: bytes
+    parquet: Callable[[Sheet], Awaitable[bytes]] | None = None

@@ -17,6 +17,7 @@ def environment() -> Environment:
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
+        auto_reload=False,  # one server is one version, also while another is being installed
         trim_blocks=True,
         lstrip_blocks=True,
     )

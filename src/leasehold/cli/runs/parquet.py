@@ -1,6 +1,6 @@
 """A table as a Parquet file with typed columns, through duckdb, which is an extra of leasehold.
 
-Called by `report`. duckdb is only imported when somebody asks for Parquet.
+Called by `report` and the dashboard. duckdb is only imported when somebody asks for Parquet.
 """
 
 import tempfile
@@ -58,6 +58,13 @@ def write_parquet(duckdb: _Duckdb, columns: Sequence[Column], text: str, file: s
     finally:
         connection.close()
         coming.unlink(missing_ok=True)
+
+
+def parquet_bytes(duckdb: _Duckdb, columns: Sequence[Column], text: str) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
+        path = Path(folder) / "sheet.parquet"
+        write_parquet(duckdb, columns, text, str(path))
+        return path.read_bytes()
 
 
 def _quoted(word: str) -> str:

@@ -1,7 +1,5 @@
 """`kubectl runs report gpu-hours`: chargeback, as a table, CSV or Parquet."""
 
-import csv
-import io
 from pathlib import Path
 
 import click
@@ -12,16 +10,7 @@ from leasehold.cli.runs.output import cell, local, rows, table
 from leasehold.cli.runs.parquet import load, write_parquet
 from leasehold.core.names import Wire
 
-_TYPES = {
-    "from": "TIMESTAMPTZ",
-    "to": "TIMESTAMPTZ",
-    "day": "DATE",
-    "leases": "BIGINT",
-    "gpuMs": "BIGINT",
-    "gpuHours": "DECIMAL(18, 3)",
-    "paidGpuMs": "BIGINT",
-    "paidGpuHours": "DECIMAL(18, 3)",
-}
+USES = ("work", "spare", "starting", "failed", "cut")
 GROUPINGS = ("owner", "payer", "run", "node", "day", "week", "month")
 
 
@@ -57,7 +46,9 @@ def gpu_hours(
 ) -> None:
     """Exactly what was used from --from up to --to, by owner, payer, run, node, day, week or month.
 
-    By owner there are two sums: what its runs used, whoever paid, and what its envelopes paid.
+    By owner there are two sums: what its runs used, whoever paid, and what its envelopes paid. With
+    -o wide also what the time was for: work, spares that stood by, pods that were starting, and
+    leases that a failure or a cut ended.
     """
     if tz and by not in ("day", "week", "month"):
         raise Failure(
@@ -81,13 +72,15 @@ def gpu_hours(
     if session.form not in ("csv", "parquet"):
         session.show(answer, _rendered)
         return
-    heads, body = _columns(answer)
-    text = _csv(heads, body)
+    from leasehold.cli.runs.records import as_record  # whoever reads a table needs none of it
+    from leasehold.control.questions.answers.books import ReportAnswer
+    from leasehold.web.sheet import sheet
+
+    found = sheet(as_record(ReportAnswer, answer))
     if session.form == "csv":
-        _write(text, file)
+        _write(found.csv(), file)
     else:
-        columns = [(head, _TYPES.get(head, "VARCHAR")) for head in heads]
-        write_parquet(duckdb, columns, text, file)
+        write_parquet(duckdb, found.columns, found.csv(), file)
 
 
 def _rendered(answer: Wire, wide: bool) -> list[str]:
@@ -99,32 +92,14 @@ def _rendered(answer: Wire, wide: bool) -> list[str]:
         *(["PAID"] if by == "owner" else []),
     ]
     if wide:
-        keys += ["leases", "gpuMs"]
-        head += ["LEASES", "GPU-MS"]
+        keys += [*(f"uses.{use}.gpuHours" for use in USES), "leases", "gpuMs"]
+        head += [*(use.upper() for use in USES), "LEASES", "GPU-MS"]
     body = [[cell(each, key) for key in keys] for each in rows(answer)]
     total = answer.get("total")
     body.append(["total", *(cell(total, key) for key in keys[1:])])
     start = cell(answer, "from")
     since = "the beginning" if start == "-" else local(start)
     return [f"GPU-hours from {since} to {local(cell(answer, 'to'))}", *table(head, body)]
-
-
-def _columns(answer: Wire) -> tuple[list[str], list[list[object]]]:
-    """A row for each, without the total: whoever sums it finds the same."""
-    by = cell(answer, "by")
-    keys = [by, "leases", "gpuMs", "gpuHours"]
-    keys += ["paidGpuMs", "paidGpuHours"] if by == "owner" else []
-    period = [answer.get("from") or None, answer.get("to")]
-    body = [[*period, *(row.get(key) for key in keys)] for row in rows(answer)]
-    return ["from", "to", *keys], body
-
-
-def _csv(heads: list[str], body: list[list[object]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(heads)
-    writer.writerows(body)
-    return text.getvalue()
 
 
 def _write(text: str, file: str) -> None:

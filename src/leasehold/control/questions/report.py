@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from leasehold.control.questions.answers.books import ReportAnswer, ReportRow
+from leasehold.control.questions.answers.books import ReportAnswer, ReportRow, Uses
+from leasehold.control.questions.answers.shape import GpuAmount
 from leasehold.control.questions.forms import gpu_time, instant
 from leasehold.control.questions.subject import Archived, no_archive
+from leasehold.control.questions.uses import Use, use_of
 from leasehold.core.facts import Lease, Record
 from leasehold.core.objects.owners import glob_admits
 from leasehold.core.units import GpuMs, Instant
@@ -37,13 +39,34 @@ SPANS = ("day", "week", "month")
 GROUPINGS = (*_KEYS, *SPANS)
 
 
+class _Part(Record):
+    """What of a lease lies in the period."""
+
+    lease: Lease
+    start: Instant
+    end: Instant
+    use: Use
+
+    @property
+    def gpu_ms(self) -> GpuMs:
+        return self.lease.gpus * (self.end - self.start)
+
+
 class _Row:
-    __slots__ = ("gpu_ms", "leases", "paid_ms")
+    __slots__ = ("leases", "paid_ms", "uses")
 
     def __init__(self) -> None:
-        self.gpu_ms: GpuMs = 0
+        self.uses: dict[Use, GpuMs] = {}
         self.paid_ms: GpuMs = 0
         self.leases = 0
+
+    @property
+    def gpu_ms(self) -> GpuMs:
+        return sum(self.uses.values())
+
+    def add(self, use: Use, gpu_ms: GpuMs) -> None:
+        self.uses[use] = self.uses.get(use, 0) + gpu_ms
+        self.leases += 1
 
 
 def gpu_hours(
@@ -65,22 +88,22 @@ def gpu_hours(
     """
     assert by in GROUPINGS, by
     until = min(period.end, now)
-    leases = (
+    parts = (
         each
         for each in _clipped(world, period.start, until, archived)
-        if namespace in ("", each[0].namespace)
+        if namespace in ("", each.lease.namespace)
     )
     rows: dict[str, _Row] = {}
     if by == "owner":
-        _by_owner(rows, leases, owner)
+        _by_owner(rows, parts, owner)
     elif by in SPANS:
         assert bucket is not None, by
-        _by_span(rows, leases, owner, bucket)
+        _by_span(rows, parts, owner, bucket)
     else:
         whose = _payer_owner if by == "payer" else _KEYS["owner"]
-        for lease, start, end in leases:
-            if not owner or glob_admits(owner, whose(lease)):
-                _add(rows, _KEYS[by](lease), lease.gpus * (end - start))
+        for part in parts:
+            if not owner or glob_admits(owner, whose(part.lease)):
+                _of(rows, _KEYS[by](part.lease)).add(part.use, part.gpu_ms)
     return ReportAnswer(
         by=by,
         start=instant(period.start or None),
@@ -95,67 +118,63 @@ def _payer_owner(lease: Lease) -> str:
     return lease.payer_owner
 
 
-def _clipped(
-    world: World, start: Instant, end: Instant, archived: Archived
-) -> Iterator[tuple[Lease, Instant, Instant]]:
+def _clipped(world: World, start: Instant, end: Instant, archived: Archived) -> Iterator[_Part]:
     """Every lease that has a part in the period, with that part."""
     for lease in archived(start, end):
         if lease.name not in world.leases:
-            yield from _part(lease, start, end)
+            yield from _part(world, lease, start, end)
     for lease in world.leases.values():
-        yield from _part(lease, start, end)
+        yield from _part(world, lease, start, end)
 
 
-def _part(lease: Lease, start: Instant, end: Instant) -> Iterator[tuple[Lease, Instant, Instant]]:
+def _part(world: World, lease: Lease, start: Instant, end: Instant) -> Iterator[_Part]:
     first = max(lease.start, start)
     last = end if lease.end is None else min(lease.end, end)
     if first < last:
-        yield lease, first, last
+        yield _Part(lease=lease, start=first, end=last, use=use_of(world, lease))
 
 
-def _add(rows: dict[str, _Row], key: str, gpu_ms: GpuMs) -> None:
-    row = rows.setdefault(key, _Row())
-    row.gpu_ms += gpu_ms
-    row.leases += 1
+def _of(rows: dict[str, _Row], key: str) -> _Row:
+    return rows.get(key) or rows.setdefault(key, _Row())
 
 
-def _by_owner(
-    rows: dict[str, _Row], leases: Iterable[tuple[Lease, Instant, Instant]], owner: str
-) -> None:
-    for lease, start, end in leases:
-        amount = lease.gpus * (end - start)
+def _by_owner(rows: dict[str, _Row], parts: Iterable[_Part], owner: str) -> None:
+    for part in parts:
+        lease = part.lease
         if not owner or glob_admits(owner, lease.owner):
-            _add(rows, lease.owner, amount)
+            _of(rows, lease.owner).add(part.use, part.gpu_ms)
         if not owner or glob_admits(owner, lease.payer_owner):
-            rows.setdefault(lease.payer_owner, _Row()).paid_ms += amount
+            _of(rows, lease.payer_owner).paid_ms += part.gpu_ms
 
 
-def _by_span(
-    rows: dict[str, _Row],
-    leases: Iterable[tuple[Lease, Instant, Instant]],
-    owner: str,
-    bucket: Bucket,
-) -> None:
+def _by_span(rows: dict[str, _Row], parts: Iterable[_Part], owner: str, bucket: Bucket) -> None:
     """A lease counts in each day, week or month for what it ran in it."""
     known: dict[Instant, tuple[str, Instant]] = {}  # leases begin together, and go on together
-    for lease, start, end in leases:
-        if owner and not glob_admits(owner, lease.owner):
+    for part in parts:
+        if owner and not glob_admits(owner, part.lease.owner):
             continue
-        at = start
-        while at < end:
+        at = part.start
+        while at < part.end:
             label, following = known.get(at) or bucket(at)
             known[at] = (label, following)
-            _add(rows, label, lease.gpus * (min(end, following) - at))
+            _of(rows, label).add(part.use, part.lease.gpus * (min(part.end, following) - at))
             at = following
 
 
 def _row(by: str, row: _Row, key: str | None = None) -> ReportRow:
     """Without a key it is the total."""
-    named = replace(ReportRow(leases=row.leases, **gpu_time(row.gpu_ms)), **_key(by, key))
+    uses = Uses(**{each.value: _hours(row.uses.get(each, 0)) for each in Use})
+    named = replace(
+        ReportRow(leases=row.leases, uses=uses, **gpu_time(row.gpu_ms)), **_key(by, key)
+    )
     if by != "owner":
         return named
     paid = gpu_time(row.paid_ms)
     return replace(named, paid_gpu_ms=paid["gpu_ms"], paid_gpu_hours=paid["gpu_hours"])
+
+
+def _hours(amount: GpuMs) -> GpuAmount:
+    return GpuAmount(**gpu_time(amount))
 
 
 def _key(by: str, key: str | None) -> dict[str, str]:
@@ -165,7 +184,8 @@ def _key(by: str, key: str | None) -> dict[str, str]:
 def _total(by: str, rows: Iterable[_Row]) -> ReportRow:
     total = _Row()
     for row in rows:
-        total.gpu_ms += row.gpu_ms
+        for use, gpu_ms in row.uses.items():
+            total.uses[use] = total.uses.get(use, 0) + gpu_ms
         total.paid_ms += row.paid_ms
         total.leases += row.leases
     found = _row(by, total)

@@ -1,52 +1,56 @@
-"""The page report: GPU-hours by whatever somebody is billed by, as bars, a table and CSV."""
-
-import csv
-import io
-
-from msgspec import UNSET
+"""The page report: GPU-hours by whatever somebody is billed by, as bars, a table and sheets."""
 
 from leasehold.control.questions.answers.books import ReportAnswer, ReportRow
-from leasehold.web.charts import WIDE
+from leasehold.web.charts import Bar, stacked
 from leasehold.web.pages.look import Look, Page
+from leasehold.web.sheet import Sheet, key_of, sheet, use_of
 
 GROUPINGS = ("owner", "payer", "run", "node", "day", "week", "month")
+_SPANS = ("day", "week", "month")
+USES = (
+    ("work", "pods that ran"),
+    ("spare", "spares that stood by"),
+    ("starting", "pods that do not run yet, or never did"),
+    ("failed", "in leases that a failure ended: the most that was lost"),
+    ("cut", "in leases that were cut: the most that was lost"),
+)
 
 
 async def show(look: Look) -> Page:
     found = await _report(look)
     _, palette = await look.usage()
-    most = max((each.gpu_ms for each in found.items), default=0) or 1
-    rows = [
-        (key_of(found, each), each, round(WIDE * each.gpu_ms / most, 1)) for each in found.items
-    ]
-    if found.by not in ("day", "week", "month"):
+    most = max((each.gpu_ms for each in found.items), default=0)
+    rows = [(key_of(found, each), each, _bars(each, most)) for each in found.items]
+    if found.by not in _SPANS:
         rows.sort(key=lambda row: -row[1].gpu_ms)
     return Page(
         title="Report",
         template="report.html",
         menu="report",
-        context={"report": found, "rows": rows, "groupings": GROUPINGS, "palette": palette},
+        context={
+            "report": found,
+            "rows": rows,
+            "uses": [(use, says, use_of(found.total, use)) for use, says in USES],
+            "groupings": GROUPINGS,
+            "palette": palette,
+            "has_parquet": look.house.parquet is not None,
+        },
     )
 
 
-async def as_csv(look: Look) -> str:
-    found = await _report(look)
-    text = io.StringIO()
-    sheet = csv.writer(text, lineterminator="\n")
-    sheet.writerow([found.by, "leases", "gpuMs", "gpuHours"])
-    for row in found.items:
-        leases = "" if row.leases is UNSET else row.leases
-        sheet.writerow([_harmless(key_of(found, row)), leases, row.gpu_ms, row.gpu_hours])
-    return text.getvalue()
+async def as_sheet(look: Look) -> Sheet:
+    return sheet(await _report(look))
 
 
-def key_of(report: ReportAnswer, row: ReportRow) -> str:
-    return str(getattr(row, report.by))
-
-
-def _harmless(text: str) -> str:
-    """A spreadsheet takes a cell that begins like this for a formula."""
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+def _bars(row: ReportRow, most: int) -> list[Bar]:
+    parts = ((use, says, use_of(row, use)) for use, says in USES)
+    return stacked(
+        (
+            (f"use-{use}", amount.gpu_ms, f"{amount.gpu_hours} GPU-hours: {says}")
+            for use, says, amount in parts
+        ),
+        most,
+    )
 
 
 async def _report(look: Look) -> ReportAnswer:

@@ -3,7 +3,18 @@
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from leasehold.control.questions.answers.shape import Answer
+from leasehold.control.questions.answers.shape import Answer, GpuAmount
+
+
+class Uses(Answer):
+    """What GPU-time was for; all of it together is the row's `gpuMs`. `failed` and `cut` are the
+    most that can have been lost: what a run had saved before is not."""
+
+    work: GpuAmount
+    spare: GpuAmount  # stood by
+    starting: GpuAmount  # its pod does not run yet, or never did
+    failed: GpuAmount  # in leases that a failure ended
+    cut: GpuAmount  # in leases that were drawn by lot, or given back to a spare
 
 
 class ReportRow(Answer, kw_only=True):
@@ -21,6 +32,7 @@ class ReportRow(Answer, kw_only=True):
     gpu_hours: str
     paid_gpu_ms: int | UnsetType = UNSET
     paid_gpu_hours: str | UnsetType = UNSET
+    uses: Uses
 
 
 class ReportAnswer(Answer, kw_only=True):

@@ -1,0 +1,55 @@
+"""What GPU-time was for: work, a spare that stood by, a pod that did not run yet, or what a failure
+or a cut ended.
+
+Used by `report`. It is told by the leases alone, and so the same from live and archived ones. What
+a run had saved before it failed or was cut is not lost, but leases do not know of that: `failed`
+and `cut` are the most that can have been lost.
+"""
+
+from enum import StrEnum
+from typing import assert_never
+
+from leasehold.control.running.open_leases import pod_of
+from leasehold.core.facts import Cause, Closed, Closure, Lease, Role
+from leasehold.core.world.world import World
+
+
+class Use(StrEnum):
+    WORK = "work"
+    SPARE = "spare"
+    STARTING = "starting"
+    FAILED = "failed"
+    CUT = "cut"
+
+
+def use_of(world: World, lease: Lease) -> Use:
+    """Of all the time of a lease: how it ended says what it was for."""
+    if lease.role is Role.SPARE:
+        return Use.SPARE
+    if lease.closed is not None:
+        return _ended(lease.closed)
+    pod = pod_of(world, lease)
+    return Use.WORK if pod is not None and pod.is_bound else Use.STARTING
+
+
+def _ended(closed: Closure) -> Use:
+    match closed.why.reason:
+        case Closed.FAIL:
+            never_ran = closed.cause in (Cause.REJECTED, Cause.REFUSED)
+            return Use.STARTING if never_ran else Use.FAILED
+        case Closed.NODE_FAILURE:
+            return Use.FAILED
+        case Closed.RANDOM_PREEMPT | Closed.RECLAIMED:
+            return Use.CUT
+        case (
+            Closed.COMPLETED
+            | Closed.SWAP
+            | Closed.SHRINK
+            | Closed.DROP_SPARE
+            | Closed.REFINANCED
+            | Closed.TIME_LIMIT
+            | Closed.CANCELED
+        ):
+            return Use.WORK
+        case _:
+            assert_never(closed.why.reason)
