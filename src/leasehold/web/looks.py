@@ -1,15 +1,19 @@
 """Templates, and the few functions that they may use. Everything is escaped unless it is ours."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from leasehold.web import words
 from leasehold.web.pages.look import MENU
 
 HERE = Path(__file__).parent
+# As names are written within a sentence; a full stop or colon behind one is the sentence's.
+_WORD = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.:/]*[A-Za-z0-9])?")
 
 
 def environment() -> Environment:
@@ -27,11 +31,25 @@ def environment() -> Environment:
         span=words.span,
         short=words.short,
         grouped=words.grouped,
+        linked=linked,
         segment=lambda text: quote(text, safe=""),
         query=lambda pairs: urlencode({key: value for key, value in pairs.items() if value}),
     )
     found.globals.update(run_path=words.run_path, plural=words.plural, menu=MENU)
     return found
+
+
+def linked(sentence: str, addresses: Mapping[str, str]) -> Markup:
+    """A sentence in which the names of things that have a page are links to it; whatever else is in
+    it is text."""
+    found, at = Markup(), 0
+    for word in _WORD.finditer(sentence):
+        address = addresses.get(word.group())
+        if address is not None:
+            found += escape(sentence[at : word.start()])
+            found += Markup('<a href="{}">{}</a>').format(address, word.group())
+            at = word.end()
+    return found + escape(sentence[at:])
 
 
 def changed(filters: Mapping[str, str], **given: str) -> str:

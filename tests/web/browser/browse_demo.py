@@ -29,7 +29,7 @@ GuestOf = Callable[..., Guest]
 def decision(guest: Guest) -> str:
     """Where the page of the drawn Resolution is."""
     page = guest.go("decisions")
-    link = page.locator('td a[href^="/ui/decisions/"]').first.get_attribute("href")
+    link = page.locator('h2 a[href^="/ui/decisions/"]').first.get_attribute("href")
     assert link is not None
     return link.removeprefix("/ui/")
 

@@ -1,14 +1,16 @@
 """The page runs, and the page of one run: its life, its reasons, its payers, its output."""
 
 from collections.abc import Callable
+from urllib.parse import quote
 
-from leasehold.control.questions.answers.leases import LeasesAnswer, PodsAnswer
+from leasehold.control.questions.answers.leases import LeaseRow, LeasesAnswer, PodsAnswer
 from leasehold.control.questions.answers.money import WhoPaysAnswer
 from leasehold.control.questions.answers.reasons import ExplainAnswer
 from leasehold.control.questions.answers.runs import RunRow, RunsAnswer, WidthsAnswer
 from leasehold.web.charts import lease_lanes, width_over_time
 from leasehold.web.house import NotShown
 from leasehold.web.pages.look import Look, Page
+from leasehold.web.words import run_path
 
 SHOWN = 200
 PHASES = ("Pending", "Running", "Completed", "Failed")
@@ -65,9 +67,25 @@ async def show_one(look: Look) -> Page:
             "lanes": lease_lanes(leases.items, look.now, palette),
             "width": width_over_time(await look.ask(WidthsAnswer, "widths", **names)),
             "pods": pods.items,
+            "addresses": _addresses(explained, leases.items),
             "palette": palette,
         },
     )
+
+
+def _addresses(explained: ExplainAnswer, leases: list[LeaseRow]) -> dict[str, str]:
+    """Where what its sentences name is shown."""
+    nodes = {each.node for each in leases} | {each.node for each in explained.places}
+    runs = {cut.beneficiary for cut in explained.cuts}
+    found = {node: f"/ui/nodes/{quote(node, safe='')}" for node in nodes}
+    if explained.reservation is not None:
+        runs |= {each.run for each in explained.reservation.odds}
+        runs |= {each.run for each in explained.reservation.passed_by}
+    found |= {run: run_path(run) for run in runs if run and run != explained.run}
+    for cut in explained.cuts:
+        if cut.resolution:
+            found[cut.resolution] = f"/ui/decisions/{quote(cut.resolution, safe='')}"
+    return found
 
 
 async def show_log(look: Look) -> Page:
