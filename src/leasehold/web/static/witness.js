@@ -156,24 +156,31 @@ async function checkRecord(box) {
 async function checkChain(button) {
   const verdict = document.getElementById("verdict");
   button.disabled = true;
-  let after = 0, digest = null, count = 0, head = null, first = null;
+  let after = 0, digest = "", count = 0, head = null, first = null, rests = "";
   try {
     for (;;) {
       const answer = await fetch(`/ui/ledger.json?after=${after}`, { cache: "no-store" });
       if (!answer.ok) { tell(verdict, false, "The batches cannot be read", [(await answer.json()).message]); return; }
       const found = await answer.json();
       head = found.head;
-      if (!found.lines.length) break;
-      first ??= found.lines[0].seq;
-      const { digest: last, problem } = await verifyChain(digest ?? found.before, found.lines);
+      let lines = found.lines;
+      if (!lines.length) break;
+      if (first === null) {
+        first = lines[0].seq; digest = found.before; rests = first > 1 ? `batch ${first} follows an archived one` : "";
+        // What it follows is in the archive and not known here: the first is taken as it is.
+        if (!digest) { digest = lines[0].digest; rests += ", and was taken as it is"; after = first; count = 1; lines = lines.slice(1); }
+      }
+      const { digest: last, problem } = await verifyChain(digest, lines);
       if (problem) { tell(verdict, false, "Refused: the chain is broken", [problem]); return; }
-      digest = last; count += found.lines.length; after = found.lines.at(-1).seq;
+      digest = last; count += lines.length; after = lines.at(-1)?.seq ?? after;
       verdict.textContent = `${count} batches …`;
-      if (after >= head.seq) break;
+      if (after === head.seq) break; // one that came meanwhile is fetched with the head that it moved
     }
-    if (digest === null) tell(verdict, true, "There is nothing but the archive", []);
-    else if (after === head.seq && digest !== head.digest) tell(verdict, false, "Refused: the last digest is not the head's", [digest, head.digest]);
-    else tell(verdict, true, `Checked here: ${count} batches, from ${first} to ${after}, each follows from the one before`, [`the last digest is ${digest}, as the head says`]);
+    if (!count && !head.seq) tell(verdict, true, "There is no batch yet", []);
+    else if (!count) tell(verdict, false, "Not checked: every batch is in the archive", ["`leasehold ledger verify` reads it"]);
+    else if (after !== head.seq) tell(verdict, false, "Refused: the chain ends before its head", [`the head is batch ${head.seq}, and nothing was given after batch ${after}`]);
+    else if (digest !== head.digest) tell(verdict, false, "Refused: the last digest is not the head's", [digest, head.digest]);
+    else tell(verdict, true, `Checked here: ${count} batches, from ${first} to ${after}, each follows from the one before`, [`the last digest is ${digest}, as the head says`, ...(rests ? [rests] : [])]);
   } finally { button.disabled = false; }
 }
 
