@@ -19,6 +19,7 @@ from leasehold.core.units import HOUR, Instant
 from leasehold.core.world.world import World
 from leasehold.shell.query import Answered, Questions
 from leasehold.web.app import Pages
+from leasehold.web.doors import LinkDoor
 from leasehold.web.house import Chain, House, Visitor
 from leasehold.web.news import PageNews
 from leasehold.web.sessions import COOKIE
@@ -63,17 +64,16 @@ class _Open:
         async def logs(_visitor: Visitor, _namespace: str, _pod: str) -> str:
             return ""
 
+        door = LinkDoor(visitor_of=lambda _: ADMIN, digest_of=lambda _: DIGEST, key=bytes(32))
         house = House(
             ask=ask,
-            visitor_of=lambda _: ADMIN,
-            digest_of=lambda _: DIGEST,
             chain=chain,
             logs=logs,
             news=self.news,
-            key=bytes(32),
+            door=door,
         )
         self.pages = Pages(house)
-        self.cookie = self.pages.sessions.redeem(self.pages.sessions.new_code(DIGEST)) or ""
+        self.cookie = door.sessions.redeem(door.sessions.new_code(DIGEST)) or ""
 
     async def _at_rest(self, _patience: int) -> World:
         return self.world

@@ -62,7 +62,7 @@ def test_a_code_works_once(tmp_path: Path) -> None:
 
 def test_a_cookie_is_only_sent_here_and_read_by_no_script(tmp_path: Path) -> None:
     visit = Visit(tmp_path, STORY)
-    code = visit.pages.sessions.new_code(str(visit.tokens.digest_of(visit.tokens.create(ANN))))
+    code = visit.door.sessions.new_code(str(visit.tokens.digest_of(visit.tokens.create(ANN))))
     words = visit.see("/ui/sign-in", f"code={code}").headers["set-cookie"].lower()
     assert all(each in words for each in ("httponly", "secure", "samesite=strict", "path=/"))
     assert "domain" not in words

@@ -11,6 +11,7 @@ from leasehold.cli.sheets import parquet_writer
 from leasehold.core.objects.access import Caller
 from leasehold.shell.query import Answered, BadQuestion
 from leasehold.web.app import Pages
+from leasehold.web.doors import LinkDoor
 from leasehold.web.house import BatchLine, Chain, House, NotShown, Visitor
 from leasehold.web.news import PageNews
 from leasehold.web.sessions import COOKIE
@@ -46,18 +47,22 @@ class Visit:
         self.questions = played.questions(**hides)
         self.tokens = Tokens(folder / "tokens.json")
         self.news = PageNews()
+        self.door = self.make_door()
         house = House(
             ask=self._ask,
-            visitor_of=self.tokens.caller_of_digest,
-            digest_of=self.tokens.digest_of,
             chain=self._chain,
             logs=self._logs,
             news=self.news,
-            key=KEY,
+            door=self.door,
             parquet=parquet_writer() if parquet else None,
         )
         self.pages = Pages(house)
         self.cookie = ""
+
+    def make_door(self) -> Any:
+        return LinkDoor(
+            visitor_of=self.tokens.caller_of_digest, digest_of=self.tokens.digest_of, key=KEY
+        )
 
     async def _ask(self, visitor: Visitor, question: str, params: Any) -> Answered:
         assert isinstance(visitor, Caller)

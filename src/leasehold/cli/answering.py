@@ -44,7 +44,7 @@ class Answers:
         except NoFrontProxy:
             _log.warning("no questions", message="the API server has no request-header authority")
             return None
-        kept = await kept_fields(self._client, NAMESPACE, AUTHORITY, _made_authority)
+        kept = await kept_fields(self._client, NAMESPACE, AUTHORITY, made_authority)
         with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
             for name, content in kept.items():
                 write_private(Path(folder) / name, content)
@@ -77,7 +77,7 @@ class Answers:
             raise AnswerRefused(503, "ServiceUnavailable", said) from None
 
 
-def _made_authority() -> dict[str, bytes]:
+def made_authority() -> dict[str, bytes]:
     with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
         ensure_certificates(Path(folder), [])
         return {name: (Path(folder) / name).read_bytes() for name in ("ca.crt", "ca.key")}

@@ -10,11 +10,13 @@ import click
 
 from leasehold.adapters import asyncio_runtime
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
+from leasehold.adapters.http.serve import PortInUse
 from leasehold.adapters.kubernetes.client import Client
 from leasehold.adapters.kubernetes.probes import serve_probes
 from leasehold.adapters.kubernetes.secrets import BadSecret
 from leasehold.cli.answering import Answers
 from leasehold.cli.config import read_config_file
+from leasehold.cli.front_door import BadFrontDoor, PagesOfReplica
 from leasehold.cli.kube_options import kube_options, kube_sentences, loader
 from leasehold.cli.replica import Replica
 from leasehold.core.names import API_VERSION
@@ -47,6 +49,12 @@ from leasehold.shell.config import Config
     help="Where questions of `kubectl runs` are answered, which the API server passes on.",
 )
 @click.option(
+    "--pages",
+    default="",
+    metavar="HOST:PORT",
+    help="Where the dashboard is served, to the proxy that web.identityHeader is of.",
+)
+@click.option(
     "--log-level", type=click.Choice(list(logs.LEVELS)), default="info", show_default=True
 )
 def command(
@@ -56,6 +64,7 @@ def command(
     name: str,
     probes: str,
     questions: str,
+    pages: str,
     log_level: str,
 ) -> None:
     """Run the controllers against a Kubernetes cluster.
@@ -66,6 +75,12 @@ def command(
     config = read_config_file(config_file) if config_file is not None else Config()
     host, port = _address(probes, "--probes")
     asked = _address(questions, "--questions") if questions else None
+    shown = _address(pages, "--pages") if pages else None
+    if shown and not config.front_door.identity_header:
+        raise click.UsageError(
+            "--pages: somebody must say who looks; write web.identityHeader and web.clientCA into "
+            "the configuration"
+        )
     who = name or os.environ.get("POD_NAME", "") or socket.gethostname()
     logs.configure(log_level)
 
@@ -83,9 +98,15 @@ def command(
             )
             answers = Answers(replica, client, clock) if asked is not None else None
             answering = await answers.serve(*asked) if answers and asked else None
+            dashboard = None
+            if shown is not None:
+                house = PagesOfReplica(replica, client, clock, config.front_door)
+                dashboard = await house.serve(*shown)
             try:
                 await replica.run()
             finally:
+                if dashboard is not None:
+                    await dashboard.stop()
                 for each in (answering, served):
                     if each is not None:
                         await each.cleanup()
@@ -95,7 +116,7 @@ def command(
     with kube_sentences():
         try:
             asyncio_runtime.run(main)
-        except BadSecret as bad:
+        except (BadSecret, BadFrontDoor, PortInUse) as bad:
             raise click.ClickException(str(bad)) from None
 
 

@@ -48,6 +48,7 @@ from leasehold.shell.plane import Answering, Plane
 from leasehold.shell.tenure import StoreTenures, take_alone
 from leasehold.shell.terms import Terms
 from leasehold.web.app import Beside, Pages
+from leasehold.web.doors import LinkDoor
 from leasehold.web.news import PageNews
 
 GATHER: Millis = 10
@@ -260,18 +261,19 @@ class Embedded:
             plane=self.plane,
             store=self.store,
             clock=self._clock,
-            tokens=self.tokens,
             logs=self._backing.logs,
             hides_tenants=self._settings.config.embedding.hide_tenants,
         )
-        self._pages = Pages(rooms.house(self._news, key))
-        return Beside(self._pages, facade, self._news.end)
+        self._door = LinkDoor(
+            visitor_of=self.tokens.caller_of_digest, digest_of=self.tokens.digest_of, key=key
+        )
+        return Beside(Pages(rooms.house(self._news, self._door)), facade, self._news.end)
 
     def sign_in_link(self) -> str:
         """A link that signs its first visitor in as the administrator."""
         digest = self.tokens.digest_of(self._admin_token())
         assert digest is not None, "the administrator's token was made at the start"
-        return f"{self.url}/ui/sign-in?code={self._pages.sessions.new_code(digest)}"
+        return f"{self.url}/ui/sign-in?code={self._door.sessions.new_code(digest)}"
 
     def _judge_new(self, run: Wire) -> list[tuple[str, str]]:
         """What submitting it would be refused for."""

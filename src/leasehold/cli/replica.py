@@ -6,7 +6,7 @@ store, whose tenure a keeper keeps.
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -18,6 +18,7 @@ from leasehold.adapters.kubernetes.install.documents import HOLDER
 from leasehold.adapters.kubernetes.places import place_of
 from leasehold.adapters.kubernetes.secrets import kept_secret
 from leasehold.adapters.kubernetes.store import KubernetesStore
+from leasehold.control.turn import Turn
 from leasehold.core.objects.tenure import NAMESPACE, Holder
 from leasehold.core.objects.wire import part, whole_at
 from leasehold.ports.runtime import Task
@@ -58,6 +59,7 @@ class Replica:
         self._config = config
         self.store = KubernetesStore(client, clock)
         self._plane: Plane | None = None  # since the first tenure: only its holder may make the key
+        self._listeners: list[Callable[[Turn], None]] = []
         self._beginning: Task | None = None
         self._keeper = Keeper(
             StoreTenures(self.store, clock, tasks, margins=config.tenure),
@@ -76,6 +78,11 @@ class Replica:
     def stop(self) -> None:
         """Clean: tenure is given back at once, for whoever waits for it."""
         self._keeper.stop()
+
+    def listen(self, hear: Callable[[Turn], None]) -> None:
+        """Somebody hears of every turn, whenever we decide; said before the first."""
+        assert self._plane is None, "nobody decides before it runs"
+        self._listeners.append(hear)
 
     @property
     def plane(self) -> Plane | None:
@@ -140,6 +147,8 @@ class Replica:
             archive=Path(policy.archive) if policy.archive else None,
         )
         plane.on_deposed(self._keeper.give_up)
+        for each in self._listeners:
+            plane.listen(each)
         plane.start()
         return plane
 

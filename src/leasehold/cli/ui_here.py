@@ -25,12 +25,14 @@ from leasehold.cli.runs.records import as_record
 from leasehold.cli.runs.server import Server
 from leasehold.cli.sheets import parquet_writer
 from leasehold.control.questions.answers import ANSWERS
+from leasehold.control.questions.answers.books import HeadAnswer
 from leasehold.control.questions.answers.shape import Answer
 from leasehold.core.ledger.chain import GENESIS, canonical
 from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.wire import part
 from leasehold.core.units import parse_instant
 from leasehold.web.app import Beside, Pages
+from leasehold.web.doors import LinkDoor
 from leasehold.web.house import BatchLine, Chain, House, NotShown, Visitor
 from leasehold.web.news import PageNews
 
@@ -38,6 +40,7 @@ POLL_S = 1.0
 LOG_LINES = 500
 _HOST = "127.0.0.1"
 _BATCHES = f"/apis/{GROUP}/v1/ledgerbatches"
+_PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +60,28 @@ class Far:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._one = asyncio.Lock()
-        self._digest = hashlib.sha256(secrets.token_bytes(32)).hexdigest()
+        self._lines: dict[int, BatchLine] = {}  # a batch never changes
         self._reader = _Reader(server.context.user)
+        self._digest = hashlib.sha256(secrets.token_bytes(32)).hexdigest()
+        self._door = LinkDoor(
+            visitor_of=lambda digest: self._reader if digest == self._digest else None,
+            digest_of=lambda _token: None,
+            key=secrets.token_bytes(32),
+        )
         self.news = PageNews()
 
     def house(self) -> House:
         return House(
             ask=self._ask,
-            visitor_of=lambda digest: self._reader if digest == self._digest else None,
-            digest_of=lambda _token: None,
             chain=self._chain,
             logs=self._log,
             news=self.news,
-            key=secrets.token_bytes(32),
+            door=self._door,
             parquet=parquet_writer(),
         )
 
-    @property
-    def digest(self) -> str:
-        return self._digest
+    def new_code(self) -> str:
+        return self._door.sessions.new_code(self._digest)
 
     async def _send(self, path: str) -> Wire:
         async with self._one:
@@ -93,19 +99,34 @@ class Far:
         return _Told(parse_instant(str(wire.get("now"))) or 0, _record(question, wire))
 
     async def _chain(self, _visitor: Visitor, after: int, limit: int) -> Chain:
-        listed = (await self._send(_BATCHES)).get("items")
-        specs = [part(each, "spec") for each in (listed if isinstance(listed, list) else [])]
-        lines = {
-            number: BatchLine(number, str(each.get("digest")), canonical(each["batch"]).decode())
-            for each in specs
-            if isinstance(number := each.get("seq"), int)
-        }
-        first = min(lines, default=0)
+        head = (await self._ask(self._reader, "ledger-head", {})).found
+        assert isinstance(head, HeadAnswer), "that is the question"
+        end = min(after + limit, head.seq)
+        if any(number not in self._lines for number in range(after + 1, end + 1)):
+            await self._list_batches()
+        lines = self._lines
         wanted = [lines[number] for number in sorted(lines) if number > after][:limit]
         if after in lines:
             return Chain(lines[after].digest, wanted)
         # What lies before the first that is here is archived, and its digest with it.
-        return Chain(GENESIS if first == 1 else "", wanted)
+        return Chain(GENESIS if 1 in lines else "", wanted)
+
+    async def _list_batches(self) -> None:
+        """All of them: their names say no order that a server could begin in the middle of."""
+        token = ""
+        while True:
+            more = f"&continue={quote(token, safe='')}" if token else ""
+            page = await self._send(f"{_BATCHES}?limit={_PAGE}{more}")
+            listed = page.get("items")
+            for each in listed if isinstance(listed, list) else []:
+                spec = part(each, "spec")
+                number, digest = spec.get("seq"), str(spec.get("digest"))
+                if isinstance(number, int) and number not in self._lines:
+                    text = canonical(spec["batch"]).decode()
+                    self._lines[number] = BatchLine(number, digest, text)
+            token = str(part(page, "metadata").get("continue") or "")
+            if not token:
+                return
 
     async def _log(self, _visitor: Visitor, namespace: str, pod: str) -> str:
         place = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(pod, safe='')}/log"
@@ -150,6 +171,7 @@ def serve_here(server: Server, port: int) -> None:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((_HOST, port))
+            listener.listen()  # whoever follows the link at once waits a moment, and is let in
         except OSError as error:
             raise Failure(f"{_HOST}:{port}: {error.strerror}; choose another --port") from None
         with suppress(KeyboardInterrupt):
@@ -164,7 +186,7 @@ async def _serve(server: Server, listener: socket.socket) -> None:
         timeout_graceful_shutdown=2,
     )  # fmt: skip
     following = asyncio.ensure_future(far.follow())
-    code = pages.sessions.new_code(far.digest)
+    code = far.new_code()
     click.echo(f"http://{_HOST}:{listener.getsockname()[1]}/ui/sign-in?code={code}")
     click.echo(f"shows {server.context.server} as {server.context.user}; Ctrl-C ends it")
     try:

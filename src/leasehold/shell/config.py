@@ -55,12 +55,21 @@ class Embedding(Record, frozen=True):
     notify_secret: str = ""  # the file of the secret that webhooks are signed with
 
 
+class FrontDoor(Record, frozen=True):
+    """A proxy that signs the visitors of the dashboard in; what concerns `leasehold controller`."""
+
+    identity_header: str = ""
+    groups_header: str = ""
+    client_ca: str = ""  # the file of certificates, one of which the proxy's must be or be from
+
+
 class Config(Record, frozen=True):
     policy: Policy = Policy()
     labels: Labels = Labels()
     tenure: Margins = Margins()
     fencing: Fencing = Fencing()
     embedding: Embedding = Embedding()
+    front_door: FrontDoor = FrontDoor()
 
 
 class BadConfig(Exception):  # noqa: N818 - it says what the configuration is
@@ -206,6 +215,13 @@ def _label(value: object) -> str:
     return value
 
 
+def _header(value: object) -> str:
+    is_token = isinstance(value, str) and value.isascii() and value.replace("-", "").isalnum()
+    if not is_token:
+        raise readers.WrongValue("write the name of a header, such as X-Forwarded-User")
+    return str(value)
+
+
 _count = readers.whole(1, COUNT_MAX)
 
 KEYS = (
@@ -255,6 +271,9 @@ KEYS = (
     Key("notify.commands", "embedding", "commands", _commands),
     Key("notify.events", "embedding", "notify_events", _events),
     Key("notify.secretFile", "embedding", "notify_secret", readers.text_or_none),
+    Key("web.identityHeader", "front_door", "identity_header", _header),
+    Key("web.groupsHeader", "front_door", "groups_header", _header),
+    Key("web.clientCA", "front_door", "client_ca", readers.text_or_none),
 )
 _LEAVES = frozenset(key.name for key in KEYS)
 
@@ -294,6 +313,7 @@ def _assembled(values: dict[str, dict[str, object]]) -> Config:
         tenure=Margins(**values["tenure"]),  # type: ignore[arg-type]
         fencing=Fencing(**values["fencing"]),  # type: ignore[arg-type]
         embedding=Embedding(**values["embedding"]),  # type: ignore[arg-type]
+        front_door=FrontDoor(**values["front_door"]),  # type: ignore[arg-type]
     )
 
 
@@ -315,7 +335,18 @@ def _check_sums(config: Config) -> list[Problem]:
             found.append(Problem(path="nodeFailure.after", value=value, remedy=remedy))
     for field, margin, remedy in margin_problems(config.tenure):
         found.append(Problem(path=f"tenure.{field}", value=format_span(margin), remedy=remedy))
-    return found
+    return found + _check_door(config.front_door)
+
+
+def _check_door(door: FrontDoor) -> list[Problem]:
+    """A header that anybody could send says nothing about anybody."""
+    if door.identity_header and not door.client_ca:
+        remedy = "write web.clientCA as well: whose certificate the proxy has that may say so"
+        return [Problem(path="web.identityHeader", value=door.identity_header, remedy=remedy)]
+    if door.groups_header and not door.identity_header:
+        remedy = "write web.identityHeader as well: groups of nobody are no rights"
+        return [Problem(path="web.groupsHeader", value=door.groups_header, remedy=remedy)]
+    return []
 
 
 def _plain(problem: Problem) -> Problem:

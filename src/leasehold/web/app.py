@@ -5,30 +5,31 @@ nobody may frame it. A name that somebody gave a job is text and never anything 
 """
 
 import time
-from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 from urllib.parse import quote, unquote
 
 import msgspec
 import structlog
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from leasehold.web import looks, words
+from leasehold.web.doors import LinkDoor
 from leasehold.web.feed import FleetFeed
-from leasehold.web.house import House, NotShown, Visitor
-from leasehold.web.live import events
+from leasehold.web.house import House, NotShown
+from leasehold.web.live import Streams, events
 from leasehold.web.pages import budgets, decisions, fleet, ledger, line, now, report, runs
 from leasehold.web.pages.look import Look, Page, Show
 from leasehold.web.remembered import Remembered
-from leasehold.web.sessions import COOKIE, SESSION_S, Sessions
+from leasehold.web.sessions import COOKIE, SESSION_S
 from leasehold.web.statics import Statics
 
 ROOT = "/ui"
-STREAMS_MAX = 64  # of one visitor; a browser has six
 FRESH_S = 1.0  # how long a page is shown again to the same visitor if nothing happened
 FRESH_MAX = 128
 FILTER_CHARS_MAX = 512
@@ -75,14 +76,14 @@ class LiveApp(Protocol):
 class Pages:
     def __init__(self, house: House) -> None:
         self._house = house = replace(house, ask=Remembered(house).ask)
-        self.sessions = Sessions(house.key, house.visitor_of)
+        self._links = house.door if isinstance(house.door, LinkDoor) else None
         self._templates = looks.environment()
         self._statics = Statics(looks.HERE / "static")
         self._templates.globals["static"] = self._statics.address
         self._feed = FleetFeed()
         self._fresh: OrderedDict[tuple[str, str], tuple[str, float, bytes]] = OrderedDict()
-        self._streams: Counter[str] = Counter()  # by visitor
-        self._others: dict[tuple[str, str], Callable[[Request, str], Awaitable[Response]]] = {
+        self._streams = Streams()
+        self._others: dict[tuple[str, str], Callable[[Request, Look, str], Awaitable[Response]]] = {
             ("GET", "live"): self._live,
             ("GET", "fleet.json"): self._fleet_data,
             ("GET", "ledger.json"): self._chain_data,
@@ -109,55 +110,36 @@ class Pages:
         place = request.url.path.removeprefix(ROOT).strip("/")
         if place.startswith("static/"):
             return self._statics.response(request, place.removeprefix("static/"))
-        if place == "code":
-            return self._new_code(request)
-        if place == "sign-in":
-            return self._sign_in(request)
-        whose, visitor = self._visitor(request)
+        if self._links is not None and place == "code":
+            return self._new_code(request, self._links)
+        if self._links is not None and place == "sign-in":
+            return self._sign_in(request, self._links)
+        whose, visitor = self._house.door.visitor(request)
+        filters = dict(request.query_params)
+        if any(len(each) > FILTER_CHARS_MAX for each in filters.values()):
+            raise NotShown(400, f"a filter has at most {FILTER_CHARS_MAX} characters")
+        look = Look(self._house, visitor, filters, {})
         other = self._others.get((request.method, place))
         if other is not None:
-            return await other(request, whose)
+            return await other(request, look, whose)
         if request.method not in ("GET", "HEAD"):
             raise NotShown(405, "pages are only ever read")
-        return await self._page(request, whose, visitor)
+        return await self._page(request, look, whose)
 
-    def _visitor(self, request: Request) -> tuple[str, Visitor]:
-        digest = self.sessions.digest_in(request.cookies.get(COOKIE, ""))
-        visitor = None if digest is None else self._house.visitor_of(digest)
-        if digest is None or visitor is None:
-            raise NotShown(401, "you are not signed in, or your token has ended")
-        return digest, visitor
-
-    async def _page(self, request: Request, whose: str, visitor: Visitor) -> Response:
+    async def _page(self, request: Request, look: Look, whose: str) -> Response:
         address = f"{request.url.path}?{request.url.query}"
         kept = self._fresh.get((whose, address))
         version = self._house.news.name
         if kept is not None and kept[0] == version and time.monotonic() < kept[1]:
             return HTMLResponse(kept[2])
-        show, look = self._look(request, visitor)
+        show, names = _place(request)
+        look = replace(look, names=names)
         page = await show(look)
         body = self._rendered(page, look, version)
         self._fresh[whose, address] = (version, time.monotonic() + FRESH_S, body)
         while len(self._fresh) > FRESH_MAX:
             self._fresh.popitem(last=False)
         return HTMLResponse(body)
-
-    def _look(self, request: Request, visitor: Visitor) -> tuple[Show, Look]:
-        # Split before it is decoded: an encoded slash stays in its part.
-        raw = request.scope.get("raw_path") or request.url.path.encode()
-        try:
-            path = raw.decode("ascii")
-            parts = tuple(_part(each) for each in path.removeprefix(ROOT).strip("/").split("/"))
-        except UnicodeDecodeError:
-            raise NotShown(400, "the address is no text") from None
-        filters = dict(request.query_params)
-        if any(len(each) > FILTER_CHARS_MAX for each in filters.values()):
-            raise NotShown(400, f"a filter has at most {FILTER_CHARS_MAX} characters")
-        for wanted, show in PAGES.items():
-            names = _matched(wanted, parts)
-            if names is not None:
-                return show, Look(self._house, visitor, filters, names)
-        raise NotShown(404, "there is no such page")
 
     def _rendered(self, page: Page, look: Look, version: str) -> bytes:
         text = self._templates.get_template(page.template).render(
@@ -168,6 +150,7 @@ class Pages:
             filters=look.filters,
             user=look.visitor.user,
             version=version,
+            signs_out=self._links is not None,
         )
         return text.encode()
 
@@ -180,22 +163,22 @@ class Pages:
         )
         return HTMLResponse(text, refused.status)
 
-    def _new_code(self, request: Request) -> Response:
+    def _new_code(self, request: Request, door: LinkDoor) -> Response:
         """For whoever has a token: a code that signs a browser in with the same rights."""
         if request.method != "POST":
             raise NotShown(405, "a code is asked for with POST and a bearer token")
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        digest = self._house.digest_of(token.strip()) if scheme.lower() == "bearer" else None
+        digest = door.digest_of(token.strip()) if scheme.lower() == "bearer" else None
         if digest is None:
             raise NotShown(401, "a valid bearer token is needed")
-        body = {"code": self.sessions.new_code(digest), "path": f"{ROOT}/sign-in"}
+        body = {"code": door.sessions.new_code(digest), "path": f"{ROOT}/sign-in"}
         return Response(msgspec.json.encode(body), media_type="application/json")
 
-    def _sign_in(self, request: Request) -> Response:
+    def _sign_in(self, request: Request, door: LinkDoor) -> Response:
         code = request.query_params.get("code", "")
         if request.method != "GET" or not code:
             raise NotShown(401, "you are not signed in")
-        cookie = self.sessions.redeem(code)
+        cookie = door.sessions.redeem(code)
         if cookie is None:
             raise NotShown(403, "this link was used already, or it is too old")
         text = self._templates.get_template("welcome.html").render(title="Signed in", here=None)
@@ -207,51 +190,49 @@ class Pages:
         )
         return response
 
-    async def _sign_out(self, _request: Request, _whose: str) -> Response:
+    async def _sign_out(self, _request: Request, _look: Look, _whose: str) -> Response:
         response = RedirectResponse(f"{ROOT}/sign-in", 303)
         response.delete_cookie(COOKIE, secure=True, httponly=True, samesite="strict")
         return response
 
-    async def _live(self, request: Request, whose: str) -> Response:
-        if self._streams[whose] >= STREAMS_MAX:
-            raise NotShown(429, f"{STREAMS_MAX} pages of yours are live; close some of them")
-        stream = events(
-            self._house.news,
-            request.headers.get("last-event-id") or request.query_params.get("seen", ""),
-            is_welcome=lambda: self._house.visitor_of(whose) is not None,
-        )
+    async def _live(self, request: Request, _look: Look, whose: str) -> Response:
+        seen = request.headers.get("last-event-id") or request.query_params.get("seen", "")
+        is_welcome = partial(self._house.door.is_welcome, whose)
+        return self._streams.response(whose, events(self._house.news, seen, is_welcome=is_welcome))
 
-        async def counted() -> AsyncIterator[str]:
-            self._streams[whose] += 1
-            try:
-                async for each in stream:
-                    yield each
-            finally:
-                self._streams[whose] -= 1
-
-        return StreamingResponse(counted(), media_type="text/event-stream")
-
-    async def _fleet_data(self, request: Request, whose: str) -> Response:
-        look = Look(self._house, self._visitor(request)[1], dict(request.query_params), {})
+    async def _fleet_data(self, _request: Request, look: Look, whose: str) -> Response:
         return Response(await self._feed.data(look, whose), media_type="application/json")
 
-    async def _chain_data(self, request: Request, _whose: str) -> Response:
-        look = Look(self._house, self._visitor(request)[1], dict(request.query_params), {})
+    async def _chain_data(self, _request: Request, look: Look, _whose: str) -> Response:
         return _json(await ledger.lines(look))
 
-    async def _csv(self, request: Request, _whose: str) -> Response:
-        look = Look(self._house, self._visitor(request)[1], dict(request.query_params), {})
+    async def _csv(self, _request: Request, look: Look, _whose: str) -> Response:
         text = (await report.as_sheet(look)).csv(for_spreadsheets=True)
         return Response(text, headers=_download(look, "csv"), media_type="text/csv")
 
-    async def _parquet(self, request: Request, _whose: str) -> Response:
-        look = Look(self._house, self._visitor(request)[1], dict(request.query_params), {})
+    async def _parquet(self, _request: Request, look: Look, _whose: str) -> Response:
         write = self._house.parquet
         if write is None:
             raise NotShown(501, "the server cannot write Parquet: it needs leasehold[parquet]")
         body = await write(await report.as_sheet(look))
         headers = _download(look, "parquet")
         return Response(body, headers=headers, media_type="application/vnd.apache.parquet")
+
+
+def _place(request: Request) -> tuple[Show, dict[str, str]]:
+    """Which page it is, and what the address names."""
+    # Split before it is decoded: an encoded slash stays in its part.
+    raw = request.scope.get("raw_path") or request.url.path.encode()
+    try:
+        path = raw.decode("ascii")
+        parts = tuple(_part(each) for each in path.removeprefix(ROOT).strip("/").split("/"))
+    except UnicodeDecodeError:
+        raise NotShown(400, "the address is no text") from None
+    for wanted, show in PAGES.items():
+        names = _matched(wanted, parts)
+        if names is not None:
+            return show, names
+    raise NotShown(404, "there is no such page")
 
 
 def _download(look: Look, kind: str) -> dict[str, str]:

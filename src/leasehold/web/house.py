@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from starlette.requests import Request
+
 from leasehold.control.questions.answers.shape import Answer
 from leasehold.web.news import PageNews
 from leasehold.web.sheet import Sheet
@@ -53,19 +55,27 @@ class Chain:
 Ask = Callable[[Visitor, str, Mapping[str, str]], Awaitable[Reply]]
 
 
+class Door(Protocol):
+    """How visitors come in; see `doors`."""
+
+    def visitor(self, request: Request) -> tuple[str, Visitor]:
+        """Who that is, and a name that tells visitors apart; raises `NotShown`."""
+        ...
+
+    def is_welcome(self, whose: str) -> bool:
+        """Whether a visitor of this name may still be here."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class House:
-    """`ask` answers (visitor, question, parameters) and raises `NotShown`; `visitor_of` knows a
-    token by its SHA-256 as long as it is good; `digest_of` is the SHA-256 of a bearer token that is
-    good; `chain` has the batches after a number, at most so many; `logs` is the end of what a pod
-    printed; `key` signs sessions, and outlives a restart; `parquet` writes a sheet, where that can
-    be done."""
+    """`ask` answers (visitor, question, parameters) and raises `NotShown`; `chain` has the batches
+    after a number, at most so many; `logs` is the end of what a pod printed; `parquet` writes a
+    sheet, where that can be done."""
 
     ask: Ask
-    visitor_of: Callable[[str], Visitor | None]
-    digest_of: Callable[[str], str | None]
     chain: Callable[[Visitor, int, int], Awaitable[Chain]]
     logs: Callable[[Visitor, str, str], Awaitable[str]]
     news: PageNews
-    key: bytes
+    door: Door
     parquet: Callable[[Sheet], Awaitable[bytes]] | None = None

@@ -86,8 +86,11 @@ class _Uvicorn(uvicorn.Server):
         )
 
 
-async def serve(app: Streaming, *, host: str, port: int, certificates: Certificates) -> HttpServer:
-    """Listening when this returns; with port 0 on a free one, see `Server.port`."""
+async def serve(
+    app: Streaming, *, host: str, port: int, certificates: Certificates, only_from: str = ""
+) -> HttpServer:
+    """Listening when this returns; with port 0 on a free one, see `Server.port`. `only_from`:
+    certificates in PEM, of which a client's must be one, or be signed by one."""
     listener = _listen(host, port)
     config = uvicorn.Config(
         app,
@@ -107,6 +110,10 @@ async def serve(app: Streaming, *, host: str, port: int, certificates: Certifica
         config.load()
         assert isinstance(config.ssl, ssl.SSLContext), "a certificate was given"
         config.ssl.minimum_version = ssl.TLSVersion.TLSv1_2
+        if only_from:
+            config.ssl.load_verify_locations(cadata=only_from)
+            config.ssl.verify_mode = ssl.CERT_REQUIRED
+            config.ssl.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
         server = _Uvicorn(config)
         task = asyncio.get_running_loop().create_task(server.serve(sockets=[]), name="rest-server")
         while not server.started and not task.done():

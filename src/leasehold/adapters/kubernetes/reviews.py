@@ -34,6 +34,10 @@ class Reviews:
         spends = owner and seen and await self._may(asker, "spend", "owners", seen[0], owner)
         return Caller(user=asker.user, namespaces=tuple(seen), spend=(owner,) if spends else ())
 
+    async def may(self, asker: Asker, verb: str, resource: str) -> bool:
+        """Of all objects of a resource of ours."""
+        return await self._may(asker, verb, resource, "", "")
+
     async def _may(self, asker: Asker, verb: str, resource: str, namespace: str, name: str) -> bool:
         asked, now = (asker, verb, resource, namespace, name), self._clock.monotonic()
         known = self._known.get(asked)

@@ -1,0 +1,145 @@
+"""Behind a proxy: its word counts, once and only its; nobody signs in here or out."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from tests.questions.test_the_past import STORY
+from tests.web.visit import Visit
+
+from leasehold.core.objects.access import Caller, CallerRole
+from leasehold.shell.config import BadConfig, load_config
+from leasehold.web.doors import ProxyDoor
+from leasehold.web.house import NotShown
+from leasehold.web.live import STREAMS_MAX, STREAMS_OF_ALL_MAX, Streams
+
+
+@dataclass(frozen=True)
+class Named:
+    user: str
+    groups: tuple[str, ...]
+
+
+def door(groups: str = "") -> ProxyDoor:
+    return ProxyDoor(user_header="X-Forwarded-User", groups_header=groups, named=Named)
+
+
+def request(*headers: tuple[str, str]) -> Request:
+    raw = [(name.lower().encode(), value.encode()) for name, value in headers]
+    return Request({"type": "http", "method": "GET", "path": "/ui/", "headers": raw})
+
+
+def test_the_header_says_who_it_is() -> None:
+    whose, found = door().visitor(request(("X-Forwarded-User", "ann")))
+    assert found == Named("ann", ())
+    assert whose != door().visitor(request(("X-Forwarded-User", "bob")))[0]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ([], 401),
+        ([("X-Forwarded-User", " ")], 401),
+        ([("X-Remote-User", "ann")], 401),
+        ([("X-Forwarded-User", "ann"), ("X-Forwarded-User", "admin")], 400),
+        ([("X-Forwarded-User", "a" * 600)], 400),
+    ],
+)
+def test_nobody_and_two_at_once_are_refused(headers: list[tuple[str, str]], status: int) -> None:
+    with pytest.raises(NotShown) as refused:
+        door().visitor(request(*headers))
+    assert refused.value.status == status
+
+
+def test_groups_count_only_where_a_header_is_configured_for_them() -> None:
+    sent = request(("X-Forwarded-User", "ann"), ("X-Groups", "a, b"), ("X-Groups", "c"))
+    assert door().visitor(sent)[1] == Named("ann", ())
+    assert door("X-Groups").visitor(sent)[1] == Named("ann", ("a", "b", "c"))
+
+
+def test_two_visitors_of_one_name_and_other_groups_are_two() -> None:
+    one = request(("X-Forwarded-User", "ann"), ("X-Groups", "a"))
+    two = request(("X-Forwarded-User", "ann"), ("X-Groups", "b"))
+    found = door("X-Groups")
+    assert found.visitor(one)[0] != found.visitor(two)[0]
+    assert found.visitor(one)[1] is found.visitor(one)[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("web: {identityHeader: X-User}", "web.clientCA"),
+        ("web: {groupsHeader: X-Groups}", "web.identityHeader"),
+        ("web: {identityHeader: 'X User', clientCA: /ca}", "name of a header"),
+    ],
+)
+def test_a_header_that_anybody_could_send_is_no_configuration(text: str, says: str) -> None:
+    with pytest.raises(BadConfig, match=says):
+        load_config(text)
+
+
+class Behind(Visit):
+    """The same pages behind a proxy."""
+
+    def make_door(self) -> Any:
+        return ProxyDoor(
+            user_header="X-Forwarded-User",
+            groups_header="",
+            named=lambda user, _groups: Caller(user=user, role=CallerRole.ADMIN),
+        )
+
+
+def test_behind_a_proxy_nobody_signs_in_or_out(tmp_path: Path) -> None:
+    visit = Behind(tmp_path, STORY)
+    assert visit.see("/ui/").status == 401
+    seen = visit.see("/ui/", **{"x-forwarded-user": "ann"})
+    assert seen.status == 200
+    assert "sign out" not in seen.text
+    assert "ann" in seen.text
+    for address in ("/ui/sign-in", "/ui/code"):
+        assert visit.see(address, **{"x-forwarded-user": "ann"}).status == 404
+
+
+# Streams that stay open.
+
+
+async def nothing() -> Any:
+    yield ""
+
+
+def test_one_visitor_has_so_many_streams_and_no_more() -> None:
+    """Counted when they are asked for: those that come all at once do not all find room."""
+    streams = Streams()
+    made = [streams.response("ann", nothing()) for _ in range(STREAMS_MAX)]
+    with pytest.raises(NotShown) as refused:
+        streams.response("ann", nothing())
+    assert refused.value.status == 429
+    streams.response("bob", nothing())
+    asyncio.run(_ended(made[0]))
+    streams.response("ann", nothing())
+
+
+def test_all_visitors_together_have_so_many() -> None:
+    streams = Streams()
+    for place in range(STREAMS_OF_ALL_MAX):
+        streams.response(f"visitor {place // STREAMS_MAX}", nothing())
+    with pytest.raises(NotShown) as refused:
+        streams.response("ann", nothing())
+    assert refused.value.status == 503
+
+
+async def _ended(response: Any) -> None:
+    """Its visitor goes away in the middle."""
+
+    async def receive() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    async def send(_message: object) -> None:
+        raise OSError("gone")
+
+    with suppress(OSError, BaseExceptionGroup):
+        await response({"type": "http", "asgi": {"spec_version": "2.3"}}, receive, send)
