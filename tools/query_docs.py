@@ -26,6 +26,7 @@ ASKED: dict[str, tuple[str, dict[str, str]]] = {
     "attention": ("What will not mend itself, with what to do about it.", {}),
     "audit": ("Whether leases, pods and balances agree.", {}),
     "budgets": ("What envelopes are used for: `form` is `usage`, `balance` or `tree`.", {}),
+    "burn": ("What each envelope with a limit had spent, since its window opened.", {}),
     "cover": ("Who was asked to pay, in order; with a manifest as body, who would be.", _RUN),
     "drain": ("What becomes of the runs on a node while it is emptied.", {"node": "a-00"}),
     "explain": ("Why a run stands where it stands.", {"namespace": "speech", "run": "rescore"}),

@@ -17,6 +17,19 @@ class ArchivedLeases(Protocol):
 
 
 @runtime_checkable
+class ArchivedUntil(Protocol):
+    """An archive that knows, without being read, how far its leases reach."""
+
+    def leases_from(self) -> int:
+        """No lease in it began earlier; 0 if it has none."""
+        ...
+
+    def leases_to(self) -> int:
+        """No lease in it ended later; 0 if it has none."""
+        ...
+
+
+@runtime_checkable
 class ArchivedResolutions(Protocol):
     """An archive that also keeps why leases were cut."""
 

@@ -22,6 +22,7 @@ from leasehold.ports.store import Store
 from leasehold.ports.tenure import Tenure
 from leasehold.shell.archive.compactor import Compactor
 from leasehold.shell.archive.reader import Archive
+from leasehold.shell.archive.segments import BadArchive
 from leasehold.shell.audience import Audience
 from leasehold.shell.drift import DriftWatch
 from leasehold.shell.ended_pods import sweep_ended_pods
@@ -34,6 +35,8 @@ from leasehold.shell.metrics import Metrics
 from leasehold.shell.query import Judge, Questions
 from leasehold.shell.terms import Terms
 
+LEARN_PAUSE: Millis = SECOND // 10
+LEARN_AGAIN: Millis = 10 * SECOND
 SCRAPE_PATIENCE: Millis = SECOND  # of whoever can do without, with what is being committed
 
 _log = structlog.get_logger(__name__)
@@ -89,12 +92,13 @@ class Plane(Audience):
             containment=self.containment,
             between_turns=self.compactor.step,
         )
+        self._archive = None if archive is None else Archive(archive)
         self._drift = DriftWatch(clock, lambda: self.controller.world, self._drifted)
         told = answering or Answering()
         self.questions = Questions(
             self.controller.at_rest,
             clock,
-            archive=None if archive is None else Archive(archive),
+            archive=self._archive,
             judge=told.judge,
             hide_tenants=told.hide_tenants,
             pseudonym_key=told.pseudonym_key,
@@ -149,6 +153,17 @@ class Plane(Audience):
         self.keep_up("events", self.teller.run)
         self.keep_up("ended pods", self._sweep_ended_pods)
         self.keep_up("drift", self._drift.run)
+        if self._archive is not None:
+            self.keep_up("archive", self._learn_archive)
+
+    async def _learn_archive(self) -> None:
+        """A little at a time, so that nobody who asks about the past waits for all of it."""
+        assert self._archive is not None, "there is one"
+        while True:
+            learned = False
+            with suppress(BadArchive):  # whoever asks for it is told
+                learned = self._archive.learn_one()
+            await self._clock.sleep(LEARN_PAUSE if learned else LEARN_AGAIN)
 
     def gained(self, tenure: Tenure) -> None:
         assert self._leading is None, "a tenure is gained when there is none"

@@ -46,10 +46,11 @@ from leasehold.core.objects.run import run_from_wire
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import SECOND, Instant, Millis, parse_instant, parse_span
 from leasehold.core.world.world import World
-from leasehold.ports.archive import ArchivedLeases, ArchivedResolutions
+from leasehold.ports.archive import ArchivedLeases, ArchivedResolutions, ArchivedUntil
 from leasehold.ports.runtime import Clock
 from leasehold.shell.archive.segments import BadArchive
 from leasehold.shell.calendar import NoSuchZone, buckets
+from leasehold.shell.courses import Courses
 from leasehold.shell.loop import Unsettled
 
 PATIENCE: Millis = 5 * SECOND  # with a decision that is being committed
@@ -192,6 +193,7 @@ class Questions:
         self._judge = judge
         self._hides = hide_tenants
         self._key = pseudonym_key or secrets.token_bytes(32)
+        self._courses = Courses(archive)
 
     async def ask(
         self, caller: Caller, question: str, params: Mapping[str, str], body: Wire | None
@@ -357,6 +359,10 @@ class Questions:
         owner, namespace = self._owner(asked), self._namespace(asked)
         return budgets(asked.world, asked.now, form=form, owner=owner, namespace=namespace)
 
+    def burn(self, asked: _Asked) -> Answer:
+        owner, namespace = self._owner(asked), self._namespace(asked)
+        return self._courses.of(asked.world, asked.now, owner=owner, namespace=namespace)
+
     def leases(self, asked: _Asked) -> Answer:
         subject = self._subject(asked) if asked.text("run") else None
         wanted = Filter(
@@ -411,7 +417,14 @@ class Questions:
         return widths(self._subject(asked), asked.now)
 
     def fleet(self, asked: _Asked) -> Answer:
-        return fleet(asked.world, at=asked.instant("at"), archived=self._archived)
+        archive: object = self._archive
+        begins = archive.leases_from() if isinstance(archive, ArchivedUntil) else 0
+        return fleet(
+            asked.world,
+            at=asked.instant("at"),
+            archived=self._archived,
+            archived_from=begins,
+        )
 
     def attention(self, asked: _Asked) -> Answer:
         return attention(asked.world, sees=asked.caller.sees)
@@ -448,6 +461,7 @@ _QUESTIONS: dict[str, Asking] = {
     "sponsors": Questions.sponsors,
     "pods": Questions.pods,
     "budgets": Questions.budgets,
+    "burn": Questions.burn,
     "leases": Questions.leases,
     "drain": Questions.drain,
     "reservations": Questions.reservations,

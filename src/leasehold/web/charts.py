@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from leasehold.control.questions.answers.leases import LeaseRow
-from leasehold.control.questions.answers.money import EnvelopeBalance, EnvelopeUsage
+from leasehold.control.questions.answers.money import BurnRow, EnvelopeBalance, EnvelopeUsage
 from leasehold.control.questions.answers.runs import WidthsAnswer
 from leasehold.web import words
 from leasehold.web.palette import Palette
@@ -203,29 +203,41 @@ def loans(usage: Iterable[EnvelopeUsage], palette: Palette) -> Flow | None:
 class Burn:
     """An envelope's GPU-hours from the opening of its window to its end."""
 
-    spent: str  # points of a polyline
+    before: str  # points of a polyline; what is only known as a sum
+    spent: str
     ahead: str
     now: float
     ticks: Sequence[str]
     ends_early: bool
 
 
-def burn(row: EnvelopeBalance, now: Millis) -> Burn | None:
-    """What is left, on average so far and as it goes on; None without a limit and a window."""
+def burn(row: EnvelopeBalance, course: BurnRow | None, now: Millis) -> Burn | None:
+    """What is left, as it was spent and as it goes on; None without a limit and a window."""
     opens, until, pays = map(words.millis, (row.opens, row.until, row.pays_until))
     if row.limit is None or row.left is None or until is None or not row.limit.gpu_ms:
         return None
-    start = now if opens is None else opens
+    limit = row.limit.gpu_ms
+    known = [
+        (at, each.gpu_ms)
+        for each in (course.points if course is not None else ())
+        if (at := words.millis(each.at)) is not None and at <= now
+    ]
+    start = opens if opens is not None else known[0][0] if known else now
     axis = Axis(start, until)
-    level = 100 * max(0, row.left.gpu_ms) / row.limit.gpu_ms
-    here = axis.place(now)
+
+    def point(at: Millis, spent: int) -> str:
+        return f"{axis.place(at)},{100 * min(1.0, max(0, spent) / limit):.2f}"
+
+    here = point(now, row.used.gpu_ms)
+    points = [point(at, spent) for at, spent in known] + [here]
     dry = until if pays is None else min(pays, until)
     ends_early = dry < until
-    last = 100.0 if ends_early else 100 - level
+    last = "100.00" if ends_early else here.partition(",")[2]
     return Burn(
-        spent=f"0,0 {here},{100 - level:.2f}",
-        ahead=f"{here},{100 - level:.2f} {axis.place(dry)},{last:.2f}",
-        now=here,
+        before=f"0,0 {points[0]}",
+        spent=" ".join(points),
+        ahead=f"{here} {axis.place(dry)},{last}",
+        now=axis.place(now),
         ticks=tuple(axis.ticks()),
         ends_early=ends_early,
     )

@@ -37,6 +37,7 @@ in UTC, null for what has not happened; a run is `namespace/name`, an envelope
                   lent opens until paysUntil
       tree        items: owner depth parents envelopes own below {concurrency used lent gpuMs
                   gpuHours}
+    burn          items: envelope points[at gpuMs gpuHours]
     leases        total, items: lease run owner attempt group index pod node slots gpus role payer
                   payerOwner relation opened start end closed closure cause ending{reason deadline}
                   gpuMs gpuHours

@@ -9,6 +9,7 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
     "attention": (),
     "audit": (),
     "budgets": ("form", "owner", "namespace"),
+    "burn": ("owner", "namespace"),
     "cover": _RUN,
     "drain": ("node", "since"),
     "explain": _RUN,

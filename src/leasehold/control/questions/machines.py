@@ -25,8 +25,13 @@ _PAST = "Past"  # a node that only leases tell of
 
 
 def fleet(
-    world: World, *, at: Instant | None = None, archived: Archived = no_archive
+    world: World,
+    *,
+    at: Instant | None = None,
+    archived: Archived = no_archive,
+    archived_from: Instant = 0,
 ) -> FleetAnswer:
+    """`archived_from`: when the first archived lease began; 0 if there is none."""
     holders: dict[HolderRow, int] = {}
     by_node: dict[str, list[Lease]] = {}
     for lease in _open(world) if at is None else _open_at(world, at, archived):
@@ -42,12 +47,19 @@ def fleet(
     flavors = _flavors(rows, list(holders))
     return FleetAnswer(
         at=instant(at),
-        earliest=instant(min((each.start for each in world.leases.values()), default=None)),
+        earliest=instant(_earliest(world, archived_from)),
         total=_total(flavors),
         flavors=flavors,
         holders=list(holders),
         nodes=rows,
     )
+
+
+def _earliest(world: World, archived_from: Instant) -> Instant | None:
+    live = min((each.start for each in world.leases.values()), default=None)
+    if live is None or not archived_from:
+        return live or archived_from or None
+    return min(live, archived_from)
 
 
 def _open(world: World) -> Iterable[Lease]:

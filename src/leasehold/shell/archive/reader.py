@@ -1,10 +1,12 @@
 """Reads the archive: its lines, the leases it closed, its Resolutions. Implements `ports.archive`.
 
 Segments say in their index from when to when their leases lasted: a report over a week opens the
-files of that week and no others. Every file is checked before its content is used. It never
-writes, and may be used while a compactor adds segments.
+files of that week and no others. Of each file that was read once it is known when its leases were,
+so that a look at an instant decodes those alone. Every file is checked before its content is used,
+and again when it is another one. It never writes, and may be used while a compactor adds segments.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,9 +22,15 @@ from leasehold.shell.archive.segments import (
     End,
     Index,
     end_of,
+    line_of,
+    part_path,
+    read_file,
     read_indices,
     read_part,
 )
+from leasehold.shell.archive.times import SegmentTimes, stamp_of
+
+TIMES_MAX = 2_000_000  # leases of which it is kept when they were; 48 MB
 
 
 class Archive:
@@ -32,6 +40,7 @@ class Archive:
         self.folder = folder
         self._indices: list[Index] = []
         self._names: tuple[str, ...] = ()
+        self._times: OrderedDict[str, SegmentTimes] = OrderedDict()  # by file
 
     def leases(self, *, since: Instant | None, until: Instant | None) -> Iterator[Lease]:
         """Closed leases that overlap [since, until), by the batch that closed them."""
@@ -39,12 +48,46 @@ class Archive:
         for index in self.indices():
             if not index.leases or index.leases_to < low or index.leases_from >= high:
                 continue
-            for wire in read_part(self.folder, index, LEASES):
-                lease = lease_from_wire(wire)
+            times = self._times_of(index)
+            places = list(times.overlapping(low, high))
+            content = read_file(self.folder, index, LEASES, is_known=True) if places else b""
+            for place in places:
+                lease = lease_from_wire(line_of(content[place]))
                 assert lease.end is not None, lease.name
-                # One that took no time at all is within what begins with it.
-                if lease.start < high and (lease.end > low or lease.end == lease.start >= low):
-                    yield lease
+                yield lease
+
+    def learn_one(self) -> bool:
+        """Looks through one segment of which it is not known yet when its leases were, the newest
+        first; false if there is none, or no more room. Nobody waits long for it."""
+        if sum(map(len, self._times.values())) >= TIMES_MAX:
+            return False
+        for index in reversed(self.indices()):
+            if index.leases and index.files[LEASES].name not in self._times:
+                self._times_of(index)
+                return True
+        return False
+
+    def _times_of(self, index: Index) -> SegmentTimes:
+        path = part_path(self.folder, index, LEASES)
+        known = self._times.get(path.name)
+        try:
+            stamp = stamp_of(path)
+            if known is not None and known.stamp == stamp:
+                self._times.move_to_end(path.name)
+                return known
+        except FileNotFoundError:
+            stamp = (0, 0, 0)  # reading it says so
+        found = SegmentTimes(read_file(self.folder, index, LEASES), stamp)
+        self._times[path.name] = found
+        while len(self._times) > 1 and sum(map(len, self._times.values())) > TIMES_MAX:
+            self._times.popitem(last=False)
+        return found
+
+    def leases_from(self) -> Instant:
+        return min((each.leases_from for each in self.indices() if each.leases), default=0)
+
+    def leases_to(self) -> Instant:
+        return max((each.leases_to for each in self.indices() if each.leases), default=0)
 
     def lines(self, after: int = 0) -> Iterator[Wire]:
         """The exported lines of all batches after this one."""

@@ -27,7 +27,7 @@ LEDGER, LEASES, RESOLUTIONS = "ledger", "leases", "resolutions"
 PARTS = (LEDGER, LEASES, RESOLUTIONS)
 _DIGITS = 12
 
-_line = msgspec.json.Decoder(dict[str, object])
+line_of = msgspec.json.Decoder(dict[str, object]).decode
 
 
 class BadArchive(Unusable):
@@ -103,20 +103,30 @@ def end_of(indices: list[Index]) -> End:
 
 def read_part(folder: Path, index: Index, part: str) -> Iterator[Wire]:
     """The objects of one file, after its digest was found right."""
+    content = read_file(folder, index, part)
+    for line in content.splitlines():
+        yield line_of(line)  # its digest is right: it is what was written
+
+
+def part_path(folder: Path, index: Index, part: str) -> Path:
     file = index.files.get(part)
     if file is None or Path(file.name).name != file.name:
         path = folder / file_name("segment", index.first, index.last)
         raise BadArchive(path, f"names no file of {part}", "restore it from a backup")
-    path = folder / file.name
+    return folder / file.name
+
+
+def read_file(folder: Path, index: Index, part: str, *, is_known: bool = False) -> bytes:
+    """What one file holds; its digest is taken, unless it `is_known` to be right."""
+    path = part_path(folder, index, part)
     try:
         content = path.read_bytes()
     except OSError as error:
         said = error.strerror or str(error)
         raise BadArchive(path, f"cannot be read: {said}", "restore it from a backup") from None
-    if hashlib.sha256(content).hexdigest() != file.sha256:
+    if not is_known and hashlib.sha256(content).hexdigest() != index.files[part].sha256:
         raise BadArchive(path, "is not what its index says", "restore it from a backup")
-    for line in content.splitlines():
-        yield _line.decode(line)  # its digest is right: it is what was written
+    return content
 
 
 def _read_index(path: Path) -> Index:

@@ -1,6 +1,11 @@
 """The page budgets: the family, each envelope's use and hours, and loans between owners."""
 
-from leasehold.control.questions.answers.money import BalanceAnswer, EnvelopeUsage, TreeAnswer
+from leasehold.control.questions.answers.money import (
+    BalanceAnswer,
+    BurnAnswer,
+    EnvelopeUsage,
+    TreeAnswer,
+)
 from leasehold.web.charts import Bar, burn, loans, stacked
 from leasehold.web.pages.look import Look, Page
 from leasehold.web.words import plural
@@ -12,6 +17,10 @@ async def show(look: Look) -> Page:
     balance = await look.ask(BalanceAnswer, "budgets", form="balance", owner=owner)
     tree = await look.ask(TreeAnswer, "budgets", form="tree", owner=owner)
     hours = {each.envelope: each for each in balance.items}
+    is_limited = any(each.limit and each.until for each in balance.items)
+    burnt = await look.ask(BurnAnswer, "burn", owner=owner) if is_limited else BurnAnswer(items=[])
+    courses = {each.envelope: each for each in burnt.items}
+    drawn = {key: burn(row, courses.get(key), look.now) for key, row in hours.items()}
     rows = [each for each in usage.items if not owner or each.envelope in hours]
     return Page(
         title="Budgets",
@@ -20,7 +29,7 @@ async def show(look: Look) -> Page:
         context={
             "tree": tree.items,
             "rows": [(each, _bars(each), hours.get(each.envelope)) for each in rows],
-            "burns": {key: found for key, row in hours.items() if (found := burn(row, look.now))},
+            "burns": {key: found for key, found in drawn.items() if found is not None},
             "flow": loans(rows, palette),
             "owner": owner,
             "palette": palette,

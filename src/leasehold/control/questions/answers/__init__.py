@@ -13,6 +13,7 @@ from leasehold.control.questions.answers.fleet import AttentionAnswer, FleetAnsw
 from leasehold.control.questions.answers.leases import DrainAnswer, LeasesAnswer, PodsAnswer
 from leasehold.control.questions.answers.money import (
     BalanceAnswer,
+    BurnAnswer,
     SponsorsAnswer,
     TreeAnswer,
     UsageAnswer,
@@ -27,6 +28,7 @@ ANSWERS: dict[str, tuple[type[Answer], ...]] = {
     "attention": (AttentionAnswer,),
     "audit": (AuditAnswer,),
     "budgets": (UsageAnswer, BalanceAnswer, TreeAnswer),
+    "burn": (BurnAnswer,),
     "cover": (CoverAnswer,),
     "drain": (DrainAnswer,),
     "explain": (ExplainAnswer,),

@@ -125,6 +125,25 @@ class BalanceAnswer(Answer, tag_field="form", tag="balance"):
     items: list[EnvelopeBalance]
 
 
+class BurnPoint(Answer):
+    """Spent up to this instant, since the window opened."""
+
+    at: str | None
+    gpu_ms: int
+    gpu_hours: str
+
+
+class BurnRow(Answer):
+    """From the first point on the course is exact; what was spent before it is a sum."""
+
+    envelope: str
+    points: list[BurnPoint]
+
+
+class BurnAnswer(Answer):
+    items: list[BurnRow]  # envelopes with a limit of GPU-hours and an end
+
+
 class FamilySum(Answer):
     concurrency: int
     used: int

@@ -1,0 +1,92 @@
+"""`burn`: what each envelope with a limit had spent, from the opening of its window to now.
+
+Counted back from what is spent now, by the leases that are live: all that has ended since a lease
+last went into the archive. What was spent before is known as a sum and not in its course. One pass
+over the leases for all envelopes.
+"""
+
+from bisect import bisect_right
+
+from leasehold.control.questions.answers.money import BurnAnswer, BurnPoint, BurnRow
+from leasehold.control.questions.forms import gpu_time, instant
+from leasehold.core.facts import Envelope, EnvelopeKey
+from leasehold.core.objects.owners import glob_admits
+from leasehold.core.units import FOREVER, GpuMs, Instant
+from leasehold.core.world.world import World
+
+STEPS = 48
+
+
+class _Course:
+    """What an envelope spends between instants that are evenly apart."""
+
+    def __init__(self, start: Instant, end: Instant) -> None:
+        self.at = [start + (end - start) * step // STEPS for step in range(STEPS + 1)]
+        self._spent: list[GpuMs] = [0] * STEPS
+        self._change = [0] * (STEPS + 1)  # of the GPUs that are paid for all of a step
+
+    def add(self, gpus: int, start: Instant, end: Instant) -> None:
+        """[start, end), of which only what lies within counts."""
+        start, end = max(start, self.at[0]), min(end, self.at[-1])
+        if start >= end:
+            return
+        first = min(bisect_right(self.at, start) - 1, STEPS - 1)
+        last = min(bisect_right(self.at, end) - 1, STEPS - 1)
+        if first == last:
+            self._spent[first] += gpus * (end - start)
+            return
+        self._spent[first] += gpus * (self.at[first + 1] - start)
+        self._spent[last] += gpus * (end - self.at[last])
+        self._change[first + 1] += gpus
+        self._change[last] -= gpus
+
+    def back_from(self, now: GpuMs) -> list[tuple[Instant, GpuMs]]:
+        """What was spent at each instant, if it is this much at the last."""
+        steps, gpus = [], 0
+        for step in range(STEPS):
+            gpus += self._change[step]
+            steps.append(self._spent[step] + gpus * (self.at[step + 1] - self.at[step]))
+        found = [(self.at[-1], now)]
+        for step in reversed(range(STEPS)):
+            now -= steps[step]
+            found.append((self.at[step], now))
+        return found[::-1]
+
+
+def burn(
+    world: World, now: Instant, *, archived_to: Instant = 0, owner: str = "", namespace: str = ""
+) -> BurnAnswer:
+    """`archived_to`: no lease that has gone into the archive ended later."""
+    courses = {
+        key: _Course(max(envelope.start, archived_to, _earliest(world, envelope)), now)
+        for key, envelope in sorted(world.envelopes.items())
+        if _is_limited(envelope)
+        and namespace in ("", key.partition("/")[0])
+        and (not owner or glob_admits(owner, envelope.owner))
+        and max(envelope.start, archived_to) < now
+    }
+    if courses:
+        for lease in world.leases.values():
+            course = courses.get(lease.payer)
+            if course is not None:
+                course.add(lease.gpus, lease.start, now if lease.end is None else lease.end)
+    return BurnAnswer(items=[_row(world, key, course, now) for key, course in courses.items()])
+
+
+def _is_limited(envelope: Envelope) -> bool:
+    return envelope.max_gpu_ms is not None and envelope.end < FOREVER
+
+
+def _earliest(world: World, envelope: Envelope) -> Instant:
+    """An envelope that was always open begins with the first lease that is known."""
+    if envelope.start:
+        return envelope.start
+    return min((lease.start for lease in world.leases.values()), default=0)
+
+
+def _row(world: World, key: EnvelopeKey, course: _Course, now: Instant) -> BurnRow:
+    spent = course.back_from(world.accounts.of(key).used_ms(now))
+    return BurnRow(
+        envelope=key,
+        points=[BurnPoint(at=instant(at), **gpu_time(amount)) for at, amount in spent],
+    )
