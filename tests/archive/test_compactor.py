@@ -31,7 +31,7 @@ class Died(BaseException):
 class Mortal(Doomed):
     """A store whose user dies at its call number `fatal`; of several writes, between any two."""
 
-    async def _call(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _call(self, _verb: str, _kind: str, call: Callable[[], Awaitable[T]]) -> T:
         self.calls += 1
         if self.calls == self._fatal and not self._after:
             raise Died
