@@ -10,8 +10,11 @@ from leasehold.core.world.world import World
 
 def audit(world: World, pods: list[Pod], now: Instant) -> list[str]:
     """Every disagreement between open leases, the pods there are, and the accounts."""
-    return [*_pods_without_leases(world, pods), *_leases_without_pods(world, pods, now),
-            *_balances(world, now)]  # fmt: skip
+    return [
+        *_pods_without_leases(world, pods),
+        *_leases_without_pods(world, pods, now),
+        *_balances(world, now),
+    ]
 
 
 def _pods_without_leases(world: World, pods: list[Pod]) -> list[str]:
@@ -77,9 +80,12 @@ def _balances(world: World, now: Instant) -> list[str]:
     for payer in world.accounts.payers():
         account = world.accounts.of(payer)
         if account.gpus != used.get(payer, 0):
-            found.append(f"{payer} pays for {used.get(payer, 0)} GPUs, its account says "
-                         f"{account.gpus}")  # fmt: skip
+            found.append(
+                f"{payer} pays for {used.get(payer, 0)} GPUs, its account says {account.gpus}"
+            )
         if account.used_ms(now) != spent.get(payer, 0):
-            found.append(f"{payer} spent {spent.get(payer, 0)} GPU-ms, its account says "
-                         f"{account.used_ms(now)}")  # fmt: skip
+            found.append(
+                f"{payer} spent {spent.get(payer, 0)} GPU-ms, its account says "
+                f"{account.used_ms(now)}"
+            )
     return found

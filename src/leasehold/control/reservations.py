@@ -32,9 +32,10 @@ def cancel_reservation(turn: Turn, run: Run, why: str) -> None:
     reservation = present(turn.world, run)
     if reservation is not None:
         turn.reserve(
-            replace(reservation, state=State.CANCELED, since=turn.now, reason="Canceled",
-                    message=why)
-        )  # fmt: skip
+            replace(
+                reservation, state=State.CANCELED, since=turn.now, reason="Canceled", message=why
+            )
+        )
 
 
 def block(turn: Turn, run: Run, refused: Refused) -> None:

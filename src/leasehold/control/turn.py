@@ -7,6 +7,7 @@ is impossible the shell throws this World away and rebuilds it.
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 
 from msgspec.structs import replace
 
@@ -127,6 +128,7 @@ class Turn:
         """Everything is decided: from now on the batches stay what they are."""
         assert self._sealed is None, "a turn is sealed once"
         self._sealed = self._written()
+        assert all(one.seq + 1 == two.seq for one, two in pairwise(self._sealed)), "no gaps"
 
     def _written(self) -> list[Batch]:
         drafts = (draft.finished(self.world.head.epoch, self.now) for draft in self._drafts)
@@ -368,6 +370,7 @@ class Turn:
         commitment = lottery.commitment(lottery.nonce(self.key, subject, draft.seq))
         draft.announced.append((subject, commitment))
         draft.size += _ENTRY_BYTES
+        assert draft.seq > self.world.head.seq, draft.seq
         return commitment
 
     def announce_overdraft(self, subject: str) -> Overdraft:
@@ -376,6 +379,7 @@ class Turn:
         overdraft = Overdraft(
             subject=subject, since=self.now, batch=self.seq, commitment=commitment
         )
+        assert overdraft.batch == self._drafts[-1].seq, overdraft.batch
         self.world.fold_overdraft(overdraft)
         return overdraft
 

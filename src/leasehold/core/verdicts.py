@@ -5,7 +5,7 @@ whether waiting alone can clear it.
 """
 
 from enum import StrEnum
-from typing import assert_never
+from typing import Literal, assert_never
 
 from leasehold.core.facts import EnvelopeKey, Record, Relation
 
@@ -129,13 +129,30 @@ class Refusal(StrEnum):
 _MONEY = frozenset(each for each in Refusal if each._is_money())  # asked for every run in line
 
 
+# What an envelope can say for itself when it is asked to pay.
+HeldBack = Literal[
+    Refusal.WINDOW_NOT_OPEN,
+    Refusal.WINDOW_CLOSED,
+    Refusal.CONCURRENCY,
+    Refusal.GPU_HOURS,
+    Refusal.AGGREGATE,
+    Refusal.LENDING_DISABLED,
+    Refusal.ACL_DENIED,
+    Refusal.LENDING_CAP,
+    Refusal.LENDING_HOURS,
+    Refusal.BORROW_LIMIT,
+    Refusal.RECIPROCAL_LOAN,
+    Refusal.OTHER_LOCATION,
+]
+
+
 class CoverStep(Record):
     """One envelope of a walk: what it gave, and what kept it from giving more."""
 
     envelope: EnvelopeKey
     relation: Relation
     taken: int
-    held_back: Refusal | None = None  # None: it gave all that was asked
+    held_back: HeldBack | None = None  # None: it gave all that was asked
     limit: int = 0  # the cap that held it back, in GPUs or GPU-ms
     used: int = 0
 

@@ -71,11 +71,13 @@ class Ledger:
     async def look(self) -> HeadObject:
         """The head as it is, for whoever only reads; raises `NotFound` before the first seal."""
         self._known = await self._read()
+        assert self._known.materialised <= self._known.head.seq, self._known
         return self._known
 
     async def seal(self, epoch: int | None = None) -> HeadObject:
         """Put our epoch into the head; from then on an older owner's commit fails. Without one it
         is the next that nobody has had; one that was granted raises `Deposed` when it is old."""
+        assert epoch is None or epoch > 0, epoch
         while True:
             try:
                 found = await self._read()
@@ -99,6 +101,7 @@ class Ledger:
             except (Conflict, OutcomeUnknown, Unavailable):
                 await self._clock.sleep(FIRST_MS)
                 continue
+            assert self.known.head == sealed.head, self.known
             return self.known
 
     async def confirm(self) -> None:
@@ -115,6 +118,8 @@ class Ledger:
         """Make one batch true, or raise Deposed."""
         before = self.known
         assert batch.seq == before.head.seq + 1, (batch.seq, before.head.seq)
+        assert batch.epoch == before.head.epoch, (batch.epoch, before.head.epoch)
+        assert batch.instant >= before.head.instant, (batch.instant, before.head.instant)
         exported = line(batch, before.head.digest)
         digest = str(exported["digest"])
         for resolution in resolutions:
@@ -123,15 +128,19 @@ class Ledger:
         head = Head(seq=batch.seq, digest=digest, epoch=batch.epoch, instant=batch.instant)
         wanted = HeadObject(head=head, materialised=before.materialised, version=before.version)
         await self._swap_for_sure(wanted, before)
+        assert self.known.head.digest == digest, (self.known.head, digest)
         self.chain[batch.seq] = Committed(name=batch_name(batch.seq, digest), instant=batch.instant)
 
     def note_materialised(self, seq: int) -> None:
         """Lease objects are up to date to here; the next swap writes it down."""
         known = self.known
+        assert known.materialised <= seq <= known.head.seq, (known, seq)
         self._known = HeadObject(head=known.head, materialised=seq, version=known.version)
 
     async def _swap_for_sure(self, wanted: HeadObject, before: HeadObject) -> None:
         pause = FIRST_MS
+        assert wanted.head.seq == before.head.seq + 1, (wanted.head, before.head)
+        assert wanted.version == before.version, (wanted.version, before.version)
         while True:
             try:
                 await self._swap(wanted)

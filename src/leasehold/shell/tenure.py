@@ -91,6 +91,8 @@ class StoreTenures:
         self._writes = 0
 
     async def acquire(self, key: str, holder: Holder, *, above: int = 0) -> Acquired:
+        assert holder.identity, "whoever acquires has a name"
+        assert above >= 0, above
         believed = self._believed.get(key)
         if believed is not None and believed.holder == holder and self.is_valid(believed):
             return believed
@@ -124,6 +126,7 @@ class StoreTenures:
                 if found is None or not _is_mine(found.record, tenure):
                     return _not_holder(found)
                 freed = replace(found.record, holder=NOBODY, write=self._new_write(tenure.holder))
+                assert freed.epoch == tenure.epoch, "an epoch outlives its holder"
                 try:
                     await self._update(freed, found.wire)
                 except (Conflict, NotFound):
@@ -141,7 +144,9 @@ class StoreTenures:
         believed = self._believed.get(tenure.key)
         if believed is None or not _is_same(believed, tenure):
             return None
-        return self._clock.monotonic() - believed.since
+        age = self._clock.monotonic() - believed.since
+        assert age >= 0, "a monotonic clock does not go back"
+        return age
 
     async def inspect(self, key: str) -> TenureRecord | None:
         """Raises what the store raises: whoever asks has nothing to lose."""
@@ -198,6 +203,8 @@ class StoreTenures:
             renewed=now,
             transitions=before.transitions + (found is not None),
         )
+        assert wanted.epoch > before.epoch, (wanted, before)
+        assert before.write != wanted.write, wanted.write
         sent = self._clock.monotonic()
         try:
             stored = await self._put(wanted, found)
@@ -219,9 +226,11 @@ class StoreTenures:
     async def _extend(self, tenure: Tenure) -> Renewed | None:
         """One try; None when the object was touched and is still ours."""
         known = self._stored[tenure.key]
+        assert _is_mine(known.record, tenure), (known.record, tenure)
         wanted = replace(
             known.record, write=self._new_write(tenure.holder), renewed=self._clock.now()
         )
+        assert wanted.epoch == tenure.epoch, "a renewal keeps its epoch"
         sent = self._clock.monotonic()
         why = ""
         try:
@@ -245,6 +254,8 @@ class StoreTenures:
     def _stopped(self, tenure: Tenure, age: Millis | None) -> NotHolder | Expired:
         if age is None:
             return NotHolder(holder=NOBODY, epoch=self._highest.get(tenure.key, 0))
+        assert age >= self._margins.hold, age
+        assert _is_same(self._believed[tenure.key], tenure), tenure
         del self._believed[tenure.key]
         return Expired(late_by=age - self._margins.hold)
 
@@ -258,6 +269,8 @@ class StoreTenures:
     def _granted(self, found: _Found, holder: Holder, sent: Millis) -> Tenure | Unanswered:
         """Valid from before it was sent: if it took so long that nothing is left, it is nothing."""
         record = found.record
+        assert record.holder == holder.identity, (record, holder)
+        assert record.epoch >= self._highest.get(record.key, 0), record
         self._stored[record.key] = found
         if self._clock.monotonic() - sent >= self._margins.hold:
             return Unanswered(why="the answer came when its time was over")

@@ -4,6 +4,7 @@ from collections.abc import Coroutine
 from typing import TypeVar
 
 import pytest
+from msgspec.structs import replace
 from tests.unit.records import FACTS, T0
 
 from leasehold.adapters.memory.store import MemoryStore
@@ -95,14 +96,14 @@ def test_a_deposed_owner_cannot_write(script: list[str]) -> None:
     """Whoever was paused between deciding and writing finds that the head has moved on."""
     desk = Desk()
     old, new = desk.ledger(), desk.ledger(epoch=2)
-    desk.do(new.commit(FACTS, []))
+    desk.do(new.commit(replace(FACTS, epoch=2), []))
     told = desk.head()
     desk.store.script = list(script)
     other = Batch(seq=1, epoch=1, instant=T0 + 5)
     with pytest.raises(Deposed):
         desk.do(old.commit(other, []))
     assert desk.head() == told
-    desk.do(new.commit(SECOND, []))
+    desk.do(new.commit(replace(SECOND, epoch=2), []))
 
 
 def test_an_older_epoch_cannot_seal() -> None:

@@ -271,9 +271,13 @@ def _hold_while_draining(turn: Turn, wish: Wish, found: Underway) -> None:
     timeout = found.reservation.since + world.policy.victim_timeout
     if still_there and turn.now >= timeout:
         if _packed_without(world, wish, []) is None:
-            turn.tell("Run", wish.run.key, Told.DRAIN_TIMEOUT,
-                      f"{len(still_there)} victims have not gone; their places are open to "
-                      "backfill meanwhile")  # fmt: skip
+            turn.tell(
+                "Run",
+                wish.run.key,
+                Told.DRAIN_TIMEOUT,
+                f"{len(still_there)} victims have not gone; their places are open to "
+                "backfill meanwhile",
+            )
             return
         still_there = []
     turn.wake(timeout)

@@ -91,9 +91,14 @@ def plan_for(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Plan | Non
     not_before = line.not_before(turn, wish.run)
     if not_before < FOREVER:
         known = forecast(
-            world, wish, turn.agenda, outlook=outlook, refused=refused, now=now,
+            world,
+            wish,
+            turn.agenda,
+            outlook=outlook,
+            refused=refused,
+            now=now,
             not_before=not_before,
-        )  # fmt: skip
+        )
     line.note_start(turn, wish.run, known.at if known else None)
     if wish.run.spec.tolerations:
         line.forget_outlooks()

@@ -18,7 +18,7 @@ _NODES = {
     "NotReady": ("see to the machine; if it is dead, say so with leasehold fence", "A failed node"),
     "Unusable": ("mend its labels, so that it can be used", "A failed node"),
     "Draining": ("wait, or end it with leasehold drain --undo", "Drain"),
-}  # fmt: skip
+}
 
 
 def attention(world: World, *, sees: Callable[[str], bool]) -> AttentionAnswer:

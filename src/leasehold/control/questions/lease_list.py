@@ -89,8 +89,11 @@ def _admits(wanted: Filter, lease: Lease) -> bool:
     if wanted.owner and not glob_admits(wanted.owner, lease.owner):
         return False
     payer = wanted.payer
-    return not payer or lease.payer == payer or ("/" not in payer and
-                                                 glob_admits(payer, lease.payer_owner))  # fmt: skip
+    return (
+        not payer
+        or lease.payer == payer
+        or ("/" not in payer and glob_admits(payer, lease.payer_owner))
+    )
 
 
 def lease_row(lease: Lease, now: Instant) -> LeaseRow:

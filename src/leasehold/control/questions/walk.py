@@ -1,5 +1,7 @@
 """`cover`: every envelope walked, in order, taken or why not, in words."""
 
+from typing import assert_never
+
 from msgspec import structs
 
 from leasehold.control.line.wishes import wish_for
@@ -103,10 +105,10 @@ def _because(world: World, step: CoverStep) -> str:
             )
         case Refusal.BORROW_LIMIT:
             return f"the run may borrow {plural(step.limit, 'GPU')} at most (funding.maxBorrowGPUs)"
-        case Refusal.WINDOW_NOT_OPEN if envelope is not None:
-            return f"its window opens at {moment(envelope.start)}"
-        case Refusal.WINDOW_CLOSED if envelope is not None:
-            return f"its window closed at {moment(envelope.end)}"
+        case Refusal.WINDOW_NOT_OPEN:
+            return f"its window opens at {moment(envelope.start)}" if envelope else "it is not open"
+        case Refusal.WINDOW_CLOSED:
+            return f"its window closed at {moment(envelope.end)}" if envelope else "it is closed"
         case Refusal.OTHER_LOCATION:
             return "it pays for GPUs of another place"
         case Refusal.LENDING_DISABLED:
@@ -115,5 +117,7 @@ def _because(world: World, step: CoverStep) -> str:
             return "it does not lend to this owner"
         case Refusal.RECIPROCAL_LOAN:
             return "its owner borrows from this one already, and loans both ways are off"
+        case None:
+            return "nothing held it back"
         case _:
-            return str(step.held_back)
+            assert_never(step.held_back)

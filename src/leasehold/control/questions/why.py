@@ -280,8 +280,10 @@ def _remedies(
         elif run.spec.malleable is None:
             words.append("a malleable run gives up groups before anybody is drawn")
     if view.because == "WorkloadFailed" and view.phase is Phase.FAILED:
-        words.append(f"see `kubectl runs logs {run.name} -n {run.namespace}`; "
-                     "runtime.retries starts it again after an exit")  # fmt: skip
+        words.append(
+            f"see `kubectl runs logs {run.name} -n {run.namespace}`; "
+            "runtime.retries starts it again after an exit"
+        )
     return words
 
 

@@ -59,8 +59,11 @@ def _missing(turn: Turn, uid: Uid) -> tuple[list[MakePod], list[BindPod]]:
     if run is None:
         return [], []
     by_pod: dict[str, list[Lease]] = {}
-    ranked = [lease for lease in open_leases(world, uid)
-              if lease.role is not Role.SPARE and lease.ending is None]  # fmt: skip
+    ranked = [
+        lease
+        for lease in open_leases(world, uid)
+        if lease.role is not Role.SPARE and lease.ending is None
+    ]
     for lease in sorted(ranked, key=lambda each: (each.group, each.index, each.slots)):
         by_pod.setdefault(lease.pod, []).append(lease)
     orders, binds = [], []

@@ -46,8 +46,9 @@ class Newsroom:
             self._over = {
                 uid for uid, run in world.runs.items() if uid not in closed and is_over(world, run)
             }
-        found = [_told(world, world.runs[uid], "start", turn.now) for uid in began
-                 if uid in world.runs]  # fmt: skip
+        found = [
+            _told(world, world.runs[uid], "start", turn.now) for uid in began if uid in world.runs
+        ]
         for resolution in turn.resolutions:
             found += _cuts(world, resolution, turn.now)
         for uid in {**turn.touched, **closed}:

@@ -168,8 +168,9 @@ def _of_the_past(world: World, uid: Uid) -> tuple[Phase, str, str]:
 
 def _all_bound(world: World, run: Run) -> bool:
     """Groups that live alone count as running when any of them runs."""
-    bound = [is_bound(world, run.uid, unit, each.number)
-             for unit, each in live_units(world, run.uid)]  # fmt: skip
+    bound = [
+        is_bound(world, run.uid, unit, each.number) for unit, each in live_units(world, run.uid)
+    ]
     return any(bound)
 
 
@@ -195,8 +196,9 @@ def _running_words(world: World, run: Run) -> str:
     if gpus < desired_gpus(run.spec):
         cut = _cut_by(world, run)
         words += f", shrunk by resolver ({', '.join(cut)})" if cut else ""
-    waiting = [key for key, where in units_of(world, run).items()
-               if where.standing is Standing.WAITING]  # fmt: skip
+    waiting = [
+        key for key, where in units_of(world, run).items() if where.standing is Standing.WAITING
+    ]
     if waiting:
         words += f", {len(waiting)} groups wait"
     return words

@@ -6,6 +6,7 @@ trace, with what it gave or why it gave nothing.
 """
 
 from collections.abc import Iterator
+from typing import assert_never
 
 from leasehold.core.facts import Envelope, EnvelopeKey, Funding, Record, Relation, Sharing
 from leasehold.core.objects.owners import glob_admits
@@ -18,7 +19,7 @@ from leasehold.core.units import (
     format_instant,
     plural,
 )
-from leasehold.core.verdicts import Covered, CoverStep, Refusal, Refused, Segment
+from leasehold.core.verdicts import Covered, CoverStep, HeldBack, Refusal, Refused, Segment
 from leasehold.core.world.world import World
 
 
@@ -39,7 +40,7 @@ class Ask(Record):
 
 class _Limit(Record):
     gpus: int
-    reason: Refusal
+    reason: HeldBack
     limit: int
     used: int
 
@@ -175,7 +176,7 @@ def _step(
     )
 
 
-def _shut(world: World, ask: Ask, envelope: Envelope, relation: Relation) -> Refusal | None:
+def _shut(world: World, ask: Ask, envelope: Envelope, relation: Relation) -> HeldBack | None:
     """Why it may not pay at all, whatever it has left."""
     if not envelope.covers(ask.region, ask.cluster):
         return Refusal.OTHER_LOCATION
@@ -255,7 +256,7 @@ def _limits(
 
 
 def _hours(
-    world: World, ask: Ask, envelope: Envelope, *, cap: GpuMs, spent: GpuMs, reason: Refusal
+    world: World, ask: Ask, envelope: Envelope, *, cap: GpuMs, spent: GpuMs, reason: HeldBack
 ) -> _Limit:
     span = world.policy.accounting_horizon if ask.span is None else ask.span
     span = min(ask.start + span, envelope.end) - ask.start
@@ -333,6 +334,9 @@ def _remedy(world: World, ask: Ask, step: CoverStep, short_by: int) -> str:
             return f"funding.maxBorrowGPUs is {step.limit}; {more} would be borrowed"
         case Refusal.OTHER_LOCATION:
             return f"{name} pays for GPUs of another location; name one in which it pays"
-        case _:
-            assert step.held_back is Refusal.RECIPROCAL_LOAN, step.held_back
+        case Refusal.RECIPROCAL_LOAN:
             return f"{envelope.owner} borrows from {ask.owner} already, and loans both ways are off"
+        case None:
+            raise AssertionError(f"{name} gave all that was asked")
+        case _:
+            assert_never(step.held_back)

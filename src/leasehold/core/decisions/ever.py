@@ -5,6 +5,8 @@ together, comes by no lease that ends. Nodes count with all they have, whatever 
 It reads how many nodes of each size the pools have, and changes nothing.
 """
 
+from typing import Literal, assert_never
+
 from msgspec.structs import replace
 
 from leasehold.core.decisions.admit import Wish
@@ -15,6 +17,8 @@ from leasehold.core.verdicts import Refusal, Refused
 from leasehold.core.world.fleet import Fleet, Pool, Size
 from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
+
+Resource = Literal["GPUs", "CPU", "memory"]
 
 
 def never_fits(world: World, wish: Wish) -> Refused | None:
@@ -35,14 +39,18 @@ def _pod_too_large(fleet: Fleet, want: Want, pools: list[Pool]) -> Refused | Non
     sizes = {size for pool in pools for size in pool.sizes}
     if any(_pods_on(size, want) for size in sizes):
         return None
-    asked = {"GPUs": want.pod_gpus, "CPU": want.cpu_milli, "memory": want.memory_bytes}
-    most = {
+    asked: dict[Resource, int] = {
+        "GPUs": want.pod_gpus,
+        "CPU": want.cpu_milli,
+        "memory": want.memory_bytes,
+    }
+    most: dict[Resource, int] = {
         "GPUs": max(size.gpus for size in sizes),
         "CPU": max(size.cpu_milli for size in sizes),
         "memory": max(size.memory_bytes for size in sizes),
     }
-    short = next((each for each in asked if asked[each] > most[each]), "")
-    if not short:
+    short = next((each for each in asked if asked[each] > most[each]), None)
+    if short is None:
         words = [_words(each, asked[each]) for each in asked if asked[each]]
         remedy = f"a pod asks for {' and '.join(words)}, and no node with {want.flavor} has it all"
     else:
@@ -55,8 +63,8 @@ def _pod_too_large(fleet: Fleet, want: Want, pools: list[Pool]) -> Refused | Non
     return Refused(
         reason=Refusal.POD_TOO_LARGE,
         remedy=f"{remedy}; write less ({what} in the Run), or add a larger node",
-        subject=short,
-        limit=most.get(short, 0),
+        subject=short or "",
+        limit=most[short] if short else 0,
     )
 
 
@@ -105,17 +113,19 @@ def _pods_on(size: Size, want: Want) -> int:
     return room
 
 
-def _with_most(fleet: Fleet, pools: list[Pool], what: str, amount: int) -> str:
+def _with_most(fleet: Fleet, pools: list[Pool], what: Resource, amount: int) -> str:
     of = {"GPUs": "gpus", "CPU": "cpu_milli", "memory": "memory_bytes"}[what]
     names = (name for pool in pools for name in pool.nodes)
     return min(name for name in names if getattr(fleet.nodes[name].node, of) == amount)
 
 
-def _words(what: str, amount: int) -> str:
+def _words(what: Resource, amount: int) -> str:
     match what:
         case "GPUs":
             return plural(amount, "GPU")
         case "CPU":
             return format_cpus(amount)
-        case _:
+        case "memory":
             return f"{format_memory(amount)} of memory"
+        case _:
+            assert_never(what)

@@ -95,10 +95,15 @@ def refinance_order(leases: tuple[Lease, ...]) -> list[Lease]:
     """Last-bound first, then by run, group and pod descending, spares after pods."""
     return sorted(
         leases,
-        key=lambda each: (each.start, each.role is not Role.SPARE, each.run_key, each.group,
-                          each.index),
+        key=lambda each: (
+            each.start,
+            each.role is not Role.SPARE,
+            each.run_key,
+            each.group,
+            each.index,
+        ),
         reverse=True,
-    )  # fmt: skip
+    )
 
 
 def other_payer(

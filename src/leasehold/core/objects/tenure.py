@@ -56,8 +56,10 @@ def tenure_to_wire(record: TenureRecord, *, kept: Wire | None = None) -> Wire:
     metadata = dict(part(kept or {}, "metadata"))
     metadata |= {"name": tenure_name(record.key), "namespace": NAMESPACE}
     metadata["annotations"] = {
-        **part(metadata, "annotations"), EPOCH: str(record.epoch), WRITE: record.write
-    }  # fmt: skip
+        **part(metadata, "annotations"),
+        EPOCH: str(record.epoch),
+        WRITE: record.write,
+    }
     if record.version:
         metadata["resourceVersion"] = str(record.version)
     return {

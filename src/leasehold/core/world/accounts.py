@@ -45,8 +45,18 @@ class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 class Account:
     """The open leases of one envelope, as sums."""
 
-    __slots__ = ("borrowers", "claims", "gpus", "lent", "lent_ms", "lent_starts", "settled_ms",
-                 "since", "starts", "terms")  # fmt: skip
+    __slots__ = (
+        "borrowers",
+        "claims",
+        "gpus",
+        "lent",
+        "lent_ms",
+        "lent_starts",
+        "settled_ms",
+        "since",
+        "starts",
+        "terms",
+    )
 
     def __init__(self) -> None:
         self.since: Instant = 0  # use before the envelope's window does not count

@@ -64,8 +64,18 @@ _BLAME = {None: 0, Cause.REFUSED: 1, Cause.REJECTED: 2, Cause.DELETED: 3, Cause.
 class Attempt:
     """One set of Start leases of a unit, and what became of it."""
 
-    __slots__ = ("batch", "cause", "completed", "ended_at", "number", "open",
-                 "protected", "started", "verdict", "why")  # fmt: skip
+    __slots__ = (
+        "batch",
+        "cause",
+        "completed",
+        "ended_at",
+        "number",
+        "open",
+        "protected",
+        "started",
+        "verdict",
+        "why",
+    )
 
     def __init__(self, number: int, started: Instant, batch: int) -> None:
         self.number = number
@@ -160,8 +170,7 @@ class UnitHistory:
 class Book:
     """All units of one run, by key, and the run's totals."""
 
-    __slots__ = ("cuts", "names", "resized_at", "resolved_in", "settled", "swapped_at",
-                 "units")  # fmt: skip
+    __slots__ = ("cuts", "names", "resized_at", "resolved_in", "settled", "swapped_at", "units")
 
     def __init__(self) -> None:
         self.units: dict[int, UnitHistory] = {}

@@ -17,9 +17,21 @@ class NodeState:
     """One node and what lies on it. Masks have one bit per GPU ordinal."""
 
     __slots__ = (
-        "bucket", "cpu_used", "filler", "foreign", "free", "memory_used", "node", "planned",
-        "pods_used", "solid", "spare", "strangers", "takes_work", "tolerated",
-    )  # fmt: skip
+        "bucket",
+        "cpu_used",
+        "filler",
+        "foreign",
+        "free",
+        "memory_used",
+        "node",
+        "planned",
+        "pods_used",
+        "solid",
+        "spare",
+        "strangers",
+        "takes_work",
+        "tolerated",
+    )
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -162,9 +174,11 @@ class Fleet:
     def flavor_gpus_max(self, flavor: str) -> int:
         """The largest node of a flavor; 0 when there is none."""
         sizes = [
-            size.gpus for (each, _), pool in self.pools.items() if each == flavor
+            size.gpus
+            for (each, _), pool in self.pools.items()
+            if each == flavor
             for size in pool.sizes
-        ]  # fmt: skip
+        ]
         return max(sizes, default=0)
 
     def by_free(self, flavor: str, region: str, cluster: str) -> list[tuple[int, str]]:

@@ -348,11 +348,25 @@ def _sets(index: dict[str, dict[str, None]]) -> dict[str, set[str]]:
 
 
 def _node(state: NodeState) -> tuple[int, ...]:
-    return (state.solid, state.spare, state.filler, state.foreign, state.free, state.cpu_used,
-            state.memory_used, state.pods_used, state.planned)  # fmt: skip
+    return (
+        state.solid,
+        state.spare,
+        state.filler,
+        state.foreign,
+        state.free,
+        state.cpu_used,
+        state.memory_used,
+        state.pods_used,
+        state.planned,
+    )
 
 
 def _account(account: Account, now: Instant) -> tuple[object, ...]:
-    return (account.gpus, account.lent, account.used_ms(now), account.lent_used_ms(now),
-            sorted((str(term), amounts) for term, amounts in account.terms.items()),
-            account.borrowers)  # fmt: skip
+    return (
+        account.gpus,
+        account.lent,
+        account.used_ms(now),
+        account.lent_used_ms(now),
+        sorted((str(term), amounts) for term, amounts in account.terms.items()),
+        account.borrowers,
+    )

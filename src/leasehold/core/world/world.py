@@ -194,6 +194,7 @@ class World:
 
     def drop_node(self, name: str) -> None:
         if name in self.fleet.nodes:
+            assert self.fleet.nodes[name].node.name == name, name
             self._pods.node_goes(name)
             self.fleet.drop_node(name)
             assert name not in self.fleet.nodes, name
@@ -235,6 +236,7 @@ class World:
             del self.uid_of[run.key]
         self.work.forget(uid)
         self.memory.forget(uid)
+        assert self.uid_of.get(run.key) != uid, uid
 
     def put_pod(self, pod: Pod) -> None:
         is_news = self._pods.put(pod)
@@ -244,6 +246,7 @@ class World:
 
     def drop_pod(self, key: str) -> None:
         gone = self._pods.drop(key)
+        assert gone is None or gone.key == key, key
         assert gone is None or key not in self.pods, key
         if gone is not None and gone.run_uid:
             self.work.look_at(gone.run_uid)
@@ -411,6 +414,7 @@ class World:
     def put_refused_lease(self, name: str) -> None:
         """The store will never take its object."""
         assert name in self.leases, name
+        assert self.leases[name].name == name, name
         self.refused_leases[name] = None
         self.work.look_at(self.leases[name].uid)
 
@@ -421,6 +425,7 @@ class World:
 
     def drop_overdraft(self, subject: str) -> None:
         assert subject in self.overdrafts, subject
+        assert self.overdrafts[subject].subject == subject, subject
         del self.overdrafts[subject]
 
     def fold_budget_fact(self, key: str, spec: bytes | None) -> None:
@@ -457,6 +462,7 @@ class World:
     def fold_caps(self) -> None:
         """The caps of GPU-hours as they are now, after those that the ledger was told."""
         assert all(key == budget.key for key, budget in self.budgets.items())
+        assert self.head.seq >= 0, self.head
         for budget in self.budgets.values():
             self.lowered.note(budget, batch=self.head.seq)
 
