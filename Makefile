@@ -7,11 +7,11 @@ WORKERS ?= 2
 SHIM := $(wildcard src/leasehold/adapters/agent/shim/*.[ch])
 PROGRAM := src/leasehold/adapters/agent/shim/leasehold-shim
 
-.PHONY: help setup demo test test-kills test-torch test-web test-kubelets pictures coverage check format bench bench-kube test-mutants test-mutants-sim test-model test-spec test-sim bench-sim soak docs lock clean \
+.PHONY: help setup demo test test-kills test-torch test-web test-kubelets test-kube pictures coverage check format bench bench-kube test-mutants test-mutants-sim test-model test-spec test-sim bench-sim soak docs lock clean \
 	missing-shim
 
 help:
-	@echo "make demo | test | test-kills | test-torch | test-web | test-kubelets | check | coverage | bench | bench-kube | test-mutants | test-mutants-sim | test-model | test-spec | test-sim | bench-sim | soak | docs | format | lock | clean"
+	@echo "make demo | test | test-kills | test-torch | test-web | test-kubelets | test-kube | check | coverage | bench | bench-kube | test-mutants | test-mutants-sim | test-model | test-spec | test-sim | bench-sim | soak | docs | format | lock | clean"
 
 setup: $(STAMP)
 
@@ -64,6 +64,10 @@ test-web: $(WEB)
 # Runs in containers of real kubelets, each in a mount namespace of its own; needs root on Debian.
 test-kubelets: $(STAMP)
 	tests/kubelets/run
+
+# What needs more programs, all built once from Go modules: helm, an S3 server, Prometheus' parser.
+test-kube: $(STAMP)
+	$(BIN)/python -m pytest -q tests/kube/story_*.py
 
 # Those of the documents, from the last `make test-web`.
 pictures:

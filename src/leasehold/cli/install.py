@@ -1,13 +1,15 @@
 """`leasehold install`: what leasehold needs on a cluster, printed or applied."""
 
 import asyncio
+from pathlib import Path
 
 import click
 import yaml
 
 from leasehold.adapters.kubernetes.client import Client
 from leasehold.adapters.kubernetes.install.apply import NotApplied, apply_all, remove_all
-from leasehold.adapters.kubernetes.install.documents import Settings, documents
+from leasehold.adapters.kubernetes.install.documents import NO_CONFIG, Settings, documents
+from leasehold.cli.config import read_config_file
 from leasehold.cli.kube_options import kube_options, kube_sentences, loader
 from leasehold.cli.plain_yaml import PlainDumper
 from leasehold.core.names import Wire
@@ -21,6 +23,17 @@ from leasehold.ports.store import StoreError
 @click.option(
     "--replicas", type=click.IntRange(1, 9), default=3, show_default=True, help="Of the controller."
 )
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The controller's configuration file.  [default: all defaults]",
+)
+@click.option(
+    "--monitoring",
+    is_flag=True,
+    help="Also what the operators of Prometheus and Grafana read: rules and a dashboard.",
+)
 @click.option("--remove", is_flag=True, help="Take it off the cluster again; the ledger stays.")
 @click.option("--remove-ledger", is_flag=True, help="With --remove: the definitions and all of it.")
 @click.option("--yes", is_flag=True, help="Do not ask before the ledger is removed.")
@@ -30,6 +43,8 @@ def command(
     dry_run: bool,
     image: str,
     replicas: int,
+    config_file: Path | None,
+    monitoring: bool,
     remove: bool,
     remove_ledger: bool,
     yes: bool,
@@ -44,8 +59,14 @@ def command(
         raise click.UsageError("--remove-ledger goes with --remove")
     if remove and dry_run:
         raise click.UsageError("--dry-run prints what is applied; it does not go with --remove")
-    wanted = documents(Settings(image=image or ("any" if remove else ""), replicas=replicas))
+    if not image and (monitoring or config_file is not None):
+        raise click.UsageError("--config and --monitoring are of a controller; name its --image")
+    settings = Settings(
+        image=image, replicas=replicas, config=_config(config_file), monitoring=monitoring
+    )
+    wanted = documents(settings)
     if remove:
+        wanted = documents(Settings(image="any", monitoring=True))
         if remove_ledger and not yes:
             said = "This deletes the ledger: every Lease, batch, Run and Budget. Go on?"
             click.confirm(said, abort=True)
@@ -63,6 +84,14 @@ def command(
         click.echo(f"this server has no {kind}: Runs do not say who submitted them", err=True)
     if not image:
         click.echo("no --image was named, so no controller was started in the cluster")
+
+
+def _config(path: Path | None) -> str:
+    """Its text, if it is one that the controller will take."""
+    if path is None:
+        return NO_CONFIG
+    read_config_file(path)
+    return path.read_text("utf-8")
 
 
 async def _remove(client: Client, wanted: list[Wire], *, ledger: bool) -> None:

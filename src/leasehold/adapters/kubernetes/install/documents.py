@@ -1,16 +1,22 @@
 """Everything that leasehold needs on a cluster, in the order in which it is applied.
 
-The one source: `leasehold install` applies or prints it.
+The one source: `leasehold install` applies or prints it, and the chart is made of it.
 """
 
+import hashlib
 from dataclasses import dataclass
 
 from leasehold.adapters.api.crds import definitions
+from leasehold.adapters.kubernetes.install.monitoring import monitoring
 from leasehold.adapters.kubernetes.install.policies import mutations, policies
 from leasehold.adapters.kubernetes.install.roles import CONTROLLER, roles
 from leasehold.core.names import GROUP, Wire
 
 PRIORITY = "leasehold"
+CONFIG = "leasehold-config"
+NO_CONFIG = "{}\n"
+CONFIG_FOLDER = "/etc/leasehold"
+CONFIG_FILE = "config.yaml"
 PROBES = 8080
 QUESTIONS = 8443
 HOLDER = f"{GROUP}/holder"  # a label: the replica that decides, and answers
@@ -27,6 +33,8 @@ class Settings:
     namespace: str = "leasehold-system"
     image: str = ""
     replicas: int = 3
+    config: str = NO_CONFIG  # the text of the controller's configuration file
+    monitoring: bool = False  # for clusters with the operators of Prometheus and Grafana
 
 
 def documents(settings: Settings) -> list[Wire]:
@@ -34,7 +42,10 @@ def documents(settings: Settings) -> list[Wire]:
     found += [*roles(settings.namespace), *_flows(settings.namespace)]
     found += [*policies(), *mutations()]
     if settings.image:
-        found += [_service(settings), _deployment(settings), _disruption_budget(settings)]
+        found += [_config(settings), _service(settings), _deployment(settings)]
+        found += [_disruption_budget(settings)]
+    if settings.image and settings.monitoring:
+        found += monitoring(settings.namespace, LABELS)
     return found
 
 
@@ -90,36 +101,19 @@ def _flows(namespace: str) -> list[Wire]:
     ]
 
 
-def _deployment(settings: Settings) -> Wire:
-    def probe(path: str) -> Wire:
-        return {"httpGet": {"path": path, "port": "probes"}, "periodSeconds": 10}
-
-    container: Wire = {
-        "name": "controller",
-        "image": settings.image,
-        "args": [
-            "controller",
-            "--probes",
-            f"0.0.0.0:{PROBES}",
-            "--questions",
-            f"0.0.0.0:{QUESTIONS}",
-        ],
-        "env": [
-            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-        ],
-        "ports": [
-            {"name": "probes", "containerPort": PROBES},
-            {"name": "questions", "containerPort": QUESTIONS},
-        ],
-        "livenessProbe": probe("/livez"),
-        "readinessProbe": probe("/readyz"),
-        "resources": {"requests": {"cpu": "500m", "memory": "512Mi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+def _config(settings: Settings) -> Wire:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": CONFIG, "namespace": settings.namespace, "labels": LABELS},
+        "data": {CONFIG_FILE: settings.config},
     }
+
+
+def _deployment(settings: Settings) -> Wire:
+    # Another configuration is another set of pods.
+    digest = {f"{GROUP}/config": hashlib.sha256(settings.config.encode()).hexdigest()}
+    container = _container(settings)
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -132,7 +126,7 @@ def _deployment(settings: Settings) -> Wire:
             "replicas": settings.replicas,
             "selector": {"matchLabels": LABELS},
             "template": {
-                "metadata": {"labels": LABELS},
+                "metadata": {"labels": LABELS, "annotations": digest},
                 "spec": {
                     "serviceAccountName": CONTROLLER,
                     "priorityClassName": "system-cluster-critical",
@@ -147,8 +141,44 @@ def _deployment(settings: Settings) -> Wire:
                         }
                     ],
                     "containers": [container],
+                    "volumes": [{"name": "config", "configMap": {"name": CONFIG}}],
                 },
             },
+        },
+    }
+
+
+def _container(settings: Settings) -> Wire:
+    def probe(path: str) -> Wire:
+        return {"httpGet": {"path": path, "port": "probes"}, "periodSeconds": 10}
+
+    return {
+        "name": "controller",
+        "image": settings.image,
+        "args": [
+            "controller",
+            "--probes",
+            f"0.0.0.0:{PROBES}",
+            "--questions",
+            f"0.0.0.0:{QUESTIONS}",
+            "--config",
+            f"{CONFIG_FOLDER}/{CONFIG_FILE}",
+        ],
+        "env": [
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        ],
+        "ports": [
+            {"name": "probes", "containerPort": PROBES},
+            {"name": "questions", "containerPort": QUESTIONS},
+        ],
+        "volumeMounts": [{"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True}],
+        "livenessProbe": probe("/livez"),
+        "readinessProbe": probe("/readyz"),
+        "resources": {"requests": {"cpu": "500m", "memory": "512Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
         },
     }
 

@@ -1,0 +1,15 @@
+"""A control plane on the session's cluster, as in `tests/kubernetes`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.plane import Plane, plane_on
+
+
+@pytest.fixture
+def plane(cluster: Cluster, tmp_path: Path) -> Iterator[Plane]:
+    cluster.install()
+    with plane_on(cluster, tmp_path, "activationLead: 2s") as found:
+        yield found
