@@ -14,8 +14,6 @@ from tests.kubernetes.plane import Plane, free_port, job
 
 GPUS = 4  # of each machine
 SHARED = "/run/leasehold/shared"  # what a fleet's file system is to its machines
-SERVICES = "/api/v1/namespaces/leasehold-system/services"
-API_SERVICE = "/apis/apiregistration.k8s.io/v1/apiservices/v1.query.rq.davidlangworthy.io"
 CONTROLLERS = (
     "node-lifecycle-controller", "garbage-collector-controller", "endpointslice-controller",
     "disruption-controller", "pod-garbage-collector-controller", "namespace-controller",
@@ -53,14 +51,7 @@ class Site(Plane):
             self.power_on(name)
         for name in names:
             self.until(lambda name=name: self.is_ready(name))
-        self.questions = free_port()
-        self.cluster.client.ask("POST", SERVICES, {
-            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "leasehold-query"},
-            "spec": {"type": "ExternalName", "externalName": "localhost",
-                     "ports": [{"port": self.questions}]},
-        })  # fmt: skip
-        self.decider = self.controller("a", "--questions", f"127.0.0.1:{self.questions}")
-        self.until(self._answers)
+        self.decider = self.answering()
 
     def is_ready(self, name: str) -> bool:
         """It says so, and that it has GPUs."""
@@ -110,11 +101,6 @@ class Site(Plane):
         self._manager.kill()
         self._manager.wait()
         self.cluster.stop()
-
-    def _answers(self) -> bool:
-        answer = self.cluster.client.ask("GET", API_SERVICE)
-        found = answer.json.get("status", {}).get("conditions", []) if answer.status == 200 else []
-        return any(each["type"] == "Available" and each["status"] == "True" for each in found)
 
     def _start_manager(self) -> "subprocess.Popen[bytes]":
         with (self._logs / "controller-manager.log").open("wb") as log:

@@ -19,6 +19,8 @@ from tests.kubernetes.kubelets import Kubelets
 
 API = "rq.davidlangworthy.io/v1"
 RUNS = f"/apis/{API}/namespaces/team/runs"
+QUERY_SERVICES = "/api/v1/namespaces/leasehold-system/services"
+QUERY_API = "/apis/apiregistration.k8s.io/v1/apiservices/v1.query.rq.davidlangworthy.io"
 DEADLINE_S = 60
 
 
@@ -45,6 +47,30 @@ class Plane:
         made = Controller(kubeconfig, self._folder, name, more)
         self._controllers.append(made)
         return made
+
+    def answering(self, name: str = "a") -> "Controller":
+        """One that is asked through the API server, as `kubectl runs` does. The Service leads to
+        this machine; whoever takes the cluster for something else calls `stop_answering`."""
+        port, ask = free_port(), self.cluster.client.ask
+        ask("DELETE", f"{QUERY_SERVICES}/leasehold-query")
+        made = ask("POST", QUERY_SERVICES, {
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "leasehold-query"},
+            "spec": {"type": "ExternalName", "externalName": "localhost",
+                     "ports": [{"port": port}]},
+        })  # fmt: skip
+        assert made.status == 201, made.body
+        controller = self.controller(name, "--questions", f"127.0.0.1:{port}")
+        self.until(self._is_answering)
+        return controller
+
+    def stop_answering(self) -> None:
+        self.cluster.client.ask("DELETE", QUERY_API)
+        self.cluster.client.ask("DELETE", f"{QUERY_SERVICES}/leasehold-query")
+
+    def _is_answering(self) -> bool:
+        answer = self.cluster.client.ask("GET", QUERY_API)
+        found = answer.json.get("status", {}).get("conditions", []) if answer.status == 200 else []
+        return any(each["type"] == "Available" and each["status"] == "True" for each in found)
 
     def leasehold(self, *words: str, user: str = "system") -> subprocess.CompletedProcess[str]:
         return subprocess.run(

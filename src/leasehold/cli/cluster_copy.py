@@ -15,6 +15,7 @@ from typing import TypeVar
 import click
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock
+from leasehold.adapters.bucket import BucketTrouble
 from leasehold.adapters.kubeconfig.read import KubeContext
 from leasehold.adapters.kubernetes.client import Client
 from leasehold.adapters.kubernetes.store import KubernetesStore
@@ -22,6 +23,7 @@ from leasehold.adapters.objects.rules import key_of
 from leasehold.adapters.objects.storage import Change, decode
 from leasehold.adapters.sqlite.schema import open_file
 from leasehold.adapters.sqlite.storage import FileStorage
+from leasehold.cli.archive_place import archive_at
 from leasehold.cli.data_folder import data_option
 from leasehold.cli.kube_options import kube_sentences, loader
 from leasehold.ports.store import StoreError, WatchExpired
@@ -98,6 +100,17 @@ async def _read(store: KubernetesStore) -> list[Change]:
     return changes
 
 
+def _archive(named: str) -> Path | None:
+    """A bucket is read into its copy first."""
+    try:
+        folder, bucket = archive_at(named)
+        if bucket is not None:
+            asyncio.run(bucket.sync())
+    except BucketTrouble as trouble:
+        raise click.ClickException(str(trouble)) from None
+    return folder
+
+
 def ledger_options(command: F) -> F:
     """`--data`, or a cluster instead; the command is given a data folder either way."""
 
@@ -105,8 +118,8 @@ def ledger_options(command: F) -> F:
     @click.option("--context", default="", help="Of the cluster of this context instead.")
     @click.option(
         "--archive",
-        type=click.Path(file_okay=False, path_type=Path),
-        help="With a cluster: the folder that its ledger is compacted into.",
+        default="",
+        help="With a cluster: the folder or bucket that its ledger is compacted into.",
     )
     @functools.wraps(command)
     def with_data(
@@ -114,15 +127,15 @@ def ledger_options(command: F) -> F:
         data: DataFolder,
         kubeconfig: str,
         context: str,
-        archive: Path | None,
+        archive: str,
         **others: object,
     ) -> object:
         if not kubeconfig and not context:
-            if archive is not None:
+            if archive:
                 raise click.UsageError("--archive goes with a cluster; a data folder names its own")
             return command(*args, data=data, **others)
         with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
-            copy = ClusterCopy(Path(folder), loader(kubeconfig, context), archive)
+            copy = ClusterCopy(Path(folder), loader(kubeconfig, context), _archive(archive))
             return command(*args, data=copy, **others)
 
     return data_option(with_data)  # type: ignore[return-value]

@@ -10,6 +10,7 @@ import click
 
 from leasehold.adapters import asyncio_runtime
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
+from leasehold.adapters.bucket import BucketTrouble
 from leasehold.adapters.http.serve import PortInUse
 from leasehold.adapters.kubernetes.client import Client
 from leasehold.adapters.kubernetes.probes import serve_probes
@@ -116,7 +117,7 @@ def command(
     with kube_sentences():
         try:
             asyncio_runtime.run(main)
-        except (BadSecret, BadFrontDoor, PortInUse) as bad:
+        except (BadSecret, BadFrontDoor, BucketTrouble, PortInUse) as bad:
             raise click.ClickException(str(bad)) from None
 
 

@@ -27,6 +27,7 @@ from leasehold.adapters.rest.app import App, make_app
 from leasehold.adapters.rest.backend import Backend
 from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.adapters.sqlite.group import GroupStore
+from leasehold.cli.archive_place import folder_at
 from leasehold.cli.backing import Backing
 from leasehold.cli.house import Rooms
 from leasehold.cli.judgement import admission_of
@@ -73,7 +74,7 @@ class UpSettings:
     @property
     def archive(self) -> Path:
         named = self.config.policy.archive
-        return Path(named) if named else self.folder.archive
+        return folder_at(named) if named else self.folder.archive
 
 
 class Embedded:

@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from leasehold.adapters.sqlite.errors import BadStore
+from leasehold.cli.archive_place import folder_at
 from leasehold.cli.config import read_config
 from leasehold.cli.jsonlines import read_lines
 from leasehold.core.names import Wire
@@ -29,7 +30,7 @@ FILES = click.Path(path_type=Path)
 def archive_of(data: DataFolder) -> Archive:
     """The one that the folder's configuration names, or its own."""
     named = read_config(data, None).policy.archive
-    return Archive(Path(named) if named else data.archive)
+    return Archive(folder_at(named) if named else data.archive)
 
 
 @contextmanager

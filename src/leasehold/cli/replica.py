@@ -7,7 +7,6 @@ store, whose tenure a keeper keeps.
 
 import secrets
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import msgspec
 import structlog
@@ -18,6 +17,7 @@ from leasehold.adapters.kubernetes.install.documents import HOLDER
 from leasehold.adapters.kubernetes.places import place_of
 from leasehold.adapters.kubernetes.secrets import kept_secret
 from leasehold.adapters.kubernetes.store import KubernetesStore
+from leasehold.cli.archive_place import archive_at
 from leasehold.control.turn import Turn
 from leasehold.core.objects.tenure import NAMESPACE, Holder
 from leasehold.core.objects.wire import part, whole_at
@@ -51,7 +51,9 @@ class Replica:
         config: Config,
         pod: str = "",
     ) -> None:
-        """`pod`: the one that we are, in leasehold's own namespace."""
+        """`pod`: the one that we are, in leasehold's own namespace. Raises `BucketTrouble` where
+        the archive's bucket cannot be one."""
+        self._archive, self._bucket = archive_at(config.policy.archive)
         self._pod = pod
         self._client = client
         self._clock = clock
@@ -144,7 +146,8 @@ class Replica:
                 is_shared=True,
                 gather=GATHER,
             ),
-            archive=Path(policy.archive) if policy.archive else None,
+            archive=self._archive,
+            mirror=self._bucket,
         )
         plane.on_deposed(self._keeper.give_up)
         for each in self._listeners:

@@ -10,6 +10,18 @@ from typing import Protocol, runtime_checkable
 from leasehold.core.facts import Lease
 
 
+class Mirror(Protocol):
+    """What an archive's folder is kept in step with, such as a bucket. `trouble` says why the
+    folder may lack what was archived; empty where it does not."""
+
+    @property
+    def trouble(self) -> str: ...
+
+    async def sync(self) -> None:
+        """Afterwards both have all that either had; raises `OSError`, and then nothing counts."""
+        ...
+
+
 class ArchivedLeases(Protocol):
     def leases(self, *, since: int | None, until: int | None) -> Iterable[Lease]:
         """Every archived lease that overlaps [since, until) in milliseconds UTC; None is open."""

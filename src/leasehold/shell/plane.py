@@ -15,8 +15,9 @@ import structlog
 
 from leasehold.adapters.containment import About, Containment, kept_up
 from leasehold.control.turn import Turn
-from leasehold.core.units import SECOND, Instant, Millis
+from leasehold.core.units import MINUTE, SECOND, Instant, Millis
 from leasehold.core.world.world import World
+from leasehold.ports.archive import Mirror
 from leasehold.ports.runtime import Clock, Task, Tasks
 from leasehold.ports.store import Store
 from leasehold.ports.tenure import Tenure
@@ -37,6 +38,7 @@ from leasehold.shell.terms import Terms
 
 LEARN_PAUSE: Millis = SECOND // 10
 LEARN_AGAIN: Millis = 10 * SECOND
+FOLLOW_EVERY: Millis = 10 * MINUTE
 SCRAPE_PATIENCE: Millis = SECOND  # of whoever can do without, with what is being committed
 
 _log = structlog.get_logger(__name__)
@@ -63,8 +65,11 @@ class Plane(Audience):
         terms: Terms,
         *,
         archive: Path | None = None,
+        mirror: Mirror | None = None,
         answering: Answering | None = None,
     ) -> None:
+        """`mirror`: what the archive's folder is a copy of."""
+        self._mirror = mirror
         self._store = store
         self._clock = clock
         self._tasks = tasks
@@ -82,6 +87,7 @@ class Plane(Audience):
             keep_closed=terms.policy.keep_closed,
             max_objects=terms.policy.max_objects,
             alert=lambda words: self.alerted(clock.now(), words),
+            mirror=mirror,
         )
         self.controller = Controller(
             store,
@@ -92,7 +98,7 @@ class Plane(Audience):
             containment=self.containment,
             between_turns=self.compactor.step,
         )
-        self._archive = None if archive is None else Archive(archive)
+        self._archive = None if archive is None else Archive(archive, self._why_archive_may_lack)
         self._drift = DriftWatch(clock, lambda: self.controller.world, self._drifted)
         told = answering or Answering()
         self.questions = Questions(
@@ -155,6 +161,8 @@ class Plane(Audience):
         self.keep_up("drift", self._drift.run)
         if self._archive is not None:
             self.keep_up("archive", self._learn_archive)
+        if self._mirror is not None:
+            self.keep_up("mirror", self._follow_mirror)
 
     async def _learn_archive(self) -> None:
         """A little at a time, so that nobody who asks about the past waits for all of it."""
@@ -200,6 +208,21 @@ class Plane(Audience):
             lambda: self.controller.settled,
             leads=self.controller.still_leads,
         )
+
+    def _why_archive_may_lack(self) -> str:
+        return "" if self._mirror is None else self._mirror.trouble
+
+    async def _follow_mirror(self) -> None:
+        """Answers about the past need what others archived, also before anything is compacted."""
+        assert self._mirror is not None, "whoever has none does not get here"
+        while True:
+            try:
+                await self._mirror.sync()
+                pause = FOLLOW_EVERY
+            except OSError as error:
+                self.alerted(self._clock.now(), f"the archive cannot be read: {error}")
+                pause = MINUTE
+            await self._clock.sleep(pause)
 
     def _drifted(self, kind: str, words: str) -> None:
         self.metrics.note_drift(kind)

@@ -25,6 +25,7 @@ from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.core.units import DAY, HOUR, MINUTE, SECOND, Instant, Millis
 from leasehold.core.world.compaction import Compaction, carried_after, forget, plan_compaction
 from leasehold.core.world.world import World
+from leasehold.ports.archive import Mirror
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import (
     Answers,
@@ -94,7 +95,10 @@ class Compactor:
         max_objects: int,
         alert: Alert = lambda _: None,
         segment_bytes: int = SEGMENT_BYTES,
+        mirror: Mirror | None = None,
     ) -> None:
+        """`mirror`: where else every segment must be before anything leaves the store."""
+        self._mirror = mirror
         self._store = store
         self._clock = clock
         self._archive = None if folder is None else Archive(folder)
@@ -183,6 +187,8 @@ class Compactor:
     async def _archive_some(self, world: World, ledger: Ledger, upto: int) -> bool:
         """One more segment; False if everything up to there was in the archive already."""
         assert self._archive is not None, "whoever has none does not get here"
+        if self._mirror is not None:
+            await self._mirror.sync()
         end = self._archive.end()
         _check_fit(self._archive, world, ledger)
         if end.seq >= upto:

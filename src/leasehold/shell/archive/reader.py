@@ -7,7 +7,7 @@ and again when it is another one. It never writes, and may be used while a compa
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from leasehold.core.facts import Lease
@@ -19,6 +19,7 @@ from leasehold.shell.archive.segments import (
     LEASES,
     LEDGER,
     RESOLUTIONS,
+    BadArchive,
     End,
     Index,
     end_of,
@@ -34,10 +35,12 @@ TIMES_MAX = 2_000_000  # leases of which it is kept when they were; 48 MB
 
 
 class Archive:
-    """A folder of segments; it need not exist yet. What goes wrong is a `BadArchive`."""
+    """A folder of segments; it need not exist yet. What goes wrong is a `BadArchive`. `trouble`
+    says why the folder may lack some, if it is a copy."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, trouble: Callable[[], str] = lambda: "") -> None:
         self.folder = folder
+        self._trouble = trouble
         self._indices: list[Index] = []
         self._names: tuple[str, ...] = ()
         self._times: OrderedDict[str, SegmentTimes] = OrderedDict()  # by file
@@ -111,6 +114,8 @@ class Archive:
 
     def indices(self) -> list[Index]:
         """All there are now; read again only when files were added."""
+        if trouble := self._trouble():
+            raise BadArchive(self.folder, f"may lack segments ({trouble})", "it is tried again")
         names = tuple(sorted(path.name for path in self.folder.glob("segment-*.json")))
         if names != self._names:
             self._indices, self._names = read_indices(self.folder), names

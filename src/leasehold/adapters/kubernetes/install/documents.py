@@ -16,6 +16,7 @@ PRIORITY = "leasehold"
 CONFIG = "leasehold-config"
 NO_CONFIG = "{}\n"
 CONFIG_FOLDER = "/etc/leasehold"
+CACHE_FOLDER = "/var/cache/leasehold"
 CONFIG_FILE = "config.yaml"
 PROBES = 8080
 QUESTIONS = 8443
@@ -131,7 +132,7 @@ def _deployment(settings: Settings) -> Wire:
                     "serviceAccountName": CONTROLLER,
                     "priorityClassName": "system-cluster-critical",
                     "terminationGracePeriodSeconds": 30,
-                    "securityContext": {"runAsNonRoot": True, "runAsUser": 65532},
+                    "securityContext": {"runAsNonRoot": True, "runAsUser": 65532, "fsGroup": 65532},
                     "topologySpreadConstraints": [
                         {
                             "maxSkew": 1,
@@ -141,7 +142,10 @@ def _deployment(settings: Settings) -> Wire:
                         }
                     ],
                     "containers": [container],
-                    "volumes": [{"name": "config", "configMap": {"name": CONFIG}}],
+                    "volumes": [
+                        {"name": "config", "configMap": {"name": CONFIG}},
+                        {"name": "cache", "emptyDir": {}},
+                    ],
                 },
             },
         },
@@ -166,12 +170,18 @@ def _container(settings: Settings) -> Wire:
         ],
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "LEASEHOLD_CACHE", "value": CACHE_FOLDER},
         ],
+        # Where an archive in a bucket is reached with, for instance; it need not be there.
+        "envFrom": [{"secretRef": {"name": "leasehold-archive", "optional": True}}],
         "ports": [
             {"name": "probes", "containerPort": PROBES},
             {"name": "questions", "containerPort": QUESTIONS},
         ],
-        "volumeMounts": [{"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True}],
+        "volumeMounts": [
+            {"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True},
+            {"name": "cache", "mountPath": CACHE_FOLDER},
+        ],
         "livenessProbe": probe("/livez"),
         "readinessProbe": probe("/readyz"),
         "resources": {"requests": {"cpu": "500m", "memory": "512Mi"}},

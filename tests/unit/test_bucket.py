@@ -1,0 +1,74 @@
+"""A folder that is kept in step with a bucket; here the bucket is a folder, too."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from leasehold.adapters.bucket import Bucket, BucketTrouble, longest
+
+
+def _segment(folder: Path, first: int, last: int, content: str = "x") -> None:
+    folder.mkdir(exist_ok=True)
+    for part, suffix in (("ledger", "jsonl"), ("leases", "jsonl"), ("resolutions", "jsonl"),
+                         ("segment", "json")):  # fmt: skip
+        name = f"{part}-{first:012d}-{last:012d}.{suffix}"
+        (folder / name).write_text(f"{part} {content}", encoding="utf-8")
+
+
+def _synced(place: Path, folder: Path) -> Bucket:
+    place.mkdir(exist_ok=True)
+    bucket = Bucket(f"file://{place}", folder)
+    assert bucket.trouble
+    asyncio.run(bucket.sync())
+    assert bucket.trouble == ""
+    return bucket
+
+
+def _spans(folder: Path) -> list[str]:
+    return sorted(path.name[8:33] for path in folder.glob("segment-*.json"))
+
+
+def test_what_one_archived_another_has_after_a_sync(tmp_path: Path) -> None:
+    place, one, other = tmp_path / "bucket", tmp_path / "one", tmp_path / "other"
+    _segment(one, 1, 9)
+    _segment(one, 10, 12)
+    _synced(place, one)
+    _synced(place, other)
+    assert sorted(path.name for path in other.iterdir()) == sorted(
+        path.name for path in one.iterdir()
+    )
+    _segment(other, 13, 20, "more")
+    _synced(place, other)
+    _synced(place, one)
+    assert (one / "leases-000000000013-000000000020.jsonl").read_text("utf-8") == "leases more"
+
+
+def test_segments_that_overlap_count_where_they_reach_farthest(tmp_path: Path) -> None:
+    assert longest({(1, 9), (1, 5), (6, 20), (10, 12)}) == [(1, 5), (6, 20)]
+    assert longest({(2, 3)}) == []
+    assert longest({(1, 9), (1, 4), (5, 9)}) == [(1, 9)]
+    # A deposed writer's copy gives way to what is in the bucket.
+    place, late, new = tmp_path / "bucket", tmp_path / "late", tmp_path / "new"
+    _segment(new, 1, 9)
+    _synced(place, new)
+    _segment(late, 1, 7)
+    _synced(place, late)
+    assert _spans(late) == _spans(new) == ["000000000001-000000000009"]
+
+
+def test_a_file_that_is_there_with_another_content_is_not_taken_for_ours(tmp_path: Path) -> None:
+    place, mine = tmp_path / "bucket", tmp_path / "mine"
+    place.mkdir()
+    _segment(mine, 1, 9)
+    # Of a try that was cut off, by another program: no index says that it counts.
+    (place / "leases-000000000001-000000000009.jsonl").write_text("other", encoding="utf-8")
+    bucket = Bucket(f"file://{place}", mine)
+    with pytest.raises(BucketTrouble, match="another content"):
+        asyncio.run(bucket.sync())
+    assert "another content" in bucket.trouble
+
+
+def test_a_name_that_is_no_bucket_is_told() -> None:
+    with pytest.raises(BucketTrouble, match="names no bucket"):
+        Bucket("gopher://lab/ledger", Path("copy"))
