@@ -54,7 +54,15 @@ SET: tuple[tuple[str, object, object], ...] = (
     ("notify.commands", {"team": ["/bin/tell", "x"]}, (("team", ("/bin/tell", "x")),)),
     ("notify.events", ["end", "start"], ("start", "end")),
     ("notify.secretFile", "/etc/secret", "/etc/secret"),
+    ("web.identityHeader", "X-User", "X-User"),
+    ("web.groupsHeader", "X-Groups", "X-Groups"),
+    ("web.clientCA", "/etc/ca", "/etc/ca"),
 )
+# What a key is refused without.
+NEEDS: dict[str, dict[str, object]] = {
+    "web.identityHeader": {"web.clientCA": "/etc/ca"},
+    "web.groupsHeader": {"web.clientCA": "/etc/ca", "web.identityHeader": "X-User"},
+}
 
 
 def value_of(config: Config, name: str) -> object:
@@ -65,12 +73,13 @@ def value_of(config: Config, name: str) -> object:
 @pytest.mark.parametrize(("name", "written", "expected"), SET)
 def test_a_key_may_be_dotted_or_nested(name: str, written: object, expected: object) -> None:
     nested: object = written
+    needed = NEEDS.get(name, {})
     for part in reversed(name.split(".")):
         nested = {part: nested}
     assert isinstance(nested, dict)
 
-    assert value_of(load_config({name: written}), name) == expected
-    assert load_config(nested) == load_config({name: written})
+    assert value_of(load_config({name: written, **needed}), name) == expected
+    assert load_config({**nested, **needed}) == load_config({name: written, **needed})
     assert value_of(Config(), name) != expected
 
 

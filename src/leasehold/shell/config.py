@@ -216,6 +216,9 @@ def _label(value: object) -> str:
 
 
 def _header(value: object) -> str:
+    """The name of a header; an empty one for none, as the effective configuration shows it."""
+    if value == "":
+        return ""
     is_token = isinstance(value, str) and value.isascii() and value.replace("-", "").isalnum()
     if not is_token:
         raise readers.WrongValue("write the name of a header, such as X-Forwarded-User")
