@@ -9,13 +9,14 @@ from pathlib import Path
 BUSYBOX = Path("/bin/busybox")
 JOB = "leasehold.test/job:1"
 PAUSE = "leasehold.test/pause:1"
+PUBLIC = "busybox:1.36"  # what documents call it
 _COMMANDS = ("sh", "cat", "date", "echo", "env", "nc", "nslookup", "sleep", "test", "true", "wget")
 _FILES = {"etc/passwd": b"root:x:0:0:root:/:/bin/sh\n", "etc/group": b"root:x:0:\n"}
 
 
 def write_image(path: Path) -> None:
-    """A docker-archive with one layer, under two names: what jobs run, and what holds a pod's
-    namespaces."""
+    """A docker-archive with one layer, under the names of what jobs run and of what holds a
+    pod's namespaces."""
     layer = _layer()
     layer_id = hashlib.sha256(layer).hexdigest()
     config = json.dumps(
@@ -30,7 +31,7 @@ def write_image(path: Path) -> None:
     manifest = [
         {
             "Config": f"{config_id}.json",
-            "RepoTags": [JOB, PAUSE],
+            "RepoTags": [JOB, PAUSE, PUBLIC],
             "Layers": [f"{layer_id}/layer.tar"],
         }
     ]

@@ -56,7 +56,7 @@ class Plane:
         made = ask("POST", QUERY_SERVICES, {
             "apiVersion": "v1", "kind": "Service", "metadata": {"name": "leasehold-query"},
             "spec": {"type": "ExternalName", "externalName": "localhost",
-                     "ports": [{"port": port}]},
+                     "ports": [{"name": "here", "port": port}]},
         })  # fmt: skip
         assert made.status == 201, made.body
         controller = self.controller(name, "--questions", f"127.0.0.1:{port}")
