@@ -214,3 +214,45 @@ def test_nothing_stands_in_the_way_of_a_deletion(people: Cluster) -> None:
     people.client.ask("POST", LEASES, thing("l", kind="Lease", namespace=""))
     gone = people.client.ask("DELETE", f"{LEASES}/l", headers={"Impersonate-User": "eve"})
     assert gone.status == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "path"),
+    [
+        ({"resources": {"gpuType": "H100-80GB", "totalGPUs": 0}}, "spec.resources.totalGPUs"),
+        ({"locality": {"groupGPUs": 3}}, "spec.locality.groupGPUs"),
+        ({"resources": {"gpuType": "a", "totalGPUs": 8, "gpusPerPod": 3}}, "gpusPerPod"),
+        ({"owner": "org::team"}, "spec.owner"),
+        ({"malleable": {"minTotalGPUs": 4, "maxTotalGPUs": 8}}, "spec.malleable.minTotalGPUs"),
+        ({"funding": {"sponsors": ["org:other"]}}, "spec.funding.sponsors"),
+        ({"runtime": {"maxDuration": "soon"}}, "spec.runtime.maxDuration"),
+        ({"template": {"spec": {"containers": []}}}, "spec.template.spec.containers"),
+        (
+            {"template": {"spec": {"nodeName": "n", "containers": [{"name": "main"}]}}},
+            "spec.template.spec.nodeName",
+        ),
+        (
+            {"template": {"spec": {"restartPolicy": "Always", "containers": [{"name": "m"}]}}},
+            "spec.template.spec.restartPolicy",
+        ),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_a_run_that_cannot_be_is_refused_by_its_definition(
+    people: Cluster, change: dict[str, object], path: str
+) -> None:
+    bad: Any = job("bad", 8)
+    bad["spec"] |= change
+    answer = people.client.ask("POST", RUNS, bad)
+    assert answer.status == 422, answer.body
+    fields = [each["field"] for each in answer.json["details"]["causes"]]
+    assert any(path in each for each in fields), answer.body
+
+
+def test_a_run_that_was_cancelled_stays_so(people: Cluster) -> None:
+    people.client.ask("POST", RUNS, job("stopped", 8, stop=True))
+    patch = {"Content-Type": "application/merge-patch+json"}
+    body = json.dumps({"spec": {"stop": False}}).encode()
+    answer = people.client.ask("PATCH", f"{RUNS}/stopped", body, headers=patch)
+    assert answer.status == 422
+    assert "stays so" in answer.json["message"]

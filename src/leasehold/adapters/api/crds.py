@@ -8,6 +8,7 @@ here is what the facade's store enforces by itself (`objects.rules`): immutabili
 
 from leasehold.adapters.api.columns import At, Column, Since
 from leasehold.adapters.api.resources import RESOURCES, Resource
+from leasehold.adapters.api.rules import with_budget_rules, with_run_rules
 from leasehold.adapters.api.schemas import schema_of
 from leasehold.adapters.objects.rules import IMMUTABLE_KINDS
 from leasehold.core.names import Wire
@@ -89,7 +90,7 @@ def _version(resource: Resource) -> Wire:
 
 def _schema(resource: Resource) -> Wire:
     """The facade's schema; of the metadata a definition says nothing, the server knows it."""
-    schema = schema_of(resource.kind)
+    schema = _RULED.get(resource.kind, lambda plain: plain)(schema_of(resource.kind))
     fields: Wire = {**part(schema, "properties"), "metadata": {"type": "object"}}
     if resource.subresource("status") is None:
         fields.pop("status", None)
@@ -101,6 +102,9 @@ def _schema(resource: Resource) -> Wire:
     if resource.kind == "Lease":
         found["x-kubernetes-validations"] = [_CLOSED_ONCE, _ENDING_ONCE]
     return found
+
+
+_RULED = {"Run": with_run_rules, "Budget": with_budget_rules}
 
 
 def _columns(columns: tuple[Column, ...]) -> list[Wire]:

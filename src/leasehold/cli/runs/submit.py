@@ -9,7 +9,7 @@ from leasehold.cli.runs.files import filename_option, manifests
 from leasehold.cli.runs.listing import payers
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, local, rows
-from leasehold.cli.runs.waiting import PHASES, awaited, exit_status
+from leasehold.cli.runs.waiting import PHASES, awaited, exit_status, left_alone
 from leasehold.core.names import Wire
 
 WAIT_S = 2.0
@@ -130,6 +130,8 @@ def _decision(session: Session, done: Wire) -> Wire | None:
         row = found[0] if found else None
         decided = row is not None and cell(row, "reason") not in _UNDECIDED
         if decided or time.monotonic() >= deadline:
+            if row is None and (why := left_alone(session, (params["namespace"], params["run"]))):
+                raise Failure(why)
             return row
         time.sleep(PAUSE_S)
 

@@ -39,11 +39,26 @@ def rows_until_over(session: Session, run: tuple[str, str], *, timeout_s: float)
             yield found[0]
             if cell(found[0], "phase") in OVER:
                 return
-        elif away_since is None:
-            raise Failure(f"there is no run {namespace}/{name} any more")
+        elif away_since is None and (why := left_alone(session, run)):
+            raise Failure(f"run {namespace}/{name}: {why}")
         if timeout_s and time.monotonic() >= deadline:
             raise Failure(f"run {namespace}/{name} is not there yet after {timeout_s:g} s")
         time.sleep(PAUSE_S)
+
+
+def left_alone(session: Session, run: tuple[str, str]) -> str:
+    """Why the controller knows nothing of it: it is gone, or says something that cannot be; "" when
+    it was merely not seen yet."""
+    try:
+        found = session.server.send("GET", session.server.run_path(*run))
+    except Failure as failure:
+        if failure.status != 404:
+            raise
+        return "it is not there any more"
+    for each in rows(found, "status.conditions"):
+        if cell(each, "type") == "Quarantined" and cell(each, "status") == "True":
+            return cell(each, "message")
+    return ""
 
 
 def awaited(session: Session, run: tuple[str, str], until: str, timeout_s: float) -> Wire:

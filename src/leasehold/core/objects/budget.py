@@ -15,7 +15,7 @@ from leasehold.core.names import Wire
 from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.owners import default_parents
-from leasehold.core.objects.problems import Problem, no_spec, shown
+from leasehold.core.objects.problems import Problem, Unsound, no_spec, shown
 from leasehold.core.objects.wire import canonical, decoded, exact, list_at, part, stamps, text_at
 from leasehold.core.units import FOREVER, format_gpu_hours, plural
 
@@ -35,7 +35,7 @@ def budget_from_wire(raw: object) -> Budget:
     """The record of a Budget that has been checked."""
     budget, problems = _read(raw)
     if budget is None:
-        raise ValueError(f"a Budget that was not checked: {problems}")
+        raise Unsound(problems)
     return budget
 
 

@@ -17,6 +17,13 @@ class Problem(Record, frozen=True):
     remedy: str
 
 
+class Unsound(ValueError):  # noqa: N818 - it says what the object is
+    """An object that no check of ours has let in, and everything that is wrong with it."""
+
+    def __init__(self, problems: "list[Problem]") -> None:
+        super().__init__("; ".join(map(show, problems)))
+
+
 def show(problem: Problem) -> str:
     """`spec.x: 12: write …`, on one line whatever the value was."""
     return f"{problem.path}: {problem.value}: {problem.remedy}"

@@ -8,7 +8,7 @@ fields is applied only when each of them is right by itself, so one mistake is r
 from leasehold.core.facts import Funding, Gang, Malleable, Run, RunSpec, Selector
 from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
-from leasehold.core.objects.problems import Problem, no_spec
+from leasehold.core.objects.problems import Problem, Unsound, no_spec
 from leasehold.core.objects.template import read_template
 from leasehold.core.objects.wire import part, stamps, whole_at
 from leasehold.core.units import SECOND, Millis, format_span
@@ -53,7 +53,7 @@ def run_from_wire(raw: object, *, known: Run | None = None) -> Run:
     else:
         read, problems = _read_spec(raw, require_template=False)
         if read is None:
-            raise ValueError(f"a Run that was not checked: {problems}")
+            raise Unsound(problems)
         spec = read
     return Run(
         namespace=stamped.namespace,

@@ -20,7 +20,7 @@ DEPTH_MAX = 32
 NEVER = "Never"
 WHOLE_BITS_MAX = 63  # what every JSON reader on the way can hold
 
-_PLACEMENT = {
+PLACEMENT = {
     "affinity": "leasehold places the pods; use spec.locality.selector and leave this out",
     "nodeName": "leasehold places the pods; use spec.locality.selector and leave this out",
     "nodeSelector": "leasehold places the pods; use spec.locality.selector and leave this out",
@@ -69,7 +69,7 @@ def read_template(spec: Fields, *, required: bool) -> Template:
 
 
 def _check_pod(pod: Fields) -> tuple[Toleration, ...]:
-    for key, remedy in _PLACEMENT.items():
+    for key, remedy in PLACEMENT.items():
         if pod.has(key):
             pod.note(key, remedy)
     if pod.take("restartPolicy", readers.text, NEVER) != NEVER:

@@ -1,0 +1,188 @@
+"""What a definition's schema cannot say and its rules can: nearly what `core.objects.run` says.
+
+Used by `crds`, for API servers that know nothing else of us. A rule is an expression (CEL) that the
+server evaluates on every write; it names the field and the remedy. What no rule can say (a pod
+template is open to whatever Kubernetes takes) the controller says on the object.
+"""
+
+from copy import deepcopy
+
+from leasehold.core.names import Wire
+from leasehold.core.objects.owners import OWNER_CHARS_MAX
+from leasehold.core.objects.readers import GPUS_MAX, RETRIES_MAX, TEXT_CHARS_MAX
+from leasehold.core.objects.template import PLACEMENT
+from leasehold.core.objects.wire import part
+
+RULES = "x-kubernetes-validations"
+_OWNER: Wire = {
+    "minLength": 1,
+    "maxLength": OWNER_CHARS_MAX,
+    "pattern": "^[A-Za-z0-9._-]+(:[A-Za-z0-9._-]+)*$",
+}
+_WORD: Wire = {
+    "minLength": 1,
+    "maxLength": 63,
+    "pattern": "^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+}
+_SPAN: Wire = {
+    "minLength": 2,
+    "maxLength": TEXT_CHARS_MAX,
+    "pattern": "^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$",
+}
+_GPUS: Wire = {"minimum": 1, "maximum": GPUS_MAX}
+_GPUS_OR_NONE: Wire = {"minimum": 0, "maximum": GPUS_MAX}
+_RUN_BOUNDS: dict[str, Wire] = {
+    "owner": _OWNER,
+    "resources.gpuType": _WORD,
+    "resources.totalGPUs": _GPUS,
+    "resources.gpusPerPod": _GPUS,
+    "locality.groupGPUs": _GPUS,
+    "malleable.minTotalGPUs": _GPUS,
+    "malleable.maxTotalGPUs": _GPUS,
+    "malleable.stepGPUs": _GPUS,
+    "malleable.desiredTotalGPUs": _GPUS,
+    "sparesPerGroup": _GPUS_OR_NONE,
+    "funding.maxBorrowGPUs": _GPUS_OR_NONE,
+    "runtime.maxDuration": _SPAN,
+    "runtime.checkpoint": _SPAN,
+    "runtime.startTimeout": _SPAN,
+    "runtime.gracePeriod": _SPAN,
+    "runtime.retries": {"minimum": 0, "maximum": RETRIES_MAX},
+    "template.spec.containers": {"minItems": 1},
+}
+_TOTAL = "self.resources.totalGPUs"
+_GROUP = (
+    f"(has(self.locality) && has(self.locality.groupGPUs) ? self.locality.groupGPUs : {_TOTAL})"
+)
+_PER_POD = "self.resources.gpusPerPod"
+_MIN, _MAX = "self.malleable.minTotalGPUs", "self.malleable.maxTotalGPUs"
+_STEP = f"(has(self.malleable.stepGPUs) ? self.malleable.stepGPUs : {_GROUP})"
+_ALLOWS = "has(self.funding.allowBorrow) && self.funding.allowBorrow"
+
+
+def _rule(field: str, holds: str, says: str, *, unless: str = "") -> Wire:
+    """With a sentence that holds for any numbers: those that an expression could put into it cost
+    more than the server allows."""
+    holds = f"{unless} || ({holds})" if unless else holds
+    return {"rule": holds, "fieldPath": f".{field}", "message": says}
+
+
+_RUN_RULES = [
+    _rule(
+        "locality.groupGPUs",
+        f"{_GROUP} > 0 && {_TOTAL} % {_GROUP} == 0",
+        "groups must divide totalGPUs; write a divisor of it",
+    ),
+    _rule(
+        "resources.gpusPerPod",
+        f"{_PER_POD} > 0 && {_GROUP} % {_PER_POD} == 0",
+        "pods must divide a group; write a divisor of groupGPUs, or of totalGPUs without it",
+        unless=f"!has({_PER_POD})",
+    ),
+    _rule(
+        "sparesPerGroup",
+        f"{_PER_POD} > 0 && self.sparesPerGroup % {_PER_POD} == 0",
+        "a spare replaces a pod; write a multiple of gpusPerPod",
+        unless=f"!has({_PER_POD}) || !has(self.sparesPerGroup)",
+    ),
+    *(
+        _rule(
+            f"malleable.{field}",
+            f"{_GROUP} > 0 && {width} % {_GROUP} == 0",
+            "write a multiple of groupGPUs, or of totalGPUs without it",
+            unless="!has(self.malleable)",
+        )
+        for field, width in (("minTotalGPUs", _MIN), ("maxTotalGPUs", _MAX), ("stepGPUs", _STEP))
+    ),
+    _rule(
+        "malleable.minTotalGPUs",
+        f"{_MIN} <= {_MAX}",
+        "it is over maxTotalGPUs; write at most that",
+        unless="!has(self.malleable)",
+    ),
+    *(
+        _rule(
+            field,
+            f"{_STEP} > 0 && {width} >= {_MIN} && {width} <= {_MAX}"
+            f" && ({width} - {_MIN}) % {_STEP} == 0",
+            "widths go from minTotalGPUs to maxTotalGPUs in steps of stepGPUs; write one of those",
+            unless=unless,
+        )
+        for field, width, unless in (
+            ("malleable.maxTotalGPUs", _MAX, "!has(self.malleable)"),
+            ("resources.totalGPUs", _TOTAL, "!has(self.malleable)"),
+            (
+                "malleable.desiredTotalGPUs",
+                "self.malleable.desiredTotalGPUs",
+                "!has(self.malleable) || !has(self.malleable.desiredTotalGPUs)",
+            ),
+        )
+    ),
+    _rule(
+        "funding.sponsors",
+        f"size(self.funding.sponsors) == 0 || ({_ALLOWS})",
+        "sponsors need allowBorrow: true; set it or leave them out",
+        unless="!has(self.funding) || !has(self.funding.sponsors)",
+    ),
+    _rule(
+        "funding.maxBorrowGPUs",
+        f"self.funding.maxBorrowGPUs == 0 || ({_ALLOWS})",
+        "borrowing needs allowBorrow: true; set it or leave this out",
+        unless="!has(self.funding) || !has(self.funding.maxBorrowGPUs)",
+    ),
+    _rule(
+        "stop",
+        "!has(oldSelf.stop) || !oldSelf.stop || (has(self.stop) && self.stop)",
+        "a run that was cancelled stays so; write true, or submit another run",
+    ),
+]
+_OPEN: Wire = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+_LIST: Wire = {"type": "array", "items": _OPEN}
+_TYPES: dict[str, Wire] = {
+    "activeDeadlineSeconds": {"type": "integer", "format": "int64"},
+    "affinity": _OPEN,
+    "nodeSelector": _OPEN,
+    "resourceClaims": _LIST,
+    "schedulingGates": _LIST,
+    "topologySpreadConstraints": _LIST,
+}
+
+
+def with_run_rules(schema: Wire) -> Wire:
+    """The schema of a Run with all that a server can check of it."""
+    found = deepcopy(schema)
+    spec = part(part(found, "properties"), "spec")
+    for path, bounds in _RUN_BOUNDS.items():
+        _field(spec, path).update(bounds)
+    spec[RULES] = _RUN_RULES
+    pod = _field(spec, "template.spec")
+    fields = part(pod, "properties")
+    rules = []
+    for name, remedy in PLACEMENT.items():
+        # Named, so that a rule sees it; whatever stands there is refused.
+        kind = _TYPES.get(name, {"type": "string"})
+        fields[name] = {**kind, "description": f"Refused: {remedy}."}
+        rules.append(_rule(name, f"!has(self.{name})", remedy))
+    fields["restartPolicy"] = {"type": "string", "description": "Never, which is the default."}
+    rules.append(
+        _rule(
+            "restartPolicy",
+            "!has(self.restartPolicy) || self.restartPolicy == 'Never'",
+            "write Never, or leave it out; see spec.runtime.retries",
+        )
+    )
+    pod[RULES] = rules
+    return found
+
+
+def with_budget_rules(schema: Wire) -> Wire:
+    found = deepcopy(schema)
+    _field(part(part(found, "properties"), "spec"), "owner").update(_OWNER)
+    return found
+
+
+def _field(spec: Wire, path: str) -> Wire:
+    for name in path.split("."):
+        spec = part(part(spec, "properties"), name)
+    assert spec, path
+    return spec
