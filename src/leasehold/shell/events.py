@@ -63,7 +63,9 @@ class Happening(Record, frozen=True):
 class Teller:
     """Collects stories and writes them."""
 
-    def __init__(self, store: Store, clock: Clock, tasks: Tasks) -> None:
+    def __init__(self, store: Store, clock: Clock, tasks: Tasks, *, sweeps: bool = True) -> None:
+        """`sweeps`: nobody else drops old events, as an API server does by itself."""
+        self._sweeps = sweeps
         self._store = store
         self._clock = clock
         self._told = tasks.signal()
@@ -120,7 +122,7 @@ class Teller:
             await self._told.wait(AGAIN if self._fresh else KEEP // 4)
             await self._clock.sleep(PAUSE)
             await self._write()
-            if self._clock.now() - self._swept > KEEP // 4:
+            if self._sweeps and self._clock.now() - self._swept > KEEP // 4:
                 await self._sweep()
 
     def _tell_phase(self, world: World, uid: Uid, now: Instant) -> None:

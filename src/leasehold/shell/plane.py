@@ -67,6 +67,7 @@ class Plane(Audience):
         archive: Path | None = None,
         mirror: Mirror | None = None,
         answering: Answering | None = None,
+        sweeps_events: bool = True,
     ) -> None:
         """`mirror`: what the archive's folder is a copy of."""
         self._mirror = mirror
@@ -78,7 +79,7 @@ class Plane(Audience):
         self._leading: Task | None = None
         self._on_deposed: Callable[[str], None] = lambda _: None
         self.metrics = Metrics(lambda: self.controller.settled, clock)
-        self.teller = Teller(store, clock, tasks)
+        self.teller = Teller(store, clock, tasks, sweeps=sweeps_events)
         self.containment = Containment(self._contained)
         self.compactor = Compactor(
             store,

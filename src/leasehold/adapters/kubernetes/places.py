@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from leasehold.adapters.api.resources import RESOURCES
+from leasehold.adapters.kubernetes import events
 from leasehold.core.objects import tenure
 
 
@@ -56,3 +57,4 @@ _PLACES = {
     )
     for each in RESOURCES
 }
+_PLACES["Event"] = Place("Event", events.API_VERSION, "events", is_namespaced=True, called="Event")
