@@ -45,6 +45,7 @@ class Running:
     pids: list[int]
     ports: list[int]
     ca: str
+    started: list[tuple[str, list[str]]]  # with which log, by which words: etcd, then the server
 
 
 @contextmanager
@@ -104,15 +105,15 @@ def start(state: Path, *options: str) -> Running:
     rows = [f'{name},{name},{name},"{groups}"' for name, groups in USERS.items()]
     (state / "tokens.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     pids: list[int] = []
-    running = Running(pids, [etcd_port, port], certificates.ca_pem.decode())
+    running = Running(pids, [etcd_port, port], certificates.ca_pem.decode(), [])
     try:
-        pids.append(_launch(state / "etcd.log", [
+        running.started.append((str(state / "etcd.log"), [
             etcd, f"--data-dir={state / 'etcd'}", "--unsafe-no-fsync", "--log-level=error",
             f"--listen-client-urls=http://127.0.0.1:{etcd_port}",
             f"--advertise-client-urls=http://127.0.0.1:{etcd_port}",
             f"--listen-peer-urls=http://127.0.0.1:{peer_port}",
         ]))  # fmt: skip
-        pids.append(_launch(state / "apiserver.log", [
+        running.started.append((str(state / "apiserver.log"), [
             apiserver, f"--etcd-servers=http://127.0.0.1:{etcd_port}",
             f"--secure-port={port}", "--bind-address=127.0.0.1", f"--cert-dir={state}",
             f"--tls-cert-file={certificates.cert_path}",
@@ -124,11 +125,32 @@ def start(state: Path, *options: str) -> Running:
             "--service-cluster-ip-range=10.0.0.0/24", "--anonymous-auth=false",
             *make_front_proxy(state / "front-proxy"), *options,
         ]))  # fmt: skip
+        pids += [_launch(Path(log), words) for log, words in running.started]
         _prepare(running, state / "apiserver.log")
     except BaseException:
         stop(running)
         raise
     return running
+
+
+def restart(running: Running, index: int) -> None:
+    """Kills one of them, and starts it again; returns when the server is ready."""
+    os.kill(running.pids[index], signal.SIGKILL)
+    assert _is_gone_soon(running.pids[index])
+    log, words = running.started[index]
+    running.pids[index] = _launch(Path(log), words)
+    client = Client(running.ports[-1], running.ca, {name: name for name in USERS})
+
+    def is_back() -> bool:
+        # Whoever tries to reach a port that nobody has may be given that very port to try from.
+        if not Path(f"/proc/{running.pids[index]}").exists():
+            running.pids[index] = _launch(Path(log), words)
+        return _is_ready(client)
+
+    try:
+        _until(is_back, Path(running.started[-1][0]))
+    finally:
+        client.close()
 
 
 def program(name: str) -> str:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from tests.apiserver.client import Client
-from tests.apiserver.server import USERS, start, stop
+from tests.apiserver.server import USERS, restart, start, stop
 
 from leasehold.adapters.api.resources import RESOURCES
 from leasehold.adapters.kubeconfig.read import KubeContext
@@ -91,6 +91,7 @@ class Cluster:
 
     def wipe(self, but: tuple[str, ...] = ()) -> None:
         """Leaves namespaces and definitions, and nothing that a test made."""
+        self._wipe_companions()
         for kind in _MADE:
             if kind in but:
                 continue
@@ -105,6 +106,19 @@ class Cluster:
                     patch = {"Content-Type": "application/merge-patch+json"}
                     body = json.dumps({"metadata": {"finalizers": None}}).encode()
                     self.client.ask("PATCH", path, body, headers=patch)
+
+    def _wipe_companions(self) -> None:
+        """What the garbage collector would take, where there is one."""
+        for path in ("/api/v1/namespaces/team/services",
+                     "/apis/policy/v1/namespaces/team/poddisruptionbudgets"):  # fmt: skip
+            for each in self.client.ask("GET", path).json["items"]:
+                self.client.ask("DELETE", f"{path}/{each['metadata']['name']}")
+
+    def restart(self, name: str) -> None:
+        """`etcd` or `kube-apiserver`, killed and started again on what it has written."""
+        self.client.close()
+        restart(self._running, ("etcd", "kube-apiserver").index(name))
+        self.client = Client(self.port, self.ca, {name: name for name in USERS})
 
     def stop(self) -> None:
         """At once: nobody wants anything of it any more."""

@@ -5,15 +5,9 @@ from typing import Any
 
 from tests.kubernetes.plane import API, RUNS, Plane, budget, job
 from tests.kubernetes.unreliable import Unreliable
+from tests.kubernetes.wellbeing import all_is_well
 
 from leasehold.sim.machines import NodeIs
-
-
-def _all_is_well(plane: Plane) -> None:
-    for words, said in ((("ledger", "verify"), "ledger verify: ok"), (("audit",), "audit: ok")):
-        found = plane.leasehold(*words, "--kubeconfig", str(plane.cluster.kubeconfig()))
-        assert found.stdout.startswith(said), found.stdout + found.stderr
-    assert plane.kubelets.do(lambda fleet: list(fleet.breaches)) == []
 
 
 def test_an_api_server_that_fails_every_fifth_time_costs_time_and_nothing_else(
@@ -35,7 +29,7 @@ def test_an_api_server_that_fails_every_fifth_time_costs_time_and_nothing_else(
         assert way.troubled > 10
         way.heal()
         assert len(plane.all("leases")) == len(names)  # nobody was started twice
-        _all_is_well(plane)
+        all_is_well(plane)
     finally:
         plane.stop_controllers()
         way.stop()
@@ -53,7 +47,7 @@ def test_a_pod_that_somebody_deletes_ends_its_attempt(plane: Plane) -> None:
     plane.until_phase("train", "Running")
     closed = [each["status"] for each in plane.all("leases") if each.get("status")]
     assert [each["closureReason"] for each in closed] == ["Fail"]
-    _all_is_well(plane)
+    all_is_well(plane)
 
 
 def test_a_run_that_is_deleted_goes_when_its_leases_are_closed(plane: Plane) -> None:
@@ -63,7 +57,7 @@ def test_a_run_that_is_deleted_goes_when_its_leases_are_closed(plane: Plane) -> 
     plane.until_phase("train", "Running")
     plane.kubectl.ok("delete", "run", "train", "-n", "team", "--timeout=30s")
     assert [each["status"]["closureReason"] for each in plane.all("leases")] == ["Canceled"]
-    _all_is_well(plane)
+    all_is_well(plane)
 
 
 def test_a_node_that_is_out_of_service_has_failed_and_one_that_is_silent_has_not(
@@ -86,7 +80,7 @@ def test_a_node_that_is_out_of_service_has_failed_and_one_that_is_silent_has_not
     assert placed == {"n1", "n2"} - {node}
     closed = [each["status"] for each in plane.all("leases") if each.get("status")]
     assert [each["closureReason"] for each in closed] == ["NodeFailure"]
-    _all_is_well(plane)
+    all_is_well(plane)
 
 
 def _is_ready(plane: Plane, node: str) -> bool:
@@ -115,10 +109,16 @@ def test_gpus_that_others_hold_are_not_free_and_their_pods_are_left_alone(plane:
 
 
 def test_a_run_that_nobody_could_read_says_so(plane: Plane) -> None:
-    """The API server's schema takes more than our rules do."""
+    """The API server's schema takes more than our rules do: what stands in a pod template."""
     plane.controller()
     bad: Any = job("odd", 8)
-    bad["spec"]["locality"] = {"groupGPUs": 3}
+    limits = {"limits": {"nvidia.com/gpu": "1"}}
+    bad["spec"]["template"]["spec"]["containers"][0]["resources"] = limits
     plane.cluster.client.ask("POST", RUNS, bad)
-    plane.until(lambda: "groupGPUs" in json.dumps(plane.run("odd").get("status", {})))
+    plane.until(lambda: "leasehold adds the GPUs itself" in _conditions(plane, "odd"))
+    assert "Error" not in _conditions(plane, "odd")
     assert API in plane.run("odd")["apiVersion"]
+
+
+def _conditions(plane: Plane, name: str) -> str:
+    return json.dumps(plane.run(name).get("status", {}))

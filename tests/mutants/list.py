@@ -398,8 +398,8 @@ EMBEDDED = (
     Mutant(
         "logs go with the run's last lease",
         "control/running/pods.py",
-        "        if not leases and key not in again and _is_kept(world, pod):\n",
-        "        if not leases and key not in again and _is_kept(world, pod) and not pod:\n",
+        "            if key not in again and _is_kept(world, pod):\n",
+        "            if key not in again and _is_kept(world, pod) and not pod:\n",
         unit("shell/test_ended_pods"),
     ),
     Mutant(

@@ -298,6 +298,8 @@ class Pod(Record):
     deleting: bool = False
     asked_to_go: Instant | None = None  # when it was deleted; its grace comes after that
     waits_for: str | None = None  # its node has it and did not start it yet: what that waits for
+    disrupted: bool = False  # evicted, or ended with its node's shutdown: no doing of its own
+    finalizers: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
@@ -309,8 +311,11 @@ class Pod(Record):
 
     @property
     def ended_because_deleted(self) -> bool:
-        """Somebody deleted it before it ended: whatever its exit code is, it is no result. Clocks
-        of nodes may count in seconds; of the same instant, a success was there before."""
+        """Somebody deleted or evicted it before it ended: whatever its exit code is, it is no
+        result. Clocks of nodes may count in seconds; of the same instant, a success was there
+        before."""
+        if self.disrupted and self.phase is PodPhase.FAILED:
+            return True
         if not self.has_ended or self.asked_to_go is None:
             return False
         if self.finished_at is None or self.asked_to_go < self.finished_at:

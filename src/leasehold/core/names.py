@@ -7,5 +7,6 @@ GROUP = "rq.davidlangworthy.io"
 API_VERSION = f"{GROUP}/v1"
 
 LEASES_CLOSED = f"{GROUP}/leases-closed"  # the finalizer that keeps a Run until it owes nothing
+LEASE_CLOSED = f"{GROUP}/lease-closed"  # the one that keeps a pod until its end is in the ledger
 
 Wire = dict[str, object]

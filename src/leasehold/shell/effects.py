@@ -15,8 +15,8 @@ from leasehold.adapters.containment import About
 from leasehold.control.running.pods import BindPod, MakePod, RemovePod, pod_orders
 from leasehold.control.turn import Turn
 from leasehold.control.views.statuses import budget_status, run_status
-from leasehold.core.facts import Confidence, PodPhase, Reservation, Run
-from leasehold.core.names import LEASES_CLOSED, Wire
+from leasehold.core.facts import Confidence, Pod, PodPhase, Reservation, Run
+from leasehold.core.names import LEASE_CLOSED, LEASES_CLOSED, Wire
 from leasehold.core.objects.pod import pod_from_wire, without_node
 from leasehold.core.objects.reservation import reservation_status, reservation_to_wire
 from leasehold.core.units import MINUTE
@@ -194,6 +194,7 @@ class Effects:
             orders.append(self._holding(run))
         pods = pod_orders(turn, uid)
         orders += [self._removal(world, order, uid) for order in pods.removes]
+        orders += [self._release(pod, uid) for pod in pods.releases]
         orders += [self._making(world, order, uid) for order in pods.makes]
         orders += [self._binding(world, order, uid) for order in pods.binds]
         if run is None:
@@ -263,6 +264,16 @@ class Effects:
         if self._ledger.is_shared:
             version = pod.version or None
         write = Delete("Pod", pod.namespace, pod.name, pod.uid or None, order.grace, version)
+        return Order(self._runs, uid, write, settle, asks=True)
+
+    def _release(self, pod: Pod, uid: str) -> Order:
+        """After its deletion where that is ordered too: then it goes with this."""
+
+        def settle(answer: Answer) -> bool:
+            return isinstance(answer, dict | NotFound | Conflict)  # a conflict: news will come
+
+        others = tuple(each for each in pod.finalizers if each != LEASE_CLOSED)
+        write = SetFinalizers("Pod", pod.namespace, pod.name, others, pod.finalizers, pod.uid)
         return Order(self._runs, uid, write, settle, asks=True)
 
     def _reservation_orders(self, world: World, subject: str) -> list[Order]:

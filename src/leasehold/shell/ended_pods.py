@@ -1,17 +1,19 @@
 """Sweeps away pods that ended long ago, where no cluster does it: as Kubernetes' own pod collector.
 
 Run by every plane as a task. The controller leaves a pod that ended by itself, so that its log
-can be read; here the oldest go when there are too many. It never touches one that may still run.
+can be read; here it goes when a week has passed, or as the oldest of too many. It never touches one
+that may still run.
 """
 
 from collections.abc import Awaitable, Callable
 
-from leasehold.core.units import MINUTE, Millis
+from leasehold.core.units import DAY, MINUTE, Instant, Millis
 from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Delete, Store, StoreError, Write
 
 KEEP = 1_000
+KEEP_FOR: Millis = 7 * DAY
 EVERY: Millis = MINUTE
 ROUND_MAX = 256
 
@@ -30,17 +32,7 @@ async def sweep_ended_pods(
     while True:
         await clock.sleep(EVERY)
         known = world()
-        if known is None or len(known.pods) <= keep:
-            continue
-        ended = sorted(
-            (pod for pod in known.pods.values() if pod.has_ended and pod.run_uid),
-            key=lambda pod: (pod.finished_at or 0, pod.key),
-        )
-        old: list[Write] = [
-            Delete("Pod", pod.namespace, pod.name, pod.uid, 0, pod.version)
-            for pod in ended[: max(0, len(ended) - keep)]
-            if pod.key not in known.open_by_pod
-        ]
+        old = [] if known is None else _old(known, keep, clock.now())
         for first in range(0, len(old), ROUND_MAX):
             if not await leads():
                 break
@@ -48,3 +40,22 @@ async def sweep_ended_pods(
                 await store.write_all(old[first : first + ROUND_MAX])
             except StoreError:
                 break  # the next round is a minute away
+
+
+def _old(world: World, keep: int, now: Instant) -> list[Write]:
+    """Those that ended a week ago, and the oldest of too many."""
+    ended = sorted(
+        (
+            (pod.finished_at or 0, key)
+            for keys in world.pods_by_run.values()
+            for key in keys
+            if (pod := world.pods[key]).has_ended and key not in world.open_by_pod
+        ),
+    )
+    surplus = max(0, len(ended) - keep)
+    gone = [
+        world.pods[key]
+        for number, (at, key) in enumerate(ended)
+        if number < surplus or (at and at < now - KEEP_FOR)
+    ]
+    return [Delete("Pod", pod.namespace, pod.name, pod.uid, 0, pod.version) for pod in gone]

@@ -31,7 +31,7 @@ from leasehold.shell.informer import Informer, News
 from leasehold.shell.ledger import Deposed, Ledger
 from leasehold.shell.materialise import materialise
 from leasehold.shell.quarantine import Quarantine
-from leasehold.shell.recover import WATCHED, recover
+from leasehold.shell.recover import WATCHED, recover, touch_unbound
 from leasehold.shell.stored import Unreadable, readable
 from leasehold.shell.terms import Terms
 from leasehold.shell.timekeeping import Timekeeper
@@ -215,6 +215,8 @@ class Controller:
         )
         self._epoch = self._ledger.known.head.epoch
         world = found.world
+        if self._terms.is_shared:
+            await touch_unbound(self._store, self._clock, world, self._epoch)
         for batch in found.unmaterialised:
             await self._materialise(world, batch)
         informers = {

@@ -7,6 +7,7 @@ decision that broke an invariant.
 import gc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -27,7 +28,7 @@ from leasehold.core.facts import (
 )
 from leasehold.core.ledger.batch import Batch
 from leasehold.core.ledger.checkpoint import Announcement, BatchFacts, Carried
-from leasehold.core.names import Wire
+from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.budget import budget_from_wire
 from leasehold.core.objects.lease import leases_from_json, pod_name
 from leasehold.core.objects.node import Labels, node_from_wire
@@ -50,6 +51,7 @@ T = TypeVar("T")
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 WATCHED = ("Budget", "Node", "Run", "Pod")
+EPOCH = f"{GROUP}/epoch"  # an annotation: under whose epoch a pod was last seen unbound
 
 
 class Recovered:
@@ -92,6 +94,28 @@ async def _remove(store: Store, clock: Clock, name: str, uid: str) -> None:
     made since is the next owner's."""
     with suppress(NotFound, Conflict):
         await until_answered(clock, lambda: store.delete("Resolution", "", name, uid=uid))
+
+
+async def touch_unbound(store: Store, clock: Clock, world: World, epoch: int) -> None:
+    """Writes every pod that waits for its node, once the head is sealed: whoever was deposed may
+    have read the head before that and be about to bind, and a bind names the version it knows."""
+    for pod in list(world.pods.values()):
+        if pod.run_uid and not pod.placed and not pod.has_ended:
+            with suppress(NotFound):  # the watch will say so
+                world.put_pod(_pod_reader(world.policy)(await _touched(store, clock, pod, epoch)))
+
+
+async def _touched(store: Store, clock: Clock, pod: Pod, epoch: int) -> Wire:
+    """The pod as it is then: written by us, or with a node."""
+    while True:
+        found = await until_answered(clock, lambda: store.get("Pod", pod.namespace, pod.name))
+        if text_at(part(found, "spec"), "nodeName"):
+            return found
+        metadata = part(found, "metadata")
+        notes = {**part(metadata, "annotations"), EPOCH: str(epoch)}
+        wanted = {**found, "metadata": {**metadata, "annotations": notes}}
+        with suppress(Conflict):
+            return await until_answered(clock, partial(store.update, wanted))
 
 
 async def read_world(

@@ -218,8 +218,29 @@ def test_how_a_pod_ended() -> None:
 
     assert pod_from_wire(wire) == Pod(
         namespace="t", name="p", node="", gpus=0, placed=False, phase=PodPhase.FAILED,
-        reason="Evicted", exit_code=3, finished_at=2000, deleting=True, asked_to_go=3000,
+        exit_code=3, finished_at=2000, deleting=True, asked_to_go=3000, disrupted=True,
     )  # fmt: skip
+
+
+def test_a_pod_that_never_ran_was_rejected_and_one_that_did_was_disrupted() -> None:
+    def pod(**status: object) -> Pod:
+        return pod_from_wire({"spec": {"nodeName": "n"}, "status": {"phase": "Failed", **status}})
+
+    ran = [{"name": "main", "state": {"terminated": {"exitCode": 137}}}]
+    target = [{"type": "DisruptionTarget", "status": "True"}]
+    rejected = pod(reason="Evicted")  # a node that is low on disk takes nobody
+    assert (rejected.reason, rejected.ended_because_deleted) == ("Evicted", False)
+    for status in ({"reason": "Evicted"}, {"reason": "Terminated"}, {"conditions": target}):
+        found = pod(containerStatuses=ran, **status)
+        assert (found.reason, found.ended_because_deleted) == ("", True), status
+    failed = pod(containerStatuses=ran, reason="OutOfmemory")
+    assert (failed.reason, failed.ended_because_deleted) == ("", False)
+
+
+def test_a_pod_that_is_deleted_before_it_had_a_node_has_ended() -> None:
+    wire = {"metadata": {"deletionTimestamp": "1970-01-01T00:00:03Z"}, "status": {}}
+    assert pod_from_wire(wire).ended_because_deleted
+    assert not pod_from_wire({**wire, "spec": {"nodeName": "n"}}).has_ended
 
 
 def test_a_pod_was_asked_to_go_before_its_grace() -> None:

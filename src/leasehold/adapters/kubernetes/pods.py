@@ -8,8 +8,8 @@ rank 0 by a name that outlives rank 0's pod.
 import hashlib
 import re
 
-from leasehold.core.names import GROUP, Wire
-from leasehold.core.objects.pod import GROUP_INDEX, MASTER, POD_INDEX, RUN_UID
+from leasehold.core.names import GROUP, LEASE_CLOSED, Wire
+from leasehold.core.objects.pod import GROUP_INDEX, LEAST, MASTER, POD_INDEX, RUN_UID
 from leasehold.core.objects.wire import list_at, part, text_at
 
 SCHEDULER = "leasehold"
@@ -43,7 +43,9 @@ def dressed(pod: Wire) -> Wire:
     if master:
         at = f"{master}.{spec['subdomain']}.{metadata['namespace']}"
         spec["containers"] = [_meeting(each, at) for each in list_at(spec, "containers")]
-    return {**pod, "spec": spec}
+    # However it goes, its object stays until the ledger says how it ended.
+    metadata = {**metadata, "finalizers": [*list_at(metadata, "finalizers"), LEASE_CLOSED]}
+    return {**pod, "metadata": metadata, "spec": spec}
 
 
 def service_of(pod: Wire) -> Wire:
@@ -63,6 +65,21 @@ def service_of(pod: Wire) -> Wire:
             "clusterIP": "None",
             "publishNotReadyAddresses": True,
             "selector": {RUN_UID: part(metadata, "labels")[RUN_UID]},
+        },
+    }
+
+
+def disruption_budget_of(pod: Wire) -> Wire:
+    """How many of its Run's pods whoever empties nodes must leave alone: `kubectl drain` waits."""
+    service = service_of(pod)
+    least = text_at(part(part(pod, "metadata"), "annotations"), LEAST)
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": service["metadata"],
+        "spec": {
+            "minAvailable": int(least) if least.isdigit() else 0,
+            "selector": {"matchLabels": part(part(service, "spec"), "selector")},
         },
     }
 

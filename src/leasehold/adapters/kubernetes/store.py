@@ -11,9 +11,16 @@ from contextlib import suppress
 
 import msgspec
 
-from leasehold.adapters.kubernetes.client import JSON_PATCH, ApiRequest, Client, Lane
+from leasehold.adapters.kubernetes.client import APPLY, JSON_PATCH, ApiRequest, Client, Lane
+from leasehold.adapters.kubernetes.events import from_series, to_series
 from leasehold.adapters.kubernetes.places import Place, place_of
-from leasehold.adapters.kubernetes.pods import dressed, has_mates, is_ours, service_of
+from leasehold.adapters.kubernetes.pods import (
+    disruption_budget_of,
+    dressed,
+    has_mates,
+    is_ours,
+    service_of,
+)
 from leasehold.adapters.kubernetes.projection import Read, reader_of
 from leasehold.adapters.kubernetes.refusals import Key
 from leasehold.adapters.kubernetes.watching import KubernetesWatch
@@ -39,7 +46,7 @@ from leasehold.ports.store import (
     written_object,
 )
 
-SERVICES_MAX = 10_000
+COMPANIES_MAX = 10_000
 PAGE = 500  # objects in one chunk of a listing
 _VITAL = frozenset({"LedgerHead", tenure.KIND})
 _encode = msgspec.json.Encoder().encode
@@ -60,7 +67,8 @@ class KubernetesStore:
         self._clock = clock
         self._version = 0  # the highest that the server told us
         self._meeting = asyncio.Lock()
-        self._services: dict[Key, None] = {}  # of Runs, that are known to be there
+        # Services of Runs that are known to be there, with the disruption budgets beside them.
+        self._companies: dict[Key, bytes] = {}
 
     async def get(self, kind: str, namespace: str, name: str) -> Wire:
         place, key = place_of(kind), (kind, namespace, name)
@@ -135,25 +143,29 @@ class KubernetesStore:
 
     async def create(self, obj: Wire) -> Wire:
         if is_ours(obj):
-            await self._meeting_point(obj)
+            await self._companions(obj)
             obj = dressed(obj)
         place, key = _place(obj), key_of(obj)
         return await self._sent_whole(place, obj, "POST", place.all(key[1]))
 
-    async def _meeting_point(self, pod: Wire) -> None:
-        """The Service of its Run, before the first of several pods: whoever starts looks for it."""
+    async def _companions(self, pod: Wire) -> None:
+        """What several pods of a Run have in common, before the first of them: the Service that
+        whoever starts looks for, and how many of them must stay at a time."""
         if not has_mates(pod):
             return
         service, place = service_of(pod), place_of("Service")
         key = key_of(service)
+        budget = _encode(disruption_budget_of(pod))
         async with self._meeting:
-            if key in self._services:
-                return
-            with suppress(AlreadyExists):
-                await self._sent_whole(place, service, "POST", place.all(key[1]))
-            if len(self._services) >= SERVICES_MAX:
-                self._services.clear()  # asking again is harmless
-            self._services[key] = None
+            known = self._companies.get(key)
+            if known is None:
+                with suppress(AlreadyExists):
+                    await self._sent_whole(place, service, "POST", place.all(key[1]))
+            if known != budget:
+                await self._client.ask(_applied(key[1], key[2], budget))
+            if len(self._companies) >= COMPANIES_MAX:
+                self._companies.clear()  # asking again is harmless
+            self._companies[key] = budget
 
     async def update(self, obj: Wire) -> Wire:
         place, key = _place(obj), key_of(obj)
@@ -163,7 +175,8 @@ class KubernetesStore:
 
     async def _sent_whole(self, place: Place, obj: Wire, method: str, path: str) -> Wire:
         """A refusal names its paths as our other stores do, where both would refuse."""
-        data = _bounded(_encode({**obj, "kind": place.called}), key_of(obj))
+        said = to_series(obj) if place.kind == "Event" else {**obj, "kind": place.called}
+        data = _bounded(_encode(said), key_of(obj))
         request = ApiRequest(method, path, key_of(obj), data=data, lane=_lane(place.kind))
         try:
             return self._noted(place, await self._client.ask(request))
@@ -278,11 +291,23 @@ class KubernetesStore:
         metadata.pop("managedFields", None)
         self._version = max(self._version, version_at(metadata))
         obj["apiVersion"], obj["kind"] = place.api_version, place.kind
-        return obj
+        return from_series(obj) if place.kind == "Event" else obj
 
 
 def _lane(kind: str) -> Lane:
     return Lane.VITAL if kind in _VITAL else Lane.BULK
+
+
+def _applied(namespace: str, name: str, budget: bytes) -> ApiRequest:
+    """Made, or changed to this."""
+    return ApiRequest(
+        "PATCH",
+        f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}",
+        ("PodDisruptionBudget", namespace, name),
+        {"fieldManager": "leasehold", "force": "true"},
+        budget,
+        APPLY,
+    )
 
 
 def _place(obj: Wire) -> Place:

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from leasehold.control.running.tend import restarts
 from leasehold.control.turn import Turn
 from leasehold.core.facts import Gang, Lease, Pod, PodPhase, Record, Role, Run, Uid
-from leasehold.core.names import API_VERSION, GROUP, Wire
+from leasehold.core.names import API_VERSION, GROUP, LEASE_CLOSED, Wire
 from leasehold.core.objects.lease import label_value
-from leasehold.core.objects.pod import MASTER, SLOTS, pod_to_wire
+from leasehold.core.objects.pod import LEAST, MASTER, SLOTS, pod_to_wire
 from leasehold.core.units import SECOND, Millis
 from leasehold.core.world.width import open_leases
 from leasehold.core.world.world import World
@@ -45,12 +45,14 @@ class PodOrders(Record):
     makes: list[MakePod]
     binds: list[BindPod]
     removes: list[RemovePod]
+    releases: list[Pod]  # how they ended is in the ledger: their objects need not stay for that
 
 
 def pod_orders(turn: Turn, uid: Uid) -> PodOrders:
     """What one run's pods need so that they agree with its leases."""
     makes, binds = _missing(turn, uid)
-    return PodOrders(makes=makes, binds=binds, removes=_superfluous(turn, uid))
+    removes, releases = _superfluous(turn, uid)
+    return PodOrders(makes=makes, binds=binds, removes=removes, releases=releases)
 
 
 def _missing(turn: Turn, uid: Uid) -> tuple[list[MakePod], list[BindPod]]:
@@ -97,6 +99,7 @@ def _order(world: World, run: Run, leases: list[Lease], gang: list[list[Lease]])
         annotations={
             SLOTS: ",".join(str(slot) for lease in leases for slot in lease.slots),
             MASTER: _master(run, leases, gang),
+            **_least(world, run, gang),
         },
         env=environment(run, leases, gang),
         owner={
@@ -136,6 +139,21 @@ def _mates(run: Run, leases: list[Lease], gang: list[list[Lease]]) -> list[list[
 def _master(run: Run, leases: list[Lease], gang: list[list[Lease]]) -> str:
     first = _mates(run, leases, gang)[0][0]
     return f"g{first.group}-p{first.index}"
+
+
+def _least(world: World, run: Run, gang: list[list[Lease]]) -> dict[str, str]:
+    """How many of several pods must stay where others ask pods to go: all but those whose loss its
+    spares or its minimum absorb."""
+    if len(gang) < 2:
+        return {}
+    gpus = sum(lease.gpus for lease in gang[0])
+    if run.spec.malleable is not None:
+        return {LEAST: str(min(len(gang), -(-run.spec.malleable.min_gpus // gpus)))}
+    spares = dict.fromkeys((pod[0].group for pod in gang), 0)
+    for lease in open_leases(world, run.uid):
+        if lease.role is Role.SPARE and lease.ending is None:
+            spares[lease.group] = spares.get(lease.group, 0) + lease.gpus
+    return {LEAST: str(len(gang) - min(spares.values()) // gpus)}
 
 
 def environment(run: Run, leases: list[Lease], gang: list[list[Lease]]) -> dict[str, str]:
@@ -186,17 +204,22 @@ def _meeting_port(run: Run) -> int:
     return _MEETING_FIRST + int.from_bytes(digest[:4], "big") % _MEETING_PORTS
 
 
-def _superfluous(turn: Turn, uid: Uid) -> list[RemovePod]:
+def _superfluous(turn: Turn, uid: Uid) -> tuple[list[RemovePod], list[Pod]]:
+    """Pods that must go, and those whose end has been read."""
     world = turn.world
-    orders = []
+    orders: list[RemovePod] = []
+    releases: list[Pod] = []
     again = {pod.key for pod in restarts(turn, uid)}
     for key in sorted(world.pods_by_run.get(uid, ())):
         pod = world.pods[key]
         leases = [world.leases[name] for name in sorted(world.open_by_pod.get(key, ()))]
-        if not leases and key not in again and _is_kept(world, pod):
-            continue
         if not leases or key in again:
-            if pod.has_ended or _is_dead(world, pod):
+            is_over = pod.has_ended or _is_dead(world, pod)
+            if is_over and LEASE_CLOSED in pod.finalizers:
+                releases.append(pod)
+            if key not in again and _is_kept(world, pod):
+                continue
+            if is_over:
                 orders.append(_remove(pod, grace=0))
             elif not pod.deleting:
                 orders.append(_remove(pod, grace=_STRAY_GRACE))
@@ -206,7 +229,7 @@ def _superfluous(turn: Turn, uid: Uid) -> list[RemovePod]:
             # A pod that has ended goes at once when it is deleted, and with it the word of when
             # that was: its leases are closed by that word first, so it must be the pod we know.
             orders.append(replace(order, version=pod.version or None))
-    return orders
+    return orders, releases
 
 
 def _is_kept(world: World, pod: Pod) -> bool:

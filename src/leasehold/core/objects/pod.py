@@ -32,10 +32,13 @@ NODE = f"{GROUP}/node"  # an annotation: where a pod is to go that is bound afte
 MASTER = (
     f"{GROUP}/master"  # an annotation: the host name of its gang's rank 0, where hosts have names
 )
+LEAST = f"{GROUP}/min-available"  # an annotation: how many pods of its run must stay at a time
 SLOTS = f"{GROUP}/slots"  # an annotation: the ordinals of its GPUs on its node
 
 _GPU_RESOURCE = Labels().gpu_resource
 _WAITING_CHARS_MAX = 300
+# A kubelet's words for ending pods that did nothing wrong.
+_DISRUPTIONS = frozenset({"Evicted", "NodeShutdown", "Preempting", "Shutdown", "Terminated"})
 _PHASES = {str(phase): phase for phase in PodPhase}
 
 
@@ -44,6 +47,9 @@ def pod_from_wire(raw: object, *, gpu_resource: str = _GPU_RESOURCE) -> Pod:
     labels, notes = part(metadata, "labels"), part(metadata, "annotations")
     node = text_at(spec, "nodeName")
     ended = _terminated(spec, status)
+    reason = text_at(status, "reason")
+    # Most pods say neither, and need not be looked at.
+    has_started = bool(reason or "conditions" in status) and _has_started(status)
     gpus, cpu_milli, memory_bytes = asked(
         spec, (gpu_resource, units), (CPU, milli), (MEMORY, units)
     )
@@ -61,8 +67,8 @@ def pod_from_wire(raw: object, *, gpu_resource: str = _GPU_RESOURCE) -> Pod:
         attempt=_index(labels, ATTEMPT),
         cpu_milli=cpu_milli,
         memory_bytes=memory_bytes,
-        phase=_PHASES.get(text_at(status, "phase"), PodPhase.PENDING),
-        reason=text_at(status, "reason"),
+        phase=_phase(metadata, node, status),
+        reason="" if has_started else reason,
         exit_code=None if text_at(ended, "reason") == UNKNOWN_EXIT else whole_at(ended, "exitCode"),
         said=_said(ended, status),
         slots=_slots(text_at(notes, SLOTS)),
@@ -70,6 +76,8 @@ def pod_from_wire(raw: object, *, gpu_resource: str = _GPU_RESOURCE) -> Pod:
         deleting=metadata.get("deletionTimestamp") is not None,
         asked_to_go=_asked_to_go(metadata),
         waits_for=_waits_for(status),
+        disrupted=has_started and _is_disrupted(status),
+        finalizers=tuple(str(each) for each in list_at(metadata, "finalizers")),
     )
 
 
@@ -162,6 +170,34 @@ def _asked_to_go(metadata: Wire) -> Instant | None:
     if grace is None:
         grace = SECOND * (whole_at(metadata, "deletionGracePeriodSeconds") or 0)
     return due - grace
+
+
+def _phase(metadata: Wire, node: str, status: Wire) -> PodPhase:
+    """One that is deleted before it had a node has ended: nobody can bind it any more."""
+    if not node and metadata.get("deletionTimestamp") is not None:
+        return PodPhase.FAILED
+    return _PHASES.get(text_at(status, "phase"), PodPhase.PENDING)
+
+
+def _has_started(status: Wire) -> bool:
+    """Whether any container of it ever ran: then its node did take it, whatever became of it."""
+    for key in ("initContainerStatuses", "containerStatuses"):
+        for each in list_at(status, key) if key in status else ():
+            known = {**part(each, "state"), **part(each, "lastState")}
+            if "running" in known or "terminated" in known:
+                return True
+    return False
+
+
+def _is_disrupted(status: Wire) -> bool:
+    if text_at(status, "reason") in _DISRUPTIONS:
+        return True
+    return any(
+        isinstance(each, dict)
+        and each.get("type") == "DisruptionTarget"
+        and each.get("status") == "True"
+        for each in list_at(status, "conditions")
+    )
 
 
 def _waits_for(status: Wire) -> str | None:

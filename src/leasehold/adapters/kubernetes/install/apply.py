@@ -11,7 +11,7 @@ import msgspec
 
 from leasehold.adapters.kubernetes.client import APPLY, MERGE_PATCH, ApiRequest, Client
 from leasehold.adapters.kubernetes.install.roles import QUERY_GROUP
-from leasehold.core.names import API_VERSION, LEASES_CLOSED, Wire
+from leasehold.core.names import API_VERSION, LEASE_CLOSED, LEASES_CLOSED, Wire
 from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.ports.store import (
     Conflict,
@@ -188,26 +188,31 @@ async def _delete(client: Client, path: str, note: Callable[[str], None]) -> Non
 
 
 async def _let_go(client: Client, note: Callable[[str], None]) -> None:
-    """Without a controller nobody would: Runs lose the finalizer that waits for their leases."""
-    try:
-        listed = _decode(await client.read(f"/apis/{API_VERSION}/runs"))
-    except NotFound:
-        return
-    for run in list_at(listed, "items"):
-        metadata = part(run, "metadata")
-        held = [str(each) for each in list_at(metadata, "finalizers")]
-        if LEASES_CLOSED not in held:
+    """Without a controller nobody would: Runs lose the finalizer that waits for their leases, and
+    pods the one that waits for the ledger."""
+    for path, kind, ours in (
+        (f"/apis/{API_VERSION}", "runs", LEASES_CLOSED),
+        ("/api/v1", "pods", LEASE_CLOSED),
+    ):
+        try:
+            listed = _decode(await client.read(f"{path}/{kind}"))
+        except NotFound:
             continue
-        namespace, name = text_at(metadata, "namespace"), text_at(metadata, "name")
-        others = [each for each in held if each != LEASES_CLOSED]
-        change = {"metadata": {"finalizers": others, "uid": metadata["uid"]}}
-        with suppress(NotFound, Conflict):
-            await client.ask(
-                ApiRequest(
-                    "PATCH",
-                    f"/apis/{API_VERSION}/namespaces/{namespace}/runs/{name}",
-                    data=_encode(change),
-                    content_type=MERGE_PATCH,
+        for each in list_at(listed, "items"):
+            metadata = part(each, "metadata")
+            held = [str(one) for one in list_at(metadata, "finalizers")]
+            if ours not in held:
+                continue
+            namespace, name = text_at(metadata, "namespace"), text_at(metadata, "name")
+            others = [one for one in held if one != ours]
+            change = {"metadata": {"finalizers": others, "uid": metadata["uid"]}}
+            with suppress(NotFound, Conflict):
+                await client.ask(
+                    ApiRequest(
+                        "PATCH",
+                        f"{path}/namespaces/{namespace}/{kind}/{name}",
+                        data=_encode(change),
+                        content_type=MERGE_PATCH,
+                    )
                 )
-            )
-        note(f"the hold on run {namespace}/{name}")
+            note(f"the hold on {kind.removesuffix('s')} {namespace}/{name}")

@@ -107,7 +107,7 @@ _CONTROLLER: list[Wire] = [
     _rule("events.k8s.io", ["events"], [*READ, *WRITE]),
     _rule("policy", ["poddisruptionbudgets"], [*READ, *WRITE]),
     _rule("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
-    _rule("apiregistration.k8s.io", ["apiservices"], ["get", "create", "update", "patch"]),
+    _rule("apiregistration.k8s.io", ["apiservices"], ["get", *WRITE]),
 ]
 _AT_HOME: list[Wire] = [
     _rule("coordination.k8s.io", ["leases"], [*READ, "create", "update", "patch"]),

@@ -1,0 +1,192 @@
+"""What people do to pods, leases and nodes while work runs: by hand, and by accident."""
+
+import json
+import time
+from typing import Any
+
+from tests.kubernetes.plane import API, Plane, budget, job
+from tests.kubernetes.wellbeing import all_is_well
+
+from leasehold.sim.machines import NodeIs
+
+HELD = "rq.davidlangworthy.io/lease-closed"
+CHECKPOINTS: dict[str, object] = {"runtime": {"checkpoint": "1m"}}
+
+
+def _running(plane: Plane, *jobs: dict[str, Any]) -> None:
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), *jobs))
+    for each in jobs:
+        plane.until_phase(each["metadata"]["name"], "Running")
+
+
+def _live(plane: Plane) -> list[Any]:
+    return [pod for pod in plane.pods() if "deletionTimestamp" not in pod["metadata"]]
+
+
+def _closed(plane: Plane) -> list[str]:
+    found = [each.get("status", {}) for each in plane.all("leases")]
+    return sorted(each["closureReason"] for each in found if each.get("closed"))
+
+
+def test_a_forced_deletion_proves_nothing_about_a_gpu(plane: Plane) -> None:
+    """The object stays until the kubelet itself says that the pod has ended."""
+    plane.kubelets.add("n1", "n2")
+    plane.controller()
+    _running(plane, job("train", 8, **CHECKPOINTS))
+    [pod] = plane.pods()
+    name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
+    assert pod["metadata"]["finalizers"] == [HELD]
+    plane.kubelets.do(lambda fleet: fleet.set_node(node, NodeIs.SILENT))
+    plane.kubectl.ok("delete", "pod", name, "-n", "team", "--force", "--grace-period=0",
+                     "--wait=false")  # fmt: skip
+    time.sleep(1)  # whatever it might make of that
+    assert plane.run("train")["status"]["attempt"] == 1
+    assert _closed(plane) == []
+    plane.kubelets.do(lambda fleet: fleet.set_node(node, NodeIs.READY))
+    plane.until(lambda: plane.run("train")["status"]["attempt"] == 2)
+    plane.until_phase("train", "Running")
+    assert _closed(plane) == ["Fail"]
+    plane.until(lambda: name not in [each["metadata"]["name"] for each in plane.pods()])
+    all_is_well(plane)
+
+
+def test_a_pod_that_has_ended_stays_for_its_log_and_nobody_has_to_wait_for_it(plane: Plane) -> None:
+    plane.kubelets.add("n1")
+    plane.controller()
+    _running(plane, job("train", 8))
+    plane.exit_all(plane.run("train")["metadata"]["uid"])
+    plane.until_phase("train", "Completed")
+    plane.until(lambda: all(not each["metadata"].get("finalizers") for each in plane.pods()))
+    [pod] = plane.pods()
+    assert pod["status"]["phase"] == "Succeeded"
+    plane.kubectl.ok("delete", "pod", pod["metadata"]["name"], "-n", "team", "--timeout=20s")
+    assert _closed(plane) == ["Completed"]
+
+
+def test_an_evicted_pod_is_not_its_runs_failure(plane: Plane) -> None:
+    """Without retries: a workload that failed would be over."""
+    plane.kubelets.add("n1")
+    plane.controller()
+    _running(plane, job("train", 8, **CHECKPOINTS))
+    [pod] = plane.pods()
+    name = pod["metadata"]["name"]
+    evicted = {
+        "phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory.",
+        "containerStatuses": [{"name": "main", "image": "none", "imageID": "", "ready": False,
+                               "restartCount": 0, "state": {"terminated": {"exitCode": 137}}}],
+    }  # fmt: skip
+    plane.cluster.client.ask(
+        "PATCH", f"/api/v1/namespaces/team/pods/{name}/status",
+        json.dumps({"status": evicted}).encode(),
+        headers={"Content-Type": "application/merge-patch+json"},
+    )  # fmt: skip
+    plane.until(lambda: plane.run("train")["status"]["attempt"] == 2)
+    assert _closed(plane) == ["Fail"]
+    plane.until_phase("train", "Running")
+
+
+def test_an_eviction_is_answered_and_a_spare_takes_over(plane: Plane) -> None:
+    """A gang with one spare may lose one pod; its disruption budget says so."""
+    plane.kubelets.add("n1", "n2", "n3")
+    plane.controller()
+    gang = job("train", 16, sparesPerGroup=8)
+    _running(plane, gang)
+    budgets = plane.get("/apis/policy/v1/namespaces/team/poddisruptionbudgets")["items"]
+    assert [each["spec"]["minAvailable"] for each in budgets] == [1]
+    before = {pod["metadata"]["name"] for pod in plane.pods()}
+    victim = sorted(before)[0]
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction",
+                "metadata": {"name": victim, "namespace": "team"}}  # fmt: skip
+    path = f"/apis/policy/v1/namespaces/team/poddisruptionbudgets/{budgets[0]['metadata']['name']}"
+    # Nobody counts healthy pods here, as a cluster's disruption controller does.
+    counted = {"currentHealthy": 2, "desiredHealthy": 1, "disruptionsAllowed": 1, "expectedPods": 2,
+               "observedGeneration": budgets[0]["metadata"]["generation"]}  # fmt: skip
+    patch = {"Content-Type": "application/merge-patch+json"}
+    plane.cluster.client.ask(
+        "PATCH", f"{path}/status", json.dumps({"status": counted}).encode(), headers=patch
+    )
+    answer = plane.cluster.client.ask(
+        "POST", f"/api/v1/namespaces/team/pods/{victim}/eviction", eviction
+    )
+    assert answer.status == 201, answer.body
+    plane.until(lambda: len({each["metadata"]["name"] for each in _live(plane)} - before) == 1)
+    plane.until(lambda: len(_live(plane)) == 2)
+    assert plane.run("train")["status"]["attempt"] == 1
+    # Its only spare is used: nobody may ask another pod to go.
+    plane.until(lambda: plane.get(path)["spec"]["minAvailable"] == 2)
+    all_is_well(plane)
+
+
+def test_a_node_that_is_deleted_has_failed(plane: Plane) -> None:
+    plane.kubelets.add("n1", "n2")
+    plane.controller()
+    _running(plane, job("train", 8, **CHECKPOINTS))
+    [pod] = plane.pods()
+    node = pod["spec"]["nodeName"]
+    plane.kubelets.do(lambda fleet: fleet.delete_node(node))
+    plane.until(lambda: plane.run("train")["status"]["attempt"] == 2)
+    plane.until_phase("train", "Running")
+    assert {each["spec"]["nodeName"] for each in _live(plane)} == {"n1", "n2"} - {node}
+    assert _closed(plane) == ["NodeFailure"]
+    plane.until(lambda: len(plane.pods()) == 1)  # what was held on the node that is gone is let go
+    all_is_well(plane)
+
+
+def test_a_cordoned_node_keeps_its_work_and_gets_no_more(plane: Plane) -> None:
+    plane.kubelets.add("n1", "n2")
+    plane.controller()
+    _running(plane, job("first", 8))
+    [pod] = plane.pods()
+    node = pod["spec"]["nodeName"]
+    other = ({"n1", "n2"} - {node}).pop()
+    plane.kubectl.ok("cordon", node, other)
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(job("second", 8)))
+    plane.until(lambda: bool(plane.run("second").get("status")))
+    assert plane.run("second")["status"]["phase"] == "Pending"
+    assert plane.run("first")["status"]["phase"] == "Running"
+    plane.kubectl.ok("uncordon", other)
+    plane.until_phase("second", "Running")
+    all_is_well(plane)
+
+
+def test_a_lease_that_an_administrator_deletes_stays_until_it_is_archived(plane: Plane) -> None:
+    plane.kubelets.add("n1", "n2")
+    controller = plane.controller("first")
+    _running(plane, job("ends", 8), job("goes-on", 8))
+    for lease in plane.all("leases"):
+        path = f"/apis/{API}/leases/{lease['metadata']['name']}"
+        assert plane.cluster.client.ask("DELETE", path).status == 200
+    plane.exit_all(plane.run("ends")["metadata"]["uid"])
+    plane.until_phase("ends", "Completed")
+    assert _closed(plane) == ["Completed"]
+    controller.stop()
+    second = plane.controller("second")
+    plane.until(lambda: "tenure gained" in second.log())
+    plane.exit_all(plane.run("goes-on")["metadata"]["uid"])
+    plane.until_phase("goes-on", "Completed")
+    assert _closed(plane) == ["Completed", "Completed"]
+    all_is_well(plane)
+
+
+def test_a_foreign_pod_that_takes_the_gpus_before_the_bind_makes_a_failed_bind(
+    plane: Plane,
+) -> None:
+    """The kubelet refuses the pod that came second, and the run starts elsewhere, or later."""
+    plane.kubelets.add("n1")
+    plane.controller()
+    plane.kubelets.do(lambda fleet: fleet.reject_starts(1))
+    _running(plane, job("train", 8))
+    assert _closed(plane) == ["Fail"]
+    assert plane.run("train")["status"]["attempt"] == 2
+    all_is_well(plane)
+
+
+def test_definitions_can_be_upgraded_under_running_work(plane: Plane) -> None:
+    plane.kubelets.add("n1", "n2")
+    plane.controller()
+    _running(plane, job("before", 8))
+    plane.cluster.install()
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(job("after", 8)))
+    plane.until_phase("after", "Running")
+    assert plane.run("before")["status"]["phase"] == "Running"
+    all_is_well(plane)
