@@ -166,7 +166,12 @@ def _bare_status(found: dict[str, Any]) -> dict[str, Any]:
         bare.pop("details", None)
     if isinstance(details, dict) and "causes" in details:
         causes = sorted(
-            {(each.get("field", ""), each.get("reason", "")) for each in details["causes"]}
+            # "<nil>" is no field: rules were not looked at, because of the other causes.
+            {
+                (each.get("field", ""), each.get("reason", ""))
+                for each in details["causes"]
+                if each.get("field") != "<nil>"
+            }
         )
         bare["details"] = {**details, "causes": [f"{field} {why}" for field, why in causes]}
     return bare

@@ -12,7 +12,13 @@ import structlog
 from aiohttp import web
 
 from leasehold.adapters.http.tls import ensure_certificates
-from leasehold.adapters.kubernetes.aggregated import SERVICE, Aggregated, AnswerRefused, register
+from leasehold.adapters.kubernetes.aggregated import (
+    SERVICE,
+    Aggregated,
+    AnswerRefused,
+    register,
+    withdraw,
+)
 from leasehold.adapters.kubernetes.client import Client
 from leasehold.adapters.kubernetes.front_proxy import Asker, NoFrontProxy, front_proxy
 from leasehold.adapters.kubernetes.reviews import Reviews
@@ -36,6 +42,7 @@ class Answers:
         self._replica = replica
         self._client = client
         self._reviews = Reviews(client, clock)
+        self._authority = b""  # under which we serve, once we do
 
     async def serve(self, host: str, port: int) -> web.AppRunner | None:
         """None where the API server passes nothing on; then `kubectl runs` has nobody to ask."""
@@ -51,9 +58,23 @@ class Answers:
             made = ensure_certificates(Path(folder), [f"{SERVICE}.{NAMESPACE}.svc"])
             aggregated = Aggregated(proxy, QUESTIONS, self._ask)
             served = await aggregated.serve(host, port, made.cert_path, made.key_path)
-        if not await register(self._client, NAMESPACE, made.ca_pem):
-            _log.warning("no questions", message=f"there is no Service {NAMESPACE}/{SERVICE}")
+        self._authority = made.ca_pem
         return served
+
+    async def begin(self) -> None:
+        """We decide now, and answer: the API server is told to pass questions on."""
+        try:
+            if not await register(self._client, NAMESPACE, self._authority):
+                _log.warning("no questions", message=f"there is no Service {NAMESPACE}/{SERVICE}")
+        except StoreError as error:
+            _log.warning("no questions", message=f"the API cannot be registered: {error}")
+
+    async def end(self) -> None:
+        """We stop, and do not know whether anybody comes after us; who does registers it again."""
+        try:
+            await withdraw(self._client)
+        except StoreError as error:
+            _log.warning("the API for questions stays registered", message=str(error))
 
     async def _ask(
         self, asker: Asker, question: str, params: Mapping[str, str], body: Wire | None
@@ -65,7 +86,9 @@ class Answers:
                 503, "ServiceUnavailable", "this replica does not decide just now; ask again soon"
             )
         named = params.get("namespace") or text_at(part(body or {}, "metadata"), "namespace")
-        namespaces = {named} if named else {run.namespace for run in world.runs.values()}
+        everywhere = {run.namespace for run in world.runs.values()}
+        everywhere |= {budget.namespace for budget in world.budgets.values()}
+        namespaces = {named} if named else everywhere
         owner = text_at(part(body or {}, "spec"), "owner")
         try:
             caller = await self._reviews.caller(asker, sorted(namespaces), owner)

@@ -89,6 +89,7 @@ def command(
         client = Client(loader(kubeconfig, context))
         try:
             await _check(client)
+            client.is_patient = True
             pod = os.environ.get("POD_NAME", "")
             replica = Replica(client, clock, tasks, name=who, config=config, pod=pod)
             loop = asyncio.get_running_loop()
@@ -99,6 +100,8 @@ def command(
             )
             answers = Answers(replica, client, clock) if asked is not None else None
             answering = await answers.serve(*asked) if answers and asked else None
+            if answers and answering is not None:
+                replica.while_leading(answers.begin, answers.end)
             dashboard = None
             if shown is not None:
                 house = PagesOfReplica(replica, client, clock, config.front_door)

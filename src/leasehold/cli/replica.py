@@ -5,8 +5,10 @@ has it.
 store, whose tenure a keeper keeps.
 """
 
+import hashlib
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
 import msgspec
 import structlog
@@ -17,23 +19,29 @@ from leasehold.adapters.kubernetes.install.documents import HOLDER
 from leasehold.adapters.kubernetes.places import place_of
 from leasehold.adapters.kubernetes.secrets import kept_secret
 from leasehold.adapters.kubernetes.store import KubernetesStore
+from leasehold.adapters.objects.admission import Admission
 from leasehold.cli.archive_place import archive_at
+from leasehold.cli.notifying import notifications_of
 from leasehold.control.turn import Turn
+from leasehold.core.objects.run import grace_problems
 from leasehold.core.objects.tenure import NAMESPACE, Holder
 from leasehold.core.objects.wire import part, whole_at
+from leasehold.core.units import SECOND, Millis
 from leasehold.ports.runtime import Task
 from leasehold.ports.store import NotFound, StoreError
 from leasehold.ports.tenure import Tenure
 from leasehold.shell.config import Config
 from leasehold.shell.keeper import Keeper
 from leasehold.shell.ledger import SHARD
-from leasehold.shell.plane import Plane
+from leasehold.shell.plane import Answering, Plane
 from leasehold.shell.tenure import StoreTenures
 from leasehold.shell.terms import Terms
+from leasehold.shell.within import answered_within
 
 GATHER = 10
 LOTTERY = "leasehold-lottery"  # the Secret that the lottery's nonces are derived from
 KEY_BYTES = 32
+STOP_PATIENCE: Millis = 2 * SECOND  # with whatever is taken down before tenure is given back
 
 _log = structlog.get_logger("leasehold")
 
@@ -60,9 +68,14 @@ class Replica:
         self._tasks = tasks
         self._config = config
         self.store = KubernetesStore(client, clock)
+        # What the API server's own rules cannot say is told to whoever plans.
+        self._admission = Admission(also=lambda run: grace_problems(run, config.policy.grace_max))
+        self._notifications = notifications_of(config, clock, tasks, count=self._note_notification)
         self._plane: Plane | None = None  # since the first tenure: only its holder may make the key
-        self._listeners: list[Callable[[Turn], None]] = []
+        self._listeners: list[Callable[[Turn], None]] = [self._notifications.after_turn]
         self._beginning: Task | None = None
+        self._begin_duties: Callable[[], Awaitable[None]] = _nothing
+        self._end_duties: Callable[[], Awaitable[None]] = _nothing
         self._keeper = Keeper(
             StoreTenures(self.store, clock, tasks, margins=config.tenure),
             clock,
@@ -79,6 +92,19 @@ class Replica:
 
     def stop(self) -> None:
         """Clean: tenure is given back at once, for whoever waits for it."""
+        self._tasks.spawn("stopping", self._stop())
+
+    def while_leading(
+        self, begin: Callable[[], Awaitable[None]], end: Callable[[], Awaitable[None]]
+    ) -> None:
+        """What is done when we have come to decide, and before we give that back."""
+        self._begin_duties, self._end_duties = begin, end
+
+    async def _stop(self) -> None:
+        if self._keeper.tenure is not None:
+            # Before anybody else does the same: what we take down must not be theirs.
+            with suppress(StoreError):
+                await answered_within(self._clock, self._tasks, STOP_PATIENCE, self._end_duties)
         self._keeper.stop()
 
     def listen(self, hear: Callable[[Turn], None]) -> None:
@@ -132,6 +158,7 @@ class Replica:
             key = await kept_secret(self._client, NAMESPACE, LOTTERY, size=KEY_BYTES)
             self._plane = self._made_plane(key)
         self._plane.gained(tenure)
+        await self._begin_duties()
 
     def _made_plane(self, key: bytes) -> Plane:
         policy = self._config.policy
@@ -148,12 +175,25 @@ class Replica:
             ),
             archive=self._archive,
             mirror=self._bucket,
+            answering=Answering(
+                judge=lambda run: self._admission(None, run),
+                hide_tenants=self._config.embedding.hide_tenants,
+                # All replicas know the key: a pseudonym outlives the one that first told it.
+                pseudonym_key=hashlib.sha256(b"pseudonyms\n" + key).digest(),
+            ),
+            sweeps_events=False,
         )
+        for name, work in self._notifications.tasks():
+            plane.keep_up(name, work)
         plane.on_deposed(self._keeper.give_up)
         for each in self._listeners:
             plane.listen(each)
         plane.start()
         return plane
+
+    def _note_notification(self, outcome: str) -> None:
+        if self._plane is not None:
+            self._plane.metrics.note_notification(outcome)
 
     async def _mark_pod(self, *, is_holder: bool) -> None:
         """In a cluster, questions are passed on to the pod with this label."""
@@ -175,3 +215,7 @@ class Replica:
         except NotFound:
             return 0
         return whole_at(part(head, "spec"), "epoch") or 0
+
+
+async def _nothing() -> None:
+    return

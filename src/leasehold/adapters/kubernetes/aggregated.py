@@ -6,6 +6,7 @@ namespaces from being deleted. What is answered, and to whom, is its caller's bu
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -16,11 +17,13 @@ from leasehold.adapters.kubernetes.front_proxy import Asker, FrontProxy, Strange
 from leasehold.adapters.kubernetes.install.roles import QUERY_GROUP
 from leasehold.core.names import Wire
 from leasehold.core.objects.wire import list_at, part, whole_at
+from leasehold.ports.store import NotFound
 
 VERSION = "v1"
 SERVICE = "leasehold-query"
 BODY_BYTES_MAX = 3 * 1024 * 1024 // 2
 _PATH = f"/apis/{QUERY_GROUP}/{VERSION}"
+_REGISTERED = f"/apis/apiregistration.k8s.io/v1/apiservices/{VERSION}.{QUERY_GROUP}"
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -151,7 +154,7 @@ async def register(client: Client, namespace: str, ca_pem: bytes) -> bool:
     await client.ask(
         ApiRequest(
             "PATCH",
-            f"/apis/apiregistration.k8s.io/v1/apiservices/{name}",
+            _REGISTERED,
             ("APIService", "", name),
             {"fieldManager": "leasehold", "force": "true"},
             _encode(wanted),
@@ -159,6 +162,12 @@ async def register(client: Client, namespace: str, ca_pem: bytes) -> bool:
         )
     )
     return True
+
+
+async def withdraw(client: Client) -> None:
+    """Nobody will serve it: an API that is only announced keeps namespaces from being deleted."""
+    with suppress(NotFound):
+        await client.write("DELETE", _REGISTERED, {"propagationPolicy": "Background"})
 
 
 def _base64(data: bytes) -> str:

@@ -14,10 +14,17 @@ from enum import Enum
 
 import aiohttp
 import msgspec
+import structlog
 from yarl import URL
 
 from leasehold.adapters.kubeconfig.read import BadKubeconfig, KubeContext
-from leasehold.adapters.kubernetes.refusals import BadCredentials, Key, error_of, no_answer
+from leasehold.adapters.kubernetes.refusals import (
+    BadCredentials,
+    Key,
+    error_of,
+    is_stranger,
+    no_answer,
+)
 from leasehold.adapters.kubernetes.trust import tls_material, trust_of
 from leasehold.ports.store import Unavailable
 
@@ -26,6 +33,7 @@ VITAL_CONNECTIONS = 4
 REQUEST_S = 30.0
 CONNECT_S = 5.0
 RETRY_AFTER_MAX_S = 60.0
+TELL_S = 60.0  # between two words about a right that we lack
 RELOAD_S = 5.0  # between two looks at a credential that is refused
 LONG_BODY = 512 * 1024
 NOBODY: Key = ("", "", "")
@@ -36,6 +44,7 @@ JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 _encode = msgspec.json.Encoder().encode
+_log = structlog.get_logger("leasehold")
 
 
 class Lane(Enum):
@@ -104,7 +113,10 @@ class Client:
         self._opening = asyncio.Lock()
         self._tracks: dict[Lane, _Track] = {}
         self._streams: set[ApiStream] = set()  # that nobody has closed yet
+        self._told_at = 0.0
         self.requests = 0  # that were sent
+        # Whether rights that we lack may come: for whoever goes on for ever. It is told in the log.
+        self.is_patient = False
 
     async def read(
         self,
@@ -187,7 +199,16 @@ class Client:
             raise BadCredentials
         if response.status in (429, 503):
             track.hold_off(response.headers.get("Retry-After", ""))
+        if self.is_patient and (said := is_stranger(response.status, body)):
+            self._tell(said)
+            raise Unavailable(*request.key)
         raise error_of(response.status, body, request.key, is_write=request.is_write)
+
+    def _tell(self, said: str) -> None:
+        now = asyncio.get_running_loop().time()
+        if not self._told_at or now - self._told_at > TELL_S:
+            self._told_at = now
+            _log.warning("the API server does not let us", message=said)
 
     async def _answered(
         self, track: _Track, request: ApiRequest, timeout: aiohttp.ClientTimeout

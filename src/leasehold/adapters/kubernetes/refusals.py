@@ -4,6 +4,8 @@ Pure. The rule that matters: after a 5xx, or none at all, nobody knows whether a
 etcd; a read simply did not happen.
 """
 
+import re
+
 import msgspec
 
 from leasehold.core.names import Wire
@@ -22,6 +24,7 @@ from leasehold.ports.store import (
 
 Key = tuple[str, str, str]  # kind, namespace, name
 WORDS_MAX = 1_000  # of a server's message
+_NO_RIGHT = re.compile(r'User "[^"]*" cannot \w+ (resource|path) ')
 _TOO_LARGE = "request is too large"  # etcd's word, which comes as a 500
 
 
@@ -54,6 +57,13 @@ def error_of(status: int, body: bytes, key: Key, *, is_write: bool) -> StoreErro
             return OutcomeUnknown(*key)
         case _:
             return Unavailable(*key)
+
+
+def is_stranger(status: int, body: bytes) -> str:
+    """The server's words, where it refuses *us*, whatever the object: a right is missing, or the
+    server has just begun and has not read who has which. Policies and quotas speak of objects."""
+    message = text_at(_status_of(body), "message") if status == 403 else ""
+    return message if _NO_RIGHT.search(message) else ""
 
 
 def no_answer(key: Key, *, is_write: bool) -> StoreError:

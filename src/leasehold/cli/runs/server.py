@@ -21,6 +21,8 @@ from leasehold.core.names import GROUP, Wire
 
 QUERY = "/apis/query.rq.davidlangworthy.io/v1/"
 TIMEOUT_S = 30.0
+# What an API server says of an API that nobody has registered there.
+UNSERVED = ("HTTP status 404", "the server could not find the requested resource")
 T = TypeVar("T")
 
 
@@ -55,7 +57,16 @@ class Server:
     ) -> Wire:
         given = {name: value for name, value in params.items() if value}
         query = f"?{urlencode(given)}" if given else ""
-        return self.send("GET" if body is None else "POST", f"{QUERY}{question}{query}", body)
+        try:
+            return self.send("GET" if body is None else "POST", f"{QUERY}{question}{query}", body)
+        except Failure as failure:
+            if failure.status != 404 or failure.message not in UNSERVED:
+                raise
+        raise Failure(
+            f"nobody answers questions at {self.context.server} just now; is leasehold's "
+            "controller running?",
+            status=503,
+        )
 
     def run_path(self, namespace: str, name: str = "", kind: str = "runs") -> str:
         tail = f"/{quote(name, safe='')}" if name else ""
