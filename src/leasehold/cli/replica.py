@@ -172,6 +172,7 @@ class Replica:
                 labels=self._config.labels,
                 is_shared=True,
                 gather=GATHER,
+                rehearse=self.store.rehearse,
             ),
             archive=self._archive,
             mirror=self._bucket,

@@ -30,7 +30,7 @@ def fold_of(kind: str, obj: Wire, terms: Terms, world: World, put_run: PutRun) -
             node = node_from_wire(obj, labels=terms.labels)
             return lambda world: world.put_node(node)
         case "Run":
-            run = run_from_wire(obj, known=world.runs.get(_uid(obj)))
+            run = run_from_wire(obj, known=world.runs.get(uid_of(obj)))
             return lambda world: put_run(world, run)
         case _:
             pod = pod_from_wire(obj, gpu_resource=terms.policy.gpu_resource)
@@ -45,7 +45,7 @@ def fold_of_gone(kind: str, obj: Wire, terms: Terms) -> Fold:
         case "Node":
             return lambda world: world.drop_node(key_of(obj))
         case "Run":
-            return lambda world: world.drop_run(_uid(obj))
+            return lambda world: world.drop_run(uid_of(obj))
         case _:
             pod = pod_from_wire(obj, gpu_resource=terms.policy.gpu_resource)
 
@@ -56,5 +56,5 @@ def fold_of_gone(kind: str, obj: Wire, terms: Terms) -> Fold:
             return fold
 
 
-def _uid(obj: Wire) -> Uid:
+def uid_of(obj: Wire) -> Uid:
     return text_at(part(obj, "metadata"), "uid")

@@ -26,7 +26,7 @@ from leasehold.ports.runtime import Clock, Signal, Task, Tasks
 from leasehold.ports.store import Store
 from leasehold.shell.audience import Audience
 from leasehold.shell.effects import RETRY_MS, Effects
-from leasehold.shell.folding import Fold, fold_of, fold_of_gone
+from leasehold.shell.folding import Fold, fold_of, fold_of_gone, uid_of
 from leasehold.shell.informer import Informer, News
 from leasehold.shell.ledger import Deposed, Ledger
 from leasehold.shell.materialise import materialise
@@ -35,6 +35,7 @@ from leasehold.shell.recover import WATCHED, recover, touch_unbound
 from leasehold.shell.stored import Unreadable, readable
 from leasehold.shell.terms import Terms
 from leasehold.shell.timekeeping import Timekeeper
+from leasehold.shell.tryouts import Tryouts, untold
 
 # Something else that needs the World to itself, such as compaction: a bounded piece of it, and in
 # how many milliseconds it wants to be called again at the latest.
@@ -117,6 +118,7 @@ class Controller:
         self._informers: list[Task] = []
         self._quarantined: frozenset[Uid] = frozenset()
         self._left_alone: frozenset[Uid] = frozenset()
+        self._tryouts = Tryouts(terms.rehearse)
         self._containment = containment or Containment()
         self._doubt: Exception | None = None  # of somebody who brings the news
         self._has_recovered = False
@@ -236,6 +238,9 @@ class Controller:
             task = self._doubting(informer, found.versions[kind], found.listed[kind])
             self._informers.append(self._tasks.spawn(f"informer {kind}", task))
         self._quarantine = Quarantine(self._store, self._ledger)
+        if self._terms.rehearse is not None:
+            # Nobody has said anything of them yet, or nothing good: they are looked at first.
+            self._inbox += [News(kind="Run", gone=False, obj=obj) for obj in untold(found.listed)]
         for each in found.unreadable:
             self._put_aside(each)
         self.world = world
@@ -265,7 +270,8 @@ class Controller:
         assert world is not None
         if self._doubt is not None:
             raise self._doubt
-        self._fold_news(world)
+        news, self._inbox[:] = list(self._inbox), []
+        self._fold_news(world, news, await self._tryouts.refused(world, news))
         turn, complete = await self._turn(world)
         if self._in_a_row:
             self._containment.went_well(About("Task", "controller"))
@@ -326,12 +332,15 @@ class Controller:
         self._containment.went_well(about)
         return again
 
-    def _fold_news(self, world: World) -> None:
-        news, self._inbox[:] = list(self._inbox), []
+    def _fold_news(self, world: World, news: list[News], refused: dict[Uid, Unreadable]) -> None:
         for each in news:
             if each.kind in ("Run", "Budget"):
                 self._quarantine.release(each.kind, each.obj)
             bad: list[Unreadable] = []
+            if each.kind == "Run" and not each.gone and (found := refused.get(uid_of(each.obj))):
+                world.drop_run(uid_of(each.obj))
+                self._put_aside(found)
+                continue
             for fold in readable(each.kind, iter([each.obj]), self._reader(each, world), bad):
                 fold(world)
             for found in bad:
@@ -345,6 +354,7 @@ class Controller:
         return lambda obj: fold_of(news.kind, obj, self._terms, world, self._put_run)
 
     def _put_run(self, world: World, run: Run) -> None:
+        run = self._tryouts.amended(run)
         known, book = world.runs.get(run.uid), world.books.get(run.uid)
         if known is not None and book is not None and book.attempt:
             spec = as_admitted(known.spec, run.spec)

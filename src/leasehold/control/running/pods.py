@@ -129,6 +129,24 @@ def _order(world: World, run: Run, leases: list[Lease], gang: list[list[Lease]])
     return MakePod(pod=pod, wire=wire)
 
 
+def trial_pod(run: Run, gpu_resource: str) -> Wire:
+    """A pod as its run's would be, on no node and of no lease: to see whether it could be made."""
+    wire = pod_to_wire(
+        run.spec.template,
+        name=f"{label_value(run.name)[:40].strip('-._').lower()}-tried",
+        namespace=run.namespace,
+        node="",
+        gpus=run.spec.gpus_per_pod or 1,
+        labels={f"{GROUP}/run": label_value(run.name), f"{GROUP}/run-uid": run.uid},
+        env={},
+        gpu_resource=gpu_resource,
+    )
+    spec = wire["spec"]
+    assert isinstance(spec, dict)
+    del spec["nodeName"]
+    return wire
+
+
 def _mates(run: Run, leases: list[Lease], gang: list[list[Lease]]) -> list[list[Lease]]:
     """The pods that work together with this one, in order of rank."""
     if run.spec.gang is not Gang.GROUP:

@@ -215,7 +215,8 @@ class World:
             self.fold_bound(
                 run.uid, WHOLE, max(run.seen_running, self.bound.get((run.uid, WHOLE), 0))
             )
-        self.fleet.requests.setdefault(run.uid, (run.spec.cpu_milli, run.spec.memory_bytes))
+        if run.uid not in self.fleet.requests or not self.open_by_run.get(run.uid):
+            self.fleet.requests[run.uid] = (run.spec.cpu_milli, run.spec.memory_bytes)
         self.work.look_at(run.uid)
         if old is not None and old.spec.max_duration != run.spec.max_duration:
             for name in sorted(self.open_by_run.get(run.uid, ())):

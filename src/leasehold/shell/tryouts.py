@@ -1,0 +1,104 @@
+"""A pod template is tried before its Run is considered: what the server says of it is told at once.
+
+Used by the loop, where the store has somebody to ask (an API server's dry run): otherwise a Run
+whose pods can never be made would get leases again and again. What the server adds to a pod (limits
+of its namespace, sidecars) counts for where it fits.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from leasehold.control.running.pods import trial_pod
+from leasehold.core.facts import Run, Uid
+from leasehold.core.names import Wire
+from leasehold.core.objects.problems import Problem, Unsound
+from leasehold.core.objects.quantity import CPU, MEMORY, asked, milli, units
+from leasehold.core.objects.run import run_from_wire
+from leasehold.core.objects.wire import part
+from leasehold.core.world.world import World
+from leasehold.ports.store import Forbidden, Invalid, StoreError
+from leasehold.shell.informer import News
+from leasehold.shell.quarantine import CONDITION
+from leasehold.shell.stored import Unreadable
+
+Rehearse = Callable[[Sequence[Wire]], Awaitable[Sequence[Wire | StoreError]]]
+KNOWN_MAX = 100_000
+_ASIDE = f'"{CONDITION}"'.encode()
+_decode = msgspec.json.Decoder(dict[str, object]).decode
+# What may be otherwise tomorrow, and what a server cannot try, is no refusal.
+_PASSING = ("exceeded quota", "does not support dry run", "dry run")
+
+
+class Tryouts:
+    def __init__(self, rehearse: Rehearse | None) -> None:
+        self._rehearse = rehearse
+        self._tried: dict[Uid, int] = {}  # the generation that was tried
+        self._amounts: dict[Uid, tuple[int, int]] = {}  # CPU and memory of a pod, as made
+
+    async def refused(self, world: World, news: list[News]) -> dict[Uid, Unreadable]:
+        """Of the Runs among the news that were not tried yet: those that no pod can be made of."""
+        if self._rehearse is None:
+            return {}
+        runs = {run.uid: (run, each.obj) for each in news if (run := self._untried(world, each))}
+        if not runs:
+            return {}
+        pods = [trial_pod(run, world.policy.gpu_resource) for run, _ in runs.values()]
+        answers = await self._rehearse(pods)
+        if len(self._tried) > KNOWN_MAX:
+            self._tried.clear()
+            self._amounts.clear()
+        found = {}
+        for (run, obj), answer in zip(runs.values(), answers, strict=True):
+            if isinstance(answer, dict):
+                spec = part(answer, "spec")
+                cpu, memory = asked(spec, (CPU, milli), (MEMORY, units))
+                self._amounts[run.uid] = (cpu, memory)
+            if (why := _refusal(answer)) is None:
+                self._tried[run.uid] = run.generation
+            else:
+                found[run.uid] = Unreadable(kind="Run", obj=obj, why=str(why), error=why)
+        return found
+
+    def amended(self, run: Run) -> Run:
+        """With what its pods really ask for."""
+        known = self._amounts.get(run.uid)
+        if known is None:
+            return run
+        return replace(run, spec=replace(run.spec, cpu_milli=known[0], memory_bytes=known[1]))
+
+    def _untried(self, world: World, news: News) -> Run | None:
+        if news.kind != "Run" or news.gone:
+            return None
+        try:
+            run = run_from_wire(news.obj)
+        except Exception:
+            return None  # whoever folds it says so
+        book = world.books.get(run.uid)
+        is_admitted = book is not None and book.attempt > 0
+        is_over = run.deleting or run.spec.stop
+        is_known = self._tried.get(run.uid) == run.generation
+        return None if is_admitted or is_over or is_known else run
+
+
+def untold(listed: Mapping[str, list[bytes]]) -> list[Wire]:
+    """The Runs in a listing that say nothing of themselves yet, or that they were put aside."""
+    bodies = listed.get("Run", [])
+    return [_decode(body) for body in bodies if b'"phase"' not in body or _ASIDE in body]
+
+
+def _refusal(answer: Wire | StoreError) -> Unsound | None:
+    if not isinstance(answer, Invalid | Forbidden):
+        return None
+    notes = " ".join([str(answer), *getattr(answer, "__notes__", [])])
+    if any(each in notes for each in _PASSING):
+        return None
+    if isinstance(answer, Invalid):
+        return Unsound([
+            Problem(path=f"spec.template.{path}" if path else "spec.template", value="refused",
+                    remedy=why)
+            for path, why in answer.problems
+        ])  # fmt: skip
+    words = " ".join(getattr(answer, "__notes__", [])) or "no pod of it may be made"
+    return Unsound([Problem(path="spec.template", value="refused", remedy=words)])

@@ -1,0 +1,69 @@
+"""A pod template is tried by the API server before its Run is considered."""
+
+import json
+from typing import Any
+
+from tests.kubernetes.plane import API, Plane, budget, job
+
+NAMESPACES = "/api/v1/namespaces"
+MERGE = {"Content-Type": "application/merge-patch+json"}
+
+
+def _patched(plane: Plane, path: str, change: object) -> None:
+    plane.cluster.client.ask("PATCH", path, json.dumps(change).encode(), headers=MERGE)
+
+
+def _run(plane: Plane, namespace: str, name: str) -> Any:
+    return plane.get(f"/apis/{API}/namespaces/{namespace}/runs/{name}").get("status", {})
+
+
+def _in(namespace: str, *documents: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {**each, "metadata": {**each["metadata"], "namespace": namespace}} for each in documents
+    ]
+
+
+def test_a_template_that_the_server_refuses_gets_no_lease_and_is_told_why(plane: Plane) -> None:
+    plane.cluster.namespace("strict")
+    enforce = {"pod-security.kubernetes.io/enforce": "baseline"}
+    _patched(plane, f"{NAMESPACES}/strict", {"metadata": {"labels": enforce}})
+    plane.kubelets.add("n1")
+    controller = plane.controller("first")
+    bad = job("bad", 8)
+    bad["spec"]["template"]["spec"]["hostNetwork"] = True  # type: ignore[index]
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(*_in("strict", budget(), bad)))
+    plane.until(lambda: "violates PodSecurity" in _run(plane, "strict", "bad").get("message", ""))
+    assert plane.all("leases") == []
+    # Another one does not try its luck either.
+    controller.stop()
+    second = plane.controller("second")
+    plane.until(lambda: "contained" in second.log())
+    assert plane.all("leases") == []
+    # Edited, it is another Run.
+    path = f"/apis/{API}/namespaces/strict/runs/bad"
+    change = {"spec": {"template": {"spec": {"hostNetwork": None}}}}
+    _patched(plane, path, change)
+    plane.until(lambda: _run(plane, "strict", "bad").get("phase") == "Running")
+    conditions = _run(plane, "strict", "bad")["conditions"]
+    assert "Quarantined" not in [each["type"] for each in conditions]
+
+
+def test_what_the_server_adds_to_a_pod_counts_for_where_it_fits(plane: Plane) -> None:
+    """A node has 64 CPUs; the namespace gives each container forty, whatever it asks for."""
+    plane.cluster.namespace("ample")
+    limits = {
+        "apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "ample"},
+        "spec": {"limits": [{"type": "Container", "defaultRequest": {"cpu": "40"}}]},
+    }  # fmt: skip
+    plane.cluster.client.ask("POST", f"{NAMESPACES}/ample/limitranges", limits)
+    plane.kubelets.add("n1")
+    plane.controller()
+    jobs = [job("first", 4), job("second", 4)]
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(*_in("ample", budget(), jobs[0])))
+    plane.until(lambda: _run(plane, "ample", "first").get("phase") == "Running")
+    [pod] = plane.pods("ample")
+    assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "40"
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(*_in("ample", jobs[1])))
+    plane.until(lambda: bool(_run(plane, "ample", "second")))
+    assert _run(plane, "ample", "second")["phase"] == "Pending"
+    assert len(plane.all("leases")) == 1
