@@ -7,11 +7,11 @@ WORKERS ?= 2
 SHIM := $(wildcard src/leasehold/adapters/agent/shim/*.[ch])
 PROGRAM := src/leasehold/adapters/agent/shim/leasehold-shim
 
-.PHONY: help setup demo test test-kills test-torch test-web test-kubelets test-kube pictures coverage check format bench bench-kube test-mutants test-mutants-sim test-model test-spec test-sim bench-sim soak docs lock clean \
+.PHONY: help setup demo test test-kills test-torch test-web test-kubelets test-kube bench-web pictures coverage check format bench bench-kube test-mutants test-mutants-sim test-model test-spec test-sim bench-sim soak docs lock clean \
 	missing-shim
 
 help:
-	@echo "make demo | test | test-kills | test-torch | test-web | test-kubelets | test-kube | check | coverage | bench | bench-kube | test-mutants | test-mutants-sim | test-model | test-spec | test-sim | bench-sim | soak | docs | format | lock | clean"
+	@echo "make demo | test | test-kills | test-torch | test-web | test-kubelets | test-kube | check | coverage | bench | bench-kube | bench-web | test-mutants | test-mutants-sim | test-model | test-spec | test-sim | bench-sim | soak | docs | format | lock | clean"
 
 setup: $(STAMP)
 
@@ -69,9 +69,13 @@ test-kubelets: $(STAMP)
 test-kube: $(STAMP)
 	$(BIN)/python -m pytest -q tests/kube/story_*.py
 
+# The fleet of the benchmarks in a browser: how long until it is drawn and answers.
+bench-web: $(WEB)
+	$(BIN)/python -m bench.browser
+
 # Those of the documents, from the last `make test-web`.
 pictures:
-	cd build/web && for each in docs-*.png; do cp "$$each" "../../docs/pictures/$${each#docs-}"; done
+	cd build/web && for each in docs-*; do cp "$$each" "../../docs/pictures/$${each#docs-}"; done
 
 # The control plane is killed 200 times while it works; takes about ten minutes.
 test-kills: $(STAMP)

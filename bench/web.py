@@ -32,7 +32,7 @@ DIGEST = "0" * 64
 
 
 def measure(nodes: int) -> dict[str, float]:
-    return asyncio.run(_Open(nodes).measured())
+    return asyncio.run(WebBench(nodes).measured())
 
 
 class _Clock:
@@ -46,7 +46,7 @@ class _Clock:
         await asyncio.sleep(span / 1000)
 
 
-class _Open:
+class WebBench:
     """One visitor, as many pages as it likes."""
 
     def __init__(self, nodes: int) -> None:
@@ -64,7 +64,9 @@ class _Open:
         async def logs(_visitor: Visitor, _namespace: str, _pod: str) -> str:
             return ""
 
-        door = LinkDoor(visitor_of=lambda _: ADMIN, digest_of=lambda _: DIGEST, key=bytes(32))
+        self.door = door = LinkDoor(
+            visitor_of=lambda _: ADMIN, digest_of=lambda _: DIGEST, key=bytes(32)
+        )
         house = House(
             ask=ask,
             chain=chain,
@@ -117,7 +119,7 @@ class _Open:
         }
         version, spent = self.news.name, 0.0
         for number in range(CHANGES):
-            _change(self.world, number)
+            change(self.world, number)
             self.news.note()
             changed = f"/ui/fleet.json?since={version}"
             took = []
@@ -175,7 +177,7 @@ def _lease(run: str, owner: str, index: int, place: int, node: str, batch: int =
     )
 
 
-def _change(world: World, number: int) -> None:
+def change(world: World, number: int) -> None:
     """One lease ends, and its run goes on under another; on another node each time."""
     node = sorted(world.open_by_node)[number * 7]
     (name,) = world.open_by_node[node]

@@ -8,7 +8,7 @@ const pen = canvas.getContext("2d");
 const FREE = 0, BROKEN = new Set(["Fenced", "NotReady", "Unusable"]), STEPS = 1000;
 const CLOSED = new Set(["Cordoned", "Draining", "Tainted"]);
 let fleet = { version: "", nodes: [], holders: {}, owners: {} };
-let places = [], chosen = -1, cell = 10, asked = 0;
+let places = [], chosen = -1, cell = 10, asked = 0, named = 0; // of each node's rows, for its name
 const past = () => at.value.trim();
 
 async function load() {
@@ -38,15 +38,16 @@ function arrange() {
   });
   const slots = fleet.nodes.reduce((sum, node) => sum + node[4].length, 0) || 1;
   const room = width * Math.max(360, window.innerHeight - 330);
-  cell = Math.max(3, Math.min(30, Math.floor(Math.sqrt(room / slots / 2.4))));
+  cell = Math.max(3, Math.min(width > 1800 ? 52 : 32, Math.floor(Math.sqrt(room / slots / 2.8))));
   const gap = cell > 7 ? 2 : 1, label = cell > 5 ? 20 : 13;
+  named = cell < 16 ? 0 : width > 1800 ? 22 : 17;
   places = new Array(fleet.nodes.length);
   let x = 0, y = 0, tall = 0;
   const labels = [];
   for (const key of [...groups.keys()].sort()) {
     const members = groups.get(key);
     const columns = Math.ceil(Math.max(...members.map((place) => fleet.nodes[place][4].length), 1) / 2);
-    const nodeWide = columns * (cell + gap) + 3 * gap, nodeTall = 2 * (cell + gap) + 3 * gap;
+    const nodeWide = columns * (cell + gap) + 3 * gap, nodeTall = 2 * (cell + gap) + 3 * gap + named;
     const least = cell > 5 ? 150 : 60;
     const perRow = Math.max(1, Math.min(members.length, Math.floor(Math.max(least, Math.min(width, nodeWide * Math.ceil(Math.sqrt(members.length * 1.6)))) / nodeWide)));
     const wide = Math.max(least, perRow * nodeWide), rows = Math.ceil(members.length / perRow);
@@ -85,21 +86,29 @@ function draw() {
   const { names, by } = palette();
   const colours = new Map(Object.entries(fleet.holders).map(([number, holder]) => [Number(number), [by(holder), holder.role]]));
   pen.clearRect(0, 0, canvas.width, canvas.height);
-  pen.font = `${cell > 5 ? 12 : 10}px Inter, sans-serif`;
+  pen.font = `${named > 17 ? 15 : cell > 5 ? 12 : 10}px Inter, sans-serif`;
   pen.fillStyle = names.soft;
   for (const [key, x, y, wide] of arrange.labels ?? []) {
     const [flavor, domain] = key.split("\n");
     let text = cell > 5 ? `${domain.split("/").pop() || "gone"} · ${flavor}` : domain.split("/").pop();
-    while (text.length > 3 && pen.measureText(text).width > wide) text = text.slice(0, -2) + "…";
-    pen.fillText(text, x, y);
+    pen.fillText(fitting(text, wide), x, y);
   }
   fleet.nodes.forEach((node, place) => drawNode(node, place, names, colours));
   if (chosen >= 0 && places[chosen]) outline(chosen, names.ink);
   tellLegend(names);
 }
 
+function fitting(text, wide) {
+  while (text.length > 3 && pen.measureText(text).width > wide) text = text.slice(0, -2) + "…";
+  return text;
+}
+
 function drawNode(node, place, names, colours) {
   const [x, y, columns, gap] = places[place];
+  if (named) {
+    pen.fillStyle = names.soft;
+    pen.fillText(fitting(node[0], columns * (cell + gap)), x, y + 2 * (cell + gap) + named - 5);
+  }
   const [, , , state, cells] = node;
   const free = BROKEN.has(state) ? names.broken : CLOSED.has(state) ? names.closed : names.idle;
   cells.forEach((number, slot) => {
@@ -194,7 +203,7 @@ function open(place) { location.href = `/ui/nodes/${encodeURIComponent(fleet.nod
 colour.addEventListener("change", () => { address({ colour: colour.value }); draw(); });
 addEventListener("resize", arrange);
 document.addEventListener("leasehold:theme", draw);
-document.addEventListener("leasehold:fresh", () => { if (!past()) load(); });
+document.addEventListener("leasehold:change", () => { if (!past()) load(); });
 
 // The address says what is seen, so that it can be sent to somebody.
 function address(given) {

@@ -38,6 +38,7 @@ async function refresh() {
   try {
     do {
       again = false;
+      document.dispatchEvent(new CustomEvent("leasehold:change")); // a drawing need not wait for the page
       const answer = await fetch(location.href, { headers: { accept: "text/html" }, cache: "no-store" });
       if (answer.status === 401) { location.reload(); return; }
       if (!answer.ok) throw new Error(answer.status);
