@@ -158,6 +158,18 @@ def test_signing_out_forgets_the_cookie(visit: Visit) -> None:
     assert "max-age=0" in seen.headers["set-cookie"].lower()
 
 
+def test_a_copy_of_the_cookie_is_signed_out_with_it(visit: Visit) -> None:
+    """And no other session of the same token is, though both began in the same second."""
+    copied = visit.cookie
+    visit.sign_in()
+    other, visit.cookie = visit.cookie, copied
+    assert other != copied
+    assert visit.see("/ui/sign-out", method="POST").status == 303
+    assert visit.see("/ui/").status == 401
+    visit.cookie = other
+    assert visit.see("/ui/").status == 200
+
+
 def test_every_resolution_has_its_page(tmp_path: Path) -> None:
     visit = Visit(tmp_path, FIRST_DAY)
     visit.sign_in()

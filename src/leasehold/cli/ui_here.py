@@ -187,7 +187,10 @@ async def _serve(server: Server, listener: socket.socket) -> None:
     )  # fmt: skip
     following = asyncio.ensure_future(far.follow())
     code = far.new_code()
-    click.echo(f"http://{_HOST}:{listener.getsockname()[1]}/ui/sign-in?code={code}")
+    # A browser sends the cookies of a host to all its ports: under a name that nobody else on this
+    # machine knows, nobody else's server is sent ours.
+    host = f"leasehold-{secrets.token_hex(6)}.localhost"
+    click.echo(f"http://{host}:{listener.getsockname()[1]}/ui/sign-in?code={code}")
     click.echo(f"shows {server.context.server} as {server.context.user}; Ctrl-C ends it")
     try:
         await _Ending(config, far.news).serve(sockets=[listener])

@@ -190,7 +190,10 @@ class Pages:
         )
         return response
 
-    async def _sign_out(self, _request: Request, _look: Look, _whose: str) -> Response:
+    async def _sign_out(self, request: Request, _look: Look, _whose: str) -> Response:
+        if self._links is None:
+            raise NotShown(404, "whoever signed you in signs you out")
+        self._links.sessions.end(request.cookies.get(COOKIE, ""))
         response = RedirectResponse(f"{ROOT}/sign-in", 303)
         response.delete_cookie(COOKIE, secure=True, httponly=True, samesite="strict")
         return response

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 
 from leasehold.web.house import House, Reply, Visitor
+from leasehold.web.turns import Turns
 
 FRESH_S = 1.0
 KEPT = 64
@@ -20,6 +21,7 @@ class Remembered:
     def __init__(self, house: House) -> None:
         self._house = house
         self._ask = house.ask
+        self._turns = Turns()
         # The visitor is kept with its answer: its identity stays its own as long as that is there.
         self._kept: OrderedDict[_Key, tuple[Visitor, str, float, Reply]] = OrderedDict()
 
@@ -29,7 +31,9 @@ class Remembered:
         found = self._kept.get(key)
         if found is not None and found[1] == version and time.monotonic() < found[2]:
             return found[3]
-        answered = await self._ask(visitor, question, params)
+        answered = await self._turns.take(
+            visitor.user, lambda: self._ask(visitor, question, params)
+        )
         self._kept.pop(key, None)
         self._kept[key] = (visitor, version, time.monotonic() + FRESH_S, answered)
         while len(self._kept) > KEPT:

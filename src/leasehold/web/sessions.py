@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 
 from leasehold.web.house import Visitor
@@ -18,6 +19,7 @@ COOKIE = "__Host-leasehold"
 CODE_BYTES = 24
 CODE_S = 15 * 60.0
 CODES_MAX = 1024
+ENDED_MAX = 10_000
 SESSION_S = 12 * 3600  # after which one signs in again
 
 
@@ -34,6 +36,7 @@ class Sessions:
         self._visitor_of = visitor_of
         self._now = now
         self._codes: dict[str, tuple[str, float]] = {}  # hash of the code: token's hash, until
+        self._ended: OrderedDict[str, float] = OrderedDict()  # sessions that were signed out, until
 
     def new_code(self, digest: str) -> str:
         """A code for the token with this hash; it is told this once and works once."""
@@ -50,7 +53,7 @@ class Sessions:
         digest, until = self._codes.pop(_hashed(code), ("", 0.0))
         if not digest or until <= self._now() or self._visitor_of(digest) is None:
             return None
-        payload = f"{digest}.{int(self._now()) + SESSION_S}"
+        payload = f"{digest}.{int(self._now()) + SESSION_S}.{secrets.token_hex(8)}"
         return f"{payload}.{self._signed(payload)}"
 
     def digest_in(self, cookie: str) -> str | None:
@@ -58,10 +61,20 @@ class Sessions:
         payload, _, signature = cookie.rpartition(".")
         if not hmac.compare_digest(self._signed(payload).encode(), signature.encode()):
             return None
-        digest, _, until = payload.partition(".")
-        if not until.isascii() or not until.isdigit() or int(until) <= self._now():
+        digest, until, _ = payload.split(".")  # it is signed, and so ours
+        if int(until) <= self._now() or _hashed(payload) in self._ended:
             return None
         return digest
+
+    def end(self, cookie: str) -> None:
+        """Whoever has a copy of the cookie is signed out with it, as long as we run."""
+        payload, _, _ = cookie.rpartition(".")
+        if self.digest_in(cookie) is not None:
+            self._ended[_hashed(payload)] = self._now() + SESSION_S
+        while self._ended and (
+            len(self._ended) > ENDED_MAX or next(iter(self._ended.values())) <= self._now()
+        ):
+            self._ended.popitem(last=False)
 
     def _signed(self, payload: str) -> str:
         found = hmac.new(self._key, payload.encode("utf-8", "surrogateescape"), hashlib.sha256)
