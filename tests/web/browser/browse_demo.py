@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 from tests.web.browser.conftest import PICTURES, Guest, Show
+from tests.web.browser.recording import as_svg
 
 AXE = (Path(__file__).parent / "vendored" / "axe.min.js").read_text()
 THEMES = ("light", "dark")
@@ -15,7 +16,7 @@ WIDTHS = {"phone": (390, 844), "desk": (1280, 900), "wall": (2560, 1440)}
 PAGES = {
     "now": "", "fleet": "fleet", "runs": "runs", "run": "runs/safety/redteam", "line": "line",
     "budgets": "budgets", "decisions": "decisions", "decision": "", "ledger": "ledger",
-    "report": "report", "node": "nodes/h-01",
+    "report": "report", "node": "nodes/h-01", "log": "",
 }  # fmt: skip
 SAID = {
     "now": "work for somebody who pays", "fleet": "h-02", "runs": "vision/sweep",
@@ -30,6 +31,14 @@ def decision(guest: Guest) -> str:
     """Where the page of the drawn Resolution is."""
     page = guest.go("decisions")
     link = page.locator('h2 a[href^="/ui/decisions/"]').first.get_attribute("href")
+    assert link is not None
+    return link.removeprefix("/ui/")
+
+
+def log(guest: Guest) -> str:
+    """Where the output of a pod is."""
+    page = guest.go(PAGES["run"])
+    link = page.get_by_role("link", name="log of").first.get_attribute("href")
     assert link is not None
     return link.removeprefix("/ui/")
 
@@ -77,13 +86,23 @@ def test_every_page(show: Show, guest_of: GuestOf, theme: str, width: str) -> No
     guest.sign_in(show.link())
     findings = []
     for name, place in PAGES.items():
-        page = guest.go(decision(guest) if name == "decision" else place)
+        found = {"decision": decision, "log": log}.get(name)
+        page = guest.go(place if found is None else found(guest))
         assert guest.status == 200, name
         settle(page, name)
         keep(page, f"{name}-{width}-{theme}")
         overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
         assert overflow <= 0, f"{name} is wider than a {width} by {overflow} pixels"
         findings += [f"{name}: {each}" for each in serious(page)]
+    guest.forgiven = ("404",)
+    guest.go("none")
+    findings += [f"not there: {each}" for each in serious(guest.page)]
+    keep(guest.page, f"not-there-{width}-{theme}")
+    stranger = guest_of(show.base, color_scheme=theme, viewport={"width": wide, "height": tall})
+    stranger.forgiven = ("401",)
+    stranger.go("")
+    findings += [f"sign in: {each}" for each in serious(stranger.page)]
+    keep(stranger.page, f"sign-in-{width}-{theme}")
     assert findings == []
 
 
@@ -108,7 +127,28 @@ def test_pictures_for_the_documents(show: Show, guest_of: GuestOf) -> None:
         keep(page, f"for-docs-{name}", for_docs=name)
 
 
-@pytest.mark.parametrize("name", [each for each in PAGES if each != "decision"])
+def test_what_a_terminal_shows_meanwhile(show: Show, guest_of: GuestOf) -> None:
+    """`kubectl runs watch`, from before the reservation to after the failure, for the documents."""
+    show.play()
+    screens = show.watched.screens()
+    told = [terminal.text() for _, terminal in screens]
+    waits = next(place for place, text in enumerate(told) if "Pending" in text)
+    starts = [place for place, text in enumerate(told) if "train" in text and "Pending" not in text]
+    assert max(starts) > waits, told
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    path = PICTURES / "docs-watch.svg"
+    path.write_text(as_svg("kubectl runs watch -A", screens), encoding="utf-8")
+    guest = guest_of("file://")
+    page = guest.page
+    page.goto(path.as_uri())
+    assert page.evaluate("document.getAnimations().length") == len(screens)
+    page.evaluate(
+        "document.getAnimations().forEach(each => { each.pause(); each.currentTime = 1 })"
+    )
+    expect(page.locator("g.f0 text").first).to_be_visible()
+
+
+@pytest.mark.parametrize("name", [each for each in PAGES if each in SAID])
 def test_without_scripts_it_can_be_read(show: Show, guest_of: GuestOf, name: str) -> None:
     show.play()
     guest = guest_of(show.base, java_script_enabled=False)

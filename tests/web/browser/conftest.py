@@ -1,5 +1,6 @@
 """A real Chromium, and a demonstration that it looks at."""
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -7,8 +8,9 @@ from urllib.parse import urlsplit
 import pytest
 from demo.__main__ import BUDGETS, elastic, failure, gang, reservation
 from demo.__main__ import lottery as by_lot
-from demo.stage import Stage
+from demo.stage import BIN, Stage
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from tests.web.browser.recording import Recording
 from tests.web.browser.server import Up
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -84,6 +86,9 @@ class Show:
         gang(self.stage)
         elastic(self.stage)
         self.is_reserved = self.is_played = False
+        command = [BIN / "kubectl-runs", "watch", "-A", "--interval", "0.5"]
+        env = {**os.environ, "KUBECONFIG": str(self.stage.data / "kubeconfig")}
+        self.watched = Recording(command, env)
 
     @property
     def base(self) -> str:
@@ -104,13 +109,19 @@ class Show:
             by_lot(self.stage)
             failure(self.stage)
             self.is_played = True
+            self.watched.stop()
+
+    def close(self) -> None:
+        if not self.is_played:
+            self.watched.stop()
+        self.stage.close()
 
 
 @pytest.fixture(scope="session")
 def show(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Show]:
     found = Show(tmp_path_factory.mktemp("demo") / "stage")
     yield found
-    found.stage.close()
+    found.close()
 
 
 @pytest.fixture
