@@ -9,7 +9,7 @@ import pytest
 from demo.__main__ import BUDGETS, elastic, failure, gang, reservation
 from demo.__main__ import lottery as by_lot
 from demo.stage import BIN, Stage
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 from tests.web.browser.recording import Recording
 from tests.web.browser.server import Up
 
@@ -20,7 +20,8 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
-PATIENCE_MS = 20_000
+PATIENCE_MS = 40_000  # of a machine that does much else; nobody waits for what is there
+expect.set_options(timeout=PATIENCE_MS)  # which has five seconds of its own
 
 
 @pytest.fixture(scope="session")
