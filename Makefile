@@ -7,11 +7,11 @@ WORKERS ?= 2
 SHIM := $(wildcard src/leasehold/adapters/agent/shim/*.[ch])
 PROGRAM := src/leasehold/adapters/agent/shim/leasehold-shim
 
-.PHONY: help setup demo test test-kills test-torch test-web test-kubelets test-kube bench-web pictures coverage check format bench bench-kube test-mutants test-mutants-sim test-model test-spec test-sim bench-sim soak docs lock clean \
+.PHONY: help setup demo test test-kills test-torch test-web test-kubelets test-kube bench-web pictures coverage check format bench bench-kube test-mutants test-mutants-sim test-model test-spec test-sim bench-sim soak soak-kube docs lock clean \
 	missing-shim
 
 help:
-	@echo "make demo | test | test-kills | test-torch | test-web | test-kubelets | test-kube | check | coverage | bench | bench-kube | bench-web | test-mutants | test-mutants-sim | test-model | test-spec | test-sim | bench-sim | soak | docs | format | lock | clean"
+	@echo "make demo | test | test-kills | test-torch | test-web | test-kubelets | test-kube | check | coverage | bench | bench-kube | bench-web | test-mutants | test-mutants-sim | test-model | test-spec | test-sim | bench-sim | soak | soak-kube | docs | format | lock | clean"
 
 setup: $(STAMP)
 
@@ -137,6 +137,12 @@ bench-sim: $(STAMP)
 HOURS ?= 1
 soak: $(STAMP)
 	$(BIN)/python tools/soak.py --hours $(HOURS) --workers $(WORKERS)
+
+# Controllers on a real API server that are killed, paused and stopped: every step, and so many moments.
+MOMENTS ?= 100
+soak-kube: $(STAMP)
+	SOAK_MOMENTS=$(MOMENTS) $(BIN)/python -m pytest -q tests/kubernetes/test_moments.py \
+		tests/kubernetes/test_fail_over.py tests/kubernetes/test_replicas.py
 
 # The models of tenure and of the commit, by TLC; it needs Java.
 test-spec: $(STAMP)
