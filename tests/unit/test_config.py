@@ -188,3 +188,10 @@ def test_the_effective_configuration_reads_back() -> None:
     assert load_config(shown) == config
     assert load_config(effective(Config())) == Config()
     assert effective(Config())["nodeFailure.after"] == "off"
+
+
+def test_a_place_may_have_other_defaults_and_a_file_still_says_what_it_says() -> None:
+    place = Policy(max_objects=50_000)
+    assert load_config("", place).policy.max_objects == 50_000
+    assert load_config("reservation.depth: 9", place).policy.max_objects == 50_000
+    assert load_config("ledger.maxObjects: 500000", place).policy.max_objects == 500_000

@@ -21,9 +21,13 @@ from leasehold.cli.front_door import BadFrontDoor, PagesOfReplica
 from leasehold.cli.kube_options import kube_options, kube_sentences, loader
 from leasehold.cli.replica import Replica
 from leasehold.core.names import API_VERSION
+from leasehold.core.policy import Policy
 from leasehold.ports.store import NotFound, StoreError
 from leasehold.shell import logs
 from leasehold.shell.config import Config
+
+# The API server keeps every object in memory, and etcd has 2 GiB for all of them.
+ON_CLUSTERS = Policy(max_objects=50_000)
 
 
 @click.command("controller")
@@ -73,7 +77,9 @@ def command(
     Any number of replicas may run; one holds tenure and decides, the others wait for it. The
     cluster is prepared with `leasehold install`. SIGTERM gives tenure back at once.
     """
-    config = read_config_file(config_file) if config_file is not None else Config()
+    config = Config(policy=ON_CLUSTERS)
+    if config_file is not None:
+        config = read_config_file(config_file, ON_CLUSTERS)
     host, port = _address(probes, "--probes")
     asked = _address(questions, "--questions") if questions else None
     shown = _address(pages, "--pages") if pages else None

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from leasehold.control.views.news import EVENTS
 from leasehold.core.facts import Record
 from leasehold.core.objects import readers
@@ -94,8 +96,9 @@ class Key:
     kind: Callable[[object], object]
 
 
-def load_config(source: str | Mapping[str, object]) -> Config:
-    """The effective configuration; raises `BadConfig`, or `BadFile` for a text that is no YAML."""
+def load_config(source: str | Mapping[str, object], policy: Policy | None = None) -> Config:
+    """The effective configuration; raises `BadConfig`, or `BadFile` for a text that is no YAML.
+    `policy` has the defaults of a place where they are others."""
     raw: object = source
     if isinstance(source, str):
         raw = parse_documents(source, "configuration")[0].data if source.strip() else {}
@@ -108,7 +111,7 @@ def load_config(source: str | Mapping[str, object]) -> Config:
         if value is not None:
             values[key.record][key.field] = value
     fields.finish()
-    config = _assembled(values)
+    config = _assembled(values, policy or Policy())
     if not problems:
         problems += _check_sums(config)
     if problems:
@@ -305,13 +308,13 @@ def _flat(raw: object, problems: list[Problem]) -> dict[str, object]:
     return flat
 
 
-def _assembled(values: dict[str, dict[str, object]]) -> Config:
+def _assembled(values: dict[str, dict[str, object]], policy: Policy) -> Config:
     labels = dict(values["labels"])
     if "gpu_resource" in values["policy"]:
         labels["gpu_resource"] = values["policy"]["gpu_resource"]
     # The readers have made the values what the fields want; the table says which is which.
     return Config(
-        policy=Policy(**values["policy"]),  # type: ignore[arg-type]
+        policy=replace(policy, **values["policy"]),
         labels=Labels(**labels),  # type: ignore[arg-type]
         tenure=Margins(**values["tenure"]),  # type: ignore[arg-type]
         fencing=Fencing(**values["fencing"]),  # type: ignore[arg-type]
