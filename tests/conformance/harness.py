@@ -6,8 +6,9 @@ runtime joins by a function like `on_kernel` in `RUNTIMES`.
 """
 
 import asyncio
+import itertools
 import tempfile
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,9 +20,11 @@ from leasehold.adapters.kubernetes.store import KubernetesStore
 from leasehold.adapters.memory.store import MemoryStore
 from leasehold.adapters.objects.writes import Admit
 from leasehold.adapters.sqlite.group import GroupStore
+from leasehold.adapters.sqlite.shared import SharedStore
 from leasehold.adapters.sqlite.store import SqliteStore
 from leasehold.ports.runtime import Clock, Tasks
 from leasehold.ports.store import Store
+from leasehold.sim.around import StoreAround
 from leasehold.sim.faulty import Faults, FaultyStore
 from leasehold.sim.kernel import Kernel
 
@@ -87,7 +90,7 @@ class AsyncioHarness(MemoryHarness):
     def __init__(self) -> None:
         self._runner = asyncio.Runner()
         self._folder = tempfile.TemporaryDirectory()
-        self._stores: list[GroupStore] = []
+        self._stores: list[SqliteStore] = []
         self._tasks = self.run(_make(asyncio_runtime.AsyncioTasks))
 
     @property
@@ -114,6 +117,33 @@ class AsyncioHarness(MemoryHarness):
             self.run(_make(store.close))
         self._runner.close()
         self._folder.cleanup()
+
+
+class InTurns(StoreAround):
+    """Of several who have a file open, each call goes to the next one."""
+
+    def __init__(self, stores: Sequence[Store]) -> None:
+        super().__init__(stores[0])
+        self._turns = itertools.cycle(stores)
+
+    async def _call(self, verb: str, kind: str, call: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
+        self._store = next(self._turns)
+        return await call()
+
+
+class SharedHarness(AsyncioHarness):
+    """A file that two have open: what one has written the other sees, and may not undo."""
+
+    def store(self, admit: Admit | None = None, *, history_max: int = 1000) -> Store:
+        path = Path(self._folder.name) / f"{len(self._stores)}.sqlite"
+        clock = asyncio_runtime.AsyncioClock()
+
+        def make() -> SharedStore:
+            return SharedStore(path, self._tasks, clock, admit, history_max=history_max)
+
+        both = [self.run(_make(make)) for _ in range(2)]
+        self._stores += both
+        return InTurns(both)
 
 
 class KubernetesHarness(AsyncioHarness):
@@ -152,6 +182,7 @@ STORES: dict[str, type[MemoryHarness]] = {
     "memory behind quiet faults": QuietFaultyHarness,
     "sqlite": SqliteHarness,
     "sqlite behind a writer's thread": AsyncioHarness,
+    "sqlite shared by two": SharedHarness,
 }
 
 

@@ -65,6 +65,10 @@ class FileClosed(FileUnavailable):
     """By us, on purpose."""
 
 
+class FileBusy(FileUnavailable):
+    """Somebody else is writing right now."""
+
+
 class CommitUnknown(OutcomeUnknown):
     """`OutcomeUnknown`, and why: the write may be found after the next start, or not."""
 

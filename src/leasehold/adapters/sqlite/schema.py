@@ -1,6 +1,6 @@
 """Opens a store's file: the settings, whose file it is, its version, and whether it is sound.
 
-Called by `store`, under its lock. What the tables mean:
+Called by `store` and `shared`, under their lock. What the tables mean:
 
     objects   every object as it is now
     history   the last changes of each kind, for watches
@@ -71,6 +71,18 @@ def open_file(path: Path, *, prefix: str | None) -> apsw.Connection:
     except BadStore:
         connection.close()
         raise
+    return connection
+
+
+def open_another(path: Path, *, prefix: str | None) -> apsw.Connection:  # noqa: ARG001 - is named
+    """The same for a file that another process has opened by `open_file` and still has open: what
+    that one looked at is not looked at again, while it may be writing."""
+    try:
+        connection = apsw.Connection(str(path))
+        _check_owner(connection, path)
+        _settle(connection, path)
+    except apsw.Error as error:
+        raise BadStore(path, f"cannot be used ({error})", sentence(error)) from error
     return connection
 
 

@@ -15,6 +15,7 @@ from leasehold.adapters.objects.storage import Change, Key, NamedBody, Namespace
 from leasehold.adapters.sqlite.errors import (
     FATAL,
     CommitUnknown,
+    FileBusy,
     FileClosed,
     FileUnavailable,
     sentence,
@@ -129,11 +130,13 @@ class FileObjects:
             raise self._trouble(error) from error
 
     def _trouble(self, error: apsw.Error) -> FileUnavailable:
-        return FileUnavailable(self.path, sentence(error))
+        kind = FileBusy if isinstance(error, apsw.BusyError) else FileUnavailable
+        return kind(self.path, sentence(error))
 
 
 class FileStorage(FileObjects):
-    """The one writer. Counters and counts in memory are what the file says after each commit."""
+    """The one writer of this process. Counters and counts in memory are what the file says after
+    each commit; with `is_shared` other processes write, too, and they are read before each."""
 
     def __init__(
         self,
@@ -142,8 +145,10 @@ class FileStorage(FileObjects):
         *,
         tell: Callable[[Sequence[Change]], None],
         history_max: int,
+        is_shared: bool = False,
     ) -> None:
         super().__init__(connection, path)
+        self._is_shared = is_shared
         self._tell = tell
         self._history_max = history_max
         self._changes: list[Change] = []  # of the transaction that is open
@@ -193,8 +198,10 @@ class FileStorage(FileObjects):
             raise self._broken
         with self._speaking():
             self._connection.execute("BEGIN IMMEDIATE")
-        self._committed = self._version
         try:
+            if self._is_shared:
+                self._catch_up()
+            self._committed = self._version
             result = work()
             self._count()
         except BaseException as error:
@@ -230,6 +237,13 @@ class FileStorage(FileObjects):
         changes, self._changes = self._changes, []
         self._tell(changes)
 
+    def _catch_up(self) -> None:
+        """With what others have written since; from here to the commit nobody else writes."""
+        version = self._number("version")
+        if version != self._version:
+            self._latest.clear()
+            self._version, self._created = version, self._number("created")
+
     def _put(self, change: Change) -> None:
         assert change.version == self._version + 1, change.version
         execute, kind = self._connection.execute, change.key[0]
@@ -252,6 +266,9 @@ class FileStorage(FileObjects):
     def _compact(self, kind: str) -> None:
         """Twice as many as are kept, so that not every write also deletes."""
         forgotten = self._connection.execute(_OLDEST_KEPT, (kind, self._history_max)).get
+        if forgotten is None:  # others who write here have seen to it
+            self._lengths[kind] = 0
+            return
         self._connection.execute(_FORGET, (kind, forgotten))
         self._connection.execute(_FORGOTTEN, (f"forgotten/{kind}", forgotten))
         self._lengths[kind] = self._history_max

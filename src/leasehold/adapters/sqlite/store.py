@@ -3,7 +3,7 @@
 Implements `ports.store.Store`; the writes are `adapters.objects`', shared with the store in
 memory. A write is acknowledged when its transaction (object, change, version) is on the disk. Here
 writes happen on the calling task and never suspend, as virtual time needs; `group.GroupStore` has
-a thread for them. One process has the file at a time.
+a thread for them. One process has the file at a time; `shared.SharedStore` is for several.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +34,7 @@ class SqliteStore(ObjectStore):
         finalizers: Mapping[str, str] | None = None,
     ) -> None:
         self.path = path
+        self._tasks = tasks
         self._clock = clock
         self._admit = admit
         self._prefix = prefix

@@ -1,0 +1,289 @@
+"""A folder whose store several real processes share: their kubelets, their users, and what they
+did."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from tests.processes.member import MARGINS
+
+from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
+from leasehold.adapters.objects.storage import Change
+from leasehold.adapters.sqlite.shared import SharedStore
+from leasehold.core.facts import Node
+from leasehold.core.names import API_VERSION, Wire
+from leasehold.core.objects.tenure import KIND
+from leasehold.core.objects.wire import part, text_at
+from leasehold.shell.folder import DataFolder
+from leasehold.sim.machines import Work
+from leasehold.sim.nodes import SimFleet
+from leasehold.sim.storm.checks import TakeOver, TenureChecks
+
+T = TypeVar("T")
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_S = 90
+NODES = 4
+GPUS = 8
+
+
+@dataclass(frozen=True)
+class Told:
+    """A line of a member's log."""
+
+    at: int  # of the machine's boot clock
+    words: str
+
+
+class Member:
+    def __init__(self, folder: Path, name: str, *more: str) -> None:
+        self.harms: list[Told] = []  # what was done to it
+        self._log = folder / f"{name}.log"
+        with (folder / f"{name}.out").open("a") as said:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.processes.member", str(folder), name, *more],
+                cwd=ROOT, stdout=said, stderr=said,
+            )  # fmt: skip
+
+    def told(self) -> list[Told]:
+        """Of every start of this name; a last line may still be under way."""
+        if not self._log.exists():
+            return []
+        lines = self._log.read_text(encoding="utf-8").split("\n")[:-1]
+        pairs = (line.split(" ", 1) for line in lines)
+        return [Told(int(at), words) for at, words in pairs]
+
+    def has_told(self, words: str) -> bool:
+        return any(each.words.startswith(words) for each in self.told())
+
+    def starts(self) -> int:
+        return sum(each.words == "started" for each in self.told())
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+        if number is signal.SIGSTOP:
+            self.harms.append(Told(AsyncioClock().monotonic(), "stopped"))
+
+    def end(self) -> int:
+        """Cleanly, wherever it stands."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+        return self.process.wait(DEADLINE_S)
+
+    def kill(self) -> None:
+        self.harms.append(Told(AsyncioClock().monotonic(), "killed"))
+        self.process.kill()
+        self.process.wait(DEADLINE_S)
+
+
+class House:
+    """Made for one test; `stop` ends everything that it began."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = DataFolder(folder)
+        self.folder.prepare()
+        self.folder.key()
+        self.members: dict[str, Member] = {}
+        self._runs = 0
+        self._loop = asyncio.new_event_loop()
+        self._is_up = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+        assert self._is_up.wait(DEADLINE_S), "the house does not come up"
+        for number in range(NODES):
+            self.do(lambda number=number: self.fleet.add_node(_node(f"n{number}")))
+        self.ask(lambda: self.store.create(_budget()))
+
+    def start(self, name: str, *more: str) -> Member:
+        """Returns when it can be told to stop."""
+        earlier = self.members.get(name)
+        starts = 0 if earlier is None else earlier.starts()
+        made = Member(self.folder.root, name, *more)
+        made.harms += [] if earlier is None else earlier.harms
+        self.members[name] = made
+        self.until(lambda: made.starts() > starts)
+        return made
+
+    def start_all(self, *names: str, first: tuple[str, ...] = ()) -> None:
+        """The first of them, with the options `first`, has tenure before the others come."""
+        self.start(names[0], *first)
+        self.until(lambda: self.holder() == names[0])
+        for name in names[1:]:
+            self.start(name)
+
+    def submit(self, gpus: int, *, lasts_ms: int = 500) -> str:
+        self._runs += 1
+        name = f"run{self._runs}"
+        made = self.ask(lambda: self.store.create(_run(name, gpus)))
+        uid = text_at(part(made, "metadata"), "uid")
+        work = (Work(lasts=lasts_ms),)
+        self.do(lambda: self.fleet.assign(uid, work, per_group=False))
+        return name
+
+    def phase(self, name: str) -> str:
+        run = self.ask(lambda: self.store.get("Run", "team", name))
+        return text_at(part(run, "status"), "phase")
+
+    def until_completed(self, *names: str) -> None:
+        self.until(lambda: all(self.phase(name) == "Completed" for name in names))
+
+    def holder(self) -> str:
+        """Whom the record names; "" when it is free."""
+        for wire in self.ask(lambda: self.store.list(KIND)).items:
+            return text_at(part(wire, "spec"), "holderIdentity").rpartition("_")[0]
+        return ""
+
+    def epoch(self) -> int:
+        for wire in self.ask(lambda: self.store.list("LedgerHead")).items:
+            return int(part(wire, "spec")["epoch"])  # type: ignore[call-overload]
+        return 0
+
+    def until(self, holds: Callable[[], bool]) -> None:
+        due = time.monotonic() + DEADLINE_S
+        while not holds():
+            assert time.monotonic() < due, {
+                name: [f"{each.at} {each.words}" for each in member.told()[-20:]]
+                for name, member in self.members.items()
+            }
+            time.sleep(0.05)
+
+    def take_overs(self) -> list[tuple[int, str, int]]:
+        """Epoch, by whom, and how long after the one before it had been stopped, killed or told
+        that it lost."""
+        told = sorted(
+            (each.at, name, each.words)
+            for name, member in self.members.items()
+            for each in (*member.told(), *member.harms)
+        )
+        found: list[tuple[int, str, int]] = []
+        leader, over = "", 0
+        for at, name, words in told:
+            if words.startswith("gained"):
+                if leader:
+                    found.append((int(words.split()[1]), name, at - over))
+                leader, over = name, at
+            elif name == leader and words.startswith(("lost", "stopped", "killed")):
+                leader, over = "nobody", at
+        return found
+
+    def judge(self) -> list[TakeOver]:
+        """When everybody has ended: nothing twice, epochs that only rise, a ledger that proves
+        itself. Returns who followed whom by the record."""
+        assert self.do(lambda: list(self.fleet.breaches)) == []
+        problems: list[str] = []
+        checks = TenureChecks(
+            lambda: (), lambda: 0, problems.append, margins=MARGINS, breaks_clocks=True
+        )
+        for kind in (KIND, "LedgerHead"):
+            for change in self.ask(lambda kind=kind: self._history(kind)):
+                checks.on_change(change)
+        assert problems == []
+        assert checks.evaluated["SealedHeadRejectsOldEpoch"] > 1
+        said = subprocess.run(
+            [sys.executable, "-m", "leasehold", "ledger", "verify", "--data",
+             str(self.folder.root)],
+            capture_output=True, text=True, timeout=DEADLINE_S, check=False,
+        )  # fmt: skip
+        assert said.stdout.startswith("ledger verify: ok"), said.stdout + said.stderr
+        committed = [
+            int(each.words.split()[1])
+            for member in self.members.values()
+            for each in member.told()
+            if each.words.startswith("committed")
+        ]
+        assert len(committed) == len(set(committed)), "a batch was committed by two"
+        return checks.take_overs
+
+    async def _history(self, kind: str) -> list[Change]:
+        """Every change of a kind since the file was made."""
+        watch, last = self.store.watch(kind, 0), self.store.version
+        found: list[Change] = []
+        while (past := await watch.next_stored(100)) is not None and past.version <= last:
+            found.append(Change(past.version, past.event, (kind, "", ""), past.body))
+        watch.close()
+        return found
+
+    def stop(self) -> None:
+        for member in self.members.values():
+            if member.process.poll() is None:
+                member.send(signal.SIGCONT)
+                member.kill()
+        self._loop.call_soon_threadsafe(self._main.cancel)
+        self._thread.join(DEADLINE_S)
+
+    def do(self, action: Callable[[], T]) -> T:
+        async def act() -> T:
+            return action()
+
+        return self.ask(act)
+
+    def ask(self, call: Callable[[], Awaitable[T]]) -> T:
+        async def act() -> T:
+            return await call()
+
+        return asyncio.run_coroutine_threadsafe(act(), self._loop).result(DEADLINE_S)
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._main = self._loop.create_task(self._live())
+        try:
+            self._loop.run_until_complete(self._main)
+        except asyncio.CancelledError:
+            pass
+        finally:
+            self._loop.close()
+
+    async def _live(self) -> None:
+        clock, tasks = AsyncioClock(), AsyncioTasks()
+        self.store = SharedStore(self.folder.store, tasks, clock)
+        self.fleet = SimFleet(self.store, clock, tasks)
+        self._is_up.set()
+        try:
+            await tasks.supervise(self.fleet.run())
+        finally:
+            self.store.close()
+
+
+def _node(name: str) -> Node:
+    return Node(
+        name=name,
+        flavor="H100-80GB",
+        region="us",
+        cluster="gpu-a",
+        fabric="a",
+        gpus=GPUS,
+        cpu_milli=64_000,
+        memory_bytes=1 << 40,
+    )
+
+
+def _budget() -> Wire:
+    envelope = {"name": "west", "flavor": "H100-80GB", "concurrency": NODES * GPUS}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Budget",
+        "metadata": {"name": "money", "namespace": "team"},
+        "spec": {"owner": "org:team", "envelopes": [envelope]},
+    }
+
+
+def _run(name: str, gpus: int) -> Wire:
+    resources = {"gpuType": "H100-80GB", "totalGPUs": gpus, "gpusPerPod": min(GPUS, gpus)}
+    container = {"name": "main", "image": "none", "command": ["train"]}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Run",
+        "metadata": {"name": name, "namespace": "team"},
+        "spec": {
+            "owner": "org:team",
+            "resources": resources,
+            "template": {"spec": {"containers": [container]}},
+        },
+    }
