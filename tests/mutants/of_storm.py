@@ -160,6 +160,18 @@ STORM = (
         "        self._there",
     ),
     _planted(
+        "what is not committed yet is told",
+        "shell/loop.py",
+        "        while self._is_committing:\n            rested",
+        "        while self._is_committing and patience < 0:\n            rested",
+    ),
+    _planted(
+        "whoever recovers removes proofs although it was deposed",
+        "shell/recover.py",
+        "        await ledger.confirm()\n    for name, uid in found.orphans:\n",
+        "        pass\n    for name, uid in found.orphans:\n",
+    ),
+    _planted(
         "whoever lost its tenure goes on deciding",
         "shell/plane.py",
         "            self._leading.cancel()\n            self._leading = None\n",

@@ -10,6 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from leasehold.core.units import SECOND
+from leasehold.core.world.world import World
+from leasehold.shell.loop import Controller
 from leasehold.sim.faulty import KINDS as STORE_FAULTS
 from leasehold.sim.network import KINDS as NETWORK_FAULTS
 from leasehold.sim.storm.many import Tally, fresh_seeds, play_seed
@@ -165,3 +167,17 @@ def test_where_clocks_are_broken_the_head_is_enough() -> None:
     outcome = play(plan)
     assert outcome.problems == []
     assert len(outcome.take_overs) == 1
+
+
+def test_an_answer_that_tells_what_is_not_committed_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def hasty(controller: Controller, patience: int) -> World | None:
+        return controller.world
+
+    slow = replace(calm(profile=Profile.UNIFORM), network={"net-delay": 1.0})
+    held = play(slow)
+    assert held.problems == []
+    assert held.evaluated["answers"] > 0
+    monkeypatch.setattr(Controller, "at_rest", hasty)
+    assert rule_of(play(slow).problems[0]) == "AnswersAreCommitted"

@@ -13,7 +13,7 @@ from leasehold.core.units import SECOND, Millis
 from leasehold.sim.kernel import Kernel, Process
 from leasehold.sim.network import Network
 from leasehold.sim.storm.cast import Cast, Member
-from leasehold.sim.storm.plan import Attack, Harm
+from leasehold.sim.storm.plan import RECOVERING, Attack, Harm
 
 DOWN_MAX: Millis = 5 * SECOND  # until a process that was killed in a write is started again
 LOOK_MS: Millis = 100
@@ -106,6 +106,9 @@ class Nemesis:
             case "standby":
                 leader = self._cast.leader()
                 return leader is None or leader.process.name != name
+            case "recovering":
+                member = self._cast.members[name]
+                return member.leads and member.plane.world is None
             case "any":
                 return True
             case meant:
@@ -116,6 +119,7 @@ class Nemesis:
         point = f" {attack.point}" if attack.point else ""
         self._tell("nemesis", f"{attack.harm} {target.name} for {attack.lasts} ms{point}")
         self.effects[f"{attack.harm}{' at a point' if attack.point else ''}"] += 1
+        self.effects["pause in recovery"] += attack.who == RECOVERING
         match attack.harm:
             case Harm.CRASH:
                 self._later(attack.lasts, lambda: self._start(target.name))

@@ -19,6 +19,7 @@ from leasehold.sim.storm.stories import story_of
 CONTROLLERS = ("c1", "c2", "c3")
 NODES = "nodes"
 LEADER, STANDBY, ANY = "leader", "standby", "any"
+RECOVERING = "recovering"  # leads, and knows no World yet
 GAPS = (0, 0, 0, 1, 1, 2, 3, 5, 9)
 STEPS_MAX = 30
 AFTER: Millis = 3 * MINUTE  # of trouble, when the story is over
@@ -72,6 +73,16 @@ POINTS = (
     "before write_all Pod", "after write_all Pod",
     "before create Resolution", "after create Resolution",
 )  # fmt: skip
+# Calls that are rare, so that whoever hunts for them waits there: the proofs of cuts, and whoever
+# has just taken over.
+RARE = (
+    (ANY, "before create Resolution"), (ANY, "after create Resolution"),
+    (RECOVERING, "before get LedgerHead"), (RECOVERING, "before update LedgerHead"),
+    (RECOVERING, "after update LedgerHead"), (RECOVERING, "before list Resolution"),
+    (RECOVERING, "after list Resolution"), (RECOVERING, "after scan Lease"),
+)  # fmt: skip
+LONGER = (17, 20, 30)  # seconds: until another one has taken over
+SHORTER = (4, 6)  # and still holds what it has
 
 
 class Attack(Record, frozen=True):
@@ -115,7 +126,7 @@ def draw_plan(seed: int, *, profile: Profile | None = None, story: str | None = 
         store=store,
         nodes={kind: rate for kind, rate in store.items() if not kind.startswith("kill")},
         network={} if is_quiet else _network_rates(Random(f"{seed}/network")),
-        attacks=() if is_quiet else _attacks(Random(f"{seed}/attacks"), drawn, trouble),
+        attacks=_attacks(seed, drawn, trouble),
         drifts=_drifts(Random(f"{seed}/drifts"), drawn),
         offsets=_offsets(Random(f"{seed}/offsets"), drawn),
         core=Random(f"{seed}/core").choice(CONTROLLERS) if drawn is Profile.LIVENESS else "",
@@ -163,14 +174,36 @@ def _offsets(random: Random, profile: Profile) -> dict[str, Millis]:
     return {} if profile is Profile.QUIET else usual
 
 
-def _attacks(random: Random, profile: Profile, trouble: Millis) -> tuple[Attack, ...]:
+def _attacks(seed: int, profile: Profile, trouble: Millis) -> tuple[Attack, ...]:
+    if profile is Profile.QUIET:
+        return ()
+    found = _drawn_attacks(Random(f"{seed}/attacks"), profile, trouble)
+    if profile is Profile.HUNTER:
+        found += _lying_in_wait(Random(f"{seed}/rare"), trouble)
+    return tuple(sorted(found, key=lambda attack: attack.at))
+
+
+def _lying_in_wait(random: Random, trouble: Millis) -> list[Attack]:
+    """From early on, at calls that may never come. Sometimes whoever takes over stands still there,
+    too, but not for long: then the first one goes on while the second is in the middle of it."""
+    found = []
+    for who, point in random.sample(RARE, 3):
+        at, lasts = random.randrange(trouble // 2), random.choice(LONGER) * SECOND
+        found.append(Attack(at=at, harm=Harm.PAUSE, who=who, lasts=lasts, point=point))
+        if random.random() < 0.5:
+            lasts = random.choice(SHORTER) * SECOND
+            found.append(Attack(at=at + 1, harm=Harm.PAUSE, who=who, lasts=lasts, point=point))
+    return found
+
+
+def _drawn_attacks(random: Random, profile: Profile, trouble: Millis) -> list[Attack]:
     found: list[Attack] = []
     at = 0
     every = random.choice((40, 90, 180)) * SECOND
     while True:
         at += 1 + int(random.expovariate(1 / every))
         if at >= trouble:
-            return tuple(found)
+            return found
         match profile:
             case Profile.HUNTER:
                 found.append(_hunting(random, at))
@@ -196,7 +229,7 @@ def _hunting(random: Random, at: Millis) -> Attack:
         point = random.choice(random.choice((COMMIT, POINTS)))
         lasts = _span(random, harm)
         if harm is Harm.PAUSE and random.random() < 0.7:
-            lasts = random.choice((17, 20, 30)) * SECOND  # until another one has taken over
+            lasts = random.choice(LONGER) * SECOND
         return Attack(at=at, harm=harm, who=who, lasts=lasts, point=point)
     harm = random.choice(list(Harm))
     who = random.choice((LEADER, LEADER, STANDBY))

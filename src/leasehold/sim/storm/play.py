@@ -32,6 +32,7 @@ from leasehold.sim.scenario.ledger import ledger_problems, lines_after, objects_
 from leasehold.sim.scenario.parse import parse_story
 from leasehold.sim.scenario.populate import node_of, put_budgets
 from leasehold.sim.scenario.story import Expect, RestartController, Step, Story
+from leasehold.sim.storm.asking import Curious
 from leasehold.sim.storm.cast import Cast
 from leasehold.sim.storm.checks import TakeOver, TenureChecks
 from leasehold.sim.storm.marks import Marks
@@ -106,6 +107,8 @@ class Storm:
             breaks_clocks=plan.profile is Profile.BREAKING,
         )
         self._marks = Marks()
+        self._fold = Fold()
+        self._curious = Curious(plan.seed, self._folded, self._fail)
         self.store = MemoryStore(
             self._user.tasks, self._user.clock, self._admission, on_change=self._on_change
         )
@@ -127,7 +130,6 @@ class Storm:
             self.kernel, self._cast, self._network,
             seed=plan.seed, drifts=plan.drifts, tell=self._tell,
         )  # fmt: skip
-        self._fold = Fold()
         self._actor = Actor(
             self.store,
             self.fleet,
@@ -167,7 +169,7 @@ class Storm:
         outcome.steps = self.kernel.steps
         for counter in (self._faults, self._node_faults, self._network, self._nemesis):
             outcome.effects += counter.effects
-        outcome.evaluated += self._checks.evaluated
+        outcome.evaluated += self._checks.evaluated + self._curious.evaluated
         outcome.take_overs = self._checks.take_overs
         self._marks.count_effects(outcome.effects, self._checks.take_overs)
         outcome.marks = self._marks.seen
@@ -252,20 +254,29 @@ class Storm:
         self._hash.update(change.body)
         self._marks.on_change(change)
         self._checks.on_change(change)
+        self._curious.on_change(change)
 
     def _after_step(self, process: Process) -> None:
         if process.name in self._cast.members:
             self._checks.look()
+            self._curious.after_step(self._cast.alive)
 
     def _on_commit(self, world: World, now: Instant) -> None:
         self.outcome.commits += 1
         self.outcome.evaluated["World"] += 1
-        problems = [*map(str, check_all(world, now)), *self.fleet.breaches]
+        for problem in (*map(str, check_all(world, now)), *self.fleet.breaches):
+            self._fail(problem)
+        self._folded()
+
+    def _folded(self) -> Fold:
+        """All that is committed, each batch verified when it is first seen."""
         for line in lines_after(self.store, self._fold.seq, self._fold.digest):
             disagreement = self._fold.step(line)
-            problems += [] if disagreement is None else [str(disagreement)]
-        for problem in problems:
-            self._fail(problem)
+            if disagreement is not None:
+                self._fail(str(disagreement))
+                break
+            self._curious.on_batch(self._fold)
+        return self._fold
 
     def _fail(self, problem: str) -> None:
         """An exception might be handled in there; a failed kernel stops whatever they do."""
