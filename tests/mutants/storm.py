@@ -1,8 +1,9 @@
 """Plants each bug of `of_storm.py` in a copy of the source, and counts the seeds until one notices.
 
 `make test-mutants-sim` runs it; names on the command line select bugs. What is asked is the same
-mixture of seeds that CI plays, from 0 on, until one fails: a bug that none of them notices is a
-hole in the checks or in the faults.
+mixture of seeds that CI plays, from 0 on, until one fails; if none does, the plans that CI plays
+beside them (`tests/sim/test_found.py`). A bug that none of all these notices is a hole in the
+checks or in the faults.
 """
 
 import os
@@ -21,6 +22,7 @@ from tests.mutants.of_storm import STORM  # noqa: E402 - the path above comes fi
 from tests.mutants.of_tenure import TENURE  # noqa: E402
 from tests.mutants.run import WORKERS, misplaced  # noqa: E402
 
+PLANS = ROOT / "tests" / "sim" / "test_found.py"
 SEEDS = int(os.environ.get("SEEDS_MAX", "200"))
 LIMIT_S = 3600
 # Those of tenure's own tests that a simulation can see: whatever they break is broken for all.
@@ -63,15 +65,30 @@ def is_caught(mutant, sound: Path) -> bool:  # type: ignore[no-untyped-def] # no
     done = subprocess.run(
         command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
-    shutil.rmtree(copy)
     said = re.search(r"seed (\d+) \((\w+)\) failed at \d+ ms:\n\s*(.*)", done.stdout)
     if said is None:
-        print(f"SURVIVED {mutant.name}\n{done.stderr[-500:]}", flush=True)
-        return False
+        return _is_caught_by_plans(mutant.name, copy, env)
+    shutil.rmtree(copy)
     seed, profile, rule = said.groups()
     print(
         f"caught after {int(seed) + 1:3} seeds ({profile}): {mutant.name}: {rule[:90]}", flush=True
     )
+    return True
+
+
+def _is_caught_by_plans(name: str, copy: Path, env: dict[str, str]) -> bool:
+    command = [
+        sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(PLANS),
+    ]  # fmt: skip
+    done = subprocess.run(
+        command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False
+    )
+    shutil.rmtree(copy)
+    said = re.search(r"FAILED \S+::(\S+)", done.stdout)
+    if said is None:
+        print(f"SURVIVED {name}\n{done.stdout[-500:]}", flush=True)
+        return False
+    print(f"caught after {SEEDS} seeds by a plan: {name}: {said.group(1)}", flush=True)
     return True
 
 

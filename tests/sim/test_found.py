@@ -1,4 +1,4 @@
-"""What simulations found, each as the smallest plan that showed it."""
+"""What simulations found, or planted bugs showed to be missing, each as a small plan."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 
 from leasehold.core.units import MINUTE, SECOND
 from leasehold.sim.scenario.parse import load_story
-from leasehold.sim.storm.plan import LEADER, RECOVERING, Attack, Harm, Profile, StormPlan
+from leasehold.sim.storm.plan import ANY, LEADER, RECOVERING, Attack, Harm, Profile, StormPlan
 from leasehold.sim.storm.play import play
 
 STORIES = Path(__file__).resolve().parents[1] / "scenarios"
@@ -32,6 +32,27 @@ def test_whoever_was_deposed_leaves_the_next_ones_proof_alone(point: str) -> Non
     )
     outcome = play(plan)
     assert outcome.effects["pause at a point"] == 1
+    assert outcome.problems == []
+
+
+@pytest.mark.parametrize("seed", [1, 6])
+def test_a_stranger_s_proof_is_not_taken_for_ours(seed: int) -> None:
+    """Nobody's yet: two stand still before they publish, and the one that was deposed goes on first
+    and publishes its own. The next owner finds that one under its name."""
+    (file,) = STORIES.glob("cuts-01-*.yaml")
+    point = "before create Resolution"
+    plan = StormPlan(
+        seed=seed,
+        profile=Profile.HUNTER,
+        story=file.read_text(encoding="utf-8"),
+        trouble=load_story(file).steps[-1].at + MINUTE,
+        attacks=(
+            Attack(at=SECOND, harm=Harm.PAUSE, who=ANY, lasts=20 * SECOND, point=point),
+            Attack(at=2 * SECOND, harm=Harm.PAUSE, who=ANY, lasts=6 * SECOND, point=point),
+        ),
+    )
+    outcome = play(plan)
+    assert outcome.effects["pause at a point"] == 2
     assert outcome.problems == []
 
 
