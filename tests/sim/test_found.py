@@ -88,3 +88,9 @@ def test_what_a_lot_ends_is_not_refinanced_first() -> None:
     """Of a family's run that was drawn, one lease had just been moved to another payer: it was
     marked although it was closed."""
     assert play(kept_plan("a-lot-ends-what-moved")).problems == []
+
+
+def test_what_a_blocked_reservation_held_is_seen_without_being_asked_for() -> None:
+    """Its time came, it found no payer and was blocked; whoever could have what it had held, and
+    had been considered before it, was reserved by the next turn, which nobody asked for."""
+    assert play(kept_plan("blocked-lets-others-in")).problems == []

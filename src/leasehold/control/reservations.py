@@ -51,6 +51,7 @@ def block(turn: Turn, run: Run, refused: Refused) -> None:
         turn.reserve(replace(blocked, since=turn.now))
         if reservation.state is not State.BLOCKED:
             turn.tell("Run", run.key, Told.BLOCKED, refused.says)
+            turn.again = True  # what it held is there for others, also for those ahead of it
 
 
 def announced(turn: Turn, run: Run) -> Reservation:
