@@ -13,6 +13,7 @@ from tests.unit.shell.plant import Doomed, Plant
 from leasehold.control.views.answers import explain, who_pays
 from leasehold.control.views.numbers import envelope_view
 from leasehold.core.objects.lease import ARCHIVED
+from leasehold.core.units import HOUR, MINUTE
 from leasehold.core.world.invariants import check_all
 from leasehold.core.world.world import World
 from leasehold.shell.archive import writer
@@ -219,3 +220,21 @@ def test_by_itself_it_waits_until_it_is_worth_it(tmp_path: Path) -> None:
         while at_once(compactor.step(world, ledger)) == 0:
             pass
         assert (compactor.last is not None) == runs, (keep, most)
+
+
+def test_a_store_that_fills_up_does_not_wait_for_its_hour(tmp_path: Path) -> None:
+    plant = a_past()
+    compactor = Compactor(
+        plant.store, plant.user.clock, folder=tmp_path, keep_closed=0, max_objects=10
+    )
+    fresh = Plant(nodes=2)
+    fresh.wait(MINUTE)
+    young, ledger, _ = read(fresh)
+    assert at_once(compactor.step(young, ledger)) == HOUR
+    plant.wait(2 * MINUTE)
+    world, ledger, _ = read(plant)
+    while at_once(compactor.step(world, ledger)) == 0:
+        pass
+    assert compactor.last is not None
+    # Where nothing is left to gain it is not looked at again with every turn.
+    assert at_once(compactor.step(world, ledger)) > MINUTE

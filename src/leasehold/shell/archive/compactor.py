@@ -60,6 +60,7 @@ WORTH = 1_000  # objects, below which a day may pass first
 EVERY: Millis = HOUR
 AGAIN_AFTER_TROUBLE: Millis = 10 * MINUTE
 CROWDED_PERCENT = 70
+CROWDED_EVERY: Millis = MINUTE
 KEEP_WHEN_CROWDED: Millis = HOUR
 ANSWER = "compacted.json"  # beside the segments
 
@@ -107,6 +108,7 @@ class Compactor:
         self._alert = alert
         self._segment_bytes = segment_bytes
         self._next: Instant = 0
+        self._next_if_crowded: Instant = 0
         self._asked = False
         self._is_going_on = False
         self.last: Compacted | None = None
@@ -130,7 +132,7 @@ class Compactor:
             swept = await self._sweep(ledger)
             return 0 if swept else SECOND
         now = self._clock.now()
-        if now < self._next and not self._asked:
+        if now < self._next and not self._asked and not self._presses(world, ledger, now):
             return self._next - now
         problem = ""
         try:
@@ -147,7 +149,18 @@ class Compactor:
             self._is_going_on = False
             self._answer(problem)
             self._next = now + wait
+            self._next_if_crowded = now + (wait if problem else CROWDED_EVERY)
         return wait
+
+    def _presses(self, world: World, ledger: Ledger, now: Instant) -> bool:
+        """A store that fills up does not wait for the hour."""
+        if self._archive is None or now < self._next_if_crowded:
+            return False
+        return self._is_crowded(world, ledger)
+
+    def _is_crowded(self, world: World, ledger: Ledger) -> bool:
+        count = len(world.leases) + len(ledger.chain)
+        return 100 * count > CROWDED_PERCENT * self._max_objects
 
     def _answer(self, problem: str) -> None:
         """Whoever asked from another process finds what came of it beside the archive."""
@@ -159,10 +172,10 @@ class Compactor:
         self._asked = False
 
     async def _compact_some(self, world: World, ledger: Ledger, now: Instant) -> Millis:
-        count = len(world.leases) + len(ledger.chain)
-        is_crowded = 100 * count > CROWDED_PERCENT * self._max_objects
+        is_crowded = self._is_crowded(world, ledger)
         if self._archive is None:
             if is_crowded:
+                count = len(world.leases) + len(ledger.chain)
                 self._alert(
                     f"{count} leases and batches of at most {self._max_objects} are in the "
                     "store, and there is no archive; set ledger.archive to a folder"
