@@ -9,7 +9,7 @@ from dataclasses import replace
 from tests.model.admit import Plan
 from tests.model.cuts import Cut
 from tests.model.life import apply_cuts
-from tests.model.line import groups_to_plan, hold_of, in_line, ready_units
+from tests.model.line import groups_to_plan, in_line, ready_units
 from tests.model.places import may_go
 from tests.model.reclaim import could_reclaim, take_back
 from tests.model.resolve import Case, carry_out, think_through
@@ -27,8 +27,6 @@ def activate_due(world: World) -> bool:
             world.book(run, Booking("Pending", "needs-cuts", since, run.said), before="")
             world.ahead.setdefault(run.key, [])
             return True
-    done = False
-    begun: list[Claim] = []  # several scopes may be resolved at one instant
     waited_for: set[str] = set()  # domains where somebody waits for his turn
     for run in sorted(in_line(world), key=_when):
         booking = run.booking
@@ -40,12 +38,10 @@ def activate_due(world: World) -> bool:
             or not ready_units(world, run)
         ):
             continue
-        over = {claim.run for claim in begun}
-        others = [*begun, *(c for c in world.ahead[run.key] if c.run not in over)]
-        done = _activate(world, run, groups_to_plan(world, run), others, waited_for) or done
-        if run.activation is not None:
-            begun.append(hold_of(world, run))
-    return done
+        others = world.ahead[run.key]
+        if _activate(world, run, groups_to_plan(world, run), others, waited_for):
+            return True  # what ends by it, and what starts then, comes before the next
+    return False
 
 
 def _is_short_of_gpus_too(world: World, run: Run) -> bool:
@@ -107,6 +103,7 @@ def _begin(world: World, run: Run, case: Case, cuts: list[Cut]) -> None:
     assert case.scope is not None
     gone = frozenset(number for cut in cuts for number in cut.leases)
     plan = case.plan(gone)
+    assert plan is not None, "it was rehearsed"
     apply_cuts(world, cuts, "RandomPreempt")
     _hold(world, run, activation_of(world, run, plan, case.domains, sorted(gone)))
     world.note(f"{run.key} is activated: {[(c.kind, c.run, c.group) for c in cuts]}")
@@ -144,5 +141,6 @@ def _reclaim(world: World, run: Run, groups: list[int], others: list[Claim]) -> 
     apply_cuts(world, cuts, "Overdrawn")
     assert case.scope is not None
     plan = case.plan(case.scope.gone())
+    assert plan is not None, "it was rehearsed"
     held = activation_of(world, run, plan, case.domains, sorted(gone))
     _hold(world, run, replace(held, only_money=True))

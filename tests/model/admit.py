@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from tests.model.money import Bill, Segment, cover
 from tests.model.places import Room, Spot, may_go, room_for
 from tests.model.view import View, end_of
-from tests.model.world import Lease, Run, World
+from tests.model.world import Lease, Node, Run, World
 
 Place = tuple[str, str]
 
@@ -89,18 +89,20 @@ def admit_in(
     if run.is_sweep and not run.spread:
         where = home or (_where_all_can_be(run, room) if roomy else room.domains())
         if where:
-            room = room.copy()
-            room.bins = {k: gpus for k, gpus in room.bins.items() if room.domain_of[k[0]] in where}
+            room = room.only_in(where)
     places = places_of(world, run)
-    if not places:
-        return Refusal("NoSuchFlavor", of_money=False)
     wanted = len(groups) * room.gpus_of_group()
+    if not places:  # nobody has its domain: it is told so, if it has the money
+        anywhere = sorted({n.place for n in world.nodes.values() if _is_there(run, n)})
+        bills = {place: _cover(view, run, wanted, place, until) for place in anywhere}
+        no_money = _no_money(bills, anywhere) if anywhere else None
+        return no_money or Refusal("NoSuchFlavor", of_money=False)
     bills = {place: _cover(view, run, wanted, place, until) for place in places}
-    whole = _whole(groups, room, bills, home)
+    whole = _whole(groups, room.only_in(home) if home else room, bills, together=bool(home))
     if whole is not None:
         return whole
     refusal = _no_money(bills, places)
-    if run.spread and len(groups) > 1 and len(places) > 1:
+    if run.spread and (home or (len(groups) > 1 and len(places) > 1)):
         plan = _group_by_group(view, run, groups, room, until, home)
         if isinstance(plan, Plan):
             return plan
@@ -124,6 +126,12 @@ def _cover(view: View, run: Run, wanted: int, place: Place, until: int) -> Bill:
     return cover(view, run, wanted, place, until=until, borrowed=loans)
 
 
+def _is_there(run: Run, node: Node) -> bool:
+    wanted = run.selector
+    here = (wanted.get("region", node.region), wanted.get("cluster", node.cluster))
+    return node.flavor == run.flavor and not node.gone and here == node.place
+
+
 def places_of(world: World, run: Run) -> list[Place]:
     """Every location with a node of its flavor where it may go."""
     return sorted(
@@ -135,73 +143,51 @@ def places_of(world: World, run: Run) -> list[Place]:
     )
 
 
-def _ranked(
-    bills: dict[Place, Bill],
-    left: dict[Place, int],
-    home: list[str],
-    apart: dict[Place, bool] | None = None,
-) -> list[Place]:
-    """Where the run is already; least borrowed, least shared, in one domain before several, least
-    left over, by name."""
-    apart = apart or {}
-
-    def rank(place: Place) -> tuple[bool, int, int, bool, int, Place]:
-        bill = bills[place]
-        away = not any(place_of(domain) == place for domain in home)
-        money = (bill.by("Borrowed"), bill.by("Shared"))
-        return (away, *money, apart.get(place, False), left[place], place)
-
-    return sorted(left, key=rank)
-
-
-def _whole(groups: list[int], room: Room, bills: dict[Place, Bill], home: list[str]) -> Plan | None:
-    """All groups in one location: in one domain if one holds them all, else group by group."""
-    found: dict[Place, list[Spot]] = {}
-    left: dict[Place, int] = {}
-    apart: dict[Place, bool] = {}
+def _whole(
+    groups: list[int], room: Room, bills: dict[Place, Bill], *, together: bool
+) -> Plan | None:
+    """All groups in one location: least borrowed, least shared; in one domain if one holds them
+    all (they must be `together`), else group by group; where least is left over; by name."""
+    found: list[tuple[tuple[int, int, bool, int, Place], list[Spot]]] = []
     for place in (place for place in bills if not bills[place].missing):
         domains = [domain for domain in room.domains() if place_of(domain) == place]
         trial = room.copy()
-        spots = put_in(trial, groups, domains, home)
-        if spots is not None:
-            found[place] = spots
-            used = {room.domain_of[spot.node] for spot in spots}
-            left[place] = sum(trial.left_in(domain) for domain in used)
-            apart[place] = len(used) > 1
-    for place in _ranked(bills, left, home, apart):
-        return Plan(found[place], {place: bills[place].segments})
-    return None
+        spots = put_in(trial, groups, domains)
+        used = {room.domain_of[spot.node] for spot in spots or []}
+        if spots is not None and not (together and len(used) > 1):
+            left = sum(trial.left_in(domain) for domain in used)
+            money = (bills[place].by("Borrowed"), bills[place].by("Shared"))
+            found.append(((*money, len(used) > 1, left, place), spots))
+    if not found:
+        return None
+    rank, spots = min(found, key=lambda each: each[0])
+    return Plan(spots, {rank[-1]: bills[rank[-1]].segments})
 
 
-def put_in(room: Room, groups: list[int], domains: list[str], home: list[str]) -> list[Spot] | None:
-    """The domain the run uses already; else one that holds all, with the least left over; else
-    group by group where the least is left over. Ties by name.
-
-    Groups of a sweep that start later stay with the others.
-    """
-    run = room.run
+def put_in(room: Room, groups: list[int], domains: list[str]) -> list[Spot] | None:
+    """One domain that holds all, with the least left over; else group by group where the least is
+    left over. Ties by name."""
     together = [domain for domain in domains if room.holds(domain, len(groups))]
     if together:
-        best = min(together, key=lambda d: (d not in home, room.left_in(d), d))
+        best = min(together, key=lambda d: (room.left_in(d), d))
         return [spot for group in groups for spot in room.put_group(group, best)]
-    if not run.spread:
+    if not room.run.spread:
         return None
     spots: list[Spot] = []
-    home = list(home)
     for group in groups:
         fitting = [domain for domain in domains if room.holds(domain, 1)]
         if not fitting:
             return None
-        best = min(fitting, key=lambda d: (d not in home, room.left_in(d), d))
+        best = min(fitting, key=lambda d: (room.left_in(d), d))
         spots += room.put_group(group, best)
-        home += [best] if run.is_sweep else []
     return spots
 
 
 def _group_by_group(
     view: View, run: Run, groups: list[int], room: Room, until: int, home: list[str]
 ) -> Plan | Refusal:
-    """Each group where money and GPUs are, in index order, on top of the groups before it."""
+    """Each group where money and GPUs are, in index order, on top of the groups before it; where
+    the run is already before anywhere else."""
     room = room.copy()
     plan = Plan()
     loans = borrowed_by(view.world, run)
@@ -217,17 +203,16 @@ def _group_by_group(
         refusal = _no_money(bills, places)
         if refusal is not None:
             return refusal
-        found: dict[Place, str] = {}
-        for place in (place for place in bills if not bills[place].missing):
-            domains = [d for d in room.domains() if place_of(d) == place and room.holds(d, 1)]
-            if domains:
-                found[place] = min(domains, key=lambda d: (d not in home, room.left_in(d), d))
+        found: list[tuple[bool, int, int, int, str]] = []
+        for domain in room.domains():
+            bill = bills.get(place_of(domain))
+            if bill is not None and not bill.missing and room.holds(domain, 1):
+                money = (bill.by("Borrowed"), bill.by("Shared"))
+                found.append((domain not in home, *money, room.left_in(domain), domain))
         if not found:
             return Refusal("", of_money=False)
-        left = {place: room.left_in(domain) for place, domain in found.items()}
-        place = _ranked(bills, left, home)[0]
-        best = found[place]
-        home = [*home, best] if run.is_sweep else home
+        best = min(found)[-1]
+        place = place_of(best)
         plan.spots += room.put_group(group, best)
         plan.bills[place] = plan.bills.get(place, []) + bills[place].segments
     return plan
@@ -246,7 +231,7 @@ def _no_room(view: View, run: Run, groups: list[int], places: list[Place], until
     free_view = View(view.world, view.at, [], view.gone, resolving=view.resolving)
     free = room_for(free_view, run, until=until)
     free.bins = {k: g for k, g in free.bins.items() if view.world.nodes[k[0]].place in places}
-    if put_in(free.copy(), groups, free.domains(), []) is not None:
+    if put_in(free.copy(), groups, free.domains()) is not None:
         return Refusal("HeldForReservation", of_money=False)
     enough = sum(free.bins.values()) >= len(groups) * free.gpus_of_group()
     return Refusal("NoDomainFits" if enough else "InsufficientCapacity", of_money=False)

@@ -162,8 +162,7 @@ def _plan_in_scope(view: View, run: Run, groups: list[int], avoids: list[str]) -
     assert activation is not None
     for shun in (True, False) if avoids else (False,):
         room = room_for(view, run, avoids=avoids, shun=shun)
-        scope = set(activation.domains.values())
-        room.bins = {k: gpus for k, gpus in room.bins.items() if room.domain_of[k[0]] in scope}
+        room = room.only_in(list(activation.domains.values()))
         plan = admit_in(view, run, groups, room)
         if isinstance(plan, Refusal):
             plan = _put_where_held(view, run, groups, avoids if shun else [])
@@ -308,7 +307,9 @@ def _claim_for_cuts(world: World, case: Case, start: int) -> Claim:
     """The free GPUs of its domains, at once (or a lead before its start), and its money."""
     assert case.scope is not None
     run = case.run
-    claim = claim_of(world, run, case.plan(case.scope.gone()), max(start, world.now), "cut")
+    plan = case.plan(case.scope.gone())
+    assert plan is not None, "it was thought through"
+    claim = claim_of(world, run, plan, max(start, world.now), "cut")
     claim.nodes = {}
     claim.since = start - world.config["activationLead"]
     claim.pod_gpus = run.pod_gpus
@@ -330,7 +331,7 @@ def _is_short_of_money_only(world: World, run: Run, groups: list[int], others: l
     if not isinstance(plan, Refusal) or not plan.of_money:
         return False
     room = room_for(View(world, world.now, others), run)
-    return put_in(room, groups, room.domains(), []) is not None
+    return put_in(room, groups, room.domains()) is not None
 
 
 def _would_help(world: World, run: Run, groups: list[int], others: list[Claim]) -> bool:

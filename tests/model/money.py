@@ -194,27 +194,27 @@ def can_give(
     for name, gpus, _ in spent:
         if name in mine:
             mine[name] += gpus
-    limits: list[tuple[int, str]] = []
+    limits: list[tuple[int, str]] = []  # of equal ones the first is told
     name = envelope.name
     used = view.most_paid({name}, until) + mine[name]
     limits.append((envelope.concurrency - used, "ConcurrencyExhausted"))
-    for _, cap, members in envelope.caps:
-        used = view.most_paid(members, until) + sum(mine[member] for member in members)
-        limits.append((cap - used, "AggregateCap"))
     if relation == "Borrowed":
         refusal = _gate(view, run, envelope)
         if refusal:
             return 0, refusal
-        if envelope.lends_gpus is not None:
-            used = view.most_paid({name}, until, lent=True)
-            used += sum(g for n, g, r in spent if n == name and r == "Borrowed")
-            limits.append((envelope.lends_gpus - used, "LendingCapExhausted"))
     limits += _hour_limits(view, envelope, relation, until, spent)
+    for _, cap, members in envelope.caps:
+        used = view.most_paid(members, until) + sum(mine[member] for member in members)
+        limits.append((cap - used, "AggregateCap"))
+    if relation == "Borrowed" and envelope.lends_gpus is not None:
+        used = view.most_paid({name}, until, lent=True)
+        used += sum(g for n, g, r in spent if n == name and r == "Borrowed")
+        limits.append((envelope.lends_gpus - used, "LendingCapExhausted"))
     if relation == "Borrowed" and run.most_borrowed is not None:
         loan = borrowed + sum(gpus for _, gpus, kind in spent if kind == "Borrowed")
         limits.append((run.most_borrowed - loan, "BorrowLimit"))
-    least = min(limits, key=lambda each: each[0])
-    return max(0, least[0]), least[1]
+    limits = [(max(0, gpus), reason) for gpus, reason in limits]
+    return min(limits, key=lambda each: each[0])
 
 
 def _gate(view: View, run: Run, envelope: Envelope) -> str:

@@ -61,6 +61,11 @@ class Room:
             self.with_spares,
         )  # fmt: skip
 
+    def only_in(self, domains: list[str]) -> "Room":
+        room = self.copy()
+        room.bins = {k: gpus for k, gpus in self.bins.items() if self.domain_of[k[0]] in domains}
+        return room
+
     def put_group(self, group: int, domain: str) -> list[Spot]:
         """Fill nodes in use before opening an empty one, best fit; the caller knows it fits.
 

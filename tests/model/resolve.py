@@ -20,7 +20,7 @@ from tests.model.cuts import (
     would_do,
 )
 from tests.model.money import Segment, cover
-from tests.model.places import Room, Spot, room_for
+from tests.model.places import Room, room_for
 from tests.model.view import Claim, View, cost_of_segments, end_of
 from tests.model.world import Lease, Run, World
 
@@ -52,28 +52,26 @@ class Case:
     def room(self, gone: frozenset[int] = frozenset()) -> Room:
         return room_for(self.view(gone), self.run, until=self.until)
 
-    def spots(self, gone: frozenset[int]) -> list[Spot]:
-        """Where it would be put after the cuts: anywhere in the scope, as it is packed best."""
+    def plan(self, gone: frozenset[int]) -> Plan | None:
+        """Where it would be put after the cuts: anywhere in the scope, as it is packed best, if
+        somebody pays for that; else each group where it was meant to be."""
         room = self.room(gone)
         room.avoids = [name for unit in self.run.units.values() for name in unit.avoids]
-        found = put_in(room, self.groups, sorted(set(self.domains.values())), [])
-        assert found is not None, "it was rehearsed"
-        return found
-
-    def plan(self, gone: frozenset[int]) -> Plan:
-        spots = self.spots(gone)
+        spots = put_in(room, self.groups, sorted(set(self.domains.values())))
+        if spots is None:
+            return None
         where = {spot.group: self.world.nodes[spot.node].place for spot in spots}
-        meant = sorted(place_of(domain) for domain in self.domains.values())
-        if sorted(where.values()) == meant:
-            return Plan(spots, self.bills)
-        bills = self._pay(where)
+        places = {place_of(domain) for domain in self.domains.values()}
+        bills = self._pay(where) if len(places) > 1 and self.bills else self.bills
         if bills is not None:
             return Plan(spots, bills)
-        room = self.room(gone)  # nobody pays for that: each group where it was meant to be
-        return Plan(
-            [spot for group in self.groups for spot in room.put_group(group, self.domains[group])],
-            self.bills,
-        )
+        room = self.room(gone)
+        spots = []
+        for group in self.groups:
+            if not room.holds(self.domains[group], 1):
+                return None
+            spots += room.put_group(group, self.domains[group])
+        return Plan(spots, self.bills)
 
     def _pay(
         self, where: dict[int, tuple[str, str]]
@@ -113,7 +111,8 @@ class Case:
             rooms = [room.pods_in(d) // room.pods_of_group() for d in set(self.domains.values())]
             if (sum(rooms) if self.run.spread else max(rooms)) < len(self.groups):
                 return False
-            return _leaves_room_for_those_ahead(self, gone - self.absent)
+            plan = self.plan(gone - self.absent)
+            return plan is not None and _leaves_room_for_those_ahead(self, plan, gone)
 
         scope.enough = enough
         return scope
@@ -125,10 +124,6 @@ def think_through(case: Case) -> bool:
         return False
     if not _can_be_made(case):
         case.reason = "InsufficientCapacity"
-        return False
-    assert case.scope is not None
-    if not _leaves_room_for_those_ahead(case, case.scope.gone()):
-        case.reason = "HeldForReservation"
         return False
     return True
 
@@ -230,18 +225,13 @@ def _may_be_in(case: Case, domain: str, groups: int) -> bool:
         case.world, case.run, case.groups[:groups], case.claims, case.at,
         case.absent, dict.fromkeys(case.groups[:groups], domain),
     )  # fmt: skip
-    if not _can_be_made(trial):
-        return False
-    assert trial.scope is not None
-    return _leaves_room_for_those_ahead(trial, trial.scope.gone())
+    return _can_be_made(trial)
 
 
-def _leaves_room_for_those_ahead(case: Case, gone: frozenset[int]) -> bool:
+def _leaves_room_for_those_ahead(case: Case, plan: Plan, gone: frozenset[int]) -> bool:
     """Of those ahead that need cuts later: their room in their intended domains, from their start
     on. Each is put there with all the cuts it may make, on top of those before it."""
-    mine = claim_of(case.world, case.run, case.plan(gone), case.at, "plan")
-    seated = [mine]
-    gone = gone | case.absent
+    seated = [claim_of(case.world, case.run, plan, case.at, "plan")]
     for claim in case.claims:
         if claim.kind != "cut" or claim.start >= case.until or claim.end <= case.at:
             continue
@@ -254,7 +244,9 @@ def _leaves_room_for_those_ahead(case: Case, gone: frozenset[int]) -> bool:
             return False
         assert theirs.scope is not None
         gone = gone | theirs.scope.gone()
-        seated.append(claim_of(case.world, ahead, theirs.plan(gone), at, "plan"))
+        found = theirs.plan(gone)
+        assert found is not None
+        seated.append(claim_of(case.world, ahead, found, at, "plan"))
     return True
 
 

@@ -175,40 +175,52 @@ def kept_by(world: World, claim: Claim, instant: int) -> dict[str, int]:
 
     Free for it is what nobody ahead counts on while it would run. Whole pods first, where it would
     put them; for pods that have no place yet whatever is free, from the emptiest node on, since
-    that is what has not to be cut. After its start the rest of its room is taken to be where runs
-    without a known end sit, if it fits there: who is known to end may be counted on by others.
+    that is what has not to be cut. After its start it is where it was then, and the rest of its
+    room is taken to be in the place of leases that it may have cut, as far as they are enough.
     """
     if instant not in claim.kept:
         view = View(world, instant, claim.before)
-        claim.kept[instant] = _kept(view, claim, view.room(claim.flavor, claim.end))
-        if instant > claim.start > world.now:
-            at_start = kept_by(world, claim, claim.start)
-            if _fits_on_the_endless(view, claim, at_start):
-                claim.kept[instant] = at_start
+        if instant <= max(claim.start, world.now):
+            pods = claim.pods
+            claim.kept[instant] = _kept(view, claim, pods, view.room(claim.flavor, claim.end))
+        else:
+            claim.kept[instant] = _kept_later(view, claim)
     return claim.kept[instant]
 
 
-def _fits_on_the_endless(view: View, claim: Claim, kept: dict[str, int]) -> bool:
-    """Whether what is kept, and GPUs of leases whose end nobody knows, are room enough."""
-    rooms: dict[str, int] = {}
+def _kept_later(view: View, claim: Claim) -> dict[str, int]:
+    kept = dict(kept_by(view.world, claim, max(claim.start, view.world.now)))
+    missing = dict(claim.pods)
     for node in view.world.nodes.values():
-        if node.flavor == claim.flavor and node.usable:
-            endless = sum(
+        if node.domain in missing and node.flavor == claim.flavor and node.usable:
+            cuttable = sum(
                 lease.gpus
                 for lease in view.on.get(node.name, [])
-                if view.ends[lease.number] >= FOREVER
-                and lease.role != "Borrowed"
-                and view.world.runs[lease.run].protected <= claim.start
+                if lease.role != "Borrowed" and _may_be_cut(view.world, lease, claim.start)
             )
-            pods = (kept.get(node.name, 0) + endless) // claim.pod_gpus
-            rooms[node.domain] = rooms.get(node.domain, 0) + pods
-    return all(rooms.get(domain, 0) >= pods for domain, pods in claim.pods.items())
+            pods = (kept.get(node.name, 0) + cuttable) // claim.pod_gpus
+            missing[node.domain] = max(0, missing[node.domain] - pods)
+    free = view.room(claim.flavor, claim.end)
+    free = {name: max(0, gpus - kept.get(name, 0)) for name, gpus in free.items()}
+    for name, gpus in _kept(view, claim, missing, free).items():
+        kept[name] = kept.get(name, 0) + gpus
+    return kept
 
 
-def _kept(view: View, claim: Claim, free: dict[str, int]) -> dict[str, int]:
+def _may_be_cut(world: World, lease: Lease, at: int) -> bool:
+    """A spare, an elastic run's group above its minimum, or of a run that nothing protects then."""
+    run = world.runs[lease.run]
+    if lease.role == "Spare" or run.protected <= at:
+        return True
+    stays = [x for x in world.leases_of(run) if x.role != "Spare" and not x.ending]
+    groups = sorted({x.group for x in stays})
+    return run.elastic and lease.group in groups[run.least // run.group_gpus :]
+
+
+def _kept(view: View, claim: Claim, needed: dict[str, int], free: dict[str, int]) -> dict[str, int]:
     kept: dict[str, int] = {}
     in_use = view.in_use()
-    for domain, pods in claim.pods.items():
+    for domain, pods in needed.items():
         names = [n for n in sorted(free) if view.world.nodes[n].domain == domain]
         left = {name: free[name] for name in names}
         wanted = pods

@@ -80,8 +80,8 @@ LINES = (
     Mutant(
         "what is overdue is free already",
         "core/world/accounts.py",
-        "max(term.frees_at, now + 1)",
-        "max(term.frees_at, now)",
+        "            if now < term.frees_at <= at:\n",
+        "            if term.frees_at <= at:\n",
         _LEVELS,
     ),
     Mutant(

@@ -91,8 +91,8 @@ PROMISES = (
     Mutant(
         "a limit keeps nothing free behind an exact start",
         "control/line/holding.py",
-        "    turn.agenda.apply(world, wish.run.uid, start=begin, end=end, gone=ended)\n",
-        "    turn.agenda.apply(world, wish.run.uid, start=begin, end=FOREVER, gone=ended)\n",
+        "    turn.agenda.apply(world, wish.run.uid, start=at, end=end, gone=ended)\n",
+        "    turn.agenda.apply(world, wish.run.uid, start=at, end=FOREVER, gone=ended)\n",
         story("line-10"),
     ),
     Mutant(
@@ -140,8 +140,8 @@ PROMISES = (
     Mutant(
         "nobody tells when protection ends",
         "control/line/planning.py",
-        "    for end in _ends_of_protection(world, wish, after=at):\n",
-        "    for end in _ends_of_protection(world, wish, after=at)[:0]:\n",
+        "    for end in _ends_of_protection(world, wish, after=after):\n",
+        "    for end in _ends_of_protection(world, wish, after=after)[:0]:\n",
         story("line-16"),
     ),
     Mutant(
@@ -221,5 +221,54 @@ PROMISES = (
         "    if not turn.waited_for.keys().isdisjoint(domains):\n        return True\n",
         "",
         story("line-24"),
+    ),
+    Mutant(
+        "what is left of a plan is open to all while a node is silent",
+        "control/line/activation.py",
+        "packed is not None else reservation.held_places\n",
+        "packed is not None else ()\n",
+        story("line-27"),
+    ),
+    Mutant(
+        "nobody is planned for when one that needs cuts has ended",
+        "core/decisions/forecast.py",
+        ", *agenda.ends_of_rooms(now)}",
+        "}",
+        story("line-28"),
+    ),
+    Mutant(
+        "the blocked are not thought over for one that is protected",
+        "control/line/planning.py",
+        "    if _once_protection_ends(turn, wish, after, may_sample=lambda: False) is not None:\n",
+        "    if after < now:\n",
+        story("line-29"),
+    ),
+    Mutant(
+        "what comes free before the cuts is promised to others",
+        "control/line/holding.py",
+        "    instants = [begin, *sorted(at for at in ends if at > turn.now)]\n",
+        "    instants = [begin]\n",
+        story("line-30"),
+    ),
+    Mutant(
+        "each group of a sweep is protected from its own start on",
+        "core/world/book.py",
+        " and not self._has_started(batch, lease.batch)\n",
+        "\n",
+        story("line-31"),
+    ),
+    Mutant(
+        "room is made for groups that nobody pays for together",
+        "core/decisions/resolve.py",
+        "            if not self._is_split or isinstance",
+        "            if self._is_split or isinstance",
+        story("line-32"),
+    ),
+    Mutant(
+        "who is behind grows before one ahead has started",
+        "control/decide.py",
+        "        if not turn.line_is_cut_short and not turn.elastic_began:\n",
+        "        if not turn.line_is_cut_short:\n",
+        story("line-33"),
     ),
 )

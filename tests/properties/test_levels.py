@@ -59,7 +59,7 @@ def test_the_most_that_an_envelope_pays_for(
     ahead: int,
     span: int,
 ) -> None:
-    """Leases count until they are known to end, overdue ones only now; plans while they last."""
+    """Leases count until they are known to end, overdue ones always; plans while they last."""
     accounts = Accounts(WhatIf())
     for index, (frees_at, is_lent) in enumerate(terms):
         accounts.add(lease(index, is_lent=is_lent), Term(frees_at=frees_at))
@@ -72,7 +72,7 @@ def test_the_most_that_an_envelope_pays_for(
     def used(at: int, *, only_lent: bool) -> int:
         open_ones = sum(
             1 for frees_at, is_lent in terms
-            if (at <= now or frees_at > at) and (is_lent or not only_lent)
+            if (frees_at <= now or frees_at > at) and (is_lent or not only_lent)
         )  # fmt: skip
         planned = sum(
             2 for start, lasts, is_lent in claims

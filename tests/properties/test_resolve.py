@@ -275,8 +275,8 @@ def test_nobody_is_cut_without_need_or_out_of_reach(
         assert {lease.uid for lease in cut.leases} == {cut.uid}
         assert cut.kind is not CutKind.DRAW or cut.uid not in model.protected
     _check_minimum(model, kept)
-    assert len(answer.packed.places) == groups * per_group
-    chosen = {model.domain[place.node] for place in answer.packed.places}
+    assert len(answer.plan.packed.places) == groups * per_group
+    chosen = {model.domain[place.node] for place in answer.plan.packed.places}
     assert chosen <= set(site.domains)
 
 

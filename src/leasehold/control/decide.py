@@ -58,7 +58,8 @@ def _decide(turn: Turn) -> None:
     shrink_all(turn)
     if not _is_put_off(turn):
         consider_all(turn)
-        if not turn.line_is_cut_short:  # else it is not known what those in line keep
+        # Else it is not known what those in line keep, or one ahead starts and may grow first.
+        if not turn.line_is_cut_short and not turn.elastic_began:
             grow_all(turn)
         turn.about = ""
         _note_holds(turn)

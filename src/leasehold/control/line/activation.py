@@ -17,13 +17,14 @@ from leasehold.control.reservations import block
 from leasehold.control.running.life import BIND_FAILING, Standing, units_of
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.admit import Wish, claims_of
+from leasehold.core.decisions.admit import Wish, as_found_by, claims_of
+from leasehold.core.decisions.funded import paid_there
 from leasehold.core.decisions.pack import candidate_pools, try_pack
 from leasehold.core.decisions.resolve import Resolved, is_going, resolve
-from leasehold.core.facts import Record, Relation, Reservation, Run, State
+from leasehold.core.facts import Record, Relation, Reservation, Run, State, Uid
 from leasehold.core.resolutions import CutCause, Resolution
 from leasehold.core.units import SECOND, Instant
-from leasehold.core.verdicts import Covered, Packed, Refused, Segment
+from leasehold.core.verdicts import Admitted, Covered, Packed, Refused, Segment
 from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
@@ -113,10 +114,14 @@ def _domains_open_to(world: World, wish: Wish) -> list[str]:
 
 
 def _hold_what_was_made(turn: Turn, wish: Wish, reservation: Reservation, answer: Resolved) -> None:
-    places = answer.packed.gpus_by_node
+    places = answer.plan.packed.gpus_by_node
     hold_places(turn, wish, places, start=turn.now)
-    claim_money(turn, wish, answer.site.domains, start=turn.now)
-    claims = turn.agenda.claims.get(wish.run.uid, ())
+    claims = [
+        claim
+        for _, covered in answer.plan.covered
+        for claim in claims_of(turn.world, wish, covered, start=turn.now)
+    ]
+    turn.agenda.claim(wish.run.uid, claims)
     _activating(
         turn,
         wish.run,
@@ -290,11 +295,12 @@ def _hold_while_draining(turn: Turn, wish: Wish, found: Underway) -> None:
 def _places_kept(
     world: World, wish: Wish, reservation: Reservation, still_there: list[str]
 ) -> tuple[tuple[str, int], ...]:
-    """Where the Resolution planned it, while that can be; else where it fits in the scope."""
+    """Where the Resolution planned it, while that can be; else where it fits in the scope. If it
+    fits nowhere, as while a node is silent, what is left of the plan: nobody was cut in vain."""
     if reservation.held_places and _can_have(world, wish, reservation.held_places, still_there):
         return reservation.held_places
     packed = _packed_without(world, wish, still_there)
-    return packed.gpus_by_node if packed is not None else ()
+    return packed.gpus_by_node if packed is not None else reservation.held_places
 
 
 def _can_have(
@@ -332,6 +338,37 @@ def _claim(turn: Turn, wish: Wish, found: Underway, places: tuple[tuple[str, int
         domains = sorted(_domains_open_to(world, wish))
     if domains:
         claim_money(turn, wish, tuple(domains), start=turn.now)
+
+
+def where_held(turn: Turn, wish: Wish) -> Admitted | None:
+    """A beneficiary that finds no better place takes the very one that was made for it."""
+    world = turn.world
+    found = underway(world, wish.run)
+    held = dict(found.reservation.held_places) if found is not None else {}
+    if found is None or sum(held.values()) != wish.want.gpus:
+        return None
+    mark = world.what_if.mark()
+    as_found_by(world, wish, turn.agenda.only(_uids_underway(world)), start=turn.now)
+    nodes = world.fleet.nodes
+    domains = sorted({nodes[name].node.domain for name in held if name in nodes})
+    for domain in domains:
+        for name in world.fleet.pools[(wish.want.flavor, domain)].nodes:
+            world.fleet.plan(name, max(0, nodes[name].free - held.get(name, 0)))
+    want = replace(wish.want, within=tuple(domains), own_domains=())
+    packed = try_pack(world, want, locations_for(world, wish.run.spec))
+    plan = None
+    if packed is not None:
+        plan = paid_there(world, wish, packed, at=turn.now, now=turn.now)
+    world.what_if.undo(mark)
+    return plan
+
+
+def _uids_underway(world: World) -> list[Uid]:
+    return [
+        uid
+        for uid in world.reservation_of
+        if (run := world.runs.get(uid)) is not None and underway(world, run) is not None
+    ]
 
 
 def _packed_without(world: World, wish: Wish, victims: list[str]) -> Packed | None:

@@ -10,7 +10,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from leasehold.control.line.activation import underway, victims_are_gone
+from leasehold.control.line.activation import underway, victims_are_gone, where_held
 from leasehold.control.line.one_pass import Line, is_plain
 from leasehold.control.line.places_in_line import PlaceInLine
 from leasehold.control.line.planning import Plan, plan_for
@@ -194,6 +194,8 @@ def _try(turn: Turn, wish: Wish) -> Admitted | Refused:
     if isinstance(answer, Refused) and wish.run.spec.opportunistic:
         filled = _try_spares(turn, wish)
         answer = filled if isinstance(filled, Admitted) else answer
+    if isinstance(answer, Refused):
+        answer = where_held(turn, wish) or answer
     if isinstance(answer, Refused):
         return never_fits(world, wish) or answer
     attempts = next_attempts(world, wish.run, wish.want.groups)

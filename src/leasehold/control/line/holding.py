@@ -71,31 +71,43 @@ def _keep_free_gpus(
     begin: Instant,
     start: Instant,
 ) -> None:
-    """The GPUs of these domains that are free when it begins to keep them, but no more than the
-    run needs there, nor what is spoken for."""
-    world, want = turn.world, wish.want
+    """The GPUs of these domains that are free when it begins to keep them, and those that come
+    free until it starts, but no more than the run needs there, nor what is spoken for."""
+    world, uid = turn.world, wish.run.uid
     end = min(FOREVER, max(turn.now, start) + wish.end_after)
+    found = (world.fleet.pools.get((wish.want.flavor, domain)) for domain in domains)
+    pools = [pool for pool in found if pool is not None]
+    nodes = [name for pool in pools for name in pool.nodes]
+    ends = {world.terms[name].frees_at for name in leases_ended_by(world, nodes, start, begin)}
+    instants = [begin, *sorted(at for at in ends if at > turn.now)]
+    holds: list[Hold] = []
+    for at, until in zip(instants, [*instants[1:], end], strict=True):
+        kept = _free_at(turn, wish, pools, pods, at=at, end=end)
+        holds += (
+            Hold(uid=uid, node=name, gpus=gpus, start=at, end=until)
+            for name, gpus in sorted(kept.items())
+        )
+    turn.agenda.hold(uid, holds)
+
+
+def _free_at(
+    turn: Turn, wish: Wish, pools: list[Pool], pods: dict[str, int], *, at: Instant, end: Instant
+) -> dict[str, int]:
+    """By node: what is free then and until the end, of what it needs."""
+    world, want = turn.world, wish.want
     mark = world.what_if.mark()
     world.fleet.tolerate(wish.run.spec.tolerations)
-    found = (world.fleet.pools.get((want.flavor, domain)) for domain in domains)
-    pools = [pool for pool in found if pool is not None]
-    ended = leases_ended_by(world, [n for pool in pools for n in pool.nodes], begin, turn.now)
+    ended = leases_ended_by(world, [n for pool in pools for n in pool.nodes], at, turn.now)
     for name in ended:
         world.fleet.give(world.leases[name])
-    turn.agenda.apply(world, wish.run.uid, start=begin, end=end, gone=ended)
+    turn.agenda.apply(world, wish.run.uid, start=at, end=end, gone=ended)
     kept: dict[str, int] = {}
     left = want.gpus
     for pool in pools:
         needed = pods.get(pool.domain, left // want.pod_gpus)
         left -= _keep_in(world, want, pool, needed, kept)
     world.what_if.undo(mark)
-    turn.agenda.hold(
-        wish.run.uid,
-        [
-            Hold(uid=wish.run.uid, node=name, gpus=gpus, start=begin, end=end)
-            for name, gpus in sorted(kept.items())
-        ],
-    )
+    return kept
 
 
 def _keep_in(world: World, want: Want, pool: Pool, pods: int, kept: dict[str, int]) -> int:

@@ -131,7 +131,7 @@ def plan_for(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Plan | Non
         turn, wish, starts, may_sample=lambda: unknown and line.may_sample(turn)
     )
     waits = found is not None and found[0] > starts  # until others may be drawn
-    if is_blocked and not waits and not _would_be_helped(turn, wish, refused):
+    if is_blocked and not waits and not _would_be_helped(turn, wish, refused, starts):
         return None
     if found is None:
         # It is no reason to come earlier that cuts would not help any more.
@@ -159,12 +159,15 @@ def _lacks_gpus(turn: Turn, wish: Wish, *, at: Instant) -> bool:
     return isinstance(answer, Refused) and not answer.reason.is_about_money
 
 
-def _would_be_helped(turn: Turn, wish: Wish, refused: Refused) -> bool:
-    """Whether one that is blocked would be helped now, by cuts; or, an owner whose family has its
-    money, by taking that back first."""
+def _would_be_helped(turn: Turn, wish: Wish, refused: Refused, starts: Instant) -> bool:
+    """Whether one that is blocked would be helped now, by cuts, or is kept out by nothing but
+    immunity from lotteries; or, an owner whose family has its money, by taking that back first."""
     now = turn.now
     seen = preview(turn.world, wish, turn.agenda, at=now, now=now, may_sample=lambda: False)
     if not isinstance(seen, Refused):
+        return True
+    after = max(starts, now)
+    if _once_protection_ends(turn, wish, after, may_sample=lambda: False) is not None:
         return True
     return refused.reason.is_about_money and can_reclaim(turn, wish)
 
@@ -179,7 +182,14 @@ def _first_that_cuts(
     seen = preview(world, wish, turn.agenda, at=at, now=now, may_sample=may_sample)
     if not isinstance(seen, Refused):
         return starts, seen
-    for end in _ends_of_protection(world, wish, after=at):
+    return _once_protection_ends(turn, wish, at, may_sample=may_sample)
+
+
+def _once_protection_ends(
+    turn: Turn, wish: Wish, after: Instant, *, may_sample: Callable[[], bool]
+) -> tuple[Instant, Preview] | None:
+    world, now = turn.world, turn.now
+    for end in _ends_of_protection(world, wish, after=after):
         seen = preview(world, wish, turn.agenda, at=end, now=now, may_sample=may_sample)
         if not isinstance(seen, Refused):
             return end, seen

@@ -206,7 +206,7 @@ def _covers(
     found: list[tuple[Location, Covered | Refused]] = []
     by_payers: dict[tuple[bool, ...], Covered | Refused] = {}
     for location in locations:
-        payers = _paid_here(world, wish.want.flavor, location)
+        payers = paid_here(world, wish.want.flavor, location)
         known = by_payers.get(payers)
         if known is None:
             ask = ask_for(
@@ -217,7 +217,7 @@ def _covers(
     return found
 
 
-def _paid_here(world: World, flavor: str, location: Location) -> tuple[bool, ...]:
+def paid_here(world: World, flavor: str, location: Location) -> tuple[bool, ...]:
     """Which selectors cover a location. A walk that ended early has not met them all: an envelope
     of the owner that pays elsewhere only comes after the family here, so a trace cannot tell."""
     region, cluster = location
@@ -301,8 +301,8 @@ def _group_by_group(
     world.what_if.undo(mark)
     if not admitted:
         return None
-    merged = tuple((location, _merge(covers)) for location, covers in sorted(parts.items()))
-    return Admitted(covered=merged, packed=Packed(places=tuple(pods)))
+    covered_by = tuple((location, merged(covers)) for location, covers in sorted(parts.items()))
+    return Admitted(covered=covered_by, packed=Packed(places=tuple(pods)))
 
 
 def claim_on_top(world: World, wish: Wish, covered: Covered, *, start: Instant) -> list[Claim]:
@@ -362,16 +362,16 @@ def claims_of(world: World, wish: Wish, covered: Covered, *, start: Instant) -> 
     return claims
 
 
-def _merge(covers: list[Covered]) -> Covered:
+def merged(covers: list[Covered]) -> Covered:
     """The segments of several groups at one place, one per payer, in the order of the walk."""
-    merged: dict[str, Segment] = {}
+    found: dict[str, Segment] = {}
     for covered in covers:
         for segment in covered.segments:
-            known = merged.get(segment.envelope)
-            merged[segment.envelope] = Segment(
+            known = found.get(segment.envelope)
+            found[segment.envelope] = Segment(
                 envelope=segment.envelope,
                 owner=segment.owner,
                 gpus=segment.gpus + (known.gpus if known else 0),
                 relation=segment.relation,
             )
-    return Covered(segments=tuple(merged.values()), trace=covers[0].trace)
+    return Covered(segments=tuple(found.values()), trace=covers[0].trace)

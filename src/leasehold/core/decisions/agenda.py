@@ -129,6 +129,10 @@ class Agenda:
             hold.end for holds in self._of.values() for hold in holds if now < hold.end < FOREVER
         }
 
+    def ends_of_rooms(self, now: Instant) -> set[Instant]:
+        """When those that needed cuts are known to have ended."""
+        return {room.end for room in self._promised.values() if now < room.end < FOREVER}
+
     def nodes_held(self, uid: Uid | None) -> list[str]:
         """Nodes this run holds something on; those anybody holds, if none is named."""
         if uid is None:
@@ -236,6 +240,9 @@ class Kept:
         is least."""
         fleet, uid = self._world.fleet, room.uid
         pool = fleet.pools.get((room.want.flavor, domain))
+        size = room.want.pod_gpus
+        held = {name: self._held(room, name) for name in (pool.nodes if pool is not None else ())}
+        pods = max(0, pods - sum(gpus // size for gpus in held.values()))
         found: list[tuple[int, str, int]] = []
         beneath: dict[str, int] = {}
         for name in pool.nodes if pool is not None else ():
@@ -245,16 +252,35 @@ class Kept:
                 kept = sum(x.gpus for x in stay if self._is_kept_from(uid, room.start, x))
                 self._out_of_reach[name] = gpus = sum(lease.gpus for lease in stay)
                 beneath[name] = gpus - kept
-                theirs = state.node.gpus - state.foreign - kept
+                theirs = state.node.gpus - state.foreign - kept - held[name] // size * size
+                theirs -= self._planned(room, name)
                 found.append((state.free, name, theirs))
         for beside in (True, False):
             for mine, name, theirs in sorted(found):
                 left = theirs - self._rooms.get(name, 0) - beside * mine
-                here = min(pods, max(0, left) // room.want.pod_gpus)
+                here = min(pods, max(0, left) // size)
                 if here:
-                    self._rooms[name] = self._rooms.get(name, 0) + here * room.want.pod_gpus
+                    self._rooms[name] = self._rooms.get(name, 0) + here * size
                     self._beneath[name] = min(beneath[name], self._beneath.get(name, beneath[name]))
                     pods -= here
+
+    def _held(self, room: Room, node: str) -> int:
+        """GPUs that were free for it when it starts, and are kept as such."""
+        return sum(
+            hold.gpus
+            for hold in self._holds.get(node, ())
+            if hold.uid == room.uid and hold.start <= room.start < hold.end
+        )
+
+    def _planned(self, room: Room, node: str) -> int:
+        """GPUs that others will have there while it runs."""
+        return sum(
+            hold.gpus
+            for hold in self._holds.get(node, ())
+            if hold.uid not in (room.uid, self._but)
+            and hold.start < room.end
+            and room.start < hold.end
+        )
 
     def _is_kept_from(self, uid: Uid, at: Instant, lease: Lease) -> bool:
         """Whether the lease will be there then, and cannot be cut for that one."""

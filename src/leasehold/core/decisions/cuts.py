@@ -229,6 +229,8 @@ def protected_until(world: World, run: Run, *, against: Uid = "") -> Instant | N
         for unit in book.units.values()
         if unit.last is not None and unit.last.open and unit.is_of_a_resolution()
     ]
+    if run.spec.gang is Gang.GROUP:  # the group that room was made for may have ended since
+        starts += (each for unit in book.units.values() for each in unit.starts_by_resolution())
     if not starts:
         return None
     until = max(starts) + immunity

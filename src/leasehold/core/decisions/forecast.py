@@ -45,7 +45,7 @@ def forecast(
     seen = outlook.pods_for(wish.run.uid, wish.end_after)
     pods = {domain: seen[domain] for domain in _domains(world, wish) if seen[domain]}
     openings = _openings(world, wish.want.flavor, now)
-    others = {*openings, *_money_instants(world, agenda, refused, now)}
+    others = {*openings, *_money_instants(world, agenda, refused, now), *agenda.ends_of_rooms(now)}
     if wish.span is not None:
         # Room for a run with a limit comes and goes: before a planned start, and after its end.
         others |= agenda.ends_of_holds(now)

@@ -5,13 +5,12 @@ shrinking by rounds, and the lottery, stopping the moment the run fits, and prun
 money is not answered here: see `overdraft`. Changes nothing: it works under a mark.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from leasehold.core.decisions.admit import Wish, as_found_by, ask_for, claim_on_top
+from leasehold.core.decisions.admit import Wish, as_found_by
 from leasehold.core.decisions.agenda import Agenda, Kept
-from leasehold.core.decisions.cover import cover
 from leasehold.core.decisions.cuts import (
     CutKind,
     Cuts,
@@ -21,6 +20,7 @@ from leasehold.core.decisions.cuts import (
     enough,
     structural,
 )
+from leasehold.core.decisions.funded import Bills, funded, is_split, paid_there
 from leasehold.core.decisions.outlook import leases_ended_by
 from leasehold.core.decisions.pack import (
     Want,
@@ -32,7 +32,7 @@ from leasehold.core.decisions.pack import (
 from leasehold.core.decisions.room_ahead import RoomAhead
 from leasehold.core.facts import Lease, Location, Record
 from leasehold.core.units import FOREVER, Instant
-from leasehold.core.verdicts import Covered, Packed, Refusal, Refused
+from leasehold.core.verdicts import Admitted, Covered, Packed, PodPlace, Refusal, Refused
 from leasehold.core.world.fleet import Pool
 from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
@@ -53,7 +53,7 @@ class Site(Record):
 class Resolved(Record):
     site: Site
     cuts: Cuts
-    packed: Packed  # where the run goes once the victims are gone
+    plan: Admitted  # where it goes once the victims are gone; paid without what they leave
 
 
 def resolve(
@@ -69,9 +69,11 @@ def resolve(
         cuts = cut_until_it_fits(scope, seeder=seeder, now=now, but=wish.run.uid)
         if cuts is None:
             return not_enough(terrain.want, terrain.site.deficit)
-        packed = try_pack(world, terrain.want, terrain.locations)
+        packed = terrain.packed()
         assert packed is not None, "the scope counted room for every pod, CPU and memory too"
-        return Resolved(site=terrain.site, cuts=cuts, packed=packed)
+        plan = paid_there(world, wish, packed, at=now, now=now)
+        assert plan is not None, "nobody is cut for what nobody pays for"
+        return Resolved(site=terrain.site, cuts=cuts, plan=plan)
     finally:
         world.what_if.undo(mark)
 
@@ -96,12 +98,12 @@ def prepare(
             world.accounts.end(world.leases[name], world.terms[name], at=now)
     over.update(gone)
     kept = as_found_by(world, wish, agenda, start=at, gone=over)
-    locations = _funded(world, wish, at, now)
+    locations = funded(world, wish, at, now)
     if isinstance(locations, Refused):
         return locations
     end = min(FOREVER, at + wish.end_after)
     ahead = RoomAhead(world, agenda, uid=wish.run.uid, start=at, end=end, now=now)
-    terrain = Terrain(world, wish, locations, kept, ahead, at=at)
+    terrain = Terrain(world, wish, locations, kept, ahead, at=at, now=now)
     refused = terrain.choose()
     return terrain if refused is None else refused
 
@@ -119,58 +121,6 @@ def is_going(world: World, lease: Lease, now: Instant) -> bool:
     never go, and whoever were cut to sit beside it would be cut in vain, again and again."""
     ending = lease.ending
     return ending is not None and now < ending.deadline + world.policy.victim_timeout
-
-
-def _funded(world: World, wish: Wish, at: Instant, now: Instant) -> list[Location] | Refused:
-    locations = locations_for(world, wish.run.spec)
-    groups = len(wish.want.groups)
-    borrowed = wish.borrowed_already
-    for gpus in (wish.want.gpus, wish.want.gpus_per_group):
-        answers = [
-            cover(world, ask_for(wish, location, gpus, start=at, borrowed=borrowed), now=now)
-            for location in locations
-        ]
-        paired = zip(locations, answers, strict=True)
-        funded = [location for location, each in paired if isinstance(each, Covered)]
-        if funded or not wish.want.spread or groups == 1 or len(locations) == 1:
-            break
-    if funded and gpus == wish.want.gpus:
-        return funded
-    if funded:
-        return _funded_together(world, wish, locations, at, now) or funded
-    return _first_refusal(answers)
-
-
-def _funded_together(
-    world: World, wish: Wish, locations: list[Location], at: Instant, now: Instant
-) -> Refused | None:
-    """Why not every group finds a payer on top of those before it; what pays for one group once
-    must not cost anybody the GPUs of all."""
-    mark = world.what_if.mark()
-    borrowed = wish.borrowed_already
-    refused = None
-    gpus = wish.want.gpus_per_group
-    for _ in wish.want.groups:
-        answers = [
-            cover(world, ask_for(wish, location, gpus, start=at, borrowed=borrowed), now=now)
-            for location in locations
-        ]
-        covered = next((each for each in answers if isinstance(each, Covered)), None)
-        if covered is None:
-            refused = _first_refusal(answers)
-            break
-        claims = claim_on_top(world, wish, covered, start=at)
-        borrowed += sum(each.gpus for each in claims if each.borrowed)
-    world.what_if.undo(mark)
-    return refused
-
-
-def _first_refusal(answers: Sequence[Covered | Refused]) -> Refused:
-    """The first that time may help, else the first."""
-    refusals = [each for each in answers if isinstance(each, Refused)]
-    if not refusals:
-        return Refused(reason=Refusal.NO_SUCH_FLAVOR, remedy="no node has this flavor there")
-    return next((each for each in refusals if each.time_may_help), refusals[0])
 
 
 def not_enough(want: Want, deficit: int) -> Refused:
@@ -195,40 +145,70 @@ class Terrain:
         ahead: RoomAhead,
         *,
         at: Instant,
+        now: Instant,
     ) -> None:
         self._world = world
+        self._wish = wish
         self._uid = wish.run.uid
         self.kept = kept
         self._ahead = ahead
-        self._at = at
+        self._at, self._now = at, now
+        self._is_split = is_split(world, wish, locations)
+        self._meant: tuple[str, ...] = ()  # the domain chosen for each group
         self.locations = locations
         self.want = wish.want  # within the chosen domains, once there are any
         self.site = Site(domains=(), losses=(), deficit=0, need=(), free=())
         self.pods: tuple[tuple[str, int], ...] = ()  # by chosen domain, with spares
 
     def choose(self) -> Refused | None:
-        """For each group the domain where the loss is least, in index order; or why there is
-        none."""
-        want, fleet = self.want, self._world.fleet
-        pools = {pool.domain: pool for pool in candidate_pools(fleet, want, self.locations)}
+        """For each group the domain where the loss is least, in index order, of those where it is
+        paid for on top of the groups before it; or why there is none."""
+        want, world = self.want, self._world
+        pools = {pool.domain: pool for pool in candidate_pools(world.fleet, want, self.locations)}
         step = 1 if want.spread else len(want.groups)
         first = {domain: self._loss(pool, step) for domain, pool in pools.items()}
         margins = dict(first)
         assigned: dict[str, int] = {}
+        meant: list[str] = []
+        mark = world.what_if.mark()
+        bills = Bills(world, self._wish, at=self._at, now=self._now)
+        refused = None
         for _ in range(len(want.groups) // step):
-            while margins:
-                domain = min(margins, key=lambda each: (margins[each], each))
-                count = assigned.get(domain, 0) + step
-                if self._can_hold(pools[domain], count):
-                    break
-                del margins[domain]
-            else:
-                return not_enough(want, want.gpus)
-            assigned[domain] = count
+            domain = self._best(margins, pools, assigned, step, bills)
+            if domain is None:
+                refused = not_enough(want, want.gpus)
+                break
+            if self._is_split:
+                bills.take(_location(pools[domain]))
+            meant += [domain] * step
+            assigned[domain] = count = assigned.get(domain, 0) + step
             before = self._loss(pools[domain], count)
             after = self._loss(pools[domain], count + step)
             margins[domain] = (after[0] - before[0], after[1] - before[1], after[2] - before[2])
-        self._take([pools[domain] for domain in sorted(assigned)], assigned, first)
+        world.what_if.undo(mark)
+        if refused is None:
+            self._meant = tuple(meant)
+            self._take([pools[domain] for domain in sorted(assigned)], assigned, first)
+        return refused
+
+    def _best(
+        self,
+        margins: dict[str, Loss],
+        pools: dict[str, Pool],
+        assigned: dict[str, int],
+        step: int,
+        bills: Bills,
+    ) -> str | None:
+        """Where one more group costs least; domains that can hold no more are struck out."""
+        paid = [
+            domain
+            for domain in margins
+            if not self._is_split or isinstance(bills.of(_location(pools[domain])), Covered)
+        ]
+        for domain in sorted(paid, key=lambda each: (margins[each], each)):
+            if self._can_hold(pools[domain], assigned.get(domain, 0) + step):
+                return domain
+            del margins[domain]
         return None
 
     def _take(self, pools: list[Pool], assigned: dict[str, int], losses: dict[str, Loss]) -> None:
@@ -279,12 +259,11 @@ class Terrain:
         """Whether so many groups would fit if all that may be cut there were cut, and those ahead
         who count on that domain would, too."""
         needed = groups * (self.want.pods + self.want.spares)
-        is_promised = self._ahead.lies_in((pool.domain,))
-        if self._room(pool) >= needed and not is_promised:
+        if self._room(pool) >= needed and not self._ahead.lies_in(pool.domain):
             return True
         mark = self._world.what_if.mark()
         scope = self._scope([pool], needed)
-        if is_promised:
+        if self._ahead.is_anywhere:
             some = replace(self.want, groups=self.want.groups[:groups], within=(pool.domain,))
             scope = self._scope([pool], needed, leaving_room_with=some)
         structural(scope)
@@ -295,8 +274,7 @@ class Terrain:
     def scope(self) -> Scope:
         """The chosen domains: everything on them may be cut until all groups fit."""
         pools = [self._world.fleet.pools[(self.want.flavor, each)] for each in self.site.domains]
-        is_promised = self._ahead.lies_in(self.site.domains)
-        return self._scope(pools, leaving_room_with=self.want if is_promised else None)
+        return self._scope(pools, leaving_room_with=self.want if self._ahead.is_anywhere else None)
 
     def _scope(
         self,
@@ -318,6 +296,8 @@ class Terrain:
                 rooms = [self._room(pool) // per_group for pool in pools]
                 if (sum(rooms) if want.spread else max(rooms)) < groups:
                     return False
+                if self._is_split and self.packed() is None:
+                    return False
             return leaving_room_with is None or self._leaves_room(leaving_room_with, scope.gone)
 
         leases = [each for pool in pools for each in self._leases_in(pool)]
@@ -334,8 +314,34 @@ class Terrain:
         return scope
 
     def _leaves_room(self, want: Want, gone: Collection[str]) -> bool:
-        packed = try_pack(self._world, want, self.locations)
+        packed = self.packed() if want is self.want else try_pack(self._world, want, self.locations)
         return packed is not None and self._ahead.is_left(packed, self.kept, gone)
+
+    def packed(self) -> Packed | None:
+        """Where it goes as things stand in the what-if: as it is packed best, if somebody pays for
+        that; else each group where it was meant to be."""
+        world = self._world
+        packed = try_pack(world, self.want, self.locations)
+        if packed is None or not self._is_split:
+            return packed
+        if paid_there(world, self._wish, packed, at=self._at, now=self._now) is not None:
+            return packed
+        mark = world.what_if.mark()
+        places: list[PodPlace] = []
+        for group, domain in zip(self.want.groups, self._meant, strict=True):
+            one = replace(self.want, groups=(group,), within=(domain,))
+            part = try_pack(world, one, self.locations)
+            if part is None:
+                break
+            places += part.places
+            for place in part.places:
+                world.fleet.plan_pod(place.node, shape_of(one))
+        world.what_if.undo(mark)
+        return (
+            Packed(places=tuple(places))
+            if len({x.group for x in places}) == len(self.want.groups)
+            else None
+        )
 
     def _leases_in(self, pool: Pool) -> list[Lease]:
         world = self._world
@@ -345,6 +351,10 @@ class Terrain:
             for name in world.open_by_node.get(node, ())
             if world.leases[name].uid != self._uid and name not in self.kept.before
         ]
+
+
+def _location(pool: Pool) -> Location:
+    return pool.home[1], pool.home[2]
 
 
 def _by_name(lease: Lease) -> str:

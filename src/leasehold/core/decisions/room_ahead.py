@@ -18,7 +18,7 @@ from leasehold.core.facts import Lease, Uid
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Packed
 from leasehold.core.world.fleet import Pool
-from leasehold.core.world.width import locations_for
+from leasehold.core.world.width import locations_for, own_domains
 from leasehold.core.world.world import World
 
 
@@ -41,14 +41,21 @@ class RoomAhead:
         self._now = now
         self._rooms = [room for room in agenda.rooms(but=uid, start=start, end=end) if room.pods]
 
-    def lies_in(self, domains: Collection[str]) -> bool:
-        return any(not set(room.domains).isdisjoint(domains) for room in self._rooms)
+    @property
+    def is_anywhere(self) -> bool:
+        return bool(self._rooms)
+
+    def lies_in(self, domain: str) -> bool:
+        return any(domain in room.domains for room in self._rooms)
 
     def is_left(self, packed: Packed, kept: Kept, gone: Collection[str]) -> bool:
         """Whether everybody ahead can still be put there after this run. `kept`: what is kept from
         the run; `gone`: the leases that are over in the what-if."""
         world = self._world
         domains = {world.fleet.nodes[place.node].node.domain for place in packed.places}
+        # A sweep that loses a group here can give up fewer elsewhere.
+        for uid in {world.leases[name].uid for name in gone if name not in kept.before}:
+            domains.update(own_domains(world, uid))
         mark = world.what_if.mark()
         kept.lift()
         seated = self._holds(self._uid, packed, self._start, self._end)

@@ -97,11 +97,11 @@ class Account:
         gpus, lent = self.terms.get(UNLIMITED, (0, 0))
         return gpus, lent
 
-    def freed_by(self, at: Instant) -> tuple[int, int]:
-        """GPUs (and lent ones) whose leases are known to end by then."""
+    def freed_by(self, at: Instant, now: Instant) -> tuple[int, int]:
+        """GPUs (and lent ones) whose leases are known to end by then; an overdue one may stay."""
         gpus = lent = 0
         for term, amounts in self.terms.items():
-            if term.frees_at <= at:
+            if now < term.frees_at <= at:
                 gpus += amounts[0]
                 lent += amounts[1]
         return gpus, lent
@@ -260,14 +260,13 @@ class Accounts:
         lent = sum(account.lent for account in accounts)
         claims = [each for payer in payers for each in self.claims_on(payer)]
         if not claims:  # from the start on there is only less
-            freed = [account.freed_by(start) for account in accounts] if start > now else []
+            freed = [account.freed_by(start, now) for account in accounts]
             return used - sum(each[0] for each in freed), lent - sum(each[1] for each in freed)
         drops: list[Drop] = []
         lent_drops: list[Drop] = []
         for account in accounts:
             for term, (gpus, of_them_lent) in account.terms.items():
-                # What is overdue is in use now, and free at any later instant.
-                frees_at = max(term.frees_at, now + 1)
+                frees_at = term.frees_at if term.frees_at > now else FOREVER
                 drops.append((frees_at, -gpus))
                 lent_drops.append((frees_at, -of_them_lent))
         for each in claims:

@@ -166,6 +166,10 @@ class UnitHistory:
                 return True
         return False
 
+    def starts_by_resolution(self) -> list[Instant]:
+        """Of all attempts that room was made for, those that held."""
+        return [each.started for each in self.attempts if each.protected and not each.was_rejected]
+
 
 class Book:
     """All units of one run, by key, and the run's totals."""
@@ -217,7 +221,10 @@ class Book:
                 place -= 1  # later ones of which no lease is left were carried here
             before = attempts[place - 1].batch if place else -1
             attempt = Attempt(lease.attempt, lease.start, lease.batch)
-            attempt.protected = any(before < batch <= lease.batch for batch in self.resolved_in)
+            attempt.protected = any(
+                before < batch <= lease.batch and not self._has_started(batch, lease.batch)
+                for batch in self.resolved_in
+            )
             attempts.insert(place, attempt)
         attempt.open += 1
         if lease.reason is Opened.GROW:
@@ -225,6 +232,15 @@ class Book:
         if lease.reason in (Opened.GROW, Opened.SWAP):
             self.swapped_at = max(self.swapped_at or 0, lease.start)
         return attempt
+
+    def _has_started(self, since: int, before: int) -> bool:
+        """Whether a start between these batches was what room was made for: groups that start
+        later, each for itself, are not."""
+        return any(
+            since <= attempt.batch < before
+            for unit in self.units.values()
+            for attempt in unit.attempts
+        )
 
     def mark(self, lease: Lease, *, voluntary: bool) -> None:
         """Fold a lease that must end; giving up a group is a resize, whoever wanted it."""

@@ -1,0 +1,144 @@
+"""funded — whether somebody pays for a run that others would be cut for, and where.
+
+Groups that may be in several locations are paid for one after the other, each on top of those
+before it: what pays for one group once must not cost anybody the GPUs of all. Called by `resolve`,
+under its mark, before anybody is cut: what victims would free pays for nobody.
+"""
+
+from collections.abc import Sequence
+
+from leasehold.core.decisions.admit import Wish, ask_for, claim_on_top, merged, paid_here
+from leasehold.core.decisions.cover import cover
+from leasehold.core.facts import Location
+from leasehold.core.units import Instant
+from leasehold.core.verdicts import Admitted, Covered, Packed, Refusal, Refused
+from leasehold.core.world.width import locations_for
+from leasehold.core.world.world import World
+
+
+def funded(world: World, wish: Wish, at: Instant, now: Instant) -> list[Location] | Refused:
+    """Where somebody pays for all of it; if groups may be in several locations, for one of them,
+    and for all of them together."""
+    locations = locations_for(world, wish.run.spec)
+    gpus = wish.want.gpus_per_group if is_split(world, wish, locations) else wish.want.gpus
+    answers = [_cover(world, wish, each, gpus, at=at, now=now) for each in locations]
+    paired = zip(locations, answers, strict=True)
+    funded = [location for location, each in paired if isinstance(each, Covered)]
+    if not funded:
+        return _first_refusal(answers)
+    if is_split(world, wish, locations):
+        return _funded_together(world, wish, locations, at, now) or funded
+    return funded
+
+
+def is_split(world: World, wish: Wish, locations: Sequence[Location]) -> bool:
+    """Whether its groups may be in several locations with different payers."""
+    if not wish.want.spread or len(wish.want.groups) == 1:
+        return False
+    return len({paid_here(world, wish.want.flavor, location) for location in locations}) > 1
+
+
+def _cover(
+    world: World,
+    wish: Wish,
+    location: Location,
+    gpus: int,
+    *,
+    at: Instant,
+    now: Instant,
+    borrowed: int = 0,
+) -> Covered | Refused:
+    ask = ask_for(wish, location, gpus, start=at, borrowed=wish.borrowed_already + borrowed)
+    return cover(world, ask, now=now)
+
+
+def _funded_together(
+    world: World, wish: Wish, locations: list[Location], at: Instant, now: Instant
+) -> Refused | None:
+    """Why not every group finds a payer on top of those before it; what pays for one group once
+    must not cost anybody the GPUs of all."""
+    mark = world.what_if.mark()
+    bills = Bills(world, wish, at=at, now=now)
+    refused = None
+    for _ in wish.want.groups:
+        answers = [bills.of(location) for location in locations]
+        paired = zip(locations, answers, strict=True)
+        funded = next((place for place, each in paired if isinstance(each, Covered)), None)
+        if funded is None:
+            refused = _first_refusal(answers)
+            break
+        bills.take(funded)
+    world.what_if.undo(mark)
+    return refused
+
+
+class Bills:
+    """Under the caller's mark: who pays for one group after the other."""
+
+    def __init__(self, world: World, wish: Wish, *, at: Instant, now: Instant) -> None:
+        self._world = world
+        self._wish = wish
+        self._at, self._now = at, now
+        self._borrowed = 0
+        self._known: dict[Location, Covered | Refused] = {}
+
+    def of(self, location: Location) -> Covered | Refused:
+        """For one group more, there."""
+        known = self._known.get(location)
+        if known is None:
+            known = self._known[location] = _cover(
+                self._world,
+                self._wish,
+                location,
+                self._wish.want.gpus_per_group,
+                at=self._at,
+                now=self._now,
+                borrowed=self._borrowed,
+            )
+        return known
+
+    def take(self, location: Location) -> Covered:
+        covered = self.of(location)
+        assert isinstance(covered, Covered), location
+        claims = claim_on_top(self._world, self._wish, covered, start=self._at)
+        self._borrowed += sum(each.gpus for each in claims if each.borrowed)
+        self._known.clear()
+        return covered
+
+
+def paid_there(
+    world: World, wish: Wish, packed: Packed, *, at: Instant, now: Instant
+) -> Admitted | None:
+    """Who pays for it in these very places; None if nobody does."""
+    places: dict[int, Location] = {}
+    for place in packed.places:
+        node = world.fleet.nodes[place.node].node
+        places[place.group] = (node.region, node.cluster)
+    if len(set(places.values())) == 1:
+        location = next(iter(places.values()))
+        whole = _cover(world, wish, location, wish.want.gpus, at=at, now=now)
+        if isinstance(whole, Refused):
+            return None
+        return Admitted(covered=((location, whole),), packed=packed)
+    mark = world.what_if.mark()
+    bills = Bills(world, wish, at=at, now=now)
+    parts: dict[Location, list[Covered]] = {}
+    is_paid = True
+    for _, location in sorted(places.items()):
+        is_paid = isinstance(bills.of(location), Covered)
+        if not is_paid:
+            break
+        parts.setdefault(location, []).append(bills.take(location))
+    world.what_if.undo(mark)
+    if not is_paid:
+        return None
+    covered = tuple((location, merged(covers)) for location, covers in sorted(parts.items()))
+    return Admitted(covered=covered, packed=packed)
+
+
+def _first_refusal(answers: Sequence[Covered | Refused]) -> Refused:
+    """The first that time may help, else the first."""
+    refusals = [each for each in answers if isinstance(each, Refused)]
+    if not refusals:
+        return Refused(reason=Refusal.NO_SUCH_FLAVOR, remedy="no node has this flavor there")
+    return next((each for each in refusals if each.time_may_help), refusals[0])
