@@ -76,6 +76,24 @@ def test_beside_what_an_exact_start_is_planned_on(tmp_path: Path) -> None:
     assert says == ["none of its nodes is one that t/wide is planned on"]
 
 
+def test_for_whom_a_resolution_made_room_has_passed_nobody(tmp_path: Path) -> None:
+    """It came later than the run that was drawn for it, and runs since that waits again."""
+    first = run(24)
+    first["runtime"] = {"checkpoint": "5m"}
+    file = tmp_path / "story.yaml"
+    steps = [
+        {"at": "0s", "submit": {"t/first": first}},
+        {"at": "1m", "submit": {"t/second": run(24)}},
+    ]
+    story = {"title": "Who passes", "fleet": FLEET, "budgets": MONEY, "steps": steps}
+    file.write_text(yaml.safe_dump(story))
+    played = Played(file, "20m")
+    items = played.ask("reservations")["items"]
+    assert isinstance(items, list)
+    assert [(each["run"], each["passedBy"]) for each in items] == [("t/first", [])]
+    assert played.world.resolutions
+
+
 @pytest.mark.parametrize("limit", ["", "3h"])
 def test_one_that_needs_cuts_may_cut_whoever_passed(tmp_path: Path, limit: str) -> None:
     found = passed(

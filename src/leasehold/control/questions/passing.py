@@ -25,7 +25,10 @@ class Passing:
         for uid in world.open_by_run:
             run, book = world.runs.get(uid), world.books.get(uid)
             started = None if book is None else book.started
-            if run is not None and started is not None:
+            if run is None or book is None or started is None:
+                continue
+            # For whom a Resolution made room, it was their turn: they passed nobody.
+            if not any(unit.is_of_a_resolution() for unit in book.units.values()):
                 self._started.setdefault(run.spec.flavor, []).append((started, run))
         for found in self._started.values():
             found.sort(key=lambda each: (-each[0], each[1].key))
@@ -35,7 +38,7 @@ class Passing:
         mine = self._world.runs.get(reservation.uid)
         found: list[PassedBy] = []
         for started, run in self._started.get(mine.spec.flavor, ()) if mine is not None else ():
-            if started < reservation.announced or len(found) == SHOWN_MAX:
+            if started <= reservation.announced or len(found) == SHOWN_MAX:
                 break
             if mine is not None and is_ahead(mine, run):
                 found.append(self._passed(reservation, run, started))
