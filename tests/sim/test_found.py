@@ -94,3 +94,14 @@ def test_what_a_blocked_reservation_held_is_seen_without_being_asked_for() -> No
     """Its time came, it found no payer and was blocked; whoever could have what it had held, and
     had been considered before it, was reserved by the next turn, which nobody asked for."""
     assert play(kept_plan("blocked-lets-others-in")).problems == []
+
+
+def test_room_that_is_awaited_in_vain_is_made_by_cuts_in_time() -> None:
+    """A lease that was ending was to make the room, and its node stayed silent: after the drain
+    timeout others are cut, and nobody woke the loop for that."""
+    assert play(kept_plan("who-does-not-go-is-given-up")).problems == []
+
+
+def test_a_leader_whose_clock_ran_ahead_is_judged_by_the_ledger_s_time() -> None:
+    """Its leases ended in what was the future for everybody else."""
+    assert play(kept_plan("a-leader-ahead-of-time")).problems == []

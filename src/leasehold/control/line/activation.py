@@ -65,7 +65,12 @@ def activate(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused)
         turn.waited_for.update(dict.fromkeys(answer.site.domains))
         return
     if not answer.cuts.kept:
-        return  # leases that are ending already will make the room
+        # Leases that are ending already will make the room; one that does not go is given up.
+        for name in turn.world.ending:
+            ending = turn.world.leases[name].ending
+            assert ending is not None, name
+            turn.wake(ending.deadline + turn.world.policy.victim_timeout)
+        return
     publish_cuts(
         turn,
         answer.cuts,

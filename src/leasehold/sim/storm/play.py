@@ -214,7 +214,8 @@ class Storm:
         if leader is None or world is None:
             self._fail("nobody leads at the end")
             raise RuleBroken(self.outcome.problems[0])
-        now = self.kernel.now
+        # A leader whose clock ran ahead has decided in what is the future here: time goes on there.
+        now = max(self.kernel.now, world.head.instant)
         problems = [f"ledger: {each}" for each in ledger_problems(self.store)]
         resource = self._story.config.labels.gpu_resource
         pods = [
@@ -225,7 +226,7 @@ class Storm:
         self.outcome.problems += problems
         head = self._checks.head
         leader.plane.controller.wake()
-        self._advance(now + 10)
+        self._advance(self.kernel.now + 10)
         if self._checks.head != head:
             self.outcome.problems.append("at rest, and yet a turn that nobody asked for decided")
 
