@@ -352,6 +352,8 @@ def where_held(turn: Turn, wish: Wish) -> Admitted | None:
     held = dict(found.reservation.held_places) if found is not None else {}
     if found is None or sum(held.values()) != wish.want.gpus:
         return None
+    if not _was_made_for(world, found, wish.want.groups):
+        return None
     mark = world.what_if.mark()
     as_found_by(world, wish, turn.agenda.only(_uids_underway(world)), start=turn.now)
     nodes = world.fleet.nodes
@@ -366,6 +368,16 @@ def where_held(turn: Turn, wish: Wish) -> Admitted | None:
         plan = paid_there(world, wish, packed, at=turn.now, now=turn.now)
     world.what_if.undo(mark)
     return plan
+
+
+def _was_made_for(world: World, found: Underway, groups: tuple[int, ...]) -> bool:
+    """Once some have sat down there, it is kept for them alone, in case they are rejected: other
+    groups of a sweep stand in line like anybody."""
+    if found.reservation.state is State.ACTIVATING:
+        return True
+    units = world.book(found.run.uid).units
+    own = [units.get(world.unit_of(found.run.uid, group)) for group in groups]
+    return all(unit is not None and unit.is_of_a_resolution() for unit in own)
 
 
 def _uids_underway(world: World) -> list[Uid]:
