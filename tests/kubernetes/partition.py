@@ -62,6 +62,11 @@ class Partition:
         try:
             await asyncio.Event().wait()
         finally:
+            # asyncio drops an accepted connection, open, if its server is closed in the same turn
+            self._loop.remove_reader(listening.sockets[0].fileno())
+            await asyncio.sleep(0)  # who was just accepted gets a transport ...
+            await asyncio.sleep(0)  # ... which tells of it ...
+            await asyncio.sleep(0)  # ... and is among the links
             listening.close()
             for link in list(self._links):
                 link.cancel()

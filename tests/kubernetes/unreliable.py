@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import socket
 import ssl
 import threading
 
@@ -39,7 +40,12 @@ class Unreliable:
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._main.cancel)
+        self.ended()
+
+    def ended(self) -> None:
+        """When it has stopped."""
         self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive(), "the way to the server does not end"
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -59,13 +65,15 @@ class Unreliable:
             app.router.add_route("*", "/{path:.*}", self._pass_on)
             runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
             await runner.setup()
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            self._port = runner.addresses[0][1]
+            listening = socket.create_server(("127.0.0.1", 0))
+            await web.SockSite(runner, listening).start()
+            self._port = listening.getsockname()[1]
             self._is_up.set()
             try:
                 await asyncio.Event().wait()
             finally:
-                await runner.cleanup()
+                await _close(runner, listening)
+        await asyncio.sleep(0)  # the session's connections are lost in the loop's next turn
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         trouble = ""
@@ -96,7 +104,28 @@ class Unreliable:
         self, request: web.Request, answer: aiohttp.ClientResponse, headers: dict[str, str]
     ) -> web.StreamResponse:
         response = web.StreamResponse(status=answer.status, headers=headers)
-        await response.prepare(request)
-        async for piece in answer.content.iter_any():
-            await response.write(piece)
+        try:
+            await response.prepare(request)
+            async for piece in answer.content.iter_any():
+                await response.write(piece)
+        except aiohttp.ClientConnectionResetError:
+            pass  # its client has gone, as clients of a watch do
         return response
+
+
+async def _close(runner: web.AppRunner, listening: socket.socket) -> None:
+    """Whatever is open. What the runner closes by itself is not all: neither a connection that is
+    accepted meanwhile, nor one whose client does not read, nor a request whose client has gone."""
+    # asyncio drops an accepted connection, open, if its server is closed in the same turn.
+    asyncio.get_running_loop().remove_reader(listening)
+    await asyncio.sleep(0)  # who was just accepted gets a transport ...
+    await asyncio.sleep(0)  # ... and the server hears of it
+    assert runner.server is not None
+    for connection in runner.server.connections:
+        if connection.transport is not None:
+            connection.transport.abort()
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await runner.cleanup()
