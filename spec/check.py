@@ -181,8 +181,11 @@ def _check(case: Case, jar: Path, folder: Path) -> Verdict:
     place.mkdir()
     shutil.copy(HERE / f"{case.model}.tla", place)
     (place / "case.cfg").write_text(_configuration(case), encoding="utf-8")
+    scratch = place / "modules"  # TLC unpacks its own there, under names that all runs share
+    scratch.mkdir()
     command = [
-        "java", "-XX:+UseSerialGC", "-Xmx2g", "-cp", str(jar), "tlc2.TLC", "-workers", "1",
+        "java", "-XX:+UseSerialGC", "-Xmx2g", f"-Djava.io.tmpdir={scratch}", "-cp", str(jar),
+        "tlc2.TLC", "-workers", "1",
         "-deadlock", "-metadir", str(place / "states"), "-config", "case.cfg", f"{case.model}.tla",
     ]  # fmt: skip
     began = time.monotonic()

@@ -271,4 +271,19 @@ PROMISES = (
         "        if not turn.line_is_cut_short:\n",
         story("line-33"),
     ),
+    Mutant(
+        "nobody looks again when a lease that is ending does not go",
+        "control/line/activation.py",
+        "            turn.wake(ending.deadline + turn.world.policy.victim_timeout)\n"
+        "        return\n",
+        "        return\n",
+        ("tests/sim/test_found.py",),
+    ),
+    Mutant(
+        "the place of a sweep's first group is offered to its next",
+        "control/line/activation.py",
+        "    if not _was_made_for(world, found, wish.want.groups):\n        return None\n",
+        "",
+        ("tests/scenarios/test_faults.py", "-k", "line-23"),
+    ),
 )
