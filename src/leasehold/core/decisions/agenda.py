@@ -106,15 +106,17 @@ class Agenda:
         self.releases += 1
 
     def only(self, uids: Collection[Uid]) -> "Agenda":
-        """What these runs hold and claim, and nothing of the others."""
+        """What these runs hold and claim, in the order of this agenda; nothing of the others."""
         found = Agenda()
-        for uid in uids:
-            if uid in self._of:
-                found.hold(uid, self._of[uid])
-            if uid in self._promised:
-                found.promise(self._promised[uid])
-            if uid in self.claims:
-                found.claim(uid, self.claims[uid])
+        for uid, holds in self._of.items():
+            if uid in uids:
+                found.hold(uid, holds)
+        for uid, room in self._promised.items():
+            if uid in uids:
+                found.promise(room)
+        for uid, claims in self.claims.items():
+            if uid in uids:
+                found.claim(uid, claims)
         return found
 
     def holds_of(self, uid: Uid) -> tuple[Hold, ...]:
