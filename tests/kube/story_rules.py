@@ -72,7 +72,7 @@ def told(plane: Plane) -> Told:
     node = next(pod["spec"]["nodeName"] for pod in plane.pods()
                 if pod["metadata"]["labels"]["rq.davidlangworthy.io/run"] == "urgent"
                 and "nodeName" in pod["spec"])  # fmt: skip
-    plane.kubelets.do(lambda fleet: fleet.set_node(node, NodeIs.DEAD))
+    plane.kubelets.to_machines(lambda fleet: fleet.set_node(node, NodeIs.DEAD))
     plane.until_phase("urgent", "Failed")
     _scrape(controller, found)
     return found

@@ -2,23 +2,19 @@
 not. Nobody is told: connections stay open, and nothing comes any more."""
 
 import asyncio
-import threading
 
-DEADLINE_S = 30
+from tests.beside import Beside
+from tests.kubernetes.closing import hear_of_the_last
 
 
-class Partition:
+class Partition(Beside):
     """Listens on loopback and passes on whatever it is sent, TLS included."""
 
     def __init__(self, port: int) -> None:
         """`port`: the server's."""
         self._server = port
-        self._loop = asyncio.new_event_loop()
-        self._is_up = threading.Event()
         self._passes: asyncio.Event  # set while it passes on
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-        assert self._is_up.wait(DEADLINE_S), "the way to the server does not come up"
+        super().__init__()
 
     @property
     def server(self) -> str:
@@ -26,31 +22,11 @@ class Partition:
 
     def cut(self) -> None:
         """From when this returns nothing gets through, either way."""
-        self._do(self._passes.clear)
+        self.do(self._passes.clear)
 
     def heal(self) -> None:
         """What was sent meanwhile arrives late."""
-        self._do(self._passes.set)
-
-    def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._main.cancel)
-        self._thread.join(DEADLINE_S)
-
-    def _do(self, action: object) -> None:
-        async def act() -> None:
-            action()  # type: ignore[operator]
-
-        asyncio.run_coroutine_threadsafe(act(), self._loop).result(DEADLINE_S)
-
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._main = self._loop.create_task(self._live())
-        try:
-            self._loop.run_until_complete(self._main)
-        except asyncio.CancelledError:
-            pass
-        finally:
-            self._loop.close()
+        self.do(self._passes.set)
 
     async def _live(self) -> None:
         self._passes = asyncio.Event()
@@ -62,11 +38,7 @@ class Partition:
         try:
             await asyncio.Event().wait()
         finally:
-            # asyncio drops an accepted connection, open, if its server is closed in the same turn
-            self._loop.remove_reader(listening.sockets[0].fileno())
-            await asyncio.sleep(0)  # who was just accepted gets a transport ...
-            await asyncio.sleep(0)  # ... which tells of it ...
-            await asyncio.sleep(0)  # ... and is among the links
+            await hear_of_the_last(listening.sockets[0])
             listening.close()
             for link in list(self._links):
                 link.cancel()

@@ -118,7 +118,7 @@ class Plane:
                 place = [int(labels[f"rq.davidlangworthy.io/{each}"])
                          for each in ("group-index", "pod-index")]  # fmt: skip
                 rank = (uid, place[0], place[1])
-                self.kubelets.do(methodcaller("exit_pod", rank, code))
+                self.kubelets.to_machines(methodcaller("exit_pod", rank, code))
 
     def stop_controllers(self) -> None:
         for each in self._controllers:

@@ -36,13 +36,13 @@ def test_a_forced_deletion_proves_nothing_about_a_gpu(plane: Plane) -> None:
     [pod] = plane.pods()
     name, node = pod["metadata"]["name"], pod["spec"]["nodeName"]
     assert pod["metadata"]["finalizers"] == [HELD]
-    plane.kubelets.do(lambda fleet: fleet.set_node(node, NodeIs.SILENT))
+    plane.kubelets.to_machines(lambda fleet: fleet.set_node(node, NodeIs.SILENT))
     plane.kubectl.ok("delete", "pod", name, "-n", "team", "--force", "--grace-period=0",
                      "--wait=false")  # fmt: skip
     time.sleep(1)  # whatever it might make of that
     assert plane.run("train")["status"]["attempt"] == 1
     assert _closed(plane) == []
-    plane.kubelets.do(lambda fleet: fleet.set_node(node, NodeIs.READY))
+    plane.kubelets.to_machines(lambda fleet: fleet.set_node(node, NodeIs.READY))
     plane.until(lambda: plane.run("train")["status"]["attempt"] == 2)
     plane.until_phase("train", "Running")
     assert _closed(plane) == ["Fail"]
@@ -123,7 +123,7 @@ def test_a_node_that_is_deleted_has_failed(plane: Plane) -> None:
     _running(plane, job("train", 8, **CHECKPOINTS))
     [pod] = plane.pods()
     node = pod["spec"]["nodeName"]
-    plane.kubelets.do(lambda fleet: fleet.delete_node(node))
+    plane.kubelets.to_machines(lambda fleet: fleet.delete_node(node))
     plane.until(lambda: plane.run("train")["status"]["attempt"] == 2)
     plane.until_phase("train", "Running")
     assert {each["spec"]["nodeName"] for each in _live(plane)} == {"n1", "n2"} - {node}
@@ -174,7 +174,7 @@ def test_a_foreign_pod_that_takes_the_gpus_before_the_bind_makes_a_failed_bind(
     """The kubelet refuses the pod that came second, and the run starts elsewhere, or later."""
     plane.kubelets.add("n1")
     plane.controller()
-    plane.kubelets.do(lambda fleet: fleet.reject_starts(1))
+    plane.kubelets.to_machines(lambda fleet: fleet.reject_starts(1))
     _running(plane, job("train", 8))
     assert _closed(plane) == ["Fail"]
     assert plane.run("train")["status"]["attempt"] == 2

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 from aiohttp import web
+from tests.beside import DEADLINE_S
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.gate import Gate
-from tests.kubernetes.unreliable import DEADLINE_S
 
 PATH = "/api/v1/namespaces"
 

@@ -70,10 +70,10 @@ def test_a_node_that_is_out_of_service_has_failed_and_one_that_is_silent_has_not
     plane.until_phase("train", "Running")
     [pod] = plane.pods()
     node = pod["spec"]["nodeName"]
-    plane.kubelets.do(lambda fleet: fleet.set_node(node, NodeIs.SILENT))
+    plane.kubelets.to_machines(lambda fleet: fleet.set_node(node, NodeIs.SILENT))
     plane.until(lambda: not _is_ready(plane, node))
     assert plane.run("train")["status"]["attempt"] == 1
-    plane.kubelets.do(lambda fleet: fleet.set_node(node, NodeIs.DEAD))
+    plane.kubelets.to_machines(lambda fleet: fleet.set_node(node, NodeIs.DEAD))
     plane.until(lambda: plane.run("train")["status"]["attempt"] == 2)
     plane.until_phase("train", "Running")
     placed = {each["spec"]["nodeName"] for each in plane.pods() if _is_live(each)}

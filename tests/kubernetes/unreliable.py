@@ -4,19 +4,19 @@ import asyncio
 import itertools
 import socket
 import ssl
-import threading
 
 import aiohttp
 from aiohttp import web
+from tests.beside import Beside
+from tests.kubernetes.closing import close_all
 from tests.kubernetes.cluster import Cluster
 
-DEADLINE_S = 30
 # What befalls a request, in turn. "lost": it was done, and nobody hears of it.
 TROUBLES = ("429", "500", "lost", "cut")
 _DROPPED = ("Transfer-Encoding", "Content-Length", "Content-Encoding", "Connection")
 
 
-class Unreliable:
+class Unreliable(Beside):
     """Listens on loopback without TLS. Every `every`-th request that is no watch has trouble."""
 
     def __init__(self, cluster: Cluster, every: int) -> None:
@@ -24,12 +24,8 @@ class Unreliable:
         self._every = every
         self._count = itertools.count(1)
         self._kinds = itertools.cycle(TROUBLES)
-        self._loop = asyncio.new_event_loop()
-        self._is_up = threading.Event()
         self.troubled = 0
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-        assert self._is_up.wait(DEADLINE_S)
+        super().__init__()
 
     @property
     def server(self) -> str:
@@ -37,25 +33,6 @@ class Unreliable:
 
     def heal(self) -> None:
         self._every = 1 << 60
-
-    def stop(self) -> None:
-        self._loop.call_soon_threadsafe(self._main.cancel)
-        self.ended()
-
-    def ended(self) -> None:
-        """When it has stopped."""
-        self._thread.join(DEADLINE_S)
-        assert not self._thread.is_alive(), "the way to the server does not end"
-
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._main = self._loop.create_task(self._live())
-        try:
-            self._loop.run_until_complete(self._main)
-        except asyncio.CancelledError:
-            pass
-        finally:
-            self._loop.close()
 
     async def _live(self) -> None:
         trust = ssl.create_default_context(cadata=self._cluster.ca)
@@ -72,7 +49,7 @@ class Unreliable:
             try:
                 await asyncio.Event().wait()
             finally:
-                await _close(runner, listening)
+                await close_all(runner, listening)
         await asyncio.sleep(0)  # the session's connections are lost in the loop's next turn
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
@@ -111,21 +88,3 @@ class Unreliable:
         except aiohttp.ClientConnectionResetError:
             pass  # its client has gone, as clients of a watch do
         return response
-
-
-async def _close(runner: web.AppRunner, listening: socket.socket) -> None:
-    """Whatever is open. What the runner closes by itself is not all: neither a connection that is
-    accepted meanwhile, nor one whose client does not read, nor a request whose client has gone."""
-    # asyncio drops an accepted connection, open, if its server is closed in the same turn.
-    asyncio.get_running_loop().remove_reader(listening)
-    await asyncio.sleep(0)  # who was just accepted gets a transport ...
-    await asyncio.sleep(0)  # ... and the server hears of it
-    assert runner.server is not None
-    for connection in runner.server.connections:
-        if connection.transport is not None:
-            connection.transport.abort()
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    await runner.cleanup()

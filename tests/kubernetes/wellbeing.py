@@ -8,4 +8,4 @@ def all_is_well(plane: Plane) -> None:
     for words, said in ((("ledger", "verify"), "ledger verify: ok"), (("audit",), "audit: ok")):
         found = plane.leasehold(*words, "--kubeconfig", str(plane.cluster.kubeconfig()))
         assert found.stdout.startswith(said), found.stdout + found.stderr
-    assert plane.kubelets.do(lambda fleet: list(fleet.breaches)) == []
+    assert plane.kubelets.to_machines(lambda fleet: list(fleet.breaches)) == []

@@ -1,17 +1,16 @@
 """A folder whose store several real processes share: their kubelets, their users, and what they
 did."""
 
-import asyncio
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from tests.beside import Beside
 from tests.processes.member import MARGINS
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
@@ -83,8 +82,10 @@ class Member:
         self.process.wait(DEADLINE_S)
 
 
-class House:
+class House(Beside):
     """Made for one test; `stop` ends everything that it began."""
+
+    deadline_s = DEADLINE_S
 
     def __init__(self, folder: Path) -> None:
         self.folder = DataFolder(folder)
@@ -92,11 +93,7 @@ class House:
         self.folder.key()
         self.members: dict[str, Member] = {}
         self._runs = 0
-        self._loop = asyncio.new_event_loop()
-        self._is_up = threading.Event()
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-        assert self._is_up.wait(DEADLINE_S), "the house does not come up"
+        super().__init__()
         for number in range(NODES):
             self.do(lambda number=number: self.fleet.add_node(_node(f"n{number}")))
         self.ask(lambda: self.store.create(_budget()))
@@ -215,30 +212,7 @@ class House:
             if member.process.poll() is None:
                 member.send(signal.SIGCONT)
                 member.kill()
-        self._loop.call_soon_threadsafe(self._main.cancel)
-        self._thread.join(DEADLINE_S)
-
-    def do(self, action: Callable[[], T]) -> T:
-        async def act() -> T:
-            return action()
-
-        return self.ask(act)
-
-    def ask(self, call: Callable[[], Awaitable[T]]) -> T:
-        async def act() -> T:
-            return await call()
-
-        return asyncio.run_coroutine_threadsafe(act(), self._loop).result(DEADLINE_S)
-
-    def _serve(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._main = self._loop.create_task(self._live())
-        try:
-            self._loop.run_until_complete(self._main)
-        except asyncio.CancelledError:
-            pass
-        finally:
-            self._loop.close()
+        super().stop()
 
     async def _live(self) -> None:
         clock, tasks = AsyncioClock(), AsyncioTasks()
