@@ -4,9 +4,8 @@ The order is: seal, replay, list, then decide. Called at start, after being depo
 decision that broke an invariant.
 """
 
-import gc
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -16,21 +15,15 @@ from msgspec.structs import replace
 from leasehold.adapters.retry import until_answered
 from leasehold.core.decisions.overdraft import was_enough
 from leasehold.core.facts import (
-    Closure,
-    Ending,
     Lease,
-    Opened,
     Pod,
     Reservation,
-    Role,
     ledger_order,
-    parse_why,
 )
 from leasehold.core.ledger.batch import Batch
 from leasehold.core.ledger.checkpoint import Announcement, BatchFacts, Carried
 from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.budget import budget_from_wire
-from leasehold.core.objects.lease import leases_from_json, pod_name
 from leasehold.core.objects.node import Labels, node_from_wire
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.reservation import reservation_from_wire
@@ -45,6 +38,7 @@ from leasehold.shell.archive.checkpoints import KIND as CHECKPOINTS
 from leasehold.shell.archive.checkpoints import MAIN, Stored, read_checkpoint
 from leasehold.shell.ledger import Committed, Ledger
 from leasehold.shell.read_chain import Lines, read_lines
+from leasehold.shell.read_leases import no_collection, stored_leases, tell_leases
 from leasehold.shell.stored import Unreadable, must_read, readable
 
 T = TypeVar("T")
@@ -146,7 +140,10 @@ async def read_world(
             world.fold_resolution(resolution)
         else:
             found.orphans.append((resolution.name, text_at(part(wire, "metadata"), "uid")))
-    leases = _leases(await _stored_leases(store, clock), chain, materialised)
+    leases = await stored_leases(store, clock)
+    found.unmaterialised = [batch for batch in chain if batch.seq > materialised]
+    for batch in found.unmaterialised:
+        tell_leases(leases, batch)
     fold_leases(world, sorted(_present(leases, carried, ledger), key=ledger_order))
     for wire in listings["Reservation"].items:
         reservation = must_read("Reservation", wire, reservation_from_wire)
@@ -158,7 +155,6 @@ async def read_world(
     for pod in _read(found, "Pod", _pod_reader(policy)):
         world.put_pod(pod)
     _restore_told(world, told)
-    found.unmaterialised = [batch for batch in chain if batch.seq > materialised]
     return found
 
 
@@ -185,19 +181,6 @@ def fold_leases(world: World, leases: Iterable[Lease]) -> None:
     with no_collection():
         for lease in leases:
             (world.fold_open if lease.is_open else world.fold_closed_lease)(lease)
-
-
-@contextmanager
-def no_collection() -> Iterator[None]:
-    """A million records that all stay: looking for garbage among them again and again is half the
-    time of a restart."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _present(leases: dict[str, Lease], carried: Carried, ledger: Ledger) -> list[Lease]:
@@ -258,68 +241,6 @@ async def _scan(store: Store, clock: Clock, kind: str) -> tuple[list[bytes], int
         return await store.scan(kind, bodies.append)
 
     return bodies, await until_answered(clock, scan)
-
-
-async def _stored_leases(store: Store, clock: Clock) -> dict[str, Lease]:
-    """Decoded one by one: a hundred thousand objects at once would be most of our memory."""
-    leases: dict[str, Lease] = {}
-
-    def see(body: bytes) -> None:
-        try:
-            lease = leases_from_json(body)
-        except Exception:
-            lease = must_read("Lease", _decode(body), lambda _: leases_from_json(body))
-        leases[lease.name] = lease
-
-    with no_collection():
-        await until_answered(clock, lambda: store.scan("Lease", see))
-    return leases
-
-
-def _leases(leases: dict[str, Lease], chain: list[Batch], materialised: int) -> dict[str, Lease]:
-    """Lease objects, and on top of them what committed batches say that objects do not yet."""
-    instants = {batch.seq: batch.instant for batch in chain}
-    for batch in chain:
-        if batch.seq <= materialised:
-            continue
-        for name, reason, deadline in batch.ending:
-            why = parse_why(reason)
-            ending = Ending(why=why, deadline=deadline, batch=batch.seq, at=instants[batch.seq])
-            leases[name] = replace(leases[name], ending=ending)
-        closed = []
-        for closing in batch.closed:
-            closure = Closure(
-                why=parse_why(closing.reason),
-                at=closing.end,
-                cause=closing.cause,
-                batch=batch.seq,
-            )
-            lease = replace(leases[closing.lease], closed=closure)
-            leases[lease.name] = lease
-            closed.append(lease)
-        for lease in batch.opened:
-            leases[lease.name] = replace(
-                leases.get(lease.name, lease), pod=_pod_name(lease, closed)
-            )
-    return leases
-
-
-def _pod_name(lease: Lease, closed: list[Lease]) -> str:
-    """A refinanced lease keeps its pod; any other names its own."""
-    if lease.role is Role.SPARE:
-        return ""
-    if lease.reason is not Opened.REFINANCE:
-        return pod_name(lease.run, lease.batch, lease.group, lease.index)
-    for old in closed:
-        same = (old.uid, old.group, old.index, old.node) == (
-            lease.uid,
-            lease.group,
-            lease.index,
-            lease.node,
-        )
-        if same and set(lease.slots) <= set(old.slots):
-            return old.pod
-    raise AssertionError(f"{lease.name} replaces no lease")
 
 
 def _restore_told(world: World, told: BatchFacts) -> None:
