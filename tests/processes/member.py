@@ -33,6 +33,7 @@ from leasehold.shell.folder import DataFolder
 from leasehold.shell.keeper import Keeper
 from leasehold.shell.ledger import SHARD, sealed_epoch
 from leasehold.shell.plane import Plane
+from leasehold.shell.standby import Standby
 from leasehold.shell.tenure import StoreTenures
 from leasehold.shell.terms import Terms
 from leasehold.sim.storm.points import PointedStore
@@ -119,7 +120,8 @@ async def _live(tasks: AsyncioTasks, folder: DataFolder, name: str, stop_at: str
     terms = Terms(
         policy=Policy(), lottery_key=folder.key(), is_shared=True, is_strict=True, gather=10
     )
-    plane = ToldPlane(store, clock, tasks, terms, archive=folder.archive)
+    standby = Standby(store, clock, tasks)
+    plane = ToldPlane(store, clock, tasks, terms, archive=folder.archive, standby=standby)
     plane.told_to(folder.root / f"{name}.log")
     planes.append(plane)
     keeper = Keeper(
@@ -134,6 +136,7 @@ async def _live(tasks: AsyncioTasks, folder: DataFolder, name: str, stop_at: str
     )
     plane.on_deposed(keeper.give_up)
     plane.start()
+    standby.begin()
 
     def set_back() -> None:
         clock.shift -= HOUR

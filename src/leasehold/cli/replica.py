@@ -34,6 +34,7 @@ from leasehold.shell.config import Config
 from leasehold.shell.keeper import Keeper
 from leasehold.shell.ledger import SHARD
 from leasehold.shell.plane import Answering, Plane
+from leasehold.shell.standby import Standby
 from leasehold.shell.tenure import StoreTenures
 from leasehold.shell.terms import Terms
 from leasehold.shell.within import answered_within
@@ -76,6 +77,7 @@ class Replica:
         self._beginning: Task | None = None
         self._begin_duties: Callable[[], Awaitable[None]] = _nothing
         self._end_duties: Callable[[], Awaitable[None]] = _nothing
+        self._standby = Standby(self.store, clock, tasks)
         self._keeper = Keeper(
             StoreTenures(self.store, clock, tasks, margins=config.tenure),
             clock,
@@ -88,7 +90,9 @@ class Replica:
         )
 
     async def run(self) -> None:
+        self._standby.begin()
         await self._keeper.run()
+        self._standby.end()
 
     def stop(self) -> None:
         """Clean: tenure is given back at once, for whoever waits for it."""
@@ -122,9 +126,12 @@ class Replica:
 
     def troubles(self) -> Mapping[str, str]:
         """Why we are not ready, by part; empty where all is well. A standby is ready when it knows
-        whom it stands by."""
+        whom it stands by, and what that one has decided."""
         if self._keeper.tenure is None:
-            return {"tenure": "" if self._keeper.leader else "nobody is known to hold it"}
+            return {
+                "tenure": "" if self._keeper.leader else "nobody is known to hold it",
+                "ledger": "" if self._standby.is_in_step else "it is reading the ledger",
+            }
         if self._plane is None or self._plane.world is None:
             return {"controller": "it is recovering the ledger"}
         return {"controller": self._plane.controller.trouble}
@@ -176,6 +183,7 @@ class Replica:
             ),
             archive=self._archive,
             mirror=self._bucket,
+            standby=self._standby,
             answering=Answering(
                 judge=lambda run: self._admission(None, run),
                 hide_tenants=self._config.embedding.hide_tenants,

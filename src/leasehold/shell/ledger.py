@@ -162,11 +162,11 @@ class Ledger:
 
     async def _read(self) -> HeadObject:
         wire = await until_answered(self._clock, lambda: self._store.get("LedgerHead", "", SHARD))
-        return _from_wire(wire)
+        return head_from_wire(wire)
 
     async def _swap(self, wanted: HeadObject) -> None:
         written = await self._store.update(_to_wire(wanted, version=wanted.version))
-        self._known = _from_wire(written)
+        self._known = head_from_wire(written)
 
     async def _create_first(self) -> None:
         first = HeadObject(
@@ -253,7 +253,7 @@ def _to_wire(head: HeadObject, *, version: int | None) -> Wire:
     }
 
 
-def _from_wire(wire: Wire) -> HeadObject:
+def head_from_wire(wire: Wire) -> HeadObject:
     spec, metadata = wire["spec"], wire["metadata"]
     assert isinstance(spec, dict)
     assert isinstance(metadata, dict)

@@ -32,6 +32,7 @@ from leasehold.shell.ledger import Deposed, Ledger
 from leasehold.shell.materialise import materialise
 from leasehold.shell.quarantine import Quarantine
 from leasehold.shell.recover import WATCHED, recover, touch_unbound
+from leasehold.shell.standby import Standby
 from leasehold.shell.stored import Unreadable, readable
 from leasehold.shell.terms import Terms
 from leasehold.shell.timekeeping import Timekeeper
@@ -98,9 +99,12 @@ class Controller:
         audience: Audience | None = None,
         containment: Containment | None = None,
         between_turns: BetweenTurns | None = None,
+        standby: Standby | None = None,
         decider: Decider = decide,
     ) -> None:
+        """`standby`: it knows the ledger when we begin to lead."""
         self._store = store
+        self._standby = standby
         self._clock = clock
         self._tasks = tasks
         self._terms = terms
@@ -214,6 +218,7 @@ class Controller:
             policy=self._policy,
             labels=self._terms.labels,
             epoch=self._epoch,
+            standby=self._standby,
         )
         self._epoch = self._ledger.known.head.epoch
         world = found.world

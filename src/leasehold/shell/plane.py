@@ -34,6 +34,7 @@ from leasehold.shell.logs import DecisionLog
 from leasehold.shell.loop import Controller, Unsettled
 from leasehold.shell.metrics import Metrics
 from leasehold.shell.query import Judge, Questions
+from leasehold.shell.standby import Standby
 from leasehold.shell.terms import Terms
 
 LEARN_PAUSE: Millis = SECOND // 10
@@ -67,9 +68,12 @@ class Plane(Audience):
         archive: Path | None = None,
         mirror: Mirror | None = None,
         answering: Answering | None = None,
+        standby: Standby | None = None,
         sweeps_events: bool = True,
     ) -> None:
-        """`mirror`: what the archive's folder is a copy of."""
+        """`mirror`: what the archive's folder is a copy of. `standby`: follows the ledger whenever
+        somebody else leads; begun by whoever made it."""
+        self._standby = standby
         self._mirror = mirror
         self._store = store
         self._clock = clock
@@ -98,6 +102,7 @@ class Plane(Audience):
             audience=self,
             containment=self.containment,
             between_turns=self.compactor.step,
+            standby=standby,
         )
         self._archive = None if archive is None else Archive(archive, self._why_archive_may_lack)
         self._drift = DriftWatch(clock, lambda: self.controller.world, self._drifted)
@@ -192,6 +197,8 @@ class Plane(Audience):
             self._leading = None
         self.controller.drop()
         self.teller.forget()
+        if self._standby is not None and why != STOPPED:
+            self._standby.begin()
         say = _log.info if why == STOPPED else _log.warning
         say("tenure lost", message=why)
 

@@ -12,6 +12,7 @@ from leasehold.core.facts import Record
 from leasehold.core.ledger.batch import Batch, batch_from_json, skimmed_from_json
 from leasehold.core.ledger.chain import Digest, canonical, next_digest
 from leasehold.core.ledger.head import Head
+from leasehold.core.ledger.links import Offer
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Store
 
@@ -27,6 +28,7 @@ class Link(Record):
 
     name: str
     before: Digest
+    digest: Digest
     batch: Batch
 
 
@@ -60,10 +62,13 @@ class Lines:
         self._digests: dict[int, list[Digest]] = {after: [digest]}
         self._links: dict[tuple[int, Digest], Link] = {}
         self._names: dict[tuple[int, Digest], str] = {}
+        self.ahead: list[Offer] = []  # of the head, of which it will say whether they count
 
     def note(self, body: bytes) -> None:
         found = _decoded(body)
-        if found is not None and found.spec.seq <= self._head.seq:
+        if found is not None and found.spec.seq > self._head.seq:
+            self.ahead.append(_offer(found))
+        elif found is not None:
             self._names[found.spec.seq, found.spec.digest] = found.metadata.name
             if found.spec.seq > self._after:
                 self._digests.setdefault(found.spec.seq, []).append(found.spec.digest)
@@ -83,7 +88,7 @@ class Lines:
         if before is not None:
             read = batch_from_json if number > self._whole_after else skimmed_from_json
             self._links[number, digest] = Link(
-                name=found.metadata.name, before=before, batch=read(raw)
+                name=found.metadata.name, before=before, digest=digest, batch=read(raw)
             )
 
     def chain(self) -> list[Link]:
@@ -99,14 +104,16 @@ class Lines:
             wanted = link.before
         return links[::-1]
 
-    def left_over(self) -> list[str]:
+    def left_over(self) -> dict[tuple[int, Digest], str]:
         """Names of the objects that are not on the chain; asked after it."""
-        return list(self._names.values())
+        return self._names
 
 
-async def read_lines(store: Store, clock: Clock, lines: Lines) -> None:
-    await until_answered(clock, lambda: store.scan(KIND, lines.note))
+async def read_lines(store: Store, clock: Clock, lines: Lines) -> int:
+    """Returns from where to watch for those that come later."""
+    version = await until_answered(clock, lambda: store.scan(KIND, lines.note))
     await until_answered(clock, lambda: store.scan(KIND, lines.check))
+    return version
 
 
 def _decoded(body: bytes) -> _Object | None:
@@ -115,6 +122,15 @@ def _decoded(body: bytes) -> _Object | None:
         return _decode(body)
     except msgspec.DecodeError:
         return None
+
+
+def _offer(found: _Object) -> Offer:
+    return Offer(
+        name=found.metadata.name,
+        seq=found.spec.seq,
+        digest=found.spec.digest,
+        encoded=_reordered(bytes(found.spec.batch)),
+    )
 
 
 def _reordered(raw: bytes) -> bytes:

@@ -36,9 +36,11 @@ from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Conflict, Listing, NotFound, Store
 from leasehold.shell.archive.checkpoints import KIND as CHECKPOINTS
 from leasehold.shell.archive.checkpoints import MAIN, Stored, read_checkpoint
+from leasehold.shell.known_ledger import KnownLedger
 from leasehold.shell.ledger import Committed, Ledger
 from leasehold.shell.read_chain import Lines, read_lines
 from leasehold.shell.read_leases import no_collection, stored_leases, tell_leases
+from leasehold.shell.standby import Standby
 from leasehold.shell.stored import Unreadable, must_read, readable
 
 T = TypeVar("T")
@@ -58,6 +60,7 @@ class Recovered:
         self.orphans: list[tuple[str, str]] = []  # Resolutions that no batch names, and their uids
         self.listed: dict[str, list[bytes]] = {}  # objects of the kinds that are watched
         self.unreadable: list[Unreadable] = []  # those of them that say nothing
+        self.is_warm = False  # the ledger was known, and not read
 
 
 async def recover(
@@ -68,11 +71,13 @@ async def recover(
     policy: Policy,
     labels: Labels,
     epoch: int | None = None,
+    standby: Standby | None = None,
 ) -> Recovered:
     """Everything that is known, listed consistently, by its one owner; raises `Deposed` when that
-    is another one by now."""
-    await ledger.seal(epoch)
-    found = await read_world(store, clock, ledger, policy=policy, labels=labels)
+    is another one by now. What `standby` has learned of the ledger is not read again."""
+    sealed = await ledger.seal(epoch)
+    known = None if standby is None else await standby.hand_over(sealed.head)
+    found = await read_world(store, clock, ledger, policy=policy, labels=labels, known=known)
     if found.orphans:
         # Listed after the chain was read: if somebody has sealed over us since, they may prove what
         # that one has committed. One that lay there while we still decided is nobody's.
@@ -113,7 +118,13 @@ async def _touched(store: Store, clock: Clock, pod: Pod, epoch: int) -> Wire:
 
 
 async def read_world(
-    store: Store, clock: Clock, ledger: Ledger, *, policy: Policy, labels: Labels
+    store: Store,
+    clock: Clock,
+    ledger: Ledger,
+    *,
+    policy: Policy,
+    labels: Labels,
+    known: KnownLedger | None = None,
 ) -> Recovered:
     """The same for a ledger whose head is known already; it writes nothing."""
     sealed = ledger.known
@@ -124,7 +135,13 @@ async def read_world(
     world.carry(carried)
     # The head is written with the next batch; that a batch was archived says that it was done.
     materialised = max(sealed.materialised, carried.seq)
-    chain = await _chain(store, clock, ledger, carried, materialised)
+    if known is not None and known.leads_on_from(carried):
+        found.is_warm = True
+        known.let_go(carried)
+        chain, leases = _known_chain(ledger, known), known.leases
+    else:
+        chain = await _chain(store, clock, ledger, carried, materialised)
+        leases = None
     await _note_old_parts(store, clock, ledger, checkpoint)
     told = carried.told.copied()
     for batch in chain:
@@ -140,10 +157,11 @@ async def read_world(
             world.fold_resolution(resolution)
         else:
             found.orphans.append((resolution.name, text_at(part(wire, "metadata"), "uid")))
-    leases = await stored_leases(store, clock)
     found.unmaterialised = [batch for batch in chain if batch.seq > materialised]
-    for batch in found.unmaterialised:
-        tell_leases(leases, batch)
+    if leases is None:
+        leases = await stored_leases(store, clock)
+        for batch in found.unmaterialised:
+            tell_leases(leases, batch)
     fold_leases(world, sorted(_present(leases, carried, ledger), key=ledger_order))
     for wire in listings["Reservation"].items:
         reservation = must_read("Reservation", wire, reservation_from_wire)
@@ -219,8 +237,16 @@ async def _chain(
     for link in lines.chain():
         ledger.chain[link.batch.seq] = Committed(name=link.name, instant=link.batch.instant)
         chain.append(link.batch)
-    ledger.leftovers.update((("LedgerBatch", name), None) for name in lines.left_over())
+    ledger.leftovers.update((("LedgerBatch", name), None) for name in lines.left_over().values())
     return chain
+
+
+def _known_chain(ledger: Ledger, known: KnownLedger) -> list[Batch]:
+    for seq, each in known.chain.items():
+        ledger.chain[seq] = Committed(name=each.name, instant=each.batch.instant)
+    ledger.leftovers.update((("Lease", name), None) for name in known.dropped)
+    ledger.leftovers.update((("LedgerBatch", name), None) for name in known.strays())
+    return [each.batch for each in known.chain.values()]
 
 
 async def _note_old_parts(store: Store, clock: Clock, ledger: Ledger, stored: Stored) -> None:

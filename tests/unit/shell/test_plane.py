@@ -4,80 +4,11 @@ from pathlib import Path
 
 import pytest
 from tests.questions.played import ADMIN
+from tests.unit.shell.planes import Cluster, tenure
 
-from leasehold.adapters.memory.store import MemoryStore
-from leasehold.adapters.objects.admission import Admission
-from leasehold.control.views.numbers import run_view
-from leasehold.core.facts import Node
-from leasehold.core.objects.node import Labels
-from leasehold.core.objects.tenure import Holder
-from leasehold.core.objects.wire import part
-from leasehold.core.policy import Policy
-from leasehold.core.units import HOUR, MINUTE, SECOND, Millis
-from leasehold.ports.tenure import Tenure
-from leasehold.shell.plane import Plane
+from leasehold.core.units import MINUTE, SECOND
 from leasehold.shell.query import BadQuestion
-from leasehold.shell.terms import Terms
-from leasehold.sim.kernel import Kernel
-from leasehold.sim.nodes import SimFleet
-from leasehold.sim.scenario.ledger import at_once, ledger_problems, objects_of
-from leasehold.sim.scenario.parse_actions import manifest
-
-RUN = {"owner": "t:one", "resources": {"gpuType": "H", "totalGPUs": 8, "gpusPerPod": 8}}
-
-
-class Cluster:
-    def __init__(self, tmp_path: Path) -> None:
-        self.kernel = Kernel(500_000 * HOUR)
-        user, machines = self.kernel.process("user"), self.kernel.process("nodes")
-        self.store = MemoryStore(user.tasks, user.clock, Admission())
-        self.fleet = SimFleet(self.store, machines.clock, machines.tasks, labels=Labels())
-        machines.tasks.spawn("fleet", self.fleet.run())
-        for name in ("n0", "n1"):
-            self.fleet.add_node(
-                Node(name=name, flavor="H", region="r", cluster="c", fabric="a", gpus=8)
-            )
-        spec = {"owner": "t:one", "envelopes": [{"name": "e", "flavor": "H", "concurrency": 16}]}
-        at_once(self.store.create(manifest("Budget", "t/t", spec)))
-        self.kernel.settle()
-        self._folder = tmp_path
-
-    def plane(self, name: str) -> Plane:
-        process = self.kernel.process(name)
-        terms = Terms(policy=Policy(), lottery_key=b"k" * 32, is_shared=True, is_strict=True)
-        folder = self._folder / name
-        plane = Plane(self.store, process.clock, process.tasks, terms, archive=folder)
-        plane.start()
-        return plane
-
-    def submit(self, key: str) -> None:
-        at_once(self.store.create(manifest("Run", key, RUN)))
-
-    def wait(self, span: Millis) -> None:
-        until = self.kernel.now + span
-        self.kernel.settle()
-        while (due := self.kernel.next_timer()) is not None and due <= until:
-            self.kernel.advance_to(due)
-            self.kernel.settle()
-        self.kernel.advance_to(until)
-        self.kernel.settle()
-
-    def epoch(self) -> object:
-        [head] = objects_of(self.store, "LedgerHead")
-        return part(head, "spec")["epoch"]
-
-    def events(self) -> int:
-        return len(objects_of(self.store, "Event"))
-
-    def phase(self, plane: Plane, key: str) -> str:
-        world = plane.world
-        assert world is not None, "it leads"
-        return run_view(world, world.uid_of[key], self.kernel.now).phase
-
-
-def tenure(epoch: int) -> Tenure:
-    holder = Holder(name=f"p{epoch}", nonce=str(epoch))
-    return Tenure(key="main", holder=holder, epoch=epoch, version=1, since=0)
+from leasehold.sim.scenario.ledger import at_once, ledger_problems
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
+from leasehold.core.ledger.head import Head
 from leasehold.core.objects.tenure import Holder
 from leasehold.core.units import Instant
 from leasehold.core.world.world import World
@@ -15,15 +16,18 @@ from leasehold.ports.store import Store
 from leasehold.ports.tenure import Margins, Tenure
 from leasehold.shell.config import Config
 from leasehold.shell.keeper import Keeper
+from leasehold.shell.known_ledger import KnownLedger
 from leasehold.shell.ledger import sealed_epoch
 from leasehold.shell.plane import Plane
 from leasehold.shell.tenure import StoreTenures
 from leasehold.shell.terms import Terms
 from leasehold.sim.kernel import Kernel, Process
+from leasehold.sim.storm.standing_by import WatchedStandby
 
 KEY = "main"
 Tell = Callable[[str, str], None]
 OnCommit = Callable[[World, Instant], None]
+OnHandedOver = Callable[[Head, KnownLedger | None], None]
 
 
 class WatchedPlane(Plane):
@@ -101,6 +105,7 @@ class Cast:
         wrap: Callable[[Process], Store],
         tell: Tell,
         on_commit: OnCommit,
+        on_handed_over: OnHandedOver,
         archive: Path,
         margins: Margins,
     ) -> None:
@@ -110,6 +115,7 @@ class Cast:
         self._wrap = wrap
         self._tell = tell
         self._on_commit = on_commit
+        self._on_handed_over = on_handed_over
         self._archive = archive
         self._margins = margins
         self._starts = 0
@@ -128,7 +134,11 @@ class Cast:
             is_shared=True,
             is_strict=True,
         )
-        plane = WatchedPlane(store, clock, tasks, terms, archive=self._archive / name)
+        standby = WatchedStandby(store, clock, tasks)
+        standby.seen = self._on_handed_over
+        plane = WatchedPlane(
+            store, clock, tasks, terms, archive=self._archive / name, standby=standby
+        )
         plane.watched_by(name, self._tell, self._on_commit)
 
         keeper = Keeper(
@@ -145,6 +155,7 @@ class Cast:
         member = Member(process, holder, plane, keeper)
         self.members[name] = member
         plane.start()
+        standby.begin()
         tasks.spawn("keeper", keeper.run())
         return member
 

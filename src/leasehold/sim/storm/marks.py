@@ -13,6 +13,8 @@ from leasehold.sim.storm.checks import TakeOver
 EXPECTED = (
     "taken over after expiry",
     "handed over",
+    "taken over from a standby",
+    "taken over by reading all",
     "soft stop",
     "sure again after a soft stop",
     "hard stop while cut off",

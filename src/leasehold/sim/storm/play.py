@@ -15,6 +15,7 @@ from leasehold.adapters.memory.store import MemoryStore
 from leasehold.adapters.objects.admission import Admission
 from leasehold.adapters.objects.storage import Change
 from leasehold.control.audit import audit
+from leasehold.core.ledger.head import Head
 from leasehold.core.ledger.verify import Fold
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.run import grace_problems
@@ -23,6 +24,7 @@ from leasehold.core.world.invariants import check_all
 from leasehold.core.world.world import World
 from leasehold.ports.store import Store
 from leasehold.ports.tenure import Margins
+from leasehold.shell.known_ledger import KnownLedger
 from leasehold.sim.faulty import Faults, FaultyStore
 from leasehold.sim.kernel import Deadlock, Kernel, Livelock, Process
 from leasehold.sim.network import Network, NetworkedStore
@@ -39,6 +41,7 @@ from leasehold.sim.storm.marks import Marks
 from leasehold.sim.storm.nemesis import Nemesis
 from leasehold.sim.storm.plan import CONTROLLERS, NODES, Attack, Harm, Profile, StormPlan
 from leasehold.sim.storm.points import PointedStore
+from leasehold.sim.storm.standing_by import INVARIANT, disagreement
 
 LEADER_WITHIN: Millis = 60 * SECOND  # after the faults have stopped
 QUIET: Millis = 12 * MINUTE  # until everything must have come to rest
@@ -123,6 +126,7 @@ class Storm:
             wrap=self._wrapped,
             tell=self._tell,
             on_commit=self._on_commit,
+            on_handed_over=self._on_handed_over,
             archive=folder,
             margins=margins,
         )
@@ -268,6 +272,16 @@ class Storm:
         for problem in (*map(str, check_all(world, now)), *self.fleet.breaches):
             self._fail(problem)
         self._folded()
+
+    def _on_handed_over(self, _: Head, known: KnownLedger | None) -> None:
+        if known is None:
+            self._marks.seen["taken over by reading all"] += 1
+            return
+        self._marks.seen["taken over from a standby"] += 1
+        self.outcome.evaluated[INVARIANT] += 1
+        problem = disagreement(self.store, self._user.clock, known)
+        if problem:
+            self._fail(problem)
 
     def _folded(self) -> Fold:
         """All that is committed, each batch verified when it is first seen."""

@@ -1,0 +1,158 @@
+"""The ledger as somebody knows it who only hears of it: its batches, and all leases as they say.
+
+It stands at one batch of the chain. Heads and batches may come in any order; it goes on to a head
+when it has every batch that leads there. Nothing here asks the store: `standby` does.
+"""
+
+from msgspec.structs import replace
+
+from leasehold.core.facts import Lease, Record
+from leasehold.core.ledger.batch import Batch, batch_from_json
+from leasehold.core.ledger.chain import Digest
+from leasehold.core.ledger.checkpoint import Carried
+from leasehold.core.ledger.head import Head
+from leasehold.core.ledger.links import Links, Offer
+from leasehold.shell.ledger import HeadObject
+from leasehold.shell.read_leases import tell_leases
+
+
+class Astray(Exception):  # noqa: N818 - it says what happened
+    """What we know does not lead to what is there."""
+
+
+class KnownBatch(Record):
+    """A committed one; with its leases only as long as their objects may lack them."""
+
+    name: str
+    digest: Digest
+    batch: Batch
+
+
+class KnownLedger:
+    """Handed to an owner that begins, it is that one's to change."""
+
+    def __init__(
+        self,
+        head: HeadObject,
+        carried: Carried,
+        chain: dict[int, KnownBatch],
+        leases: dict[str, Lease],
+        others: dict[tuple[int, Digest], str],
+    ) -> None:
+        """`chain`: from after what is carried up to the head, in order. `leases`: at least what is
+        materialised. `others`: names of batches that are there and not on the chain."""
+        digest = chain[head.head.seq].digest if chain else carried.digest
+        assert digest == head.head.digest, (digest, head.head)
+        self._head = head
+        self._links = Links(head.head.seq, digest)
+        self._present = others | {(seq, each.digest): each.name for seq, each in chain.items()}
+        self._archived = {place for place in others if place[0] <= carried.seq}
+        self._skimmed = max(head.materialised, carried.seq)
+        self.carried = carried
+        self.chain = chain
+        self.leases = leases
+        # By the last compaction, whose objects may still be there: batches are removed after them.
+        self.dropped: list[str] = []
+        self.is_compacted = False  # somebody has archived more than `carried` says
+        for seq, each in chain.items():
+            if seq > self._skimmed:
+                self._tell(each.batch)
+
+    def is_at(self, head: Head) -> bool:
+        return (self._links.seq, self._links.digest) == (head.seq, head.digest)
+
+    def leads_on_from(self, carried: Carried) -> bool:
+        """Whether it has everything since."""
+        if carried.seq == self.carried.seq:
+            return carried.digest == self.carried.digest
+        return self._is_on_chain(carried.seq, carried.digest)
+
+    @property
+    def is_in_step(self) -> bool:
+        """Whether it has come to the last head that it heard of."""
+        return self.is_at(self._head.head)
+
+    @property
+    def present(self) -> frozenset[tuple[int, Digest]]:
+        return frozenset(self._present)
+
+    def offer(self, offer: Offer) -> None:
+        self._present[offer.seq, offer.digest] = offer.name
+        self._links.offer(offer)
+
+    def withdraw(self, seq: int, digest: Digest) -> None:
+        self._present.pop((seq, digest), None)
+        self._links.withdraw(seq, digest)
+        if self._is_on_chain(seq, digest):
+            self.is_compacted = True
+        self._archived.discard((seq, digest))
+        if not self._archived:
+            self.dropped = []
+
+    def hear(self, head: HeadObject) -> None:
+        """Raises `Astray` for a later one that lies before what we know: the store was restored."""
+        if head.version <= self._head.version:
+            return
+        if head.head.seq < self._links.seq or head.materialised < self._head.materialised:
+            raise Astray
+        self._head = head
+
+    def go_on(self) -> None:
+        """As far as the last head, if all is there that leads to it."""
+        head = self._head.head
+        if head.seq == self._links.seq and not self.is_in_step:
+            raise Astray
+        for offer in self._links.go_to(head.seq, head.digest) or ():
+            batch = batch_from_json(offer.encoded)
+            assert batch.seq == offer.seq, offer.name
+            self.chain[batch.seq] = KnownBatch(name=offer.name, digest=offer.digest, batch=batch)
+            self._tell(batch)
+        self._skim()
+
+    def let_go(self, carried: Carried) -> None:
+        """What is in the archive now, and in the sums."""
+        assert self.carried.seq <= carried.seq, (self.carried.seq, carried.seq)
+        if carried.seq > self._links.seq:
+            return  # later, when we know that much
+        self.is_compacted = False
+        if carried.seq == self.carried.seq:
+            return
+        self.carried = carried
+        self._archived = {place for place in self._present if place[0] <= carried.seq}
+        for seq in [each for each in self.chain if each <= carried.seq]:
+            del self.chain[seq]
+        dropped = [
+            lease.name
+            for lease in self.leases.values()
+            if lease.closed is not None and carried.has_dropped(lease.closed.batch, lease.name)
+        ]
+        for name in dropped:
+            del self.leases[name]
+        self.dropped = dropped if self._archived else []
+
+    def strays(self) -> list[str]:
+        """Objects of batches up to where we stand that are not on the chain."""
+        return [
+            name
+            for (seq, digest), name in self._present.items()
+            if seq <= self._links.seq and not self._is_on_chain(seq, digest)
+        ]
+
+    def _is_on_chain(self, seq: int, digest: Digest) -> bool:
+        return seq in self.chain and self.chain[seq].digest == digest
+
+    def _tell(self, batch: Batch) -> None:
+        try:
+            tell_leases(self.leases, batch)
+        except KeyError:
+            # Archived, and gone, while it was read.
+            raise Astray from None
+
+    def _skim(self) -> None:
+        """What lease objects say by now nobody needs twice."""
+        upto = min(self._head.materialised, self._links.seq)
+        for seq in range(self._skimmed + 1, upto + 1):
+            known = self.chain[seq]
+            batch = replace(known.batch, opened=(), ending=(), closed=())
+            self.chain[seq] = replace(known, batch=batch)
+        self._skimmed = max(self._skimmed, upto)

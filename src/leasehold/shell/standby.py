@@ -1,0 +1,194 @@
+"""Somebody who stands by knows the ledger already when its turn comes.
+
+While another decides it follows the head and the batches, and folds what each of them says of
+leases; so a take-over need not read every lease and every batch again, which are most of what a
+store holds. What it knows is worth exactly what the head says: handed over are the batches whose
+digests lead to the head that the new owner has sealed, or nothing. It writes nothing.
+"""
+
+from contextlib import suppress
+
+from msgspec import DecodeError
+
+from leasehold.adapters.following import follow
+from leasehold.adapters.retry import until_answered
+from leasehold.core.ledger.chain import canonical
+from leasehold.core.ledger.head import Head
+from leasehold.core.ledger.links import Offer
+from leasehold.core.names import Wire
+from leasehold.core.objects.wire import part, text_at
+from leasehold.core.units import SECOND, Millis
+from leasehold.ports.runtime import Clock, Task, Tasks
+from leasehold.ports.store import Listing, NotFound, Store, WatchEvent
+from leasehold.shell.archive.checkpoints import CheckpointLost, read_checkpoint
+from leasehold.shell.known_ledger import Astray, KnownBatch, KnownLedger
+from leasehold.shell.ledger import Ledger, head_from_wire
+from leasehold.shell.read_chain import KIND as BATCHES
+from leasehold.shell.read_chain import Lines, read_lines
+from leasehold.shell.read_leases import stored_leases
+
+HEAD = "LedgerHead"
+PATIENCE: Millis = SECOND  # with a batch that the head names and nobody has told us of
+AGAIN: Millis = SECOND  # until all is read again, when that was disturbed
+
+
+class Standby:
+    """`begin` while somebody else decides; `hand_over` ends it."""
+
+    def __init__(self, store: Store, clock: Clock, tasks: Tasks) -> None:
+        self._store = store
+        self._clock = clock
+        self._tasks = tasks
+        self._wake = tasks.signal()  # there is news
+        self._moved = tasks.signal()  # it has been taken in
+        self._main: Task | None = None
+        self._followers: list[Task] = []
+        self._heads: list[Wire] = []  # that were heard of since
+        self._known: KnownLedger | None = None
+
+    def begin(self) -> None:
+        if self._main is None:
+            self._main = self._tasks.spawn("standby", self._stand_by())
+
+    def end(self) -> None:
+        """At once; what was known is forgotten."""
+        if self._main is not None:
+            self._main.cancel()
+            self._main = None
+        self._forget()
+
+    @property
+    def is_in_step(self) -> bool:
+        """Whether it would know everything, as far as it has heard."""
+        return self._known is not None and self._known.is_in_step
+
+    async def hand_over(self, head: Head) -> KnownLedger | None:
+        """What leads to this head, once; None when that is not known soon."""
+        until = self._clock.monotonic() + PATIENCE
+        while self._known is not None and not self._known.is_at(head):
+            left = until - self._clock.monotonic()
+            if left <= 0 or not await self._moved.wait(left):
+                break
+        known = self._known
+        self.end()
+        return known if known is not None and known.is_at(head) else None
+
+    def _forget(self) -> None:
+        for task in self._followers:
+            task.cancel()
+        self._followers = []
+        self._heads = []
+        self._known = None
+
+    async def _stand_by(self) -> None:
+        while True:
+            # A ledger that does not exist yet, is compacted while it is read, was restored, or is
+            # written by a version of leasehold that says more than we understand.
+            with suppress(NotFound, CheckpointLost, Astray, DecodeError):
+                await self._read()
+                while True:
+                    await self._wake.wait(None)
+                    await self._take_in()
+                    self._moved.set()
+            self._forget()
+            self._moved.set()
+            await self._clock.sleep(AGAIN)
+
+    async def _read(self) -> None:
+        """All of it, as an owner would; but another goes on deciding. What is read later may
+        therefore say more than the head did, and never less: what follows is told on top of it."""
+        head = await until_answered(self._clock, Ledger(self._store, self._clock).look)
+        carried, _ = await read_checkpoint(self._store, self._clock)
+        if carried.seq > head.head.seq:
+            raise Astray
+        lines = Lines(
+            head.head,
+            after=carried.seq,
+            digest=carried.digest,
+            whole_after=max(head.materialised, carried.seq),
+        )
+        version = await read_lines(self._store, self._clock, lines)
+        chain = {
+            link.batch.seq: KnownBatch(name=link.name, digest=link.digest, batch=link.batch)
+            for link in lines.chain()
+        }
+        leases = await stored_leases(self._store, self._clock)
+        known = KnownLedger(head, carried, chain, leases, lines.left_over())
+        for offer in lines.ahead:
+            known.offer(offer)
+        self._known = known
+        self._follow(version)
+
+    def _follow(self, version: int) -> None:
+        batches = follow(
+            self._store,
+            self._clock,
+            BATCHES,
+            since=version,
+            listed=self._batches_listed,
+            changed=self._batch_changed,
+        )
+        heads = follow(
+            self._store, self._clock, HEAD, listed=self._heads_listed, changed=self._head_changed
+        )
+        self._followers = [
+            self._tasks.spawn("standby's batches", batches),
+            self._tasks.spawn("standby's head", heads),
+        ]
+
+    def _batches_listed(self, listing: Listing) -> None:
+        assert self._known is not None, "they are followed as long as they are known"
+        offers = [offer for each in listing.items if (offer := _offer(each))]
+        there = {(each.seq, each.digest) for each in offers}
+        for seq, digest in sorted(self._known.present - there):
+            self._known.withdraw(seq, digest)
+        for each in offers:
+            self._known.offer(each)
+        self._wake.set()
+
+    def _batch_changed(self, event: WatchEvent) -> None:
+        assert self._known is not None, "they are followed as long as they are known"
+        offer = _offer(event.object)
+        if offer is None:
+            return
+        if event.type == "DELETED":
+            self._known.withdraw(offer.seq, offer.digest)
+        else:
+            self._known.offer(offer)
+        self._wake.set()
+
+    def _heads_listed(self, listing: Listing) -> None:
+        self._heads += listing.items
+        self._wake.set()
+
+    def _head_changed(self, event: WatchEvent) -> None:
+        self._heads.append(event.object)
+        self._wake.set()
+
+    async def _take_in(self) -> None:
+        known = self._known
+        assert known is not None, "it was read"
+        heads, self._heads = self._heads, []
+        for each in heads:
+            known.hear(head_from_wire(each))
+        known.go_on()
+        if known.is_compacted and known.is_in_step:
+            carried, _ = await read_checkpoint(self._store, self._clock)
+            if self._known is known:  # else it was handed over meanwhile
+                known.let_go(carried)
+
+
+def _offer(wire: Wire) -> Offer | None:
+    """None for what is no batch: if the head names it, we do not come to know that head."""
+    spec = part(wire, "spec")
+    seq = spec.get("seq")
+    if not isinstance(seq, int):
+        return None
+    with suppress(AssertionError):  # no batch that was ever committed has fractions in it
+        return Offer(
+            name=text_at(part(wire, "metadata"), "name"),
+            seq=seq,
+            digest=text_at(spec, "digest"),
+            encoded=canonical(part(spec, "batch")),
+        )
+    return None

@@ -1,0 +1,64 @@
+"""Whether what a standby hands over is what the store says, read anew at that very instant."""
+
+from collections.abc import Callable
+
+from leasehold.adapters.retry import until_answered
+from leasehold.core.facts import Lease
+from leasehold.core.ledger.head import Head
+from leasehold.ports.runtime import Clock
+from leasehold.ports.store import Store
+from leasehold.shell.archive.checkpoints import read_checkpoint
+from leasehold.shell.known_ledger import KnownLedger
+from leasehold.shell.ledger import Ledger
+from leasehold.shell.read_chain import Lines, read_lines
+from leasehold.shell.read_leases import stored_leases, tell_leases
+from leasehold.shell.standby import Standby
+from leasehold.sim.scenario.ledger import at_once
+
+INVARIANT = "StandbyKnows"
+
+
+class WatchedStandby(Standby):
+    """The shipped one, with somebody who sees what it hands over."""
+
+    seen: Callable[[Head, KnownLedger | None], None] = staticmethod(lambda _head, _known: None)
+
+    async def hand_over(self, head: Head) -> KnownLedger | None:
+        known = await super().hand_over(head)
+        self.seen(head, known)
+        return known
+
+
+def disagreement(store: Store, clock: Clock, known: KnownLedger) -> str:
+    """Between it and this store, which has no faults; "" when there is none."""
+    there = at_once(Ledger(store, clock).look())
+    if not known.is_at(there.head):
+        return ""  # somebody went on meanwhile, and whoever was handed this is about to find out
+    carried, _ = at_once(read_checkpoint(store, clock))
+    materialised = max(there.materialised, carried.seq)
+    if not known.leads_on_from(carried):
+        return ""
+    lines = Lines(there.head, after=carried.seq, digest=carried.digest, whole_after=materialised)
+    at_once(read_lines(store, clock, lines))
+    chain = lines.chain()
+    leases = at_once(until_answered(clock, lambda: stored_leases(store, clock)))
+    for link in chain:
+        if link.batch.seq > materialised:
+            tell_leases(leases, link.batch)
+    said = {name: lease for name, lease in known.leases.items() if not _is_gone(lease, known)}
+    wanted = {name: lease for name, lease in leases.items() if not _is_gone(lease, known)}
+    for name in sorted(said.keys() | wanted.keys()):
+        if said.get(name) != wanted.get(name):
+            return f"{INVARIANT}: {name} is {wanted.get(name)}, and it says {said.get(name)}"
+    names = [each.name for seq, each in known.chain.items() if seq > carried.seq]
+    if names != [link.name for link in chain]:
+        return f"{INVARIANT}: the chain is {[link.name for link in chain]}, and it says {names}"
+    for link in chain:
+        if link.batch.seq > materialised and known.chain[link.batch.seq].batch != link.batch:
+            return f"{INVARIANT}: batch {link.batch.seq} is not what it says"
+    return ""
+
+
+def _is_gone(lease: Lease, known: KnownLedger) -> bool:
+    closed = lease.closed
+    return closed is not None and known.carried.has_dropped(closed.batch, lease.name)
