@@ -2,7 +2,7 @@
 
 from tests.conformance.harness import MemoryHarness
 
-from leasehold.core.objects.tenure import Holder
+from leasehold.core.objects.tenure import Holder, TenureRecord
 from leasehold.core.units import Millis
 from leasehold.ports.store import Store
 from leasehold.ports.tenure import Margins, Tenure
@@ -57,6 +57,9 @@ class Contender:
 
     def release(self, tenure: Tenure) -> object:
         return self._harness.run(self.tenures.release(tenure))
+
+    def inspect(self) -> TenureRecord | None:
+        return self._harness.run(self.tenures.inspect(KEY))
 
     def is_valid(self, tenure: Tenure) -> bool:
         return self.tenures.is_valid(tenure)

@@ -84,7 +84,9 @@ def test_a_renewal_lasts_from_when_it_was_sent_and_keeps_the_epoch(a: Contender)
 def test_what_is_over_cannot_be_renewed_although_nobody_took_it(a: Contender) -> None:
     tenure = a.must_acquire()
     a.clock.move(MARGINS.hold + 7)
+    before = a.inspect()
     assert a.renew(tenure) == Expired(late_by=7)
+    assert a.inspect() == before, "or contenders would wait once more"
     again = a.must_acquire()
     assert again.epoch == 2
     assert not a.is_valid(tenure)

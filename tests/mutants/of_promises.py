@@ -58,7 +58,7 @@ PROMISES = (
         "control/line/holding.py",
         "    turn.agenda.respect(world, wish.run.uid)\n",
         "",
-        story("line-07"),
+        story("line-50"),
     ),
     Mutant(
         "a filler sits on a spare that goes",
