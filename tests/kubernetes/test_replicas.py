@@ -2,11 +2,16 @@
 
 import signal
 import time
+import urllib.error
+import urllib.request
+from contextlib import suppress
 
 import pytest
 from tests.kubernetes.plane import Plane, budget, job
 from tests.kubernetes.replicas import bound, epoch, holder, start
 from tests.kubernetes.wellbeing import all_is_well
+
+from leasehold.core.ledger.head import FORMAT
 
 NODES = [f"n{number}" for number in range(64)]
 
@@ -74,3 +79,40 @@ def test_a_holder_that_is_told_to_stop_hands_over_at_once(plane: Plane) -> None:
     plane.exit_all(plane.run("train")["metadata"]["uid"])
     plane.until_phase("train", "Completed")
     all_is_well(plane)
+
+
+def test_who_does_not_know_the_ledgers_format_stands_by_for_ever(plane: Plane) -> None:
+    """As an older replica does during an upgrade, or a rollback that went too far."""
+    first = plane.controller("a")
+    plane.until(lambda: epoch(plane) == 1)
+    assert first.stop() == 0
+    sealed = plane.get(HEAD)["spec"]
+    _set_format(plane, FORMAT + 1)
+    older = plane.controller("b")
+    plane.until(lambda: "format 2" in _readiness(older.port))
+    assert "it cannot decide here" in older.log()
+    assert holder(plane) == ""
+    assert plane.get(HEAD)["spec"] == {**sealed, "format": FORMAT + 1}
+    _set_format(plane, FORMAT)
+    plane.until(lambda: holder(plane) == "b" and epoch(plane) == 2)
+    plane.until(lambda: _readiness(older.port) == "ok\n")
+
+
+HEAD = "/apis/rq.davidlangworthy.io/v1/ledgerheads/main"
+
+
+def _set_format(plane: Plane, number: int) -> None:
+    plane.kubectl.ok(
+        "patch", "ledgerhead", "main", "--type=merge", "-p", f'{{"spec":{{"format":{number}}}}}'
+    )
+
+
+def _readiness(port: int) -> str:
+    with suppress(OSError):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
+                return str(answer.read().decode())
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return refused.read().decode()
+    return ""

@@ -9,6 +9,20 @@ _KEEPER = ("tests/unit/shell/test_keeper.py",)
 
 TENURE = (
     Mutant(
+        "a ledger of a later format is sealed",
+        "core/ledger/head.py",
+        "        raise UnknownFormat(found)\n",
+        "        return\n",
+        ("tests/unit/shell/test_ledger.py",),
+    ),
+    Mutant(
+        "whoever does not know the format contends",
+        "shell/keeper.py",
+        "            return Unanswered(why=self.trouble)\n        self.trouble",
+        "            above = 0\n        self.trouble",
+        _KEEPER,
+    ),
+    Mutant(
         "tenure counted from the answer",
         "shell/tenure.py",
         "version=record.version, since=sent",

@@ -3,12 +3,17 @@
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from tests.up.conftest import Servers
 from tests.up.server import PATIENCE_S, Up, job, marked, team
+
+from leasehold.cli import ledger
 
 
 def refused(server: Up, *more: str) -> str:
@@ -127,6 +132,24 @@ def test_a_wrong_file_is_named(up: Servers, more: tuple[str, ...], says: str) ->
 
 def test_a_setting_that_is_none_is_refused_by_name(up: Servers) -> None:
     assert "activationlead" in refused(up(config="activationlead: 3s\n"))
+
+
+def test_a_ledger_of_a_later_version_is_refused_and_left_alone(up: Servers) -> None:
+    server = up().start()
+    server.stop()
+    path = server.data / "store.sqlite"
+    with closing(sqlite3.connect(path)) as store, store:
+        changed = store.execute(
+            """UPDATE objects SET body = CAST(replace(body, '"format":1', '"format":2') AS BLOB)
+            WHERE kind = 'LedgerHead'"""
+        )
+        assert changed.rowcount == 1
+    said = refused(server)
+    assert "the ledger is of format 2" in said
+    assert "use the version that wrote it" in said
+    verified = CliRunner().invoke(ledger.command, ["verify", "--data", str(server.data)])
+    assert verified.exit_code == 1
+    assert "the ledger is of format 2" in verified.output
 
 
 def test_a_damaged_store_is_refused_and_left_alone(up: Servers) -> None:

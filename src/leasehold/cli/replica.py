@@ -23,16 +23,16 @@ from leasehold.adapters.objects.admission import Admission
 from leasehold.cli.archive_place import archive_at
 from leasehold.cli.notifying import notifications_of
 from leasehold.control.turn import Turn
+from leasehold.core.ledger.head import UnknownFormat
 from leasehold.core.objects.run import grace_problems
 from leasehold.core.objects.tenure import NAMESPACE, Holder
-from leasehold.core.objects.wire import part, whole_at
 from leasehold.core.units import SECOND, Millis
 from leasehold.ports.runtime import Task
-from leasehold.ports.store import NotFound, StoreError
+from leasehold.ports.store import StoreError
 from leasehold.ports.tenure import Tenure
 from leasehold.shell.config import Config
 from leasehold.shell.keeper import Keeper
-from leasehold.shell.ledger import SHARD
+from leasehold.shell.ledger import SHARD, sealed_epoch
 from leasehold.shell.plane import Answering, Plane
 from leasehold.shell.standby import Standby
 from leasehold.shell.tenure import StoreTenures
@@ -90,6 +90,8 @@ class Replica:
         )
 
     async def run(self) -> None:
+        # An earlier start in the same pod may have died as the holder.
+        await self._mark_pod(is_holder=False)
         self._standby.begin()
         await self._keeper.run()
         self._standby.end()
@@ -127,6 +129,8 @@ class Replica:
     def troubles(self) -> Mapping[str, str]:
         """Why we are not ready, by part; empty where all is well. A standby is ready when it knows
         whom it stands by, and what that one has decided."""
+        if self._keeper.trouble:
+            return {"ledger": self._keeper.trouble}
         if self._keeper.tenure is None:
             return {
                 "tenure": "" if self._keeper.leader else "nobody is known to hold it",
@@ -220,10 +224,11 @@ class Replica:
 
     async def _sealed_epoch(self) -> int:
         try:
-            head = await self.store.get("LedgerHead", "", SHARD)
-        except NotFound:
-            return 0
-        return whole_at(part(head, "spec"), "epoch") or 0
+            return await sealed_epoch(self.store, self._clock)
+        except UnknownFormat as unknown:
+            if not self._keeper.trouble:
+                _log.error("it cannot decide here", message=str(unknown))
+            raise
 
 
 async def _nothing() -> None:

@@ -28,6 +28,7 @@ from leasehold.adapters.sqlite.errors import BadStore, remedy_of_damage
 from leasehold.cli.config import config_option, read_config
 from leasehold.cli.data_folder import data_option
 from leasehold.cli.embedded import Embedded, UpSettings
+from leasehold.core.ledger.head import UnknownFormat
 from leasehold.shell.archive.checkpoints import CheckpointLost
 from leasehold.shell.fleetfile import NODE_GPUS_MAX, load_fleet, node_rows
 from leasehold.shell.folder import BadFolder, DataFolder
@@ -120,6 +121,8 @@ def command(
         _run(settings, quiet=quiet, end_jobs=end_jobs)
     except (AgentError, BadFolder, BadStore, BadFile, BadTokenFile, PortInUse) as bad:
         raise click.ClickException(str(bad)) from None
+    except UnknownFormat as unknown:
+        raise click.ClickException(f"{data.store}: {unknown}") from None
     except (CheckpointLost, msgspec.DecodeError) as error:
         # SQLite finds the file sound, but it is not what was written into it.
         damaged = BadStore(data.store, f"is damaged ({error})", remedy_of_damage(data.store))

@@ -10,6 +10,7 @@ what it commits by mistake is refused by the head, which the next owner has seal
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from leasehold.core.ledger.head import UnknownFormat
 from leasehold.core.objects.tenure import Holder
 from leasehold.core.units import Millis
 from leasehold.ports.runtime import Clock, Tasks
@@ -82,6 +83,7 @@ class Keeper:
         self.tenure: Tenure | None = None
         self.is_stopped = False  # and has given back what it held
         self.leader = ""  # who held it when we last looked
+        self.trouble = ""  # why we may not even try
 
     async def run(self) -> None:
         """Until `stop`: contend, hold, lose, contend again."""
@@ -125,6 +127,10 @@ class Keeper:
             above = await self._epoch()
         except StoreError as error:
             return Unanswered(why=str(error))
+        except UnknownFormat as error:
+            self.trouble = str(error)
+            return Unanswered(why=self.trouble)
+        self.trouble = ""
         outcome = await self._tenures.acquire(self._key, self._holder, above=above)
         match outcome:
             case Tenure():
@@ -139,7 +145,7 @@ class Keeper:
 
     def _pause(self, outcome: HeldByOther | Unanswered) -> Millis:
         if isinstance(outcome, Unanswered):
-            return RETRY_MS
+            return self._margins.renew if self.trouble else RETRY_MS
         return max(WAIT_MIN, min(outcome.wait, self._margins.renew))
 
     async def _hold(self, tenure: Tenure) -> None:

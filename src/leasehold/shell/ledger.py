@@ -11,7 +11,7 @@ from leasehold.adapters.retry import FIRST_MS, MOST_MS, until_answered
 from leasehold.core.facts import Record
 from leasehold.core.ledger.batch import Batch, line
 from leasehold.core.ledger.chain import GENESIS
-from leasehold.core.ledger.head import Head
+from leasehold.core.ledger.head import FORMAT, Head, UnknownFormat, check_format
 from leasehold.core.names import API_VERSION, Wire
 from leasehold.core.objects.resolution import resolution_to_wire
 from leasehold.core.objects.wire import part, text_at
@@ -69,18 +69,20 @@ class Ledger:
         return self._known
 
     async def look(self) -> HeadObject:
-        """The head as it is, for whoever only reads; raises `NotFound` before the first seal."""
+        """The head as it is, for whoever only reads; raises `NotFound` before the first seal, and
+        `UnknownFormat`."""
         self._known = await self._read()
         assert self._known.materialised <= self._known.head.seq, self._known
         return self._known
 
     async def seal(self, epoch: int | None = None) -> HeadObject:
         """Put our epoch into the head; from then on an older owner's commit fails. Without one it
-        is the next that nobody has had; one that was granted raises `Deposed` when it is old."""
+        is the next that nobody has had; one that was granted raises `Deposed` when it is old. A
+        ledger of a later format is left as it is, with `UnknownFormat`, or `Deposed` likewise."""
         assert epoch is None or epoch > 0, epoch
         while True:
             try:
-                found = await self._read()
+                found = await (self._read() if epoch is None else self._read_after_us())
             except NotFound:
                 await self._create_first()
                 continue
@@ -110,7 +112,7 @@ class Ledger:
         if not self.is_shared:
             return
         known = self.known.head
-        found = (await self._read()).head
+        found = (await self._read_after_us()).head
         if (found.epoch, found.digest) != (known.epoch, known.digest):
             raise Deposed
 
@@ -150,7 +152,7 @@ class Ledger:
                 pause = min(MOST_MS, pause * 2)
             except (Conflict, OutcomeUnknown):
                 # A time-out is not a no, and a conflict may be our own earlier try: look.
-                found = await until_answered(self._clock, self._read)
+                found = await self._read_after_us()
                 if found.head.digest == wanted.head.digest:
                     self._known = found
                     return
@@ -163,6 +165,13 @@ class Ledger:
     async def _read(self) -> HeadObject:
         wire = await until_answered(self._clock, lambda: self._store.get("LedgerHead", "", SHARD))
         return head_from_wire(wire)
+
+    async def _read_after_us(self) -> HeadObject:
+        """Raises `Deposed` when it was written by a version that writes what we do not know."""
+        try:
+            return await self._read()
+        except UnknownFormat:
+            raise Deposed from None
 
     async def _swap(self, wanted: HeadObject) -> None:
         written = await self._store.update(_to_wire(wanted, version=wanted.version))
@@ -224,7 +233,8 @@ class Ledger:
 
 
 async def sealed_epoch(store: Store, clock: Clock) -> int:
-    """What the head was last sealed with; 0 where there is no ledger yet."""
+    """What the head was last sealed with; 0 where there is no ledger yet. Raises
+    `UnknownFormat`."""
     try:
         return (await Ledger(store, clock).look()).head.epoch
     except NotFound:
@@ -244,6 +254,7 @@ def _to_wire(head: HeadObject, *, version: int | None) -> Wire:
         "kind": "LedgerHead",
         "metadata": metadata,
         "spec": {
+            "format": FORMAT,
             "seq": head.head.seq,
             "digest": head.head.digest,
             "epoch": head.head.epoch,
@@ -254,9 +265,11 @@ def _to_wire(head: HeadObject, *, version: int | None) -> Wire:
 
 
 def head_from_wire(wire: Wire) -> HeadObject:
+    """Raises `UnknownFormat`."""
     spec, metadata = wire["spec"], wire["metadata"]
     assert isinstance(spec, dict)
     assert isinstance(metadata, dict)
+    check_format(spec.get("format"))
     return HeadObject(
         head=Head(
             seq=int(spec["seq"]),

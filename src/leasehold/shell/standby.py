@@ -13,7 +13,7 @@ from msgspec import DecodeError
 from leasehold.adapters.following import follow
 from leasehold.adapters.retry import until_answered
 from leasehold.core.ledger.chain import canonical
-from leasehold.core.ledger.head import Head
+from leasehold.core.ledger.head import Head, UnknownFormat
 from leasehold.core.ledger.links import Offer
 from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part, text_at
@@ -84,7 +84,7 @@ class Standby:
         while True:
             # A ledger that does not exist yet, is compacted while it is read, was restored, or is
             # written by a version of leasehold that says more than we understand.
-            with suppress(NotFound, CheckpointLost, Astray, DecodeError):
+            with suppress(NotFound, CheckpointLost, Astray, DecodeError, UnknownFormat):
                 await self._read()
                 while True:
                     await self._wake.wait(None)

@@ -5,10 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from leasehold.adapters.memory.store import MemoryStore
+from leasehold.core.ledger.head import FORMAT, check_format
 from leasehold.core.objects.tenure import Holder
 from leasehold.core.units import SECOND, Millis
 from leasehold.ports.tenure import BadMargins, Margins, Tenure, margin_problems
-from leasehold.shell.keeper import Keeper
+from leasehold.shell.keeper import Epoch, Keeper
 from leasehold.shell.tenure import StoreTenures
 from leasehold.sim.kernel import Kernel
 from leasehold.sim.network import Network, NetworkedStore
@@ -49,7 +50,7 @@ class World:
         for name in names:
             self.start(name)
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, epoch: Epoch | None = None) -> None:
         process = self.kernel.process(name)
         store = NetworkedStore(self.store, process, self.network)
         self.offices[name] = Office(lambda: self.kernel.now)
@@ -60,7 +61,7 @@ class World:
             key=KEY,
             holder=Holder(name=name, nonce=str(process.incarnation)),
             office=self.offices[name],
-            epoch=_no_ledger,
+            epoch=epoch or _no_ledger,
         )
         process.tasks.spawn("keeper", self.keepers[name].run())
 
@@ -94,6 +95,25 @@ def test_one_holds_and_goes_on_holding() -> None:
     first = world.the_holder()
     assert world.offices[first].said == [(0, "gained 1")]
     assert [each.leader for each in world.keepers.values()] == [f"{first}_0"] * 3
+
+
+def test_who_does_not_know_the_ledgers_format_does_not_contend() -> None:
+    world = World("")
+    formats = [2]
+
+    async def epoch() -> int:
+        check_format(formats[0])
+        return 4
+
+    world.start("a", epoch)
+    world.wait(60 * SECOND)
+    assert world.holders() == []
+    assert "format 2" in world.keepers["a"].trouble
+    formats[0] = FORMAT
+    world.wait(MARGINS.renew + MARGINS.take + SECOND)
+    assert world.the_holder() == "a"
+    assert world.keepers["a"].trouble == ""
+    assert world.last("a")[1] == "gained 5"
 
 
 def test_after_a_crash_another_one_takes_over() -> None:

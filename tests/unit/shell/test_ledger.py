@@ -9,6 +9,7 @@ from tests.unit.records import FACTS, T0
 
 from leasehold.adapters.memory.store import MemoryStore
 from leasehold.core.ledger.batch import Batch
+from leasehold.core.ledger.head import FORMAT, UnknownFormat
 from leasehold.core.names import Wire
 from leasehold.ports.store import OutcomeUnknown, Store, Unavailable
 from leasehold.shell.ledger import Deposed, Ledger
@@ -104,6 +105,47 @@ def test_a_deposed_owner_cannot_write(script: list[str]) -> None:
         desk.do(old.commit(other, []))
     assert desk.head() == told
     desk.do(new.commit(replace(SECOND, epoch=2), []))
+
+
+def _written_by_a_later_version(desk: Desk) -> Wire:
+    head = desk.do(desk.store.get("LedgerHead", "", "main"))
+    assert isinstance(head["spec"], dict)
+    head["spec"]["format"] = FORMAT + 1
+    return desk.do(desk.store.update(head))
+
+
+def test_a_ledger_of_a_later_version_is_neither_read_nor_sealed() -> None:
+    desk = Desk()
+    desk.ledger()
+    later = _written_by_a_later_version(desk)
+    stranger = Ledger(desk.store, desk.process.clock)
+    for call in (stranger.look, stranger.seal):
+        with pytest.raises(UnknownFormat, match="format 2, and this version of leasehold knows 1"):
+            desk.do(call())
+    with pytest.raises(Deposed):
+        desk.do(stranger.seal(9))
+    assert desk.do(desk.store.get("LedgerHead", "", "main")) == later
+
+
+def test_whom_a_later_version_follows_is_deposed() -> None:
+    desk = Desk()
+    old = Ledger(desk.store, desk.process.clock, is_shared=True)
+    desk.do(old.seal(1))
+    _written_by_a_later_version(desk)
+    with pytest.raises(Deposed):
+        desk.do(old.confirm())
+    with pytest.raises(Deposed):
+        desk.do(old.commit(FACTS, []))
+
+
+def test_a_head_without_a_format_is_of_the_first() -> None:
+    desk = Desk()
+    desk.ledger()
+    head = desk.do(desk.store.get("LedgerHead", "", "main"))
+    assert isinstance(head["spec"], dict)
+    del head["spec"]["format"]
+    desk.do(desk.store.update(head))
+    assert desk.ledger(epoch=2).known.head.epoch == 2
 
 
 def test_an_older_epoch_cannot_seal() -> None:

@@ -4,6 +4,25 @@ from leasehold.core.facts import Record
 from leasehold.core.ledger.chain import GENESIS, Digest
 from leasehold.core.units import Instant
 
+FORMAT = 1  # of batches and leases as this version writes them
+
+
+class UnknownFormat(Exception):  # noqa: N818 - it says what is so
+    """A later version of leasehold has written this ledger: whoever does not know what it says must
+    not fold it, and must not go on from there."""
+
+    def __init__(self, found: object) -> None:
+        super().__init__(
+            f"the ledger is of format {found}, and this version of leasehold knows {FORMAT}: "
+            "use the version that wrote it, or a later one"
+        )
+
+
+def check_format(found: object) -> None:
+    """Of a head's spec; those that name none are of the first."""
+    if found not in (None, FORMAT) or isinstance(found, bool):
+        raise UnknownFormat(found)
+
 
 class Head(Record):
     seq: int = 0

@@ -23,7 +23,7 @@ from leasehold.adapters.sqlite.errors import (
 from leasehold.adapters.sqlite.schema import APPLICATION, open_reader
 from leasehold.adapters.sqlite.storage import FileObjects
 from leasehold.core.ledger.checkpoint import Carried
-from leasehold.core.ledger.head import Head
+from leasehold.core.ledger.head import Head, UnknownFormat, check_format
 from leasehold.core.names import Wire
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.wire import part, text_at, whole_at
@@ -80,8 +80,15 @@ class Snapshot:
         return None if body is None else decode(body)
 
     def head(self) -> Wire:
-        """The spec of the ledger's head; empty before the first start."""
-        return part(self.object("LedgerHead", SHARD), "spec")
+        """The spec of the ledger's head; empty before the first start. Raises `BadStore` for one
+        that a later version wrote."""
+        spec = part(self.object("LedgerHead", SHARD), "spec")
+        try:
+            check_format(spec.get("format"))
+        except UnknownFormat as unknown:
+            what, _, remedy = str(unknown).partition(": ")
+            raise BadStore(self.path, what, remedy) from None
+        return spec
 
     def carried(self) -> Carried:
         """Raises `CheckpointLost`."""
