@@ -1,4 +1,4 @@
-"""The embedded control plane, put together: store, controller, node agent, REST facade.
+"""The embedded control plane, put together: store, controller, node agent, reception.
 
 `leasehold up` runs it. This is the composition root and nothing else: every part is made here,
 handed to the others, started, and stopped in the opposite order. What the parts do is theirs.
@@ -19,21 +19,14 @@ from leasehold.adapters.agent.limits import EventNote, Limits
 from leasehold.adapters.agent.requests import LocalNode
 from leasehold.adapters.agent.users import Users
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
-from leasehold.adapters.http.serve import HttpServer, serve
-from leasehold.adapters.http.tls import ensure_certificates
-from leasehold.adapters.http.tokens import Tokens
-from leasehold.adapters.kubeconfig.written import read_back, write_kubeconfig
-from leasehold.adapters.rest.app import App, make_app
-from leasehold.adapters.rest.backend import Backend
 from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.adapters.sqlite.group import GroupStore
 from leasehold.cli.archive_place import folder_at
 from leasehold.cli.backing import Backing
-from leasehold.cli.house import Rooms
 from leasehold.cli.judgement import admission_of
 from leasehold.cli.notifying import notifications_of
+from leasehold.cli.reception import Reception
 from leasehold.core.names import LEASES_CLOSED, Wire
-from leasehold.core.objects.access import Caller, CallerRole
 from leasehold.core.objects.tenure import Holder
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import Millis
@@ -48,15 +41,11 @@ from leasehold.shell.ledger import SHARD, sealed_epoch
 from leasehold.shell.plane import Answering, Plane
 from leasehold.shell.tenure import StoreTenures, take_alone
 from leasehold.shell.terms import Terms
-from leasehold.web.app import Beside, Pages
-from leasehold.web.doors import LinkDoor
-from leasehold.web.news import PageNews
 
 GATHER: Millis = 10
 LOOK_MS: Millis = 50
 START_PATIENCE: Millis = 5_000  # with a store that refuses what a start must write
 LAST_LOOKS = 60
-ADMIN = "admin"  # the user of the kubeconfig that `up` writes
 NAMESPACES = ("default", "leasehold-system")
 
 _log = structlog.get_logger(__name__)
@@ -125,16 +114,15 @@ class Embedded:
             limits=Limits(pids_max=config.embedding.pids_max),
             containment=self.plane.containment,
         )
-        self.tokens = Tokens(folder.tokens)
-        self._backing = Backing(
+        backing = Backing(
             self.plane, self.agent, clock, hides_tenants=config.embedding.hide_tenants
+        )
+        self.reception = Reception(
+            folder, self.store, self.plane, clock, backing, health=self._health
         )
         self._health_watch = HealthWatch(
             clock, self._troubles, on_trouble=self._on_trouble, on_relief=self._on_relief
         )
-        self._server: HttpServer | None = None
-        self._news = PageNews()
-        self.plane.listen(lambda _turn: self._news.note())
         self._tenures = StoreTenures(self.store, clock, tasks, is_alone=True)
         self._tenure: Tenure | None = None
         self._is_begun = False  # those who may be in trouble are at work
@@ -172,20 +160,7 @@ class Embedded:
             self.plane.keep_up(name, work)
         while self.plane.world is None:
             await self._clock.sleep(1)
-        certificates = ensure_certificates(folder.tls, [settings.host])
-        facade = make_app(self._backend())
-        self._server = await serve(
-            self._with_pages(facade),
-            host=settings.host,
-            port=settings.port,
-            certificates=certificates,
-        )
-        write_kubeconfig(
-            folder.kubeconfig,
-            server=self.url,
-            ca_pem=certificates.ca_pem,
-            token=self._admin_token(),
-        )
+        await self.reception.start(settings.host, settings.port)
 
     async def cannot_start(self) -> None:
         """Raises `BadStore` when the store has refused everything for a while."""
@@ -195,12 +170,6 @@ class Embedded:
             refused_for = refused_for + LOOK_MS if self.store.trouble else 0
         remedy = "then start it again; jobs that run go on meanwhile"
         raise BadStore(self.store.path, self.store.trouble, remedy)
-
-    @property
-    def url(self) -> str:
-        assert self._server is not None, "it is not started"
-        host = self._settings.host
-        return f"https://{f'[{host}]' if ':' in host else host}:{self._server.port}"
 
     async def end_jobs(self) -> None:
         """Ends every job, and returns when the ledger knows of it, or after a while."""
@@ -228,8 +197,7 @@ class Embedded:
 
     async def stop(self) -> None:
         """Jobs go on; the next start adopts them."""
-        if self._server is not None:
-            await self._server.stop()
+        await self.reception.stop()
         await self.agent.stop()
         if self._tenure is not None:
             self.plane.lost(STOPPED)
@@ -241,40 +209,6 @@ class Embedded:
     def ask_to_compact(self) -> None:
         self.plane.compactor.request()
         self.plane.controller.wake()
-
-    def _backend(self) -> Backend:
-        return Backend(
-            store=self.store,
-            tokens=self.tokens,
-            clock=self._clock,
-            query=self._backing.ask,
-            logs=self._backing.logs,
-            metrics=self._backing.metrics,
-            health=self._health,
-            judge=self._backing.judge,
-            hides_tenants=self._settings.config.embedding.hide_tenants,
-        )
-
-    def _with_pages(self, facade: App) -> Beside:
-        """Their sessions outlive a restart, and nobody can make one without the data folder."""
-        key = hashlib.sha256(b"sessions\n" + self._settings.folder.key()).digest()
-        rooms = Rooms(
-            plane=self.plane,
-            store=self.store,
-            clock=self._clock,
-            logs=self._backing.logs,
-            hides_tenants=self._settings.config.embedding.hide_tenants,
-        )
-        self._door = LinkDoor(
-            visitor_of=self.tokens.caller_of_digest, digest_of=self.tokens.digest_of, key=key
-        )
-        return Beside(Pages(rooms.house(self._news, self._door)), facade, self._news.end)
-
-    def sign_in_link(self) -> str:
-        """A link that signs its first visitor in as the administrator."""
-        digest = self.tokens.digest_of(self._admin_token())
-        assert digest is not None, "the administrator's token was made at the start"
-        return f"{self.url}/ui/sign-in?code={self._door.sessions.new_code(digest)}"
 
     def _judge_new(self, run: Wire) -> list[tuple[str, str]]:
         """What submitting it would be refused for."""
@@ -322,14 +256,6 @@ class Embedded:
                 type=note.type,
             )
         )
-
-    def _admin_token(self) -> str:
-        """The one in the kubeconfig as long as it is good; a token is told only once."""
-        kept = read_back(self._settings.folder.kubeconfig)
-        if kept is not None and self.tokens.caller_of(kept.token) is not None:
-            return kept.token
-        self.tokens.revoke(ADMIN)
-        return self.tokens.create(Caller(user=ADMIN, role=CallerRole.ADMIN))
 
 
 async def _ensure_namespace(store: Store, name: str) -> None:

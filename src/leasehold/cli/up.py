@@ -261,14 +261,14 @@ def _greeting(settings: UpSettings, embedded: Embedded, *, end_jobs: bool) -> li
     flavors = ", ".join(sorted({node.flavor for node in nodes}))
     slots = ("virtual slot" if is_virtual else "GPU") + ("" if gpus == 1 else "s")
     return [
-        f"leasehold is up at {embedded.url} with {gpus} {slots} ({flavors}) on {where}, "
+        f"leasehold is up at {embedded.reception.url} with {gpus} {slots} ({flavors}) on {where}, "
         f"pid {os.getpid()}",
         f"  {embedded.users.trust}",
         f"  export KUBECONFIG={settings.folder.kubeconfig}",
         "  kubectl get nodes          what there is",
         "  kubectl runs list -A       what runs, how wide, who pays",
         "  kubectl runs submit -f …   docs/user-guide/quickstart.md has a first Run",
-        f"  {embedded.sign_in_link()}",
+        f"  {embedded.reception.sign_in_link()}",
         "                             the dashboard; it works once, leasehold ui prints more",
         "Ctrl-C stops it and ends its jobs."
         if end_jobs

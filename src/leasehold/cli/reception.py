@@ -1,0 +1,121 @@
+"""Where people come in at `leasehold up`: the REST facade and the pages on one port, who may enter,
+and the kubeconfig that says how.
+
+Made by `embedded`, over a plane and an agent that it makes. Tokens, certificates and sessions are
+kept in the data folder, so that whoever had come in stays in over a restart.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping
+
+from leasehold.adapters.http.serve import HttpServer, serve
+from leasehold.adapters.http.tls import ensure_certificates
+from leasehold.adapters.http.tokens import Tokens
+from leasehold.adapters.kubeconfig.written import read_back, write_kubeconfig
+from leasehold.adapters.rest.app import App, make_app
+from leasehold.adapters.rest.backend import Backend
+from leasehold.adapters.sqlite.group import GroupStore
+from leasehold.cli.backing import Backing
+from leasehold.cli.house import Rooms
+from leasehold.core.objects.access import Caller, CallerRole
+from leasehold.ports.runtime import Clock
+from leasehold.shell.folder import DataFolder
+from leasehold.shell.plane import Plane
+from leasehold.web.app import Beside, Pages
+from leasehold.web.doors import LinkDoor
+from leasehold.web.news import PageNews
+
+ADMIN = "admin"  # the user of the kubeconfig that `up` writes
+Health = Callable[[], Mapping[str, str]]
+
+
+class Reception:
+    """Open from `start` to `stop`."""
+
+    def __init__(
+        self,
+        folder: DataFolder,
+        store: GroupStore,
+        plane: Plane,
+        clock: Clock,
+        backing: Backing,
+        *,
+        health: Health,
+    ) -> None:
+        self._folder = folder
+        self._store = store
+        self._plane = plane
+        self._clock = clock
+        self._backing = backing
+        self._health = health
+        self._tokens = Tokens(folder.tokens)
+        self._news = PageNews()
+        self._server: HttpServer | None = None
+        self._host = ""
+        plane.listen(lambda _turn: self._news.note())
+
+    async def start(self, host: str, port: int) -> None:
+        self._host = host
+        certificates = ensure_certificates(self._folder.tls, [host])
+        facade = make_app(self._backend())
+        self._server = await serve(
+            self._with_pages(facade), host=host, port=port, certificates=certificates
+        )
+        write_kubeconfig(
+            self._folder.kubeconfig,
+            server=self.url,
+            ca_pem=certificates.ca_pem,
+            token=self._admin_token(),
+        )
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop()
+
+    @property
+    def url(self) -> str:
+        assert self._server is not None, "it is not started"
+        host = self._host
+        return f"https://{f'[{host}]' if ':' in host else host}:{self._server.port}"
+
+    def sign_in_link(self) -> str:
+        """A link that signs its first visitor in as the administrator."""
+        digest = self._tokens.digest_of(self._admin_token())
+        assert digest is not None, "the administrator's token was made at the start"
+        return f"{self.url}/ui/sign-in?code={self._door.sessions.new_code(digest)}"
+
+    def _backend(self) -> Backend:
+        return Backend(
+            store=self._store,
+            tokens=self._tokens,
+            clock=self._clock,
+            query=self._backing.ask,
+            logs=self._backing.logs,
+            metrics=self._backing.metrics,
+            health=self._health,
+            judge=self._backing.judge,
+            hides_tenants=self._backing.hides_tenants,
+        )
+
+    def _with_pages(self, facade: App) -> Beside:
+        """Their sessions outlive a restart, and nobody can make one without the data folder."""
+        key = hashlib.sha256(b"sessions\n" + self._folder.key()).digest()
+        rooms = Rooms(
+            plane=self._plane,
+            store=self._store,
+            clock=self._clock,
+            logs=self._backing.logs,
+            hides_tenants=self._backing.hides_tenants,
+        )
+        self._door = LinkDoor(
+            visitor_of=self._tokens.caller_of_digest, digest_of=self._tokens.digest_of, key=key
+        )
+        return Beside(Pages(rooms.house(self._news, self._door)), facade, self._news.end)
+
+    def _admin_token(self) -> str:
+        """The one in the kubeconfig as long as it is good; a token is told only once."""
+        kept = read_back(self._folder.kubeconfig)
+        if kept is not None and self._tokens.caller_of(kept.token) is not None:
+            return kept.token
+        self._tokens.revoke(ADMIN)
+        return self._tokens.create(Caller(user=ADMIN, role=CallerRole.ADMIN))
