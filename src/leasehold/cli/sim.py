@@ -1,4 +1,5 @@
-"""`leasehold sim …`: stories and simulations on virtual time; no cluster, no clock, no network.
+"""`leasehold sim …`: stories and simulations on virtual time; no clock, and unless one is asked for
+no cluster and no network.
 
 `sim --seed` and `--seeds` play the control plane, three of it, under the faults of a seed; that is
 in `storm`. `sim scenario FILE…` plays scenario files. Exit status: 0 everything held, 1 something
@@ -6,13 +7,17 @@ did not (`FILE:LINE: expected … got …`), 2 a file is wrong, 3 a defect of ou
 several files.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
+from leasehold.adapters.kubeconfig.read import BadKubeconfig, KubeContext
 from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.cli import storm
+from leasehold.cli.kube_options import kube_options, loader
 from leasehold.cli.storm import PROFILES
+from leasehold.sim.on_cluster import BadCluster
 from leasehold.sim.scenario.runner import SHOWS, STORES, run_scenario
 
 DEFECT = 3
@@ -68,11 +73,19 @@ def command(context: click.Context, /, **asked: object) -> None:
     type=click.Choice(STORES),
     default=STORES[0],
     show_default=True,
-    help="Where objects are kept; sqlite: in store.sqlite of --out, or of a temporary folder.",
+    help="Where objects are kept; sqlite: in store.sqlite of --out, or of a temporary folder; "
+    "kube: on an API server that has the definitions of `leasehold crds`, and nothing else.",
 )
 @click.option("--quiet", is_flag=True, help="Print only what did not hold.")
+@kube_options
 def scenario(
-    files: tuple[str, ...], out: Path | None, show: tuple[str, ...], store: str, quiet: bool
+    files: tuple[str, ...],
+    out: Path | None,
+    show: tuple[str, ...],
+    store: str,
+    quiet: bool,
+    kubeconfig: str,
+    context: str,
 ) -> None:
     """Play scenario files and check every expectation in them."""
     worst = max(
@@ -81,6 +94,7 @@ def scenario(
             out=out if out is None or len(files) == 1 else out / Path(file).stem,
             show=show,
             store=store,
+            cluster=loader(kubeconfig, context),
             quiet=quiet,
         )
         for file in files
@@ -88,16 +102,25 @@ def scenario(
     raise SystemExit(worst)
 
 
-def _play(file: str, *, out: Path | None, show: tuple[str, ...], store: str, quiet: bool) -> int:
+def _play(
+    file: str,
+    *,
+    out: Path | None,
+    show: tuple[str, ...],
+    store: str,
+    cluster: Callable[[], KubeContext],
+    quiet: bool,
+) -> int:
     try:
         outcome = run_scenario(
             file,
             out=out,
             show=show,
             store=store,
+            cluster=cluster,
             echo=(lambda _: None) if quiet else click.echo,
         )
-    except BadStore as bad:
+    except (BadStore, BadCluster, BadKubeconfig) as bad:
         click.echo(str(bad), err=True)
         return 2
     except BrokenPipeError:

@@ -15,6 +15,7 @@ from leasehold.ports.store import NotFound, Store
 from leasehold.sim.machines import JobProcess, Machine
 
 REJECTED = "Rejected"
+SHUT_DOWN = "NodeShutdown"
 DRAINER = "the story"  # who drains a node
 
 
@@ -54,6 +55,15 @@ def rejection(pod: Pod) -> Wire:
         "phase": PodPhase.FAILED.value,
         "reason": REJECTED,
         "message": f"node {pod.node} does not take the pod",
+    }
+
+
+def shut_down(pod: Pod) -> Wire:
+    """What a kubelet says of a pod that was lost when its node went down, once it is back."""
+    return {
+        "phase": PodPhase.FAILED.value,
+        "reason": SHUT_DOWN,
+        "message": f"node {pod.node} went down under it",
     }
 
 

@@ -32,7 +32,7 @@ from leasehold.ports.store import (
     WatchEvent,
 )
 from leasehold.sim.machines import Hall, JobProcess, Machine, NodeIs, Rank, Work
-from leasehold.sim.node_objects import ended, rejection, write_node
+from leasehold.sim.node_objects import ended, rejection, shut_down, write_node
 
 OPENED = f"{GROUP}/opened"  # the label by which a pod says why its leases were opened
 RETRY_MS = 100
@@ -352,7 +352,10 @@ class SimFleet:
     async def _write_heard(self, seen: _Seen, process: JobProcess | None) -> None:
         pod = seen.pod
         if process is not None and process.is_lost:
-            await self._remove(seen)
+            if pod.finalizers and not pod.has_ended:
+                await self._patch(seen, shut_down(pod))  # whoever holds it waits for this word
+            else:
+                await self._remove(seen)
             return
         if not pod.has_ended:
             if pod.uid in self._rejected:

@@ -70,6 +70,11 @@ class KubernetesStore:
         # Services of Runs that are known to be there, with the disruption budgets beside them.
         self._companies: dict[Key, bytes] = {}
 
+    @property
+    def companies(self) -> Sequence[Key]:
+        """Services of Runs, each with a disruption budget of its name, that are known."""
+        return tuple(self._companies)
+
     async def get(self, kind: str, namespace: str, name: str) -> Wire:
         place, key = place_of(kind), (kind, namespace, name)
         request = ApiRequest("GET", place.one(namespace, name), key, lane=_lane(kind))

@@ -65,6 +65,11 @@ class KubernetesWatch:
         self._known: dict[str, bytes] = {}
         self._closed = False
 
+    @property
+    def version(self) -> int:
+        """How far it has come; what was no news counts."""
+        return self._version
+
     async def next(self) -> WatchEvent:
         pause = FIRST_PAUSE_MS
         while not self._closed:

@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from leasehold.adapters.kubeconfig.read import KubeContext
 from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.control.views import answers
 from leasehold.core.units import MINUTE, Instant, Millis, format_span
@@ -29,7 +30,7 @@ Look = Callable[[Stage], None]
 
 HELD, MISSED, BAD_FILE = 0, 1, 2
 QUIET: Millis = 10 * MINUTE  # after the faults, before everything must agree
-STORES = ("memory", "sqlite")
+STORES = ("memory", "sqlite", "kube")
 STORE_FILE = "store.sqlite"
 SHOWS = ("explain", "who-pays", "leases", "budgets", "cover")
 
@@ -54,15 +55,17 @@ def run_scenario(
     show: Sequence[str] = (),
     echo: Echo = print,
     store: str = "memory",
+    cluster: Callable[[], KubeContext] | None = None,
     archive: Path | None = None,
     look: Look | None = None,
 ) -> StoryOutcome:
     """Plays one file. With a seed tasks run in its order, under its own faults unless given.
 
     On "sqlite" everything is kept in `out`/store.sqlite (or in a temporary folder), which a restart
-    of the controller also closes and opens again; `BadStore` says that it cannot be. With an
-    `archive` folder, everything that may be is compacted into it after every commit. `look` is
-    called after every step, when all is at rest.
+    of the controller also closes and opens again; `BadStore` says that it cannot be. On "kube" it
+    is kept on an empty `cluster`, and taken away in the end; `BadCluster` says that it cannot be.
+    With an `archive` folder, everything that may be is compacted into it after every commit.
+    `look` is called after every step, when all is at rest.
     """
     try:
         story = load_story(path)
@@ -79,6 +82,7 @@ def run_scenario(
             rates=rates,
             observe=_observer(story, echo),
             file=file,
+            cluster=cluster if store == "kube" else None,
             archive=archive,
         )
         play = _Play(story, stage, is_faulty=bool(rates), echo=echo, look=look)
@@ -94,7 +98,7 @@ def run_scenario(
 @contextmanager
 def _file_for(store: str, out: Path | None) -> Iterator[Path | None]:
     assert store in STORES, store
-    if store == "memory":
+    if store != "sqlite":
         yield None
     elif out is None:
         with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 
+from leasehold.adapters.kubeconfig.read import KubeContext
 from leasehold.adapters.memory.store import MemoryStore
 from leasehold.adapters.objects.admission import Admission
 from leasehold.adapters.sqlite.store import SqliteStore
@@ -28,6 +29,7 @@ from leasehold.shell.terms import Terms
 from leasehold.sim.faulty import KINDS, Faults, FaultyStore
 from leasehold.sim.kernel import Kernel, Process
 from leasehold.sim.nodes import SimFleet
+from leasehold.sim.on_cluster import ClusterStore
 from leasehold.sim.scenario.ledger import ledger_problems, lines_after, objects_of
 from leasehold.sim.scenario.populate import node_of, put_budgets
 from leasehold.sim.scenario.story import Story
@@ -96,9 +98,11 @@ class Stage:
         rates: Mapping[str, float],
         observe: Observer,
         file: Path | None = None,
+        cluster: Callable[[], KubeContext] | None = None,
         archive: Path | None = None,
     ) -> None:
-        """With an `archive`, whatever may be compacted is, after every commit."""
+        """In memory, unless there is a `file` or a `cluster` to keep everything in. With an
+        `archive`, whatever may be compacted is, after every commit."""
         self._story = story
         self.archive = None if archive is None else Archive(archive)
         self._seed = seed
@@ -109,7 +113,7 @@ class Stage:
         nodes = self.kernel.process("nodes")
         grace_max = story.config.policy.grace_max
         self.admission = Admission(also=lambda run: grace_problems(run, grace_max))
-        self.store = self._new_store(file)
+        self.store = self._new_store(file, cluster)
         self.faults = Faults(seed or 0, rates) if rates else None
         # Machines do not lose their memory: a kubelet that forgets its pods would be another story.
         kept = {kind: rate for kind, rate in rates.items() if kind not in KILLS}
@@ -161,7 +165,7 @@ class Stage:
                 policy=config.policy,
                 labels=config.labels,
                 lottery_key=hashlib.sha256(f"leasehold/sim/{self._seed}".encode()).digest(),
-                is_shared=draw_is_shared(self._seed),
+                is_shared=isinstance(self.store, ClusterStore) or draw_is_shared(self._seed),
                 is_strict=True,
             ),
             audience=Watcher(self._observe, self._on_commit),
@@ -170,7 +174,7 @@ class Stage:
         self._control.tasks.spawn("controller", self._controller.run())
 
     def close(self) -> None:
-        if isinstance(self.store, SqliteStore):
+        if isinstance(self.store, SqliteStore | ClusterStore):
             self.store.close()
 
     def advance_to(self, at: Instant) -> None:
@@ -214,8 +218,12 @@ class Stage:
             return ["the control loop has not recovered"]
         return [*map(str, check_all(self.world, self.now)), *self.fleet.breaches]
 
-    def _new_store(self, file: Path | None) -> MemoryStore | SqliteStore:
+    def _new_store(
+        self, file: Path | None, cluster: Callable[[], KubeContext] | None
+    ) -> MemoryStore | SqliteStore | ClusterStore:
         tasks, clock = self.user.tasks, self.user.clock
+        if cluster is not None:
+            return ClusterStore(cluster, tasks, clock, self.admission)
         if file is None:
             return MemoryStore(tasks, clock, self.admission)
         # The same uids as in memory: the same story is the same to the byte on either.

@@ -1,0 +1,64 @@
+"""A few stories on a real API server: they hold there too, with the same ledger as in memory.
+
+All of them are played there by `make test-kube`.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from tests.kubernetes.cluster import Cluster
+
+from leasehold.cli.main import main
+from leasehold.sim.on_cluster import BadCluster
+from leasehold.sim.scenario.runner import run_scenario
+
+FOLDER = Path(__file__).parent
+STORIES = (
+    "cuts-02-the-loser-that-checkpoints-comes-back",
+    "drain-05-the-node-dies-under-the-victim",
+    "fill-02-it-goes-with-the-spare",
+    "life-05-cancelled-while-waiting-and-running",
+    "money-02-a-gang-over-two-places-and-three-purses",
+    "restart-02-in-every-pause",
+)
+NODES = "/api/v1/nodes"
+
+
+@pytest.fixture
+def empty(cluster: Cluster) -> Iterator[Cluster]:
+    cluster.wipe()
+    yield cluster
+    cluster.wipe()
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_the_story_is_the_same_on_an_api_server(empty: Cluster, story: str, tmp_path: Path) -> None:
+    path, told = FOLDER / f"{story}.yaml", list[str]()
+    there = run_scenario(
+        path, store="kube", cluster=empty.context, out=tmp_path / "there", echo=told.append
+    )
+
+    assert there.code == 0, "\n".join(told)
+    run_scenario(path, out=tmp_path / "here", echo=lambda _: None)
+    ledgers = [(tmp_path / each / "ledger.jsonl").read_bytes() for each in ("there", "here")]
+    assert ledgers[0] == ledgers[1]
+
+
+def test_the_command_leaves_nothing_there_and_takes_nothing_over(empty: Cluster) -> None:
+    story = str(FOLDER / f"{STORIES[0]}.yaml")
+    arguments = ["sim", "scenario", story, "--store", "kube", "--quiet"]
+    arguments += ["--kubeconfig", str(empty.kubeconfig())]
+
+    first = CliRunner().invoke(main, arguments)
+    assert first.exit_code == 0, first.output
+    assert empty.client.ask("GET", NODES).json["items"] == []
+
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "somebodys"}}
+    empty.client.ask("POST", NODES, node)
+    second = CliRunner().invoke(main, arguments)
+    assert (second.exit_code, "somebodys" in second.output) == (2, True), second.output
+    with pytest.raises(BadCluster):
+        run_scenario(story, store="kube", cluster=empty.context, echo=lambda _: None)
+    assert len(empty.client.ask("GET", NODES).json["items"]) == 1
