@@ -1,6 +1,7 @@
 """Runs on real kubelets, from `kubectl apply` to leases that are closed: one that just runs, one
 whose ranks meet, and one whose image is not to be had."""
 
+import json
 import urllib.request
 
 import pytest
@@ -65,7 +66,10 @@ def test_an_image_that_does_not_exist_is_told_and_given_up(fleet: Site) -> None:
     fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(made))
     # While there is hope the Run says what the kubelet says.
     fleet.until(lambda: "no-such" in _condition(fleet, "typo", "Starting"))
-    fleet.until(lambda: fleet.closings("typo") == ["Fail", "Fail"])
+    run = fleet.until_phase("typo", "Failed")
+    assert "no-such" in json.dumps(run["status"]["conditions"])
+    assert [each.partition("(")[0] for each in fleet.closings("typo")] == ["Fail", "Fail"]
+    assert "no-such" in fleet.runs("explain", "typo", "-n", "team")
     fleet.until(lambda: "no-such" in fleet.kubectl.ok("events", "--for=run/typo", "-n", "team"))
     fleet.kubectl.ok("delete", "run", "typo", "-n", "team")
     fleet.is_consistent()

@@ -278,8 +278,8 @@ LIFE = (
     Mutant(
         "retry counted for a rejected bind",
         "control/running/life.py",
-        "    failures = unit.count(Closed.FAIL, Cause.EXIT)\n",
-        "    failures = unit.count(Closed.FAIL)\n",
+        "    failures = unit.own_failures()\n",
+        "    failures = len(unit.attempts)\n",
         unit("control/test_life"),
     ),
     Mutant(

@@ -77,12 +77,18 @@ class Closed(StrEnum):
 
 
 class Cause(StrEnum):
-    """What lies behind a closure `Fail`: only `EXIT` is the workload's own and uses up a retry."""
+    """What lies behind a closure `Fail`."""
 
     EXIT = "Exit"
+    UNSTARTED = "Unstarted"
     REJECTED = "Rejected"
     DELETED = "Deleted"
     REFUSED = "Refused"
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is the workload's own doing, and uses up a retry."""
+        return self in (Cause.EXIT, Cause.UNSTARTED)
 
 
 class Phase(StrEnum):
@@ -330,7 +336,8 @@ class Pod(Record):
 
 class Why(Record):
     """Why a lease ends. The detail of a `RandomPreempt` is its seed, of a `Swap`, `Shrink` or
-    `DropSpare` the node that was drained, if that was why. On the wire it stands in brackets."""
+    `DropSpare` the node that was drained, if that was why, of a `Fail` what its pod waited for in
+    vain when it was to start. On the wire it stands in brackets."""
 
     reason: Closed
     detail: str = ""
@@ -345,7 +352,15 @@ class Why(Record):
     @property
     def drained_node(self) -> str:
         """The node whose draining it was for; empty if it was for something else."""
-        return "" if self.reason is Closed.RANDOM_PREEMPT else self.detail
+        return self.detail if self.reason in _DRAINED else ""
+
+    @property
+    def unstarted(self) -> str:
+        """What a pod waited for that could not be started; empty if it failed otherwise."""
+        return self.detail if self.reason is Closed.FAIL else ""
+
+
+_DRAINED = (Closed.SWAP, Closed.SHRINK, Closed.DROP_SPARE)
 
 
 def parse_why(text: str) -> Why:

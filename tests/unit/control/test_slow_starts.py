@@ -4,9 +4,12 @@ from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world
 
 from leasehold.control.decide import decide
+from leasehold.control.questions.subject import find
+from leasehold.control.questions.uses import Use, use_of
+from leasehold.control.questions.why import explain
 from leasehold.control.turn import Turn
 from leasehold.control.views.numbers import run_view
-from leasehold.core.facts import Pod
+from leasehold.core.facts import Cause, Lease, Phase, Pod
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.units import MINUTE, Millis
 from leasehold.core.world.world import World
@@ -14,9 +17,11 @@ from leasehold.core.world.world import World
 WHY = "ImagePullBackOff: there is no such image"
 
 
-def _world(waits_for: str | None, start_timeout: Millis | None = None) -> tuple[World, str]:
+def _world(
+    waits_for: str | None, start_timeout: Millis | None = None, *, retries: int = 0
+) -> tuple[World, str]:
     world, run = a_world([a_node("n0")], [a_budget("t")]), a_run("r")
-    run = replace(run, spec=replace(run.spec, start_timeout=start_timeout))
+    run = replace(run, spec=replace(run.spec, start_timeout=start_timeout, retries=retries))
     world.put_run(run)
     lease = replace(a_lease(run, "n0", range(4), batch=2, index=0, start=NOW), attempt=1)
     world.fold_open(lease)
@@ -61,6 +66,54 @@ def test_a_pod_that_its_node_has_may_take_longer_to_start_and_says_why() -> None
     turn = _turn(world, NOW + 20 * MINUTE)
     assert world.leases[name].ending is not None
     assert any(WHY in notice.message for notice in turn.notices)
+
+
+def _given_up(retries: int) -> tuple[World, Lease]:
+    """An attempt that could not be started, when its pod has gone."""
+    world, name = _world(WHY, retries=retries)
+    _turn(world, NOW + 20 * MINUTE)
+    [pod] = world.pods.values()
+    world.drop_pod(pod.key)
+    _turn(world, NOW + 21 * MINUTE)
+    return world, world.leases[name]
+
+
+def test_an_attempt_that_could_not_be_started_has_failed_with_the_kubelets_reason() -> None:
+    world, lease = _given_up(retries=0)
+    assert (str(lease.why), lease.cause) == (f"Fail({WHY})", Cause.UNSTARTED)
+    view = run_view(world, lease.uid, NOW + 22 * MINUTE)
+    assert (view.phase, view.because) == (Phase.FAILED, "WorkloadFailed")
+    assert WHY in view.message
+    found = find(world, lease.run_key)
+    assert found is not None
+    told = explain(world, found, NOW + 22 * MINUTE)
+    assert WHY in told.sentences[0]
+    assert "runtime.startTimeout" in told.remedies[0]
+    assert use_of(world, lease) is Use.STARTING
+
+
+def test_it_uses_up_a_retry() -> None:
+    world, lease = _given_up(retries=1)
+    view = run_view(world, lease.uid, NOW + 21 * MINUTE)
+    assert (view.phase, view.because) == (Phase.PENDING, "WorkloadFailed")
+    assert WHY in view.message
+    assert "0 more of 1 retry" in view.message
+
+
+def test_of_a_gang_one_lease_says_why_and_all_of_them_end() -> None:
+    world, _ = _world(WHY * 50)
+    run = world.runs[a_run("r").uid]
+    mate = replace(a_lease(run, "n0", range(4, 8), batch=2, index=1, start=NOW), attempt=1)
+    world.fold_open(mate)
+    world.put_pod(
+        Pod(namespace=mate.namespace, name=mate.pod, node="n0", gpus=4, uid="q",
+            run_uid=run.uid, attempt=1, waits_for=WHY)
+    )  # fmt: skip
+    _turn(world, NOW + 20 * MINUTE)
+    said = [str(lease.ending.why) for lease in world.leases.values() if lease.ending]
+    assert len(said) == 2
+    assert said.count("Fail") == 1
+    assert max(map(len, said)) < 250
 
 
 def test_a_run_may_say_how_long_its_pods_take() -> None:

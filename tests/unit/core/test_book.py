@@ -34,6 +34,7 @@ OUTCOMES = [
     (["Completed", "Completed"], (Closed.COMPLETED, None)),
     (["Completed", "Fail/Exit"], (Closed.FAIL, EXIT)),
     (["Fail/Rejected", "Fail/Exit", "Fail"], (Closed.FAIL, EXIT)),
+    (["Fail/Rejected", "Fail/Unstarted", "Fail"], (Closed.FAIL, Cause.UNSTARTED)),
     (["Fail/Rejected", "Completed"], (Closed.FAIL, REJECTED)),
     (["NodeFailure", "Fail/Exit"], (Closed.NODE_FAILURE, None)),
     (["NodeFailure", "Canceled", "Completed"], (Closed.CANCELED, None)),
@@ -70,14 +71,15 @@ def test_the_order_in_which_leases_close_does_not_matter(
 
 def test_attempts_are_counted_by_how_they_ended() -> None:
     book = Book()
-    for number, said in enumerate(("Fail/Exit", "Fail/Rejected", "Fail/Rejected"), start=1):
+    told = ("Fail/Exit", "Fail/Unstarted", "Fail/Rejected", "Fail/Rejected")
+    for number, said in enumerate(told, start=1):
         lease = replace(closed(number, said), attempt=number)
         book.open(replace(lease, closed=None), WHOLE)
         book.close(lease, WHOLE)
     unit = book.units[WHOLE]
-    assert (unit.count(Closed.FAIL), unit.count(Closed.FAIL, EXIT)) == (3, 1)
+    assert unit.own_failures() == 2
     assert unit.rejected_in_a_row() == 2
-    assert book.attempt == 3
+    assert book.attempt == 4
     assert book.ended_at == NOW
     assert book.started == NOW - HOUR
 

@@ -35,7 +35,7 @@ def use_of(world: World, lease: Lease) -> Use:
 def _ended(closed: Closure) -> Use:
     match closed.why.reason:
         case Closed.FAIL:
-            never_ran = closed.cause in (Cause.REJECTED, Cause.REFUSED)
+            never_ran = closed.cause in (Cause.UNSTARTED, Cause.REJECTED, Cause.REFUSED)
             return Use.STARTING if never_ran else Use.FAILED
         case Closed.NODE_FAILURE:
             return Use.FAILED

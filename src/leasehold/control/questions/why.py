@@ -21,6 +21,7 @@ from leasehold.control.reservations import present
 from leasehold.control.running.life import Standing, units_of
 from leasehold.control.views.numbers import RunView, run_view
 from leasehold.core.facts import (
+    Cause,
     Closed,
     Confidence,
     Failed,
@@ -83,6 +84,7 @@ def explain(
     sentences += drain_words(world, subject)
     sentences += [words for cut in lost for words in cut.sentences]
     sentences += _aftermath(world, run, lost)
+    attempts = _attempts(world, subject)
     return ExplainAnswer(
         run=subject.key,
         owner=subject.owner,
@@ -96,8 +98,8 @@ def explain(
         walk=walk_of(world, trace),
         places=where,
         cuts=lost,
-        attempts=_attempts(world, subject),
-        remedies=_remedies(run, view, refused, lost),
+        attempts=attempts,
+        remedies=_remedies(run, view, refused, lost, is_unstarted=_is_unstarted(attempts)),
     )
 
 
@@ -125,8 +127,8 @@ def _stopping(world: World, subject: Subject) -> list[str]:
 
 def _failures(world: World, subject: Subject) -> list[str]:
     """Pods that are still there and ended badly, as their nodes tell it."""
-    pods = [world.pods[key] for key in sorted(world.pods_by_run.get(subject.uid, ()))]
     words = []
+    pods = [world.pods[key] for key in sorted(world.pods_by_run.get(subject.uid, ()))]
     for pod in pods:
         if pod.phase is not PodPhase.FAILED:
             continue
@@ -263,13 +265,15 @@ def _remedies(
     view: RunView,
     refused: Refused | None,
     lost: list[CutRow],
+    *,
+    is_unstarted: bool,
 ) -> list[str]:
     words = []
     if refused is not None and refused.reason is not Refusal.RETRYING:
         words.append(refused.remedy)
     if run is None:
         return words
-    if refused is not None and refused.reason is Refusal.RETRYING:
+    if refused is not None and refused.reason is Refusal.RETRYING and not is_unstarted:
         words.append(f"what it printed: kubectl runs logs {run.name} -n {run.namespace}")
     if lost and view.because in _CUT:
         if run.spec.checkpoint is None:
@@ -279,12 +283,21 @@ def _remedies(
             words.append(f"raise the caps of {payer}, or give the run another payer or a sponsor")
         elif run.spec.malleable is None:
             words.append("a malleable run gives up groups before anybody is drawn")
-    if view.because == "WorkloadFailed" and view.phase is Phase.FAILED:
+    if is_unstarted:
+        words.append(
+            "put right what its pods wait for, or give them longer (runtime.startTimeout), and "
+            "submit it again"
+        )
+    elif view.because == "WorkloadFailed" and view.phase is Phase.FAILED:
         words.append(
             f"see `kubectl runs logs {run.name} -n {run.namespace}`; "
             "runtime.retries starts it again after an exit"
         )
     return words
+
+
+def _is_unstarted(attempts: list[AttemptRow]) -> bool:
+    return bool(attempts) and attempts[-1].cause == Cause.UNSTARTED
 
 
 def _attempts(world: World, subject: Subject) -> list[AttemptRow]:

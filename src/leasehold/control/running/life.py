@@ -125,7 +125,7 @@ def _after_failure(world: World, run: Run, unit: UnitHistory, last: Attempt) -> 
     policy = world.policy
     if last.cause is Cause.DELETED:
         return _requeued_or(run, Failed.NODE)
-    if last.cause is not Cause.EXIT:
+    if not last.is_own_failure:
         count = unit.rejected_in_a_row()
         wait = backoff(policy.bind_backoff, policy.bind_backoff_max, count)
         if count >= policy.bind_attempts:
@@ -138,7 +138,7 @@ def _after_failure(world: World, run: Run, unit: UnitHistory, last: Attempt) -> 
             retry_at=last.ended_at + wait,
             rejected=count,
         )
-    failures = unit.count(Closed.FAIL, Cause.EXIT)
+    failures = unit.own_failures()
     if failures > run.spec.retries:
         return Where(standing=Standing.FAILED, why=Failed.WORKLOAD)
     wait = backoff(policy.retry_backoff, policy.retry_backoff_max, failures)

@@ -21,12 +21,26 @@ from leasehold.control.running.open_leases import (
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.swap import vacancies
-from leasehold.core.facts import Cause, Closed, Gang, Lease, Opened, Pod, PodPhase, Role, Run, Uid
+from leasehold.core.facts import (
+    Cause,
+    Closed,
+    Gang,
+    Lease,
+    Opened,
+    Pod,
+    PodPhase,
+    Role,
+    Run,
+    Uid,
+    Why,
+)
 from leasehold.core.units import Instant, plural
 from leasehold.core.verdicts import Refusal
 from leasehold.core.world.book import WHOLE
 from leasehold.core.world.width import active_gpus, desired_gpus, open_leases
 from leasehold.core.world.world import World
+
+REASON_CHARS_MAX = 200  # of what a kubelet says, in the ledger
 
 
 def tend(turn: Turn, uid: Uid) -> None:
@@ -108,10 +122,12 @@ def _close_refused(turn: Turn, uid: Uid) -> None:
 def _close_ending(turn: Turn, lease: Lease) -> None:
     """The reason is the one it was marked with, whatever its pod's exit code was."""
     assert lease.ending is not None, lease.name
-    why = lease.ending.why
+    why, cause = lease.ending.why, None
     unit = turn.world.unit_of(lease.uid, lease.group)
-    unbound = not is_bound(turn.world, lease.uid, unit, lease.attempt)
-    cause = Cause.REJECTED if why.reason is Closed.FAIL and unbound else None
+    if why.unstarted:
+        cause = Cause.UNSTARTED
+    elif why.reason is Closed.FAIL and not is_bound(turn.world, lease.uid, unit, lease.attempt):
+        cause = Cause.REJECTED
     turn.close(lease.name, end=gone_at(turn, lease), why=why, cause=cause)
 
 
@@ -169,9 +185,11 @@ def _end_orphans(turn: Turn, uid: Uid) -> None:
 
 
 def _bind_or_give_up(turn: Turn, run: Run) -> None:
-    """All pods of an attempt are bound within the bind timeout, or it is taken back."""
+    """All pods of an attempt are bound within the bind timeout, or it is taken back. What nodes
+    have taken and cannot start is no failed bind: that attempt has failed."""
     world = turn.world
     failing: dict[int, str] = {}
+    unstarted: dict[int, tuple[Lease, Pod]] = {}  # by unit
     for lease in standing(world, run.uid):
         pod = pod_of(world, lease)
         if lease.role is Role.SPARE or (pod is not None and pod.is_bound):
@@ -180,15 +198,28 @@ def _bind_or_give_up(turn: Turn, run: Run) -> None:
             failing[lease.group] = f"{lease.node} rejected pod {lease.pod}: {pod.reason}"
             end = gone_at(turn, lease)
             turn.close(lease.name, end=end, why=Closed.FAIL, cause=Cause.REJECTED)
-        elif _is_late(turn, lease, by := _due(world, run, lease, pod)):
-            failing.setdefault(lease.group, _too_late(lease, pod))
-        else:
+        elif not _is_late(turn, lease, by := _due(world, run, lease, pod)):
             world.work.alarm(run.uid, by)
+        elif pod is not None and pod.waits_for is not None and lease.reason is Opened.START:
+            unstarted.setdefault(world.unit_of(run.uid, lease.group), (lease, pod))
+        else:
+            failing.setdefault(lease.group, _too_late(lease, pod))
+    for lease, pod in unstarted.values():
+        _fail_to_start(turn, lease, pod)
     for group, why in failing.items():
         _take_back(turn, run, group)
         turn.tell(
             "Run", run.key, Refusal.BIND_FAILING, f"{why}; taken back whole, tried again later"
         )
+
+
+def _fail_to_start(turn: Turn, lease: Lease, pod: Pod) -> None:
+    """One lease of the gang quotes what its pod waits for: a batch has no room for all of them."""
+    why = " ".join((pod.waits_for or "its kubelet does not say why").split())[:REASON_CHARS_MAX]
+    end_all(turn, [lease], Why(reason=Closed.FAIL, detail=why))
+    end_unit(turn, lease.uid, turn.world.unit_of(lease.uid, lease.group), Closed.FAIL)
+    words = f"{_too_late(lease, pod)}; its gang ends with it"
+    turn.tell("Run", lease.run_key, Refusal.RETRYING, words)
 
 
 def _due(world: World, run: Run, lease: Lease, pod: Pod | None) -> Instant:

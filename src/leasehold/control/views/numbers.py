@@ -9,10 +9,10 @@ from leasehold.control.running.life import Standing, phase_of, units_of
 from leasehold.control.running.open_leases import is_bound, live_units
 from leasehold.core.decisions.overdraft import overdrawn_gpus
 from leasehold.core.facts import (
-    Cause,
     Closed,
     Confidence,
     EnvelopeKey,
+    Failed,
     Phase,
     Record,
     Relation,
@@ -22,6 +22,7 @@ from leasehold.core.facts import (
 )
 from leasehold.core.units import GpuMs, Instant, format_instant, plural
 from leasehold.core.verdicts import Refusal, Refused
+from leasehold.core.world.book import Attempt
 from leasehold.core.world.width import active_gpus, desired_gpus, open_leases, spare_gpus
 from leasehold.core.world.world import World
 
@@ -140,7 +141,7 @@ def _explained(world: World, run: Run | None, uid: Uid) -> tuple[Phase, str, str
     if phase is Phase.COMPLETED:
         return phase, "Completed", "all pods succeeded"
     if phase is Phase.FAILED:
-        return phase, why, _failure_words(why)
+        return phase, why, _failure_words(world, run, why)
     if phase is Phase.RUNNING:
         if _all_bound(world, run):
             return phase, "Running", _running_words(world, run)
@@ -186,8 +187,18 @@ _FAILURES = {
 }
 
 
-def _failure_words(why: str) -> str:
+def _failure_words(world: World, run: Run, why: str) -> str:
+    units = world.books[run.uid].units.values() if run.uid in world.books else ()
+    said = [unstarted_words(each.last) for each in units if each.last and not each.last.open]
+    if why == Failed.WORKLOAD and any(said):
+        return f"{next(filter(None, said))}, and no retries are left"
     return _FAILURES.get(why, why)
+
+
+def unstarted_words(attempt: Attempt) -> str:
+    """What a pod of it waited for in vain when it was to start; empty if it ended otherwise."""
+    why = attempt.why.unstarted if attempt.why is not None else ""
+    return f"a pod could not be started ({why})" if why else ""
 
 
 def _running_words(world: World, run: Run) -> str:
@@ -253,9 +264,10 @@ def _pause_words(world: World, run: Run, refused: Refused) -> str:
     again = f"tried again at {format_instant(waits[key].retry_at)}"
     if refused.reason is Refusal.BIND_FAILING:
         return f"{refused.remedy.partition('; tried again')[0]}; {again}"
-    failed = world.books[run.uid].units[key].count(Closed.FAIL, Cause.EXIT)
-    left = run.spec.retries - failed
-    return f"a pod failed; {again}, and {left} more of {_times(run.spec.retries)} after that"
+    unit = world.books[run.uid].units[key]
+    left = run.spec.retries - unit.own_failures()
+    what = (unit.last and unstarted_words(unit.last)) or "a pod failed"
+    return f"{what}; {again}, and {left} more of {_times(run.spec.retries)} after that"
 
 
 def _times(retries: int) -> str:

@@ -58,7 +58,14 @@ def _gravity(reason: Closed) -> int:
 
 
 _GRAVITY = {reason: _gravity(reason) for reason in Closed}
-_BLAME = {None: 0, Cause.REFUSED: 1, Cause.REJECTED: 2, Cause.DELETED: 3, Cause.EXIT: 4}
+_BLAME = {
+    None: 0,
+    Cause.REFUSED: 1,
+    Cause.REJECTED: 2,
+    Cause.DELETED: 3,
+    Cause.EXIT: 4,
+    Cause.UNSTARTED: 5,
+}
 
 
 class Attempt:
@@ -126,7 +133,14 @@ class Attempt:
         """A bind that could not be completed."""
         if self.open or self.outcome is not Closed.FAIL:
             return False
-        return self.cause not in (Cause.EXIT, Cause.DELETED)
+        return self.cause is not Cause.DELETED and not self.is_own_failure
+
+    @property
+    def is_own_failure(self) -> bool:
+        """The workload's own doing, which uses up a retry."""
+        if self.open or self.outcome is not Closed.FAIL:
+            return False
+        return self.cause is not None and self.cause.is_own
 
 
 class UnitHistory:
@@ -139,13 +153,9 @@ class UnitHistory:
     def last(self) -> Attempt | None:
         return self.attempts[-1] if self.attempts else None
 
-    def count(self, closed: Closed, cause: Cause | None = None) -> int:
-        """How many attempts ended so."""
-        return sum(
-            1
-            for each in self.attempts
-            if not each.open and each.outcome is closed and (cause is None or each.cause is cause)
-        )
+    def own_failures(self) -> int:
+        """How many attempts failed by themselves."""
+        return sum(1 for each in self.attempts if each.is_own_failure)
 
     def rejected_in_a_row(self) -> int:
         """Binds that could not be completed, since anything else happened."""

@@ -13,7 +13,7 @@ no decision and no view of anything that is still there can tell the difference:
 
 from collections.abc import Iterable
 
-from leasehold.core.facts import Cause, Closed, EnvelopeKey, Lease, Record, State, Uid
+from leasehold.core.facts import EnvelopeKey, Lease, Record, State, Uid
 from leasehold.core.ledger.chain import Digest
 from leasehold.core.ledger.charges import Charges
 from leasehold.core.ledger.checkpoint import BatchFacts, Carried, CarriedBook
@@ -137,7 +137,7 @@ def _rejected_last(unit: UnitHistory) -> list[int]:
     for each in reversed(unit.attempts):
         if each.open:
             continue
-        if each.outcome is not Closed.FAIL or each.cause in (Cause.EXIT, Cause.DELETED):
+        if not each.was_rejected:
             break
         found.append(each.number)
     return found
