@@ -50,6 +50,8 @@ def test_an_exit_code_uses_a_retry_and_is_told(fleet: Site) -> None:
     run = fleet.until_phase("retried", "Completed")
     assert run["status"]["attempt"] == 2
     assert fleet.closings("retried") == ["Completed", "Fail"]
+    assert "attempt 2" in fleet.runs("logs", "retried", "-n", "team")
+    assert "attempt 1" in fleet.runs("logs", "retried", "-n", "team", "--previous")
     codes.until(lambda lines: {"exit=3;", "exit=0;"} <= set(lines))
     codes.stop()
     fleet.is_consistent()

@@ -2,9 +2,12 @@
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
-from tests.kubernetes.plane import API, Plane, budget, job
+from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.conftest import SETTINGS
+from tests.kubernetes.plane import API, Plane, budget, job, plane_on
 from tests.kubernetes.wellbeing import all_is_well
 
 from leasehold.sim.machines import NodeIs
@@ -61,6 +64,32 @@ def test_a_pod_that_has_ended_stays_for_its_log_and_nobody_has_to_wait_for_it(pl
     assert pod["status"]["phase"] == "Succeeded"
     plane.kubectl.ok("delete", "pod", pod["metadata"]["name"], "-n", "team", "--timeout=20s")
     assert _closed(plane) == ["Completed"]
+
+
+def test_the_pod_of_an_attempt_that_failed_stays_for_its_log(
+    installed: Cluster, tmp_path: Path
+) -> None:
+    with plane_on(installed, tmp_path, f"{SETTINGS}\nretry: {{backoff: 1s}}") as plane:
+        plane.kubelets.add("n1")
+        plane.controller()
+        made = job("train", 8, runtime={"retries": 1})
+        plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), made))
+        run = plane.until_phase("train", "Running")
+        [first] = plane.pods()
+        plane.exit_all(run["metadata"]["uid"], 3)
+        plane.until(lambda: plane.run("train")["status"]["attempt"] == 2)
+        plane.until_phase("train", "Running")
+        # As if it had ended long ago: nothing holds it, and nobody has asked it to go.
+        plane.until(lambda: not _pod(plane, first)["metadata"].get("finalizers"))
+        assert _pod(plane, first)["status"]["phase"] == "Failed"
+        assert "deletionTimestamp" not in _pod(plane, first)["metadata"]
+        plane.kubectl.ok("delete", "run", "train", "-n", "team", "--timeout=30s")
+        plane.until(lambda: plane.pods() == [])
+        all_is_well(plane)
+
+
+def _pod(plane: Plane, pod: Any) -> Any:
+    return plane.get(f"/api/v1/namespaces/team/pods/{pod['metadata']['name']}")
 
 
 def test_an_evicted_pod_is_not_its_runs_failure(plane: Plane) -> None:

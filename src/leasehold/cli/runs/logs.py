@@ -16,6 +16,7 @@ from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.options import Session, with_session
 from leasehold.cli.runs.output import cell, rows
 from leasehold.cli.runs.server import Server
+from leasehold.cli.visible import say
 from leasehold.core.names import Wire
 from leasehold.core.units import SECOND, parse_instant, parse_span
 
@@ -74,8 +75,7 @@ def logs(
     elif follow:
         _follow_all(session.server, found, query)
     else:
-        for each in found:
-            copy_log(session.server, _log_of(each, query), prefix_of(each), threading.Lock())
+        _copy_all(session.server, found, query)
 
 
 def _none(run: str, answer: Wire, attempt: int | None, previous: bool, has_others: bool) -> Failure:
@@ -167,6 +167,22 @@ def copy_log(
         if failure.status == 404:
             raise Failure(f"what {log.pod} printed is no longer kept", status=404) from None
         raise
+
+
+def _copy_all(server: Server, pods: list[Wire], query: str) -> None:
+    """What is no longer kept is told beside; of an attempt that failed it may be all but one's."""
+    gone: list[Failure] = []
+    for each in pods:
+        try:
+            copy_log(server, _log_of(each, query), prefix_of(each), threading.Lock())
+        except Failure as failure:
+            if failure.status != 404:
+                raise
+            gone.append(failure)
+    if len(gone) == len(pods):
+        raise gone[0]
+    for each_gone in gone:
+        say(each_gone.format_message(), err=True)
 
 
 def _follow_all(server: Server, pods: list[Wire], query: str) -> None:

@@ -28,8 +28,8 @@ def audited(world: World, now: Instant) -> AuditAnswer:
 
 
 def pods(world: World, subject: Subject) -> PodsAnswer:
-    """Pods of a run that are there, by group and index."""
-    found = [world.pods[key] for key in world.pods_by_run.get(subject.uid, ())]
+    """Pods of a run that are there, by group and index; of earlier attempts, those that live."""
+    found = subject.pods(world)
     found.sort(key=lambda pod: (pod.attempt, pod.group, pod.index, pod.name))
     rows: list[PodRow] = []
     for pod in found:

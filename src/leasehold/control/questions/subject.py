@@ -7,7 +7,7 @@ by its leases, of which the ledger keeps every one, in the World or in the archi
 from collections.abc import Callable, Iterable, Sequence
 
 from leasehold.control.views.numbers import spent_by
-from leasehold.core.facts import EnvelopeKey, Lease, Relation, Run, RunKey, Uid, ledger_order
+from leasehold.core.facts import EnvelopeKey, Lease, Pod, Relation, Run, RunKey, Uid, ledger_order
 from leasehold.core.units import GpuMs, Instant
 from leasehold.core.world.world import World
 
@@ -47,6 +47,12 @@ class Subject:
         """In the order of the ledger."""
         return sorted([*self.archived, *self.leases], key=ledger_order)
 
+    def pods(self, world: World) -> list[Pod]:
+        """Those that live, and those of the newest attempt; what is left of earlier ones is there
+        for its log."""
+        found = [world.pods[key] for key in sorted(world.pods_by_run.get(self.uid, ()))]
+        return [pod for pod in found if not pod.has_ended or _is_of_newest_attempt(world, pod)]
+
     def spent(self, world: World, now: Instant) -> dict[tuple[EnvelopeKey, Relation], GpuMs]:
         """GPU-time to date by payer, archived leases too."""
         spent = spent_by(world, self.uid, now)
@@ -54,6 +60,11 @@ class Subject:
             key = (lease.payer, lease.relation)
             spent[key] = spent.get(key, 0) + lease.gpu_ms(now)
         return spent
+
+
+def _is_of_newest_attempt(world: World, pod: Pod) -> bool:
+    unit = world.book(pod.run_uid).units.get(world.unit_of(pod.run_uid, pod.group))
+    return unit is None or unit.last is None or pod.attempt >= unit.last.number
 
 
 def find(world: World, key: RunKey, archived: Archived = no_archive) -> Subject | None:

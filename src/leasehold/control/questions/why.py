@@ -128,8 +128,7 @@ def _stopping(world: World, subject: Subject) -> list[str]:
 def _failures(world: World, subject: Subject) -> list[str]:
     """Pods that are still there and ended badly, as their nodes tell it."""
     words = []
-    pods = [world.pods[key] for key in sorted(world.pods_by_run.get(subject.uid, ()))]
-    for pod in pods:
+    for pod in subject.pods(world):
         if pod.phase is not PodPhase.FAILED:
             continue
         code = "an unknown exit code" if pod.exit_code is None else f"exit code {pod.exit_code}"

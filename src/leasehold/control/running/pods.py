@@ -251,13 +251,11 @@ def _superfluous(turn: Turn, uid: Uid) -> tuple[list[RemovePod], list[Pod]]:
 
 
 def _is_kept(world: World, pod: Pod) -> bool:
-    """A pod that ended by itself stays for whoever wants to read its log: as long as its run is
-    there and has made no newer attempt. Sweeping many of them away is the cluster's business."""
+    """A pod that ended by itself stays for whoever wants to read its log, also when a newer attempt
+    has been made: the one that failed is the one people ask for. `shell.ended_pods` sweeps away
+    the old and the many."""
     run = world.runs.get(pod.run_uid)
-    if run is None or run.deleting or not pod.has_ended or pod.deleting:
-        return False
-    unit = world.book(pod.run_uid).units.get(world.unit_of(pod.run_uid, pod.group))
-    return unit is not None and unit.last is not None and unit.last.number == pod.attempt
+    return run is not None and not run.deleting and pod.has_ended and not pod.deleting
 
 
 def _is_dead(world: World, pod: Pod) -> bool:
