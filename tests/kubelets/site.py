@@ -137,3 +137,18 @@ def shell_job(
     resources = {"gpuType": "H100-80GB", "totalGPUs": gpus, "gpusPerPod": min(GPUS, gpus)}
     made["spec"]["resources"] = resources  # type: ignore[index]
     return made
+
+
+def foreign_pod(name: str, node: str, gpus: int) -> dict[str, object]:
+    """Somebody else's, which some other scheduler has put there."""
+    resources = {"limits": {"nvidia.com/gpu": str(gpus)}}
+    container = {
+        "name": "main", "image": JOB, "imagePullPolicy": "IfNotPresent", "resources": resources,
+        "command": ["/bin/sh", "-c", "sleep 1000000"],
+    }  # fmt: skip
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "other"},
+        "spec": {"nodeName": node, "containers": [container], "restartPolicy": "Never"},
+    }

@@ -4,7 +4,8 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.kubelets.site import SHARED, Site, shell_job
+from tests.kubelets.site import SHARED, Site, foreign_pod, shell_job
+from tests.kubernetes.gate import Gate
 from tests.kubernetes.plane import budget
 
 # Counts up on the shared file system, and goes on where an earlier attempt stopped.
@@ -135,3 +136,40 @@ def _live_nodes(fleet: Site, run: str) -> set[str]:
     return {pod["spec"].get("nodeName", "") for pod in fleet.pods_of(run)
             if pod["status"].get("phase") == "Running"
             and "deletionTimestamp" not in pod["metadata"]}  # fmt: skip
+
+
+def test_a_foreign_pod_that_takes_the_gpus_between_decision_and_bind_keeps_them(
+    fleet: Site,
+) -> None:
+    """Whoever comes second is refused by the kubelet, and that was ours: it starts elsewhere."""
+    fleet.decider.stop()
+    gate = Gate(fleet.cluster)
+    try:
+        decider = fleet.controller("gated", server=gate.server)
+        gate.keep_back("POST", "/binding")
+        fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(counting("second", 4)))
+        fleet.until(lambda: gate.kept > 0)
+        [lease] = fleet.leases_of("second")
+        taken = lease["spec"]["slice"]["node"]
+        theirs = fleet.kubectl.file(foreign_pod("first", taken, 4))
+        fleet.kubectl.ok("apply", "-f", theirs)
+        fleet.until(lambda: _phase(fleet, "other", "first") == "Running")
+        gate.let_on()
+        fleet.until_phase("second", "Running")
+        assert fleet.closings("second") == ["Fail"]
+        assert {each["status"].get("cause") for each in fleet.leases_of("second")
+                if each.get("status", {}).get("closed")} == {"Rejected"}  # fmt: skip
+        assert taken not in _live_nodes(fleet, "second")
+        assert _phase(fleet, "other", "first") == "Running"
+        fleet.kubectl.ok("delete", "-f", theirs, "--now")
+        fleet.kubectl.ok("delete", "run", "second", "-n", "team")
+        fleet.is_consistent()
+        decider.stop()
+    finally:
+        gate.stop()
+        fleet.decider = fleet.answering("again")
+
+
+def _phase(fleet: Site, namespace: str, pod: str) -> str:
+    found = fleet.get(f"/api/v1/namespaces/{namespace}/pods/{pod}")
+    return str(found.get("status", {}).get("phase", ""))

@@ -57,3 +57,23 @@ def test_a_second_controller_goes_on_where_the_first_was_killed(plane: Plane) ->
 def _ask(port: int, path: str) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
         return bytes(answer.read()).decode()
+
+
+def test_whoever_the_api_server_took_first_is_first_in_line(plane: Plane) -> None:
+    """Also where its clock says that they came in the same second, and whoever asks later."""
+    plane.kubelets.add("n1")
+    names = ["z", "m", "a"]
+    jobs = [job(name, 8) for name in names]
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), *jobs))
+    first = plane.controller("first")
+    plane.until_phase("z", "Running")
+    plane.until(lambda: all(plane.run(name).get("status") for name in names))
+    places = [plane.run(name)["status"]["arrived"] for name in names]
+    assert [each["number"] for each in places] == sorted(each["number"] for each in places)
+    first.process.kill()
+    second = plane.controller("second")
+    plane.until(lambda: "tenure gained" in second.log())
+    plane.exit_all(plane.run("z")["metadata"]["uid"])
+    plane.until_phase("m", "Running")
+    assert plane.run("a")["status"]["phase"] == "Pending"
+    assert [plane.run(name)["status"]["arrived"] for name in names] == places

@@ -224,6 +224,7 @@ class Run(Record):
     created: Instant
     spec: RunSpec
     version: int = 0
+    number: int = 0  # among those of one instant, where creation is stamped to the second
     deleting: bool = False  # the user deleted it; it goes when its leases are closed
     finalizers: tuple[str, ...] = (LEASES_CLOSED,)  # who holds it
     generation: int = 0  # counts the changes of its spec

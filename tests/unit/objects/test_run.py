@@ -395,7 +395,7 @@ def test_the_record_of_a_full_run() -> None:
         "name": "r",
         "uid": "u",
         "resourceVersion": "7",
-        "creationTimestamp": "1970-01-01T00:00:01Z",
+        "creationTimestamp": "1970-01-01T00:00:01.000Z",
         "deletionTimestamp": "1970-01-01T00:00:02Z",
         "finalizers": ["rq.davidlangworthy.io/leases-closed"],
     }

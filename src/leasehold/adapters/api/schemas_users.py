@@ -159,6 +159,13 @@ _RUN_STATUS = mapping(
         "attempt": whole("Which attempt this is; 0 before the first."),
         "boundAttempt": whole("The last attempt whose pods were all bound."),
         "submitted": instant("When it was submitted."),
+        "arrived": mapping(
+            "Its place in line, as it was when it was first seen.",
+            {
+                "instant": instant("When it came."),
+                "number": whole("Among those that came then, where that is told to the second."),
+            },
+        ),
         "started": instant("When its present or last attempt started."),
         "ended": instant("When it was over."),
         "width": mapping(

@@ -37,6 +37,7 @@ def run_status(world: World, run: Run, now: Instant) -> Wire:
         "leases": [lease.name for lease in open_leases(world, run.uid)],
         "conditions": _conditions(world, run, view.phase, view.because, view.message),
         "submitted": format_instant(run.created),
+        "arrived": {"instant": format_instant(run.created), "number": run.number},
     }
     if view.started is not None:
         status["started"] = format_instant(view.started)

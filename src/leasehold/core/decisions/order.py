@@ -1,4 +1,4 @@
-"""order — who is ahead of whom in line: by submission, then by name.
+"""order — who is ahead of whom in line: by arrival, then by name.
 
 The one place that knows; a requeued run keeps its place. Asked by the queue, by grows, by cuts
 (whom one may not be cut for) and by whoever tells people about the line.
@@ -11,9 +11,9 @@ from leasehold.core.units import Instant
 from leasehold.core.world.world import World
 
 
-def place_of(run: Run) -> tuple[Instant, str, str]:
+def place_of(run: Run) -> tuple[Instant, int, str, str]:
     """Whoever has the lesser one is ahead."""
-    return run.created, run.namespace, run.name
+    return run.created, run.number, run.namespace, run.name
 
 
 def is_ahead(run: Run, of: Run) -> bool:

@@ -10,8 +10,8 @@ from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.problems import Problem, Unsound, no_spec
 from leasehold.core.objects.template import read_template
-from leasehold.core.objects.wire import part, stamps, whole_at
-from leasehold.core.units import SECOND, Millis, format_span
+from leasehold.core.objects.wire import Stamps, instant_at, part, stamps, text_at, whole_at
+from leasehold.core.units import SECOND, Instant, Millis, format_span
 
 GRACE_DEFAULT = 30 * SECOND
 
@@ -55,18 +55,35 @@ def run_from_wire(raw: object, *, known: Run | None = None) -> Run:
         if read is None:
             raise Unsound(problems)
         spec = read
+    created, number = _arrival(raw, stamped, known)
     return Run(
         namespace=stamped.namespace,
         name=stamped.name,
         uid=stamped.uid,
-        created=stamped.created,
+        created=created,
         spec=spec,
         version=stamped.version,
+        number=number,
         deleting=stamped.is_deleting,
         finalizers=stamped.finalizers,
         generation=generation,
         seen_running=whole_at(part(raw, "status"), "boundAttempt") or 0,
     )
+
+
+def _arrival(raw: object, stamped: Stamps, known: Run | None) -> tuple[Instant, int]:
+    """When it came, and as which of those that came then. A store that stamps milliseconds has
+    said it all; an API server stamps seconds, and the versions under which it took them tell who
+    was first. Versions change with every write, so what was first seen counts: it is in the status
+    from then on."""
+    told = part(part(raw, "status"), "arrived")
+    instant, number = instant_at(told, "instant"), whole_at(told, "number")
+    if instant is not None and number is not None:
+        return instant, number
+    if known is not None and known.uid == stamped.uid:
+        return known.created, known.number
+    is_coarse = "." not in text_at(part(raw, "metadata"), "creationTimestamp")
+    return stamped.created, stamped.version if is_coarse else 0
 
 
 class _Shape:
