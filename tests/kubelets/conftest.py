@@ -6,11 +6,19 @@ from pathlib import Path
 
 import pytest
 from tests.kubelets.site import Site
+from tests.kubernetes.closing import sweep
 
 SETTINGS = """
 activationLead: 3s
 retry.backoff: 1s
 """
+
+
+@pytest.fixture(autouse=True)
+def _swept() -> Iterator[None]:
+    """A controller that is stopped behind a gate leaves connections there."""
+    yield
+    sweep()
 
 
 @pytest.fixture(scope="session")

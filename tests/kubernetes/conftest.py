@@ -1,11 +1,10 @@
 """A control plane on the worker's cluster."""
 
-import gc
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.kubernetes.closing import sweep
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.plane import Plane, plane_on
 
@@ -15,9 +14,7 @@ def _swept() -> Iterator[None]:
     """A server of a test that is killed in the middle may leave a connection behind: it is swept
     here, and not found in whatever test collects garbage next."""
     yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+    sweep()
 
 
 @pytest.fixture(scope="session")

@@ -77,18 +77,13 @@ class Closed(StrEnum):
 
 
 class Cause(StrEnum):
-    """What lies behind a closure `Fail`."""
+    """What lies behind a closure `Fail`: the first two are the workload's own and use a retry."""
 
     EXIT = "Exit"
     UNSTARTED = "Unstarted"
     REJECTED = "Rejected"
     DELETED = "Deleted"
     REFUSED = "Refused"
-
-    @property
-    def is_own(self) -> bool:
-        """Whether it is the workload's own doing, and uses up a retry."""
-        return self in (Cause.EXIT, Cause.UNSTARTED)
 
 
 class Phase(StrEnum):
@@ -353,15 +348,12 @@ class Why(Record):
     @property
     def drained_node(self) -> str:
         """The node whose draining it was for; empty if it was for something else."""
-        return self.detail if self.reason in _DRAINED else ""
+        return self.detail if self.reason in (Closed.SWAP, Closed.SHRINK, Closed.DROP_SPARE) else ""
 
     @property
     def unstarted(self) -> str:
         """What a pod waited for that could not be started; empty if it failed otherwise."""
         return self.detail if self.reason is Closed.FAIL else ""
-
-
-_DRAINED = (Closed.SWAP, Closed.SHRINK, Closed.DROP_SPARE)
 
 
 def parse_why(text: str) -> Why:

@@ -140,7 +140,7 @@ class Attempt:
         """The workload's own doing, which uses up a retry."""
         if self.open or self.outcome is not Closed.FAIL:
             return False
-        return self.cause is not None and self.cause.is_own
+        return self.cause in (Cause.EXIT, Cause.UNSTARTED)
 
 
 class UnitHistory:
