@@ -142,7 +142,8 @@ soak: $(STAMP)
 MOMENTS ?= 100
 soak-kube: $(STAMP)
 	SOAK_MOMENTS=$(MOMENTS) $(BIN)/python -m pytest -q tests/kubernetes/test_moments.py \
-		tests/kubernetes/test_fail_over.py tests/kubernetes/test_replicas.py
+		tests/kubernetes/test_fail_over.py tests/kubernetes/test_replicas.py \
+		tests/kubernetes/test_three_replicas.py
 
 # The models of tenure and of the commit, by TLC; it needs Java.
 test-spec: $(STAMP)
