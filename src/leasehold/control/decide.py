@@ -113,5 +113,6 @@ def _wake_for_windows(turn: Turn) -> None:
     world = turn.world
     if world.work.pending or world.work.elastic or world.overdrafts:
         for envelope in world.envelopes.values():
-            turn.wake(envelope.start)
-            turn.wake(envelope.end)
+            for edge in (envelope.start, envelope.end):
+                if edge > turn.now:  # a window may have opened before there were clocks like ours
+                    turn.wake(edge)

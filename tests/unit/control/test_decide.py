@@ -35,7 +35,7 @@ from leasehold.core.facts import (
 )
 from leasehold.core.names import Wire
 from leasehold.core.policy import Policy
-from leasehold.core.units import HOUR, MINUTE, SECOND
+from leasehold.core.units import HOUR, MINUTE, SECOND, parse_instant
 from leasehold.core.world.world import World
 from leasehold.sim.scenario.parse_actions import manifest
 
@@ -243,6 +243,15 @@ def test_a_gang_that_stays_too_large_is_blocked_once() -> None:
     (changed,) = turn.reservations.values()
     assert changed.message != blocked.message
     assert [notice.reason for notice in turn.notices] == ["GangTooLarge"]
+
+
+def test_a_window_may_have_opened_at_the_beginning_of_the_calendar() -> None:
+    began = parse_instant("0001-01-01T00:00:00Z")
+    assert began is not None
+    envelope = replace(an_envelope("n/t/e", "t"), start=began)
+    world = a_world([a_node("n0")], [a_budget("t", envelope)])
+    world.put_run(a_run("waits", groups=200))
+    assert opened_by(decided(world)) == []
 
 
 def test_a_run_in_line_that_waits_for_nothing_is_left_alone() -> None:
