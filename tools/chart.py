@@ -6,6 +6,7 @@ import hashlib
 import shutil
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
@@ -29,6 +30,9 @@ HELPERS = """\
 {{- if ne .Release.Namespace "leasehold-system" -}}
 {{- fail "its namespace is fixed: --namespace leasehold-system --create-namespace" -}}
 {{- end -}}
+{{- if and .Values.pages (not (dig "web" "identityHeader" "" .Values.config)) -}}
+{{- fail "pages: somebody must say who looks: config.web.identityHeader and config.web.clientCA" -}}
+{{- end -}}
 {{- end -}}
 {{- define "leasehold.config" -}}
 {{ toYaml .Values.config | printf "%s\\n" }}
@@ -42,6 +46,10 @@ image: ""
 replicas: 3
 # The controller's configuration, as in a file: docs/configuration.md has its keys.
 config: {}
+# The dashboard, for a proxy that signs people in: config.web.identityHeader says how it names them.
+# The Secret leasehold-front-door says who it is (config.web.clientCA: its file ca.crt, in
+# /etc/leasehold-front-door).
+pages: false
 # What the operators of Prometheus and Grafana read: a ServiceMonitor, rules and a dashboard.
 monitoring: false
 """
@@ -77,11 +85,14 @@ def files() -> dict[Path, str]:
         "kubeVersion": ">=1.30.0-0",
     }
     settings = Settings(image=IMAGE, replicas=REPLICAS, config=CONFIG, monitoring=True)
+    plain = {_named(each): each for each in documents(settings)}
     parts: dict[str, list[str]] = {}
-    for document in documents(settings):
+    for document in documents(replace(settings, pages=True)):
         name = _file(document)
         if name:
-            parts.setdefault(name, []).append(_template(document))
+            without = plain.get(_named(document))
+            text = _optional(_template(without) if without else "", _template(document))
+            parts.setdefault(name, []).append(text)
     templates = CHART / "templates"
     return {
         CHART / "Chart.yaml": yaml.safe_dump(about, sort_keys=False),
@@ -91,6 +102,29 @@ def files() -> dict[Path, str]:
         GUIDE / "alerts.yaml": alerts_text(),
         GUIDE / "dashboard.json": dashboard_text(),
     }
+
+
+def _named(document: Wire) -> tuple[str, str, str]:
+    metadata = document["metadata"]
+    assert isinstance(metadata, dict)
+    return str(document["kind"]), str(metadata.get("namespace", "")), str(metadata["name"])
+
+
+def _optional(without: str, text: str) -> str:
+    """Lines that are there with pages only are under that condition."""
+    common = iter([*without.splitlines(), ""])
+    wanted = next(common)
+    lines: list[str] = []
+    is_optional = False
+    for line in text.splitlines():
+        if is_optional == (line == wanted):
+            is_optional = not is_optional
+            lines.append("{{- if .Values.pages }}" if is_optional else "{{- end }}")
+        if not is_optional:
+            wanted = next(common)
+        lines.append(line)
+    assert not wanted, "pages only add"
+    return "\n".join([*lines, *(["{{- end }}"] if is_optional else []), ""])
 
 
 def _file(document: Wire) -> str:

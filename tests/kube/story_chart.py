@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 import yaml
+from click.testing import CliRunner
 from tests.apiserver.server import ROOT, program
 from tests.kubernetes.cluster import Cluster
+
+from leasehold.cli import install
 
 CHART = ROOT / "charts" / "leasehold"
 PLACE = ("--namespace", "leasehold-system")
@@ -77,6 +80,10 @@ def by_name(documents: Sequence[Any]) -> dict[tuple[str, str, str], Any]:
             ("--set", "image=a/b:2", "--set", "config.activationLead=3s"),
             ("--image", "a/b:2", "--config", "config.yaml"),
         ),
+        (
+            ("--set", "image=a/b:2,pages=true", "-f", "doors.yaml"),
+            ("--image", "a/b:2", "--pages", "--config", "web.yaml"),
+        ),
     ],
 )
 def test_the_chart_says_what_install_says(
@@ -87,6 +94,9 @@ def test_the_chart_says_what_install_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("config.yaml").write_text("activationLead: 3s\n", encoding="utf-8")
+    door = {"web": {"clientCA": "/etc/leasehold-front-door/ca.crt", "identityHeader": "X-User"}}
+    Path("web.yaml").write_text(yaml.safe_dump(door), encoding="utf-8")
+    Path("doors.yaml").write_text(yaml.safe_dump({"config": door}), encoding="utf-8")
     ours, theirs = by_name(printed(*options)), by_name(rendered(tmp_path, *values))
     assert sorted(ours) == sorted(theirs)
     for name, document in ours.items():
@@ -104,6 +114,16 @@ def test_another_namespace_is_refused_with_the_remedy(tmp_path: Path) -> None:
     refused = helm(*words, home=tmp_path)
     assert refused.returncode != 0
     assert "--namespace leasehold-system" in refused.stderr
+
+
+def test_pages_without_anybody_who_says_who_looks_are_refused(tmp_path: Path) -> None:
+    words = ("template", "leasehold", str(CHART), "--namespace", "leasehold-system", *NEW)
+    refused = helm(*words, "--set", "image=a/b:2,pages=true", home=tmp_path)
+    assert refused.returncode != 0
+    assert "config.web.identityHeader" in refused.stderr
+    ours = CliRunner().invoke(install.command, ["--dry-run", "--image", "a/b:2", "--pages"])
+    assert ours.exit_code == 2
+    assert "web.identityHeader" in ours.output
 
 
 def test_helm_installs_it_and_takes_it_off_and_the_ledger_stays(

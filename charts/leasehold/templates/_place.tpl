@@ -2,6 +2,9 @@
 {{- if ne .Release.Namespace "leasehold-system" -}}
 {{- fail "its namespace is fixed: --namespace leasehold-system --create-namespace" -}}
 {{- end -}}
+{{- if and .Values.pages (not (dig "web" "identityHeader" "" .Values.config)) -}}
+{{- fail "pages: somebody must say who looks: config.web.identityHeader and config.web.clientCA" -}}
+{{- end -}}
 {{- end -}}
 {{- define "leasehold.config" -}}
 {{ toYaml .Values.config | printf "%s\n" }}

@@ -14,6 +14,7 @@ from leasehold.cli.kube_options import kube_options, kube_sentences, loader
 from leasehold.cli.plain_yaml import PlainDumper
 from leasehold.core.names import Wire
 from leasehold.ports.store import StoreError
+from leasehold.shell.config import Config
 
 
 @click.command("install")
@@ -30,6 +31,11 @@ from leasehold.ports.store import StoreError
     help="The controller's configuration file.  [default: all defaults]",
 )
 @click.option(
+    "--pages",
+    is_flag=True,
+    help="Serve the dashboard, to the proxy that web.identityHeader of --config is of.",
+)
+@click.option(
     "--monitoring",
     is_flag=True,
     help="Also what the operators of Prometheus and Grafana read: rules and a dashboard.",
@@ -44,6 +50,7 @@ def command(
     image: str,
     replicas: int,
     config_file: Path | None,
+    pages: bool,
     monitoring: bool,
     remove: bool,
     remove_ledger: bool,
@@ -59,14 +66,19 @@ def command(
         raise click.UsageError("--remove-ledger goes with --remove")
     if remove and dry_run:
         raise click.UsageError("--dry-run prints what is applied; it does not go with --remove")
-    if not image and (monitoring or config_file is not None):
-        raise click.UsageError("--config and --monitoring are of a controller; name its --image")
+    if not image and (monitoring or pages or config_file is not None):
+        said = "--config, --pages and --monitoring are of a controller; name its --image"
+        raise click.UsageError(said)
     settings = Settings(
-        image=image, replicas=replicas, config=_config(config_file), monitoring=monitoring
+        image=image,
+        replicas=replicas,
+        config=_config(config_file, has_pages=pages),
+        pages=pages,
+        monitoring=monitoring,
     )
     wanted = documents(settings)
     if remove:
-        wanted = documents(Settings(image="any", monitoring=True))
+        wanted = documents(Settings(image="any", pages=True, monitoring=True))
         if remove_ledger and not yes:
             said = "This deletes the ledger: every Lease, batch, Run and Budget. Go on?"
             click.confirm(said, abort=True)
@@ -86,12 +98,15 @@ def command(
         click.echo("no --image was named, so no controller was started in the cluster")
 
 
-def _config(path: Path | None) -> str:
+def _config(path: Path | None, *, has_pages: bool) -> str:
     """Its text, if it is one that the controller will take."""
-    if path is None:
-        return NO_CONFIG
-    read_config_file(path)
-    return path.read_text("utf-8")
+    config = Config() if path is None else read_config_file(path)
+    if has_pages and not config.front_door.identity_header:
+        raise click.UsageError(
+            "--pages: somebody must say who looks; write web.identityHeader and web.clientCA into "
+            "a file, and name it by --config"
+        )
+    return NO_CONFIG if path is None else path.read_text("utf-8")
 
 
 async def _remove(client: Client, wanted: list[Wire], *, ledger: bool) -> None:

@@ -20,6 +20,9 @@ CACHE_FOLDER = "/var/cache/leasehold"
 CONFIG_FILE = "config.yaml"
 PROBES = 8080
 QUESTIONS = 8443
+PAGES = 8444
+FRONT_DOOR = "leasehold-front-door"  # a Secret: whose certificates may name the visitors of pages
+FRONT_DOOR_FOLDER = "/etc/leasehold-front-door"
 HOLDER = f"{GROUP}/holder"  # a label: the replica that decides, and answers
 LABELS: dict[str, object] = {
     "app.kubernetes.io/name": "leasehold",
@@ -35,6 +38,7 @@ class Settings:
     image: str = ""
     replicas: int = 3
     config: str = NO_CONFIG  # the text of the controller's configuration file
+    pages: bool = False  # the dashboard, behind a proxy that the configuration names
     monitoring: bool = False  # for clusters with the operators of Prometheus and Grafana
 
 
@@ -43,8 +47,10 @@ def documents(settings: Settings) -> list[Wire]:
     found += [*roles(settings.namespace), *_flows(settings.namespace)]
     found += [*policies(), *mutations()]
     if settings.image:
-        found += [_config(settings), _service(settings), _deployment(settings)]
-        found += [_disruption_budget(settings)]
+        found += [_config(settings), _service(settings, "leasehold-query", "questions")]
+        if settings.pages:
+            found.append(_service(settings, "leasehold-pages", "pages"))
+        found += [_deployment(settings), _disruption_budget(settings)]
     if settings.image and settings.monitoring:
         found += monitoring(settings.namespace, LABELS)
     return found
@@ -145,6 +151,7 @@ def _deployment(settings: Settings) -> Wire:
                     "volumes": [
                         {"name": "config", "configMap": {"name": CONFIG}},
                         {"name": "cache", "emptyDir": {}},
+                        *_only(settings.pages, _front_door()),
                     ],
                 },
             },
@@ -167,6 +174,7 @@ def _container(settings: Settings) -> Wire:
             f"0.0.0.0:{QUESTIONS}",
             "--config",
             f"{CONFIG_FOLDER}/{CONFIG_FILE}",
+            *_only(settings.pages, "--pages", f"0.0.0.0:{PAGES}"),
         ],
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
@@ -177,10 +185,15 @@ def _container(settings: Settings) -> Wire:
         "ports": [
             {"name": "probes", "containerPort": PROBES},
             {"name": "questions", "containerPort": QUESTIONS},
+            *_only(settings.pages, {"name": "pages", "containerPort": PAGES}),
         ],
         "volumeMounts": [
             {"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True},
             {"name": "cache", "mountPath": CACHE_FOLDER},
+            *_only(
+                settings.pages,
+                {"name": "front-door", "mountPath": FRONT_DOOR_FOLDER, "readOnly": True},
+            ),
         ],
         "livenessProbe": probe("/livez"),
         "readinessProbe": probe("/readyz"),
@@ -193,15 +206,24 @@ def _container(settings: Settings) -> Wire:
     }
 
 
-def _service(settings: Settings) -> Wire:
-    """Where the API server passes questions on to; the holder's pod says that it is the one."""
+def _only(holds: bool, *parts: object) -> tuple[object, ...]:
+    return parts if holds else ()
+
+
+def _front_door() -> Wire:
+    return {"name": "front-door", "secret": {"secretName": FRONT_DOOR}}
+
+
+def _service(settings: Settings, name: str, port: str) -> Wire:
+    """Where the API server passes questions on to, or a proxy asks for pages; the holder's pod says
+    that it is the one."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": "leasehold-query", "namespace": settings.namespace},
+        "metadata": {"name": name, "namespace": settings.namespace},
         "spec": {
             "selector": LABELS | {HOLDER: "true"},
-            "ports": [{"name": "questions", "port": 443, "targetPort": "questions"}],
+            "ports": [{"name": port, "port": 443, "targetPort": port}],
         },
     }
 
