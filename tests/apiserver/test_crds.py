@@ -15,6 +15,8 @@ from leasehold.adapters.api.crds import definitions
 from leasehold.adapters.api.resources import RESOURCES
 from leasehold.adapters.objects import rules
 from leasehold.cli.crds import command
+from leasehold.core.names import API_VERSION
+from leasehold.core.objects.budget import check_budget
 from leasehold.sim.scenario.runner import run_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -158,3 +160,56 @@ def test_its_columns_are_the_facades(real: Client, ours: Client, kind: str) -> N
 
     assert shown[0] == [each for each in shown[1] if each in shown[0]]
     assert len(shown[0]) >= len(shown[1]) - 4
+
+
+ENVELOPE: dict[str, Any] = {"name": "e", "flavor": "H100", "concurrency": 8}
+CAP: dict[str, Any] = {"name": "c", "flavor": "H100", "envelopes": ["e"], "maxConcurrency": 4}
+WINDOW = {"start": "2026-02-01T00:00:00Z", "end": "2026-01-01T00:00:00Z"}
+
+
+@pytest.mark.parametrize(
+    ("path", "spec"),
+    [
+        ("spec.owner", {"owner": "a b"}),
+        ("spec.parents[0]", {"parents": [":"]}),
+        ("spec.namespaces[0]", {"namespaces": [""]}),
+        ("spec.envelopes[0].name", {"envelopes": [{**ENVELOPE, "name": "-"}]}),
+        ("spec.envelopes[0].concurrency", {"envelopes": [{**ENVELOPE, "concurrency": 0}]}),
+        ("spec.envelopes[0].maxGPUHours", {"envelopes": [{**ENVELOPE, "maxGPUHours": 0}]}),
+        ("spec.envelopes[0].selector.region",
+         {"envelopes": [{**ENVELOPE, "selector": {"region": "?"}}]}),
+        ("spec.envelopes[0].lending.maxConcurrency",
+         {"envelopes": [{**ENVELOPE, "lending": {"allow": True, "maxConcurrency": 0}}]}),
+        ("spec.envelopes[0].end", {"envelopes": [{**ENVELOPE, **WINDOW}]}),
+        ("spec.aggregateCaps[0].maxConcurrency",
+         {"envelopes": [ENVELOPE], "aggregateCaps": [{**CAP, "maxConcurrency": 0}]}),
+        ("spec.aggregateCaps[0].envelopes",
+         {"envelopes": [ENVELOPE], "aggregateCaps": [{**CAP, "envelopes": []}]}),
+    ],
+)  # fmt: skip
+def test_a_budget_that_cannot_be_is_refused_by_the_same_path(
+    real: Client, path: str, spec: dict[str, Any]
+) -> None:
+    wire = {"apiVersion": API_VERSION, "kind": "Budget",
+            "metadata": {"name": "wrong", "namespace": "vision"},
+            "spec": {"owner": "org:team", **spec}}  # fmt: skip
+    answer = real.ask("POST", f"{OURS}/namespaces/vision/budgets", wire)
+    assert answer.status == 422, answer.body
+    assert {each["field"] for each in answer.json["details"]["causes"]} == {path}
+    assert {problem.path for problem in check_budget(wire)} == {path}
+
+
+def test_a_budget_that_says_all_there_is_to_say_is_taken(real: Client) -> None:
+    lending = {"allow": True, "to": ["org:*"], "maxConcurrency": 4, "maxGPUHours": 0.5}
+    window = {"start": WINDOW["end"], "end": WINDOW["start"]}
+    envelope = {**ENVELOPE, **window, "lending": lending, "maxGPUHours": 100,
+                "sharing": "none", "selector": {"region": "r", "cluster": "c"}}  # fmt: skip
+    spec = {"owner": "org:team", "parents": ["org"], "namespaces": ["audio"],
+            "envelopes": [envelope], "aggregateCaps": [CAP]}  # fmt: skip
+    wire = {"apiVersion": API_VERSION, "kind": "Budget",
+            "metadata": {"name": "right", "namespace": "vision"}, "spec": spec}  # fmt: skip
+    place = f"{OURS}/namespaces/vision/budgets"
+    assert check_budget(wire) == []
+    made = real.ask("POST", place, wire)
+    assert made.status == 201, made.body
+    real.ask("DELETE", f"{place}/right")

@@ -9,7 +9,7 @@ from copy import deepcopy
 
 from leasehold.core.names import Wire
 from leasehold.core.objects.owners import OWNER_CHARS_MAX
-from leasehold.core.objects.readers import GPUS_MAX, RETRIES_MAX, TEXT_CHARS_MAX
+from leasehold.core.objects.readers import GPU_HOURS_MAX, GPUS_MAX, RETRIES_MAX, TEXT_CHARS_MAX
 from leasehold.core.objects.template import PLACEMENT
 from leasehold.core.objects.wire import part
 
@@ -49,6 +49,28 @@ _RUN_BOUNDS: dict[str, Wire] = {
     "runtime.gracePeriod": _SPAN,
     "runtime.retries": {"minimum": 0, "maximum": RETRIES_MAX},
     "template.spec.containers": {"minItems": 1},
+}
+_HOURS: Wire = {"minimum": 0, "exclusiveMinimum": True, "maximum": GPU_HOURS_MAX}
+_BUDGET_BOUNDS: dict[str, Wire] = {
+    "owner": _OWNER,
+    "parents": {"items": {"type": "string", **_OWNER}},
+    "namespaces": {"items": {"type": "string", "minLength": 1, "maxLength": 63}},
+}
+_ENVELOPE_BOUNDS: dict[str, Wire] = {
+    "name": _WORD,
+    "flavor": _WORD,
+    "selector.region": _WORD,
+    "selector.cluster": _WORD,
+    "concurrency": _GPUS,
+    "maxGPUHours": _HOURS,
+    "lending.maxConcurrency": _GPUS,
+    "lending.maxGPUHours": _HOURS,
+}
+_CAP_BOUNDS: dict[str, Wire] = {
+    "name": _WORD,
+    "flavor": _WORD,
+    "envelopes": {"minItems": 1},
+    "maxConcurrency": _GPUS,
 }
 _TOTAL = "self.resources.totalGPUs"
 _GROUP = (
@@ -176,8 +198,26 @@ def with_run_rules(schema: Wire) -> Wire:
 
 
 def with_budget_rules(schema: Wire) -> Wire:
+    """The schema of a Budget with all that a server can check of it. That names differ, and that a
+    cap names envelopes that are there, costs more than it allows: the controller says so."""
     found = deepcopy(schema)
-    _field(part(part(found, "properties"), "spec"), "owner").update(_OWNER)
+    spec = part(part(found, "properties"), "spec")
+    for path, bounds in _BUDGET_BOUNDS.items():
+        _field(spec, path).update(bounds)
+    envelope = part(_field(spec, "envelopes"), "items")
+    for path, bounds in _ENVELOPE_BOUNDS.items():
+        _field(envelope, path).update(bounds)
+    envelope[RULES] = [
+        _rule(
+            "end",
+            "self.start < self.end",
+            "the window ends before it starts; write an end after its start",
+            unless="!has(self.start) || !has(self.end)",
+        )
+    ]
+    cap = part(_field(spec, "aggregateCaps"), "items")
+    for path, bounds in _CAP_BOUNDS.items():
+        _field(cap, path).update(bounds)
     return found
 
 
