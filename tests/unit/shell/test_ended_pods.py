@@ -30,7 +30,7 @@ def test_a_pod_that_ended_stays_until_its_run_is_deleted() -> None:
     assert names(plant) == ["runs"]
 
 
-def test_a_new_attempt_sweeps_the_old_one_away() -> None:
+def test_a_new_attempt_leaves_the_old_one_for_its_log() -> None:
     plant = Plant(nodes=1)
     plant.submit("a/fails", runtime={"retries": 1})
     plant.wait(1_000)
@@ -38,8 +38,12 @@ def test_a_new_attempt_sweeps_the_old_one_away() -> None:
     assert plant.fleet.exit_pod((plant.world.uid_of["a/fails"], 0, 0), 3)
     plant.wait(2 * MINUTE)
     assert plant.view("a/fails").attempt == 2
-    [after] = objects_of(plant.store, "Pod")
-    assert before["metadata"] != after["metadata"]
+    assert before["metadata"] != objects_of(plant.store, "Pod")[-1]["metadata"]
+    assert names(plant) == ["fails", "fails"]
+    assert plant.problems() == []
+    at_once(plant.store.delete("Run", "a", "fails", uid=None))
+    plant.wait(MINUTE)
+    assert names(plant) == []
 
 
 def test_the_oldest_go_first_and_nothing_that_runs() -> None:
