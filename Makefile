@@ -101,10 +101,11 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m bench
 
-# A real API server and scheduler beside it; `NODES=2000` asks for more.
-NODES ?= 500
+# A real API server and scheduler beside it; `SIZES=50,100 LEASES=500` asks for less.
+SIZES ?= 500,2000
+LEASES ?= 20000
 bench-kube: $(STAMP)
-	$(BIN)/python -m bench.kubernetes --nodes $(NODES)
+	$(BIN)/python -m bench.kubernetes --sizes $(SIZES) --leases $(LEASES) --foreign $(LEASES)
 
 test-mutants: $(STAMP)
 	$(BIN)/python tests/mutants/run.py

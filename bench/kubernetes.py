@@ -1,10 +1,11 @@
 """How fast pods are bound on a real Kubernetes API server, beside what that server takes at most.
 
-`make bench-kube` starts etcd, kube-apiserver and one controller on this machine and writes
-`build/bench-kube.json`. Nodes are objects without kubelets: what is timed is the control plane. The
-ceiling is the same three writes per pod (Lease, pod, binding) by the same client, at the same
-concurrency, with nobody deciding anything; and the scheduler that everybody has is timed on as many
-plain pods.
+`make bench-kube` starts etcd, kube-apiserver and controllers on this machine, once for each size
+of fleet, and writes `build/bench-kube.json` after each part. Nodes are objects without kubelets:
+what is timed is the control plane. The ceiling is the same three writes per pod (Lease, pod,
+binding) by the same client, at the same concurrency, with nobody deciding anything; and the
+scheduler that everybody has is timed on as many plain pods. Then the smallest fleet loses whoever
+decides, and the largest is filled with leases and other people's pods to see what that weighs.
 """
 
 import argparse
@@ -16,7 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,69 +43,179 @@ GPUS = 8  # of a node, and of a pod
 ENDED = json.dumps({"status": {"phase": "Failed"}}).encode()
 MERGE = {"Content-Type": "application/merge-patch+json"}
 DEADLINE_S = 300
+DEADLINE_S_PER_POD = 0.1
+FAIL_OVERS = 3
+SMALL_GANG = 64  # pods of one GPU, where what they weigh is asked
+# Whatever a controller asks for; the API server itself hardly does.
+_OURS = ("davidlangworthy", "coordination.k8s.io", 'resource="pods"', 'resource="nodes"')
 PODS = "/api/v1/namespaces/team/pods"
 RUNS = "/apis/rq.davidlangworthy.io/v1/namespaces/team/runs"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=500)
+    parser.add_argument("--sizes", default="500,2000", help="of fleets, in nodes")
     parser.add_argument("--latency-runs", type=int, default=30)
+    parser.add_argument("--leases", type=int, default=20_000, help="that are open at once")
+    parser.add_argument("--foreign", type=int, default=20_000, help="pods of other people")
     asked = parser.parse_args()
+    sizes = sorted(int(each) for each in asked.sizes.split(","))
+    figures: dict[str, object] = {"load_average_1m": os.getloadavg()[0]}
+    for size in sizes:
+        with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as folder:
+            bench = Bench(Path(folder), size)
+            # One node each, and some for whoever takes over.
+            runs = min(asked.latency_runs, size - FAIL_OVERS) if size == sizes[0] else 0
+            _tell(figures, bench.all(runs))
+    for name in ("ceiling_pods_per_s", "ceiling_ratio", "kube_scheduler_ratio"):
+        figures[name] = figures[f"{name}_{sizes[-1]}"]
     with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as folder:
-        figures = Bench(Path(folder), asked.nodes).all(asked.latency_runs)
-    OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        per_node = -(-asked.leases // sizes[-1])
+        bench = Bench(Path(folder), sizes[-1], gpus=max(GPUS, per_node))
+        _tell(figures, bench.weight(asked.leases, asked.foreign))
     print(json.dumps(figures, indent=1))
 
 
+def _tell(figures: dict[str, object], more: dict[str, object]) -> None:
+    """What is known so far is written, should the rest take too long for somebody."""
+    figures |= more
+    OUT.parent.mkdir(exist_ok=True)
+    OUT.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+
+@dataclass
+class Replica:
+    process: "subprocess.Popen[bytes]"
+    port: int  # of its probes
+
+    @property
+    def is_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz") as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
 class Bench:
-    def __init__(self, folder: Path, nodes: int) -> None:
+    def __init__(self, folder: Path, nodes: int, gpus: int = GPUS) -> None:
+        """`gpus`: of a node."""
         self._folder = folder
         self._nodes = nodes
+        self._gpus = gpus
         self._cluster = Cluster(folder / "cluster")
         self._cluster.install()
+        self._replica: Replica | None = None  # who decides
 
     def all(self, latency_runs: int) -> dict[str, object]:
+        """Speed at this size; with `latency_runs`, what is asked of an idle cluster, too."""
         size = self._nodes
+        found: dict[str, object] = {}
         try:
             asyncio.run(self._make_nodes())
             ceiling = self._nodes / asyncio.run(self._ceiling())
             self._empty()
             scheduler = self._nodes / self._scheduler()
             self._empty()
-            controller = self._controller()
-            try:
-                latencies = self._latencies(latency_runs)
-                idle = self._idle()
+            self._replica = self._controller("bench")
+            self._make_budget()
+            self._until(self._is_deciding)
+            if latency_runs:
+                found |= self._at_leisure(latency_runs)
                 self._empty_runs()
-                bound = self._gangs()
-                memory = _resident_mib(controller.pid)
-            finally:
-                controller.kill()
-                controller.wait()
+            bound = self._gangs()
+            memory = _resident_mib(self._replica.process.pid)
         finally:
-            self._cluster.stop()
-        return {
-            "nodes": size,
-            "load_average_1m": os.getloadavg()[0],
-            f"pods_bound_per_s_{size}": round(bound, 1),
+            self._stop()
+        speed: dict[str, object] = {
+            "pods_bound_per_s": round(bound, 1),
             "ceiling_pods_per_s": round(ceiling, 1),
             "ceiling_ratio": round(bound / ceiling, 2),
             "kube_scheduler_pods_per_s": round(scheduler, 1),
             "kube_scheduler_ratio": round(bound / scheduler, 2),
+            "controller_mib_busy": round(memory),
+        }
+        return {**found, **{f"{name}_{size}": value for name, value in speed.items()}}
+
+    def _at_leisure(self, latency_runs: int) -> dict[str, object]:
+        latencies = self._latencies(latency_runs)
+        idle = self._idle()
+        losses = self._fail_overs(latency_runs)
+        return {
             "start_latency_ms_p50": round(statistics.median(latencies)),
             "start_latency_ms_p99": round(max(latencies)),
             "idle_requests_per_s": round(idle, 2),
-            "controller_mib": round(memory),
+            "failover_s": round(statistics.median(losses), 1),
+            "failover_worst_s": round(max(losses), 1),
         }
+
+    def weight(self, leases: int, foreign: int) -> dict[str, object]:
+        """What the controller weighs with so many open leases and other people's pods."""
+        try:
+            asyncio.run(self._make_nodes())
+            asyncio.run(self._make_foreign(foreign))
+            self._replica = self._controller("bench")
+            self._make_budget()
+            self._until(self._is_deciding)
+            began = time.perf_counter()
+            asyncio.run(self._fill(leases))
+            took = time.perf_counter() - began
+            memory = _resident_mib(self._replica.process.pid)
+        finally:
+            self._stop()
+        return {
+            f"controller_mib_{self._nodes}": round(memory),
+            "open_leases": leases,
+            "foreign_pods": foreign,
+            "leases_filled_per_s": round(leases / took, 1),
+        }
+
+    async def _make_foreign(self, count: int) -> None:
+        amount = {"cpu": "100m", "memory": "128Mi"}
+        container: Wire = {"name": "main", "image": "none", "resources": {"requests": amount}}
+        async with _store(self._cluster) as store:
+            pods: list[Write] = []
+            for number in range(count):
+                spec: Wire = {
+                    "nodeName": f"n{number % self._nodes:04d}", "containers": [container],
+                }  # fmt: skip
+                metadata: Wire = {"name": f"theirs-{number}", "namespace": "other"}
+                pods.append(Create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+                                    "spec": spec}))  # fmt: skip
+            _sound(await store.write_all(pods))
+
+    async def _fill(self, leases: int) -> None:
+        """Pods of one GPU, each its own lease, until all are bound."""
+        jobs: list[Wire] = []
+        left = leases
+        while left:
+            pods = min(SMALL_GANG, left)
+            made = job(f"gang-{len(jobs)}", pods, locality={"groupGPUs": pods})
+            part(part(made, "spec"), "resources")["gpusPerPod"] = 1
+            jobs.append(made)
+            left -= pods
+        async with _store(self._cluster) as store:
+            _sound(await store.write_all([Create(each) for each in jobs]))
+        self._until(lambda: self._are_bound(leases), pods=leases, pause_s=0.5)
+
+    def _is_deciding(self) -> bool:
+        return self._replica is not None and self._replica.is_ready
+
+    def _stop(self) -> None:
+        if self._replica is not None:
+            self._replica.kill()
+        self._cluster.stop()
 
     async def _make_nodes(self) -> None:
         async with _store(self._cluster) as store:
             made: list[Write] = []
             for number in range(self._nodes):
                 node = Node(name=f"n{number:04d}", flavor="H100-80GB", region="r", cluster="c",
-                            fabric=f"f{number // 64}", gpus=GPUS, cpu_milli=64_000,
+                            fabric=f"f{number // 512}", gpus=self._gpus, cpu_milli=64_000,
                             memory_bytes=1 << 40)  # fmt: skip
                 wire = node_to_wire(node, labels=Labels())
                 made += [Create(wire), PatchStatus("Node", "", node.name, part(wire, "status"))]
@@ -167,19 +280,38 @@ class Bench:
             process.kill()
             process.wait()
 
-    def _controller(self) -> "subprocess.Popen[bytes]":
-        words = ["controller", "--name", "bench", "--probes", f"127.0.0.1:{free_port()}"]
-        with (self._folder / "controller.log").open("w") as log:
+    def _controller(self, name: str) -> Replica:
+        port = free_port()
+        words = ["controller", "--name", name, "--probes", f"127.0.0.1:{port}"]
+        with (self._folder / "controller.log").open("a") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "leasehold", *words, "--log-level", "warning",
                  "--kubeconfig", str(self._cluster.kubeconfig())],
                 stderr=log,
             )  # fmt: skip
-        made: Any = budget(gpus=self._nodes * GPUS)
+        return Replica(process, port)
+
+    def _make_budget(self) -> None:
+        made: Any = budget(gpus=self._nodes * self._gpus)
         self._cluster.client.ask(
             "POST", "/apis/rq.davidlangworthy.io/v1/namespaces/team/budgets", made
         )
-        return process
+
+    def _fail_overs(self, pods: int) -> list[float]:
+        """Seconds from the death of whoever decides until the next one has bound a pod. So many
+        pods are there already."""
+        found = []
+        for number in range(FAIL_OVERS):
+            assert self._replica is not None
+            standby = self._controller(f"standby-{number}")
+            self._until(lambda standby=standby: standby.is_ready)  # type: ignore[misc]
+            began = time.perf_counter()
+            self._replica.kill()
+            self._replica = standby
+            self._cluster.client.ask("POST", RUNS, job(f"after-{number}", GPUS))
+            self._until(partial(self._are_bound, pods + number + 1))
+            found.append(time.perf_counter() - began)
+        return found
 
     def _latencies(self, count: int) -> list[float]:
         """Milliseconds from the answer to a Run's creation until its pod has a node."""
@@ -195,10 +327,13 @@ class Bench:
         return found
 
     def _gangs(self) -> float:
-        """Pods per second, from the first Run that is made to the last pod that is bound."""
+        """Pods per second, from the first Run that is made to the last pod that is bound. The last
+        tenth come alone: they fill what is left of domains that no gang fits into any more."""
         jobs, left, size = [], self._nodes, 0
         while left:
-            pods = min(GANGS[size % len(GANGS)], left)
+            pods = GANGS[size % len(GANGS)]
+            if left - pods < self._nodes // 10:
+                pods = 1
             jobs.append(job(f"gang-{size}", GPUS * pods, locality={"groupGPUs": GPUS * pods}))
             left, size = left - pods, size + 1
 
@@ -208,7 +343,7 @@ class Bench:
 
         began = time.perf_counter()
         asyncio.run(submit())
-        self._until(lambda: self._are_bound(self._nodes))
+        self._until(lambda: self._are_bound(self._nodes), pods=self._nodes)
         return self._nodes / (time.perf_counter() - began)
 
     def _idle(self) -> float:
@@ -223,7 +358,7 @@ class Bench:
             float(line.rpartition(" ")[2])
             for line in text.splitlines()
             if line.startswith("apiserver_request_total")
-            and ("davidlangworthy" in line or "coordination.k8s.io" in line)
+            and any(each in line for each in _OURS)
             and 'verb="WATCH"' not in line
         )
 
@@ -255,8 +390,8 @@ class Bench:
     def _empty(self) -> None:
         self._cluster.wipe(but=("Node",))
 
-    def _until(self, holds: Callable[[], bool], *, pause_s: float = 0.02) -> None:
-        due = time.monotonic() + DEADLINE_S
+    def _until(self, holds: Callable[[], bool], *, pods: int = 0, pause_s: float = 0.02) -> None:
+        due = time.monotonic() + DEADLINE_S + DEADLINE_S_PER_POD * pods
         while not holds():
             log = self._folder / "controller.log"
             said = log.read_text(encoding="utf-8")[-3000:] if log.exists() else ""
