@@ -160,6 +160,7 @@ test-spec: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python tools/cli_docs.py --check
 	$(BIN)/python tools/query_docs.py --check
+	$(BIN)/python tools/runbook_page.py --check
 	$(BIN)/zensical build --strict
 	$(BIN)/python -m pytest -q -n $(WORKERS) tests/docs tests/tidy/test_docs.py \
 		tests/tidy/test_docs_complete.py

@@ -126,6 +126,17 @@ def test_the_page_of_the_query_api_is_what_is_answered() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_the_runbook_of_the_dashboard_is_the_guides() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "runbook_page.py"), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout
+
+
 def test_every_command_and_option_is_on_the_page_of_commands() -> None:
     sections = dict(re.findall(r"^## `([^`]+)`$(.*?)(?=^## |\Z)", read(ROOT / "docs" / "cli.md"),
                                re.MULTILINE | re.DOTALL))  # fmt: skip

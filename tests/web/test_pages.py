@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.questions.played import FIRST_DAY, ROOT
+from tests.questions.played import FIRST_DAY, ROOT, SCENARIOS
 from tests.questions.test_the_past import STORY
 from tests.web.visit import Visit
 
@@ -17,6 +17,7 @@ ANN = Caller(user="ann", role=CallerRole.USER, namespaces=("elsewhere",))
 ADDRESSES = (
     "/ui/", "/ui/fleet", "/ui/runs", "/ui/runs/vision/train", "/ui/line", "/ui/budgets",
     "/ui/decisions", "/ui/ledger", "/ui/report", "/ui/nodes/a-00",
+    "/ui/runbook",
 )  # fmt: skip
 
 
@@ -203,3 +204,14 @@ def test_what_is_served_is_as_it_was_vendored() -> None:
     for path in static.glob("fonts/*.woff2"):
         assert hashlib.sha256(path.read_bytes()).hexdigest() in listed
         assert path.name in listed
+
+
+def test_what_needs_somebody_leads_to_its_section_of_the_runbook(tmp_path: Path) -> None:
+    visit = Visit(tmp_path, next(SCENARIOS.glob("failure-06-*.yaml")))
+    visit.sign_in()
+    sections = re.findall(r'href="/ui/runbook#([^"]+)"', visit.see("/ui/").text)
+    assert set(sections) == {"a-failed-node"}
+    runbook = visit.see("/ui/runbook").text
+    assert '<a href="#a-failed-node">A failed node</a>' in runbook, "it says what is of use now"
+    for each in ("a-failed-node", "drain", "leaseholdoverdrawn", "leaseholdactivationstuck"):
+        assert f'<h2 id="{each}">' in runbook

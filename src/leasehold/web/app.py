@@ -23,7 +23,7 @@ from leasehold.web.doors import LinkDoor
 from leasehold.web.feed import FleetFeed
 from leasehold.web.house import House, NotShown
 from leasehold.web.live import Streams, events
-from leasehold.web.pages import budgets, decisions, fleet, ledger, line, now, report, runs
+from leasehold.web.pages import budgets, decisions, fleet, ledger, line, now, report, runbook, runs
 from leasehold.web.pages.look import Look, Page, Show
 from leasehold.web.remembered import Remembered
 from leasehold.web.sessions import COOKIE, SESSION_S
@@ -60,6 +60,7 @@ PAGES: dict[tuple[str, ...], Show] = {
     ("decisions", "{name}"): decisions.show_one,
     ("ledger",): ledger.show,
     ("report",): report.show,
+    ("runbook",): runbook.show,
 }
 
 _log = structlog.get_logger(__name__)

@@ -32,6 +32,7 @@ def environment() -> Environment:
         short=words.short,
         grouped=words.grouped,
         linked=linked,
+        anchor=words.anchor,
         segment=lambda text: quote(text, safe=""),
         query=lambda pairs: urlencode({key: value for key, value in pairs.items() if value}),
     )

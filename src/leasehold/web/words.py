@@ -1,5 +1,6 @@
 """How instants, spans and names are written on a page. Nothing here is counted."""
 
+import re
 from datetime import UTC, datetime
 from urllib.parse import quote
 
@@ -61,3 +62,8 @@ def plural(count: int, noun: str) -> str:
 
 def grouped(count: int) -> str:
     return f"{count:,}"
+
+
+def anchor(heading: str) -> str:
+    """Where a section begins, as the site of the documentation names it."""
+    return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")

@@ -17,6 +17,7 @@ PAGES = {
     "now": "", "fleet": "fleet", "runs": "runs", "run": "runs/safety/redteam", "line": "line",
     "budgets": "budgets", "decisions": "decisions", "decision": "", "ledger": "ledger",
     "report": "report", "node": "nodes/h-01", "log": "",
+    "runbook": "runbook",
 }  # fmt: skip
 SAID = {
     "now": "work for somebody who pays", "fleet": "h-02", "runs": "vision/sweep",

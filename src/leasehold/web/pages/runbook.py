@@ -1,0 +1,13 @@
+"""The page runbook: what to do, one section for each alert. Its text is made of the operator's
+guide by `tools/runbook_page.py`."""
+
+from leasehold.control.questions.answers.fleet import AttentionAnswer
+from leasehold.web.pages.look import Look, Page
+
+
+async def show(look: Look) -> Page:
+    needed = await look.ask(AttentionAnswer, "attention")
+    sections = dict.fromkeys(each.runbook for each in needed.items if each.runbook)
+    return Page(
+        title="Runbook", template="runbook.html", menu="", context={"needed": list(sections)}
+    )
