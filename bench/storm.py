@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from leasehold.core.units import HOUR, SECOND
+from leasehold.sim.scenario.trouble import Profile
 from leasehold.sim.storm.many import silence
-from leasehold.sim.storm.plan import Profile, draw_plan
+from leasehold.sim.storm.plan import draw_plan
 from leasehold.sim.storm.play import SeedOutcome, play
 
 BUILD = Path("build")

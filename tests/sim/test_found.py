@@ -7,7 +7,8 @@ import pytest
 
 from leasehold.core.units import MINUTE, SECOND
 from leasehold.sim.scenario.parse import load_story
-from leasehold.sim.storm.plan import ANY, LEADER, RECOVERING, Attack, Harm, Profile, StormPlan
+from leasehold.sim.scenario.trouble import ANY, LEADER, RECOVERING, Attack, Harm, Profile
+from leasehold.sim.storm.plan import StormPlan
 from leasehold.sim.storm.play import play
 
 STORIES = Path(__file__).resolve().parents[1] / "scenarios"

@@ -14,9 +14,10 @@ from leasehold.core.world.world import World
 from leasehold.shell.loop import Controller
 from leasehold.sim.faulty import KINDS as STORE_FAULTS
 from leasehold.sim.network import KINDS as NETWORK_FAULTS
+from leasehold.sim.scenario.trouble import Attack, Harm, Profile
 from leasehold.sim.storm.many import Tally, fresh_seeds, play_seed
 from leasehold.sim.storm.marks import EXPECTED
-from leasehold.sim.storm.plan import Attack, Harm, Profile, StormPlan, draw_plan
+from leasehold.sim.storm.plan import StormPlan, draw_plan
 from leasehold.sim.storm.play import play
 from leasehold.sim.storm.shrink import Shrinker, rule_of
 

@@ -19,9 +19,14 @@ from leasehold.core.decisions import cuts
 from leasehold.core.verdicts import Refusal
 from leasehold.core.world.invariants import REJECTED
 from leasehold.shell.config import KEYS, Config, effective
+from leasehold.sim.scenario.parse import parse_story
 from leasehold.sim.scenario.parse_actions import ACTIONS
 from leasehold.sim.scenario.parse_expectations import CLAIMS
+from leasehold.sim.scenario.parse_trouble import WHO
 from leasehold.sim.scenario.runner import SHOWS, run_scenario
+from leasehold.sim.scenario.trouble import Harm
+from leasehold.sim.storm.file import plan_of
+from leasehold.sim.storm.play import play
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")}
@@ -100,15 +105,19 @@ def test_every_configuration_key_is_explained_with_its_default() -> None:
 
 def test_every_word_of_scenarios_is_explained() -> None:
     words = {*ACTIONS, *SHOWS, *CLAIMS, *(claim for claims in CLAIMS.values() for claim in claims)}
+    words |= {*map(str, Harm), *WHO}
 
     assert sorted(each for each in words if not has_word(DOCS["scenarios.md"], each)) == []
 
 
-def test_the_story_that_explains_scenarios_holds(tmp_path: Path) -> None:
+def test_the_stories_that_explain_scenarios_hold(tmp_path: Path) -> None:
     stories = [body for language, body in FENCE.findall(DOCS["scenarios.md"]) if language == "yaml"]
-    assert len(stories) == 1
+    calm, troubled = stories
     file = tmp_path / "story.yaml"
-    file.write_text(stories[0], encoding="utf-8")
+    file.write_text(calm, encoding="utf-8")
     told: list[str] = []
 
     assert run_scenario(file, echo=told.append).code == 0, "\n".join(told)
+    outcome = play(plan_of(parse_story(troubled, "the document"), troubled))
+    assert outcome.problems == []
+    assert outcome.effects["pause at a point"] == 1

@@ -17,8 +17,11 @@ from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.cli import storm
 from leasehold.cli.kube_options import kube_options, loader
 from leasehold.cli.storm import PROFILES
+from leasehold.shell.yamlfile import BadFile
 from leasehold.sim.on_cluster import BadCluster
+from leasehold.sim.scenario.parse import load_story
 from leasehold.sim.scenario.runner import SHOWS, STORES, run_scenario
+from leasehold.sim.scenario.story import Story
 
 DEFECT = 3
 
@@ -111,7 +114,13 @@ def _play(
     cluster: Callable[[], KubeContext],
     quiet: bool,
 ) -> int:
+    troubled = _troubled(file)
     try:
+        if troubled is not None:
+            if out is not None or show or store != STORES[0]:
+                click.echo(f"{file}: has trouble; leave out --out, --show and --store", err=True)
+                return 2
+            return storm.play_scenario(file, troubled, quiet=quiet)
         outcome = run_scenario(
             file,
             out=out,
@@ -139,3 +148,12 @@ def _play(
         missed = len(outcome.problems)
         click.echo(f"{file}: {f'{missed} did not hold' if missed else 'everything held'}")
     return outcome.code
+
+
+def _troubled(file: str) -> Story | None:
+    """The story, if it has trouble; what is wrong with a file is told by whoever plays it."""
+    try:
+        story = load_story(file)
+    except BadFile:
+        return None
+    return story if story.trouble is not None else None

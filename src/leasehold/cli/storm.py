@@ -12,12 +12,14 @@ import click
 import msgspec
 
 if TYPE_CHECKING:
+    from leasehold.sim.scenario.story import Story
     from leasehold.sim.storm.plan import StormPlan
     from leasehold.sim.storm.play import SeedOutcome
 
 PROFILES = ("quiet", "uniform", "hunter", "liveness", "breaking")
 HELD, FAILED, MISUSED = 0, 1, 2
 FRESH_COUNT = 20
+TITLE_CHARS_MAX = 120
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,8 @@ def run(asked: Asked) -> int:
 
 
 def _one(asked: Asked, seed: int) -> int:
-    from leasehold.sim.storm.plan import Profile, draw_plan
+    from leasehold.sim.scenario.trouble import Profile
+    from leasehold.sim.storm.plan import draw_plan
 
     plan = draw_plan(seed, profile=Profile(asked.profile) if asked.profile else None)
     if not asked.shrink:
@@ -61,28 +64,48 @@ def _one(asked: Asked, seed: int) -> int:
     if smaller is None:
         click.echo(f"seed {seed} holds: there is nothing to shrink")
         return HELD
-    file = _keep(asked.keep, smaller, f"shrunk-{seed}")
-    click.echo(f"{size_of(smaller)} are left; leasehold sim --plan {file}")
+    file = _left_behind(asked.keep, smaller)
+    click.echo(f"{size_of(smaller)} are left; leasehold sim scenario {file}")
     return FAILED
 
 
 def _play(asked: Asked, plan: "StormPlan") -> int:
-    from leasehold.sim.storm.many import silence
-    from leasehold.sim.storm.play import play
-
-    silence()
-    outcome = play(plan, keep_trace=True)
-    for line in outcome.trace:
-        click.echo(line)
+    outcome = _traced(plan)
     if asked.digest:
         click.echo(f"{plan.seed} {outcome.digest}")
     click.echo(_verdict(outcome))
     return FAILED if outcome.problems else HELD
 
 
+def _traced(plan: "StormPlan", *, quiet: bool = False) -> "SeedOutcome":
+    from leasehold.sim.storm.many import silence
+    from leasehold.sim.storm.play import play
+
+    silence()
+    outcome = play(plan, keep_trace=not quiet)
+    for line in outcome.trace:
+        click.echo(line)
+    return outcome
+
+
+def play_scenario(file: str, story: "Story", *, quiet: bool) -> int:
+    """One that has trouble, on three controllers. Nothing but what must always hold is judged: what
+    its expectations say of a moment holds later, when everything is delayed."""
+    from leasehold.sim.storm.file import plan_of
+
+    plan = plan_of(story, Path(file).read_text(encoding="utf-8"))
+    outcome = _traced(plan, quiet=quiet)
+    for problem in outcome.problems:
+        click.echo(f"{file}: {problem}")
+    missed = len(outcome.problems)
+    click.echo(f"{file}: {f'{missed} did not hold' if missed else 'everything held'}")
+    return FAILED if outcome.problems else HELD
+
+
 def _many(asked: Asked) -> int:
+    from leasehold.sim.scenario.trouble import Profile
     from leasehold.sim.storm.many import fresh_seeds, run_seeds
-    from leasehold.sim.storm.plan import Profile, draw_plan
+    from leasehold.sim.storm.plan import draw_plan
 
     seeds = _range(asked.seeds) if asked.seeds else []
     seeds += fresh_seeds(asked.fresh, FRESH_COUNT) if asked.fresh else []
@@ -132,6 +155,22 @@ def _range(text: str) -> list[int]:
     if last < first:
         raise click.UsageError(f"--seeds {text}: write the smaller number first")
     return list(range(first, last + 1))
+
+
+def _left_behind(folder: Path, plan: "StormPlan") -> Path:
+    """A scenario that fails alone; that it does has been seen."""
+    from leasehold.sim.scenario.parse import parse_story
+    from leasehold.sim.storm.file import plan_of, scenario_of
+    from leasehold.sim.storm.play import play
+
+    broken = play(plan).problems[0]
+    text = scenario_of(plan, f"Seed {plan.seed}: {' '.join(broken.split())[:TITLE_CHARS_MAX]}")
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"shrunk-{plan.seed}.yaml"
+    file.write_text(text, encoding="utf-8")
+    again = play(plan_of(parse_story(text, str(file)), text)).problems
+    assert again[:1] == [broken], f"{file} does not fail as its plan did: {again[:1]}"
+    return Path(os.path.relpath(file))
 
 
 def _keep(folder: Path, plan: "StormPlan", name: str) -> Path:

@@ -40,7 +40,8 @@ class Work(Record):
 
 @dataclass
 class Machine:
-    """A node as it really is. `heard`: its kubelet reaches the store."""
+    """A node as it really is. `heard`: its kubelet reaches the store, as far as its own doing goes.
+    A link that is cut makes it `deaf`, `mute` or both; mute for long, it is `missed`."""
 
     node: Node
     alive: bool = True
@@ -51,10 +52,25 @@ class Machine:
     silent_since: Instant | None = None
     fences_at: Instant | None = None  # when it stops its processes, because nobody hears it
     foreign: int = 0  # GPUs that another scheduler's pods hold
+    broken: int = 0  # GPUs that it has no more
+    deaf: bool = False
+    mute: bool = False
+    missed_at: Instant | None = None  # when it will be, because it is mute
+    missed: bool = False
 
     @property
-    def is_up(self) -> bool:
-        return self.alive and self.heard and self.exists
+    def is_ready(self) -> bool:
+        return self.alive and self.heard and not self.missed
+
+    @property
+    def hears(self) -> bool:
+        """Whether its kubelet learns what is written."""
+        return self.alive and self.heard and self.exists and not self.deaf
+
+    @property
+    def gpus(self) -> int:
+        """Those that work."""
+        return self.node.gpus - self.broken
 
 
 @dataclass
@@ -161,7 +177,8 @@ class Hall:
 
     def next_end(self) -> Instant | None:
         dues = [process.due for process in self.running()]
-        dues += [machine.fences_at for machine in self.machines.values()]
+        for machine in self.machines.values():
+            dues += (machine.fences_at, machine.missed_at)
         return min((due for due in dues if due is not None), default=None)
 
     def running(self) -> Iterator[JobProcess]:
@@ -188,10 +205,28 @@ class Hall:
         if process is None:
             return
         process.is_unwanted = True
-        if process.is_running and self.machines[process.node].is_up and not process.is_stuck:
+        if process.is_running and self.machines[process.node].hears and not process.is_stuck:
             process.end(now)
         if not process.is_running:
             del self.processes[pod_uid]
+
+    def used_on(self, name: str) -> int:
+        """GPUs that processes have there."""
+        return sum(process.gpus for process in self.running() if process.node == name)
+
+    def break_gpus(self, name: str, left: int, code: int | None, now: Instant) -> list[JobProcess]:
+        """So many are left. With a code, whatever ran on the others ends with it: those in use
+        break first, the newest of them at the front. Without, it goes on as if nothing were."""
+        machine = self.machines[name]
+        lost = machine.gpus - left
+        machine.broken = machine.node.gpus - left
+        ended: list[JobProcess] = []
+        for process in reversed(list(self.running())):
+            if lost > 0 and code is not None and process.node == name:
+                lost -= process.gpus
+                self.exit(process, code, now)
+                ended.append(process)
+        return ended
 
     def lose(self, name: str, now: Instant) -> None:
         """Everything on the machine stops, and nothing will be told of it."""
@@ -217,13 +252,10 @@ class Hall:
                 self.abandon(process.uid, now)
 
     def _watch_for_breaches(self, new: JobProcess, name: str) -> None:
-        on_node = 0
         for other in self.running():
             if other.rank == new.rank:
                 where = f"{name} starts on {new.node} while its rank still runs on {other.node}"
                 self.breaches.append(where)
-            if other.node == new.node:
-                on_node += other.gpus
-        gpus = self.machines[new.node].node.gpus
+        on_node, gpus = self.used_on(new.node), self.machines[new.node].node.gpus
         if on_node + new.gpus > gpus:
             self.breaches.append(f"{name} makes {on_node + new.gpus} of {new.node}'s {gpus} GPUs")

@@ -127,11 +127,12 @@ class _Answer(Generic[T]):
 
 
 class NetworkedStore:
-    """Good for one incarnation of its process."""
+    """Good for one incarnation of its process. `link`: its own name, unless it has several."""
 
-    def __init__(self, store: Store, process: Process, network: Network) -> None:
+    def __init__(self, store: Store, process: Process, network: Network, link: str = "") -> None:
         self._store = store
         self._process = process
+        self._link = link or process.name
         self._incarnation = process.incarnation
         self._network = network
 
@@ -222,7 +223,7 @@ class NetworkedStore:
 
     async def _ask(self, call: Callable[[], Awaitable[T]], silence: type[StoreError]) -> T:
         self._assert_alive()
-        network, name = self._network, self._process.name
+        network, name = self._network, self._link
         if network.is_quiet:
             return await call()
         out, back = network.delay(name), network.delay(name)
@@ -256,7 +257,7 @@ class NetworkedStore:
         out: Millis,
         back: Millis,
     ) -> None:
-        network, name, incarnation = self._network, self._process.name, self._incarnation
+        network, name, incarnation = self._network, self._link, self._incarnation
         clock = network.wire.clock
         if out:
             await clock.sleep(out)

@@ -22,9 +22,10 @@ DRAINER = "the story"  # who drains a node
 async def write_node(store: Store, machine: Machine, labels: Labels) -> None:
     """The Node object says what is so: taint and cordon first, then readiness."""
     name = machine.node.name
-    is_ready = machine.alive and machine.heard
+    is_ready = machine.is_ready
     node = replace(
         machine.node,
+        gpus=machine.gpus,
         ready=is_ready,
         not_ready_since=None if is_ready else machine.silent_since,
         cordoned=machine.cordoned,

@@ -7,9 +7,10 @@ look at again, so that a write that fails is repeated until the store says what 
 """
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from leasehold.adapters.following import follow
 from leasehold.adapters.objects.foreign_pod import write_foreign
@@ -19,8 +20,8 @@ from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.wire import part, text_at, whole_at
-from leasehold.core.units import Instant, Millis
-from leasehold.ports.runtime import Clock, Tasks
+from leasehold.core.units import SECOND, Instant, Millis
+from leasehold.ports.runtime import Clock, Signal, Tasks
 from leasehold.ports.store import (
     AlreadyExists,
     Conflict,
@@ -36,6 +37,9 @@ from leasehold.sim.node_objects import ended, rejection, shut_down, write_node
 
 OPENED = f"{GROUP}/opened"  # the label by which a pod says why its leases were opened
 RETRY_MS = 100
+MISSED_AFTER: Millis = (
+    40 * SECOND
+)  # a node that says nothing is held for silent, as Kubernetes does
 
 _POD_NAME = re.compile(r".+-(\d+)-g\d+-p\d+")
 _RETRY = (AlreadyExists, Conflict, OutcomeUnknown, Unavailable)
@@ -52,8 +56,17 @@ class _Seen:
     container: str
 
 
+@dataclass
+class _Desk:
+    """Somebody who writes: whoever watches over all nodes, or the kubelet of one."""
+
+    store: Store
+    changed: Signal
+    todo: dict[_Todo, None] = field(default_factory=dict)
+
+
 class SimFleet:
-    """The kubelets of all simulated nodes."""
+    """The kubelets of all simulated nodes, and what watches over nodes."""
 
     def __init__(
         self,
@@ -63,8 +76,10 @@ class SimFleet:
         *,
         labels: Labels | None = None,
         fences: Mapping[str, Millis | None] | None = None,
+        links: Callable[[str], Store] | None = None,
     ) -> None:
-        """`fences`: by flavor (`*`: all others), how long a node goes on that nobody hears."""
+        """`fences`: by flavor (`*`: all others), how long a node goes on that nobody hears.
+        `links`: the store as one node reaches it; without, all share one way to it."""
         self._store = store
         self._clock = clock
         self._tasks = tasks
@@ -76,8 +91,10 @@ class SimFleet:
         self._rejected: set[Uid] = set()
         self._starts: set[tuple[Uid, str]] = set()  # attempts to start that were met
         self._rejections_left = 0
-        self._todo: dict[_Todo, None] = {}
-        self._changed = tasks.signal()
+        self.effects: Counter[str] = Counter()  # of what was done to it
+        self._links = links
+        self._everybody = _Desk(store, tasks.signal())
+        self._kubelets: dict[str, _Desk] = {}  # by node, where each has a link of its own
 
     @property
     def breaches(self) -> list[str]:
@@ -93,9 +110,9 @@ class SimFleet:
         self._tasks.spawn("watch-pods", self._watch_pods())
         while True:
             self._pass_time()
-            await self._report()
+            await self._report(self._everybody)
             due = self._hall.next_end()
-            await self._changed.wait(None if due is None else due - self._clock.now())
+            await self._everybody.changed.wait(None if due is None else due - self._clock.now())
 
     # What the world does to it.
 
@@ -128,8 +145,7 @@ class SimFleet:
             case NodeIs.SILENT:
                 machine.heard = False
                 machine.silent_since = now
-                fence = self._fences.get(machine.node.flavor, self._fences.get("*"))
-                machine.fences_at = None if fence is None else now + fence
+                self._begin_to_fence(machine, now)
                 self._note("node", name)
             case NodeIs.READY:
                 self._come_back(machine, now)
@@ -149,6 +165,44 @@ class SimFleet:
         self._note("node", name)
         self._note("foreign", name)
         self._note_pods(name)
+
+    def set_gpus(self, name: str, left: int, code: int | None = None) -> None:
+        """Some break, or are mended. With a code, what ran on those that broke ends with it."""
+        self._pass_time()
+        lost = self._hall.machines[name].gpus - left
+        ended = self._hall.break_gpus(name, left, code, self._clock.now())
+        for process in ended:
+            self._note_process(process)
+        self.effects["gpu-break"] += max(lost, 0)
+        self.effects["gpu-break in use"] += bool(ended) or self._hall.used_on(name) > left
+        self._note("node", name)
+
+    def cut_link(self, name: str, *, deaf: bool, mute: bool) -> None:
+        """Its kubelet is cut off from the store, in one direction or both."""
+        self._pass_time()
+        machine, now = self._hall.machines[name], self._clock.now()
+        if mute and not machine.mute:
+            machine.missed_at = now + MISSED_AFTER
+        machine.deaf, machine.mute = machine.deaf or deaf, machine.mute or mute
+        self._begin_to_fence(machine, now)
+        self._everybody.changed.set()
+
+    def heal_link(self, name: str) -> None:
+        self._pass_time()
+        machine = self._hall.machines[name]
+        machine.deaf = machine.mute = machine.missed = False
+        machine.missed_at = None
+        if machine.alive and machine.exists and machine.heard:
+            self._come_back(machine, self._clock.now())
+
+    def busy_nodes(self) -> list[str]:
+        """Those on which something runs."""
+        return sorted({process.node for process in self._hall.running()})
+
+    def _begin_to_fence(self, machine: Machine, now: Instant) -> None:
+        fence = self._fences.get(machine.node.flavor, self._fences.get("*"))
+        if fence is not None and machine.fences_at is None:
+            machine.fences_at = now + fence
 
     def set_foreign(self, name: str, gpus: int) -> None:
         self._hall.machines[name].foreign = gpus
@@ -181,10 +235,14 @@ class SimFleet:
             machine.foreign = 0
             self._note("foreign", machine.node.name)
         machine.alive = machine.heard = machine.exists = True
-        machine.silent_since = machine.fences_at = None
-        self._hall.hear(machine.node.name, now)
-        for seen in self._on_node(machine.node.name):
-            self._take(seen, now)
+        machine.silent_since = machine.fences_at = machine.missed_at = None
+        machine.missed = False
+        if machine.mute:
+            machine.missed_at = now + MISSED_AFTER
+        if machine.hears:
+            self._hall.hear(machine.node.name, now)
+            for seen in self._on_node(machine.node.name):
+                self._take(seen, now)
         # What ended is told before the node says that it is ready for more.
         self._note_pods(machine.node.name)
         self._note("node", machine.node.name)
@@ -236,9 +294,9 @@ class SimFleet:
         )
         self._pods[pod.key] = seen
         machine = self._hall.machines.get(pod.node)
-        if machine is not None and machine.is_up:
+        if machine is not None and machine.hears:
             self._take(seen, self._clock.now())
-        self._note("pod", pod.key)
+        self._note("pod", pod.key, pod.node)
 
     def _forget(self, pod: Pod) -> None:
         self._buried.add(pod.uid)
@@ -262,7 +320,13 @@ class SimFleet:
                 self._hall.start(pod, now)
 
     def _is_to_be_rejected(self, seen: _Seen) -> bool:
-        """Pods are made in order, so the first one of a batch is pod 0 of its lowest group."""
+        """Pods are made in order, so the first one of a batch is pod 0 of its lowest group. What
+        does not fit any more because GPUs broke is refused by any kubelet."""
+        machine, pod = self._hall.machines[seen.pod.node], seen.pod
+        used = self._hall.used_on(pod.node) if machine.broken else 0
+        if machine.gpus < used + pod.gpus <= machine.node.gpus:
+            self.effects["gpu-break before a start"] += 1
+            return True
         name = _POD_NAME.fullmatch(seen.pod.name)
         if name is None or seen.opened != Opened.START:
             return False
@@ -275,103 +339,131 @@ class SimFleet:
         return True
 
     def _pass_time(self) -> None:
-        for process in self._hall.pass_time(self._clock.now()):
+        now = self._clock.now()
+        for process in self._hall.pass_time(now):
             self._note_process(process)
+        for name, machine in self._hall.machines.items():
+            if machine.missed_at is not None and machine.missed_at <= now:
+                machine.missed, machine.missed_at = True, None
+                self.effects["node missed"] += 1
+                machine.silent_since = machine.silent_since or now
+                self._note("node", name)
 
     # What it says.
 
-    def _note(self, kind: str, name: str) -> None:
-        self._todo[kind, name] = None
-        self._changed.set()
+    def _note(self, kind: str, name: str, node: str = "") -> None:
+        desk = self._desk_of(node)
+        desk.todo[kind, name] = None
+        desk.changed.set()
+
+    def _desk_of(self, node: str) -> _Desk:
+        """Who writes what concerns one node; "" is whoever watches over all of them."""
+        if self._links is None or node not in self._hall.machines:
+            return self._everybody
+        if node not in self._kubelets:
+            desk = self._kubelets[node] = _Desk(self._links(node), self._tasks.signal())
+            self._tasks.spawn(f"kubelet of {node}", self._keep_reporting(desk))
+        return self._kubelets[node]
+
+    async def _keep_reporting(self, desk: _Desk) -> None:
+        while True:
+            await self._report(desk)
+            await desk.changed.wait(None)
 
     def _note_process(self, process: JobProcess) -> None:
         for seen in self._on_node(process.node):
             if seen.pod.uid == process.uid:
-                self._note("pod", seen.pod.key)
-        self._changed.set()
+                self._note("pod", seen.pod.key, process.node)
+        self._everybody.changed.set()
 
     def _note_pods(self, node: str) -> None:
         for seen in self._on_node(node):
-            self._note("pod", seen.pod.key)
+            self._note("pod", seen.pod.key, node)
 
     def _on_node(self, node: str) -> list[_Seen]:
         return [seen for seen in self._pods.values() if seen.pod.node == node]
 
-    async def _report(self) -> None:
-        while self._todo:
+    async def _report(self, desk: _Desk) -> None:
+        while desk.todo:
             failed: list[_Todo] = []
-            while self._todo:
-                todo = next(iter(self._todo))
-                del self._todo[todo]
+            while desk.todo:
+                todo = next(iter(desk.todo))
+                del desk.todo[todo]
                 try:
-                    await self._write(*todo)
+                    await self._write(desk.store, *todo)
                 except _RETRY:
                     failed.append(todo)
             if failed:
                 await self._clock.sleep(RETRY_MS)
                 self._pass_time()
-                await self._look_again([name for kind, name in failed if kind == "pod"])
-                self._todo.update(dict.fromkeys(failed))
+                await self._look_again(desk.store, [name for kind, name in failed if kind == "pod"])
+                desk.todo.update(dict.fromkeys(failed))
 
-    async def _write(self, kind: str, name: str) -> None:
+    async def _write(self, store: Store, kind: str, name: str) -> None:
         match kind:
             case "pod":
-                await self._write_pod(name)
+                await self._write_pod(store, name)
             case "node":
-                await write_node(self._store, self._hall.machines[name], self._labels)
+                await write_node(store, self._hall.machines[name], self._labels)
             case _:
                 held = self._hall.machines[name].foreign
-                await write_foreign(self._store, name, held, self._labels)
+                await write_foreign(store, name, held, self._labels)
 
-    async def _look_again(self, keys: list[str]) -> None:
+    async def _look_again(self, store: Store, keys: list[str]) -> None:
         """After a failed write: what is there now? If that cannot be read either, later."""
         for key in keys:
             namespace, _, name = key.partition("/")
             try:
-                self._see(await self._store.get("Pod", namespace, name))
+                self._see(await store.get("Pod", namespace, name))
             except NotFound:
                 if key in self._pods:
                     self._forget(self._pods[key].pod)
             except Unavailable:
                 continue
 
-    async def _write_pod(self, key: str) -> None:
+    async def _write_pod(self, store: Store, key: str) -> None:
         seen = self._pods.get(key)
         if seen is None:
             return
         machine = self._hall.machines.get(seen.pod.node)
         process = self._hall.processes.get(seen.pod.uid)
         if machine is None or not machine.exists:
-            await self._remove(seen)  # as pod garbage collection does when the node is gone
+            await self._remove(self._everybody.store, seen)  # as pod garbage collection does
         elif not machine.alive:
-            if seen.pod.deleting:
-                await self._remove(seen)  # as it does on a node that is out of service
-        elif machine.heard:
-            await self._write_heard(seen, process)
+            if seen.pod.deleting:  # as it does on a node that is out of service
+                await self._remove(self._everybody.store, seen)
+        elif machine.heard and not (machine.deaf and process is None):
+            await self._write_heard(store, seen, process, knows=machine.hears)
 
-    async def _write_heard(self, seen: _Seen, process: JobProcess | None) -> None:
+    async def _write_heard(
+        self, store: Store, seen: _Seen, process: JobProcess | None, *, knows: bool
+    ) -> None:
+        """`knows`: it has heard what became of the pod, and not only what it does itself."""
         pod = seen.pod
         if process is not None and process.is_lost:
+            if not knows:
+                return
             if pod.finalizers and not pod.has_ended:
-                await self._patch(seen, shut_down(pod))  # whoever holds it waits for this word
+                # Whoever holds it waits for this word.
+                await self._patch(store, seen, shut_down(pod))
             else:
-                await self._remove(seen)
+                await self._remove(store, seen)
             return
         if not pod.has_ended:
             if pod.uid in self._rejected:
-                await self._patch(seen, rejection(pod))
+                await self._patch(store, seen, rejection(pod))
             elif process is not None and process.ended_at is not None:
-                await self._patch(seen, ended(process, process.ended_at, seen.container))
+                await self._patch(store, seen, ended(process, process.ended_at, seen.container))
             elif process is not None and pod.phase is PodPhase.PENDING:
-                await self._patch(seen, {"phase": PodPhase.RUNNING.value})
-        if pod.deleting and (process is None or not process.is_running):
-            await self._remove(seen)
+                await self._patch(store, seen, {"phase": PodPhase.RUNNING.value})
+        if knows and pod.deleting and (process is None or not process.is_running):
+            await self._remove(store, seen)
 
-    async def _patch(self, seen: _Seen, status: Wire) -> None:
+    async def _patch(self, store: Store, seen: _Seen, status: Wire) -> None:
         pod = seen.pod
         try:
             # By version, because the name may belong to another pod by now.
-            stored = await self._store.patch_status(
+            stored = await store.patch_status(
                 "Pod", pod.namespace, pod.name, status, version=pod.version
             )
         except NotFound:
@@ -379,8 +471,8 @@ class SimFleet:
         else:
             self._see(stored)
 
-    async def _remove(self, seen: _Seen) -> None:
+    async def _remove(self, store: Store, seen: _Seen) -> None:
         pod = seen.pod
         with suppress(NotFound, Conflict):  # it is gone, and perhaps another has its name
-            await self._store.delete("Pod", pod.namespace, pod.name, uid=pod.uid, grace_ms=0)
+            await store.delete("Pod", pod.namespace, pod.name, uid=pod.uid, grace_ms=0)
         self._forget(pod)

@@ -31,11 +31,13 @@ from leasehold.sim.scenario.story import (
     PutBudgets,
     RestartController,
     SetForeign,
+    SetGpus,
     SetNode,
     Spec,
     Step,
     Submit,
 )
+from leasehold.sim.scenario.trouble import Attack
 
 Change = Callable[[Wire], None]
 NAME_TAKEN = [("metadata.name", "an object of this name exists")]
@@ -91,16 +93,19 @@ class Actor:
                 return self._happen(action)
 
     def _happen(
-        self, action: SetNode | SetForeign | FailBinds | RestartController | Expect
+        self,
+        action: SetNode | SetGpus | SetForeign | FailBinds | RestartController | Attack | Expect,
     ) -> list[str]:
         match action:
             case SetNode(name=name, state=state):
                 self._fleet.set_node(name, state)
+            case SetGpus(node=node, left=left, exit_code=code):
+                self._fleet.set_gpus(node, left, code)
             case SetForeign(node=node, gpus=gpus):
                 self._fleet.set_foreign(node, gpus)
             case FailBinds(count=count):
                 self._fleet.reject_starts(count)
-            case RestartController() | Expect():
+            case RestartController() | Attack() | Expect():
                 raise AssertionError("the runner does this itself")
         return []
 

@@ -6,6 +6,8 @@ nothing; references to nodes and runs are checked against what the file itself i
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from leasehold.core.objects import readers
 from leasehold.core.objects.budget import budget_from_wire, parent_cycles
 from leasehold.core.objects.fields import Fields
@@ -17,7 +19,9 @@ from leasehold.shell.fleetfile import mistake_at, node_rows, read_fleet
 from leasehold.shell.yamlfile import BadFile, Document, Mistake, load_documents, parse_documents
 from leasehold.sim.scenario.parse_actions import manifest, read_action, read_specs
 from leasehold.sim.scenario.parse_expectations import Named
+from leasehold.sim.scenario.parse_trouble import read_trouble
 from leasehold.sim.scenario.story import Spec, Step, Story
+from leasehold.sim.scenario.trouble import Attack
 
 START_DEFAULT: Instant = 1_767_225_600_000  # 2026-01-01T00:00:00Z
 START_MAX: Instant = 221_845_392_000_000  # 9000-01-01T00:00:00Z
@@ -57,14 +61,15 @@ def _read(document: Document, place: str, problems: list[Problem]) -> Story:
     config = _read_config(fields)
     before = len(problems)
     fleet = read_fleet(fields, document, has_amounts=True)
-    nodes = [name for name, _ in node_rows(fleet)] if len(problems) == before else None
+    rows = node_rows(fleet) if len(problems) == before else None
     budgets = _read_budgets(fields)
     named = Named(
         runs=_submitted(fields),
-        nodes=nodes,
+        nodes=None if rows is None else {name: row.gpus for name, row in rows},
         envelopes=_funded(fields),
         line_of=document.line_of,
     )
+    trouble = read_trouble(fields)
     steps = _read_steps(fields, named)
     fields.finish()
     return Story(
@@ -75,6 +80,7 @@ def _read(document: Document, place: str, problems: list[Problem]) -> Story:
         fleet=fleet,
         budgets=budgets,
         steps=steps,
+        trouble=trouble,
     )
 
 
@@ -144,6 +150,10 @@ def _read_steps(fields: Fields, named: Named) -> tuple[Step, ...]:
         if at is not None and at < latest:
             each.note("at", f"steps go in order of time; write at least {format_span(latest)}")
         latest = max(latest, at or 0)
+        if isinstance(action, Attack):
+            action = replace(action, at=latest)
+            if not fields.has("trouble"):
+                each.note("attack", "say what trouble there is: trouble: {seed: 1, lasts: 1h}")
         if at is not None and action is not None:
             steps.append(Step(at=at, line=named.line_of(each.path), action=action))
     return tuple(steps)

@@ -12,6 +12,7 @@ from leasehold.core.objects.readers import WrongValue
 from leasehold.sim.machines import NodeIs, Work
 from leasehold.sim.scenario import values
 from leasehold.sim.scenario.parse_expectations import Named, read_expectation
+from leasehold.sim.scenario.parse_trouble import read_attack
 from leasehold.sim.scenario.story import (
     Action,
     Cancel,
@@ -24,6 +25,7 @@ from leasehold.sim.scenario.story import (
     PutBudgets,
     RestartController,
     SetForeign,
+    SetGpus,
     SetNode,
     Spec,
     Submit,
@@ -40,6 +42,7 @@ ACTIONS = (
     "pod",
     "binds",
     "restart",
+    "attack",
     "expect",
 )
 BINDS_MAX = 1_000
@@ -192,20 +195,33 @@ def _read_physical(fields: Fields, name: str, named: Named) -> Action | None:
         case "delete":
             action = _read_delete(fields, named)
         case "node":
-            node, state = fields.need("name", named.node), fields.need("is", _NODE_IS)
-            action = None if node is None or state is None else SetNode(name=node, state=state)
+            action = _read_node(fields, named)
         case "foreign":
             node = fields.need("node", named.node)
             gpus = fields.need("gpus", readers.gpus_or_none)
             action = None if node is None or gpus is None else SetForeign(node=node, gpus=gpus)
         case "pod":
             action = _read_pod(fields, named)
+        case "attack":
+            action = read_attack(fields)
         case _:
             assert name == "binds", name
             count = fields.need("fail", readers.whole(0, BINDS_MAX))
             action = None if count is None else FailBinds(count=count)
     fields.finish()
     return action
+
+
+def _read_node(fields: Fields, named: Named) -> Action | None:
+    node = fields.need("name", named.node)
+    if not fields.has("gpus"):
+        fields.allow("gpus")
+        state = fields.need("is", _NODE_IS)
+        return None if node is None or state is None else SetNode(name=node, state=state)
+    most = (named.nodes or {}).get(node or "", BINDS_MAX)
+    left = fields.need("gpus", readers.whole(0, most))
+    code = fields.take("exit", readers.whole(0, 255), None)
+    return None if node is None or left is None else SetGpus(node=node, left=left, exit_code=code)
 
 
 def _read_delete(fields: Fields, named: Named) -> Action | None:

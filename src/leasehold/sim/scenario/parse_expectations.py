@@ -3,7 +3,7 @@
 Called by `parse` for every expectation of a file. It notes mistakes and evaluates nothing.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from leasehold.core.facts import Closed, Confidence, Opened, Phase, Role, State
@@ -96,7 +96,9 @@ class Named:
     """The names that the file introduces, against which its references are checked."""
 
     runs: Collection[str]
-    nodes: Collection[str] | None  # None: the fleet is wrong, and nobody can know
+    nodes: (
+        Mapping[str, int] | None
+    )  # with their GPUs; None: the fleet is wrong, and nobody can know
     envelopes: Collection[str]
     line_of: Callable[[str], int]
 

@@ -65,7 +65,7 @@ def run_scenario(
     of the controller also closes and opens again; `BadStore` says that it cannot be. On "kube" it
     is kept on an empty `cluster`, and taken away in the end; `BadCluster` says that it cannot be.
     With an `archive` folder, everything that may be is compacted into it after every commit.
-    `look` is called after every step, when all is at rest.
+    `look` is called after every step, when all is at rest. A story with trouble is `sim.storm`'s.
     """
     try:
         story = load_story(path)

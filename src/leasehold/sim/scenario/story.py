@@ -12,6 +12,7 @@ from leasehold.core.units import HOUR, Instant, Millis, format_span
 from leasehold.shell.config import Config
 from leasehold.shell.fleetfile import FleetRow, node_rows
 from leasehold.sim.machines import NodeIs, Work
+from leasehold.sim.scenario.trouble import Attack, Trouble
 
 Spec = dict[str, object]
 
@@ -297,6 +298,18 @@ class SetNode(Record):
         return f"node {self.name} is {self.state}"
 
 
+class SetGpus(Record):
+    """`exit_code`: of what ran on those that broke; None: it goes on."""
+
+    node: str
+    left: int
+    exit_code: int | None = None
+
+    def __str__(self) -> str:
+        ended = "" if self.exit_code is None else f", what ran there exits with {self.exit_code}"
+        return f"node {self.node} has {self.left} GPUs that work{ended}"
+
+
 class SetForeign(Record):
     node: str
     gpus: int
@@ -348,10 +361,12 @@ Action = (
     | Cancel
     | Deletion
     | SetNode
+    | SetGpus
     | SetForeign
     | PodDoes
     | FailBinds
     | RestartController
+    | Attack
     | Expect
 )
 
@@ -370,6 +385,7 @@ class Story(Record):
     fleet: tuple[FleetRow, ...]
     budgets: tuple[tuple[str, Spec], ...]
     steps: tuple[Step, ...]
+    trouble: Trouble | None = None
 
     def node_rows(self) -> list[tuple[str, FleetRow]]:
         """Every node's name with its row; a second row of a domain goes on counting."""

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field
 import structlog
 
 from leasehold.core.units import HOUR, SECOND
+from leasehold.sim.scenario.trouble import Profile
 from leasehold.sim.storm.checks import TakeOver
 from leasehold.sim.storm.marks import EXPECTED
-from leasehold.sim.storm.plan import Profile, draw_plan
+from leasehold.sim.storm.plan import draw_plan
 from leasehold.sim.storm.play import SeedOutcome, play
 
 Echo = Callable[[str], object]

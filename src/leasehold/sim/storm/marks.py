@@ -29,6 +29,12 @@ EXPECTED = (
     "leader killed at a point",
     "two of one name",
     "clock jumped",
+    "read from a replica that lags",
+    "node cut off alone",
+    "node heard and hears nothing",
+    "node missed",
+    "GPU broke",
+    "GPU broke in use",
     "lease opened by Start",
     "lease opened by Grow",
     "lease opened by Swap",
@@ -53,6 +59,12 @@ _EFFECTS = {
     "crash at a point": "leader killed at a point",
     "twin": "two of one name",
     "jump": "clock jumped",
+    "stale-read": "read from a replica that lags",
+    "cut of a node": "node cut off alone",
+    "cut-answers of a node": "node heard and hears nothing",
+    "node missed": "node missed",
+    "gpu-break": "GPU broke",
+    "gpu-break in use": "GPU broke in use",
 }
 
 

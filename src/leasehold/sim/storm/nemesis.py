@@ -12,11 +12,17 @@ from random import Random
 from leasehold.core.units import SECOND, Millis
 from leasehold.sim.kernel import Kernel, Process
 from leasehold.sim.network import Network
+from leasehold.sim.nodes import SimFleet
+from leasehold.sim.scenario.trouble import BUSY_NODE, CUTS, NODE_ROLES, RECOVERING, Attack, Harm
 from leasehold.sim.storm.cast import Cast, Member
-from leasehold.sim.storm.plan import RECOVERING, Attack, Harm
 
 DOWN_MAX: Millis = 5 * SECOND  # until a process that was killed in a write is started again
 LOOK_MS: Millis = 100
+
+
+def link_of(node: str) -> str:
+    """What the network calls the way from one node to the store."""
+    return f"node {node}"
 
 
 class Nemesis:
@@ -25,6 +31,7 @@ class Nemesis:
         kernel: Kernel,
         cast: Cast,
         network: Network,
+        fleet: SimFleet,
         *,
         seed: int,
         drifts: dict[str, int],
@@ -33,8 +40,11 @@ class Nemesis:
         self._kernel = kernel
         self._cast = cast
         self._network = network
+        self._fleet = fleet
         self._process = kernel.process("nemesis")
         self._random = Random(f"{seed}/nemesis")
+        self._of_nodes = Random(f"{seed}/nemesis/nodes")
+        self._cuts: dict[str, int] = {}  # by node, how many cuts of its link are not healed yet
         self._drifts = drifts
         self._tell = tell
         self._armed: list[Attack] = []
@@ -51,6 +61,9 @@ class Nemesis:
         """No more attacks. All are mended, or only what the core needs: the rest stays as it is."""
         self._is_over = True
         self._armed.clear()
+        for node in list(self._cuts):
+            self._cuts[node] = 1
+            self._heal_link(node)
         for name, member in list(self._cast.members.items()):
             if core and name != core:
                 if member.is_alive and not member.process.paused:
@@ -59,7 +72,10 @@ class Nemesis:
             self._mend(member.process)
 
     def strike(self, attack: Attack) -> None:
-        """Now, because the story says so."""
+        """Now, because its time has come or the story says so."""
+        if attack.who in NODE_ROLES:
+            self._cut_link(attack)
+            return
         target = self._target(attack)
         if target is not None:
             self._strike(attack, target)
@@ -146,6 +162,30 @@ class Nemesis:
                 self._later(attack.lasts, lambda: target.clock.jump(-attack.amount))
             case Harm.TWIN:
                 self._twin(target.name, attack.lasts)
+
+    def _cut_link(self, attack: Attack) -> None:
+        """Of one node; cuts of one link that overlap are healed with the last of them."""
+        assert attack.harm in CUTS, attack.harm
+        nodes = self._fleet.busy_nodes() if attack.who == BUSY_NODE else self._fleet.nodes
+        if not nodes:
+            return
+        node = self._of_nodes.choice(nodes)
+        mute, deaf = attack.harm is not Harm.CUT_ANSWERS, attack.harm is not Harm.CUT_REQUESTS
+        self._tell("nemesis", f"{attack.harm} node {node} for {attack.lasts} ms")
+        self.effects[f"{attack.harm} of a node"] += 1
+        self._cuts[node] = self._cuts.get(node, 0) + 1
+        self._network.cut(link_of(node), requests=mute, answers=deaf)
+        self._fleet.cut_link(node, deaf=deaf, mute=mute)
+        self._later(attack.lasts, lambda: self._heal_link(node))
+
+    def _heal_link(self, node: str) -> None:
+        left = self._cuts.get(node, 0) - 1
+        if left > 0:
+            self._cuts[node] = left
+        elif left == 0:
+            del self._cuts[node]
+            self._network.heal(link_of(node))
+            self._fleet.heal_link(node)
 
     def _twin(self, name: str, lasts: Millis) -> None:
         """A second process of the same name, as in a rolling update."""

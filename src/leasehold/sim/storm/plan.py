@@ -5,7 +5,6 @@ without the seed. Each part is drawn from a stream of its own, so that one profi
 shift another part.
 """
 
-from enum import StrEnum
 from random import Random
 
 from msgspec import field
@@ -14,43 +13,26 @@ from leasehold.core.facts import Record
 from leasehold.core.units import MINUTE, SECOND, Millis
 from leasehold.sim.faulty import KINDS as STORE_FAULTS
 from leasehold.sim.network import KINDS as NETWORK_FAULTS
-from leasehold.sim.storm.stories import story_of
+from leasehold.sim.scenario.trouble import (
+    ANY,
+    ANY_NODE,
+    BUSY_NODE,
+    CONTROLLERS,
+    LEADER,
+    NODES,
+    RECOVERING,
+    STANDBY,
+    Attack,
+    Harm,
+    Profile,
+)
+from leasehold.sim.storm.stories import story_of, with_broken_gpus
 
-CONTROLLERS = ("c1", "c2", "c3")
-NODES = "nodes"
-LEADER, STANDBY, ANY = "leader", "standby", "any"
-RECOVERING = "recovering"  # leads, and knows no World yet
 GAPS = (0, 0, 0, 1, 1, 2, 3, 5, 9)
 STEPS_MAX = 30
 AFTER: Millis = 3 * MINUTE  # of trouble, when the story is over
 PPM_MAX = 150_000  # within the drift that the margins allow for, with room for rounding
 PPM_USUAL = 200
-
-
-class Profile(StrEnum):
-    """What kind of trouble: `quiet` has none, `uniform` has some of everything, `hunter` goes for
-    whoever leads, at the worst moment, `liveness` heals a core and nothing else, and `breaking`
-    breaks what tenure assumes of clocks, so that only the head's epoch is left."""
-
-    QUIET = "quiet"
-    UNIFORM = "uniform"
-    HUNTER = "hunter"
-    LIVENESS = "liveness"
-    BREAKING = "breaking"
-
-
-class Harm(StrEnum):
-    """What is done to a process."""
-
-    CRASH = "crash"
-    PAUSE = "pause"
-    CUT = "cut"
-    CUT_REQUESTS = "cut-requests"
-    CUT_ANSWERS = "cut-answers"
-    STOP = "stop"
-    DRIFT = "drift"
-    JUMP = "jump"
-    TWIN = "twin"
 
 
 WEIGHTS = {
@@ -85,17 +67,6 @@ LONGER = (17, 20, 30)  # seconds: until another one has taken over
 SHORTER = (4, 6)  # and still holds what it has
 
 
-class Attack(Record, frozen=True):
-    """`who` is a role or a process. With a `point` it waits for that call of theirs."""
-
-    at: Millis
-    harm: Harm
-    who: str
-    lasts: Millis = 0
-    amount: int = 0  # parts per million of a drift, milliseconds of a jump
-    point: str = ""
-
-
 class StormPlan(Record, frozen=True):
     seed: int  # of the order of tasks, and of when each fault strikes
     profile: Profile
@@ -107,6 +78,7 @@ class StormPlan(Record, frozen=True):
     attacks: tuple[Attack, ...] = ()
     drifts: dict[str, int] = field(default_factory=dict)
     offsets: dict[str, Millis] = field(default_factory=dict)
+    stale: float = 0.0  # how often a read is answered by a replica that lags
     core: str = ""  # the one controller that is healed in the end; "": all of them
     is_shuffled: bool = True
 
@@ -114,7 +86,7 @@ class StormPlan(Record, frozen=True):
 def draw_plan(seed: int, *, profile: Profile | None = None, story: str | None = None) -> StormPlan:
     random = Random(f"{seed}/profile")
     drawn = profile or random.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
-    text = story or story_of(seed, gaps=GAPS, steps_max=STEPS_MAX)
+    text = story or _story(seed)
     trouble = _last_step(text) + AFTER
     is_quiet = drawn is Profile.QUIET
     store = {} if is_quiet else _store_rates(Random(f"{seed}/store"))
@@ -129,8 +101,14 @@ def draw_plan(seed: int, *, profile: Profile | None = None, story: str | None = 
         attacks=_attacks(seed, drawn, trouble),
         drifts=_drifts(Random(f"{seed}/drifts"), drawn),
         offsets=_offsets(Random(f"{seed}/offsets"), drawn),
+        stale=0.0 if is_quiet else Random(f"{seed}/stale").choice((0.0, 0.02, 0.1, 0.4)),
         core=Random(f"{seed}/core").choice(CONTROLLERS) if drawn is Profile.LIVENESS else "",
     )
+
+
+def _story(seed: int) -> str:
+    text, random = story_of(seed, gaps=GAPS, steps_max=STEPS_MAX), Random(f"{seed}/gpus")
+    return with_broken_gpus(text, random) if random.random() < 0.4 else text
 
 
 def _last_step(text: str) -> Millis:
@@ -180,6 +158,7 @@ def _attacks(seed: int, profile: Profile, trouble: Millis) -> tuple[Attack, ...]
     found = _drawn_attacks(Random(f"{seed}/attacks"), profile, trouble)
     if profile is Profile.HUNTER:
         found += _lying_in_wait(Random(f"{seed}/rare"), trouble)
+    found += _cut_links(Random(f"{seed}/links"), trouble)
     return tuple(sorted(found, key=lambda attack: attack.at))
 
 
@@ -194,6 +173,22 @@ def _lying_in_wait(random: Random, trouble: Millis) -> list[Attack]:
             lasts = random.choice(SHORTER) * SECOND
             found.append(Attack(at=at + 1, harm=Harm.PAUSE, who=who, lasts=lasts, point=point))
     return found
+
+
+def _cut_links(random: Random, trouble: Millis) -> list[Attack]:
+    """Single nodes: for a moment, until they are missed, or for long."""
+    found: list[Attack] = []
+    if random.random() < 0.4:
+        return found
+    at, every = 0, random.choice((60, 200, 600)) * SECOND
+    while True:
+        at += 1 + int(random.expovariate(1 / every))
+        if at >= trouble:
+            return found
+        harm = random.choice((Harm.CUT, Harm.CUT, Harm.CUT_REQUESTS, Harm.CUT_ANSWERS))
+        who = random.choice((BUSY_NODE, BUSY_NODE, ANY_NODE))
+        lasts = random.choice((1, 8, 30, 50, 90, 240)) * SECOND
+        found.append(Attack(at=at, harm=harm, who=who, lasts=lasts))
 
 
 def _drawn_attacks(random: Random, profile: Profile, trouble: Millis) -> list[Attack]:

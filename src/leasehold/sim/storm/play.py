@@ -19,6 +19,7 @@ from leasehold.core.ledger.head import Head
 from leasehold.core.ledger.verify import Fold
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.run import grace_problems
+from leasehold.core.objects.tenure import KIND as TENURE
 from leasehold.core.units import MINUTE, SECOND, Instant, Millis, format_span
 from leasehold.core.world.invariants import check_all
 from leasehold.core.world.world import World
@@ -29,17 +30,19 @@ from leasehold.sim.faulty import Faults, FaultyStore
 from leasehold.sim.kernel import Deadlock, Kernel, Livelock, Process
 from leasehold.sim.network import Network, NetworkedStore
 from leasehold.sim.nodes import SimFleet
+from leasehold.sim.replica import LaggingReplica, StaleStore
 from leasehold.sim.scenario.act import Actor
 from leasehold.sim.scenario.ledger import ledger_problems, lines_after, objects_of
 from leasehold.sim.scenario.parse import parse_story
 from leasehold.sim.scenario.populate import node_of, put_budgets
 from leasehold.sim.scenario.story import Expect, RestartController, Step, Story
+from leasehold.sim.scenario.trouble import CONTROLLERS, NODE_ROLES, NODES, Attack, Harm, Profile
 from leasehold.sim.storm.asking import Curious
 from leasehold.sim.storm.cast import Cast
 from leasehold.sim.storm.checks import TakeOver, TenureChecks
 from leasehold.sim.storm.marks import Marks
-from leasehold.sim.storm.nemesis import Nemesis
-from leasehold.sim.storm.plan import CONTROLLERS, NODES, Attack, Harm, Profile, StormPlan
+from leasehold.sim.storm.nemesis import Nemesis, link_of
+from leasehold.sim.storm.plan import StormPlan
 from leasehold.sim.storm.points import PointedStore
 from leasehold.sim.storm.standing_by import INVARIANT, disagreement
 
@@ -118,6 +121,7 @@ class Storm:
         self._faults = Faults(plan.seed, plan.store)
         self._node_faults = Faults(plan.seed, plan.nodes)
         self._network = Network(self.kernel, plan.seed, plan.network)
+        self._replica = LaggingReplica(plan.seed, plan.stale, lambda: self.kernel.now)
         self.fleet = self._new_fleet()
         self._cast = Cast(
             self.kernel,
@@ -131,7 +135,7 @@ class Storm:
             margins=margins,
         )
         self._nemesis = Nemesis(
-            self.kernel, self._cast, self._network,
+            self.kernel, self._cast, self._network, self.fleet,
             seed=plan.seed, drifts=plan.drifts, tell=self._tell,
         )  # fmt: skip
         self._actor = Actor(
@@ -171,7 +175,10 @@ class Storm:
         outcome.digest = self._hash.hexdigest()
         outcome.at = self.kernel.now - self._story.start
         outcome.steps = self.kernel.steps
-        for counter in (self._faults, self._node_faults, self._network, self._nemesis):
+        for counter in (
+            self._faults, self._node_faults, self._network, self._replica, self._nemesis,
+            self.fleet,
+        ):  # fmt: skip
             outcome.effects += counter.effects
         outcome.evaluated += self._checks.evaluated + self._curious.evaluated
         outcome.take_overs = self._checks.take_overs
@@ -183,6 +190,8 @@ class Storm:
         return outcome
 
     def _take(self, step: Step) -> None:
+        if isinstance(step.action, Attack):
+            return  # the nemesis has it from the plan
         self._tell("user", str(step.action))
         match step.action:
             case Expect():
@@ -201,7 +210,7 @@ class Storm:
     def _calm_down(self) -> None:
         """The faults stop; what is left must find its way."""
         self._tell("nemesis", "no more trouble")
-        for each in (self._faults, self._node_faults, self._network):
+        for each in (self._faults, self._node_faults, self._network, self._replica):
             each.stop()
         self._nemesis.stop(core=self._plan.core)
         until = self.kernel.now + LEADER_WITHIN
@@ -239,17 +248,31 @@ class Storm:
         config = self._story.config
         total, timed = config.fencing.total, config.policy.node_failure_after
         fences = {flavor: None if after is None else total for flavor, after in timed}
-        seen = FaultyStore(
-            NetworkedStore(self.store, nodes, self._network), nodes, self._node_faults
+
+        cuts_links = any(attack.who in NODE_ROLES for attack in self._plan.attacks)
+
+        def reached(link: str) -> Store:
+            cached = StaleStore(self.store, NODES, self._replica, listed=("Pod",))
+            linked = NetworkedStore(cached, nodes, self._network, link)
+            return FaultyStore(linked, nodes, self._node_faults)
+
+        fleet = SimFleet(
+            reached(NODES),
+            nodes.clock,
+            nodes.tasks,
+            labels=config.labels,
+            fences=fences,
+            # Each has its own where one is cut; otherwise all share one, and plans that were kept
+            # play as they did.
+            links=(lambda name: reached(link_of(name))) if cuts_links else None,
         )
-        fleet = SimFleet(seen, nodes.clock, nodes.tasks, labels=config.labels, fences=fences)
         nodes.tasks.spawn("fleet", fleet.run())
         return fleet
 
     def _wrapped(self, process: Process) -> Store:
-        inner = FaultyStore(
-            NetworkedStore(self.store, process, self._network), process, self._faults
-        )
+        replicated = StaleStore(self.store, process.name, self._replica, got=(TENURE,))
+        linked = NetworkedStore(replicated, process, self._network)
+        inner = FaultyStore(linked, process, self._faults)
         if not any(attack.point for attack in self._plan.attacks):
             return inner
         return PointedStore(inner, lambda point: self._nemesis.reach(process, point))
@@ -257,6 +280,7 @@ class Storm:
     def _on_change(self, change: Change) -> None:
         self._hash.update(b"%d %s " % (change.version, change.event.encode()))
         self._hash.update(change.body)
+        self._replica.on_change(change)
         self._marks.on_change(change)
         self._checks.on_change(change)
         self._curious.on_change(change)

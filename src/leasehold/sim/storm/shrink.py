@@ -2,19 +2,23 @@
 
 It works on the plan and not on the seed: attacks, kinds of faults, steps of the story and the order
 of tasks are taken away, in halves first, and whatever is not needed stays away. What is left is a
-file that fails alone.
+plan that fails alone; `file` makes a scenario of it.
 """
 
+import json
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
 
+from leasehold.core.units import SECOND
+from leasehold.sim.storm.file import joined_story, split_story
 from leasehold.sim.storm.plan import StormPlan
 from leasehold.sim.storm.play import play
 
 T = TypeVar("T")
 RUNS_MAX = 300
+BUDGETS = "budgets: "
 
 
 def rule_of(problem: str) -> str:
@@ -42,6 +46,7 @@ class Shrinker:
             plan = self._fewer_attacks(plan)
             plan = self._fewer_faults(plan)
             plan = self._fewer_steps(plan)
+            plan = self._fewer_budgets(plan)
             plan = self._plainer(plan)
             if plan == before or self._left <= 0:
                 break
@@ -62,7 +67,7 @@ class Shrinker:
 
     def _cut_short(self, plan: StormPlan, at: int) -> StormPlan:
         attacks = tuple(each for each in plan.attacks if each.at <= at)
-        shorter = replace(plan, attacks=attacks)
+        shorter = replace(plan, attacks=attacks, trouble=min(plan.trouble, at + SECOND))
         return shorter if self._fails(shorter) else plan
 
     def _fewer_attacks(self, plan: StormPlan) -> StormPlan:
@@ -83,13 +88,28 @@ class Shrinker:
         return planned(self._minimal(sorted(rates), planned))
 
     def _fewer_steps(self, plan: StormPlan) -> StormPlan:
-        head, steps = _split(plan.story)
-        kept = self._minimal(steps, lambda some: replace(plan, story=_joined(head, some)))
-        return replace(plan, story=_joined(head, kept))
+        head, steps = split_story(plan.story)
+        kept = self._minimal(steps, lambda some: replace(plan, story=joined_story(head, some)))
+        return replace(plan, story=joined_story(head, kept))
+
+    def _fewer_budgets(self, plan: StormPlan) -> StormPlan:
+        head, steps = split_story(plan.story)
+        written = next((line for line in head if line.startswith(BUDGETS)), None)
+        if written is None:
+            return plan
+        budgets: dict[str, object] = json.loads(written.removeprefix(BUDGETS))
+
+        def planned(names: Sequence[str]) -> StormPlan:
+            kept = {name: budgets[name] for name in names}
+            said = [f"{BUDGETS}{json.dumps(kept)}"] if kept else []
+            at = head.index(written)
+            return replace(plan, story=joined_story([*head[:at], *said, *head[at + 1 :]], steps))
+
+        return planned(self._minimal(sorted(budgets), planned))
 
     def _plainer(self, plan: StormPlan) -> StormPlan:
         changes: tuple[dict[str, object], ...] = (
-            {"is_shuffled": False}, {"drifts": {}}, {"offsets": {}}, {"core": ""},
+            {"is_shuffled": False}, {"drifts": {}}, {"offsets": {}}, {"stale": 0.0}, {"core": ""},
         )  # fmt: skip
         for change in changes:
             plainer = replace(plan, **change)
@@ -117,18 +137,5 @@ class Shrinker:
 
 def size_of(plan: StormPlan) -> str:
     faults = len(plan.store) + len(plan.nodes) + len(plan.network)
-    steps = len(_split(plan.story)[1])
+    steps = len(split_story(plan.story)[1])
     return f"{len(plan.attacks)} attacks, {faults} kinds of faults, {steps} steps"
-
-
-def _split(story: str) -> tuple[list[str], list[str]]:
-    """Everything up to `steps:`, and the steps, one a line."""
-    lines = story.rstrip("\n").split("\n")
-    cut = next(index for index, line in enumerate(lines) if line.startswith("steps:")) + 1
-    return lines[:cut], lines[cut:]
-
-
-def _joined(head: list[str], steps: Sequence[str]) -> str:
-    if not steps:
-        head = [*head[:-1], "steps: []"]
-    return "\n".join([*head, *steps, ""])

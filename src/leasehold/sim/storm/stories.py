@@ -25,6 +25,37 @@ def story_of(seed: int, *, gaps: Sequence[int] = MINUTES_BETWEEN, steps_max: int
     return _Teller(Random(seed), gaps).story(seed, steps_max)
 
 
+def with_broken_gpus(text: str, random: Random) -> str:
+    """The same story, in which GPUs break one by one, and are mended or not."""
+    lines = text.rstrip("\n").split("\n")
+    cut = lines.index("steps:") + 1
+    rows = json.loads(next(line for line in lines if line.startswith("fleet: "))[len("fleet: ") :])
+    gpus = {
+        f"{row['domain']}-{each:02d}": row["gpus"] for row in rows for each in range(row["nodes"])
+    }
+    steps = [(_minutes(line), line) for line in lines[cut:]]
+    last = steps[-1][0]
+    for _ in range(random.randint(1, 3)):
+        at, node = random.randint(0, last), random.choice(sorted(gpus))
+        broken: Spec = {"name": node, "gpus": gpus[node] - random.randint(1, gpus[node])}
+        if random.random() < 0.7:
+            broken["exit"] = 1
+        told = [(at, broken)]
+        if random.random() < 0.6:
+            mended = random.randint(at, last)
+            told.append((mended, {"name": node, "gpus": gpus[node]}))
+        steps += [
+            (minute, f"  - {json.dumps({'at': f'{minute}m', 'node': what})}")
+            for minute, what in told
+        ]
+    steps.sort(key=lambda step: step[0])  # those of one minute as they were written
+    return "\n".join([*lines[:cut], *(line for _, line in steps), ""])
+
+
+def _minutes(line: str) -> int:
+    return int(line.split('"at": "', 1)[1].split("m", 1)[0])
+
+
 def _instant(minutes: int) -> str:
     days, rest = divmod(minutes, 24 * 60)
     return f"2026-01-{1 + days:02d}T{rest // 60:02d}:{rest % 60:02d}:00Z"

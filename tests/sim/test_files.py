@@ -1,0 +1,93 @@
+"""Plans as scenario files: what a shrunk failure leaves behind plays, and fails, by itself."""
+
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from leasehold.cli.main import main
+from leasehold.shell.tenure import StoreTenures
+from leasehold.shell.yamlfile import BadFile
+from leasehold.sim.scenario.parse import parse_story
+from leasehold.sim.scenario.trouble import Profile
+from leasehold.sim.storm.file import plan_of, scenario_of
+from leasehold.sim.storm.plan import draw_plan
+from leasehold.sim.storm.play import play
+
+HEAD = """title: t
+fleet: [{domain: a, nodes: 1, gpus: 8, flavor: H, region: r, cluster: c}]
+"""
+
+
+@pytest.mark.parametrize("profile", [Profile.HUNTER, Profile.LIVENESS])
+def test_a_plan_and_its_file_are_the_same_history(profile: Profile) -> None:
+    plan = draw_plan(3, profile=profile)
+    text = scenario_of(plan, "Three")
+    read = plan_of(parse_story(text, "f.yaml"), text)
+    assert (read.attacks, read.store, read.stale) == (plan.attacks, plan.store, plan.stale)
+    assert play(read).digest == play(plan).digest
+
+
+def test_a_planted_bug_leaves_a_scenario_that_fails_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hasty(self: StoreTenures, key: str, *_: object, **__: object) -> None:
+        """Nobody waits for anybody."""
+
+    with monkeypatch.context() as planted:
+        planted.setattr(StoreTenures, "_refusal", hasty)
+        asked = ["sim", "--seed", "5", "--shrink", "--keep", str(tmp_path)]
+        shrunk = CliRunner().invoke(main, asked)
+        assert shrunk.exit_code == 1, shrunk.output
+        (file,) = tmp_path.glob("*.yaml")
+        assert f"leasehold sim scenario {os.path.relpath(file)}" in shrunk.output
+        failed = CliRunner().invoke(main, ["sim", "scenario", str(file), "--quiet"])
+        assert failed.exit_code == 1, failed.output
+        assert "ExpiredLeaseClaimable" in failed.output
+        left = parse_story(file.read_text(), "f.yaml")
+        assert (left.steps, left.budgets) == ((), ())  # two contenders are enough
+    held = CliRunner().invoke(main, ["sim", "scenario", str(file)])
+    assert held.exit_code == 0, held.output
+    assert held.output.rstrip().endswith("everything held")
+
+
+def test_a_story_with_trouble_is_played_in_memory_only(tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text(f"{HEAD}trouble: {{seed: 1, lasts: 1m}}\nsteps: []\n")
+    said = CliRunner().invoke(main, ["sim", "scenario", str(file), "--store", "sqlite"])
+    assert said.exit_code == 2
+    assert "leave out --out, --show and --store" in said.output
+
+
+@pytest.mark.parametrize(
+    ("written", "remedy"),
+    [
+        ("trouble: {lasts: 1m}\nsteps: []\n", "write this field"),
+        ("trouble: {seed: 1, lasts: 1m, store: {rain: 0.1}}\nsteps: []\n", "write one of refuse"),
+        ("trouble: {seed: 1, lasts: 1m, store: {refuse: 2}}\nsteps: []\n", "from 0 to 1"),
+        ("trouble: {seed: 1, lasts: 1m, core: c9}\nsteps: []\n", "write c1 or c2 or c3"),
+        ("trouble: {seed: 1, lasts: 1m, netwrk: {}}\nsteps: []\n", "did you mean network"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_trouble_are_named(written: str, remedy: str) -> None:
+    with pytest.raises(BadFile) as caught:
+        parse_story(HEAD + written, "f.yaml")
+    assert remedy in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("attack", "remedy"),
+    [
+        ("{harm: rain, who: leader}", "write crash or pause"),
+        ("{harm: cut, who: me}", "write leader or standby"),
+        ("{harm: crash, who: busy-node}", "only cut, cut-requests, cut-answers can be done"),
+        ("{harm: pause, who: recovering}", "say at which point"),
+        ("{harm: pause, who: leader, point: lunch}", "write before or after a call"),
+    ],
+)
+def test_mistakes_in_attacks_are_named(attack: str, remedy: str) -> None:
+    step = f"trouble: {{seed: 1, lasts: 1m}}\nsteps:\n  - {{at: 1s, attack: {attack}}}\n"
+    with pytest.raises(BadFile) as caught:
+        parse_story(HEAD + step, "f.yaml")
+    assert remedy in str(caught.value)
