@@ -49,6 +49,12 @@ def at_once(coroutine: Coroutine[object, object, T]) -> T:
     raise AssertionError("a simulated store does not wait")
 
 
+def key_of(obj: Wire) -> str:
+    """`namespace/name`."""
+    metadata = part(obj, "metadata")
+    return f"{text_at(metadata, 'namespace')}/{text_at(metadata, 'name')}"
+
+
 def objects_of(store: Store, kind: str) -> list[Wire]:
     return at_once(store.list(kind)).items
 

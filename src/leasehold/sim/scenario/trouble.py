@@ -32,7 +32,7 @@ class Profile(StrEnum):
 
 
 class Harm(StrEnum):
-    """What is done to a process."""
+    """What is done to a process, or beside it."""
 
     CRASH = "crash"
     PAUSE = "pause"
@@ -43,6 +43,7 @@ class Harm(StrEnum):
     DRIFT = "drift"
     JUMP = "jump"
     TWIN = "twin"
+    MEDDLE = "meddle"  # nothing is done to it; but somebody cancels or deletes a run just then
 
 
 CUTS = (Harm.CUT, Harm.CUT_REQUESTS, Harm.CUT_ANSWERS)

@@ -25,6 +25,7 @@ from leasehold.sim.kernel import Kernel, Process
 from leasehold.sim.storm.standing_by import WatchedStandby
 
 KEY = "main"
+IDLE_STEPS, IDLE_MS = 4, 50
 Tell = Callable[[str, str], None]
 OnCommit = Callable[[World, Instant], None]
 OnHandedOver = Callable[[Head, KnownLedger | None], None]
@@ -33,8 +34,10 @@ OnHandedOver = Callable[[Head, KnownLedger | None], None]
 class WatchedPlane(Plane):
     """The plane, with somebody who reads along."""
 
-    def watched_by(self, name: str, tell: Tell, on_commit: OnCommit) -> None:
-        self._name, self._tell, self._look = name, tell, on_commit
+    def watched_by(
+        self, name: str, tell: Tell, on_commit: OnCommit, fail: Callable[[str], None]
+    ) -> None:
+        self._name, self._tell, self._look, self._fail = name, tell, on_commit, fail
 
     def said(self, at: Instant, words: str) -> None:
         super().said(at, words)
@@ -62,6 +65,14 @@ class WatchedPlane(Plane):
     def lost(self, why: str) -> None:
         self._tell(self._name, f"lost: {why}")
         super().lost(why)
+
+    async def _lead(self, epoch: int) -> None:
+        """It returns when it was deposed, and the keeper must end all of it at that instant; that
+        is given a few steps, since a pause may lie between."""
+        await super()._lead(epoch)
+        for _ in range(IDLE_STEPS):
+            await self._clock.sleep(IDLE_MS)
+        self._fail(f"DeposedContends: {self._name} was deposed and goes on holding its tenure")
 
 
 class Member:
@@ -106,6 +117,7 @@ class Cast:
         tell: Tell,
         on_commit: OnCommit,
         on_handed_over: OnHandedOver,
+        fail: Callable[[str], None],
         archive: Path,
         margins: Margins,
     ) -> None:
@@ -116,6 +128,7 @@ class Cast:
         self._tell = tell
         self._on_commit = on_commit
         self._on_handed_over = on_handed_over
+        self._fail = fail
         self._archive = archive
         self._margins = margins
         self._starts = 0
@@ -139,7 +152,7 @@ class Cast:
         plane = WatchedPlane(
             store, clock, tasks, terms, archive=self._archive / name, standby=standby
         )
-        plane.watched_by(name, self._tell, self._on_commit)
+        plane.watched_by(name, self._tell, self._on_commit, self._fail)
 
         keeper = Keeper(
             StoreTenures(store, clock, tasks, margins=self._margins),

@@ -32,6 +32,7 @@ class Nemesis:
         cast: Cast,
         network: Network,
         fleet: SimFleet,
+        meddle: Callable[[Random], str],
         *,
         seed: int,
         drifts: dict[str, int],
@@ -41,8 +42,10 @@ class Nemesis:
         self._cast = cast
         self._network = network
         self._fleet = fleet
+        self._meddle = meddle
         self._process = kernel.process("nemesis")
         self._random = Random(f"{seed}/nemesis")
+        self._of_users = Random(f"{seed}/nemesis/users")
         self._of_nodes = Random(f"{seed}/nemesis/nodes")
         self._cuts: dict[str, int] = {}  # by node, how many cuts of its link are not healed yet
         self._drifts = drifts
@@ -132,6 +135,13 @@ class Nemesis:
 
     def _strike(self, attack: Attack, target: Process) -> None:
         """Counted here: what comes to this has its effect."""
+        if attack.harm is Harm.MEDDLE:
+            what = self._meddle(self._of_users)
+            self._tell(
+                "nemesis", f"user: {what or 'nothing'} while {target.name} is {attack.point}"
+            )
+            self.effects["meddle"] += bool(what)
+            return
         point = f" {attack.point}" if attack.point else ""
         self._tell("nemesis", f"{attack.harm} {target.name} for {attack.lasts} ms{point}")
         self.effects[f"{attack.harm}{' at a point' if attack.point else ''}"] += 1

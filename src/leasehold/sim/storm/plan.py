@@ -63,6 +63,14 @@ RARE = (
     (RECOVERING, "after update LedgerHead"), (RECOVERING, "before list Resolution"),
     (RECOVERING, "after list Resolution"), (RECOVERING, "after scan Lease"),
 )  # fmt: skip
+# Moments at which a user's change of mind is worst: when it was decided and not done yet.
+WORST = (
+    (LEADER, "before make Pod"), (LEADER, "before update LedgerHead"),
+    (LEADER, "after update LedgerHead"), (LEADER, "after create LedgerBatch"),
+    (RECOVERING, "before get LedgerHead"), (RECOVERING, "after scan Run"),
+    (RECOVERING, "after scan Pod"), (RECOVERING, "before update LedgerHead"),
+)  # fmt: skip
+HARMS = tuple(harm for harm in Harm if harm is not Harm.MEDDLE)
 LONGER = (17, 20, 30)  # seconds: until another one has taken over
 SHORTER = (4, 6)  # and still holds what it has
 
@@ -159,6 +167,7 @@ def _attacks(seed: int, profile: Profile, trouble: Millis) -> tuple[Attack, ...]
     if profile is Profile.HUNTER:
         found += _lying_in_wait(Random(f"{seed}/rare"), trouble)
     found += _cut_links(Random(f"{seed}/links"), trouble)
+    found += _meddling(Random(f"{seed}/users"), trouble)
     return tuple(sorted(found, key=lambda attack: attack.at))
 
 
@@ -172,6 +181,21 @@ def _lying_in_wait(random: Random, trouble: Millis) -> list[Attack]:
         if random.random() < 0.5:
             lasts = random.choice(SHORTER) * SECOND
             found.append(Attack(at=at + 1, harm=Harm.PAUSE, who=who, lasts=lasts, point=point))
+    return found
+
+
+def _meddling(random: Random, trouble: Millis) -> list[Attack]:
+    """Users who change their minds. Sometimes whoever leads stands still before it makes pods, and
+    they are not wanted any more when it goes on: another one has closed their leases meanwhile."""
+    found: list[Attack] = []
+    for _ in range(random.choice((0, 1, 2, 4))):
+        who, point = random.choice(WORST)
+        at = random.randrange(trouble)
+        if random.random() < 0.5:
+            lasts, (who, point) = random.choice(LONGER) * SECOND, random.choice(WORST[4:])
+            held = Attack(at=at, harm=Harm.PAUSE, who=LEADER, lasts=lasts, point=WORST[0][1])
+            found.append(held)
+        found.append(Attack(at=at, harm=Harm.MEDDLE, who=who, point=point))
     return found
 
 
@@ -209,7 +233,7 @@ def _drawn_attacks(random: Random, profile: Profile, trouble: Millis) -> list[At
 
 
 def _any_harm(random: Random, at: Millis) -> Attack:
-    harm = random.choice(list(Harm))
+    harm = random.choice(HARMS)
     who = random.choice((*CONTROLLERS, NODES) if harm is Harm.CUT else CONTROLLERS)
     return Attack(
         at=at, harm=harm, who=who, lasts=_span(random, harm), amount=_amount(random, harm)
@@ -226,7 +250,7 @@ def _hunting(random: Random, at: Millis) -> Attack:
         if harm is Harm.PAUSE and random.random() < 0.7:
             lasts = random.choice(LONGER) * SECOND
         return Attack(at=at, harm=harm, who=who, lasts=lasts, point=point)
-    harm = random.choice(list(Harm))
+    harm = random.choice(HARMS)
     who = random.choice((LEADER, LEADER, STANDBY))
     amount = _amount(random, harm)
     if harm is Harm.DRIFT:  # the holder slow and those who wait fast: the corner of the margins

@@ -10,6 +10,7 @@ import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 
 from leasehold.adapters.memory.store import MemoryStore
 from leasehold.adapters.objects.admission import Admission
@@ -17,9 +18,11 @@ from leasehold.adapters.objects.storage import Change
 from leasehold.control.audit import audit
 from leasehold.core.ledger.head import Head
 from leasehold.core.ledger.verify import Fold
+from leasehold.core.names import Wire
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.run import grace_problems
 from leasehold.core.objects.tenure import KIND as TENURE
+from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import MINUTE, SECOND, Instant, Millis, format_span
 from leasehold.core.world.invariants import check_all
 from leasehold.core.world.world import World
@@ -32,10 +35,17 @@ from leasehold.sim.network import Network, NetworkedStore
 from leasehold.sim.nodes import SimFleet
 from leasehold.sim.replica import LaggingReplica, StaleStore
 from leasehold.sim.scenario.act import Actor
-from leasehold.sim.scenario.ledger import ledger_problems, lines_after, objects_of
+from leasehold.sim.scenario.ledger import key_of, ledger_problems, lines_after, objects_of
 from leasehold.sim.scenario.parse import parse_story
 from leasehold.sim.scenario.populate import node_of, put_budgets
-from leasehold.sim.scenario.story import Expect, RestartController, Step, Story
+from leasehold.sim.scenario.story import (
+    Cancel,
+    Deletion,
+    Expect,
+    RestartController,
+    Step,
+    Story,
+)
 from leasehold.sim.scenario.trouble import CONTROLLERS, NODE_ROLES, NODES, Attack, Harm, Profile
 from leasehold.sim.storm.asking import Curious
 from leasehold.sim.storm.cast import Cast
@@ -45,8 +55,10 @@ from leasehold.sim.storm.nemesis import Nemesis, link_of
 from leasehold.sim.storm.plan import StormPlan
 from leasehold.sim.storm.points import PointedStore
 from leasehold.sim.storm.standing_by import INVARIANT, disagreement
+from leasehold.sim.storm.told import StatusWriters, untrue_statuses
 
 LEADER_WITHIN: Millis = 60 * SECOND  # after the faults have stopped
+MEDDLED = 3  # of how many runs, the newest, one is cancelled at a bad moment
 QUIET: Millis = 12 * MINUTE  # until everything must have come to rest
 
 
@@ -123,6 +135,8 @@ class Storm:
         self._network = Network(self.kernel, plan.seed, plan.network)
         self._replica = LaggingReplica(plan.seed, plan.stale, lambda: self.kernel.now)
         self.fleet = self._new_fleet()
+        self._writers = StatusWriters(lambda: self.kernel.now)
+        self._gained_at: dict[str, Instant] = {}  # by controller, when it last began to lead
         self._cast = Cast(
             self.kernel,
             config,
@@ -131,11 +145,12 @@ class Storm:
             tell=self._tell,
             on_commit=self._on_commit,
             on_handed_over=self._on_handed_over,
+            fail=self._fail,
             archive=folder,
             margins=margins,
         )
         self._nemesis = Nemesis(
-            self.kernel, self._cast, self._network, self.fleet,
+            self.kernel, self._cast, self._network, self.fleet, self._meddle,
             seed=plan.seed, drifts=plan.drifts, tell=self._tell,
         )  # fmt: skip
         self._actor = Actor(
@@ -203,6 +218,17 @@ class Storm:
                 self.kernel.complete(self._actor.perform(step), process=self._user)
         self.kernel.settle()
 
+    def _meddle(self, random: Random) -> str:
+        """Somebody asks for something else, of what was asked for last; what, or nothing."""
+        runs = [(_created(wire), key_of(wire)) for wire in objects_of(self.store, "Run")]
+        if not runs:
+            return ""
+        run = random.choice(sorted(runs)[-MEDDLED:])[1]
+        action = Cancel(run=run) if random.random() < 0.6 else Deletion(kind="run", name=run)
+        step = Step(at=0, line=0, action=action)
+        self._user.tasks.spawn("meddling", self._actor.perform(step))
+        return str(action)
+
     def _advance(self, at: Instant) -> None:
         if at > self.kernel.now:
             self.kernel.advance_to(at)
@@ -236,6 +262,12 @@ class Storm:
         ]
         problems += [f"audit: {each}" for each in audit(world, pods, now)]
         problems += [*map(str, check_all(world, now)), *self.fleet.breaches]
+        for what, problem in untrue_statuses(world, self.store, now):
+            name = leader.process.name
+            if self._writers.are_late(what, name, self._gained_at[name]):
+                self.outcome.effects["status of the deposed stays"] += 1
+            else:
+                problems.append(problem)
         self.outcome.problems += problems
         head = self._checks.head
         leader.plane.controller.wake()
@@ -270,7 +302,8 @@ class Storm:
         return fleet
 
     def _wrapped(self, process: Process) -> Store:
-        replicated = StaleStore(self.store, process.name, self._replica, got=(TENURE,))
+        signed = self._writers.around(self.store, process.name)
+        replicated = StaleStore(signed, process.name, self._replica, got=(TENURE,))
         linked = NetworkedStore(replicated, process, self._network)
         inner = FaultyStore(linked, process, self._faults)
         if not any(attack.point for attack in self._plan.attacks):
@@ -327,5 +360,11 @@ class Storm:
         line = f"{format_span(self.kernel.now - self._story.start):>12}  {who}: {words}"
         self._hash.update(line.encode())
         self._marks.on_word(who, words)
+        if words.startswith("gained"):
+            self._gained_at[who] = self.kernel.now
         if self._keeps_trace:
             self.outcome.trace.append(line)
+
+
+def _created(obj: Wire) -> str:
+    return text_at(part(obj, "metadata"), "creationTimestamp")

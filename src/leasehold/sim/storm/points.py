@@ -3,10 +3,10 @@
 The nemesis is told before and after each of them, and may end or stop the process right there.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from leasehold.ports.store import Store
+from leasehold.ports.store import Answers, Create, Store, Write, written_object
 from leasehold.sim.around import StoreAround
 
 T = TypeVar("T")
@@ -19,6 +19,11 @@ class PointedStore(StoreAround):
     def __init__(self, store: Store, reach: Pass) -> None:
         super().__init__(store)
         self._reach = reach
+
+    async def write_all(self, writes: Sequence[Write]) -> Answers:
+        if any(isinstance(write, Create) and written_object(write)[0] == "Pod" for write in writes):
+            await self._reach("before make Pod")  # whatever else is sent with it
+        return await super().write_all(writes)
 
     async def _call(self, verb: str, kind: str, call: Callable[[], Awaitable[T]]) -> T:
         await self._reach(f"before {verb} {kind}")
