@@ -13,7 +13,7 @@ from leasehold.control.cuts.publish import Announced, can_publish, publish_cuts
 from leasehold.control.cuts.reclaim import reclaim
 from leasehold.control.line.holding import claim_money, hold_places
 from leasehold.control.line.wishes import groups_short_of_minimum, waiting_groups, wish_for
-from leasehold.control.reservations import block
+from leasehold.control.reservations import block, present
 from leasehold.control.running.life import BIND_FAILING, Standing, units_of
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
@@ -245,6 +245,19 @@ def _still_there(world: World, resolution: Resolution, now: Instant) -> list[str
         ):
             victims.append(name)
     return victims
+
+
+def recall_activations(turn: Turn) -> None:
+    """Others were cut for it, and whoever did that lost its tenure before the status was written:
+    the ledger knows, and what they left is nobody else's from the first turn on."""
+    world = turn.world
+    for uid in sorted(uid for uid in world.work.pending if uid in world.reservation_of):
+        run = world.runs.get(uid)
+        reservation = present(world, run) if run is not None else None
+        if run is None or reservation is None or reservation.state is not State.PENDING:
+            continue
+        if reservation.starts <= turn.now and resolution_of(world, reservation) is not None:
+            _activating(turn, run, reservation)
 
 
 def hold_for_activations(turn: Turn) -> None:

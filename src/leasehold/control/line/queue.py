@@ -6,7 +6,13 @@ leases are opened, reservations announced, blocked or cancelled, and people told
 
 from typing import assert_never
 
-from leasehold.control.line.activation import activate, go_on, hold_for_activations, underway
+from leasehold.control.line.activation import (
+    activate,
+    go_on,
+    hold_for_activations,
+    recall_activations,
+    underway,
+)
 from leasehold.control.line.consider import (
     Denied,
     InLine,
@@ -41,6 +47,7 @@ _NOT_TRIED = frozenset(
 
 def consider_all(turn: Turn) -> None:
     """Every pending run once, in order."""
+    recall_activations(turn)
     hold_for_activations(turn)
     line = Line(turn.world.policy, turn.world.memory.alike)
     for run in in_order(turn.world, turn.world.work.pending):
