@@ -106,3 +106,8 @@ def test_room_that_is_awaited_in_vain_is_made_by_cuts_in_time() -> None:
 def test_a_leader_whose_clock_ran_ahead_is_judged_by_the_ledger_s_time() -> None:
     """Its leases ended in what was the future for everybody else."""
     assert play(kept_plan("a-leader-ahead-of-time")).problems == []
+
+
+def test_what_is_due_on_the_minute_is_not_restless() -> None:
+    """A reservation's time came in the very millisecond in which everything had to be at rest."""
+    assert play(kept_plan("on-the-minute")).problems == []
