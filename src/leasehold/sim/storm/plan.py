@@ -26,7 +26,7 @@ from leasehold.sim.scenario.trouble import (
     Harm,
     Profile,
 )
-from leasehold.sim.storm.stories import story_of, with_broken_gpus
+from leasehold.sim.storm.stories import minutes_of, story_of, with_broken_gpus
 
 GAPS = (0, 0, 0, 1, 1, 2, 3, 5, 9)
 STEPS_MAX = 30
@@ -106,7 +106,7 @@ def draw_plan(seed: int, *, profile: Profile | None = None, story: str | None = 
         store=store,
         nodes={kind: rate for kind, rate in store.items() if not kind.startswith("kill")},
         network={} if is_quiet else _network_rates(Random(f"{seed}/network")),
-        attacks=_attacks(seed, drawn, trouble),
+        attacks=_attacks(seed, drawn, trouble, text),
         drifts=_drifts(Random(f"{seed}/drifts"), drawn),
         offsets=_offsets(Random(f"{seed}/offsets"), drawn),
         stale=0.0 if is_quiet else Random(f"{seed}/stale").choice((0.0, 0.02, 0.1, 0.4)),
@@ -160,12 +160,14 @@ def _offsets(random: Random, profile: Profile) -> dict[str, Millis]:
     return {} if profile is Profile.QUIET else usual
 
 
-def _attacks(seed: int, profile: Profile, trouble: Millis) -> tuple[Attack, ...]:
+def _attacks(seed: int, profile: Profile, trouble: Millis, story: str) -> tuple[Attack, ...]:
     if profile is Profile.QUIET:
         return ()
     found = _drawn_attacks(Random(f"{seed}/attacks"), profile, trouble)
     if profile is Profile.HUNTER:
         found += _lying_in_wait(Random(f"{seed}/rare"), trouble)
+    if profile is Profile.BREAKING:
+        found += _outlived(Random(f"{seed}/outlived"), story)
     found += _cut_links(Random(f"{seed}/links"), trouble)
     found += _meddling(Random(f"{seed}/users"), trouble)
     return tuple(sorted(found, key=lambda attack: attack.at))
@@ -181,6 +183,21 @@ def _lying_in_wait(random: Random, trouble: Millis) -> list[Attack]:
         if random.random() < 0.5:
             lasts = random.choice(SHORTER) * SECOND
             found.append(Attack(at=at + 1, harm=Harm.PAUSE, who=who, lasts=lasts, point=point))
+    return found
+
+
+def _outlived(random: Random, story: str) -> list[Attack]:
+    """A leader whose clock nearly stands is cut off until another one has sealed, and is heard
+    again just before there is something to decide: only the head can tell it that it is over."""
+    found = []
+    minutes = sorted({each for each in minutes_of(story) if each})
+    for minute in random.sample(minutes, min(len(minutes), 4)):
+        heals = minute * MINUTE - 50
+        slow, cut = heals - 40 * SECOND, heals - 20 * SECOND
+        found += [
+            Attack(at=slow, harm=Harm.DRIFT, who=LEADER, lasts=60 * SECOND, amount=-750_000),
+            Attack(at=cut, harm=Harm.CUT, who=LEADER, lasts=heals - cut),
+        ]
     return found
 
 

@@ -52,6 +52,12 @@ def with_broken_gpus(text: str, random: Random) -> str:
     return "\n".join([*lines[:cut], *(line for _, line in steps), ""])
 
 
+def minutes_of(text: str) -> list[int]:
+    """At which the steps of a story are."""
+    lines = text.rstrip("\n").split("\n")
+    return [_minutes(line) for line in lines[lines.index("steps:") + 1 :]]
+
+
 def _minutes(line: str) -> int:
     return int(line.split('"at": "', 1)[1].split("m", 1)[0])
 
