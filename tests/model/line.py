@@ -144,7 +144,8 @@ def _plan_now(view: View, run: Run, groups: list[int], *, roomy: bool = False) -
     activation = run.activation
     plan = admit(view, run, groups, avoids=avoids, roomy=roomy)
     if activation is not None and _holds(run) and _is_short(run) and not activation.only_money:
-        return plan if isinstance(plan, Plan) else _plan_in_scope(view, run, groups, avoids)
+        there = plan if isinstance(plan, Plan) else _plan_in_scope(view, run, groups, avoids)
+        return there if isinstance(there, Plan) else plan
     if isinstance(plan, Refusal) and run.opportunistic and not plan.of_money:
         filling = admit(view, run, groups, fill=True, avoids=avoids)
         if isinstance(filling, Plan):
@@ -428,14 +429,19 @@ def _look_after(world: World, run: Run) -> None:
 
 
 def _undrained(world: World, activation: Activation) -> bool:
-    """Victims, or what was ending in its scope already, are still there."""
+    """Victims, or what was ending already in its scope or on its payers' account, are still there:
+    their GPUs and their money were counted as back."""
     domains = set(activation.domains.values())
+    payers = set(activation.money)
+    for envelope in world.envelopes():
+        if envelope.name in activation.money:
+            payers.update(member for _, _, members in envelope.caps for member in members)
     return any(
         lease.number in activation.victims
         or (
             lease.ending
             and lease.marked <= activation.at
-            and world.nodes[lease.node].domain in domains
+            and (world.nodes[lease.node].domain in domains or lease.payer in payers)
             and is_expected_to_go(world, lease)
         )
         for lease in world.open_leases()

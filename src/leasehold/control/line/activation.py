@@ -21,7 +21,7 @@ from leasehold.core.decisions.admit import Wish, as_found_by, claims_of
 from leasehold.core.decisions.funded import paid_there
 from leasehold.core.decisions.pack import candidate_pools, try_pack
 from leasehold.core.decisions.resolve import Resolved, is_going, resolve
-from leasehold.core.facts import Record, Relation, Reservation, Run, State, Uid
+from leasehold.core.facts import EnvelopeKey, Record, Relation, Reservation, Run, State, Uid
 from leasehold.core.resolutions import CutCause, Resolution
 from leasehold.core.units import SECOND, Instant
 from leasehold.core.verdicts import Admitted, Covered, Packed, Refused, Segment
@@ -212,7 +212,7 @@ def _is_overdue(turn: Turn, found: Underway) -> bool:
     return (
         found.reservation.state is State.ACTIVATING
         and turn.now >= timeout
-        and bool(_still_there(turn.world, found.resolution, turn.now))
+        and bool(_still_there(turn.world, found.reservation, found.resolution, turn.now))
     )
 
 
@@ -223,22 +223,26 @@ def resolution_of(world: World, reservation: Reservation) -> Resolution | None:
 
 
 def victims_are_gone(world: World, reservation: Reservation, now: Instant) -> bool:
-    """Whether all GPUs are free that its Resolution counted on."""
+    """Whether all GPUs are free, and all money is back, that its Resolution counted on."""
     resolution = resolution_of(world, reservation)
-    return resolution is None or not _still_there(world, resolution, now)
+    return resolution is None or not _still_there(world, reservation, resolution, now)
 
 
-def _still_there(world: World, resolution: Resolution, now: Instant) -> list[str]:
-    """Its victims, and what was ending in its scope already and so was not cut."""
+def _still_there(
+    world: World, reservation: Reservation, resolution: Resolution, now: Instant
+) -> list[str]:
+    """Its victims, and what was ending already, in its scope or on its payers' account, and so was
+    not cut."""
     victims = [name for name in resolution.victims if world.leases[name].is_open]
     known = set(victims)
+    payers = _payers_and_kin(world, reservation)
     for name in sorted(world.ending):
         lease = world.leases[name]
         state = world.fleet.nodes.get(lease.node)
+        is_inside = state is not None and state.node.domain in resolution.domains
         if (
             name not in known
-            and state is not None
-            and state.node.domain in resolution.domains
+            and (is_inside or lease.payer in payers)
             and lease.ending is not None
             and lease.ending.batch <= resolution.batch
             and is_going(world, lease, now)
@@ -258,6 +262,16 @@ def recall_activations(turn: Turn) -> None:
             continue
         if reservation.starts <= turn.now and resolution_of(world, reservation) is not None:
             _activating(turn, run, reservation)
+
+
+def _payers_and_kin(world: World, reservation: Reservation) -> set[EnvelopeKey]:
+    """Envelopes whose money an activation was planned with, and those that share a cap with them:
+    what is ending there was counted as back."""
+    payers = {payer for payer, _, _ in reservation.held_money}
+    for payer in sorted(payers):
+        for aggregate in world.aggregates.get(payer, ()):
+            payers.update(aggregate.members)
+    return payers
 
 
 def hold_for_activations(turn: Turn) -> None:
@@ -286,7 +300,7 @@ def _backing_off(world: World, run: Run) -> tuple[int, ...]:
 
 def _hold_while_draining(turn: Turn, wish: Wish, found: Underway) -> None:
     world = turn.world
-    still_there = _still_there(world, found.resolution, turn.now)
+    still_there = _still_there(world, found.reservation, found.resolution, turn.now)
     for name in still_there:
         ending = world.leases[name].ending
         assert ending is not None, name
