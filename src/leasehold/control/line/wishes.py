@@ -77,8 +77,7 @@ def rejecting_nodes(world: World, run: Run) -> tuple[str, ...]:
         return ()
     rejected: set[tuple[int, int]] = set()  # (unit, attempt)
     for key, unit in book.units.items():
-        tail = unit.attempts[len(unit.attempts) - unit.rejected_in_a_row() :]
-        rejected.update((key, attempt.number) for attempt in tail)
+        rejected.update((key, attempt.number) for attempt in unit.failed_binds())
     if not rejected:
         return ()
     leases = (world.leases[name] for name in book.names)

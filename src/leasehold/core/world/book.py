@@ -142,6 +142,11 @@ class Attempt:
             return False
         return self.cause in (Cause.EXIT, Cause.UNSTARTED)
 
+    @property
+    def is_taken_back(self) -> bool:
+        """A node rejected a pod of it, and the others have not all gone yet."""
+        return self.open > 0 and self.cause is Cause.REJECTED
+
 
 class UnitHistory:
     __slots__ = ("attempts",)
@@ -159,12 +164,16 @@ class UnitHistory:
 
     def rejected_in_a_row(self) -> int:
         """Binds that could not be completed, since anything else happened."""
-        count = 0
+        return sum(1 for each in self.failed_binds() if each.was_rejected)
+
+    def failed_binds(self) -> list[Attempt]:
+        """Those in a row, with the one that is being taken back just now."""
+        found: list[Attempt] = []
         for each in reversed(self.attempts):
-            if not each.was_rejected:
+            if not (each.was_rejected or each.is_taken_back):
                 break
-            count += 1
-        return count
+            found.append(each)
+        return found
 
     def is_of_a_resolution(self) -> bool:
         """Whether a Resolution started its newest attempt, or one before that only failed to be
