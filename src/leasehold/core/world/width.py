@@ -106,10 +106,11 @@ def locations_for(world: World, spec: RunSpec) -> list[Location]:
 
 
 def own_domains(world: World, uid: str) -> tuple[str, ...]:
+    """Where it is, and stays: what is on its way out keeps nobody there."""
     found = {
         state.node.domain
         for lease in open_leases(world, uid)
-        if (state := world.fleet.nodes.get(lease.node)) is not None
+        if lease.ending is None and (state := world.fleet.nodes.get(lease.node)) is not None
     }
     return tuple(sorted(found))
 
