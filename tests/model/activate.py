@@ -19,15 +19,10 @@ from tests.model.world import Activation, Booking, Run, World
 
 def activate_due(world: World) -> bool:
     """True if something was cut, moved or blocked."""
-    for run in in_line(world):
-        if _is_short_of_gpus_too(world, run):
-            assert run.activation is not None
-            since = run.activation.at
-            run.activation = None
-            world.book(run, Booking("Pending", "needs-cuts", since, run.said), before="")
-            world.ahead.setdefault(run.key, [])
-            return True
     waited_for: set[str] = set()  # domains where somebody waits for his turn
+    for run in in_line(world):
+        if _is_short_of_gpus_too(world, run) and _activate(world, run, waited_for):
+            return True
     for run in sorted(in_line(world), key=_when):
         booking = run.booking
         if (
@@ -38,8 +33,7 @@ def activate_due(world: World) -> bool:
             or not ready_units(world, run)
         ):
             continue
-        others = world.ahead[run.key]
-        if _activate(world, run, groups_to_plan(world, run), others, waited_for):
+        if _activate(world, run, waited_for):
             return True  # what ends by it, and what starts then, comes before the next
     return False
 
@@ -59,9 +53,9 @@ def _when(run: Run) -> tuple[int, tuple[int, str, str]]:
     return (run.booking.start if run.booking else 0, run.order)
 
 
-def _activate(
-    world: World, run: Run, groups: list[int], others: list[Claim], waited_for: set[str]
-) -> bool:
+def _activate(world: World, run: Run, waited_for: set[str]) -> bool:
+    """One that has its envelope back does not ask for it again."""
+    groups, others = groups_to_plan(world, run), world.ahead.get(run.key, [])
     case = Case(world, run, groups, others, world.now)
     if think_through(case):
         if _is_busy(world, run, set(case.domains.values()), waited_for):
@@ -72,8 +66,9 @@ def _activate(
             return False  # what is going already makes the room
         _begin(world, run, case, cuts)
         return True
-    if could_reclaim(world, run, groups, others):
-        _reclaim(world, run, groups, others)
+    if run.activation is None and could_reclaim(world, run, groups, others):
+        if not _reclaim(world, run, groups, others):  # nobody had to go: now for the GPUs
+            _activate(world, run, waited_for)
         return True
     nodes = [n for n in world.nodes.values() if n.flavor == run.flavor]
     anywhere = {n.domain for n in nodes if may_go(world, run, n.name)}
@@ -82,6 +77,7 @@ def _activate(
         return False  # the one before it there comes first
     assert run.booking is not None
     because = run.said if run.said not in ("", "HeldForReservation") else case.reason
+    run.activation = None
     world.book(run, Booking("Blocked", because=because), before="")
     world.note(f"{run.key} is blocked: {because}")
     return True
@@ -131,9 +127,12 @@ def activation_of(
     )  # fmt: skip
 
 
-def _reclaim(world: World, run: Run, groups: list[int], others: list[Claim]) -> None:
-    """The family moves; then, if GPUs are short too, others make room as well."""
+def _reclaim(world: World, run: Run, groups: list[int], others: list[Claim]) -> bool:
+    """The family moves; then, if GPUs are short too, others make room as well. True if anybody has
+    to go for the money."""
     cuts = take_back(world, run, groups, others) or []
+    if not cuts:
+        return False
     gone = frozenset(number for cut in cuts for number in cut.leases)
     case = Case(world, run, groups, others, world.now, absent=gone)
     can = think_through(case)
@@ -144,3 +143,4 @@ def _reclaim(world: World, run: Run, groups: list[int], others: list[Claim]) -> 
     assert plan is not None, "it was rehearsed"
     held = activation_of(world, run, plan, case.domains, sorted(gone))
     _hold(world, run, replace(held, only_money=True))
+    return True

@@ -6,6 +6,8 @@ else they are cut, by the same rules, among themselves alone. All of it is rehea
 cuts the run would need besides: a family is asked to move only if the run then starts.
 """
 
+from msgspec.structs import replace
+
 from leasehold.control.cuts.overdrafts import move_lease
 from leasehold.control.cuts.publish import Announced, publish_cuts
 from leasehold.control.turn import Turn
@@ -14,6 +16,7 @@ from leasehold.core.decisions.cover import cover
 from leasehold.core.decisions.cuts import Cuts, Seeder
 from leasehold.core.decisions.odds import preview
 from leasehold.core.decisions.overdraft import cut_shared, other_payer, refinance_order
+from leasehold.core.decisions.resolve import is_going
 from leasehold.core.facts import EnvelopeKey, Lease, Location, Record, Relation, Reservation
 from leasehold.core.resolutions import CutCause
 from leasehold.core.units import Instant
@@ -81,30 +84,32 @@ def _at(turn: Turn, wish: Wish, location: Location, seeder: Seeder) -> Reclaim |
     shared = _shared(turn, own)
     if not shared or _is_covered(turn, wish, location):
         return None  # what it lacks is kept for others ahead, not used by its family
+    money = _Money(world, turn.now)
     moved: list[tuple[Lease, Covered]] = []
     for lease in refinance_order(shared):
         if _is_covered(turn, wish, location):
             break
         covered = other_payer(world, lease, now=turn.now, but=own)
         if covered is not None:
-            _move(turn, lease, covered)
+            money.move(lease, covered)
             moved.append((lease, covered))
     cuts = None
     gone: set[str] = set()
     if not _is_covered(turn, wish, location):
-        names = {lease.name for lease, _ in moved}
-        left = tuple(lease for lease in shared if lease.name not in names)
+        left = tuple(lease for lease in shared if lease.name not in money.moved)
         cuts = cut_shared(
             world,
             left,
             lambda: _is_covered(turn, wish, location),
+            end=money.end,
+            restore=money.restore,
             seeder=seeder,
             now=turn.now,
             but=wish.run.uid,
         )
         if cuts is None:
             return None
-        gone = _end(world, cuts, turn.now)
+        gone = _end(world, cuts, money)
     if not _would_start(turn, wish, gone):
         return None
     kept = cuts.kept if cuts is not None else ()
@@ -114,29 +119,51 @@ def _at(turn: Turn, wish: Wish, location: Location, seeder: Seeder) -> Reclaim |
     return Reclaim(moved=stay, cuts=cuts, deficit=sum(cut.gpus for cut in kept))
 
 
-def _move(turn: Turn, lease: Lease, covered: Covered) -> None:
-    """In the rehearsal: others pay for it."""
-    world = turn.world
-    term = world.terms[lease.name]
-    world.accounts.end(lease, term, at=turn.now)
-    for segment in covered.segments:
-        envelope = world.envelopes[segment.envelope]
-        horizon = turn.now + world.policy.accounting_horizon
-        until = min(horizon if term.committed_to is None else term.committed_to, envelope.end)
-        world.accounts.claim(
+class _Money:
+    """In the rehearsal: who pays for the family's leases. One that others pay for already gives
+    nothing back to the owner when its run is cut."""
+
+    def __init__(self, world: World, now: Instant) -> None:
+        self._world, self._now = world, now
+        self.moved: dict[str, list[Claim]] = {}
+
+    def move(self, lease: Lease, covered: Covered) -> None:
+        """Others pay for it."""
+        world, now = self._world, self._now
+        term = world.terms[lease.name]
+        horizon = now + world.policy.accounting_horizon
+        committed_to = horizon if term.committed_to is None else term.committed_to
+        world.accounts.end(lease, term, at=now)
+        self.moved[lease.name] = [
             Claim(
                 uid=lease.uid,
                 payer=segment.envelope,
-                start=turn.now,
+                start=now,
                 end=term.frees_at,
                 gpus=segment.gpus,
                 borrowed=segment.relation is Relation.BORROWED,
-                gpu_ms=segment.gpus * max(0, until - turn.now),
+                gpu_ms=segment.gpus * max(0, min(end, committed_to) - now),
             )
-        )
+            for segment in covered.segments
+            for end in (world.envelopes[segment.envelope].end,)
+        ]
+        self.restore(lease)
+
+    def end(self, lease: Lease) -> None:
+        """It is gone, and so is what it costs."""
+        if lease.name not in self.moved:
+            self._world.accounts.end(lease, self._world.terms[lease.name], at=self._now)
+        for claim in self.moved.get(lease.name, ()):
+            self._world.accounts.claim(replace(claim, gpus=-claim.gpus, gpu_ms=-claim.gpu_ms))
+
+    def restore(self, lease: Lease) -> None:
+        if lease.name not in self.moved:
+            self._world.accounts.unend(lease, self._world.terms[lease.name], at=self._now)
+        for claim in self.moved.get(lease.name, ()):
+            self._world.accounts.claim(claim)
 
 
-def _end(world: World, cuts: Cuts, now: Instant) -> set[str]:
+def _end(world: World, cuts: Cuts, money: _Money) -> set[str]:
     """In the rehearsal: they are gone, and so are their GPUs and what they cost."""
     gone: set[str] = set()
     for cut in cuts.kept:
@@ -144,7 +171,7 @@ def _end(world: World, cuts: Cuts, now: Instant) -> set[str]:
             if lease.name not in gone:
                 gone.add(lease.name)
                 world.fleet.give(lease)
-                world.accounts.end(lease, world.terms[lease.name], at=now)
+                money.end(lease)
     return gone
 
 
@@ -159,8 +186,16 @@ def _would_start(turn: Turn, wish: Wish, gone: set[str]) -> bool:
 
 
 def _is_covered(turn: Turn, wish: Wish, location: Location) -> bool:
-    ask = ask_for(wish, location, wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
-    return isinstance(cover(turn.world, ask, now=turn.now), Covered)
+    """With the money of what is ending already: nobody is asked to go for that."""
+    world, now = turn.world, turn.now
+    mark = world.what_if.mark()
+    for name in sorted(world.ending):
+        if is_going(world, world.leases[name], now):
+            world.accounts.end(world.leases[name], world.terms[name], at=now)
+    ask = ask_for(wish, location, wish.want.gpus, start=now, borrowed=wish.borrowed_already)
+    answer = isinstance(cover(world, ask, now=now), Covered)
+    world.what_if.undo(mark)
+    return answer
 
 
 def _own_envelopes(world: World, wish: Wish, location: Location) -> tuple[EnvelopeKey, ...]:

@@ -158,20 +158,16 @@ def cut_shared(
     leases: tuple[Lease, ...],
     covered: Callable[[], bool],
     *,
+    end: Callable[[Lease], None],
+    restore: Callable[[Lease], None],
     seeder: Seeder,
     now: Instant,
     but: Uid,
 ) -> Cuts | None:
-    """An owner takes its own envelope back from its family: the same phases among those leases."""
-    accounts, terms = world.accounts, world.terms
+    """An owner takes its own envelope back from its family: the same phases among those leases.
+    `end` and `restore`: what becomes of the money of a lease that is cut, and that is not."""
     mark = world.what_if.mark()
-    scope = Scope(
-        world,
-        leases,
-        covered,
-        free=lambda lease: accounts.end(lease, terms[lease.name], at=now),
-        restore=lambda lease: accounts.unend(lease, terms[lease.name], at=now),
-    )
+    scope = Scope(world, leases, covered, free=end, restore=restore)
     cuts = cut_until_it_fits(scope, seeder=seeder, now=now, but=but)
     world.what_if.undo(mark)
     return cuts
