@@ -217,8 +217,6 @@ def _conclude(world: World, run: Run, unit: Unit) -> None:
     fate = unit.fate
     if not fate:
         unit.standing = "done"
-    elif run.stop:
-        unit.standing, unit.reason = "failed", "Canceled"
     elif fate == "Rejected":
         _pause_after_rejection(world, run, unit)
         return

@@ -161,7 +161,7 @@ def cover(
             bill.segments.append((envelope.name, part, relation))
             bill.missing -= part
         if bill.missing:
-            held_back.append((reason, reason in WAITABLE and _may_help(view, envelope)))
+            held_back.append((reason, reason in WAITABLE and _may_help(view, envelope, reason)))
     if bill.missing:
         first = next((each for each in held_back if each[1]), None)
         first = first or (held_back[0] if held_back else ("NoEnvelope", False))
@@ -169,11 +169,17 @@ def cover(
     return bill
 
 
-def _may_help(view: View, envelope: Envelope) -> bool:
-    """Time alone: it has open leases, or its window will open."""
+def _may_help(view: View, envelope: Envelope, reason: str) -> bool:
+    """Time alone: leases or planned runs that it pays for will end, or its window will open. Of an
+    aggregate's cap those of all its members."""
     if view.at < envelope.start:
         return True
-    return any(lease.payer == envelope.name for lease in view.world.open_leases())
+    names = {envelope.name}
+    if reason == "AggregateCap":
+        names.update(member for _, _, members in envelope.caps for member in members)
+    return any(lease.payer in names for lease in view.world.open_leases()) or any(
+        not names.isdisjoint(claim.money) for claim in view.claims
+    )
 
 
 def can_give(

@@ -67,7 +67,8 @@ class Room:
         return room
 
     def put_group(self, group: int, domain: str) -> list[Spot]:
-        """Fill nodes in use before opening an empty one, best fit; the caller knows it fits.
+        """Fill nodes in use before opening an empty one, best fit; the caller knows it fits. That
+        this very plan has put a pod there does not make a node in use.
 
         Spares go to nodes that do not hold this group's pods when there is a choice. Free GPUs
         come before others' spares. A node that rejected the run before comes last.
@@ -99,7 +100,6 @@ class Room:
 
         best = min(fitting, key=rank)
         self.bins[best] -= size
-        self.in_use.add(best[0])
         return Spot(group, "Borrowed" if best[1] == "spare" else "Active", pod, best[0])
 
     def _is_in(self, key: Bin, domain: str) -> bool:

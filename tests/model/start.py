@@ -73,7 +73,9 @@ def start(world: World, run: Run, units: list[Unit], plan: Plan) -> None:
     if run.activation is not None and not run.activation.timed_out:
         run.by_resolution = True
     rejected = None
-    if world.failing_binds:
+    is_another = run.key not in world.tried  # groups that start one after the other are one try
+    world.tried.add(run.key)
+    if world.failing_binds and is_another:
         world.failing_binds -= 1
         rejected = min(units, key=lambda unit: unit.index)
         world.rejected.append((run, rejected, opened))
@@ -115,7 +117,7 @@ def _tenure(world: World, run: Run, plan: Plan) -> int:
 
 def see_rejections(world: World) -> bool:
     """Starts that nodes would not have are taken back, once all have started that can."""
-    rejected, world.rejected = world.rejected, []
+    rejected, world.rejected, world.tried = world.rejected, [], set()
     for run, unit, opened in rejected:
         _reject(world, run, unit, opened)
     return bool(rejected)

@@ -228,7 +228,7 @@ def _kept(view: View, claim: Claim, needed: dict[str, int], free: dict[str, int]
             fitting = [name for name in names if left[name] >= claim.pod_gpus]
             if not fitting:
                 break
-            best = min(fitting, key=lambda n: (n not in in_use and n not in kept, left[n], n))
+            best = min(fitting, key=lambda n: (n not in in_use, left[n], n))
             left[best] -= claim.pod_gpus
             kept[best] = kept.get(best, 0) + claim.pod_gpus
             wanted -= 1

@@ -281,6 +281,7 @@ class World:
     lowered: dict[str, int] = field(default_factory=dict)  # hours an envelope fell short by
     failing_binds: int = 0
     rejected: list[Any] = field(default_factory=list)  # starts of this instant
+    tried: set[str] = field(default_factory=set)  # runs, since rejections were last seen
     envelopes_now: list[Envelope] = field(default_factory=list)
     levels: dict[str, list[list[str]]] = field(default_factory=dict)  # ancestors, as last read
     claims: list[Any] = field(default_factory=list)  # of those who wait, as last worked out
