@@ -321,4 +321,18 @@ PROMISES = (
         "        if is_going(world, world.leases[name], now + (1 << 60)):\n",
         story("line-37"),
     ),
+    Mutant(
+        "that a node changed is forgotten by whose binds kept failing",
+        "control/line/queue.py",
+        "    if isinstance(verdict, Started):\n        memory.unblock_binds",
+        "    if not isinstance(verdict, Denied):\n        memory.unblock_binds",
+        story("bind-08"),
+    ),
+    Mutant(
+        "that a node changed is forgotten in a restart",
+        "control/running/life.py",
+        " or _was_planned_since(world, run)\n",
+        "\n",
+        story("bind-07"),
+    ),
 )

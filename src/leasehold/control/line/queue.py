@@ -34,16 +34,6 @@ from leasehold.core.facts import Confidence, Opened, Reservation, Run, State
 from leasehold.core.units import plural
 from leasehold.core.verdicts import Admitted, Refusal, Refused
 
-# Those that were not even tried; binds that failed stay blocked until they are.
-_NOT_TRIED = frozenset(
-    {
-        Refusal.QUARANTINED,
-        Refusal.OWNER_NOT_ALLOWED,
-        Refusal.BIND_FAILING,
-        Refusal.BINDER_DISABLED,
-    }
-)
-
 
 def consider_all(turn: Turn) -> None:
     """Every pending run once, in order."""
@@ -70,10 +60,16 @@ def _consider(turn: Turn, run: Run, line: Line) -> None:
 
 
 def _note_binds(turn: Turn, run: Run, verdict: Verdict) -> None:
+    """Binds that failed are blocked until a node changes: from then on they are not, whatever the
+    run waits for meanwhile, until it has been tried once more."""
     memory = turn.world.memory
-    if not isinstance(verdict, Denied) or verdict.refused.reason not in _NOT_TRIED:
+    if isinstance(verdict, Started):
         memory.unblock_binds(run.uid)
-    elif verdict.refused.reason is Refusal.BIND_FAILING and verdict.then is Then.BLOCK:
+    elif (
+        isinstance(verdict, Denied)
+        and verdict.then is Then.BLOCK
+        and verdict.refused.reason is Refusal.BIND_FAILING
+    ):
         memory.block_binds(run.uid, turn.world.node_changes)
 
 

@@ -7,7 +7,7 @@ queue, the statuses and the tending of runs all ask here.
 from enum import StrEnum
 from typing import assert_never
 
-from leasehold.core.facts import Cause, Closed, Failed, Gang, Phase, Record, Run
+from leasehold.core.facts import Cause, Closed, Failed, Gang, Phase, Record, Run, State
 from leasehold.core.resolutions import CutCause
 from leasehold.core.units import Instant, Millis
 from leasehold.core.world.book import WHOLE, Attempt, UnitHistory
@@ -131,7 +131,8 @@ def _after_failure(world: World, run: Run, unit: UnitHistory, last: Attempt) -> 
         if count >= policy.bind_attempts:
             blocked_at = world.memory.blocked_binds.get(run.uid, world.node_changes)
             # The failing binds may be a node's fault: a change of any node ends the wait.
-            wait = policy.bind_blocked_for if blocked_at == world.node_changes else 0
+            is_over = blocked_at != world.node_changes or _was_planned_since(world, run)
+            wait = 0 if is_over else policy.bind_blocked_for
         return Where(
             standing=Standing.WAITING,
             why=BIND_FAILING,
@@ -143,6 +144,13 @@ def _after_failure(world: World, run: Run, unit: UnitHistory, last: Attempt) -> 
         return Where(standing=Standing.FAILED, why=Failed.WORKLOAD)
     wait = backoff(policy.retry_backoff, policy.retry_backoff_max, failures)
     return Where(standing=Standing.WAITING, why=Failed.WORKLOAD, retry_at=last.ended_at + wait)
+
+
+def _was_planned_since(world: World, run: Run) -> bool:
+    """A node changed before the controller was restarted: its reservation tells. (That of a sweep
+    may be for other groups.)"""
+    found = world.reservations.get(world.reservation_of.get(run.uid, ""))
+    return run.spec.gang is Gang.RUN and found is not None and found.state is State.PENDING
 
 
 def backoff(first: Millis, most: Millis, count: int) -> Millis:
