@@ -210,15 +210,16 @@ def would_do(world: World, scope: Scope) -> bool:
 def give_back(scope: Scope) -> None:
     """No innocent victims: backwards, every one without whom it is still enough.
 
-    A spare or a group of a run that was drawn whole is of no use to the dead.
+    A spare or a group of a run that was drawn whole is of no use to the dead, nor is a spare to a
+    group that was drawn or given up.
     """
     for cut in reversed(scope.cuts):
         dead = any(
-            other.kind == "draw"
+            other.kind != "spare"
             and other.run == cut.run
             and other is not cut
             and not other.returned
-            and other.group in (-1, cut.group)
+            and (other.group == -1 or (other.group == cut.group and cut.kind == "spare"))
             for other in scope.cuts
         )
         if dead:

@@ -48,20 +48,29 @@ def lead_of(world: World, run: Run) -> int:
 
 
 def take_turn(world: World) -> bool:
-    """One pass over the line; True as soon as something has started."""
+    """One pass over the line, in order; True if anybody has started. After one for whom others were
+    cut nobody else is considered: those ahead of it have planned without it."""
     if _time_out(world):
         return True
     holds = [hold_of(world, run) for run in in_line(world) if _holds(run) and _is_short(run)]
     claims: list[Claim] = []
     planned: dict[str, int] = {}
     world.ahead = {}
+    started = False
     for run in in_line(world):
         others = [hold for hold in holds if hold.run != run.key] + claims
         world.ahead[run.key] = others
         if run.stop or not _may_be_considered(world, run):
             continue
-        if _try_to_start(world, run, others):
-            return True
+        while waiting_units(run) and ready_units(world, run):
+            is_first = run.booking is not None and run.booking.state == "Activating"
+            if not _try_to_start(world, run, others):
+                break
+            started = True
+            if is_first:
+                return True
+        if not waiting_units(run) or not ready_units(world, run):
+            continue
         if run.activation is not None:
             _look_after(world, run)
             if run.activation is not None:
@@ -73,7 +82,7 @@ def take_turn(world: World) -> bool:
         if claim is not None:
             claims.append(claim)
     world.claims = holds + claims
-    return False
+    return started
 
 
 def _is_planned(world: World, run: Run, planned: dict[str, int]) -> bool:
@@ -269,7 +278,8 @@ def _announce(
     """No start is known, or none soon enough: at the lead, or when its patience is over."""
     was, kept = run.booking, _kept_start(world, run)
     lead = world.now + lead_of(world, run)
-    start = max(run.created + world.config["reservation.maxWait"], lead) if known else lead
+    soonest = max(run.created + world.config["reservation.maxWait"], lead) if known else lead
+    start = soonest
     if _is_short_of_money_only(world, run, groups, others):
         start = start if kept is None else min(start, kept)
         run.booking = Booking("Pending", "needs-money", start, run.said)
@@ -281,9 +291,9 @@ def _announce(
     case = Case(world, run, groups, others, max(start, world.now))
     can = think_through(case)
     if not can:
-        later = _after_tenures(world, run, groups, others, start)
+        later = _after_tenures(world, run, groups, others, start, soonest)
         if later is not None:
-            case, awaits, can = later, True, True
+            case, awaits, can = later, later.at != soonest, True
             start = later.at
         elif kept is not None:
             start = kept  # that cuts would not help any more is no reason to come earlier
@@ -293,13 +303,15 @@ def _announce(
 
 
 def _after_tenures(
-    world: World, run: Run, groups: list[int], others: list[Claim], start: int
+    world: World, run: Run, groups: list[int], others: list[Claim], start: int, soonest: int = 0
 ) -> Case | None:
-    """If protected tenures keep it out: its case when enough of them have ended."""
-    for end in tenures(world):
-        if end > start:
-            case = Case(world, run, groups, others, end)
-            if think_through(case):
+    """If protected tenures keep it out: its case when enough of them have ended, or as soon as one
+    could be announced for today: who is protected may have ended by then."""
+    after = max(start, world.now)
+    for end in tenures(world, run):
+        for at in (soonest, end) if after < soonest < end else (end,):
+            case = Case(world, run, groups, others, at)
+            if at > after and think_through(case):
                 return case
     return None
 

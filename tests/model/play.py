@@ -9,6 +9,7 @@ from copy import deepcopy
 from typing import Any
 
 from tests.model import activate, debts, life, line, resize
+from tests.model.cuts import width
 from tests.model.start import see_rejections
 from tests.model.story import FOREVER, Story
 from tests.model.world import Node, Run, World, new_world
@@ -73,14 +74,15 @@ def come_to_rest(world: World) -> None:
 
 def _take_turn(world: World) -> bool:
     """One thing at a time: what has happened is seen, and what must end has been told to and is
-    gone if it goes at once, before anybody else is considered."""
+    gone if it goes at once, before the line is considered; starts that nodes reject are taken back
+    before it is considered again."""
     return (
         life.see(world)
         or life.mark_due(world)
         or resize.shrink(world)
         or debts.settle_debts(world)
-        or line.take_turn(world)
         or see_rejections(world)
+        or line.take_turn(world)
         or activate.activate_due(world)
         or resize.grow(world)
     )
@@ -93,19 +95,24 @@ def next_instant(world: World) -> int:
     for pod in world.pods:
         if world.nodes[pod.node].heard and pod.ends is not None:
             due.append(pod.ends)
-    due += [lease.deadline for lease in world.open_leases() if lease.ending]
+    for lease in world.open_leases():
+        if lease.ending:
+            due += [lease.deadline, lease.deadline + config["drain.timeout"]]
+    is_blocked = any(r.booking and r.booking.state == "Blocked" for r in world.runs.values())
     for run in world.runs.values():
         for unit in run.units.values():
             if unit.standing == "live" and run.limit is not None:
                 due.append(unit.started + run.limit)
             due.append(unit.pause)
-        if any(unit.standing == "live" for unit in run.units.values()):
+        if any(unit.standing == "live" for unit in run.units.values()) and (
+            is_blocked or world.debts
+        ):
             due.append(run.protected)
         if run.booking is not None:
             due.append(run.booking.start)
         if run.activation is not None:
             due.append(run.activation.at + config["drain.timeout"])
-        if run.resized is not None:
+        if run.resized is not None and width(world, run) != run.desired:
             due.append(run.resized + config["resize.interval"])
     for envelope in world.envelopes():
         due += [envelope.start, envelope.end]

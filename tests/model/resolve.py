@@ -20,7 +20,7 @@ from tests.model.cuts import (
     would_do,
 )
 from tests.model.money import Segment, cover
-from tests.model.places import Room, room_for
+from tests.model.places import Room, may_go, room_for
 from tests.model.view import Claim, View, cost_of_segments, end_of
 from tests.model.world import Lease, Run, World
 
@@ -277,7 +277,11 @@ def carry_out(case: Case, seed: Seed) -> list[Cut]:
     return [cut for cut in scope.cuts if not cut.returned]
 
 
-def tenures(world: World) -> list[int]:
-    """When protected tenures end."""
-    ends = {world.runs[lease.run].protected for lease in world.open_leases()}
+def tenures(world: World, run: Run) -> list[int]:
+    """When protected tenures end, of those where the run may go."""
+    ends = {
+        world.runs[lease.run].protected
+        for lease in world.open_leases()
+        if world.nodes[lease.node].flavor == run.flavor and may_go(world, run, lease.node)
+    }
     return sorted(end for end in ends if end > world.now)

@@ -166,8 +166,8 @@ class View:
 
 
 def is_expected_to_go(world: World, lease: Lease) -> bool:
-    """A pod that will not go is not counted on once `drain.timeout` is over."""
-    return bool(world.now < max(lease.deadline, lease.marked + world.config["drain.timeout"]))
+    """A pod that will not go is not counted on once it is late by `drain.timeout`."""
+    return bool(world.now < lease.deadline + world.config["drain.timeout"])
 
 
 def kept_by(world: World, claim: Claim, instant: int) -> dict[str, int]:
@@ -189,22 +189,34 @@ def kept_by(world: World, claim: Claim, instant: int) -> dict[str, int]:
 
 
 def _kept_later(view: View, claim: Claim) -> dict[str, int]:
+    """Of each pod that has no place yet as much as may be is beneath leases that it may have cut;
+    on nodes where little is free first."""
     kept = dict(kept_by(view.world, claim, max(claim.start, view.world.now)))
-    missing = dict(claim.pods)
-    for node in view.world.nodes.values():
-        if node.domain in missing and node.flavor == claim.flavor and node.usable:
-            cuttable = sum(
-                lease.gpus
-                for lease in view.on.get(node.name, [])
-                if lease.role != "Borrowed" and _may_be_cut(view.world, lease, claim.start)
-            )
-            pods = (kept.get(node.name, 0) + cuttable) // claim.pod_gpus
-            missing[node.domain] = max(0, missing[node.domain] - pods)
     free = view.room(claim.flavor, claim.end)
-    free = {name: max(0, gpus - kept.get(name, 0)) for name, gpus in free.items()}
-    for name, gpus in _kept(view, claim, missing, free).items():
-        kept[name] = kept.get(name, 0) + gpus
+    size = claim.pod_gpus
+    for domain, pods in claim.pods.items():
+        names = [n for n in sorted(free) if view.world.nodes[n].domain == domain]
+        missing = max(0, pods - sum(kept.get(name, 0) // size for name in names))
+        beneath = {name: _beneath(view, claim, name) + kept.get(name, 0) % size for name in names}
+        left = {name: max(0, free[name] - kept.get(name, 0)) for name in names}
+        for with_free in (False, True):
+            for name in sorted(names, key=lambda n: (left[n], n)):
+                here = min(missing, (beneath[name] + with_free * left[name]) // size)
+                missing -= here
+                taken = max(0, here * size - beneath[name])
+                beneath[name] = max(0, beneath[name] - here * size)
+                left[name] -= taken
+                kept[name] = kept.get(name, 0) + taken
     return kept
+
+
+def _beneath(view: View, claim: Claim, name: str) -> int:
+    """GPUs of a node under leases that it may have cut."""
+    return sum(
+        lease.gpus
+        for lease in view.on.get(name, [])
+        if lease.role != "Borrowed" and _may_be_cut(view.world, lease, claim.start)
+    )
 
 
 def _may_be_cut(world: World, lease: Lease, at: int) -> bool:

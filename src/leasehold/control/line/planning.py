@@ -128,9 +128,10 @@ def plan_for(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Plan | Non
         return Plan(starts=unmoved, confidence=Confidence.CUTS, unchanged=True)
     unknown = kept is None or old is None or not old.odds
     found = _first_that_cuts(
-        turn, wish, starts, may_sample=lambda: unknown and line.may_sample(turn)
+        turn, wish, starts, soonest, may_sample=lambda: unknown and line.may_sample(turn)
     )
-    waits = found is not None and found[0] > starts  # until others may be drawn
+    # Until others may be drawn.
+    waits = found is not None and found[0] > starts and found[0] != soonest
     if is_blocked and not waits and not _would_be_helped(turn, wish, refused, starts):
         return None
     if found is None:
@@ -173,26 +174,38 @@ def _would_be_helped(turn: Turn, wish: Wish, refused: Refused, starts: Instant) 
 
 
 def _first_that_cuts(
-    turn: Turn, wish: Wish, starts: Instant, *, may_sample: Callable[[], bool]
+    turn: Turn,
+    wish: Wish,
+    starts: Instant,
+    soonest: Instant,
+    *,
+    may_sample: Callable[[], bool],
 ) -> tuple[Instant, Preview] | None:
-    """What resolve would do then. Whoever is kept out by nothing but immunity from lotteries
-    starts when enough of it has ended."""
+    """What resolve would do then. Whoever is kept out by nothing but immunity from lotteries starts
+    when enough of it has ended, or as soon as one could be announced for today: who is immune may
+    have ended by then."""
     world, now = turn.world, turn.now
     at = max(starts, now)
     seen = preview(world, wish, turn.agenda, at=at, now=now, may_sample=may_sample)
     if not isinstance(seen, Refused):
         return starts, seen
-    return _once_protection_ends(turn, wish, at, may_sample=may_sample)
+    return _once_protection_ends(turn, wish, at, soonest, may_sample=may_sample)
 
 
 def _once_protection_ends(
-    turn: Turn, wish: Wish, after: Instant, *, may_sample: Callable[[], bool]
+    turn: Turn,
+    wish: Wish,
+    after: Instant,
+    soonest: Instant = 0,
+    *,
+    may_sample: Callable[[], bool],
 ) -> tuple[Instant, Preview] | None:
     world, now = turn.world, turn.now
     for end in _ends_of_protection(world, wish, after=after):
-        seen = preview(world, wish, turn.agenda, at=end, now=now, may_sample=may_sample)
-        if not isinstance(seen, Refused):
-            return end, seen
+        for at in (soonest, end) if after < soonest < end else (end,):
+            seen = preview(world, wish, turn.agenda, at=at, now=now, may_sample=may_sample)
+            if not isinstance(seen, Refused):
+                return at, seen
     return None
 
 
