@@ -47,6 +47,7 @@ def tend(turn: Turn, uid: Uid) -> None:
     """Bring a run's leases in line with what became of its pods, its node and its limits."""
     world = turn.world
     run = world.runs.get(uid)
+    world.work.call_off(uid)
     _note_bound(turn, uid)
     _close_refused(turn, uid)
     _close_what_is_over(turn, uid)

@@ -1,7 +1,8 @@
 """What is to be looked at, and when: runs, Budgets, and the alarms that were set for them.
 
 Filled by the World as facts change and by turns that want to come back; a turn takes what is due.
-An entry too many costs a look and changes nothing, so after a crash everything is looked at again.
+After a crash everything is looked at again. An alarm that has lost its reason is called off: a look
+that nobody needs could find what time alone has changed, and then it would matter when it comes.
 """
 
 from heapq import heappop, heappush
@@ -19,7 +20,8 @@ class Worklist:
         self.unsettled: dict[str, None] = {}  # budgets that may be overdrawn since they were seen
         self.pending: dict[Uid, None] = {}  # runs with units that wait
         self.elastic: dict[Uid, None] = {}  # runs that are not as wide as they wish
-        self._alarms: list[tuple[Instant, Uid]] = []  # a heap; an early or doubled one is harmless
+        self._alarms: list[tuple[Instant, Uid]] = []  # a heap, with those that were called off
+        self._set: dict[Uid, set[Instant]] = {}  # the alarms that stand
         self._money_alarms: list[tuple[Instant, str]] = []  # a heap of (when, budget)
         self._in_place: dict[EnvelopeKey, tuple[Envelope, int]] = {}
         self._is_taken_up = False
@@ -52,7 +54,15 @@ class Worklist:
 
     def alarm(self, uid: Uid, at: Instant) -> None:
         """Look at this run again then."""
-        heappush(self._alarms, (at, uid))
+        standing = self._set.setdefault(uid, set())
+        if at not in standing:
+            standing.add(at)
+            heappush(self._alarms, (at, uid))
+
+    def call_off(self, uid: Uid) -> None:
+        """Whoever looks at a run sets its alarms anew: what has become of the others is past, and
+        the line is not considered for it."""
+        self._set.pop(uid, None)
 
     def money_alarm(self, budget: str, at: Instant) -> None:
         """Look at this Budget again then."""
@@ -60,7 +70,12 @@ class Worklist:
 
     @property
     def next_alarm(self) -> Instant:
+        while self._alarms and not self._stands(*self._alarms[0]):
+            heappop(self._alarms)
         return self._alarms[0][0] if self._alarms else FOREVER
+
+    def _stands(self, at: Instant, uid: Uid) -> bool:
+        return at in self._set.get(uid, ())
 
     @property
     def next_money_alarm(self) -> Instant:
@@ -76,7 +91,11 @@ class Worklist:
     def take_runs(self, now: Instant) -> list[Uid]:
         """Those that something happened to, or whose alarm is due, in order."""
         while self.next_alarm <= now:
-            self.runs[heappop(self._alarms)[1]] = None
+            at, uid = heappop(self._alarms)
+            self._set[uid].discard(at)
+            if not self._set[uid]:
+                del self._set[uid]
+            self.runs[uid] = None
         taken = sorted(self.runs)
         self.runs.clear()
         return taken
