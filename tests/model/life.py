@@ -59,7 +59,7 @@ def reclaim(world: World, spare: Lease, most: int | None = None) -> None:
 
 def apply_cuts(world: World, cuts: list[Cut], fate: str) -> None:
     """Victims get their grace period."""
-    drawn: set[str] = set()
+    drawn: set[tuple[str, int]] = set()
     for cut in cuts:
         run = world.runs[cut.run]
         leases = [world.leases[number] for number in cut.leases]
@@ -71,13 +71,13 @@ def apply_cuts(world: World, cuts: list[Cut], fate: str) -> None:
                 mark(world, lease, "Shrink")
             settle(world, run)
         else:
-            drawn.add(cut.run)
             for lease in leases:
                 unit = run.unit_of(lease.group)
+                drawn.add((cut.run, unit.index))
                 unit.fate = unit.fate or fate
                 unit.swaps = []
                 mark(world, lease, "RandomPreempt")
-    for key in drawn:
+    for key, _ in drawn:  # every group of a sweep that was drawn counts
         world.runs[key].cuts += 1
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from tests.model.admit import Place, Plan, Refusal, admit, admit_in, borrowed_by, put_in
 from tests.model.money import Segment, can_give, is_allowed
 from tests.model.places import room_for
+from tests.model.reclaim import could_reclaim
 from tests.model.resolve import Case, claim_of, tenures, think_through
 from tests.model.start import start
 from tests.model.story import DAY, FOREVER
@@ -246,8 +247,19 @@ def _plan(world: World, run: Run, others: list[Claim]) -> Claim | None:
     if was is not None and was.state == "Blocked" and not _would_help(world, run, groups, others):
         return None
     claim = _announce(world, run, groups, others, known=found is not None)
-    if found is not None and in_time and claim is not None and found[0] <= claim.start:
+    if found is None or not in_time:
+        return claim
+    if claim is not None and found[0] <= claim.start:
         return _book_known(world, run, found)  # it need not wait for a tenure, and then cut
+    booking = run.booking
+    if (
+        claim is None
+        and booking is not None
+        and booking.confidence == "needs-cuts"
+        and booking.start <= world.now
+        and not could_reclaim(world, run, groups, others)
+    ):
+        return _book_known(world, run, found)  # its time has come, and cuts are no help
     return claim
 
 
@@ -349,8 +361,6 @@ def _is_short_of_money_only(world: World, run: Run, groups: list[int], others: l
 
 def _would_help(world: World, run: Run, groups: list[int], others: list[Claim]) -> bool:
     """Whether one who is blocked may be announced anew: if resolve would now succeed."""
-    from tests.model.reclaim import could_reclaim
-
     start = world.now + lead_of(world, run)
     if think_through(Case(world, run, groups, others, world.now)):
         return True
@@ -434,10 +444,22 @@ def _look_after(world: World, run: Run) -> None:
     activation = run.activation
     assert activation is not None
     if run.booking is None or run.booking.state != "Activating":
-        run.activation = None
+        if not _is_bound_again_later(world, run):
+            run.activation = None
     elif not activation.only_money and not _undrained(world, activation):
         run.activation = None
         world.book(run, Booking("Blocked", because=run.said), before="")
+
+
+def _is_bound_again_later(world: World, run: Run) -> bool:
+    """Part of it was rejected and is in back-off: its room is kept for that."""
+    return any(
+        unit.standing == "waiting"
+        and unit.pause > world.now
+        and unit.paused_by == "BindFailing"
+        and not unit.blocked_binds
+        for unit in run.units.values()
+    )
 
 
 def _undrained(world: World, activation: Activation) -> bool:

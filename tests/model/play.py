@@ -220,14 +220,15 @@ def _delete(world: World, what: dict[str, Any]) -> None:
         return
     node = world.nodes[what["node"]]
     node.gone, node.cordoned, node.silent, node.dead = True, False, False, False
+    node.foreign = 0
     life.lose_node(world, node.name)
 
 
 def _node(world: World, node: Node, state: str) -> None:
     match state:
         case "dead":
-            node.dead = True
-            node.silent = False
+            node.dead, node.silent = True, False
+            node.foreign = 0  # other people's processes die with it
             life.lose_node(world, node.name)
         case "silent":
             node.silent = True

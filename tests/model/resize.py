@@ -27,10 +27,22 @@ def resizable(world: World) -> list[Run]:
             and not unit.fate
             and not unit.swaps
             and not any(lease.ending for lease in world.leases_of(run))
+            and not _is_being_completed(world, run)
             and not run.stop
         ):
             found.append(run)
     return found
+
+
+def _is_being_completed(world: World, run: Run) -> bool:
+    """A rank that has ended well is not started anew."""
+    return any(
+        lease.run == run.key
+        and lease.attempt == run.units[0].attempt
+        and lease.role != "Spare"
+        and lease.closed == "Completed"
+        for lease in world.leases
+    )
 
 
 def may_resize(world: World, run: Run) -> bool:

@@ -230,9 +230,9 @@ def _may_be_in(case: Case, domain: str, groups: int) -> bool:
 
 def _leaves_room_for_those_ahead(case: Case, plan: Plan, gone: frozenset[int]) -> bool:
     """Of those ahead that need cuts later: their room in their intended domains, from their start
-    on. Each is put there with all the cuts it may make, on top of those before it."""
+    on. Each is put there with all the cuts it may make, on top of those that start before it."""
     seated = [claim_of(case.world, case.run, plan, case.at, "plan")]
-    for claim in case.claims:
+    for claim in sorted(case.claims, key=lambda each: each.start):
         if claim.kind != "cut" or claim.start >= case.until or claim.end <= case.at:
             continue
         before = [c for c in case.claims[: case.claims.index(claim)] if c.kind != "cut"]

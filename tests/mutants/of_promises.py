@@ -2,6 +2,8 @@
 
 from tests.mutants.mutant import Mutant, story, unit
 
+_ONCE = ("tests/model/test_seeds.py", "-k", "once_did_not")
+
 PROMISES = (
     Mutant(
         "an ending lease is counted twice",
@@ -334,5 +336,40 @@ PROMISES = (
         " or _was_planned_since(world, run)\n",
         "\n",
         story("bind-07"),
+    ),
+    Mutant(
+        "the limit of a run that has ended wakes whoever waits",
+        "control/running/tend.py",
+        "    world.work.call_off(uid)\n",
+        "",
+        _ONCE,
+    ),
+    Mutant(
+        "nobody looks when a grace period is over",
+        "control/decide.py",
+        "    _wake_for_overdue(turn)\n",
+        "",
+        _ONCE,
+    ),
+    Mutant(
+        "who could start later is blocked first",
+        "control/line/planning.py",
+        "        if exact is not None and starts <= now and not _may_reclaim",
+        "        if exact is not None and starts < 0 and not _may_reclaim",
+        _ONCE,
+    ),
+    Mutant(
+        "what is cut later makes room for one that starts before",
+        "core/decisions/room_ahead.py",
+        "        self._rooms = sorted(rooms, key=lambda room: room.start)\n",
+        "        self._rooms = rooms\n",
+        _ONCE,
+    ),
+    Mutant(
+        "a protection is waited for that will not matter",
+        "control/line/planning.py",
+        "        for at in (soonest, end) if after < soonest < end else (end,):\n",
+        "        for at in (end,):\n",
+        _ONCE,
     ),
 )

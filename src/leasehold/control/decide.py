@@ -64,6 +64,7 @@ def _decide(turn: Turn) -> None:
         turn.about = ""
         _note_holds(turn)
     _wake_for_protected(turn)
+    _wake_for_overdue(turn)
     _wake_for_windows(turn)
     turn.wake(world.work.next_alarm)
 
@@ -105,6 +106,18 @@ def _wake_for_protected(turn: Turn) -> None:
             until = protected_until(world, run) if run is not None else None
             if until is not None:
                 turn.wake(until)
+
+
+def _wake_for_overdue(turn: Turn) -> None:
+    """Who does not go in its grace period may stay for ever, and nobody plans with its GPUs any
+    more; a drain's timeout later nobody is cut to sit beside it."""
+    world = turn.world
+    if world.work.pending:
+        for name in world.ending:
+            ending = world.leases[name].ending
+            assert ending is not None, name
+            turn.wake(ending.deadline)
+            turn.wake(ending.deadline + world.policy.victim_timeout)
 
 
 def _wake_for_windows(turn: Turn) -> None:

@@ -135,6 +135,8 @@ def plan_for(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Plan | Non
     if is_blocked and not waits and not _would_be_helped(turn, wish, refused, starts):
         return None
     if found is None:
+        if exact is not None and starts <= now and not _may_reclaim(turn, wish, refused):
+            return exact  # its time has come, cuts are no help, and it need not be blocked
         # It is no reason to come earlier that cuts would not help any more.
         unmoved = starts if kept is None else kept
         return Plan(starts=unmoved, confidence=Confidence.CUTS, awaits_immunity=awaited)
@@ -170,6 +172,10 @@ def _would_be_helped(turn: Turn, wish: Wish, refused: Refused, starts: Instant) 
     after = max(starts, now)
     if _once_protection_ends(turn, wish, after, may_sample=lambda: False) is not None:
         return True
+    return _may_reclaim(turn, wish, refused)
+
+
+def _may_reclaim(turn: Turn, wish: Wish, refused: Refused) -> bool:
     return refused.reason.is_about_money and can_reclaim(turn, wish)
 
 

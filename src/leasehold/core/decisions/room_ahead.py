@@ -1,9 +1,9 @@
 """room_ahead — whether those ahead who will need cuts still find their room after somebody's cuts.
 
 Asked by `resolve` for whoever would cut others: it is put where it would go, and then each start
-that needs cuts ahead of it, in order of line, is put into its intended domains with all the cuts
-that it may make there. A sweep that lost groups to one can give up fewer to the next; a place that
-a known start ahead counts on is nobody's room. Works under a mark and changes nothing.
+that needs cuts ahead of it, the first to start first, is put into its intended domains with all the
+cuts that it may make there. A sweep that lost groups to one can give up fewer to the next; a place
+that a known start ahead counts on is nobody's room. Works under a mark and changes nothing.
 """
 
 from collections.abc import Collection
@@ -39,7 +39,9 @@ class RoomAhead:
         self._agenda = agenda
         self._uid, self._start, self._end = uid, start, end
         self._now = now
-        self._rooms = [room for room in agenda.rooms(but=uid, start=start, end=end) if room.pods]
+        rooms = [room for room in agenda.rooms(but=uid, start=start, end=end) if room.pods]
+        # What somebody cuts later makes no room for one that starts before.
+        self._rooms = sorted(rooms, key=lambda room: room.start)
 
     @property
     def is_anywhere(self) -> bool:
