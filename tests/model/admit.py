@@ -67,11 +67,11 @@ def admit(
     """
     if avoids:
         room = room_for(view, run, until=until, fill=fill, avoids=avoids, shun=True)
-        plan = admit_in(view, run, groups, room, until=until, roomy=roomy)
+        plan = admit_in(view, run, groups, room, until=until, roomy=roomy, fill=fill)
         if isinstance(plan, Plan):
             return plan
     room = room_for(view, run, until=until, fill=fill, avoids=avoids)
-    return admit_in(view, run, groups, room, until=until, roomy=roomy)
+    return admit_in(view, run, groups, room, until=until, roomy=roomy, fill=fill)
 
 
 def admit_in(
@@ -82,6 +82,7 @@ def admit_in(
     *,
     until: int | None = None,
     roomy: bool = False,
+    fill: bool = False,
 ) -> Plan | Refusal:
     world = view.world
     until = end_of(run, view.at) if until is None else until
@@ -98,6 +99,8 @@ def admit_in(
         no_money = _no_money(bills, anywhere) if anywhere else None
         return no_money or Refusal("NoSuchFlavor", of_money=False)
     bills = {place: _cover(view, run, wanted, place, until) for place in places}
+    if fill:
+        return _filled(groups, room, bills, home) or Refusal("InsufficientCapacity", of_money=False)
     whole = _whole(groups, room.only_in(home) if home else room, bills, together=bool(home))
     if whole is not None:
         return whole
@@ -162,6 +165,41 @@ def _whole(
         return None
     rank, spots = min(found, key=lambda each: each[0])
     return Plan(spots, {rank[-1]: bills[rank[-1]].segments})
+
+
+def _filled(
+    groups: list[int], room: Room, bills: dict[Place, Bill], home: list[str]
+) -> Plan | None:
+    """On free GPUs and spares of one location: least borrowed, least shared, by name."""
+    found: list[tuple[tuple[int, int, Place], list[Spot]]] = []
+    for place, bill in bills.items():
+        domains = [domain for domain in room.domains() if place_of(domain) == place]
+        spots = None if bill.missing else _seat(room.copy(), groups, domains, home)
+        if spots is not None:
+            found.append(((bill.by("Borrowed"), bill.by("Shared"), place), spots))
+    if not found:
+        return None
+    rank, spots = min(found, key=lambda each: each[0])
+    return Plan(spots, {rank[-1]: bills[rank[-1]].segments})
+
+
+def _seat(room: Room, groups: list[int], domains: list[str], home: list[str]) -> list[Spot] | None:
+    """All in the domain with the fewest seats of those that have enough, where the run is already
+    first; else group by group so."""
+
+    def rank(domain: str) -> tuple[bool, int, str]:
+        return (domain not in home, room.pods_in(domain), domain)
+
+    for domain in sorted(domains, key=rank):
+        if room.holds(domain, len(groups)):
+            return [spot for group in groups for spot in room.put_group(group, domain)]
+    spots: list[Spot] = []
+    for group in groups if room.run.spread else []:
+        fitting = [domain for domain in domains if room.holds(domain, 1)]
+        if not fitting:
+            return None
+        spots += room.put_group(group, min(fitting, key=rank))
+    return spots or None
 
 
 def put_in(room: Room, groups: list[int], domains: list[str]) -> list[Spot] | None:

@@ -372,4 +372,11 @@ PROMISES = (
         "        for at in (end,):\n",
         _ONCE,
     ),
+    Mutant(
+        "a filler sits down at the first place by name",
+        "core/decisions/fill.py",
+        "        return min(found, key=lambda plan: preference(plan.covered[0]))\n",
+        "        return found[0]\n",
+        story("fill-05"),
+    ),
 )

@@ -187,7 +187,7 @@ def _admit(
         return next((each for each in refusals if each.time_may_help), refusals[0]), paid
     short = pack(world, wish.want, paid)
     assert isinstance(short, Refused)
-    trace = sorted(funded, key=_preference)[0][1].trace
+    trace = sorted(funded, key=preference)[0][1].trace
     return _with_trace(short, trace), paid
 
 
@@ -232,7 +232,7 @@ def _with_trace(refused: Refused, trace: tuple[CoverStep, ...]) -> Refused:
     return replace(refused, trace=trace, time_may_help=helps)
 
 
-def _preference(funded: tuple[Location, Covered]) -> tuple[int, int, Location]:
+def preference(funded: tuple[Location, Covered]) -> tuple[int, int, Location]:
     """Owned before shared before borrowed."""
     shares = dict.fromkeys(Relation, 0)
     for segment in funded[1].segments:
@@ -242,11 +242,11 @@ def _preference(funded: tuple[Location, Covered]) -> tuple[int, int, Location]:
 
 def _one_place(world: World, wish: Wish, funded: list[tuple[Location, Covered]]) -> Admitted | None:
     """Everything at the location that is paid for best; among equals, where less is left over."""
-    ranked = sorted(funded, key=_preference)
+    ranked = sorted(funded, key=preference)
     first = ranked[0][1].trace if ranked else ()
     while ranked:
-        rank = _preference(ranked[0])[:2]
-        equals = [each for each in ranked if _preference(each)[:2] == rank]
+        rank = preference(ranked[0])[:2]
+        equals = [each for each in ranked if preference(each)[:2] == rank]
         found = _among_equals(world, wish, equals)
         if found is not None:
             return found if len(ranked) == len(funded) else replace(found, first_trace=first)

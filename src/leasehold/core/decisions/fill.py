@@ -5,7 +5,7 @@ pods may find free GPUs and others a spare's; one pod does not mix them. Called 
 opportunistic run found no room on free GPUs alone, under a mark with what plans keep taken off.
 """
 
-from leasehold.core.decisions.admit import Wish, ask_for
+from leasehold.core.decisions.admit import Wish, ask_for, preference
 from leasehold.core.decisions.agenda import Agenda, Kept
 from leasehold.core.decisions.cover import cover
 from leasehold.core.decisions.drain import is_spoken_for
@@ -21,20 +21,25 @@ from leasehold.core.world.world import World
 def fill(
     world: World, wish: Wish, agenda: Agenda, kept: Kept, *, now: Instant
 ) -> Admitted | Refused:
-    """The whole run at one location, or why not; a filler has no spares itself."""
-    best: Refused | None = None
+    """The whole run at one location, or why not: where least is borrowed, then shared, by name. A
+    filler has no spares itself."""
+    refused: Refused | None = None
+    found: list[Admitted] = []
     seats = _Seats(world, wish, agenda, kept, now=now)
     for location in locations_for(world, wish.run.spec):
         gpus = wish.want.pods * wish.want.pod_gpus * len(wish.want.groups)
         ask = ask_for(wish, location, gpus, start=now, borrowed=wish.borrowed_already)
         covered = cover(world, ask, now=now)
         if isinstance(covered, Refused):
-            best = best or covered
+            refused = refused or covered
             continue
         pods = seats.deal_all(location)
         if pods is not None:
-            return Admitted(covered=((location, covered),), packed=Packed(places=tuple(pods)))
-    return best or Refused(
+            packed = Packed(places=tuple(pods))
+            found.append(Admitted(covered=((location, covered),), packed=packed))
+    if found:
+        return min(found, key=lambda plan: preference(plan.covered[0]))
+    return refused or Refused(
         reason=Refusal.CAPACITY,
         remedy="neither free GPUs nor spares of other runs have room for it",
         asked=wish.want.gpus,
