@@ -150,7 +150,7 @@ def bundles(world: World, scope: Scope) -> dict[str, list[tuple[str, str, int]]]
         if not groups or run.key == scope.beneficiary:
             continue
         namespace, name = run.key.split("/")
-        if run.protected > scope.at:
+        if world.protected_until(run, scope.beneficiary) > scope.at:
             continue
         mine = [(namespace, name, -1)]
         above = (width(world, run, scope) - run.least) // run.group_gpus

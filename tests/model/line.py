@@ -299,7 +299,7 @@ def _announce(
     awaits = False
     if kept is not None:
         assert was is not None
-        start, awaits = min(start, kept), was.awaits_tenure and kept <= start
+        start, awaits = min(start, kept), was.awaits_since > 0 and kept <= start
     case = Case(world, run, groups, others, max(start, world.now))
     can = think_through(case)
     if not can:
@@ -310,7 +310,8 @@ def _announce(
         elif kept is not None:
             start = kept  # that cuts would not help any more is no reason to come earlier
     places = dict(case.domains)
-    run.booking = Booking("Pending", "needs-cuts", start, run.said, places, awaits)
+    since = (was.awaits_since if was is not None else 0) or world.now
+    run.booking = Booking("Pending", "needs-cuts", start, run.said, places, since if awaits else 0)
     return _claim_for_cuts(world, case, start) if can else None
 
 

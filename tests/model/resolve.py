@@ -280,7 +280,7 @@ def carry_out(case: Case, seed: Seed) -> list[Cut]:
 def tenures(world: World, run: Run) -> list[int]:
     """When protected tenures end, of those where the run may go."""
     ends = {
-        world.runs[lease.run].protected
+        world.protected_until(world.runs[lease.run], run.key)
         for lease in world.open_leases()
         if world.nodes[lease.node].flavor == run.flavor and may_go(world, run, lease.node)
     }

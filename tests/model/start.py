@@ -84,7 +84,10 @@ def start(world: World, run: Run, units: list[Unit], plan: Plan) -> None:
             unit.rejections = 0
             unit.avoids = []
     if run.by_resolution and (rejected is None or len(units) > 1):
-        run.protected = _tenure(world, run, plan)
+        run.tenured = world.now
+        run.protected = world.now + max(
+            world.config["resolver.minTenure"], 2 * (run.checkpoint or 0)
+        )
     is_first = run.booking is not None and run.booking.state == "Activating"
     world.book(run, None, "Released")
     if is_first:
@@ -93,26 +96,6 @@ def start(world: World, run: Run, units: list[Unit], plan: Plan) -> None:
         run.by_resolution = False
         run.activation = None
     world.note(f"{run.key} starts on {[(s.node, s.role) for s in plan.spots]}")
-
-
-def _tenure(world: World, run: Run, plan: Plan) -> int:
-    """A run that a Resolution started is out of lotteries for so long.
-
-    Whoever waits ahead of it for the end of tenures in its domains is not kept waiting longer.
-    """
-    tenure: int = max(world.config["resolver.minTenure"], 2 * (run.checkpoint or 0))
-    end = world.now + tenure
-    domains = {world.nodes[spot.node].domain for spot in plan.spots}
-    for other in world.runs.values():
-        booking = other.booking
-        if (
-            booking is not None
-            and other.order < run.order
-            and booking.awaits_tenure
-            and domains & set(booking.places.values())
-        ):
-            end = min(end, max(booking.start, world.now))
-    return end
 
 
 def see_rejections(world: World) -> bool:

@@ -215,14 +215,14 @@ def _beneath(view: View, claim: Claim, name: str) -> int:
     return sum(
         lease.gpus
         for lease in view.on.get(name, [])
-        if lease.role != "Borrowed" and _may_be_cut(view.world, lease, claim.start)
+        if lease.role != "Borrowed" and _may_be_cut(view.world, lease, claim)
     )
 
 
-def _may_be_cut(world: World, lease: Lease, at: int) -> bool:
+def _may_be_cut(world: World, lease: Lease, claim: Claim) -> bool:
     """A spare, an elastic run's group above its minimum, or of a run that nothing protects then."""
     run = world.runs[lease.run]
-    if lease.role == "Spare" or run.protected <= at:
+    if lease.role == "Spare" or world.protected_until(run, claim.run) <= claim.start:
         return True
     stays = [x for x in world.leases_of(run) if x.role != "Spare" and not x.ending]
     groups = sorted({x.group for x in stays})

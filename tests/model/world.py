@@ -150,7 +150,7 @@ class Booking:
     start: int = 0
     because: str = ""
     places: dict[int, str] = field(default_factory=dict)  # group -> domain, of a cut
-    awaits_tenure: bool = False  # nothing but protected tenures keeps it out
+    awaits_since: int = 0  # since when nothing but protected tenures keeps it out
 
 
 @dataclass
@@ -184,6 +184,7 @@ class Run:
     history: list[Booking] = field(default_factory=list)
     activation: Activation | None = None
     by_resolution: bool = False  # its next start is what others were cut for
+    tenured: int = 0  # when it started by a Resolution
     protected: int = 0  # out of lotteries until then
     cuts: int = 0  # how often it was drawn
     resized: int | None = None
@@ -330,6 +331,23 @@ class World:
             return lease.deadline if lease.deadline > self.now else FOREVER
         limit = self.limit_of(lease)
         return FOREVER if limit is None else limit
+
+    def protected_until(self, run: Run, against: str = "") -> int:
+        """A run that a Resolution started is out of lotteries for so long. Whoever waited ahead of
+        it for the end of tenures in its domains is not kept waiting longer."""
+        other = self.runs.get(against)
+        booking = other.booking if other is not None else None
+        if (
+            other is not None
+            and booking is not None
+            and booking.state == "Pending"
+            and 0 < booking.awaits_since <= run.tenured
+            and other.order < run.order
+            and {self.nodes[x.node].domain for x in self.leases_of(run) if not x.ending}
+            & set(booking.places.values())
+        ):
+            return min(run.protected, booking.start)
+        return run.protected
 
     def pod_of(self, lease: Lease) -> Pod | None:
         """A spare has none."""
