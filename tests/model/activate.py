@@ -9,7 +9,7 @@ from dataclasses import replace
 from tests.model.admit import Plan
 from tests.model.cuts import Cut
 from tests.model.life import apply_cuts
-from tests.model.line import groups_to_plan, in_line, ready_units
+from tests.model.line import book_what_is_known, groups_to_plan, in_line, ready_units
 from tests.model.places import may_go
 from tests.model.reclaim import could_reclaim, take_back
 from tests.model.resolve import Case, carry_out, think_through
@@ -75,6 +75,8 @@ def _activate(world: World, run: Run, waited_for: set[str]) -> bool:
     if _is_busy(world, run, anywhere, waited_for):
         waited_for.update(anywhere)
         return False  # the one before it there comes first
+    if run.activation is None and book_what_is_known(world, run, others):
+        return True
     assert run.booking is not None
     because = run.said if run.said not in ("", "HeldForReservation") else case.reason
     run.activation = None

@@ -251,16 +251,17 @@ def _plan(world: World, run: Run, others: list[Claim]) -> Claim | None:
         return claim
     if claim is not None and found[0] <= claim.start:
         return _book_known(world, run, found)  # it need not wait for a tenure, and then cut
-    booking = run.booking
-    if (
-        claim is None
-        and booking is not None
-        and booking.confidence == "needs-cuts"
-        and booking.start <= world.now
-        and not could_reclaim(world, run, groups, others)
-    ):
-        return _book_known(world, run, found)  # its time has come, and cuts are no help
     return claim
+
+
+def book_what_is_known(world: World, run: Run, others: list[Claim]) -> bool:
+    """Its time has come, and cuts are no help: a later start, if one is known and soon enough."""
+    groups = groups_to_plan(world, run)
+    found = first_known(world, run, groups, others)
+    if found is None or _is_too_late(world, run, groups, others, found[0]):
+        return False
+    _book_known(world, run, found)
+    return True
 
 
 def _book_known(world: World, run: Run, found: tuple[int, Plan, bool]) -> Claim:

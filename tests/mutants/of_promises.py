@@ -353,23 +353,9 @@ PROMISES = (
     ),
     Mutant(
         "who could start later is blocked first",
-        "control/line/planning.py",
-        "        if exact is not None and starts <= now and not _may_reclaim",
-        "        if exact is not None and starts < 0 and not _may_reclaim",
-        _ONCE,
-    ),
-    Mutant(
-        "what is cut later makes room for one that starts before",
-        "core/decisions/room_ahead.py",
-        "        self._rooms = sorted(rooms, key=lambda room: room.start)\n",
-        "        self._rooms = rooms\n",
-        _ONCE,
-    ),
-    Mutant(
-        "a protection is waited for that will not matter",
-        "control/line/planning.py",
-        "        for at in (soonest, end) if after < soonest < end else (end,):\n",
-        "        for at in (end,):\n",
+        "control/line/queue.py",
+        "    if known is None:\n        activate(turn",
+        "    if known is None or known:\n        activate(turn",
         _ONCE,
     ),
     Mutant(
@@ -378,5 +364,12 @@ PROMISES = (
         "        return min(found, key=lambda plan: preference(plan.covered[0]))\n",
         "        return found[0]\n",
         story("fill-05"),
+    ),
+    Mutant(
+        "those behind have what a reclaim frees before those ahead",
+        "control/line/activation.py",
+        "            turn.line_is_cut_short = turn.again = True\n",
+        "            turn.again = True\n",
+        story("line-38"),
     ),
 )

@@ -5,7 +5,7 @@ for its beneficiary against everyone, through back-off, until it is bound; a vic
 gives the slots back to the others after the drain timeout.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from msgspec.structs import replace
 
@@ -31,8 +31,16 @@ from leasehold.core.world.world import World
 _SETTLES = SECOND  # how long after its start a reservation waits for a turn in which all is still
 
 
-def activate(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused) -> None:
-    """Cut what must be cut, or block the reservation with the reason."""
+def activate(
+    turn: Turn,
+    wish: Wish,
+    reservation: Reservation,
+    refused: Refused,
+    *,
+    otherwise: Callable[[], object] | None = None,
+) -> None:
+    """Cut what must be cut; or, if that is no help, do what else there is to do, or block the
+    reservation with the reason."""
     subject = Announced(
         reservation.subject, batch=reservation.batch, commitment=reservation.commitment
     )
@@ -47,6 +55,9 @@ def activate(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused)
     answer = resolve(turn.world, wish, turn.agenda, now=turn.now, seeder=lambda: subject.seed(turn))
     if isinstance(answer, Refused) and answer.reason.is_about_money and made is None:
         helped = reclaim(turn, wish, reservation)
+        if helped is not None:
+            # Those ahead have money again, or less: nobody behind is considered before them.
+            turn.line_is_cut_short = turn.again = True
         if helped is not None and helped.cuts is not None:
             _activating(turn, wish.run, reservation)
             return
@@ -58,6 +69,8 @@ def activate(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused)
         domains = _domains_open_to(turn.world, wish)
         if _is_busy(turn, wish.run, domains):
             turn.waited_for.update(dict.fromkeys(domains))
+        elif otherwise is not None:
+            otherwise()
         else:
             block(turn, wish.run, _why_blocked(refused, answer))
         return

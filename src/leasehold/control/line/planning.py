@@ -36,6 +36,9 @@ class Plan(Record):
     preview: Preview | None = None
     awaits_immunity: bool = False  # others' protection from lotteries has to end first
     unchanged: bool = False  # too many others were thought over in this turn already
+    otherwise: "Plan | None" = (
+        None  # a start that is known, if cuts are no help when its time comes
+    )
 
 
 def lead(world: World, run: Run) -> int:
@@ -135,11 +138,11 @@ def plan_for(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Plan | Non
     if is_blocked and not waits and not _would_be_helped(turn, wish, refused, starts):
         return None
     if found is None:
-        if exact is not None and starts <= now and not _may_reclaim(turn, wish, refused):
-            return exact  # its time has come, cuts are no help, and it need not be blocked
         # It is no reason to come earlier that cuts would not help any more.
         unmoved = starts if kept is None else kept
-        return Plan(starts=unmoved, confidence=Confidence.CUTS, awaits_immunity=awaited)
+        return Plan(
+            starts=unmoved, confidence=Confidence.CUTS, awaits_immunity=awaited, otherwise=exact
+        )
     if exact is not None and exact.starts <= found[0]:
         return exact  # nobody waits until others may be cut who need cut nobody
     waits = waits or (awaited and kept == found[0])
@@ -172,10 +175,6 @@ def _would_be_helped(turn: Turn, wish: Wish, refused: Refused, starts: Instant) 
     after = max(starts, now)
     if _once_protection_ends(turn, wish, after, may_sample=lambda: False) is not None:
         return True
-    return _may_reclaim(turn, wish, refused)
-
-
-def _may_reclaim(turn: Turn, wish: Wish, refused: Refused) -> bool:
     return refused.reason.is_about_money and can_reclaim(turn, wish)
 
 

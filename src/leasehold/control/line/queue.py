@@ -4,6 +4,7 @@ What becomes of a run is decided by `consider`, which writes nothing down. Here 
 leases are opened, reservations announced, blocked or cancelled, and people told why a run waits.
 """
 
+from functools import partial
 from typing import assert_never
 
 from leasehold.control.line.activation import (
@@ -83,7 +84,7 @@ def _apply(turn: Turn, run: Run, verdict: Verdict) -> tuple[int, ...]:
             _refuse(turn, run, verdict.refused)
             reservation = write_plan(turn, verdict.wish, verdict.refused, verdict.plan)
             if reservation is not None and _is_due(turn, reservation):
-                activate(turn, verdict.wish, reservation, verdict.refused)
+                _activate(turn, verdict, reservation)
         case InLine():
             _tell_place(turn, run, verdict)
             turn.agenda.forget(run.uid)
@@ -94,6 +95,17 @@ def _apply(turn: Turn, run: Run, verdict: Verdict) -> tuple[int, ...]:
         case _:
             assert_never(verdict)
     return ()
+
+
+def _activate(turn: Turn, planned: Planned, reservation: Reservation) -> None:
+    """Its time has come. If cuts are no help it is blocked, unless a later start is known."""
+    wish, refused = planned.wish, planned.refused
+    known = planned.plan.otherwise if planned.plan is not None else None
+    if known is None:
+        activate(turn, wish, reservation, refused)
+    else:
+        later = partial(write_plan, turn, wish, refused, known)
+        activate(turn, wish, reservation, refused, otherwise=later)
 
 
 def _settle_reservation(turn: Turn, run: Run, denied: Denied) -> None:
