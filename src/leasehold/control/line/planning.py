@@ -206,11 +206,13 @@ def _once_protection_ends(
     may_sample: Callable[[], bool],
 ) -> tuple[Instant, Preview] | None:
     world, now = turn.world, turn.now
-    for end in _ends_of_protection(world, wish, after=after):
-        for at in (soonest, end) if after < soonest < end else (end,):
-            seen = preview(world, wish, turn.agenda, at=at, now=now, may_sample=may_sample)
-            if not isinstance(seen, Refused):
-                return at, seen
+    instants = set(_ends_of_protection(world, wish, after=after))
+    if after < soonest < max(instants, default=0):
+        instants.add(soonest)
+    for at in sorted(instants):
+        seen = preview(world, wish, turn.agenda, at=at, now=now, may_sample=may_sample)
+        if not isinstance(seen, Refused):
+            return at, seen
     return None
 
 
