@@ -86,15 +86,15 @@ STORM = (
     ),
     _planted(
         "committed closures are not put on top",
-        "shell/recover.py",
-        "        for closing in batch.closed:\n",
-        "        for closing in batch.closed[:0]:\n",
+        "shell/read_leases.py",
+        "    for closing in batch.closed:\n",
+        "    for closing in batch.closed[:0]:\n",
     ),
     _planted(
         "committed endings are not put on top",
-        "shell/recover.py",
-        "        for name, reason, deadline in batch.ending:\n",
-        "        for name, reason, deadline in batch.ending[:0]:\n",
+        "shell/read_leases.py",
+        "    for name, reason, deadline in batch.ending:\n",
+        "    for name, reason, deadline in batch.ending[:0]:\n",
     ),
     _planted(
         "a refused write of a lease is forgotten",
