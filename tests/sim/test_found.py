@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from leasehold.core.units import MINUTE, SECOND
-from leasehold.sim.scenario.parse import load_story
+from leasehold.sim.scenario.parse import load_story, parse_story
 from leasehold.sim.scenario.trouble import ANY, LEADER, RECOVERING, Attack, Harm, Profile
+from leasehold.sim.storm.file import plan_of
 from leasehold.sim.storm.plan import StormPlan
 from leasehold.sim.storm.play import play
 
@@ -20,16 +21,23 @@ def kept_plan(name: str) -> StormPlan:
     return msgspec.json.decode((FOUND / f"{name}.json").read_bytes(), type=StormPlan)
 
 
-@pytest.mark.parametrize("point", ["before create Resolution", "after create Resolution"])
-def test_whoever_was_deposed_leaves_the_next_ones_proof_alone(point: str) -> None:
-    """It woke up, found a Resolution of that name which was not its own, and put its own there."""
+@pytest.mark.parametrize(
+    ("point", "lasts"),
+    [("before create Resolution", 17), ("before create Resolution", 40),
+     ("after create Resolution", 40)],
+)  # fmt: skip
+def test_whoever_was_deposed_leaves_the_next_ones_proof_alone(point: str, lasts: int) -> None:
+    """It woke up, found a Resolution of that name which was not its own, and put its own there. The
+    shorter pause ends while the next one is between its proof and its commit."""
     (file,) = STORIES.glob("cuts-01-*.yaml")
     plan = StormPlan(
         seed=1,
         profile=Profile.HUNTER,
         story=file.read_text(encoding="utf-8"),
         trouble=load_story(file).steps[-1].at + MINUTE,
-        attacks=(Attack(at=SECOND, harm=Harm.PAUSE, who="leader", lasts=40 * SECOND, point=point),),
+        attacks=(
+            Attack(at=SECOND, harm=Harm.PAUSE, who=LEADER, lasts=lasts * SECOND, point=point),
+        ),
     )
     outcome = play(plan)
     assert outcome.effects["pause at a point"] == 1
@@ -111,3 +119,10 @@ def test_a_leader_whose_clock_ran_ahead_is_judged_by_the_ledger_s_time() -> None
 def test_what_is_due_on_the_minute_is_not_restless() -> None:
     """A reservation's time came in the very millisecond in which everything had to be at rest."""
     assert play(kept_plan("on-the-minute")).problems == []
+
+
+def test_a_filler_that_others_would_pay_for_goes_with_its_spare() -> None:
+    """An owner took its envelope back: a filler was moved to another payer, and then told to end
+    with the spare under it. What `--shrink` left of seed 1000029."""
+    text = (FOUND / "a-filler-goes-with-its-spare.yaml").read_text(encoding="utf-8")
+    assert play(plan_of(parse_story(text, "found"), text)).problems == []

@@ -158,6 +158,13 @@ def test_a_failure_is_made_smaller_and_fails_alone() -> None:
     assert rule_of(play(smaller).problems[0]) == "ExpiredLeaseClaimable"
 
 
+def test_a_failure_is_known_again_by_what_broke() -> None:
+    broken = "a task died: InvariantBroken: INV-LINE-IS-KEPT a/x: its start is gone in task c1"
+    assert rule_of(broken) == "InvariantBroken: INV-LINE-IS-KEPT"
+    assert rule_of("a task died: AssertionError: it is over in task c2") == "AssertionError:"
+    assert rule_of("EpochMonotonic: from 2 to 1") == "EpochMonotonic"
+
+
 def test_where_clocks_are_broken_the_head_is_enough() -> None:
     """The same, but what tenure assumes is not assumed: nothing is decided twice all the same."""
     plan = calm(

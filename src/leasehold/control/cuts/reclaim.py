@@ -113,8 +113,9 @@ def _at(turn: Turn, wish: Wish, location: Location, seeder: Seeder) -> Reclaim |
     if not _would_start(turn, wish, gone):
         return None
     kept = cuts.kept if cuts is not None else ()
-    # A lot takes a whole run: what of it was to be paid by others ends instead.
-    ended = {lease.name for cut in kept for lease in cut.leases}
+    # A lot takes a whole run, and a spare its fillers: what of them others were to pay for ends
+    # instead.
+    ended = {lease.name for cut in kept for lease in (*cut.leases, *cut.fillers)}
     stay = tuple(pair for pair in moved if pair[0].name not in ended)
     return Reclaim(moved=stay, cuts=cuts, deficit=sum(cut.gpus for cut in kept))
 

@@ -19,10 +19,15 @@ from leasehold.sim.storm.play import play
 T = TypeVar("T")
 RUNS_MAX = 300
 BUDGETS = "budgets: "
+DIED = "a task died: "
 
 
 def rule_of(problem: str) -> str:
-    """By what a failure is known again: the name at its front."""
+    """By what a failure is known again: the name at its front. Of a task that died, what it died
+    of; of an invariant, which."""
+    if problem.startswith(DIED):
+        died = problem.removeprefix(DIED).split(" ")
+        return " ".join(died[: 2 if died[0] == "InvariantBroken:" else 1])
     return problem.split(":", 1)[0].split(" ", 1)[0]
 
 
