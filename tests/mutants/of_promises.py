@@ -142,8 +142,8 @@ PROMISES = (
     Mutant(
         "nobody tells when protection ends",
         "control/line/planning.py",
-        "    for end in _ends_of_protection(world, wish, after=after):\n",
-        "    for end in _ends_of_protection(world, wish, after=after)[:0]:\n",
+        "    instants = set(_ends_of_protection(world, wish, after=after))\n",
+        "    instants = set(_ends_of_protection(world, wish, after=after)[:0])\n",
         story("line-16"),
     ),
     Mutant(
