@@ -63,6 +63,13 @@ PROMISES = (
         story("line-50"),
     ),
     Mutant(
+        "money on its way back is not kept for who was announced with it",
+        "control/line/holding.py",
+        "            world.accounts.end(world.leases[name], world.terms[name], at=turn.now)\n",
+        "            pass\n",
+        story("line-39"),
+    ),
+    Mutant(
         "a filler sits on a spare that goes",
         "core/decisions/fill.py",
         "            spare.ending is not None\n            or is_spoken",
