@@ -282,11 +282,10 @@ PROMISES = (
     ),
     Mutant(
         "nobody looks again when a lease that is ending does not go",
-        "control/line/activation.py",
-        "            turn.wake(ending.deadline + turn.world.policy.victim_timeout)\n"
-        "        return\n",
-        "        return\n",
-        ("tests/sim/test_found.py",),
+        "control/decide.py",
+        "            turn.wake(ending.deadline + world.policy.victim_timeout)\n",
+        "",
+        story("line-40"),
     ),
     Mutant(
         "the place of a sweep's first group is offered to its next",

@@ -78,11 +78,8 @@ def activate(
         turn.waited_for.update(dict.fromkeys(answer.site.domains))
         return
     if not answer.cuts.kept:
-        # Leases that are ending already will make the room; one that does not go is given up.
-        for name in turn.world.ending:
-            ending = turn.world.leases[name].ending
-            assert ending is not None, name
-            turn.wake(ending.deadline + turn.world.policy.victim_timeout)
+        # Leases that are ending already will make the room; one that does not go is given up, and
+        # that instant is looked at (`decide`).
         return
     publish_cuts(
         turn,
