@@ -65,8 +65,8 @@ PROMISES = (
     Mutant(
         "money on its way back is not kept for who was announced with it",
         "control/line/holding.py",
-        "            world.accounts.end(world.leases[name], world.terms[name], at=turn.now)\n",
-        "            pass\n",
+        "    count_money_back(world, turn.now)\n",
+        "",
         story("line-39"),
     ),
     Mutant(
@@ -325,8 +325,8 @@ PROMISES = (
     Mutant(
         "an owner takes from its family what is ending already",
         "control/cuts/reclaim.py",
-        "        if is_going(world, world.leases[name], now):\n",
-        "        if is_going(world, world.leases[name], now + (1 << 60)):\n",
+        "    count_money_back(world, now)\n",
+        "",
         story("line-37"),
     ),
     Mutant(

@@ -16,7 +16,7 @@ from leasehold.core.decisions.cover import cover
 from leasehold.core.decisions.cuts import Cuts, Seeder
 from leasehold.core.decisions.odds import preview
 from leasehold.core.decisions.overdraft import cut_shared, other_payer, refinance_order
-from leasehold.core.decisions.resolve import is_going
+from leasehold.core.decisions.resolve import count_money_back
 from leasehold.core.facts import EnvelopeKey, Lease, Location, Record, Relation, Reservation
 from leasehold.core.resolutions import CutCause
 from leasehold.core.units import Instant
@@ -190,9 +190,7 @@ def _is_covered(turn: Turn, wish: Wish, location: Location) -> bool:
     """With the money of what is ending already: nobody is asked to go for that."""
     world, now = turn.world, turn.now
     mark = world.what_if.mark()
-    for name in sorted(world.ending):
-        if is_going(world, world.leases[name], now):
-            world.accounts.end(world.leases[name], world.terms[name], at=now)
+    count_money_back(world, now)
     ask = ask_for(wish, location, wish.want.gpus, start=now, borrowed=wish.borrowed_already)
     answer = isinstance(cover(world, ask, now=now), Covered)
     world.what_if.undo(mark)

@@ -12,7 +12,7 @@ from leasehold.core.decisions.cover import cover
 from leasehold.core.decisions.forecast import Known
 from leasehold.core.decisions.outlook import leases_ended_by
 from leasehold.core.decisions.pack import Want, best_node, shape_of
-from leasehold.core.decisions.resolve import is_going
+from leasehold.core.decisions.resolve import count_money_back
 from leasehold.core.facts import Location
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.verdicts import Covered
@@ -135,9 +135,7 @@ def claim_money(turn: Turn, wish: Wish, domains: tuple[str, ...], *, start: Inst
     it was for the plan."""
     world = turn.world
     mark = world.what_if.mark()
-    for name in sorted(world.ending):
-        if is_going(world, world.leases[name], turn.now):
-            world.accounts.end(world.leases[name], world.terms[name], at=turn.now)
+    count_money_back(world, turn.now)
     turn.agenda.respect(world, wish.run.uid)
     locations = sorted({(domain.split("/")[0], domain.split("/")[1]) for domain in domains})
     claims = _claims_at_once(turn, wish, locations, start=start)

@@ -123,6 +123,13 @@ def is_going(world: World, lease: Lease, now: Instant) -> bool:
     return ending is not None and now < ending.deadline + world.policy.victim_timeout
 
 
+def count_money_back(world: World, now: Instant) -> None:
+    """Under the caller's mark: what leases that can be counted on to end give back."""
+    for name in sorted(world.ending):
+        if is_going(world, world.leases[name], now):
+            world.accounts.end(world.leases[name], world.terms[name], at=now)
+
+
 def not_enough(want: Want, deficit: int) -> Refused:
     return Refused(
         reason=Refusal.CAPACITY,
