@@ -104,37 +104,23 @@ def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command
             yield f"{path} {name}", command
 
 
-def test_the_page_of_commands_is_what_the_commands_say() -> None:
+@pytest.mark.parametrize(
+    "tool",
+    [
+        pytest.param("cli_docs.py", id="the page of commands is what the commands say"),
+        pytest.param("query_docs.py", id="the page of the query API is what is answered"),
+        pytest.param("runbook_page.py", id="the runbook of the dashboard is the guide's"),
+    ],
+)
+def test_what_is_made_from_a_source_says_what_that_says(tool: str) -> None:
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "cli_docs.py"), "--check"],
+        [sys.executable, str(ROOT / "tools" / tool), "--check"],
         capture_output=True,
         text=True,
         check=False,
     )
 
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_page_of_the_query_api_is_what_is_answered() -> None:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "query_docs.py"), "--check"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stderr
-
-
-def test_the_runbook_of_the_dashboard_is_the_guides() -> None:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "runbook_page.py"), "--check"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_command_and_option_is_on_the_page_of_commands() -> None:
