@@ -38,8 +38,8 @@ from leasehold.shell.archive.checkpoints import KIND as CHECKPOINTS
 from leasehold.shell.archive.checkpoints import MAIN, Stored, read_checkpoint
 from leasehold.shell.known_ledger import KnownLedger
 from leasehold.shell.ledger import Committed, Ledger
-from leasehold.shell.read_chain import Lines, read_lines
-from leasehold.shell.read_leases import no_collection, stored_leases, tell_leases
+from leasehold.shell.read_leases import no_collection
+from leasehold.shell.read_ledger import read_ledger
 from leasehold.shell.standby import Standby
 from leasehold.shell.stored import Unreadable, must_read, readable
 
@@ -60,7 +60,6 @@ class Recovered:
         self.orphans: list[tuple[str, str]] = []  # Resolutions that no batch names, and their uids
         self.listed: dict[str, list[bytes]] = {}  # objects of the kinds that are watched
         self.unreadable: list[Unreadable] = []  # those of them that say nothing
-        self.is_warm = False  # the ledger was known, and not read
 
 
 async def recover(
@@ -135,13 +134,10 @@ async def read_world(
     world.carry(carried)
     # The head is written with the next batch; that a batch was archived says that it was done.
     materialised = max(sealed.materialised, carried.seq)
-    if known is not None and known.leads_on_from(carried):
-        found.is_warm = True
-        known.let_go(carried)
-        chain, leases = _known_chain(ledger, known), known.leases
-    else:
-        chain = await _chain(store, clock, ledger, carried, materialised)
-        leases = None
+    if known is None or not known.leads_on_from(carried):
+        known, _ = await read_ledger(store, clock, sealed, carried)
+    known.let_go(carried)
+    chain = _known_chain(ledger, known)
     await _note_old_parts(store, clock, ledger, checkpoint)
     told = carried.told.copied()
     for batch in chain:
@@ -158,11 +154,7 @@ async def read_world(
         else:
             found.orphans.append((resolution.name, text_at(part(wire, "metadata"), "uid")))
     found.unmaterialised = [batch for batch in chain if batch.seq > materialised]
-    if leases is None:
-        leases = await stored_leases(store, clock)
-        for batch in found.unmaterialised:
-            tell_leases(leases, batch)
-    fold_leases(world, sorted(_present(leases, carried, ledger), key=ledger_order))
+    fold_leases(world, sorted(_present(known.leases, carried, ledger), key=ledger_order))
     for wire in listings["Reservation"].items:
         reservation = must_read("Reservation", wire, reservation_from_wire)
         if reservation.subject in told.reservations:
@@ -224,24 +216,8 @@ async def _list(store: Store, clock: Clock, kind: str) -> Listing:
     return await until_answered(clock, lambda: store.list(kind))
 
 
-async def _chain(
-    store: Store, clock: Clock, ledger: Ledger, carried: Carried, materialised: int
-) -> list[Batch]:
-    """The committed batches since the archive, in order; those whose leases are objects already
-    are only skimmed. What else there is of them is left over."""
-    lines = Lines(
-        ledger.known.head, after=carried.seq, digest=carried.digest, whole_after=materialised
-    )
-    await read_lines(store, clock, lines)
-    chain = []
-    for link in lines.chain():
-        ledger.chain[link.batch.seq] = Committed(name=link.name, instant=link.batch.instant)
-        chain.append(link.batch)
-    ledger.leftovers.update((("LedgerBatch", name), None) for name in lines.left_over().values())
-    return chain
-
-
 def _known_chain(ledger: Ledger, known: KnownLedger) -> list[Batch]:
+    """The committed batches since the archive, in order; others of them are left over."""
     for seq, each in known.chain.items():
         ledger.chain[seq] = Committed(name=each.name, instant=each.batch.instant)
     ledger.leftovers.update((("Lease", name), None) for name in known.dropped)

@@ -21,11 +21,10 @@ from leasehold.core.units import SECOND, Millis
 from leasehold.ports.runtime import Clock, Task, Tasks
 from leasehold.ports.store import Listing, NotFound, Store, WatchEvent
 from leasehold.shell.archive.checkpoints import CheckpointLost, read_checkpoint
-from leasehold.shell.known_ledger import Astray, KnownBatch, KnownLedger
+from leasehold.shell.known_ledger import Astray, KnownLedger
 from leasehold.shell.ledger import Ledger, head_from_wire
 from leasehold.shell.read_chain import KIND as BATCHES
-from leasehold.shell.read_chain import Lines, read_lines
-from leasehold.shell.read_leases import stored_leases
+from leasehold.shell.read_ledger import read_ledger
 
 HEAD = "LedgerHead"
 PATIENCE: Millis = SECOND  # with a batch that the head names and nobody has told us of
@@ -95,27 +94,13 @@ class Standby:
             await self._clock.sleep(AGAIN)
 
     async def _read(self) -> None:
-        """All of it, as an owner would; but another goes on deciding. What is read later may
-        therefore say more than the head did, and never less: what follows is told on top of it."""
+        """All of it, as an owner would; but another goes on deciding: what follows is told on top
+        of it."""
         head = await until_answered(self._clock, Ledger(self._store, self._clock).look)
         carried, _ = await read_checkpoint(self._store, self._clock)
         if carried.seq > head.head.seq:
             raise Astray
-        lines = Lines(
-            head.head,
-            after=carried.seq,
-            digest=carried.digest,
-            whole_after=max(head.materialised, carried.seq),
-        )
-        version = await read_lines(self._store, self._clock, lines)
-        chain = {
-            link.batch.seq: KnownBatch(name=link.name, digest=link.digest, batch=link.batch)
-            for link in lines.chain()
-        }
-        leases = await stored_leases(self._store, self._clock)
-        known = KnownLedger(head, carried, chain, leases, lines.left_over())
-        for offer in lines.ahead:
-            known.offer(offer)
+        known, version = await read_ledger(self._store, self._clock, head, carried)
         self._known = known
         self._follow(version)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-from leasehold.adapters.retry import until_answered
 from leasehold.core.facts import Lease
 from leasehold.core.ledger.head import Head
 from leasehold.ports.runtime import Clock
@@ -10,8 +9,7 @@ from leasehold.ports.store import Store
 from leasehold.shell.archive.checkpoints import read_checkpoint
 from leasehold.shell.known_ledger import KnownLedger
 from leasehold.shell.ledger import Ledger
-from leasehold.shell.read_chain import Lines, read_lines
-from leasehold.shell.read_leases import stored_leases, tell_leases
+from leasehold.shell.read_ledger import read_ledger
 from leasehold.shell.standby import Standby
 from leasehold.sim.scenario.ledger import at_once
 
@@ -35,27 +33,23 @@ def disagreement(store: Store, clock: Clock, known: KnownLedger) -> str:
     if not known.is_at(there.head):
         return ""  # somebody went on meanwhile, and whoever was handed this is about to find out
     carried, _ = at_once(read_checkpoint(store, clock))
-    materialised = max(there.materialised, carried.seq)
     if not known.leads_on_from(carried):
         return ""
-    lines = Lines(there.head, after=carried.seq, digest=carried.digest, whole_after=materialised)
-    at_once(read_lines(store, clock, lines))
-    chain = lines.chain()
-    leases = at_once(until_answered(clock, lambda: stored_leases(store, clock)))
-    for link in chain:
-        if link.batch.seq > materialised:
-            tell_leases(leases, link.batch)
+    read, _ = at_once(read_ledger(store, clock, there, carried))
     said = {name: lease for name, lease in known.leases.items() if not _is_gone(lease, known)}
-    wanted = {name: lease for name, lease in leases.items() if not _is_gone(lease, known)}
+    wanted = {name: lease for name, lease in read.leases.items() if not _is_gone(lease, known)}
     for name in sorted(said.keys() | wanted.keys()):
         if said.get(name) != wanted.get(name):
             return f"{INVARIANT}: {name} is {wanted.get(name)}, and it says {said.get(name)}"
-    names = [each.name for seq, each in known.chain.items() if seq > carried.seq]
-    if names != [link.name for link in chain]:
-        return f"{INVARIANT}: the chain is {[link.name for link in chain]}, and it says {names}"
-    for link in chain:
-        if link.batch.seq > materialised and known.chain[link.batch.seq].batch != link.batch:
-            return f"{INVARIANT}: batch {link.batch.seq} is not what it says"
+    chain = {seq: each for seq, each in known.chain.items() if seq > carried.seq}
+    names, wanted_names = (
+        [each.name for each in batches.values()] for batches in (chain, read.chain)
+    )
+    if names != wanted_names:
+        return f"{INVARIANT}: the chain is {wanted_names}, and it says {names}"
+    for seq, each in read.chain.items():
+        if seq > there.materialised and chain[seq].batch != each.batch:
+            return f"{INVARIANT}: batch {seq} is not what it says"
     return ""
 
 
