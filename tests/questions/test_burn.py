@@ -5,15 +5,19 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from tests.questions.archived import compacted
+from msgspec.structs import replace
 from tests.questions.played import ADMIN, Played
 from tests.questions.test_the_past import STORY
 
 from leasehold.control.questions.burn import STEPS, burn
 from leasehold.core.facts import Lease
-from leasehold.core.units import HOUR, MINUTE, Instant, parse_instant
+from leasehold.core.ledger.checkpoint import BatchFacts
+from leasehold.core.units import HOUR, Instant, parse_instant
+from leasehold.core.world.compaction import carried_after, forget, plan_compaction
+from leasehold.core.world.world import World
 
 VISION = "vision/vision/west"
+SPEECH = "speech/speech/west"
 
 
 def spent_at(leases: Iterable[Lease], at: Instant, opens: Instant) -> int:
@@ -40,15 +44,29 @@ def test_every_point_is_what_leases_say(file: Path) -> None:
     assert parse_instant(str(row.points[0].at)) == opens
 
 
-def test_what_is_archived_is_a_sum_and_the_rest_is_exact() -> None:
-    """The course begins where all that is spent since is live."""
+@pytest.mark.parametrize("is_always_open", [False, True], ids=["window", "always"])
+def test_what_is_archived_keeps_its_course(is_always_open: bool) -> None:
     played = Played(STORY)
-    ends = played.start + 100 * MINUTE
-    (row,) = burn(played.world, played.now, archived_to=ends).items
-    assert parse_instant(str(row.points[0].at)) == ends
-    opens = played.world.envelopes[VISION].start
-    leases = list(played.world.leases.values())
-    assert row.points[0].gpu_ms == spent_at(leases, ends, opens)
+    world = played.world
+    limit_speech(world, opens=0 if is_always_open else played.start, until=played.now + HOUR)
+    before = burn(world, played.now)
+    assert {each.envelope for each in before.items} == {VISION, SPEECH}
+    plan = plan_compaction(world, upto=world.head.seq, cutoff=played.now)
+    assert {world.leases[name].payer for name in plan.leases} == {SPEECH}
+    head = world.head
+    carried = carried_after(
+        world, plan, BatchFacts(), seq=head.seq, digest=head.digest, instant=head.instant
+    )
+    forget(world, plan, carried)
+    assert burn(world, played.now) == before
+
+
+def limit_speech(world: World, *, opens: Instant, until: Instant) -> None:
+    (budget,) = (each for each in world.budgets.values() if SPEECH.startswith(each.key))
+    limited = tuple(
+        replace(each, start=opens, end=until, max_gpu_ms=1000 * HOUR) for each in budget.envelopes
+    )
+    world.put_budget(replace(budget, envelopes=limited))
 
 
 def test_an_envelope_without_a_limit_has_no_course() -> None:
@@ -71,8 +89,3 @@ def test_it_is_told_again_for_a_while() -> None:
     assert asked() == first
     played.stage.advance_to(played.now + HOUR)
     assert asked() > first
-
-
-def test_an_archive_that_does_not_say_how_far_it_reaches_is_not_read() -> None:
-    found = asyncio.run(compacted(Played(STORY)).ask(ADMIN, "burn", {}, None))
-    assert found["items"]

@@ -29,15 +29,11 @@ class ArchivedLeases(Protocol):
 
 
 @runtime_checkable
-class ArchivedUntil(Protocol):
-    """An archive that knows, without being read, how far its leases reach."""
+class ArchivedSince(Protocol):
+    """An archive that knows, without being read, how far back its leases reach."""
 
     def leases_from(self) -> int:
         """No lease in it began earlier; 0 if it has none."""
-        ...
-
-    def leases_to(self) -> int:
-        """No lease in it ended later; 0 if it has none."""
         ...
 
 

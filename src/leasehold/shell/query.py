@@ -46,7 +46,7 @@ from leasehold.core.objects.run import run_from_wire
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import SECOND, Instant, Millis, parse_instant, parse_span
 from leasehold.core.world.world import World
-from leasehold.ports.archive import ArchivedLeases, ArchivedResolutions, ArchivedUntil
+from leasehold.ports.archive import ArchivedLeases, ArchivedResolutions, ArchivedSince
 from leasehold.ports.runtime import Clock
 from leasehold.shell.archive.segments import BadArchive
 from leasehold.shell.calendar import NoSuchZone, buckets
@@ -193,7 +193,7 @@ class Questions:
         self._judge = judge
         self._hides = hide_tenants
         self._key = pseudonym_key or secrets.token_bytes(32)
-        self._courses = Courses(archive)
+        self._courses = Courses()
 
     async def ask(
         self, caller: Caller, question: str, params: Mapping[str, str], body: Wire | None
@@ -418,7 +418,7 @@ class Questions:
 
     def fleet(self, asked: _Asked) -> Answer:
         archive: object = self._archive
-        begins = archive.leases_from() if isinstance(archive, ArchivedUntil) else 0
+        begins = archive.leases_from() if isinstance(archive, ArchivedSince) else 0
         return fleet(
             asked.world,
             at=asked.instant("at"),

@@ -203,8 +203,7 @@ def loans(usage: Iterable[EnvelopeUsage], palette: Palette) -> Flow | None:
 class Burn:
     """An envelope's GPU-hours from the opening of its window to its end."""
 
-    before: str  # points of a polyline; what is only known as a sum
-    spent: str
+    spent: str  # points of a polyline
     ahead: str
     now: float
     ticks: Sequence[str]
@@ -229,12 +228,11 @@ def burn(row: EnvelopeBalance, course: BurnRow | None, now: Millis) -> Burn | No
         return f"{axis.place(at)},{100 * min(1.0, max(0, spent) / limit):.2f}"
 
     here = point(now, row.used.gpu_ms)
-    points = [point(at, spent) for at, spent in known] + [here]
+    points = [*([point(at, spent) for at, spent in known] or ["0,0"]), here]
     dry = until if pays is None else min(pays, until)
     ends_early = dry < until
     last = "100.00" if ends_early else here.partition(",")[2]
     return Burn(
-        before=f"0,0 {points[0]}",
         spent=" ".join(points),
         ahead=f"{here} {axis.place(dry)},{last}",
         now=axis.place(now),

@@ -1,8 +1,7 @@
 """`burn`: what each envelope with a limit had spent, from the opening of its window to now.
 
-Counted back from what is spent now, by the leases that are live: all that has ended since a lease
-last went into the archive. What was spent before is known as a sum and not in its course. One pass
-over the leases for all envelopes.
+Counted back from what is spent now: by the leases that are live, in one pass for all envelopes, and
+by what those that went into the archive cost, of which the World keeps the course.
 """
 
 from bisect import bisect_right
@@ -10,6 +9,7 @@ from bisect import bisect_right
 from leasehold.control.questions.answers.money import BurnAnswer, BurnPoint, BurnRow
 from leasehold.control.questions.forms import gpu_time, instant
 from leasehold.core.facts import Envelope, EnvelopeKey
+from leasehold.core.ledger.charges import Charges
 from leasehold.core.objects.owners import glob_admits
 from leasehold.core.units import FOREVER, GpuMs, Instant
 from leasehold.core.world.world import World
@@ -40,7 +40,7 @@ class _Course:
         self._change[first + 1] += gpus
         self._change[last] -= gpus
 
-    def back_from(self, now: GpuMs) -> list[tuple[Instant, GpuMs]]:
+    def back_from(self, now: GpuMs, archived: Charges) -> list[tuple[Instant, GpuMs]]:
         """What was spent at each instant, if it is this much at the last."""
         steps, gpus = [], 0
         for step in range(STEPS):
@@ -50,20 +50,18 @@ class _Course:
         for step in reversed(range(STEPS)):
             now -= steps[step]
             found.append((self.at[step], now))
-        return found[::-1]
+        return [(at, spent - archived.used_since(at)[0]) for at, spent in reversed(found)]
 
 
-def burn(
-    world: World, now: Instant, *, archived_to: Instant = 0, owner: str = "", namespace: str = ""
-) -> BurnAnswer:
-    """`archived_to`: no lease that has gone into the archive ended later."""
+def burn(world: World, now: Instant, *, owner: str = "", namespace: str = "") -> BurnAnswer:
+    earliest = _earliest(world)
     courses = {
-        key: _Course(max(envelope.start, archived_to, _earliest(world, envelope)), now)
+        key: _Course(envelope.start or earliest, now)
         for key, envelope in sorted(world.envelopes.items())
         if _is_limited(envelope)
         and namespace in ("", key.partition("/")[0])
         and (not owner or glob_admits(owner, envelope.owner))
-        and max(envelope.start, archived_to) < now
+        and envelope.start < now
     }
     if courses:
         for lease in world.leases.values():
@@ -77,15 +75,15 @@ def _is_limited(envelope: Envelope) -> bool:
     return envelope.max_gpu_ms is not None and envelope.end < FOREVER
 
 
-def _earliest(world: World, envelope: Envelope) -> Instant:
+def _earliest(world: World) -> Instant:
     """An envelope that was always open begins with the first lease that is known."""
-    if envelope.start:
-        return envelope.start
-    return min((lease.start for lease in world.leases.values()), default=0)
+    first = [each.begin for each in world.carried.charges.values()]
+    return min(first + [lease.start for lease in world.leases.values()], default=0)
 
 
 def _row(world: World, key: EnvelopeKey, course: _Course, now: Instant) -> BurnRow:
-    spent = course.back_from(world.accounts.of(key).used_ms(now))
+    archived = world.carried.charges.get(key, Charges())
+    spent = course.back_from(world.accounts.of(key).used_ms(now), archived)
     return BurnRow(
         envelope=key,
         points=[BurnPoint(at=instant(at), **gpu_time(amount)) for at, amount in spent],

@@ -43,6 +43,12 @@ class Charges:
         self._after = self._sums(self._gpus)
         self._lent_after = self._sums(self._lent)
 
+    @property
+    def begin(self) -> Instant:
+        """When the first of it was spent; there is some."""
+        assert self._times, "an envelope that paid for nothing is not carried"
+        return self._times[0]
+
     def used_since(self, since: Instant) -> tuple[GpuMs, GpuMs]:
         """GPU-milliseconds from an instant on, and how many of them were lent."""
         place = bisect_right(self._times, since)

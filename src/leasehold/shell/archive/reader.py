@@ -89,9 +89,6 @@ class Archive:
     def leases_from(self) -> Instant:
         return min((each.leases_from for each in self.indices() if each.leases), default=0)
 
-    def leases_to(self) -> Instant:
-        return max((each.leases_to for each in self.indices() if each.leases), default=0)
-
     def lines(self, after: int = 0) -> Iterator[Wire]:
         """The exported lines of all batches after this one."""
         for index in self.indices():
