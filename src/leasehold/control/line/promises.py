@@ -17,6 +17,7 @@ from leasehold.core.decisions.odds import preview
 from leasehold.core.decisions.order import in_order
 from leasehold.core.decisions.outlook import leases_ended_by
 from leasehold.core.decisions.pack import candidate_pools
+from leasehold.core.decisions.resolve import count_money_back
 from leasehold.core.facts import Confidence, Opened, Reservation, Run, State, Uid
 from leasehold.core.verdicts import Admitted, Refused
 from leasehold.core.world.invariants import Violation
@@ -81,10 +82,12 @@ def _can_start(turn: Turn, wish: Wish, agenda: Agenda, reservation: Reservation)
     pools = candidate_pools(world.fleet, wish.want, locations_for(world, wish.run.spec))
     nodes = [name for pool in pools for name in pool.nodes]
     mark = world.what_if.mark()
-    # What was told to end in this very turn is gone by then, though its deadline is now.
+    # What was told to end in this very turn is gone by then, though its deadline is now; and so is
+    # what it costs.
     ended = {*leases_ended_by(world, nodes, at, turn.now), *world.ending}
     for name in sorted(ended):
         world.fleet.give(world.leases[name])
+    count_money_back(world, turn.now)
     plan = admit(world, wish, agenda, start=at, now=turn.now, gone=frozenset(ended))
     world.what_if.undo(mark)
     return isinstance(plan, Admitted)
