@@ -6,9 +6,9 @@ scope is those domains. Nobody is cut for want of money, nor for a place that is
 ahead.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tests.model.admit import Plan, borrowed_by, place_of, put_in
+from tests.model.admit import Plan, admit, borrowed_by, own_domains, place_of, put_in
 from tests.model.cuts import (
     Cut,
     Scope,
@@ -232,6 +232,8 @@ def _leaves_room_for_those_ahead(case: Case, plan: Plan, gone: frozenset[int]) -
     """Of those ahead that need cuts later: their room in their intended domains, from their start
     on. Each is put there with all the cuts it may make, on top of those that start before it."""
     seated = [claim_of(case.world, case.run, plan, case.at, "plan")]
+    if not _leaves_known_starts(case, seated[0], gone):
+        return False
     for claim in sorted(case.claims, key=lambda each: each.start):
         if claim.kind != "cut" or claim.start >= case.until or claim.end <= case.at:
             continue
@@ -250,6 +252,28 @@ def _leaves_room_for_those_ahead(case: Case, plan: Plan, gone: frozenset[int]) -
     return True
 
 
+def _leaves_known_starts(case: Case, seat: Claim, gone: frozenset[int]) -> bool:
+    """Who is ahead and will need cuts may have its room elsewhere then: where a start is to be that
+    is known, and ahead, too. Such a one must still be possible."""
+    world = case.world
+    ended = (world.runs[world.leases[number].run] for number in gone - case.absent)
+    touched = {world.nodes[name].domain for name in seat.nodes}
+    touched.update(domain for run in ended for domain in own_domains(world, run))
+    for index, claim in enumerate(case.claims):
+        if claim.kind != "plan" or claim.start < case.at:
+            continue
+        ahead = case.claims[:index]
+        domains = {world.nodes[name].domain for name in claim.nodes if name in world.nodes}
+        rooms = {domain for other in ahead if other.kind == "cut" for domain in other.pods}
+        if not domains & rooms & touched:
+            continue
+        then = [replace(x, before=[*x.before, seat], gone=gone, kept={}) for x in ahead]
+        view = View(world, claim.start, [*then, seat], gone, resolving=True)
+        if not isinstance(admit(view, world.runs[claim.run], claim.groups), Plan):
+            return False
+    return True
+
+
 def _can_be_made(case: Case) -> bool:
     """Whether there is room in its domains after all the cuts that may be made there."""
     case.scope = case.whole_scope()
@@ -259,6 +283,7 @@ def _can_be_made(case: Case) -> bool:
 def claim_of(world: World, run: Run, plan: Plan, start: int, kind: str) -> Claim:
     """What a plan keeps from those behind it."""
     claim = Claim(run.key, kind, start, end_of(run, start), flavor=run.flavor)
+    claim.groups = sorted({spot.group for spot in plan.spots})
     for spot in plan.spots:
         claim.nodes[spot.node] = claim.nodes.get(spot.node, 0) + run.pod_gpus
     cost_of_segments(world, claim, plan.segments(), start)

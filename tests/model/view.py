@@ -32,8 +32,9 @@ class Claim:
     flavor: str = ""
     pod_gpus: int = 0
     pods: dict[str, int] = field(default_factory=dict)  # of a cut: domain -> pods
-    groups: list[int] = field(default_factory=list)  # of a cut
+    groups: list[int] = field(default_factory=list)
     before: list["Claim"] = field(default_factory=list)  # of a cut: those ahead of it
+    gone: frozenset[int] = frozenset()  # of a cut: leases that others would end before it
     kept: dict[int, dict[str, int]] = field(default_factory=dict)  # by instant, as worked out
     rests_on: list[int] = field(default_factory=list)  # spares that a cut counts on
     places: dict[int, str] = field(default_factory=dict)  # of a cut: group -> domain
@@ -179,7 +180,7 @@ def kept_by(world: World, claim: Claim, instant: int) -> dict[str, int]:
     room is taken to be in the place of leases that it may have cut, as far as they are enough.
     """
     if instant not in claim.kept:
-        view = View(world, instant, claim.before)
+        view = View(world, instant, claim.before, claim.gone)
         if instant <= max(claim.start, world.now):
             pods = claim.pods
             claim.kept[instant] = _kept(view, claim, pods, view.room(claim.flavor, claim.end))

@@ -70,6 +70,13 @@ PROMISES = (
         story("line-39"),
     ),
     Mutant(
+        "what a cut ends at once is thought to cost its payer for ever",
+        "control/line/promises.py",
+        "    count_money_back(world, turn.now)\n",
+        "",
+        story("line-41"),
+    ),
+    Mutant(
         "a filler sits on a spare that goes",
         "core/decisions/fill.py",
         "            spare.ending is not None\n            or is_spoken",
@@ -166,6 +173,13 @@ PROMISES = (
         "        holds = self._agenda.holds_before(world, room, self._now)\n",
         "        holds: dict[str, list[Hold]] = {}\n",
         story("line-25"),
+    ),
+    Mutant(
+        "room ahead is moved into the place of a known start",
+        "core/decisions/room_ahead.py",
+        "            if not domains.isdisjoint(shared)\n",
+        "            if shared.isdisjoint(shared)\n",
+        story("line-42"),
     ),
     Mutant(
         "room ahead is made of groups that are gone",

@@ -7,7 +7,7 @@ the places it makes room in. Those who are considered later find all of it; nobo
 
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, ask_for, claim_on_top, claims_of
-from leasehold.core.decisions.agenda import Hold, Room
+from leasehold.core.decisions.agenda import Hold, Room, Start
 from leasehold.core.decisions.cover import cover
 from leasehold.core.decisions.forecast import Known
 from leasehold.core.decisions.outlook import leases_ended_by
@@ -24,6 +24,15 @@ from leasehold.core.world.world import World
 def hold_known(turn: Turn, wish: Wish, known: Known) -> None:
     """A start that is known: its nodes and its payers, from then on."""
     hold_places(turn, wish, known.plan.packed.gpus_by_node, start=known.at)
+    turn.agenda.announce(
+        Start(
+            uid=wish.run.uid,
+            at=known.at,
+            want=wish.want,
+            span=wish.span,
+            borrowed=wish.borrowed_already,
+        )
+    )
     claims = [
         claim
         for _, covered in known.plan.covered

@@ -12,8 +12,8 @@ from leasehold.core.decisions.cuts import is_immune
 from leasehold.core.decisions.order import is_ahead
 from leasehold.core.decisions.pack import Want
 from leasehold.core.decisions.releases import releases_on
-from leasehold.core.facts import EnvelopeKey, Lease, Record, Uid
-from leasehold.core.units import FOREVER, Instant
+from leasehold.core.facts import EnvelopeKey, Lease, Record, Run, Uid
+from leasehold.core.units import FOREVER, Instant, Millis
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.levels import Drop, fewest
 from leasehold.core.world.world import World
@@ -41,6 +41,16 @@ class Room(Record):
         return tuple(domain for domain, _ in self.pods)
 
 
+class Start(Record):
+    """A start that is known: what it asks for, so that it can be tried again."""
+
+    uid: Uid
+    at: Instant
+    want: Want
+    span: Millis | None
+    borrowed: int
+
+
 class Agenda:
     """Holds and claims, by run and by node."""
 
@@ -48,6 +58,7 @@ class Agenda:
         self._by_node: dict[str, list[Hold]] = {}
         self._of: dict[Uid, list[Hold]] = {}
         self._promised: dict[Uid, Room] = {}
+        self._known: dict[Uid, Start] = {}
         self._spares: dict[Uid, tuple[Instant, frozenset[str]]] = {}
         self.changed: dict[str, None] = {}  # nodes, since somebody last looked
         self.claims: dict[Uid, tuple[Claim, ...]] = {}
@@ -69,6 +80,10 @@ class Agenda:
         with it."""
         self._promised[room.uid] = room
         self.changes += 1
+
+    def announce(self, start: Start) -> None:
+        """A known start, of a run that holds its places."""
+        self._known[start.uid] = start
 
     def count_on(self, uid: Uid, spares: Iterable[str], *, start: Instant) -> None:
         """Spares that a plan will have dropped from then on: nobody sits down on them."""
@@ -98,6 +113,7 @@ class Agenda:
             self.changed[hold.node] = None
             self._note_release()
         promised = self._promised.pop(uid, None)
+        self._known.pop(uid, None)
         if self._spares.pop(uid, None) or promised:
             self._note_release()
 
@@ -114,10 +130,29 @@ class Agenda:
         for uid, room in self._promised.items():
             if uid in uids:
                 found.promise(room)
+        for uid, start in self._known.items():
+            if uid in uids:
+                found.announce(start)
         for uid, claims in self.claims.items():
             if uid in uids:
                 found.claim(uid, claims)
         return found
+
+    def as_found_by(self, world: World, run: Run, now: Instant) -> "Agenda":
+        """What those ahead of a run in line hold and claim, and what was made for others."""
+        return self.only(
+            {
+                uid
+                for uid in {*self._of, *self._promised, *self.claims}
+                if uid != run.uid
+                and (is_ahead(world.runs[uid], of=run) or self._was_made_for(uid, now))
+            }
+        )
+
+    def _was_made_for(self, uid: Uid, now: Instant) -> bool:
+        return uid not in self._promised and any(
+            hold.start <= now for hold in self._of.get(uid, ())
+        )
 
     def holds_of(self, uid: Uid) -> tuple[Hold, ...]:
         return tuple(self._of.get(uid, ()))
@@ -178,6 +213,10 @@ class Agenda:
             for uid, room in self._promised.items()
             if uid != but and start < room.end and room.start < end
         ]
+
+    def starts(self, *, since: Instant) -> list[Start]:
+        """Those that are known, from then on, in order of line."""
+        return [start for start in self._known.values() if start.at >= since]
 
     def holds_before(self, world: World, room: Room, now: Instant) -> dict[str, list[Hold]]:
         """By node: what one that needs cuts may not count on. Those are known starts ahead of it,

@@ -1,22 +1,26 @@
-"""room_ahead — whether those ahead who will need cuts still find their room after somebody's cuts.
+"""room_ahead — whether those ahead still find their room after somebody's cuts.
 
 Asked by `resolve` for whoever would cut others: it is put where it would go, and then each start
 that needs cuts ahead of it, the first to start first, is put into its intended domains with all the
 cuts that it may make there. A sweep that lost groups to one can give up fewer to the next; a place
-that a known start ahead counts on is nobody's room. Works under a mark and changes nothing.
+that a known start ahead counts on is nobody's room. And a known start that was planned beside such
+room is tried again: the room may have been put where the start was to be. Works under a mark and
+changes nothing.
 """
 
 from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from leasehold.core.decisions.agenda import Agenda, Hold, Kept, Room
+from leasehold.core.decisions.admit import Wish, admit
+from leasehold.core.decisions.agenda import Agenda, Hold, Kept, Room, Start
 from leasehold.core.decisions.cuts import Scope, structural
+from leasehold.core.decisions.order import is_ahead
 from leasehold.core.decisions.outlook import leases_ended_by
-from leasehold.core.decisions.pack import pods_room, shape_of, try_pack
+from leasehold.core.decisions.pack import candidate_pools, pods_room, shape_of, try_pack
 from leasehold.core.facts import Lease, Uid
 from leasehold.core.units import Instant
-from leasehold.core.verdicts import Packed
+from leasehold.core.verdicts import Admitted, Packed
 from leasehold.core.world.fleet import Pool
 from leasehold.core.world.width import locations_for, own_domains
 from leasehold.core.world.world import World
@@ -42,6 +46,24 @@ class RoomAhead:
         rooms = [room for room in agenda.rooms(but=uid, start=start, end=end) if room.pods]
         # What somebody cuts later makes no room for one that starts before.
         self._rooms = sorted(rooms, key=lambda room: room.start)
+        self._starts = [
+            (start, domains)
+            for start in (agenda.starts(since=start) if rooms else ())
+            if (domains := self._domains_shared(start))
+        ]
+        self._found_by: dict[Uid, Agenda] = {}
+
+    def _domains_shared(self, start: Start) -> set[str]:
+        """Where a known start lies beside room that one ahead of it will have made."""
+        world, run = self._world, self._world.runs[start.uid]
+        theirs = {
+            domain
+            for room in self._rooms
+            if is_ahead(world.runs[room.uid], of=run) and room.want.flavor == start.want.flavor
+            for domain in room.domains
+        }
+        nodes = (world.fleet.nodes.get(hold.node) for hold in self._agenda.holds_of(start.uid))
+        return theirs.intersection(state.node.domain for state in nodes if state is not None)
 
     @property
     def is_anywhere(self) -> bool:
@@ -62,8 +84,12 @@ class RoomAhead:
         kept.lift()
         seated = self._holds(self._uid, packed, self._start, self._end)
         over = set(gone)
-        answer = True
-        for room in self._rooms:
+        answer = all(
+            self._can_start(start, seated, over)
+            for start, shared in self._starts
+            if not domains.isdisjoint(shared)
+        )
+        for room in self._rooms if answer else ():
             if not domains.isdisjoint(room.domains):
                 found = self._put(room, seated, over)
                 if found is None:
@@ -72,6 +98,26 @@ class RoomAhead:
                 seated += self._holds(room.uid, found, room.start, room.end)
         world.what_if.undo(mark)
         return answer
+
+    def _can_start(self, start: Start, seated: list[Hold], over: set[str]) -> bool:
+        """Whether a known start is still possible, then and on top of those ahead of it."""
+        world = self._world
+        run = world.runs[start.uid]
+        agenda = self._found_by.get(start.uid)
+        if agenda is None:
+            agenda = self._agenda.as_found_by(world, run, self._now)
+            self._found_by[start.uid] = agenda
+        agenda.hold(self._uid, seated)
+        wish = Wish(run=run, want=start.want, span=start.span, borrowed_already=start.borrowed)
+        pools = candidate_pools(world.fleet, wish.want, locations_for(world, run.spec))
+        nodes = [name for pool in pools for name in pool.nodes]
+        ended = set(leases_ended_by(world, nodes, start.at, self._now)) - over
+        mark = world.what_if.mark()
+        for name in sorted(ended):
+            world.fleet.give(world.leases[name])
+        plan = admit(world, wish, agenda, start=start.at, now=self._now, gone=ended | over)
+        world.what_if.undo(mark)
+        return isinstance(plan, Admitted)
 
     def _holds(self, uid: Uid, packed: Packed, start: Instant, end: Instant) -> list[Hold]:
         return [
