@@ -10,6 +10,7 @@ from tests.mutants.of_input import INPUT
 from tests.mutants.of_lines import LINES
 from tests.mutants.of_planes import PLANES
 from tests.mutants.of_promises import PROMISES
+from tests.mutants.of_reports import REPORTS
 from tests.mutants.of_standby import STANDBY
 from tests.mutants.of_stress import STRESS
 from tests.mutants.of_tenure import TENURE
@@ -431,6 +432,7 @@ MUTANTS = (
     *EMBEDDED,
     *LIMITS,
     *INPUT,
+    *REPORTS,
     *STANDBY,
     *STRESS,
     *PLANES,

@@ -448,3 +448,13 @@ def test_a_resolution_that_has_two_objects_is_named() -> None:
     problem = verify_objects(lines, [], [*objects, *objects])
     assert problem is not None
     assert problem.why == "has two objects"
+
+
+@pytest.mark.parametrize("began", [T0, T0 + 2])
+def test_a_pod_begins_after_its_leases_start_and_not_after_its_end(began: int) -> None:
+    over = msgspec.structs.replace(closing(FIRST.name, T0 + 1), began=began)
+    wrong = verify_lines(lines_of(FACTS, OPEN, at(3, closed=(over,))))
+    assert wrong is not None
+    assert f"began {began} is not in ({T0}, {T0 + 1}]" in str(wrong)
+    honest = msgspec.structs.replace(over, began=T0 + 1)
+    assert verify_lines(lines_of(FACTS, OPEN, at(3, closed=(honest,)))) is None

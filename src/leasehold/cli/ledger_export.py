@@ -42,6 +42,7 @@ COLUMNS = (
     "payer_owner",
     "relation",
     "start",
+    "began",
     "end",
     "opened",
     "closure",
@@ -132,6 +133,9 @@ def _cells(lease: Lease, gpu_ms: int) -> tuple[str | int, ...]:
         lease.payer_owner,
         lease.relation,
         format_instant(lease.start),
+        ""
+        if lease.closed is None or lease.closed.began is None
+        else format_instant(lease.closed.began),
         "" if lease.end is None else format_instant(lease.end),
         lease.reason,
         "" if lease.closed is None else str(lease.closed.why),

@@ -37,6 +37,7 @@ from leasehold.core.objects.lease import lease_name, lease_spec, pod_name
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import FOREVER, Instant, Millis
 from leasehold.core.verdicts import Admitted, Segment
+from leasehold.core.world.begin import starting_until
 from leasehold.core.world.world import Overdraft, World
 
 _ENTRY_BYTES = 220  # a generous size of an ending, closed or announced entry
@@ -349,9 +350,13 @@ class Turn:
         end = max(lease.start, min(end, self.now))
         self.released += 1
         reason = why if isinstance(why, Why) else Why(reason=why)
-        closure = Closure(why=reason, at=end, cause=cause, batch=draft.seq)
+        began = starting_until(self.world, lease)
+        began = None if began is None or end <= lease.start else min(began, end)
+        closure = Closure(why=reason, at=end, cause=cause, began=began, batch=draft.seq)
         self.world.fold_close(name, closure)
-        draft.closed.append(Closing(lease=name, end=end, reason=str(reason), cause=cause))
+        draft.closed.append(
+            Closing(lease=name, end=end, reason=str(reason), cause=cause, began=began)
+        )
         draft.size += _ENTRY_BYTES
         self.touched[lease.uid] = None
         return lease

@@ -296,6 +296,7 @@ class Pod(Record):
     exit_code: int | None = None
     said: str = ""  # how its node put the end into words
     slots: tuple[int, ...] = ()  # its GPUs' ordinals, where that is known
+    began_at: Instant | None = None  # when the first of its containers began to run
     finished_at: Instant | None = None
     deleting: bool = False
     asked_to_go: Instant | None = None  # when it was deleted; its grace comes after that
@@ -372,12 +373,13 @@ class Ending(Record):
 
 
 class Closure(Record):
-    """That a lease ended: why, when, and the batch that said so. `cause` only with `Fail`."""
+    """That a lease ended: why, when, and the batch that said so."""
 
     why: Why
     at: Instant
     batch: int
-    cause: Cause | None = None
+    cause: Cause | None = None  # only with `Fail`
+    began: Instant | None = None  # until then its pod was starting, if that is known to take time
 
 
 class Lease(Record):
@@ -446,9 +448,7 @@ def ledger_order(lease: Lease) -> tuple[int, int]:
     return lease.batch, int(lease.name.rpartition("-")[2])
 
 
-class State(StrEnum):
-    """A Reservation's state."""
-
+class State(StrEnum):  # of a Reservation
     PENDING = "Pending"
     ACTIVATING = "Activating"
     RELEASED = "Released"

@@ -59,7 +59,11 @@ def tell_leases(leases: dict[str, Lease], batch: Batch) -> None:
     closed = []
     for closing in batch.closed:
         closure = Closure(
-            why=parse_why(closing.reason), at=closing.end, cause=closing.cause, batch=batch.seq
+            why=parse_why(closing.reason),
+            at=closing.end,
+            cause=closing.cause,
+            began=closing.began,
+            batch=batch.seq,
         )
         lease = replace(leases[closing.lease], closed=closure)
         leases[lease.name] = lease

@@ -82,6 +82,7 @@ class JobProcess:
     rank: Rank
     gpus: int
     work: Work
+    began_at: Instant
     ends_at: Instant | None  # by itself
     exit_code: int
     is_stuck: bool = False
@@ -153,6 +154,7 @@ class Hall:
             rank=(pod.run_uid, pod.group, pod.index),
             gpus=pod.gpus,
             work=work,
+            began_at=now,
             # A pod that is started again late has no time left, but cannot end before it starts.
             ends_at=None if work.lasts is None else max(began + work.lasts, now),
             exit_code=work.exit_code,

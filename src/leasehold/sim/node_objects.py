@@ -68,9 +68,21 @@ def shut_down(pod: Pod) -> Wire:
     }
 
 
+def running(process: JobProcess, container: str) -> Wire:
+    state = {"running": {"startedAt": format_instant(process.began_at)}}
+    return {
+        "phase": PodPhase.RUNNING.value,
+        "containerStatuses": [{"name": container, "state": state}],
+    }
+
+
 def ended(process: JobProcess, at: Instant, container: str) -> Wire:
     code = process.exit_code
-    terminated = {"exitCode": code, "finishedAt": format_instant(at)}
+    terminated = {
+        "exitCode": code,
+        "startedAt": format_instant(process.began_at),
+        "finishedAt": format_instant(at),
+    }
     return {
         "phase": PodPhase.FAILED.value if code else PodPhase.SUCCEEDED.value,
         "containerStatuses": [{"name": container, "state": {"terminated": terminated}}],

@@ -33,7 +33,7 @@ from leasehold.ports.store import (
     WatchEvent,
 )
 from leasehold.sim.machines import Hall, JobProcess, Machine, NodeIs, Rank, Work
-from leasehold.sim.node_objects import ended, rejection, shut_down, write_node
+from leasehold.sim.node_objects import ended, rejection, running, shut_down, write_node
 
 OPENED = f"{GROUP}/opened"  # the label by which a pod says why its leases were opened
 RETRY_MS = 100
@@ -455,7 +455,7 @@ class SimFleet:
             elif process is not None and process.ended_at is not None:
                 await self._patch(store, seen, ended(process, process.ended_at, seen.container))
             elif process is not None and pod.phase is PodPhase.PENDING:
-                await self._patch(store, seen, {"phase": PodPhase.RUNNING.value})
+                await self._patch(store, seen, running(process, seen.container))
         if knows and pod.deleting and (process is None or not process.is_running):
             await self._remove(store, seen)
 

@@ -93,7 +93,10 @@ def lease_lanes(leases: Sequence[LeaseRow], now: Millis, palette: Palette) -> La
         open_look = "" if lease.end else " open"
         look = f"o{palette.hue(lease.payer_owner)} {role}{open_look}".strip()
         key = (lease.group, "spare" if role == "spare" else "pod", lease.index)
-        found.setdefault(key, []).append(axis.bar(start, end, look, lease_title(lease)))
+        bars = found.setdefault(key, [])
+        bars.append(axis.bar(start, end, look, lease_title(lease)))
+        if began := words.millis(lease.began):
+            bars.append(axis.bar(start, began, "starting", lease_title(lease)))
     lanes = [
         ChartLane(f"group {group}", f"{kind} {index}", tuple(bars))
         for (group, kind, index), bars in sorted(found.items())
@@ -138,9 +141,10 @@ def _steps(starts: Sequence[float], heights: Sequence[float]) -> str:
 
 def lease_title(lease: LeaseRow) -> str:
     until = f"to {words.clock(lease.end)} ({lease.closed})" if lease.end else "and goes on"
+    begun = f", running since {words.clock(lease.began)}" if lease.began else ""
     return (
         f"{words.plural(lease.gpus, 'GPU')} on {lease.node}, {lease.role}, paid by {lease.payer} "
-        f"({lease.relation}); from {words.clock(lease.start)} ({lease.opened}) {until}"
+        f"({lease.relation}); from {words.clock(lease.start)} ({lease.opened}){begun} {until}"
     )
 
 

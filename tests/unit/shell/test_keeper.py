@@ -99,7 +99,7 @@ def test_one_holds_and_goes_on_holding() -> None:
 
 def test_who_does_not_know_the_ledgers_format_does_not_contend() -> None:
     world = World("")
-    formats = [2]
+    formats = [FORMAT + 1]
 
     async def epoch() -> int:
         check_format(formats[0])
@@ -108,7 +108,7 @@ def test_who_does_not_know_the_ledgers_format_does_not_contend() -> None:
     world.start("a", epoch)
     world.wait(60 * SECOND)
     assert world.holders() == []
-    assert "format 2" in world.keepers["a"].trouble
+    assert f"format {FORMAT + 1}" in world.keepers["a"].trouble
     formats[0] = FORMAT
     world.wait(MARGINS.renew + MARGINS.take + SECOND)
     assert world.the_holder() == "a"

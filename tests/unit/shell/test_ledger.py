@@ -120,11 +120,26 @@ def test_a_ledger_of_a_later_version_is_neither_read_nor_sealed() -> None:
     later = _written_by_a_later_version(desk)
     stranger = Ledger(desk.store, desk.process.clock)
     for call in (stranger.look, stranger.seal):
-        with pytest.raises(UnknownFormat, match="format 2, and this version of leasehold knows 1"):
+        with pytest.raises(UnknownFormat, match="format 3, and this version of leasehold knows 2"):
             desk.do(call())
     with pytest.raises(Deposed):
         desk.do(stranger.seal(9))
     assert desk.do(desk.store.get("LedgerHead", "", "main")) == later
+
+
+@pytest.mark.parametrize("before", [None, 1])
+def test_a_ledger_of_an_earlier_version_is_gone_on_with(before: int | None) -> None:
+    desk = Desk()
+    desk.do(desk.ledger().commit(FACTS, []))
+    head = desk.do(desk.store.get("LedgerHead", "", "main"))
+    assert isinstance(head["spec"], dict)
+    head["spec"]["format"] = before
+    desk.do(desk.store.update(head))
+    later = desk.ledger(epoch=2)
+    desk.do(later.commit(replace(SECOND, epoch=2), []))
+    spec = desk.do(desk.store.get("LedgerHead", "", "main"))["spec"]
+    assert isinstance(spec, dict)
+    assert (spec["seq"], spec["format"]) == (SECOND.seq, FORMAT)
 
 
 def test_whom_a_later_version_follows_is_deposed() -> None:

@@ -71,6 +71,7 @@ _LEASE = mapping(
                 "endTime": instant("When it ended."),
                 "closureReason": text("Why it ended, such as Completed, Fail or Shrink."),
                 "cause": text("What is behind a closure Fail."),
+                "began": instant("Until when its pod was starting, if that took time."),
                 "batch": whole("The ledger batch that closed it."),
             },
         ),

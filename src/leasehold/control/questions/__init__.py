@@ -39,8 +39,8 @@ in UTC, null for what has not happened; a run is `namespace/name`, an envelope
                   gpuHours}
     burn          items: envelope points[at gpuMs gpuHours]
     leases        total, items: lease run owner attempt group index pod node slots gpus role payer
-                  payerOwner relation opened start end closed closure cause ending{reason deadline}
-                  gpuMs gpuHours
+                  payerOwner relation opened start began end closed closure cause
+                  ending{reason deadline} gpuMs gpuHours
     drain         node draining askedBy gpus,
                   items: run group gpus way (swap shrink requeue wait spare end)
                   state (stays going gone) says

@@ -11,7 +11,8 @@ from leasehold.control.questions.forms import gpu_time, instant
 from leasehold.control.questions.subject import Archived, Subject, no_archive
 from leasehold.core.facts import Lease, Record, ledger_order
 from leasehold.core.objects.owners import glob_admits
-from leasehold.core.units import Instant
+from leasehold.core.units import FOREVER, Instant
+from leasehold.core.world.begin import starting_until
 from leasehold.core.world.world import World
 
 
@@ -44,7 +45,7 @@ def lease_list(
     total = len(found)
     if wanted.limit is not None:
         found = found[max(0, total - wanted.limit) :]
-    return LeasesAnswer(total=total, items=[lease_row(lease, now) for lease in found])
+    return LeasesAnswer(total=total, items=[_row(world, lease, now) for lease in found])
 
 
 def _candidates(
@@ -96,7 +97,7 @@ def _admits(wanted: Filter, lease: Lease) -> bool:
     )
 
 
-def lease_row(lease: Lease, now: Instant) -> LeaseRow:
+def _row(world: World, lease: Lease, now: Instant) -> LeaseRow:
     ending = lease.ending
     return LeaseRow(
         lease=lease.name,
@@ -115,6 +116,7 @@ def lease_row(lease: Lease, now: Instant) -> LeaseRow:
         relation=lease.relation.value,
         opened=lease.reason.value,
         start=instant(lease.start),
+        began=instant(_began(world, lease)),
         end=instant(lease.end),
         closed="" if lease.closed is None else str(lease.closed.why.reason),
         closure="" if lease.closed is None else str(lease.closed.why),
@@ -124,3 +126,9 @@ def lease_row(lease: Lease, now: Instant) -> LeaseRow:
         else LeaseEnding(reason=str(ending.why), deadline=instant(ending.deadline)),
         **gpu_time(lease.gpu_ms(now)),
     )
+
+
+def _began(world: World, lease: Lease) -> Instant | None:
+    """When its pod began to run; None if that was at once, or has not been yet."""
+    began = starting_until(world, lease) if lease.closed is None else lease.closed.began
+    return None if began == FOREVER else began

@@ -13,7 +13,7 @@ from leasehold.control.questions.answers.books import ReportAnswer, ReportRow, U
 from leasehold.control.questions.answers.shape import GpuAmount
 from leasehold.control.questions.forms import gpu_time, instant
 from leasehold.control.questions.subject import Archived, no_archive
-from leasehold.control.questions.uses import Use, use_of
+from leasehold.control.questions.uses import Use, starts_until, use_of
 from leasehold.core.facts import Lease, Record
 from leasehold.core.objects.owners import glob_admits
 from leasehold.core.units import GpuMs, Instant
@@ -45,11 +45,15 @@ class _Part(Record):
     lease: Lease
     start: Instant
     end: Instant
+    begins: Instant  # to run; before that it starts
     use: Use
 
     @property
     def gpu_ms(self) -> GpuMs:
         return self.lease.gpus * (self.end - self.start)
+
+    def between(self, start: Instant, end: Instant) -> "_Part":
+        return replace(self, start=start, end=end)
 
 
 class _Row:
@@ -64,9 +68,16 @@ class _Row:
     def gpu_ms(self) -> GpuMs:
         return sum(self.uses.values())
 
-    def add(self, use: Use, gpu_ms: GpuMs) -> None:
-        self.uses[use] = self.uses.get(use, 0) + gpu_ms
+    def add(self, part: _Part) -> None:
+        begins = min(max(part.start, part.begins), part.end)
+        gpus = part.lease.gpus
+        self._count(Use.STARTING, gpus * (begins - part.start))
+        self._count(part.use, gpus * (part.end - begins))
         self.leases += 1
+
+    def _count(self, use: Use, gpu_ms: GpuMs) -> None:
+        if gpu_ms:
+            self.uses[use] = self.uses.get(use, 0) + gpu_ms
 
 
 def gpu_hours(
@@ -103,7 +114,7 @@ def gpu_hours(
         whose = _payer_owner if by == "payer" else _KEYS["owner"]
         for part in parts:
             if not owner or glob_admits(owner, whose(part.lease)):
-                _of(rows, _KEYS[by](part.lease)).add(part.use, part.gpu_ms)
+                _of(rows, _KEYS[by](part.lease)).add(part)
     return ReportAnswer(
         by=by,
         start=instant(period.start or None),
@@ -131,7 +142,8 @@ def _part(world: World, lease: Lease, start: Instant, end: Instant) -> Iterator[
     first = max(lease.start, start)
     last = end if lease.end is None else min(lease.end, end)
     if first < last:
-        yield _Part(lease=lease, start=first, end=last, use=use_of(world, lease))
+        begins, use = starts_until(world, lease), use_of(world, lease)
+        yield _Part(lease=lease, start=first, end=last, begins=begins, use=use)
 
 
 def _of(rows: dict[str, _Row], key: str) -> _Row:
@@ -142,7 +154,7 @@ def _by_owner(rows: dict[str, _Row], parts: Iterable[_Part], owner: str) -> None
     for part in parts:
         lease = part.lease
         if not owner or glob_admits(owner, lease.owner):
-            _of(rows, lease.owner).add(part.use, part.gpu_ms)
+            _of(rows, lease.owner).add(part)
         if not owner or glob_admits(owner, lease.payer_owner):
             _of(rows, lease.payer_owner).paid_ms += part.gpu_ms
 
@@ -157,7 +169,7 @@ def _by_span(rows: dict[str, _Row], parts: Iterable[_Part], owner: str, bucket: 
         while at < part.end:
             label, following = known.get(at) or bucket(at)
             known[at] = (label, following)
-            _of(rows, label).add(part.use, part.lease.gpus * (min(part.end, following) - at))
+            _of(rows, label).add(part.between(at, min(part.end, following)))
             at = following
 
 

@@ -1,9 +1,9 @@
 """What GPU-time was for: work, a spare that stood by, a pod that did not run yet, or what a failure
 or a cut ended.
 
-Used by `report`. It is told by the leases alone, and so the same from live and archived ones. What
-a run had saved before it failed or was cut is not lost, but leases do not know of that: `failed`
-and `cut` are the most that can have been lost.
+Used by `report`. Of leases that have ended it is told by them alone, and so the same from live and
+archived ones. What a run had saved before it failed or was cut is not lost, but leases do not know
+of that: `failed` and `cut` are the most that can have been lost.
 """
 
 from enum import StrEnum
@@ -11,6 +11,8 @@ from typing import assert_never
 
 from leasehold.control.running.open_leases import pod_of
 from leasehold.core.facts import Cause, Closed, Closure, Lease, Role
+from leasehold.core.units import Instant
+from leasehold.core.world.begin import starting_until
 from leasehold.core.world.world import World
 
 
@@ -22,8 +24,15 @@ class Use(StrEnum):
     CUT = "cut"
 
 
+def starts_until(world: World, lease: Lease) -> Instant:
+    """Up to this instant the lease's time was for starting its pod."""
+    closed = lease.closed
+    until = starting_until(world, lease) if closed is None else closed.began
+    return lease.start if until is None else until
+
+
 def use_of(world: World, lease: Lease) -> Use:
-    """Of all the time of a lease: how it ended says what it was for."""
+    """Of the time after the start: how the lease ended says what it was for."""
     if lease.role is Role.SPARE:
         return Use.SPARE
     if lease.closed is not None:

@@ -3,7 +3,8 @@
 Built by the committer, folded by `core.world`, walked by `verify`. The wire form is the
 exported line of `docs/ledger-format.md`: parts that are empty are left out, times are integer
 milliseconds, and lease specs are those of the objects. A closure `Fail` may carry its `cause`
-(Exit, Rejected, Deleted or Refused): only `Exit` is the workload's own fault.
+(Exit, Rejected, Deleted or Refused): only `Exit` is the workload's own fault. Any may carry
+`began`: until then its pod was starting.
 """
 
 import msgspec
@@ -28,12 +29,13 @@ class NodeFact(Record):
 
 
 class Closing(Record):
-    """A lease that ended; `cause` only with the reason `Fail`."""
+    """A lease that ended; `cause` only with the reason `Fail`, `began` if its start took time."""
 
     lease: str
     end: Instant
     reason: str
     cause: Cause | None = None
+    began: Instant | None = None
 
 
 def resolution_digest(resolution: Resolution) -> Digest:
@@ -117,6 +119,8 @@ def _closing_to_wire(closing: Closing) -> Wire:
     wire: Wire = {"lease": closing.lease, "end": closing.end, "reason": closing.reason}
     if closing.cause is not None:
         wire["cause"] = closing.cause.value
+    if closing.began is not None:
+        wire["began"] = closing.began
     return wire
 
 
@@ -162,6 +166,7 @@ class _ClosedWire(_Strict):
     end: int
     reason: str
     cause: Cause | None = None
+    began: int | None = None
 
 
 class _ResolutionWire(_Strict):
@@ -237,7 +242,13 @@ def _from_struct(wire: _BatchWire) -> Batch:
         opened=tuple(lease_from_spec(each.name, each.spec) for each in wire.opened),
         ending=tuple((each.lease, each.reason, each.deadline) for each in wire.ending),
         closed=tuple(
-            Closing(lease=each.lease, end=each.end, reason=each.reason, cause=each.cause)
+            Closing(
+                lease=each.lease,
+                end=each.end,
+                reason=each.reason,
+                cause=each.cause,
+                began=each.began,
+            )
             for each in wire.closed
         ),
         resolutions=tuple((each.name, each.digest) for each in wire.resolutions),

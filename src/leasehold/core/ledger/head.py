@@ -4,7 +4,8 @@ from leasehold.core.facts import Record
 from leasehold.core.ledger.chain import GENESIS, Digest
 from leasehold.core.units import Instant
 
-FORMAT = 1  # of batches and leases as this version writes them
+FORMAT = 2  # of batches and leases as this version writes them: closures say when a pod began
+_KNOWN = (None, 1, FORMAT)  # the first versions named none
 
 
 class UnknownFormat(Exception):  # noqa: N818 - it says what is so
@@ -19,8 +20,8 @@ class UnknownFormat(Exception):  # noqa: N818 - it says what is so
 
 
 def check_format(found: object) -> None:
-    """Of a head's spec; those that name none are of the first."""
-    if found not in (None, FORMAT) or isinstance(found, bool):
+    """Of a head's spec."""
+    if found not in _KNOWN or isinstance(found, bool):
         raise UnknownFormat(found)
 
 

@@ -197,11 +197,21 @@ class Fold:
         why = _why(record, closing.reason)
         if closing.cause is not None and why.reason is not Closed.FAIL:
             raise WrongRecord(record, f"a cause with {closing.reason}")
+        if closing.began is not None and not lease.start < closing.began <= closing.end:
+            raise WrongRecord(
+                record, f"began {closing.began} is not in ({lease.start}, {closing.end}]"
+            )
         self._slots.release(lease, closing.end)
         self._balances.add(lease, -1)
         closed = msgspec.structs.replace(
             lease,
-            closed=Closure(why=why, at=closing.end, cause=closing.cause, batch=self.seq),
+            closed=Closure(
+                why=why,
+                at=closing.end,
+                cause=closing.cause,
+                began=closing.began,
+                batch=self.seq,
+            ),
         )
         self._put(closed)
         return closed

@@ -113,7 +113,8 @@ def lease_spec(lease: Lease) -> Wire:
 
 
 def lease_status(lease: Lease) -> Wire:
-    """Empty while it is open and nothing ends it. `cause` accompanies a closure `Fail`."""
+    """Empty while it is open and nothing ends it. `cause` accompanies a closure `Fail`,
+    `began` one whose start took time."""
     status: Wire = {}
     if lease.ending is not None:
         status["ending"] = {
@@ -129,6 +130,8 @@ def lease_status(lease: Lease) -> Wire:
         status["batch"] = lease.closed.batch
         if lease.closed.cause is not None:
             status["cause"] = lease.closed.cause.value
+        if lease.closed.began is not None:
+            status["began"] = _format(lease.closed.began)
     return status
 
 
@@ -182,6 +185,7 @@ class _Status(Record, rename="camel"):
     end_time: str | None = None
     closure_reason: str = ""
     cause: Cause | None = None
+    began: str | None = None
     batch: int = 0
 
 
@@ -265,6 +269,7 @@ def _from_struct(wire: _LeaseWire) -> Lease:
             at=_parse(status.end_time),
             why=_why(status.closure_reason),
             cause=status.cause,
+            began=None if status.began is None else _parse(status.began),
             batch=status.batch,
         ),
     )

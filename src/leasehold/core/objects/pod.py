@@ -72,6 +72,7 @@ def pod_from_wire(raw: object, *, gpu_resource: str = _GPU_RESOURCE) -> Pod:
         exit_code=None if text_at(ended, "reason") == UNKNOWN_EXIT else whole_at(ended, "exitCode"),
         said=_said(ended, status),
         slots=_slots(text_at(notes, SLOTS)),
+        began_at=_began_at(status),
         finished_at=instant_at(ended, "finishedAt"),
         deleting=metadata.get("deletionTimestamp") is not None,
         asked_to_go=_asked_to_go(metadata),
@@ -187,6 +188,19 @@ def _has_started(status: Wire) -> bool:
             if "running" in known or "terminated" in known:
                 return True
     return False
+
+
+def _began_at(status: Wire) -> Instant | None:
+    """When the first of its containers began to run, those that prepare it not counted."""
+    if "containerStatuses" not in status:
+        return None
+    known: list[Instant] = []
+    for each in list_at(status, "containerStatuses"):
+        for state in (part(each, "state"), part(each, "lastState")):
+            for way in ("running", "terminated"):
+                at = instant_at(part(state, way), "startedAt")
+                known += () if at is None else (at,)
+    return min(known, default=None)
 
 
 def _is_disrupted(status: Wire) -> bool:

@@ -27,6 +27,8 @@ class PodIndex:
         self.by_node: dict[str, Names] = {}
         self.lost: Names = {}  # gone without our asking, their lease still open
         self.finished_at: dict[str, Instant] = {}  # when the process of a gone pod really ended
+        # When it began to run, None if it has not; left out of it, nobody saw when.
+        self.began_at: dict[str, Instant | None] = {}
         self.restarted: dict[str, tuple[Uid, Instant]] = {}  # pod -> the one made again, when
 
     def put(self, pod: Pod) -> bool:
@@ -77,6 +79,7 @@ class PodIndex:
         self._loads.drop(key)
         pod = self.by_key.get(key)
         if pod is not None:
+            self._note_begin(pod)
             leased = self._open_by_pod.get(key, ())
             if not any(self._leases[name].node == pod.node for name in leased):
                 self._loads.put(pod)
@@ -95,6 +98,7 @@ class PodIndex:
         if key not in self._open_by_pod:
             self.lost.pop(key, None)
             self.finished_at.pop(key, None)
+            self.began_at.pop(key, None)
             self.restarted.pop(key, None)
         self.reload(key)
 
@@ -112,6 +116,16 @@ class PodIndex:
         """Its object went as soon as it had ended: how it ended is still to be acted on."""
         is_read = bool(pod.reason) or pod.key in self.lost
         return pod.has_ended and not is_read and self._is_wanted(pod)
+
+    def _note_begin(self, pod: Pod) -> None:
+        """One that is made again in place began when the first one did."""
+        key = pod.key
+        if key not in self._open_by_pod or self.began_at.get(key) is not None:
+            return
+        if pod.began_at is not None or pod.phase in (PodPhase.ORDERED, PodPhase.PENDING):
+            self.began_at[key] = pod.began_at
+        else:
+            self.began_at.pop(key, None)
 
     def _note_loss(self, pod: Pod) -> None:
         if pod.finished_at is not None:

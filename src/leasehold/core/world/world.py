@@ -89,6 +89,7 @@ class World:
         self.pods_by_node = self._pods.by_node
         self.lost_pods = self._pods.lost
         self.finished_at = self._pods.finished_at
+        self.began_at = self._pods.began_at
         self.restarted = self._pods.restarted
         self.reservations: dict[str, Reservation] = {}
         self.reservation_of: dict[Uid, str] = {}  # the newest
@@ -339,6 +340,7 @@ class World:
         assert lease.is_open, name
         assert closure.at >= lease.start, name
         assert closure.cause is None or closure.why.reason is Closed.FAIL, name
+        assert closure.began is None or lease.start < closure.began <= closure.at, name
         self.fleet.give(lease)
         self.accounts.remove(lease, self.terms.pop(name))
         lease = replace(lease, closed=closure)

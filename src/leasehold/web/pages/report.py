@@ -10,7 +10,7 @@ _SPANS = ("day", "week", "month")
 USES = (
     ("work", "pods that ran"),
     ("spare", "spares that stood by"),
-    ("starting", "pods that do not run yet, or never did"),
+    ("starting", "pods that did not run yet"),
     ("failed", "in leases that a failure ended: the most that was lost"),
     ("cut", "in leases that were cut: the most that was lost"),
 )

@@ -12,7 +12,7 @@ class Uses(Answer):
 
     work: GpuAmount
     spare: GpuAmount  # stood by
-    starting: GpuAmount  # its pod does not run yet, or never did
+    starting: GpuAmount  # its pod did not run yet
     failed: GpuAmount  # in leases that a failure ended
     cut: GpuAmount  # in leases that were drawn by lot, or given back to a spare
 

@@ -25,6 +25,7 @@ class LeaseRow(Answer):
     relation: str
     opened: str
     start: str | None
+    began: str | None  # until then its pod was starting, if that is known to take time
     end: str | None
     closed: str
     closure: str
