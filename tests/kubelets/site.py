@@ -121,9 +121,10 @@ class Site(Plane):
 
 
 def shell_job(
-    name: str, gpus: int, script: str, *, image: str = JOB, **spec: object
+    name: str, gpus: int, script: str, *, image: str = JOB, before: str = "", **spec: object
 ) -> dict[str, object]:
-    """A Run whose pods run a shell script, with the fleet's file system at /shared."""
+    """A Run whose pods run a shell script, after another one that prepares them if there is one,
+    with the fleet's file system at /shared."""
     container = {
         "name": "main",
         "image": image,
@@ -132,7 +133,11 @@ def shell_job(
         "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
     }
     volume = {"name": "shared", "hostPath": {"path": SHARED, "type": "DirectoryOrCreate"}}
-    template = {"spec": {"containers": [container], "volumes": [volume]}}
+    pod: dict[str, object] = {"containers": [container], "volumes": [volume]}
+    if before:
+        command = ["sh", "-c", before]
+        pod["initContainers"] = [{**container, "name": "before", "command": command}]
+    template = {"spec": pod}
     made = job(name, gpus, template=template, **spec)
     resources = {"gpuType": "H100-80GB", "totalGPUs": gpus, "gpusPerPod": min(GPUS, gpus)}
     made["spec"]["resources"] = resources  # type: ignore[index]

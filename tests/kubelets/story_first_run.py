@@ -59,6 +59,23 @@ fi
     assert any(name.startswith("g0-p0.run-meeting-") for name in fleet.names.asked)
 
 
+def test_what_a_pod_takes_to_start_is_paid_for_and_no_work(fleet: Site) -> None:
+    made = shell_job("slow", 4, "sleep 2", before="sleep 5")
+    fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(made))
+    fleet.until_phase("slow", "Completed")
+    [lease] = fleet.leases_of("slow")
+    [pod] = fleet.pods_of("slow")
+    [container] = pod["status"]["containerStatuses"]
+    assert lease["status"]["began"][:19] == container["state"]["terminated"]["startedAt"][:19]
+    words = ("report", "gpu-hours", "-n", "team", "--by", "run", "-o", "json")
+    rows = {each["run"]: each for each in json.loads(fleet.runs(*words))["items"]}
+    row = rows["team/slow"]
+    starting, work = (row["uses"][use]["gpuMs"] for use in ("starting", "work"))
+    assert starting >= 4 * 4000  # a kubelet counts in whole seconds
+    assert work >= 4 * 1000
+    assert starting + work == row["gpuMs"]
+
+
 def test_an_image_that_does_not_exist_is_told_and_given_up(fleet: Site) -> None:
     made = shell_job(
         "typo", 8, "true", image="leasehold.test/no-such:1", runtime={"startTimeout": "15s"}
@@ -69,6 +86,8 @@ def test_an_image_that_does_not_exist_is_told_and_given_up(fleet: Site) -> None:
     run = fleet.until_phase("typo", "Failed")
     assert "no-such" in json.dumps(run["status"]["conditions"])
     assert [each.partition("(")[0] for each in fleet.closings("typo")] == ["Fail", "Fail"]
+    for lease in fleet.leases_of("typo"):
+        assert lease["status"]["began"] == lease["status"]["endTime"]  # it never ran
     assert "no-such" in fleet.runs("explain", "typo", "-n", "team")
     fleet.until(lambda: "no-such" in fleet.kubectl.ok("events", "--for=run/typo", "-n", "team"))
     fleet.kubectl.ok("delete", "run", "typo", "-n", "team")

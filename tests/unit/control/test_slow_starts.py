@@ -208,6 +208,19 @@ def test_one_that_never_ran_was_starting_to_its_end() -> None:
     assert lease.closed.began == lease.closed.at > lease.start
 
 
+def test_one_that_was_ended_while_it_waited_never_ran_whatever_its_code() -> None:
+    """A kubelet gives containers that it never started an exit code."""
+    world, name = _world(WHY)
+    _turn(world, NOW + 20 * MINUTE)
+    [pod] = world.pods.values()
+    world.put_pod(replace(pod, phase=PodPhase.FAILED, exit_code=137, waits_for=None))
+    world.drop_pod(pod.key)
+    _turn(world, NOW + 21 * MINUTE)
+    closed = world.leases[name].closed
+    assert closed is not None
+    assert closed.began == closed.at
+
+
 @pytest.mark.parametrize("began_at", [NOW, NOW - 500], ids=["at once", "by another clock"])
 def test_what_takes_no_time_is_not_said(began_at: int) -> None:
     world, name = _world(None)

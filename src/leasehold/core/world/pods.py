@@ -118,13 +118,14 @@ class PodIndex:
         return pod.has_ended and not is_read and self._is_wanted(pod)
 
     def _note_begin(self, pod: Pod) -> None:
-        """One that is made again in place began when the first one did."""
+        """One that is made again in place began when the first one did. One that failed and says
+        nothing of a begin had none, if it was seen to wait for it."""
         key = pod.key
         if key not in self._open_by_pod or self.began_at.get(key) is not None:
             return
         if pod.began_at is not None or pod.phase in (PodPhase.ORDERED, PodPhase.PENDING):
             self.began_at[key] = pod.began_at
-        else:
+        elif pod.phase is not PodPhase.FAILED:
             self.began_at.pop(key, None)
 
     def _note_loss(self, pod: Pod) -> None:
