@@ -3,9 +3,11 @@
 `make bench-kube` starts etcd, kube-apiserver and controllers on this machine, once for each size
 of fleet, and writes `build/bench-kube.json` after each part. Nodes are objects without kubelets:
 what is timed is the control plane. The ceiling is the same three writes per pod (Lease, pod,
-binding) by the same client, at the same concurrency, with nobody deciding anything; and the
-scheduler that everybody has is timed on as many plain pods. Then the smallest fleet loses whoever
-decides, and the largest is filled with leases and other people's pods to see what that weighs.
+binding) of the very same objects, by the same client, at the same concurrency, with nobody deciding
+anything; once more with the smallest objects that the server takes, to see what their fields cost;
+and the scheduler that everybody has is timed on as many plain pods. Then the smallest fleet loses
+whoever decides, and the largest is filled with leases and other people's pods to see what that
+weighs.
 """
 
 import argparse
@@ -28,18 +30,18 @@ from tests.apiserver.server import program
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.plane import budget, free_port, job
 
+from bench.kube_ceiling import GPUS, PODS, bare, ceiling, made_on, plain_pod
 from leasehold.adapters.asyncio_runtime import AsyncioClock
-from leasehold.adapters.kubernetes.client import IN_FLIGHT, Client
+from leasehold.adapters.kubernetes.client import Client
 from leasehold.adapters.kubernetes.store import KubernetesStore
 from leasehold.core.facts import Node
 from leasehold.core.names import Wire
 from leasehold.core.objects.node import Labels, node_to_wire
-from leasehold.core.objects.wire import part, text_at, version_at
-from leasehold.ports.store import Bind, Create, PatchStatus, StoreError, Update, Write
+from leasehold.core.objects.wire import part
+from leasehold.ports.store import Create, PatchStatus, StoreError, Update, Write
 
 OUT = Path("build/bench-kube.json")
 GANGS = (1, 2, 4, 8, 16, 32, 64)  # pods
-GPUS = 8  # of a node, and of a pod
 ENDED = json.dumps({"status": {"phase": "Failed"}}).encode()
 MERGE = {"Content-Type": "application/merge-patch+json"}
 DEADLINE_S = 300
@@ -48,7 +50,6 @@ FAIL_OVERS = 3
 SMALL_GANG = 64  # pods of one GPU, where what they weigh is asked
 # Whatever a controller asks for; the API server itself hardly does.
 _OURS = ("davidlangworthy", "coordination.k8s.io", 'resource="pods"', 'resource="nodes"')
-PODS = "/api/v1/namespaces/team/pods"
 RUNS = "/apis/rq.davidlangworthy.io/v1/namespaces/team/runs"
 
 
@@ -117,7 +118,7 @@ class Bench:
         found: dict[str, object] = {}
         try:
             asyncio.run(self._make_nodes())
-            ceiling = self._nodes / asyncio.run(self._ceiling())
+            smallest = asyncio.run(ceiling(self._cluster, bare(self._nodes)))
             self._empty()
             scheduler = self._nodes / self._scheduler()
             self._empty()
@@ -129,12 +130,18 @@ class Bench:
                 self._empty_runs()
             bound = self._gangs()
             memory = _resident_mib(self._replica.process.pid)
+            made = made_on(self._cluster)
+            assert len(made) == self._nodes, len(made)
+            self._replica.kill()
+            self._empty()
+            most = asyncio.run(ceiling(self._cluster, made))
         finally:
             self._stop()
         speed: dict[str, object] = {
             "pods_bound_per_s": round(bound, 1),
-            "ceiling_pods_per_s": round(ceiling, 1),
-            "ceiling_ratio": round(bound / ceiling, 2),
+            "ceiling_pods_per_s": round(most, 1),
+            "ceiling_ratio": round(bound / most, 2),
+            "bare_ceiling_pods_per_s": round(smallest, 1),
             "kube_scheduler_pods_per_s": round(scheduler, 1),
             "kube_scheduler_ratio": round(bound / scheduler, 2),
             "controller_mib_busy": round(memory),
@@ -225,29 +232,6 @@ class Bench:
             ready = [each for each in answers[1::2] if isinstance(each, dict)]
             _sound(await store.write_all([Update({**each, "spec": {}}) for each in ready]))
 
-    async def _ceiling(self) -> float:
-        """Seconds for all pods, each leased, made and bound one after the other."""
-        lease: Wire = {
-            "apiVersion": "rq.davidlangworthy.io/v1", "kind": "Lease",
-            "spec": {"owner": "org:team", "compPath": ["SHARD[0]", "POD[0]"], "batch": 1,
-                     "slice": {"nodes": ["n"], "node": "n", "slots": list(range(GPUS))}},
-        }  # fmt: skip
-        async with _store(self._cluster) as store:
-            gate = asyncio.Semaphore(IN_FLIGHT)
-
-            async def one(number: int) -> None:
-                async with gate:
-                    await store.create({**lease, "metadata": {"name": f"raw-{number}"}})
-                    made = await store.create(_plain_pod(f"raw-{number}"))
-                    metadata = part(made, "metadata")
-                    bind = Bind("team", f"raw-{number}", f"n{number:04d}",
-                                text_at(metadata, "uid"), version_at(metadata))  # fmt: skip
-                    _sound(await store.write_all([bind]))
-
-            began = time.perf_counter()
-            await asyncio.gather(*map(one, range(self._nodes)))
-            return time.perf_counter() - began
-
     def _scheduler(self) -> float:
         """The same for kube-scheduler and plain pods, from the first that is made."""
         config = self._folder / "scheduler.yaml"
@@ -269,7 +253,7 @@ class Bench:
 
             async def make() -> None:
                 async with _store(self._cluster) as store:
-                    pods = [_plain_pod(f"plain-{number}") for number in range(self._nodes)]
+                    pods = [plain_pod(f"plain-{number}") for number in range(self._nodes)]
                     _sound(await store.write_all([Create(pod) for pod in pods]))
 
             began = time.perf_counter()
@@ -408,19 +392,6 @@ class _store:  # noqa: N801 - it reads as one
 
     async def __aexit__(self, *_: object) -> None:
         await self._client.close()
-
-
-def _plain_pod(name: str) -> Wire:
-    amount = {"nvidia.com/gpu": str(GPUS)}
-    container: Wire = {
-        "name": "main", "image": "none", "resources": {"limits": amount, "requests": amount},
-    }  # fmt: skip
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "team"},
-        "spec": {"containers": [container]},
-    }
 
 
 def _sound(answers: list[Any]) -> None:
