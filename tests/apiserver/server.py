@@ -35,6 +35,8 @@ USERS = {  # name -> groups; the name is the token, on a server that only this s
     "system": "system:masters",
     "ann": "people",
     "vic": "people",
+    "olga": "people",
+    "bob": "people",
 }
 
 

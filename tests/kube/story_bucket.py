@@ -80,10 +80,15 @@ def test_what_is_closed_leaves_the_cluster_and_no_answer_changes(
     report = plane.leasehold("runs", "report", "gpu-hours", "--by", "run")
     assert "team/short" in report.stdout, report.stdout + report.stderr
     assert "team/long" in report.stdout
-    # And it goes on from there.
+    # And it goes on from there; what is closed now leaves when somebody asks.
     uid = plane.run("long")["metadata"]["uid"]
     plane.exit_all(uid)
     plane.until_phase("long", "Completed")
+    words = ("ledger", "compact", "--kubeconfig", str(plane.cluster.kubeconfig()))
+    asked = plane.leasehold(*words)
+    assert asked.returncode == 0, asked.stderr
+    assert plane.all("leases") == []
+    assert [path.name for path in bucket.glob("leases-*.jsonl") if '"long"' in path.read_text()]
     found = _asked(plane, "ledger", "verify")
     assert found.stdout.startswith("ledger verify: ok ("), found.stdout + found.stderr
 

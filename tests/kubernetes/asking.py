@@ -21,14 +21,14 @@ def answering(plane: Plane) -> Iterator[Plane]:
     })  # fmt: skip
     for name, role, where in (("ann", "leasehold-researcher", "team"),
                               ("vic", "leasehold-viewer", "other")):  # fmt: skip
-        _grant(plane, name, role, where)
-        _grant(plane, name, "leasehold-asker")
+        grant(plane, name, role, where)
+        grant(plane, name, "leasehold-asker")
     ask("POST", f"{RBAC}/namespaces/team/roles", {
         "apiVersion": f"{_GROUP}/v1", "kind": "Role", "metadata": {"name": "q-spends"},
         "rules": [{"apiGroups": ["rq.davidlangworthy.io"], "resources": ["owners"],
                    "resourceNames": ["org:team"], "verbs": ["spend"]}],
     })  # fmt: skip
-    _grant(plane, "ann", "q-spends", "team", kind="Role")
+    grant(plane, "ann", "q-spends", "team", kind="Role")
     plane.controller("a", "--questions", f"127.0.0.1:{port}")
     plane.until(lambda: is_available(plane))
     try:
@@ -46,7 +46,7 @@ def is_available(plane: Plane) -> bool:
     return any(each["type"] == "Available" and each["status"] == "True" for each in found)
 
 
-def _grant(
+def grant(
     plane: Plane, user: str, role: str, namespace: str = "", kind: str = "ClusterRole"
 ) -> None:
     where = f"namespaces/{namespace}/rolebindings" if namespace else "clusterrolebindings"

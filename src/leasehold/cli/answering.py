@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import structlog
 from aiohttp import web
 
@@ -21,19 +22,25 @@ from leasehold.adapters.kubernetes.aggregated import (
 )
 from leasehold.adapters.kubernetes.client import Client
 from leasehold.adapters.kubernetes.front_proxy import Asker, NoFrontProxy, front_proxy
+from leasehold.adapters.kubernetes.install.roles import COMPACT, LEDGERS
 from leasehold.adapters.kubernetes.reviews import Reviews
 from leasehold.adapters.kubernetes.secrets import kept_fields
 from leasehold.adapters.private_file import write_private
 from leasehold.cli.replica import Replica
-from leasehold.core.names import Wire
+from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.tenure import NAMESPACE
 from leasehold.core.objects.wire import part, text_at
+from leasehold.core.units import parse_span
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import StoreError
+from leasehold.shell.archive.requests import NAME as COMPACTION
+from leasehold.shell.archive.requests import CompactionAsked
+from leasehold.shell.plane import Plane
 from leasehold.shell.query import QUESTIONS, BadQuestion
 
 AUTHORITY = "leasehold-query-ca"  # the Secret of the authority that all replicas serve under
 
+_wire = msgspec.json.Decoder(dict[str, object]).decode
 _log = structlog.get_logger("leasehold")
 
 
@@ -56,7 +63,7 @@ class Answers:
             for name, content in kept.items():
                 write_private(Path(folder) / name, content)
             made = ensure_certificates(Path(folder), [f"{SERVICE}.{NAMESPACE}.svc"])
-            aggregated = Aggregated(proxy, QUESTIONS, self._ask)
+            aggregated = Aggregated(proxy, QUESTIONS, self._ask, deeds=(COMPACTION,))
             served = await aggregated.serve(host, port, made.cert_path, made.key_path)
         self._authority = made.ca_pem
         return served
@@ -82,9 +89,9 @@ class Answers:
         plane = self._replica.plane
         world = None if plane is None else plane.world
         if plane is None or world is None:
-            raise AnswerRefused(
-                503, "ServiceUnavailable", "this replica does not decide just now; ask again soon"
-            )
+            raise _undecided()
+        if question == COMPACTION:
+            return await self._compact(asker, plane, body)
         named = params.get("namespace") or text_at(part(body or {}, "metadata"), "namespace")
         everywhere = {run.namespace for run in world.runs.values()}
         everywhere |= {budget.namespace for budget in world.budgets.values()}
@@ -98,6 +105,38 @@ class Answers:
         except StoreError as error:
             said = f"what you may see cannot be found out: {error}"
             raise AnswerRefused(503, "ServiceUnavailable", said) from None
+
+    async def _compact(self, asker: Asker, plane: Plane, body: Wire | None) -> Wire:
+        """For who may; the API server lets everybody through who may ask questions."""
+        if body is None:
+            raise AnswerRefused(405, "MethodNotAllowed", f"{COMPACTION} is posted to")
+        try:
+            asked = msgspec.convert(body, CompactionAsked)
+        except msgspec.ValidationError as error:
+            raise AnswerRefused(422, "Invalid", f"this asks for no compaction: {error}") from None
+        keep = parse_span(asked.keep) if asked.keep else None
+        if asked.keep and keep is None:
+            causes = [("keep", f"{asked.keep[:100]!r} is no span; write 7d or 12h")]
+            raise AnswerRefused(422, "Invalid", f"{causes[0][0]}: {causes[0][1]}", causes)
+        try:
+            is_allowed = await self._reviews.may(asker, COMPACT, LEDGERS)
+        except StoreError as error:
+            said = f"what you may do cannot be found out: {error}"
+            raise AnswerRefused(503, "ServiceUnavailable", said) from None
+        if not is_allowed:
+            said = f"{asker.user} may not compact the ledger: that needs the verb {COMPACT} on"
+            raise AnswerRefused(403, "Forbidden", f"{said} {LEDGERS}.{GROUP}")
+        if not asked.request:
+            _log.info("compaction asked for", user=asker.user, keep=asked.keep)
+        told = await plane.compactions.ask(asked.request, keep)
+        if told is None:
+            raise _undecided()
+        return _wire(msgspec.json.encode(told))
+
+
+def _undecided() -> AnswerRefused:
+    said = "this replica does not decide just now; ask again soon"
+    return AnswerRefused(503, "ServiceUnavailable", said)
 
 
 def made_authority() -> dict[str, bytes]:

@@ -1,7 +1,7 @@
 """`leasehold ledger compact`: archive what is old and take it out of the store, now.
 
 Without a server it does so itself, under the store's lock. With one it asks the server, since
-nobody else may write then, and waits for its answer.
+nobody else may write then, and waits for its answer; of a cluster it asks the replica that decides.
 """
 
 import os
@@ -16,6 +16,7 @@ from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks, run
 from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.adapters.sqlite.lock import FileLock
 from leasehold.adapters.sqlite.store import SqliteStore
+from leasehold.cli.cluster_compact import ask_cluster
 from leasehold.cli.config import read_config
 from leasehold.cli.data_folder import data_option
 from leasehold.cli.ledger_source import archive_of, sentences
@@ -35,29 +36,25 @@ _POLL_S = 0.1
 @click.command("compact")
 @data_option
 @click.option("--keep", help="How long closed leases stay.  [default: ledger.keepClosed]")
-def compact(data: DataFolder, keep: str | None) -> None:
+@click.option("--kubeconfig", default="", help="Of the cluster of this kubeconfig instead.")
+@click.option("--context", default="", help="Of the cluster of this context instead.")
+def compact(data: DataFolder, keep: str | None, kubeconfig: str, context: str) -> None:
     """Archive and verify what is old enough, then take it out of the store.
 
     Balances, books and reports stay the same; `ledger verify` and `ledger export` read archive and
-    store as one. A server does this by itself, too.
+    store as one. A server does this by itself, too. On a cluster the replica that decides does it,
+    into its own ledger.archive, for whoever has the verb compact on ledgers.rq.davidlangworthy.io
+    (the role leasehold-operator has it).
     """
-    config = read_config(data, None)
-    span = config.policy.keep_closed if keep is None else parse_span(keep)
-    if span is None:
+    if keep is not None and parse_span(keep) is None:
         raise click.BadParameter(f"{keep!r} is no span; write 7d or 12h", param_hint="--keep")
-    with sentences():
-        if not data.store.is_file():
-            raise BadStore(data.store, "is not there", "name a server's data folder (--data)")
-        holder = _holder(data.store)
-        if holder is None:
-            compacted, problem = _compact_here(data, config, span)
-        elif keep is not None:
-            raise click.UsageError(
-                f"a server runs (pid {holder}) and keeps what its own configuration says; "
-                "leave --keep out, or stop it first"
-            )
-        else:
-            compacted, problem = _ask(holder, archive_of(data).folder / ANSWER)
+    if kubeconfig or context:
+        _tell(*ask_cluster(kubeconfig, context, keep or ""))
+    else:
+        _tell(*_compact_folder(data, keep))
+
+
+def _tell(compacted: Compacted | None, problem: str) -> None:
     if problem:
         raise click.ClickException(problem)
     if compacted is None:
@@ -67,6 +64,24 @@ def compact(data: DataFolder, keep: str | None) -> None:
         f"archived up to batch {compacted.seq}: {compacted.batches} batches, {compacted.leases} "
         f"leases and {compacted.resolutions} resolutions left the store"
     )
+
+
+def _compact_folder(data: DataFolder, keep: str | None) -> tuple[Compacted | None, str]:
+    config = read_config(data, None)
+    span = config.policy.keep_closed if keep is None else parse_span(keep)
+    assert span is not None, "it was read before"
+    with sentences():
+        if not data.store.is_file():
+            raise BadStore(data.store, "is not there", "name a server's data folder (--data)")
+        holder = _holder(data.store)
+        if holder is None:
+            return _compact_here(data, config, span)
+        if keep is not None:
+            raise click.UsageError(
+                f"a server runs (pid {holder}) and keeps what its own configuration says; "
+                "leave --keep out, or stop it first"
+            )
+        return _ask(holder, archive_of(data).folder / ANSWER)
 
 
 def _holder(store: Path) -> int | None:

@@ -23,6 +23,7 @@ from leasehold.ports.store import Store
 from leasehold.ports.tenure import Tenure
 from leasehold.shell.archive.compactor import Compactor
 from leasehold.shell.archive.reader import Archive
+from leasehold.shell.archive.requests import CompactionRequests
 from leasehold.shell.archive.segments import BadArchive
 from leasehold.shell.audience import Audience
 from leasehold.shell.drift import DriftWatch
@@ -103,6 +104,9 @@ class Plane(Audience):
             containment=self.containment,
             between_turns=self.compactor.step,
             standby=standby,
+        )
+        self.compactions = CompactionRequests(
+            self.compactor, clock, wake=self.controller.wake, leads=lambda: self.world is not None
         )
         self._archive = None if archive is None else Archive(archive, self._why_archive_may_lack)
         self._drift = DriftWatch(clock, lambda: self.controller.world, self._drifted)

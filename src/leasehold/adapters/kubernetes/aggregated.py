@@ -1,5 +1,5 @@
 """Questions through the aggregation layer: we serve `query.rq.davidlangworthy.io`, the API server
-passes it on.
+passes it on. Beside questions there are deeds, which are only posted.
 
 Every replica serves discovery, because an API that nobody serves keeps the whole cluster's
 namespaces from being deleted. What is answered, and to whom, is its caller's business.
@@ -52,9 +52,14 @@ class AnswerRefused(Exception):  # noqa: N818 - it says what happened to the ans
 
 
 class Aggregated:
-    def __init__(self, proxy: FrontProxy, questions: Sequence[str], ask: Ask) -> None:
+    def __init__(
+        self, proxy: FrontProxy, questions: Sequence[str], ask: Ask, *, deeds: Sequence[str] = ()
+    ) -> None:
         self._proxy = proxy
-        self._questions = questions
+        self._served = [
+            *(_resource(each, "Answer", ["create", "list"]) for each in questions),
+            *(_resource(each, each.capitalize(), ["create"]) for each in deeds),
+        ]
         self._ask = ask
 
     async def serve(self, host: str, port: int, cert: Path, key: Path) -> web.AppRunner:
@@ -82,23 +87,13 @@ class Aggregated:
 
     async def _resources(self, request: web.Request) -> web.Response:
         self._known(request)
-        rows = [
-            {
-                "name": question,
-                "singularName": question,
-                "namespaced": False,
-                "kind": "Answer",
-                "verbs": ["create", "list"],
-            }
-            for question in self._questions
-        ]
         return _json(
             200,
             {
                 "kind": "APIResourceList",
                 "apiVersion": "v1",
                 "groupVersion": f"{QUERY_GROUP}/{VERSION}",
-                "resources": rows,
+                "resources": self._served,
             },
         )
 
@@ -168,6 +163,16 @@ async def withdraw(client: Client) -> None:
     """Nobody will serve it: an API that is only announced keeps namespaces from being deleted."""
     with suppress(NotFound):
         await client.write("DELETE", _REGISTERED, {"propagationPolicy": "Background"})
+
+
+def _resource(name: str, kind: str, verbs: list[str]) -> Wire:
+    return {
+        "name": name,
+        "singularName": name,
+        "namespaced": False,
+        "kind": kind,
+        "verbs": verbs,
+    }
 
 
 def _base64(data: bytes) -> str:

@@ -63,6 +63,7 @@ CROWDED_PERCENT = 70
 CROWDED_EVERY: Millis = MINUTE
 KEEP_WHEN_CROWDED: Millis = HOUR
 ANSWER = "compacted.json"  # beside the segments
+NO_ARCHIVE = "there is no archive; set ledger.archive to a folder or a bucket"
 
 
 class Compacted(Record):
@@ -110,13 +111,24 @@ class Compactor:
         self._next: Instant = 0
         self._next_if_crowded: Instant = 0
         self._asked = False
+        self._keep_asked = keep_closed
         self._is_going_on = False
         self.last: Compacted | None = None
+        self.requests = 0  # so many times somebody asked for it
+        self.answered: tuple[int, CompactionAnswer] | None = None  # the last of them, and its end
 
-    def request(self) -> None:
-        """Somebody wants it now, even if little is to be gained."""
-        self._asked = True
+    def request(self, keep: Millis | None = None) -> int:
+        """Somebody wants it now, even if little is to be gained; the request's number, which is
+        that of the one under way if there is one. `keep`: for how long closed leases stay this
+        time."""
+        wanted = self._keep if keep is None else keep
+        if self._asked:
+            self._keep_asked = min(self._keep_asked, wanted)
+            return self.requests
+        self._asked, self._keep_asked = True, wanted
         self.last = None
+        self.requests += 1
+        return self.requests
 
     async def run_once(self, world: World, ledger: Ledger) -> Compacted | None:
         """All of it at once, for whoever has the World to itself; None if there was nothing."""
@@ -164,12 +176,16 @@ class Compactor:
 
     def _answer(self, problem: str) -> None:
         """Whoever asked from another process finds what came of it beside the archive."""
-        if self._asked and self._archive is not None:
-            answer = CompactionAnswer(at=self._clock.now(), problem=problem, compacted=self.last)
+        if not self._asked:
+            return
+        self._asked = False
+        problem = problem or ("" if self._archive is not None else NO_ARCHIVE)
+        answer = CompactionAnswer(at=self._clock.now(), problem=problem, compacted=self.last)
+        self.answered = self.requests, answer
+        if self._archive is not None:
             with suppress(OSError):
                 self._archive.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
                 put_file(self._archive.folder / ANSWER, msgspec.json.encode(answer) + b"\n")
-        self._asked = False
 
     async def _compact_some(self, world: World, ledger: Ledger, now: Instant) -> Millis:
         is_crowded = self._is_crowded(world, ledger)
@@ -181,7 +197,8 @@ class Compactor:
                     "store, and there is no archive; set ledger.archive to a folder"
                 )
             return EVERY
-        keep = min(self._keep, KEEP_WHEN_CROWDED) if is_crowded else self._keep
+        keep = self._keep_asked if self._asked else self._keep
+        keep = min(keep, KEEP_WHEN_CROWDED) if is_crowded else keep
         cutoff = now - keep
         upto = min(_newest(ledger, cutoff, world.carried.seq), world.carried.seq + BATCHES)
         plan = plan_compaction(world, upto=upto, cutoff=cutoff)

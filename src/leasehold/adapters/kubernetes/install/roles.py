@@ -1,9 +1,10 @@
 """Who may do what on a cluster: roles for the controller and for four kinds of people.
 
 Besides the verbs of Kubernetes there are five of ours on two resources that exist in name only:
-`spend`, `fund` and `lend` on `owners`, by the owner's name, and `keep` on `ledgers`, which whoever
-writes the ledger has. The API server's policies (`policies`) ask its authorizer for them, so that
-they are granted as everything else is: by a Role, with `resourceNames`.
+`spend`, `fund` and `lend` on `owners`, by the owner's name; `keep` on `ledgers`, which whoever
+writes the ledger has, and `compact`, for whoever may ask that it be done. The API server's policies
+(`policies`), and for `compact` the controller, ask its authorizer for them, so that they are
+granted as everything else is: by a Role, with `resourceNames`.
 """
 
 from leasehold.core.names import GROUP, Wire
@@ -14,6 +15,7 @@ CONTROLLER = "leasehold-controller"
 OWNERS = "owners"
 LEDGERS = "ledgers"
 KEEP = "keep"
+COMPACT = "compact"
 
 READ = ["get", "list", "watch"]
 WRITE = ["create", "update", "patch", "delete"]
@@ -127,6 +129,7 @@ _RESEARCHER: list[Wire] = [
 _BUDGET_OWNER: list[Wire] = [_rule(GROUP, ["budgets"], WRITE)]
 _OPERATOR: list[Wire] = [
     _rule(GROUP, [OWNERS], ["spend", "fund", "lend"]),
+    _rule(GROUP, [LEDGERS], [COMPACT]),
     _rule("", ["nodes"], ["patch", "update"]),
     _rule("", ["pods"], ["delete"]),
     _rule("", ["pods/eviction"], ["create"]),
