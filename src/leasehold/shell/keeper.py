@@ -159,8 +159,19 @@ class Keeper:
             renewer.cancel()
             self.tenure = None
         self._office.lost(why)
-        # Ours or not, by then nobody here believes in it; a stranger's is left as it is.
-        await self._tenures.release(tenure)
+        await self._give_back(tenure)
+
+    async def _give_back(self, tenure: Tenure) -> None:
+        """Ours or not, by then nobody here believes in it; a stranger's is left as it is. Who stops
+        asks until it is answered, or everybody has waited for us in vain anyway: otherwise one
+        request that a busy server loses costs all of them the whole tenure."""
+        due = self._clock.monotonic() + self._margins.take
+        while True:
+            outcome = await self._tenures.release(tenure)
+            is_over = not isinstance(outcome, Unanswered) or self._clock.monotonic() >= due
+            if is_over or not self._is_stopping:
+                return
+            await self._clock.sleep(RETRY_MS)
 
     async def _watch_the_clock(self, tenure: Tenure) -> str:
         """Returns why it is over, at the latest at the very instant of our clock."""

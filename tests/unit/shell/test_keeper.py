@@ -141,6 +141,32 @@ def test_a_clean_stop_hands_over_at_once() -> None:
     assert world.the_holder() != first
 
 
+def test_a_clean_stop_on_a_bad_line_hands_over_as_soon_as_it_is_heard() -> None:
+    """A busy server does not answer in time: that is no reason to let the tenure run out."""
+    world = World()
+    world.wait(10 * SECOND)
+    first = world.the_holder()
+    world.network.cut(first)
+    world.keepers[first].stop()
+    world.wait(3 * SECOND)
+    assert world.holders() == []
+    world.network.heal(first)
+    world.wait(3 * SECOND)
+    assert world.the_holder() != first
+    assert world.keepers[first].is_stopped
+
+
+def test_who_stops_and_is_never_heard_ends_all_the_same() -> None:
+    world = World()
+    world.wait(10 * SECOND)
+    first = world.the_holder()
+    world.network.cut(first)
+    world.keepers[first].stop()
+    world.wait(30 * SECOND)
+    assert world.keepers[first].is_stopped
+    assert world.the_holder() != first
+
+
 def test_whoever_is_cut_off_stops_before_anybody_else_begins() -> None:
     world = World()
     world.wait(20 * SECOND)
