@@ -163,8 +163,15 @@ TENURE = (
     Mutant(
         "keeper that keeps what it could give back",
         "shell/keeper.py",
-        "        await self._tenures.release(tenure)\n",
+        "        await self._give_back(tenure)\n",
         "",
+        _KEEPER,
+    ),
+    Mutant(
+        "keeper that gives back once, heard or not",
+        "shell/keeper.py",
+        "            if is_over or not self._is_stopping:\n",
+        "            if is_over or self._is_stopping:\n",
         _KEEPER,
     ),
     Mutant(
