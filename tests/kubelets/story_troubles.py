@@ -18,6 +18,7 @@ while [ $count -lt {to} ]; do
     sleep 0.2 & wait $!
 done
 """
+FLEET = "rq.davidlangworthy.io/fleet"
 CHECKPOINTS = {"checkpoint": "1m", "gracePeriod": "5s"}
 
 
@@ -61,6 +62,8 @@ def test_an_exit_code_uses_a_retry_and_is_told(fleet: Site) -> None:
 def test_a_silent_kubelet_changes_nothing_and_a_fenced_node_hands_over_to_its_spare(
     fleet: Site,
 ) -> None:
+    # A spare lies only where no other scheduler would take its GPUs.
+    fleet.kubectl.ok("taint", "node", "--all", f"{FLEET}=:NoSchedule")
     made = counting("spared", 4, sparesPerGroup=4, runtime=CHECKPOINTS)
     fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(made))
     fleet.until_phase("spared", "Running")
@@ -88,6 +91,7 @@ def test_a_silent_kubelet_changes_nothing_and_a_fenced_node_hands_over_to_its_sp
     fleet.is_consistent()
     fleet.power_on(node)
     assert fleet.leasehold("fence", node, "--undo").returncode == 0
+    fleet.kubectl.ok("taint", "node", "--all", f"{FLEET}-")
     fleet.until(lambda: fleet.is_ready(node))
 
 

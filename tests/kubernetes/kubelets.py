@@ -23,7 +23,10 @@ class Kubelets(Beside):
         self._cluster = cluster
         super().__init__()
 
-    def add(self, *names: str, gpus: int = 8, domain: str = "us/gpu-a/a") -> None:
+    def add(
+        self, *names: str, gpus: int = 8, domain: str = "us/gpu-a/a", reserved: bool = False
+    ) -> None:
+        """`reserved`: with the taint that keeps other schedulers away."""
         region, room, fabric = domain.split("/")
         for name in names:
             node = Node(
@@ -35,6 +38,7 @@ class Kubelets(Beside):
                 gpus=gpus,
                 cpu_milli=64_000,
                 memory_bytes=1 << 40,
+                is_reserved=reserved,
             )
             self.to_machines(methodcaller("add_node", node))
 

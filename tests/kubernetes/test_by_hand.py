@@ -116,7 +116,8 @@ def test_an_evicted_pod_is_not_its_runs_failure(plane: Plane) -> None:
 
 def test_an_eviction_is_answered_and_a_spare_takes_over(plane: Plane) -> None:
     """A gang with one spare may lose one pod; its disruption budget says so."""
-    plane.kubelets.add("n1", "n2", "n3")
+    plane.kubelets.add("n1", "n2")
+    plane.kubelets.add("n3", reserved=True)
     plane.controller()
     gang = job("train", 16, sparesPerGroup=8)
     _running(plane, gang)

@@ -147,9 +147,23 @@ PLACES = (
     Mutant(
         "spares beside their group",
         "core/decisions/pack.py",
-        "mine if spare else frozenset()",
-        "last",
+        "best_node(fleet, pool, shape, last, mine, never=barred)",
+        "best_node(fleet, pool, shape, last, last, never=barred)",
         story("spare-01"),
+    ),
+    Mutant(
+        "a spare where other schedulers take its GPUs",
+        "core/decisions/pack.py",
+        "best_node(fleet, pool, shape, last, mine, never=barred)",
+        "best_node(fleet, pool, shape, last, mine)",
+        unit("core/test_reserved"),
+    ),
+    Mutant(
+        "pods that take the places of their spares",
+        "core/decisions/pack.py",
+        "best_node(fleet, pool, shape, last, kept)",
+        "best_node(fleet, pool, shape, last)",
+        unit("core/test_reserved"),
     ),
     Mutant(
         "a what-if is undone in the wrong order",

@@ -26,8 +26,9 @@ from leasehold.ports.store import NotFound, StoreError
 from leasehold.shell import logs
 from leasehold.shell.config import Config
 
-# The API server keeps every object in memory, and etcd has 2 GiB for all of them.
-ON_CLUSTERS = Policy(max_objects=50_000)
+# The API server keeps every object in memory, and etcd has 2 GiB for all of them. A spare has no
+# pod: other schedulers and autoscalers do not see that its GPUs are taken.
+ON_CLUSTERS = Policy(max_objects=50_000, spares_on_reserved=True)
 
 
 @click.command("controller")

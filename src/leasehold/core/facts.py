@@ -251,7 +251,8 @@ class Node(Record):
     cordoned: bool = False
     fenced: bool = False  # positive evidence that its processes are dead
     drained_by: str = ""  # who asked that it be emptied, while it takes no work; "": nobody
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[Taint, ...] = ()  # those of others
+    is_reserved: bool = False  # our taint keeps other schedulers away
     lacks: str = ""  # why it cannot be used, e.g. a missing label; empty when it can
     uid: Uid = ""
     version: int = 0

@@ -36,6 +36,7 @@ class Policy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     node_failure_after: tuple[tuple[str, Millis | None], ...] = ()
     forbid_reciprocal_lending: bool = False
     binder_enabled: bool = True
+    spares_on_reserved: bool = False  # where other schedulers would take a spare's GPUs for free
     gpu_resource: str = "nvidia.com/gpu"
     clock_jump_max: Millis = 5 * SECOND
     batch_bytes_max: int = 512 * 1024

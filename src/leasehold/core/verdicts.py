@@ -31,6 +31,7 @@ class Refusal(StrEnum):
     NO_DOMAIN_FITS = "NoDomainFits"
     POD_TOO_LARGE = "PodTooLarge"
     FLEET_TOO_SMALL = "FleetTooSmall"
+    NO_PLACE_FOR_SPARES = "NoPlaceForSpares"
     NODE_RESOURCES = "InsufficientNodeResources"
     CAPACITY = "InsufficientCapacity"
     HELD = "HeldForReservation"
@@ -71,6 +72,7 @@ class Refusal(StrEnum):
                 | Refusal.NO_DOMAIN_FITS
                 | Refusal.POD_TOO_LARGE
                 | Refusal.FLEET_TOO_SMALL
+                | Refusal.NO_PLACE_FOR_SPARES
                 | Refusal.GANG_TOO_LARGE
                 | Refusal.BINDER_DISABLED
                 | Refusal.QUARANTINED
@@ -107,6 +109,7 @@ class Refusal(StrEnum):
                 | Refusal.NO_DOMAIN_FITS
                 | Refusal.POD_TOO_LARGE
                 | Refusal.FLEET_TOO_SMALL
+                | Refusal.NO_PLACE_FOR_SPARES
                 | Refusal.NODE_RESOURCES
                 | Refusal.CAPACITY
                 | Refusal.HELD
@@ -123,7 +126,11 @@ class Refusal(StrEnum):
     @property
     def is_for_good(self) -> bool:
         """On the nodes there are; no start is planned, and nobody is cut for one."""
-        return self in (Refusal.POD_TOO_LARGE, Refusal.FLEET_TOO_SMALL)
+        return self in (
+            Refusal.POD_TOO_LARGE,
+            Refusal.FLEET_TOO_SMALL,
+            Refusal.NO_PLACE_FOR_SPARES,
+        )
 
 
 _MONEY = frozenset(each for each in Refusal if each._is_money())  # asked for every run in line

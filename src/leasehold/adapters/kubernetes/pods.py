@@ -9,18 +9,18 @@ import hashlib
 import re
 
 from leasehold.core.names import GROUP, LEASE_CLOSED, Wire
+from leasehold.core.objects.node import FLEET
 from leasehold.core.objects.pod import GROUP_INDEX, LEAST, MASTER, POD_INDEX, RUN_UID
 from leasehold.core.objects.wire import list_at, part, text_at
 
 SCHEDULER = "leasehold"
 PRIORITY = "leasehold"
-FLEET_TAINT = f"{GROUP}/fleet"
 SERVICE_CHARS_MAX = 40  # of a Run's name in its Service's
 # Silence is not death: a node that cannot be heard may still run its pods.
 _TOLERATIONS: list[object] = [
     {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
-    {"key": FLEET_TAINT, "operator": "Exists"},
+    {"key": FLEET, "operator": "Exists"},
 ]
 _ADDRESSES = ("MASTER_ADDR", "PET_MASTER_ADDR")
 _ENDPOINT = "PET_RDZV_ENDPOINT"

@@ -1,4 +1,4 @@
-"""ever — whether a gang has the CPU and memory to start at all, if nothing else ran.
+"""ever — whether a gang has the CPU and memory, and its spares a place, if nothing else ran.
 
 Called when a run was refused, before its start is planned: what no node can hold, or all of them
 together, comes by no lease that ends. Nodes count with all they have, whatever state they are in.
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from leasehold.core.decisions.admit import Wish
 from leasehold.core.decisions.pack import Want, candidate_pools
 from leasehold.core.facts import Gang
+from leasehold.core.names import GROUP
 from leasehold.core.units import format_cpus, format_memory, plural
 from leasehold.core.verdicts import Refusal, Refused
 from leasehold.core.world.fleet import Fleet, Pool, Size
@@ -29,6 +30,8 @@ def never_fits(world: World, wish: Wish) -> Refused | None:
     want = wish.want
     if wish.run.spec.gang is Gang.GROUP:  # its groups may start one after another
         want = replace(want, groups=want.groups[:1])
+    if refused := _no_place_for_spares(world.fleet, want, pools):
+        return refused
     bare = replace(want, cpu_milli=0, memory_bytes=0)
     if bare == want or _pod_too_large(world.fleet, bare, pools) or _too_many(bare, pools):
         return None  # GPUs are told about, and planned, as ever
@@ -100,6 +103,28 @@ def _too_many(want: Want, pools: list[Pool]) -> Refused | None:
         asked=want.gpus,
         short_by=want.gpus - limit,
         limit=limit,
+    )
+
+
+def _no_place_for_spares(fleet: Fleet, want: Want, pools: list[Pool]) -> Refused | None:
+    """Where they lie only on nodes that other schedulers leave alone: whether there are enough."""
+    if not want.spares or not want.spares_on_reserved:
+        return None
+    nodes = [[fleet.nodes[name].node for name in pool.nodes] for pool in pools]
+    reserved = [[node for node in each if node.is_reserved] for each in nodes]
+    rooms = [sum(node.gpus // want.pod_gpus for node in each) // want.spares for each in reserved]
+    if (sum(rooms) if want.spread else max(rooms)) >= len(want.groups):
+        return None
+    spares = want.spares * want.pod_gpus
+    return Refused(
+        reason=Refusal.NO_PLACE_FOR_SPARES,
+        remedy=f"it asks for spares of {plural(spares, 'GPU')} for each group. They have no pod "
+        "that other schedulers would see, so they lie only on nodes with the taint "
+        f"{GROUP}/fleet, which {sum(map(len, reserved))} of {sum(map(len, nodes))} nodes with "
+        f"{want.flavor} have: taint more of them (kubectl taint node NODE {GROUP}/fleet=:"
+        "NoSchedule), or write no sparesPerGroup",
+        asked=want.gpus,
+        limit=sum(rooms) * spares,
     )
 
 

@@ -9,6 +9,7 @@ from hashlib import sha256
 from heapq import merge
 
 from leasehold.core.facts import Location, Record, Run, Selector
+from leasehold.core.names import GROUP
 from leasehold.core.units import format_cpus, format_memory, plural
 from leasehold.core.verdicts import Packed, PodPlace, Refusal, Refused
 from leasehold.core.world.fleet import Fleet, Pool, Shape
@@ -31,6 +32,7 @@ class Want(Record):
     own_domains: tuple[str, ...] = ()  # where the run is already; preferred
     last: tuple[str, ...] = ()  # nodes that rejected it: tried last
     within: tuple[str, ...] = ()  # only these domains, where a resolution chose them
+    spares_on_reserved: bool = False  # spares lie only on nodes that other schedulers leave alone
 
     @property
     def gpus_per_group(self) -> int:
@@ -64,6 +66,7 @@ def wanted(
         selector=spec.selector,
         own_domains=own_domains,
         last=last,
+        spares_on_reserved=world.policy.spares_on_reserved,
     )
 
 
@@ -210,11 +213,16 @@ def _fill(world: World, want: Want, groups: tuple[int, ...], pool: Pool) -> list
     shape = shape_of(want)
     last = frozenset(want.last)
     placed: list[PodPlace] = []
+    # Where spares can lie only on some nodes, pods leave those to them as long as there are others.
+    kept, barred = _for_spares(fleet, want, pool)
     for group in groups:
         mine: set[str] = set()
         for order in range(want.pods + want.spares):
             spare = order >= want.pods
-            name = best_node(fleet, pool, shape, last, mine if spare else frozenset())
+            if spare:
+                name = best_node(fleet, pool, shape, last, mine, never=barred)
+            else:
+                name = best_node(fleet, pool, shape, last, kept)
             if name is None:
                 for each in placed:  # CPU, memory or the pod count ran out before the GPUs did
                     fleet.unplan(each.node, shape)
@@ -229,12 +237,22 @@ def _fill(world: World, want: Want, groups: tuple[int, ...], pool: Pool) -> list
     return placed
 
 
+def _for_spares(fleet: Fleet, want: Want, pool: Pool) -> tuple[frozenset[str], frozenset[str]]:
+    """The nodes that spares can lie on and the others, where that makes a difference."""
+    if not want.spares or not want.spares_on_reserved:
+        return frozenset(), frozenset()
+    reserved = frozenset(name for name in pool.nodes if fleet.nodes[name].node.is_reserved)
+    return reserved, frozenset(pool.nodes) - reserved
+
+
 def best_node(
     fleet: Fleet,
     pool: Pool,
     shape: Shape,
     last: Collection[str],
     rather_not: Collection[str] = (),
+    *,
+    never: Collection[str] = (),
 ) -> str | None:
     """Best fit, nodes in use before empty ones; of those it would rather not use only if there is
     no other, and the last ones only then."""
@@ -242,7 +260,7 @@ def best_node(
     gpus = shape.gpus
     for bucket in sorted((each for each in pool.buckets if each >> 1 >= gpus), key=_use_first):
         for name in pool.buckets[bucket]:
-            if fleet.nodes[name].holds(shape):
+            if name not in never and fleet.nodes[name].holds(shape):
                 if name not in last and name not in rather_not:
                     return name
                 rank = (name in last, name in rather_not, name)
@@ -265,6 +283,8 @@ def _refusal(fleet: Fleet, want: Want, locations: Sequence[Location]) -> Refused
             short_by=want.gpus,
         )
     free = sum(pool.free for pool in pools)
+    if want.spares and want.spares_on_reserved and free >= want.gpus and _has_gpus(want, pools):
+        return _no_place_for_spares(fleet, want, pools)
     asks_more = bool(want.cpu_milli or want.memory_bytes or fleet.crowded)
     if asks_more and free >= want.gpus and _has_gpus(want, pools):
         return _short_of_others(fleet, want, pools)
@@ -288,6 +308,22 @@ def _refusal(fleet: Fleet, want: Want, locations: Sequence[Location]) -> Refused
         f"{'is' if want.gpus == 1 else 'are'} free; wait for leases to end",
         asked=want.gpus,
         short_by=want.gpus - free,
+        limit=free,
+    )
+
+
+def _no_place_for_spares(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Refused:
+    """GPUs are there; where a spare can lie they are not."""
+    states = [fleet.nodes[name] for pool in pools for name in pool.nodes]
+    free = sum(state.free for state in states if state.node.is_reserved)
+    asked = want.spares * want.pod_gpus * len(want.groups)
+    return Refused(
+        reason=Refusal.CAPACITY,
+        remedy=f"{plural(asked, 'GPU')} of it {'is' if asked == 1 else 'are'} for spares, which "
+        f"lie only on nodes that other schedulers are kept away from by the taint {GROUP}/fleet, "
+        f"and beside its pods too few of those are free ({free}); wait for leases to end, or taint "
+        "more nodes",
+        asked=want.gpus,
         limit=free,
     )
 

@@ -10,6 +10,7 @@ from leasehold.core.objects.quantity import CPU, MEMORY, milli, quantity_or, uni
 from leasehold.core.objects.wire import instant_at, list_at, part, stamps, text_at
 from leasehold.core.units import format_instant
 
+FLEET = f"{GROUP}/fleet"  # the taint that keeps others away; every pod of ours tolerates it
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 FENCE = f"{GROUP}/fence"  # the annotation that asks a node's agent to fence it
 DRAIN = f"{GROUP}/drain"  # the one that asks us to empty it; its value says who asks
@@ -17,12 +18,14 @@ _ASKER_CHARS_MAX = 120
 REGION_WELL_KNOWN = "topology.kubernetes.io/region"
 FLAVOR_WELL_KNOWN = "nvidia.com/gpu.product"
 
-# Kubernetes repeats these facts as taints; we read them from where they are said first.
+# Kubernetes repeats these facts as taints; we read them from where they are said first. The last
+# is ours, and keeps none of our pods away.
 _SAID_ELSEWHERE = frozenset(
     {
         "node.kubernetes.io/unschedulable",
         "node.kubernetes.io/not-ready",
         "node.kubernetes.io/unreachable",
+        FLEET,
     }
 )
 
@@ -84,6 +87,7 @@ def node_from_wire(raw: object, *, labels: Labels) -> Node:
             for taint in taints
             if text_at(taint, "key") not in _SAID_ELSEWHERE
         ),
+        is_reserved=any(text_at(taint, "key") == FLEET for taint in taints),
         lacks=", ".join(name for name, value in wanted.items() if not value),
         uid=stamped.uid,
         version=stamped.version,
@@ -100,6 +104,8 @@ def node_to_wire(node: Node, *, labels: Labels) -> Wire:
     ]
     if node.fenced and all(taint.key != OUT_OF_SERVICE for taint in node.taints):
         taints.append({"key": OUT_OF_SERVICE, "value": "", "effect": "NoExecute"})
+    if node.is_reserved:
+        taints.append({"key": FLEET, "value": "", "effect": "NoSchedule"})
     spec: Wire = {"taints": taints} if taints else {}
     if node.cordoned:
         spec["unschedulable"] = True

@@ -1,0 +1,97 @@
+"""Nodes that other schedulers are kept away from, and where spares lie because of that."""
+
+import pytest
+from msgspec.structs import replace
+from tests.properties.worlds import NOW, a_budget, a_node, a_run, a_wish, a_world, occupy
+
+from leasehold.core.decisions.admit import admit
+from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.ever import never_fits
+from leasehold.core.facts import Node, Run
+from leasehold.core.objects.node import FLEET, Labels, node_from_wire, node_to_wire
+from leasehold.core.policy import Policy
+from leasehold.core.verdicts import Admitted, Refusal, Refused
+from leasehold.core.world.world import World
+
+SHARED = Policy(spares_on_reserved=True)
+
+
+def a_fleet(reserved: str, count: int = 3) -> list[Node]:
+    """n0, n1 …, of eight GPUs; those that are named by their digits keep others away."""
+    names = [f"n{number}" for number in range(count)]
+    return [replace(a_node(name), is_reserved=name[1:] in reserved) for name in names]
+
+
+def with_spares(groups: int = 1) -> Run:
+    """Groups of one pod of eight GPUs and a spare for it."""
+    return a_run("r", groups=groups, group_gpus=8, pod_gpus=8, spares=8)
+
+
+def world_of(nodes: list[Node], policy: Policy = SHARED) -> World:
+    return a_world(nodes, [a_budget("t")], policy=policy)
+
+
+def places(world: World, run: Run) -> tuple[list[str], list[str]] | Refused:
+    """The nodes of its pods, and those of its spares."""
+    world.put_run(run)
+    found = admit(world, a_wish(world, run), Agenda(), start=NOW, now=NOW)
+    if isinstance(found, Refused):
+        return found
+    assert isinstance(found, Admitted)
+    pods = [each.node for each in found.packed.places if not each.spare]
+    return pods, [each.node for each in found.packed.places if each.spare]
+
+
+def test_our_own_taint_keeps_no_pod_of_ours_away() -> None:
+    for node in a_fleet("012"):
+        read = node_from_wire(node_to_wire(node, labels=Labels()), labels=Labels())
+        assert (read.is_reserved, read.taints) == (True, ())
+    world = world_of(a_fleet("0", count=1))
+    assert places(world, a_run("r")) == (["n0"], [])
+
+
+def test_another_taint_beside_it_does() -> None:
+    wire = node_to_wire(a_fleet("0")[0], labels=Labels())
+    taints = wire["spec"]["taints"]  # type: ignore[index]
+    assert [each["key"] for each in taints] == [FLEET]
+    taints.append({"key": "broken", "effect": "NoSchedule"})
+    node = node_from_wire(wire, labels=Labels())
+    assert [each.key for each in node.taints] == ["broken"]
+    assert isinstance(places(world_of([node]), a_run("r")), Refused)
+
+
+@pytest.mark.parametrize("reserved", ["0", "1", "2"])
+def test_a_spare_lies_where_nobody_else_takes_it(reserved: str) -> None:
+    """And its pod leaves that node to it, though it might lie there too."""
+    found = places(world_of(a_fleet(reserved)), with_spares())
+    assert not isinstance(found, Refused), found
+    pods, spares = found
+    assert spares == [f"n{reserved}"]
+    assert pods[0] != spares[0]
+
+
+def test_where_nobody_else_schedules_it_lies_anywhere() -> None:
+    assert not isinstance(places(world_of(a_fleet(""), Policy()), with_spares()), Refused)
+
+
+@pytest.mark.parametrize(("reserved", "groups"), [("", 1), ("0", 2)])
+def test_spares_without_a_place_are_told_so(reserved: str, groups: int) -> None:
+    world, run = world_of(a_fleet(reserved, count=6)), with_spares(groups)
+    assert isinstance(places(world, run), Refused)
+    found = never_fits(world, a_wish(world, run))
+    assert found is not None
+    assert (found.reason, found.reason.is_for_good) == (Refusal.NO_PLACE_FOR_SPARES, True)
+    assert f"{len(reserved)} of 6 nodes" in found.remedy
+    assert FLEET in found.remedy
+
+
+def test_spares_whose_places_are_taken_wait() -> None:
+    """Somebody else's pods are on the only node for them."""
+    world, run = world_of(a_fleet("0")), with_spares()
+    occupy(world, "n0", 4)
+    found = places(world, run)
+    assert isinstance(found, Refused)
+    assert (found.reason, found.reason.clears_with_time) == (Refusal.CAPACITY, True)
+    assert "8 GPUs of it are for spares" in found.remedy
+    assert "too few of those are free (4)" in found.remedy
+    assert never_fits(world, a_wish(world, run)) is None
