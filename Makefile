@@ -65,7 +65,8 @@ test-web: $(WEB)
 test-kubelets: $(STAMP)
 	tests/kubelets/run
 
-# What needs more programs, all built once from Go modules: helm, an S3 server, Prometheus' parser.
+# What needs more programs, all built once from Go modules: helm, kwok, an S3 server, Prometheus'
+# parser.
 test-kube: $(STAMP)
 	$(BIN)/python -m pytest -q tests/kube/story_*.py
 
