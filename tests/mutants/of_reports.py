@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 _SLOW_STARTS = ("tests/unit/control/test_slow_starts.py",)
+_LOST_WORK = ("tests/questions/test_lost_work.py",)
 
 REPORTS = (
     Mutant(
@@ -32,6 +33,20 @@ REPORTS = (
         "not lease.start < closing.began <= closing.end:\n",
         "closing.began > self.instant:\n",
         ("tests/unit/test_verify.py",),
+    ),
+    Mutant(
+        "what was saved counts as lost",
+        "control/questions/report.py",
+        "        self._count(Use.WORK, gpus * (saved - begins))\n",
+        "        self._count(part.use, gpus * (saved - begins))\n",
+        _LOST_WORK,
+    ),
+    Mutant(
+        "what is saved is said of every end",
+        "core/world/course.py",
+        " or why not in _LOSSES or not lease.pod:\n",
+        " or not lease.pod:\n",
+        _LOST_WORK,
     ),
     Mutant(
         "a ledger of the first format is refused",

@@ -56,6 +56,9 @@ class Used(TypedDict):
     uses: dict[str, dict[str, Any]]
 
 
+LOSSES = ("NodeFailure", "Fail", "RandomPreempt", "ReclaimedBySpare")
+
+
 def uses_of(played: Played, **params: str) -> dict[str, int]:
     total = played.ask("report", **params)["total"]
     return {use: each["gpuMs"] for use, each in msgspec.convert(total, Used)["uses"].items()}
@@ -69,7 +72,11 @@ def test_what_time_was_for_is_told_by_how_leases_ended(file: Path) -> None:
     ended: dict[str, int] = {}
     for lease in played.world.leases.values():
         why = "Spare" if lease.role == "Spare" else str(lease.why.reason) if lease.why else "open"
-        ended[why] = ended.get(why, 0) + lease.gpu_ms(played.now)
+        whole = lease.gpu_ms(played.now)
+        often = played.world.runs[lease.uid].spec.checkpoint
+        lost = whole if often is None or why not in LOSSES else min(whole, lease.gpus * often)
+        ended[why] = ended.get(why, 0) + lost
+        ended["saved"] = ended.get("saved", 0) + whole - lost
     assert found["spare"] == ended.pop("Spare", 0)
     assert found["failed"] == ended.pop("NodeFailure", 0) + ended.pop("Fail", 0)
     assert found["cut"] == ended.pop("RandomPreempt", 0) + ended.pop("ReclaimedBySpare", 0)

@@ -65,6 +65,7 @@ FULL = Batch(
         Closing(lease="train-1-1", end=T0 + 1, reason="Completed"),
         Closing(lease="train-1-2", end=T0 + 1, reason="Fail", cause=Cause.EXIT),
         Closing(lease="train-1-3", end=T0 + 2, reason="Completed", began=T0 + 1),
+        Closing(lease="train-1-4", end=T0 + 2, reason="NodeFailure", saved=T0 + 1),
     ),
     resolutions=(("big-2", "c0" * 32),),
 )
@@ -154,6 +155,7 @@ def test_a_refinanced_leases_pod_is_not_the_codecs_to_know() -> None:
         {"closed": Closure(why=Why(reason=Closed.FAIL), at=T0 + 9, cause=Cause.DELETED, batch=4)},
         {"closed": Closure(why=Why(reason=Closed.RANDOM_PREEMPT, detail="ab"), at=T0, batch=4)},
         {"closed": Closure(why=Why(reason=Closed.SWAP), at=T0 + 9, began=T0 + 2, batch=4)},
+        {"closed": Closure(why=Why(reason=Closed.FAIL), at=T0 + 9, saved=T0 + 2, batch=4)},
         {"role": Role.SPARE, "pod": ""},
     ],
 )

@@ -458,3 +458,17 @@ def test_a_pod_begins_after_its_leases_start_and_not_after_its_end(began: int) -
     assert f"began {began} is not in ({T0}, {T0 + 1}]" in str(wrong)
     honest = msgspec.structs.replace(over, began=T0 + 1)
     assert verify_lines(lines_of(FACTS, OPEN, at(3, closed=(honest,)))) is None
+
+
+@pytest.mark.parametrize(("began", "saved"), [(None, T0), (T0 + 1, T0 + 1), (None, T0 + 3)])
+def test_what_is_saved_lies_between_begin_and_end(began: int | None, saved: int) -> None:
+    over = closing(FIRST.name, T0 + 2, "NodeFailure")
+    wrong = msgspec.structs.replace(over, began=began, saved=saved)
+    found = verify_lines(lines_of(FACTS, OPEN, at(3, opened=(FILLER,)), at(4, closed=(wrong,))))
+    assert found is not None
+    assert f"saved {saved} is not in" in str(found)
+    honest = msgspec.structs.replace(over, began=T0 + 1, saved=T0 + 2)
+    assert (
+        verify_lines(lines_of(FACTS, OPEN, at(3, opened=(FILLER,)), at(4, closed=(honest,))))
+        is None
+    )

@@ -43,6 +43,7 @@ COLUMNS = (
     "relation",
     "start",
     "began",
+    "saved",
     "end",
     "opened",
     "closure",
@@ -133,10 +134,9 @@ def _cells(lease: Lease, gpu_ms: int) -> tuple[str | int, ...]:
         lease.payer_owner,
         lease.relation,
         format_instant(lease.start),
-        ""
-        if lease.closed is None or lease.closed.began is None
-        else format_instant(lease.closed.began),
-        "" if lease.end is None else format_instant(lease.end),
+        _instant(None if lease.closed is None else lease.closed.began),
+        _instant(None if lease.closed is None else lease.closed.saved),
+        _instant(lease.end),
         lease.reason,
         "" if lease.closed is None else str(lease.closed.why),
         lease.cause or "",
@@ -144,6 +144,10 @@ def _cells(lease: Lease, gpu_ms: int) -> tuple[str | int, ...]:
         "" if lease.closed is None else lease.closed.batch,
         f"{gpu_ms // _MS}.{gpu_ms % _MS:03d}",
     )
+
+
+def _instant(at: Instant | None) -> str:
+    return "" if at is None else format_instant(at)
 
 
 def _row(cells: tuple[str | int, ...]) -> bytes:

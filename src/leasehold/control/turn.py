@@ -31,13 +31,13 @@ from leasehold.core.facts import (
     Why,
 )
 from leasehold.core.ledger import lottery
-from leasehold.core.ledger.batch import Batch, Closing, NodeFact, resolution_digest
+from leasehold.core.ledger.batch import Batch, Closing, NodeFact, closing_of, resolution_digest
 from leasehold.core.ledger.chain import canonical
 from leasehold.core.objects.lease import lease_name, lease_spec, pod_name
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import FOREVER, Instant, Millis
 from leasehold.core.verdicts import Admitted, Segment
-from leasehold.core.world.begin import starting_until
+from leasehold.core.world.course import saved_until, starting_until
 from leasehold.core.world.world import Overdraft, World
 
 _ENTRY_BYTES = 220  # a generous size of an ending, closed or announced entry
@@ -352,11 +352,12 @@ class Turn:
         reason = why if isinstance(why, Why) else Why(reason=why)
         began = starting_until(self.world, lease)
         began = None if began is None or end <= lease.start else min(began, end)
-        closure = Closure(why=reason, at=end, cause=cause, began=began, batch=draft.seq)
-        self.world.fold_close(name, closure)
-        draft.closed.append(
-            Closing(lease=name, end=end, reason=str(reason), cause=cause, began=began)
+        saved = saved_until(self.world, lease, reason.reason, end)
+        closure = Closure(
+            why=reason, at=end, cause=cause, began=began, saved=saved, batch=draft.seq
         )
+        self.world.fold_close(name, closure)
+        draft.closed.append(closing_of(name, closure))
         draft.size += _ENTRY_BYTES
         self.touched[lease.uid] = None
         return lease

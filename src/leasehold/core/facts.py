@@ -381,6 +381,7 @@ class Closure(Record):
     batch: int
     cause: Cause | None = None  # only with `Fail`
     began: Instant | None = None  # until then its pod was starting, if that is known to take time
+    saved: Instant | None = None  # of what was lost: all before this was saved
 
 
 class Lease(Record):

@@ -12,8 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from leasehold.adapters.retry import until_answered
-from leasehold.core.facts import Closure, Ending, Lease, Opened, Role, parse_why
-from leasehold.core.ledger.batch import Batch
+from leasehold.core.facts import Ending, Lease, Opened, Role, parse_why
+from leasehold.core.ledger.batch import Batch, closure_of
 from leasehold.core.objects.lease import leases_from_json, pod_name
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Store
@@ -58,13 +58,7 @@ def tell_leases(leases: dict[str, Lease], batch: Batch) -> None:
         leases[name] = replace(leases[name], ending=ending)
     closed = []
     for closing in batch.closed:
-        closure = Closure(
-            why=parse_why(closing.reason),
-            at=closing.end,
-            cause=closing.cause,
-            began=closing.began,
-            batch=batch.seq,
-        )
+        closure = closure_of(closing, batch.seq)
         lease = replace(leases[closing.lease], closed=closure)
         leases[lease.name] = lease
         closed.append(lease)

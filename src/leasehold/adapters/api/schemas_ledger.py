@@ -72,6 +72,7 @@ _LEASE = mapping(
                 "closureReason": text("Why it ended, such as Completed, Fail or Shrink."),
                 "cause": text("What is behind a closure Fail."),
                 "began": instant("Until when its pod was starting, if that took time."),
+                "saved": instant("If work was lost: what lies before this was saved."),
                 "batch": whole("The ledger batch that closed it."),
             },
         ),

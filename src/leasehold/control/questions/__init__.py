@@ -39,7 +39,7 @@ in UTC, null for what has not happened; a run is `namespace/name`, an envelope
                   gpuHours}
     burn          items: envelope points[at gpuMs gpuHours]
     leases        total, items: lease run owner attempt group index pod node slots gpus role payer
-                  payerOwner relation opened start began end closed closure cause
+                  payerOwner relation opened start began saved end closed closure cause
                   ending{reason deadline} gpuMs gpuHours
     drain         node draining askedBy gpus,
                   items: run group gpus way (swap shrink requeue wait spare end)

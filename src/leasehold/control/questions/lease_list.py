@@ -12,7 +12,7 @@ from leasehold.control.questions.subject import Archived, Subject, no_archive
 from leasehold.core.facts import Lease, Record, ledger_order
 from leasehold.core.objects.owners import glob_admits
 from leasehold.core.units import FOREVER, Instant
-from leasehold.core.world.begin import starting_until
+from leasehold.core.world.course import starting_until
 from leasehold.core.world.world import World
 
 
@@ -117,6 +117,7 @@ def _row(world: World, lease: Lease, now: Instant) -> LeaseRow:
         opened=lease.reason.value,
         start=instant(lease.start),
         began=instant(_began(world, lease)),
+        saved=None if lease.closed is None else instant(lease.closed.saved),
         end=instant(lease.end),
         closed="" if lease.closed is None else str(lease.closed.why.reason),
         closure="" if lease.closed is None else str(lease.closed.why),

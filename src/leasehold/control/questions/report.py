@@ -13,7 +13,7 @@ from leasehold.control.questions.answers.books import ReportAnswer, ReportRow, U
 from leasehold.control.questions.answers.shape import GpuAmount
 from leasehold.control.questions.forms import gpu_time, instant
 from leasehold.control.questions.subject import Archived, no_archive
-from leasehold.control.questions.uses import Use, starts_until, use_of
+from leasehold.control.questions.uses import Use, saved_until, starts_until, use_of
 from leasehold.core.facts import Lease, Record
 from leasehold.core.objects.owners import glob_admits
 from leasehold.core.units import GpuMs, Instant
@@ -46,6 +46,7 @@ class _Part(Record):
     start: Instant
     end: Instant
     begins: Instant  # to run; before that it starts
+    saved: Instant  # what it did before is work
     use: Use
 
     @property
@@ -70,9 +71,11 @@ class _Row:
 
     def add(self, part: _Part) -> None:
         begins = min(max(part.start, part.begins), part.end)
+        saved = min(max(begins, part.saved), part.end)
         gpus = part.lease.gpus
         self._count(Use.STARTING, gpus * (begins - part.start))
-        self._count(part.use, gpus * (part.end - begins))
+        self._count(Use.WORK, gpus * (saved - begins))
+        self._count(part.use, gpus * (part.end - saved))
         self.leases += 1
 
     def _count(self, use: Use, gpu_ms: GpuMs) -> None:
@@ -142,8 +145,14 @@ def _part(world: World, lease: Lease, start: Instant, end: Instant) -> Iterator[
     first = max(lease.start, start)
     last = end if lease.end is None else min(lease.end, end)
     if first < last:
-        begins, use = starts_until(world, lease), use_of(world, lease)
-        yield _Part(lease=lease, start=first, end=last, begins=begins, use=use)
+        yield _Part(
+            lease=lease,
+            start=first,
+            end=last,
+            begins=starts_until(world, lease),
+            saved=saved_until(lease),
+            use=use_of(world, lease),
+        )
 
 
 def _of(rows: dict[str, _Row], key: str) -> _Row:

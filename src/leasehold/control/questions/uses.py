@@ -2,8 +2,8 @@
 or a cut ended.
 
 Used by `report`. Of leases that have ended it is told by them alone, and so the same from live and
-archived ones. What a run had saved before it failed or was cut is not lost, but leases do not know
-of that: `failed` and `cut` are the most that can have been lost.
+archived ones. What a run had saved before it failed or was cut is work: a run that declares how
+often it checkpoints has lost that much at most, any other all of it.
 """
 
 from enum import StrEnum
@@ -12,7 +12,7 @@ from typing import assert_never
 from leasehold.control.running.open_leases import pod_of
 from leasehold.core.facts import Cause, Closed, Closure, Lease, Role
 from leasehold.core.units import Instant
-from leasehold.core.world.begin import starting_until
+from leasehold.core.world.course import starting_until
 from leasehold.core.world.world import World
 
 
@@ -31,8 +31,14 @@ def starts_until(world: World, lease: Lease) -> Instant:
     return lease.start if until is None else until
 
 
+def saved_until(lease: Lease) -> Instant:
+    """Up to this instant what it did was not lost, however it ended."""
+    saved = None if lease.closed is None else lease.closed.saved
+    return lease.start if saved is None else saved
+
+
 def use_of(world: World, lease: Lease) -> Use:
-    """Of the time after the start: how the lease ended says what it was for."""
+    """Of the time after that: how the lease ended says what it was for."""
     if lease.role is Role.SPARE:
         return Use.SPARE
     if lease.closed is not None:

@@ -4,12 +4,13 @@ Built by the committer, folded by `core.world`, walked by `verify`. The wire for
 exported line of `docs/ledger-format.md`: parts that are empty are left out, times are integer
 milliseconds, and lease specs are those of the objects. A closure `Fail` may carry its `cause`
 (Exit, Rejected, Deleted or Refused): only `Exit` is the workload's own fault. Any may carry
-`began`: until then its pod was starting.
+`began`: until then its pod was starting; one by which work was lost `saved`: what lies before that
+was not.
 """
 
 import msgspec
 
-from leasehold.core.facts import Cause, Lease, Record
+from leasehold.core.facts import Cause, Closure, Lease, Record, parse_why
 from leasehold.core.ledger.chain import Digest, canonical, digest_of, next_digest
 from leasehold.core.names import Wire
 from leasehold.core.objects.lease import LeaseSpecWire, lease_from_spec, lease_spec
@@ -29,13 +30,37 @@ class NodeFact(Record):
 
 
 class Closing(Record):
-    """A lease that ended; `cause` only with the reason `Fail`, `began` if its start took time."""
+    """A lease that ended; what else is known of its `Closure` says what its time was for."""
 
     lease: str
     end: Instant
     reason: str
     cause: Cause | None = None
     began: Instant | None = None
+    saved: Instant | None = None
+
+
+def closing_of(lease: str, closure: Closure) -> Closing:
+    return Closing(
+        lease=lease,
+        end=closure.at,
+        reason=str(closure.why),
+        cause=closure.cause,
+        began=closure.began,
+        saved=closure.saved,
+    )
+
+
+def closure_of(closing: Closing, batch: int) -> Closure:
+    """Raises `ValueError` if its reason is none."""
+    return Closure(
+        why=parse_why(closing.reason),
+        at=closing.end,
+        cause=closing.cause,
+        began=closing.began,
+        saved=closing.saved,
+        batch=batch,
+    )
 
 
 def resolution_digest(resolution: Resolution) -> Digest:
@@ -121,6 +146,8 @@ def _closing_to_wire(closing: Closing) -> Wire:
         wire["cause"] = closing.cause.value
     if closing.began is not None:
         wire["began"] = closing.began
+    if closing.saved is not None:
+        wire["saved"] = closing.saved
     return wire
 
 
@@ -167,6 +194,7 @@ class _ClosedWire(_Strict):
     reason: str
     cause: Cause | None = None
     began: int | None = None
+    saved: int | None = None
 
 
 class _ResolutionWire(_Strict):
@@ -248,6 +276,7 @@ def _from_struct(wire: _BatchWire) -> Batch:
                 reason=each.reason,
                 cause=each.cause,
                 began=each.began,
+                saved=each.saved,
             )
             for each in wire.closed
         ),

@@ -14,7 +14,6 @@ import msgspec
 
 from leasehold.core.facts import (
     Closed,
-    Closure,
     Ending,
     EnvelopeKey,
     Lease,
@@ -23,7 +22,7 @@ from leasehold.core.facts import (
     Why,
     parse_why,
 )
-from leasehold.core.ledger.batch import Batch, Closing, batch_from_wire
+from leasehold.core.ledger.batch import Batch, Closing, batch_from_wire, closure_of
 from leasehold.core.ledger.chain import GENESIS, Digest, canonical, digest_of, next_digest
 from leasehold.core.ledger.charges import Charges
 from leasehold.core.ledger.checkpoint import Carried
@@ -201,18 +200,12 @@ class Fold:
             raise WrongRecord(
                 record, f"began {closing.began} is not in ({lease.start}, {closing.end}]"
             )
+        begins = lease.start if closing.began is None else closing.began
+        if closing.saved is not None and not begins < closing.saved <= closing.end:
+            raise WrongRecord(record, f"saved {closing.saved} is not in ({begins}, {closing.end}]")
         self._slots.release(lease, closing.end)
         self._balances.add(lease, -1)
-        closed = msgspec.structs.replace(
-            lease,
-            closed=Closure(
-                why=why,
-                at=closing.end,
-                cause=closing.cause,
-                began=closing.began,
-                batch=self.seq,
-            ),
-        )
+        closed = msgspec.structs.replace(lease, closed=closure_of(closing, self.seq))
         self._put(closed)
         return closed
 

@@ -113,8 +113,8 @@ def lease_spec(lease: Lease) -> Wire:
 
 
 def lease_status(lease: Lease) -> Wire:
-    """Empty while it is open and nothing ends it. `cause` accompanies a closure `Fail`,
-    `began` one whose start took time."""
+    """Empty while it is open and nothing ends it. `cause` accompanies a closure `Fail`, `began` one
+    whose start took time, `saved` one that lost less than all."""
     status: Wire = {}
     if lease.ending is not None:
         status["ending"] = {
@@ -132,6 +132,8 @@ def lease_status(lease: Lease) -> Wire:
             status["cause"] = lease.closed.cause.value
         if lease.closed.began is not None:
             status["began"] = _format(lease.closed.began)
+        if lease.closed.saved is not None:
+            status["saved"] = _format(lease.closed.saved)
     return status
 
 
@@ -186,6 +188,7 @@ class _Status(Record, rename="camel"):
     closure_reason: str = ""
     cause: Cause | None = None
     began: str | None = None
+    saved: str | None = None
     batch: int = 0
 
 
@@ -270,6 +273,7 @@ def _from_struct(wire: _LeaseWire) -> Lease:
             why=_why(status.closure_reason),
             cause=status.cause,
             began=None if status.began is None else _parse(status.began),
+            saved=None if status.saved is None else _parse(status.saved),
             batch=status.batch,
         ),
     )

@@ -341,6 +341,7 @@ class World:
         assert closure.at >= lease.start, name
         assert closure.cause is None or closure.why.reason is Closed.FAIL, name
         assert closure.began is None or lease.start < closure.began <= closure.at, name
+        assert closure.saved is None or lease.start < closure.saved <= closure.at, name
         self.fleet.give(lease)
         self.accounts.remove(lease, self.terms.pop(name))
         lease = replace(lease, closed=closure)

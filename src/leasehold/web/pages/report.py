@@ -11,8 +11,8 @@ USES = (
     ("work", "pods that ran"),
     ("spare", "spares that stood by"),
     ("starting", "pods that did not run yet"),
-    ("failed", "in leases that a failure ended: the most that was lost"),
-    ("cut", "in leases that were cut: the most that was lost"),
+    ("failed", "ended by a failure and not saved: the most that was lost"),
+    ("cut", "cut and not saved: the most that was lost"),
 )
 
 

@@ -8,13 +8,13 @@ from leasehold.control.questions.answers.shape import Answer, GpuAmount
 
 class Uses(Answer):
     """What GPU-time was for; all of it together is the row's `gpuMs`. `failed` and `cut` are the
-    most that can have been lost: what a run had saved before is not."""
+    most that can have been lost: what a run saves as often as it declares is work."""
 
     work: GpuAmount
     spare: GpuAmount  # stood by
     starting: GpuAmount  # its pod did not run yet
-    failed: GpuAmount  # in leases that a failure ended
-    cut: GpuAmount  # in leases that were drawn by lot, or given back to a spare
+    failed: GpuAmount  # not saved when a failure ended it
+    cut: GpuAmount  # not saved when it was drawn by lot, or given back to a spare
 
 
 class ReportRow(Answer, kw_only=True):

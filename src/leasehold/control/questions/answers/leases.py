@@ -26,6 +26,7 @@ class LeaseRow(Answer):
     opened: str
     start: str | None
     began: str | None  # until then its pod was starting, if that is known to take time
+    saved: str | None  # if work was lost: what lies before this was not
     end: str | None
     closed: str
     closure: str
