@@ -95,7 +95,8 @@ def lease_lanes(leases: Sequence[LeaseRow], now: Millis, palette: Palette) -> La
         key = (lease.group, "spare" if role == "spare" else "pod", lease.index)
         bars = found.setdefault(key, [])
         bars.append(axis.bar(start, end, look, lease_title(lease)))
-        if began := words.millis(lease.began):
+        began = words.millis(lease.began)
+        if began is not None and axis.place(began) - axis.place(start) >= _LEAST:
             bars.append(axis.bar(start, began, "starting", lease_title(lease)))
     lanes = [
         ChartLane(f"group {group}", f"{kind} {index}", tuple(bars))
