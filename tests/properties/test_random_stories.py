@@ -19,7 +19,8 @@ from leasehold.core.decisions.admit import admit, owner_allowed
 from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.drain import Way, how_to_leave, places_to_leave, spares_to_drop
 from leasehold.core.decisions.order import in_order
-from leasehold.core.facts import Confidence, Lease, Role, Run, State
+from leasehold.core.facts import Lease, Role, Run
+from leasehold.core.reservations import Confidence, State
 from leasehold.core.units import HOUR, MINUTE, Instant
 from leasehold.core.verdicts import Admitted
 from leasehold.core.world.world import World

@@ -9,8 +9,9 @@ from tests.questions.photograph import photograph
 from tests.questions.played import FIRST_DAY, SCENARIOS, Played
 
 from leasehold.control.reservations import present
-from leasehold.core.facts import Opened, State
+from leasehold.core.facts import Opened
 from leasehold.core.names import API_VERSION, Wire
+from leasehold.core.reservations import State
 from leasehold.core.units import format_instant, format_span
 from leasehold.core.world.width import open_leases
 from leasehold.sim.scenario.ledger import digest_of_store, objects_of

@@ -6,18 +6,7 @@ import msgspec
 import pytest
 from tests.unit.records import BUDGET, FACTS, T0, a_lease, lines_of
 
-from leasehold.core.facts import (
-    Cause,
-    Closed,
-    Closure,
-    Confidence,
-    Ending,
-    Opened,
-    Reservation,
-    Role,
-    State,
-    Why,
-)
+from leasehold.core.facts import Cause, Closed, Closure, Ending, Opened, Role, Why
 from leasehold.core.ledger.batch import (
     Batch,
     Closing,
@@ -47,6 +36,7 @@ from leasehold.core.objects.resolution import (
     resolution_spec,
     resolution_to_wire,
 )
+from leasehold.core.reservations import Confidence, Reservation, State
 from leasehold.core.resolutions import Bundle, CutCause, Draw, Lottery, Resolution
 
 FULL = Batch(

@@ -14,7 +14,8 @@ from leasehold.control.running.tend import tend
 from leasehold.control.turn import Turn
 from leasehold.control.undecided import Undecided
 from leasehold.core.decisions.cuts import protected_until
-from leasehold.core.facts import State, Uid
+from leasehold.core.facts import Uid
+from leasehold.core.reservations import State
 from leasehold.core.units import Instant
 from leasehold.core.world.world import World
 

@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
-from leasehold.core.facts import Reservation, Run, State
+from leasehold.core.facts import Run
 from leasehold.core.objects.reservation import reservation_name
+from leasehold.core.reservations import Reservation, State
 from leasehold.core.verdicts import Refused
 from leasehold.core.world.world import World
 

@@ -24,7 +24,6 @@ from leasehold.core.facts import (
     Opened,
     Record,
     Relation,
-    Reservation,
     Role,
     Run,
     Uid,
@@ -34,6 +33,7 @@ from leasehold.core.ledger import lottery
 from leasehold.core.ledger.batch import Batch, Closing, NodeFact, closing_of, resolution_digest
 from leasehold.core.ledger.chain import canonical
 from leasehold.core.objects.lease import lease_name, lease_spec, pod_name
+from leasehold.core.reservations import Reservation
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import FOREVER, Instant, Millis
 from leasehold.core.verdicts import Admitted, Segment

@@ -15,10 +15,11 @@ from leasehold.adapters.containment import About
 from leasehold.control.running.pods import BindPod, MakePod, RemovePod, pod_orders
 from leasehold.control.turn import Turn
 from leasehold.control.views.statuses import budget_status, run_status
-from leasehold.core.facts import Confidence, Pod, PodPhase, Reservation, Run
+from leasehold.core.facts import Pod, PodPhase, Run
 from leasehold.core.names import LEASE_CLOSED, LEASES_CLOSED, Wire
 from leasehold.core.objects.pod import pod_from_wire, without_node
 from leasehold.core.objects.reservation import reservation_status, reservation_to_wire
+from leasehold.core.reservations import Confidence, Reservation
 from leasehold.core.units import MINUTE
 from leasehold.core.world.world import World
 from leasehold.ports.store import (

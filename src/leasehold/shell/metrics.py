@@ -16,8 +16,9 @@ from leasehold.control.reservations import present
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.control.views.numbers import envelope_view
-from leasehold.core.facts import Closed, Lease, Relation, Role, State, parse_why
+from leasehold.core.facts import Closed, Lease, Relation, Role, parse_why
 from leasehold.core.ledger.batch import Batch
+from leasehold.core.reservations import State
 from leasehold.core.units import HOUR, SECOND, GpuMs, Instant
 from leasehold.core.verdicts import Refusal
 from leasehold.core.world.world import World

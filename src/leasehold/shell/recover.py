@@ -14,12 +14,7 @@ from msgspec.structs import replace
 
 from leasehold.adapters.retry import until_answered
 from leasehold.core.decisions.overdraft import was_enough
-from leasehold.core.facts import (
-    Lease,
-    Pod,
-    Reservation,
-    ledger_order,
-)
+from leasehold.core.facts import Lease, Pod, ledger_order
 from leasehold.core.ledger.batch import Batch
 from leasehold.core.ledger.checkpoint import Announcement, BatchFacts, Carried
 from leasehold.core.names import GROUP, Wire
@@ -31,6 +26,7 @@ from leasehold.core.objects.resolution import resolution_from_wire
 from leasehold.core.objects.run import run_from_wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.policy import Policy
+from leasehold.core.reservations import Reservation
 from leasehold.core.world.world import Overdraft, World
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Conflict, Listing, NotFound, Store

@@ -5,7 +5,8 @@ from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wor
 from tests.unit.shell.plant import Plant
 
 from leasehold.control.views.answers import budgets, cover_lines, explain, leases, who_pays
-from leasehold.core.facts import Closed, Closure, Ending, Lending, Relation, Reservation, State, Why
+from leasehold.core.facts import Closed, Closure, Ending, Lending, Relation, Why
+from leasehold.core.reservations import Reservation, State
 from leasehold.core.resolutions import CutCause, Resolution
 from leasehold.core.units import HOUR, MINUTE, plural
 from leasehold.core.verdicts import CoverStep, Refusal, Refused

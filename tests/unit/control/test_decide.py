@@ -20,7 +20,6 @@ from leasehold.core.facts import (
     Cause,
     Closed,
     Closure,
-    Confidence,
     Ending,
     Gang,
     Lease,
@@ -28,13 +27,12 @@ from leasehold.core.facts import (
     Opened,
     Pod,
     PodPhase,
-    Reservation,
-    State,
     Toleration,
     Why,
 )
 from leasehold.core.names import Wire
 from leasehold.core.policy import Policy
+from leasehold.core.reservations import Confidence, Reservation, State
 from leasehold.core.units import HOUR, MINUTE, SECOND, parse_instant
 from leasehold.core.world.world import World
 from leasehold.sim.scenario.parse_actions import manifest

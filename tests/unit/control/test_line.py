@@ -5,8 +5,9 @@ from tests.properties.worlds import KEY, NOW, a_budget, a_node, a_run, a_world, 
 
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
-from leasehold.core.facts import Closed, Closure, Confidence, Why
+from leasehold.core.facts import Closed, Closure, Why
 from leasehold.core.policy import Policy
+from leasehold.core.reservations import Confidence
 from leasehold.core.units import HOUR, SECOND
 from leasehold.core.world.world import World
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from leasehold.control.line.activation import hold_for_activations, recall_activations
 from leasehold.control.turn import Turn
-from leasehold.core.facts import State
+from leasehold.core.reservations import State
 from leasehold.sim.scenario.runner import run_scenario
 from leasehold.sim.scenario.stage import Stage
 

@@ -6,16 +6,8 @@ from tests.unit.test_lottery import a_resolution
 
 from leasehold.core.decisions.cuts import is_protected, protected_until
 from leasehold.core.decisions.pack import pods_room
-from leasehold.core.facts import (
-    Confidence,
-    Pod,
-    PodPhase,
-    Reservation,
-    Role,
-    State,
-    Taint,
-    Toleration,
-)
+from leasehold.core.facts import Pod, PodPhase, Role, Taint, Toleration
+from leasehold.core.reservations import Confidence, Reservation, State
 from leasehold.core.units import HOUR, MINUTE, SECOND, format_span
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.fleet import Shape

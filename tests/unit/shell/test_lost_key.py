@@ -3,10 +3,10 @@ that nobody can prove."""
 
 from tests.unit.shell.plant import Plant
 
-from leasehold.core.facts import State
 from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part
 from leasehold.core.policy import Policy
+from leasehold.core.reservations import State
 from leasehold.core.units import HOUR, MINUTE
 from leasehold.sim.scenario.ledger import at_once, objects_of
 

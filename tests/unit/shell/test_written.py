@@ -5,7 +5,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from leasehold.core.facts import Confidence, Reservation, State
+from leasehold.core.reservations import Confidence, Reservation, State
 from leasehold.core.units import MINUTE
 from leasehold.shell.effects import _is_news
 from leasehold.sim.scenario.runner import run_scenario

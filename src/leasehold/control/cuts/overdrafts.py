@@ -17,7 +17,8 @@ from leasehold.core.decisions.overdraft import (
     other_payer,
     refinance_order,
 )
-from leasehold.core.facts import EnvelopeKey, Lease, State
+from leasehold.core.facts import EnvelopeKey, Lease
+from leasehold.core.reservations import State
 from leasehold.core.resolutions import CutCause
 from leasehold.core.units import FOREVER, format_instant, plural
 from leasehold.core.verdicts import Covered

@@ -17,7 +17,8 @@ from leasehold.core.decisions.cuts import Cuts, Seeder
 from leasehold.core.decisions.odds import preview
 from leasehold.core.decisions.overdraft import cut_shared, other_payer, refinance_order
 from leasehold.core.decisions.resolve import count_money_back
-from leasehold.core.facts import EnvelopeKey, Lease, Location, Record, Relation, Reservation
+from leasehold.core.facts import EnvelopeKey, Lease, Location, Record, Relation
+from leasehold.core.reservations import Reservation
 from leasehold.core.resolutions import CutCause
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Admitted, Covered, Refused

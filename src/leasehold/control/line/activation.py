@@ -21,7 +21,8 @@ from leasehold.core.decisions.admit import Wish, as_found_by, claims_of
 from leasehold.core.decisions.funded import paid_there
 from leasehold.core.decisions.pack import candidate_pools, try_pack
 from leasehold.core.decisions.resolve import Resolved, is_going, resolve
-from leasehold.core.facts import EnvelopeKey, Record, Relation, Reservation, Run, State, Uid
+from leasehold.core.facts import EnvelopeKey, Record, Relation, Run, Uid
+from leasehold.core.reservations import Reservation, State
 from leasehold.core.resolutions import CutCause, Resolution
 from leasehold.core.units import SECOND, Instant
 from leasehold.core.verdicts import Admitted, Covered, Packed, Refused, Segment

@@ -28,7 +28,8 @@ from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, admit, as_found_by, owner_allowed
 from leasehold.core.decisions.ever import never_fits
 from leasehold.core.decisions.fill import fill
-from leasehold.core.facts import Gang, Record, Run, State
+from leasehold.core.facts import Gang, Record, Run
+from leasehold.core.reservations import State
 from leasehold.core.units import plural
 from leasehold.core.verdicts import Admitted, Refusal, Refused
 

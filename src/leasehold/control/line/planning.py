@@ -20,7 +20,8 @@ from leasehold.core.decisions.forecast import Known, forecast
 from leasehold.core.decisions.odds import Preview, preview
 from leasehold.core.decisions.outlook import leases_ended_by
 from leasehold.core.decisions.pack import candidate_pools, fits
-from leasehold.core.facts import Confidence, Record, Reservation, Run, State
+from leasehold.core.facts import Record, Run
+from leasehold.core.reservations import Confidence, Reservation, State
 from leasehold.core.units import FOREVER, Instant, format_instant, plural
 from leasehold.core.verdicts import Refused
 from leasehold.core.world.width import locations_for

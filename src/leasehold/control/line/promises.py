@@ -18,7 +18,8 @@ from leasehold.core.decisions.order import in_order
 from leasehold.core.decisions.outlook import leases_ended_by
 from leasehold.core.decisions.pack import candidate_pools
 from leasehold.core.decisions.resolve import count_money_back
-from leasehold.core.facts import Confidence, Opened, Reservation, Run, State, Uid
+from leasehold.core.facts import Opened, Run, Uid
+from leasehold.core.reservations import Confidence, Reservation, State
 from leasehold.core.verdicts import Admitted, Refused
 from leasehold.core.world.invariants import Violation
 from leasehold.core.world.width import locations_for

@@ -31,7 +31,8 @@ from leasehold.control.reservations import block, cancel_reservation, release
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.order import in_order
-from leasehold.core.facts import Confidence, Opened, Reservation, Run, State
+from leasehold.core.facts import Opened, Run
+from leasehold.core.reservations import Confidence, Reservation, State
 from leasehold.core.units import plural
 from leasehold.core.verdicts import Admitted, Refusal, Refused
 

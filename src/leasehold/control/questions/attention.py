@@ -9,7 +9,7 @@ from leasehold.control.questions.answers.fleet import AttentionAnswer, Attention
 from leasehold.control.questions.forms import instant, moment
 from leasehold.control.questions.machines import state_of
 from leasehold.control.questions.why import time_may_help
-from leasehold.core.facts import State
+from leasehold.core.reservations import State
 from leasehold.core.units import plural
 from leasehold.core.world.world import World
 

@@ -8,7 +8,8 @@ reasons it was is read off the plan and the leases here.
 from leasehold.control.questions.answers.runs import PassedBy
 from leasehold.control.questions.forms import instant, listed, moment
 from leasehold.core.decisions.order import is_ahead
-from leasehold.core.facts import Confidence, Reservation, Run
+from leasehold.core.facts import Run
+from leasehold.core.reservations import Confidence, Reservation
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.world.width import open_leases
 from leasehold.core.world.world import World

@@ -27,7 +27,8 @@ from leasehold.control.questions.why import time_may_help
 from leasehold.control.running.life import Standing, units_of
 from leasehold.control.turn import Turn
 from leasehold.control.views.numbers import run_view
-from leasehold.core.facts import Confidence, Phase, Relation, Reservation, Run, State
+from leasehold.core.facts import Phase, Relation, Run
+from leasehold.core.reservations import Confidence, Reservation, State
 from leasehold.core.units import Instant, plural
 from leasehold.core.verdicts import Admitted, PodPlace
 from leasehold.core.world.width import open_leases

@@ -20,7 +20,8 @@ from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, claims_of
 from leasehold.core.decisions.odds import Preview, preview
 from leasehold.core.decisions.order import in_order, is_ahead
-from leasehold.core.facts import Confidence, Record, Reservation, Run, State
+from leasehold.core.facts import Record, Run
+from leasehold.core.reservations import Confidence, Reservation, State
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Admitted, Refusal, Refused
 from leasehold.core.world.world import World

@@ -10,7 +10,7 @@ from leasehold.control.questions.answers.runs import (
 )
 from leasehold.control.questions.forms import instant
 from leasehold.control.questions.passing import Passing
-from leasehold.core.facts import Reservation, State
+from leasehold.core.reservations import Reservation, State
 from leasehold.core.units import Instant
 from leasehold.core.world.world import World
 

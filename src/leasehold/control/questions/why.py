@@ -23,17 +23,15 @@ from leasehold.control.views.numbers import RunView, run_view
 from leasehold.core.facts import (
     Cause,
     Closed,
-    Confidence,
     Failed,
     Gang,
     Opened,
     Phase,
     PodPhase,
-    Reservation,
     Role,
     Run,
-    State,
 )
+from leasehold.core.reservations import Confidence, Reservation, State
 from leasehold.core.units import Instant, plural
 from leasehold.core.verdicts import CoverStep, Refusal, Refused
 from leasehold.core.world.book import WHOLE

@@ -7,7 +7,8 @@ queue, the statuses and the tending of runs all ask here.
 from enum import StrEnum
 from typing import assert_never
 
-from leasehold.core.facts import Cause, Closed, Failed, Gang, Phase, Record, Run, State
+from leasehold.core.facts import Cause, Closed, Failed, Gang, Phase, Record, Run
+from leasehold.core.reservations import State
 from leasehold.core.resolutions import CutCause
 from leasehold.core.units import Instant, Millis
 from leasehold.core.world.book import WHOLE, Attempt, UnitHistory

@@ -17,7 +17,8 @@ from leasehold.control.questions.payers import who_pays as payers_of
 from leasehold.control.questions.subject import Subject
 from leasehold.control.questions.walk import step_row
 from leasehold.control.questions.why import explain as explained
-from leasehold.core.facts import Closed, State, Uid
+from leasehold.core.facts import Closed, Uid
+from leasehold.core.reservations import State
 from leasehold.core.units import Instant, format_instant, plural
 from leasehold.core.world.world import World
 

@@ -10,16 +10,15 @@ from leasehold.control.running.open_leases import is_bound, live_units
 from leasehold.core.decisions.overdraft import overdrawn_gpus
 from leasehold.core.facts import (
     Closed,
-    Confidence,
     EnvelopeKey,
     Failed,
     Phase,
     Record,
     Relation,
     Run,
-    State,
     Uid,
 )
+from leasehold.core.reservations import Confidence, State
 from leasehold.core.units import GpuMs, Instant, format_instant, plural
 from leasehold.core.verdicts import Refusal, Refused
 from leasehold.core.world.book import Attempt

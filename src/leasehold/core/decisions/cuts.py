@@ -10,8 +10,9 @@ from enum import StrEnum
 
 from leasehold.core.decisions.drain import is_spoken_for
 from leasehold.core.decisions.order import is_ahead
-from leasehold.core.facts import Confidence, Gang, Lease, Record, Role, Run, RunKey, State, Uid
+from leasehold.core.facts import Gang, Lease, Record, Role, Run, RunKey, Uid
 from leasehold.core.ledger.lottery import bundle_order, draw_order
+from leasehold.core.reservations import Confidence, State
 from leasehold.core.resolutions import Bundle, Draw
 from leasehold.core.units import Instant
 from leasehold.core.world.width import minimum_gpus, own_domains, standing_groups

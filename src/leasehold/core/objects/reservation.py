@@ -6,9 +6,10 @@ holds only whose start is planned; the plan itself changes and is status.
 
 import msgspec
 
-from leasehold.core.facts import Confidence, Record, Reservation, State
+from leasehold.core.facts import Record
 from leasehold.core.names import API_VERSION, GROUP, Wire
 from leasehold.core.objects.lease import cut_run, label_value
+from leasehold.core.reservations import Confidence, Reservation, State
 from leasehold.core.units import Instant, format_instant, parse_instant
 
 

@@ -13,10 +13,11 @@ no decision and no view of anything that is still there can tell the difference:
 
 from collections.abc import Iterable
 
-from leasehold.core.facts import EnvelopeKey, Lease, Record, State, Uid
+from leasehold.core.facts import EnvelopeKey, Lease, Record, Uid
 from leasehold.core.ledger.chain import Digest
 from leasehold.core.ledger.charges import Charges
 from leasehold.core.ledger.checkpoint import BatchFacts, Carried, CarriedBook
+from leasehold.core.reservations import State
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import Instant
 from leasehold.core.world.book import Book, Settled, UnitHistory

@@ -21,7 +21,6 @@ from leasehold.core.facts import (
     Node,
     Pod,
     Record,
-    Reservation,
     Role,
     Run,
     RunKey,
@@ -31,6 +30,7 @@ from leasehold.core.ledger.checkpoint import BatchFacts, Carried
 from leasehold.core.ledger.head import Head
 from leasehold.core.ledger.lowered import LoweredCaps
 from leasehold.core.policy import Policy
+from leasehold.core.reservations import Reservation
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import Instant
 from leasehold.core.world.accounts import UNLIMITED, Accounts, Term

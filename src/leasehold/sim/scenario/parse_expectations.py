@@ -6,11 +6,12 @@ Called by `parse` for every expectation of a file. It notes mistakes and evaluat
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from leasehold.core.facts import Closed, Confidence, Opened, Phase, Role, State
+from leasehold.core.facts import Closed, Opened, Phase, Role
 from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.problems import Problem, shown
 from leasehold.core.objects.readers import WrongValue
+from leasehold.core.reservations import Confidence, State
 from leasehold.sim.scenario import values
 from leasehold.sim.scenario.story import (
     AuditIsOk,
