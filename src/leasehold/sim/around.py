@@ -10,6 +10,7 @@ from leasehold.core.names import Wire
 from leasehold.ports.store import Answers, Listing, Store, Watch, Write, written_object
 
 T = TypeVar("T")
+READS = ("get", "list", "scan")
 
 
 class StoreAround:

@@ -15,7 +15,6 @@ from leasehold.core.names import Wire
 from leasehold.ports.store import (
     Answers,
     Conflict,
-    Listing,
     NotFound,
     OutcomeUnknown,
     Store,
@@ -28,6 +27,7 @@ from leasehold.ports.store import (
     perform,
     written_object,
 )
+from leasehold.sim.around import READS, StoreAround
 from leasehold.sim.kernel import Crashed, Process
 
 T = TypeVar("T")
@@ -79,33 +79,26 @@ class Faults:
         return self._streams[name]
 
 
-class FaultyStore:
+class FaultyStore(StoreAround):
     """Good for one incarnation of its process: the dead write nothing."""
 
     def __init__(self, store: Store, process: Process, faults: Faults) -> None:
-        self._store = store
+        super().__init__(store)
         self._process = process
         self._incarnation = process.incarnation
         self._faults = faults
 
-    async def get(self, kind: str, namespace: str, name: str) -> Wire:
-        await self._before_read(kind)
-        return await self._store.get(kind, namespace, name)
-
-    async def list(self, kind: str) -> Listing:
-        await self._before_read(kind)
-        return await self._store.list(kind)
-
-    async def scan(self, kind: str, see: Callable[[bytes], None]) -> int:
-        await self._before_read(kind)
-        return await self._store.scan(kind, see)
+    async def _call(self, verb: str, kind: str, call: Callable[[], Awaitable[T]]) -> T:
+        if verb not in READS:
+            return await self._write(call)
+        await self._travel()
+        if self._strikes("read-refuse"):
+            raise Unavailable(kind)
+        return await call()
 
     def watch(self, kind: str, version: int) -> "FaultyWatch":
         self._assert_alive()
         return FaultyWatch(self._store.watch(kind, version), self._process, self._faults)
-
-    async def create(self, obj: Wire) -> Wire:
-        return await self._write(lambda: self._store.create(obj))
 
     async def update(self, obj: Wire) -> Wire:
         metadata = obj["metadata"]
@@ -131,38 +124,6 @@ class FaultyStore:
             touch=None if version is None else ("Pod", namespace, name),
         )
 
-    async def set_finalizers(
-        self,
-        kind: str,
-        namespace: str,
-        name: str,
-        finalizers: Sequence[str],
-        *,
-        known: Sequence[str],
-        uid: str | None = None,
-    ) -> Wire:
-        return await self._write(
-            lambda: self._store.set_finalizers(
-                kind, namespace, name, finalizers, known=known, uid=uid
-            )
-        )
-
-    async def delete(
-        self,
-        kind: str,
-        namespace: str,
-        name: str,
-        *,
-        uid: str | None,
-        grace_ms: int | None = None,
-        version: int | None = None,
-    ) -> None:
-        await self._write(
-            lambda: self._store.delete(
-                kind, namespace, name, uid=uid, grace_ms=grace_ms, version=version
-            )
-        )
-
     async def write_all(self, writes: Sequence[Write]) -> Answers:
         """Every one of them may meet its own fate, and the process may die between two. Those of
         different objects may be done in any order."""
@@ -173,11 +134,6 @@ class FaultyStore:
         answers = await one_by_one(self, [writes[each] for each in order])
         given = dict(zip(order, answers, strict=True))
         return [given[each] for each in range(len(writes))]
-
-    async def _before_read(self, kind: str) -> None:
-        await self._travel()
-        if self._strikes("read-refuse"):
-            raise Unavailable(kind)
 
     async def _write(
         self, write: Callable[[], Awaitable[T]], *, touch: tuple[str, str, str] | None = None

@@ -11,11 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import Generic, TypeVar
 
-from leasehold.core.names import Wire
 from leasehold.core.units import SECOND, Millis
 from leasehold.ports.store import (
     Answers,
-    Listing,
     OutcomeUnknown,
     Store,
     StoreError,
@@ -25,6 +23,7 @@ from leasehold.ports.store import (
     WatchExpired,
     Write,
 )
+from leasehold.sim.around import READS, StoreAround
 from leasehold.sim.faulty import one_by_one
 from leasehold.sim.kernel import Crashed, Kernel, KernelSignal, Process
 
@@ -126,21 +125,18 @@ class _Answer(Generic[T]):
         self.error: StoreError | None = None
 
 
-class NetworkedStore:
+class NetworkedStore(StoreAround):
     """Good for one incarnation of its process. `link`: its own name, unless it has several."""
 
     def __init__(self, store: Store, process: Process, network: Network, link: str = "") -> None:
-        self._store = store
+        super().__init__(store)
         self._process = process
         self._link = link or process.name
         self._incarnation = process.incarnation
         self._network = network
 
-    async def get(self, kind: str, namespace: str, name: str) -> Wire:
-        return await self._ask(lambda: self._store.get(kind, namespace, name), Unavailable)
-
-    async def list(self, kind: str) -> Listing:
-        return await self._ask(lambda: self._store.list(kind), Unavailable)
+    async def _call(self, verb: str, kind: str, call: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
+        return await self._ask(call, Unavailable if verb in READS else OutcomeUnknown)
 
     async def scan(self, kind: str, see: Callable[[bytes], None]) -> int:
         bodies: list[bytes] = []
@@ -149,7 +145,7 @@ class NetworkedStore:
             bodies.clear()
             return await self._store.scan(kind, bodies.append)
 
-        version = await self._ask(scan, Unavailable)
+        version = await self._call("scan", kind, scan)
         for body in bodies:
             see(body)
         return version
@@ -157,62 +153,6 @@ class NetworkedStore:
     def watch(self, kind: str, version: int) -> "NetworkedWatch":
         self._assert_alive()
         return NetworkedWatch(self._store.watch(kind, version), self._process, self._network)
-
-    async def create(self, obj: Wire) -> Wire:
-        return await self._ask(lambda: self._store.create(obj), OutcomeUnknown)
-
-    async def update(self, obj: Wire) -> Wire:
-        return await self._ask(lambda: self._store.update(obj), OutcomeUnknown)
-
-    async def patch_status(
-        self, kind: str, namespace: str, name: str, status: Wire, *, version: int | None
-    ) -> Wire:
-        return await self._ask(
-            lambda: self._store.patch_status(kind, namespace, name, status, version=version),
-            OutcomeUnknown,
-        )
-
-    async def bind(
-        self, namespace: str, name: str, node: str, *, uid: str, version: int | None = None
-    ) -> None:
-        await self._ask(
-            lambda: self._store.bind(namespace, name, node, uid=uid, version=version),
-            OutcomeUnknown,
-        )
-
-    async def set_finalizers(
-        self,
-        kind: str,
-        namespace: str,
-        name: str,
-        finalizers: Sequence[str],
-        *,
-        known: Sequence[str],
-        uid: str | None = None,
-    ) -> Wire:
-        return await self._ask(
-            lambda: self._store.set_finalizers(
-                kind, namespace, name, finalizers, known=known, uid=uid
-            ),
-            OutcomeUnknown,
-        )
-
-    async def delete(
-        self,
-        kind: str,
-        namespace: str,
-        name: str,
-        *,
-        uid: str | None,
-        grace_ms: int | None = None,
-        version: int | None = None,
-    ) -> None:
-        await self._ask(
-            lambda: self._store.delete(
-                kind, namespace, name, uid=uid, grace_ms=grace_ms, version=version
-            ),
-            OutcomeUnknown,
-        )
 
     async def write_all(self, writes: Sequence[Write]) -> Answers:
         """Each of them travels by itself, as it would to an API server."""
