@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 _BINDING = ("tests/unit/shell/test_binding.py",)
+_STATUSES = ("tests/unit/shell/test_late_statuses.py",)
 _PLANE = ("tests/unit/shell/test_plane.py",)
 _FOLLOWING = ("tests/unit/test_following.py",)
 _MEMORY = ("tests/conformance/test_store_binding.py", "-k", "memory and not faults")
@@ -35,6 +36,34 @@ PLANES = (
         "        return self._finalizers(run, others, asks=True)",
         "        return self._finalizers(run, others, asks=False)",
         _BINDING,
+    ),
+    Mutant(
+        "a status is written over the next owner's",
+        "shell/effects.py",
+        "        asks = self._said.is_disputed(place)\n",
+        "        asks = False\n",
+        _STATUSES,
+    ),
+    Mutant(
+        "a status that somebody else wrote is taken for ours",
+        "shell/said.py",
+        "        if version <= self._versions.get(place, version):\n",
+        "        if version >= self._versions.get(place, 0):\n",
+        _STATUSES,
+    ),
+    Mutant(
+        "our own status is taken for somebody else's",
+        "shell/said.py",
+        "        if version <= self._versions.get(place, version):\n",
+        "        if version < self._versions.get(place, version + 1):\n",
+        _STATUSES,
+    ),
+    Mutant(
+        "what is written over a quarantined object stays",
+        "shell/quarantine.py",
+        "        kept.is_told = False\n",
+        "        kept.is_told = True\n",
+        ("tests/unit/shell/test_contained.py",),
     ),
     Mutant(
         "who is deposed keeps what it believed",

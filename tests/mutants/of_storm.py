@@ -147,6 +147,24 @@ STORM = (
         "",
     ),
     _planted(
+        "what somebody deposed wrote over a status stays",
+        "shell/said.py",
+        "        if version <= self._versions.get(place, version):\n",
+        "        if version >= self._versions.get(place, 0):\n",
+    ),
+    _planted(
+        "what somebody deposed wrote over a Reservation stays",
+        "shell/informer.py",
+        '        if event.type != "DELETED" and hear(kind, event.object):\n',
+        '        if event.type == "DELETED" and hear(kind, event.object):\n',
+    ),
+    _planted(
+        "what is written over a status while we write stays",
+        "shell/effects.py",
+        "            complete &= not self._owe_again(place, version)\n",
+        "            complete &= version > 0\n",
+    ),
+    _planted(
         "a list says nothing of what is gone",
         "shell/informer.py",
         "        for key in sorted(set(self._there) - set(now_there)):\n",
@@ -155,9 +173,8 @@ STORM = (
     _planted(
         "a list after a broken watch is not told",
         "shell/informer.py",
-        "        for obj in listing.items:\n            self._tell(obj, gone=False)\n"
-        "        self._there",
-        "        self._there",
+        "            self._tell(obj, gone=False)\n            self._hear_status",
+        "            self._hear_status",
     ),
     _planted(
         "what is not committed yet is told",

@@ -1,9 +1,9 @@
 """Plants each bug of `of_storm.py` in a copy of the source, and counts the seeds until one notices.
 
 `make test-mutants-sim` runs it; names on the command line select bugs. What is asked is the same
-mixture of seeds that CI plays, from 0 on, until one fails; if none does, the plans that CI plays
-beside them (`tests/sim/test_found.py`). A bug that none of all these notices is a hole in the
-checks or in the faults.
+mixture of seeds that CI plays, from 0 on, until one fails that holds without the bug; if none does,
+the plans that CI plays beside them (`tests/sim/test_found.py`). A bug that none of all these
+notices is a hole in the checks or in the faults. `SEEDS_MAX` and `WORKERS` ask for more or less.
 """
 
 import os
@@ -18,12 +18,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from tests.mutants.mutant import Mutant  # noqa: E402 - the path above comes first
 from tests.mutants.of_storm import STORM  # noqa: E402 - the path above comes first
 from tests.mutants.of_tenure import TENURE  # noqa: E402
-from tests.mutants.run import WORKERS, misplaced  # noqa: E402
+from tests.mutants.run import misplaced  # noqa: E402
 
 PLANS = ROOT / "tests" / "sim" / "test_found.py"
 SEEDS = int(os.environ.get("SEEDS_MAX", "200"))
+WORKERS = int(os.environ.get("WORKERS", "2"))
 LIMIT_S = 3600
 # Those of tenure's own tests that a simulation can see: whatever they break is broken for all.
 BY_TESTS_ALONE = frozenset({
@@ -53,27 +55,40 @@ def main(names: list[str]) -> int:
     return 0 if caught == len(chosen) else 1
 
 
-def is_caught(mutant, sound: Path) -> bool:  # type: ignore[no-untyped-def] # noqa: ANN001
+def is_caught(mutant: Mutant, sound: Path) -> bool:
     copy = Path(shutil.copytree(sound, sound.parent / re.sub(r"\W+", "-", mutant.name)))
     file = copy / "leasehold" / mutant.file
     file.write_text(file.read_text(encoding="utf-8").replace(mutant.old, mutant.new), "utf-8")
+    env = {**os.environ, "PYTHONPATH": str(copy)}
+    first = 0
+    while (failed := _first_failure(copy, first)) is not None:
+        seed, profile, rule = failed
+        if _first_failure(sound, seed, seed) is None:
+            shutil.rmtree(copy)
+            told = f"caught after {seed + 1:3} seeds ({profile}): {mutant.name}: {rule[:90]}"
+            print(told, flush=True)
+            return True
+        first = seed + 1
+    return _is_caught_by_plans(mutant.name, copy, env)
+
+
+def _first_failure(source: Path, first: int, last: int = SEEDS - 1) -> tuple[int, str, str] | None:
+    """The seed, its profile and what it says, by the simulator as it is in that folder."""
     command = [
         sys.executable, "-c", "from leasehold.cli.main import main; main()", "sim",
-        "--seeds", f"0..{SEEDS - 1}", "--first", "--keep", str(copy / "plans"),
+        "--seeds", f"{first}..{last}", "--first", "--keep", str(source / "plans"),
     ]  # fmt: skip
-    env = {**os.environ, "PYTHONPATH": str(copy)}
+    if first > last:
+        return None
+    env = {**os.environ, "PYTHONPATH": str(source)}
     done = subprocess.run(
         command, env=env, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     said = re.search(r"seed (\d+) \((\w+)\) failed at \d+ ms:\n\s*(.*)", done.stdout)
     if said is None:
-        return _is_caught_by_plans(mutant.name, copy, env)
-    shutil.rmtree(copy)
-    seed, profile, rule = said.groups()
-    print(
-        f"caught after {int(seed) + 1:3} seeds ({profile}): {mutant.name}: {rule[:90]}", flush=True
-    )
-    return True
+        assert done.returncode == 0, done.stderr[-2000:]
+        return None
+    return int(said.group(1)), said.group(2), said.group(3)
 
 
 def _is_caught_by_plans(name: str, copy: Path, env: dict[str, str]) -> bool:

@@ -19,6 +19,7 @@ from leasehold.core.facts import Pod, PodPhase, Run
 from leasehold.core.names import LEASE_CLOSED, LEASES_CLOSED, Wire
 from leasehold.core.objects.pod import pod_from_wire, without_node
 from leasehold.core.objects.reservation import reservation_status, reservation_to_wire
+from leasehold.core.objects.wire import stamps
 from leasehold.core.reservations import Confidence, Reservation
 from leasehold.core.units import MINUTE
 from leasehold.core.world.world import World
@@ -40,6 +41,7 @@ from leasehold.ports.store import (
     Write,
 )
 from leasehold.shell.ledger import Ledger
+from leasehold.shell.said import Place, Said
 
 RETRY_MS = 1_000
 WORDS_MAX = 300  # of a refusal
@@ -97,7 +99,9 @@ class Effects:
         self._bindings: list[Order] = []  # of pods that this round has made
         self._reservations: dict[str, None] = {}
         self._budgets: dict[str, None] = {}
-        self._written: dict[tuple[str, str, str, str], bytes] = {}
+        self._said = Said()
+        self._is_sending = False
+        self._heard: list[tuple[Place, int]] = []  # while we wrote
         self._created: dict[str, None] = {}  # reservations whose objects exist
         self._plans: dict[str, Reservation] = {}  # as they were written
 
@@ -117,6 +121,31 @@ class Effects:
     @property
     def are_owed(self) -> bool:
         return bool(self._runs or self._reservations or self._budgets)
+
+    def hear(self, kind: str, obj: Wire) -> bool:
+        """Somebody has written this object, perhaps only its status, and perhaps it was we; whether
+        there is something to put right. While we write ourselves that is seen when we are done."""
+        found = stamps(obj)
+        uid = "" if kind == "Reservation" else found.uid
+        place = (kind, found.namespace, found.name, uid)
+        if self._is_sending:
+            self._heard.append((place, found.version))
+            return False
+        return self._owe_again(place, found.version)
+
+    def _owe_again(self, place: Place, version: int) -> bool:
+        kind, namespace, name, uid = place
+        if not self._said.hear(place, version):
+            return False
+        match kind:
+            case "Run":
+                self._runs[uid] = None
+            case "Budget":
+                self._budgets[f"{namespace}/{name}"] = None
+            case _:
+                self._plans.pop(f"{namespace}/{name}", None)
+                self._reservations[f"{namespace}/{name}"] = None
+        return True
 
     async def perform(self, turn: Turn) -> bool:
         """Write what is owed, in rounds: the first pods start while the last are being made. False
@@ -174,15 +203,21 @@ class Effects:
 
     async def _send(self, orders: list[Order]) -> bool:
         answers: Sequence[Answer]
+        self._is_sending = True
         try:
             answers = await self._store.write_all([order.write for order in orders])
         except StoreError as error:
             answers = [error] * len(orders)
+        finally:
+            self._is_sending = False
         complete = True
         for order, answer in zip(orders, answers, strict=True):
             if not order.settle(answer):
                 order.owed[order.key] = None
                 complete = False
+        heard, self._heard = self._heard, []
+        for place, version in heard:
+            complete &= not self._owe_again(place, version)
         return complete
 
     def _run_orders(self, turn: Turn, uid: str) -> list[Order]:
@@ -319,15 +354,13 @@ class Effects:
         self,
         owed: dict[str, None],
         key: str,
-        place: tuple[str, str, str, str],
+        place: Place,
         status: Wire,
         *,
         written: Settle = lambda _: True,
     ) -> list[Order]:
-        """The uid in `place` tells an object from an earlier one of its name, whose status may
-        have been the same; names of reservations are never used again."""
-        encoded = msgspec.json.encode(status, order="sorted")
-        if self._written.get(place) == encoded:
+        """Who has somebody else's word before it asks first: that one may decide here by now."""
+        if self._said.says(place, status):
             return []
 
         def settle(answer: Answer) -> bool:
@@ -335,10 +368,11 @@ class Effects:
                 return written(answer)  # it is gone; so is whoever wanted to know
             if isinstance(answer, StoreError):
                 return False
-            self._written[place] = encoded
+            self._said.note(place, status, answer)
             return written(answer)
 
-        return [Order(owed, key, PatchStatus(*place[:3], status), settle)]
+        asks = self._said.is_disputed(place)
+        return [Order(owed, key, PatchStatus(*place[:3], status), settle, asks)]
 
     def _holding(self, run: Run) -> Order:
         return self._finalizers(run, (*run.finalizers, LEASES_CLOSED), asks=False)

@@ -1,8 +1,11 @@
 """News of the kinds we watch, in the order in which the store tells it.
 
 One task per kind follows it and puts events into the inbox; what vanished while nothing was heard
-is reported as deleted. It decides nothing: events only wake the loop.
+is reported as deleted. It decides nothing: events only wake the loop. A status is no news, but
+whoever writes statuses hears of every write, and says whether it was somebody else's.
 """
+
+from collections.abc import Callable
 
 import msgspec
 
@@ -18,6 +21,9 @@ _decode = msgspec.json.Decoder(dict[str, object]).decode
 _OURS_IS_STATUS = ("Budget", "Run")
 _WRITTEN_BY_STORES = ("resourceVersion", "managedFields")
 
+# Somebody wrote this object of that kind; whether there is something to put right.
+Hear = Callable[[str, Wire], bool]
+
 
 class News(Record):
     """One object as it is now, or that it is gone (then `obj` is its last known state)."""
@@ -31,8 +37,17 @@ class Informer:
     """Watches one kind for ever."""
 
     def __init__(
-        self, kind: str, *, store: Store, clock: Clock, inbox: list[News], wake: Signal
+        self,
+        kind: str,
+        *,
+        store: Store,
+        clock: Clock,
+        inbox: list[News],
+        wake: Signal,
+        hear: Hear = lambda _kind, _obj: False,
     ) -> None:
+        """`hear` is shown objects whose status may have been written."""
+        self._hear_status = hear
         self._kind = kind
         self._store = store
         self._clock = clock
@@ -79,6 +94,8 @@ class Informer:
             self._there[key] = self._kept(event.object)
         if gone or not self._is_echo(before, key):
             self._tell(event.object, gone=gone)
+        elif self._hear_status(self._kind, event.object):
+            self._wake.set()
 
     def _compare(self, listing: Listing) -> None:
         self._own.clear()
@@ -88,6 +105,7 @@ class Informer:
             self._tell(_decode(self._there[key]), gone=True)
         for obj in listing.items:
             self._tell(obj, gone=False)
+            self._hear_status(self._kind, obj)
         self._there = now_there
 
     def _kept(self, obj: Wire) -> bytes:
@@ -100,6 +118,24 @@ class Informer:
     def _tell(self, obj: Wire, *, gone: bool) -> None:
         self._inbox.append(News(kind=self._kind, gone=gone, obj=obj))
         self._wake.set()
+
+
+async def hear_of_ours(
+    store: Store, clock: Clock, kind: str, since: int, *, hear: Hear, wake: Signal
+) -> None:
+    """For ever: of a kind that nobody but the control plane writes, so that nothing of it is news
+    unless it was somebody else's write."""
+
+    def changed(event: WatchEvent) -> None:
+        if event.type != "DELETED" and hear(kind, event.object):
+            wake.set()
+
+    def listed(listing: Listing) -> None:
+        for obj in listing.items:
+            if hear(kind, obj):
+                wake.set()
+
+    await follow(store, clock, kind, since=since, listed=listed, changed=changed)
 
 
 def _without_status(obj: Wire) -> Wire:

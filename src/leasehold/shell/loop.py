@@ -5,6 +5,7 @@ time. Events and timers only wake it; every decision is taken from the World as 
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -27,7 +28,7 @@ from leasehold.ports.store import Store
 from leasehold.shell.audience import Audience
 from leasehold.shell.effects import RETRY_MS, Effects
 from leasehold.shell.folding import Fold, fold_of, fold_of_gone, uid_of
-from leasehold.shell.informer import Informer, News
+from leasehold.shell.informer import Informer, News, hear_of_ours
 from leasehold.shell.ledger import Deposed, Ledger
 from leasehold.shell.materialise import materialise
 from leasehold.shell.quarantine import Quarantine
@@ -226,12 +227,8 @@ class Controller:
             await touch_unbound(self._store, self._clock, world, self._epoch)
         for batch in found.unmaterialised:
             await self._materialise(world, batch)
-        informers = {
-            kind: Informer(
-                kind, store=self._store, clock=self._clock, inbox=self._inbox, wake=self._wake
-            )
-            for kind in WATCHED
-        }
+        tell = partial(Informer, store=self._store, clock=self._clock, inbox=self._inbox)
+        informers = {kind: tell(kind, wake=self._wake, hear=self._hear) for kind in WATCHED}
         contain = None if self._terms.is_strict else self._containment.failed
         self._effects = Effects(
             self._store, self._ledger, on_made=informers["Pod"].expect, contain=contain
@@ -240,8 +237,9 @@ class Controller:
         self._time = Timekeeper(self._clock, jump_max=self._policy.clock_jump_max)
         self._inbox.clear()
         for kind, informer in informers.items():
-            task = self._doubting(informer, found.versions[kind], found.listed[kind])
-            self._informers.append(self._tasks.spawn(f"informer {kind}", task))
+            self._inform(kind, partial(informer.run, found.versions[kind], found.listed[kind]))
+        ours = partial(hear_of_ours, self._store, self._clock, "Reservation", hear=self._hear)
+        self._inform("Reservation", partial(ours, found.versions["Reservation"], wake=self._wake))
         self._quarantine = Quarantine(self._store, self._ledger)
         if self._terms.rehearse is not None:
             # Nobody has said anything of them yet, or nothing good: they are looked at first.
@@ -251,13 +249,21 @@ class Controller:
         self.world = world
         self._has_recovered = True
 
-    async def _doubting(self, informer: Informer, version: int, there: list[bytes]) -> None:
+    def _inform(self, kind: str, informing: Callable[[], Awaitable[None]]) -> None:
+        self._informers.append(self._tasks.spawn(f"informer {kind}", self._doubting(informing)))
+
+    async def _doubting(self, informing: Callable[[], Awaitable[None]]) -> None:
         """Whoever brings the news and fails is replaced, together with all that was believed."""
         try:
-            await informer.run(version, there)
+            await informing()
         except Exception as error:
             self._doubt = error
             self._wake.set()
+
+    def _hear(self, kind: str, obj: Wire) -> bool:
+        """A status was written, perhaps by somebody who was deposed and did not know it yet."""
+        writer = self._quarantine if self._quarantine.has(kind, obj) else self._effects
+        return writer.hear(kind, obj)
 
     def _put_aside(self, found: Unreadable) -> None:
         metadata = part(found.obj, "metadata")

@@ -7,9 +7,17 @@ that is being deleted, the finalizer is taken off once it has no lease open.
 from dataclasses import dataclass
 
 from leasehold.core.names import LEASES_CLOSED, Wire
-from leasehold.core.objects.wire import list_at, part, text_at
+from leasehold.core.objects.wire import list_at, part, text_at, version_at
 from leasehold.core.world.world import World
-from leasehold.ports.store import NotFound, PatchStatus, SetFinalizers, Store, StoreError, Write
+from leasehold.ports.store import (
+    Answer,
+    NotFound,
+    PatchStatus,
+    SetFinalizers,
+    Store,
+    StoreError,
+    Write,
+)
 from leasehold.shell.ledger import Ledger
 from leasehold.shell.stored import Unreadable, key_of
 
@@ -23,6 +31,8 @@ class _Kept:
     obj: Wire
     why: str
     is_told: bool = False
+    version: int = 0  # that the object had when it was told last
+    heard: int = 0  # that somebody's status had, ours or not
 
 
 class Quarantine:
@@ -39,6 +49,18 @@ class Quarantine:
     def release(self, kind: str, obj: Wire) -> None:
         """It can be read now, or is gone."""
         self._kept.pop((kind, key_of(obj)), None)
+
+    def has(self, kind: str, obj: Wire) -> bool:
+        return (kind, key_of(obj)) in self._kept
+
+    def hear(self, kind: str, obj: Wire) -> bool:
+        """Somebody has written its status; whether that was later than we did, and hides it."""
+        kept = self._kept[kind, key_of(obj)]
+        kept.heard = version_at(part(obj, "metadata"))
+        if not kept.is_told or kept.heard <= kept.version:
+            return False
+        kept.is_told = False
+        return True
 
     @property
     def is_empty(self) -> bool:
@@ -68,17 +90,21 @@ class Quarantine:
                 return True  # somebody else holds it
             others = tuple(each for each in held if each != LEASES_CLOSED)
             await self._ledger.confirm()
-            return await self._wrote(SetFinalizers("Run", *place, others, held, uid))
-        if not kept.is_told and kept.kind in _TOLD:
-            kept.is_told = await self._wrote(PatchStatus(kept.kind, *place, _status(kept)))
+            await self._write(SetFinalizers("Run", *place, others, held, uid))
+        elif not kept.is_told and kept.kind in _TOLD:
+            if kept.version:
+                await self._ledger.confirm()  # whoever wrote over it may decide here by now
+            answer = await self._write(PatchStatus(kept.kind, *place, _status(kept)))
+            kept.version = version_at(part(answer, "metadata"))
+            kept.is_told = kept.heard <= kept.version
             return kept.is_told
         return True
 
-    async def _wrote(self, write: Write) -> bool:
+    async def _write(self, write: Write) -> Answer:
         [answer] = await self._store.write_all([write])
-        if isinstance(answer, NotFound):
+        if isinstance(answer, StoreError):
             raise answer
-        return not isinstance(answer, StoreError)
+        return answer
 
 
 def _status(kept: _Kept) -> Wire:

@@ -140,7 +140,8 @@ async def read_world(
         told.read(batch)
     listings = {kind: await _list(store, clock, kind) for kind in ("Reservation", "Resolution")}
     watched = {kind: await _scan(store, clock, kind) for kind in WATCHED}
-    found.versions = {kind: version for kind, (_, version) in watched.items()}
+    found.versions = {kind: listing.version for kind, listing in listings.items()}
+    found.versions |= {kind: version for kind, (_, version) in watched.items()}
     found.listed = {kind: bodies for kind, (bodies, _) in watched.items()}
     _put_watched(found, labels)
     for wire in listings["Resolution"].items:

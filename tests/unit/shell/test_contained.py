@@ -51,6 +51,18 @@ def test_a_run_that_cannot_be_read_any_more_says_so_and_the_rest_goes_on() -> No
     assert plant.problems() == []
 
 
+def test_why_a_run_is_left_alone_is_told_again_when_somebody_wrote_over_it() -> None:
+    """As a controller of an older version might, which was deposed, and could read it."""
+    plant = Plant(nodes=3, strict=False)
+    plant.submit("a/bad")
+    plant.wait(MINUTE)
+    spoil(plant, "Run", "a/bad", resources="nonsense")
+    plant.wait(MINUTE)
+    at_once(plant.store.patch_status("Run", "a", "bad", {"phase": "Running"}, version=None))
+    plant.wait(MINUTE)
+    assert "it cannot be read" in str(status_of(plant, "Run", "a/bad")["message"])
+
+
 def test_a_budget_that_cannot_be_read_keeps_only_its_own_from_starting() -> None:
     plant = Plant(nodes=3, strict=False)
     plant.wait(MINUTE)

@@ -19,6 +19,7 @@ EXPECTED = (
     "sure again after a soft stop",
     "hard stop while cut off",
     "deposed by the head",
+    "status of somebody deposed",
     "request arrived twice",
     "answer lost after a write",
     "write lost",

@@ -9,6 +9,7 @@ import hashlib
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -22,7 +23,7 @@ from leasehold.core.names import Wire
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.run import grace_problems
 from leasehold.core.objects.tenure import KIND as TENURE
-from leasehold.core.objects.wire import part, text_at
+from leasehold.core.objects.wire import part, text_at, version_at
 from leasehold.core.units import MINUTE, SECOND, Instant, Millis, format_span
 from leasehold.core.world.invariants import check_all
 from leasehold.core.world.world import World
@@ -55,7 +56,8 @@ from leasehold.sim.storm.nemesis import Nemesis, link_of
 from leasehold.sim.storm.plan import StormPlan
 from leasehold.sim.storm.points import PointedStore
 from leasehold.sim.storm.standing_by import INVARIANT, disagreement
-from leasehold.sim.storm.told import StatusWriters, untrue_statuses
+from leasehold.sim.storm.told import KINDS as TOLD
+from leasehold.sim.storm.told import SignedStore, untrue_statuses
 
 LEADER_WITHIN: Millis = 60 * SECOND  # after the faults have stopped
 MEDDLED = 3  # of how many runs, the newest, one is cancelled at a bad moment
@@ -137,8 +139,7 @@ class Storm:
         self._network = Network(self.kernel, plan.seed, plan.network)
         self._replica = LaggingReplica(plan.seed, plan.stale, lambda: self.kernel.now)
         self.fleet = self._new_fleet()
-        self._writers = StatusWriters(lambda: self.kernel.now)
-        self._gained_at: dict[str, Instant] = {}  # by controller, when it last began to lead
+        self._version = 0  # of the last write
         self._cast = Cast(
             self.kernel,
             config,
@@ -264,12 +265,7 @@ class Storm:
         ]
         problems += [f"audit: {each}" for each in audit(world, pods, now)]
         problems += [*map(str, check_all(world, now)), *self.fleet.breaches]
-        for what, problem in untrue_statuses(world, self.store, now):
-            name = leader.process.name
-            if self._writers.are_late(what, name, self._gained_at[name]):
-                self.outcome.effects["status of the deposed stays"] += 1
-            else:
-                problems.append(problem)
+        problems += untrue_statuses(world, self.store, now)
         self.outcome.problems += problems
         head = self._checks.head
         leader.plane.controller.wake()
@@ -304,7 +300,7 @@ class Storm:
         return fleet
 
     def _wrapped(self, process: Process) -> Store:
-        signed = self._writers.around(self.store, process.name)
+        signed = SignedStore(self.store, partial(self._on_status, process.name))
         replicated = StaleStore(signed, process.name, self._replica, got=(TENURE,))
         linked = NetworkedStore(replicated, process, self._network)
         inner = FaultyStore(linked, process, self._faults)
@@ -315,10 +311,19 @@ class Storm:
     def _on_change(self, change: Change) -> None:
         self._hash.update(b"%d %s " % (change.version, change.event.encode()))
         self._hash.update(change.body)
+        self._version = change.version
         self._replica.on_change(change)
         self._marks.on_change(change)
         self._checks.on_change(change)
         self._curious.on_change(change)
+
+    def _on_status(self, writer: str, kind: str, obj: Wire) -> None:
+        """Whether it is late: the head is sealed with the epoch of somebody else who is alive."""
+        if kind in TOLD and version_at(part(obj, "metadata")) == self._version:
+            head = self._checks.head
+            owners = [each for each in self._cast.alive() if head and each.epoch == head.epoch]
+            if any(each.process.name != writer for each in owners):
+                self._marks.seen["status of somebody deposed"] += 1
 
     def _after_step(self, process: Process) -> None:
         if process.name in self._cast.members:
@@ -362,8 +367,6 @@ class Storm:
         line = f"{format_span(self.kernel.now - self._story.start):>12}  {who}: {words}"
         self._hash.update(line.encode())
         self._marks.on_word(who, words)
-        if words.startswith("gained"):
-            self._gained_at[who] = self.kernel.now
         if self._keeps_trace:
             self.outcome.trace.append(line)
 

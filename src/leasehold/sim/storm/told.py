@@ -1,9 +1,9 @@
 """Whether what objects tell people is so, when everything has come to rest.
 
-Statuses follow from commits and are no part of them: whoever takes over owes all of them again. The
-simulator compares here what is stored with what the World would say now; amounts that grow by
-themselves and the words of messages are left out. What somebody deposed wrote after the new owner
-had is not the new owner's doing: it stays until something happens to that object, and is counted.
+Statuses follow from commits and are no part of them: whoever takes over owes all of them again, and
+puts right what somebody who was deposed wrote later. The simulator compares here what is stored
+with what the World would say now; amounts that grow by themselves and the words of messages are
+left out.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -21,34 +21,18 @@ from leasehold.sim.scenario.ledger import key_of, objects_of
 
 T = TypeVar("T")
 
+KINDS = ("Run", "Reservation", "Budget")
 OF_RUNS = ("phase", "attempt", "width", "leases")
 OF_RESERVATIONS = ("state", "commitment", "payingEnvelopes", "held")
 OF_ENVELOPES = ("name", "used", "spare", "lent", "headroom")
 
 
-class StatusWriters:
-    """Who wrote the status of each object last, and when."""
+class SignedStore(StoreAround):
+    """`signed` hears of every status that was written through it, with the object as it is then."""
 
-    def __init__(self, now: Callable[[], Instant]) -> None:
-        self._now = now
-        self._last: dict[str, tuple[str, Instant]] = {}  # by kind and namespace/name
-
-    def around(self, store: Store, process: str) -> Store:
-        def sign(what: str) -> None:
-            self._last[what] = (process, self._now())
-
-        return _SignedStore(store, sign)
-
-    def are_late(self, what: str, leader: str, since: Instant) -> bool:
-        """Whether it was somebody else, when this one led already."""
-        process, at = self._last.get(what, (leader, since))
-        return process != leader and at >= since
-
-
-class _SignedStore(StoreAround):
-    def __init__(self, store: Store, sign: Callable[[str], None]) -> None:
+    def __init__(self, store: Store, signed: Callable[[str, Wire], None]) -> None:
         super().__init__(store)
-        self._sign = sign
+        self._signed = signed
 
     async def _call(self, verb: str, kind: str, call: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
         return await call()
@@ -57,13 +41,12 @@ class _SignedStore(StoreAround):
         self, kind: str, namespace: str, name: str, status: Wire, *, version: int | None
     ) -> Wire:
         answer = await self._store.patch_status(kind, namespace, name, status, version=version)
-        self._sign(f"{kind} {namespace}/{name}")
+        self._signed(kind, answer)
         return answer
 
 
-def untrue_statuses(world: World, store: Store, now: Instant) -> Iterator[tuple[str, str]]:
-    """Each with the object that tells it."""
-    stored = {kind: _by_name(store, kind) for kind in ("Run", "Reservation", "Budget")}
+def untrue_statuses(world: World, store: Store, now: Instant) -> Iterator[str]:
+    stored = {kind: _by_name(store, kind) for kind in KINDS}
     for run in world.runs.values():
         if not run.deleting:
             wanted = run_status(world, run, now)
@@ -80,11 +63,11 @@ def untrue_statuses(world: World, store: Store, now: Instant) -> Iterator[tuple[
 
 def _compared(
     what: str, said: Wire | None, wanted: Wire | None, names: tuple[str, ...]
-) -> Iterator[tuple[str, str]]:
+) -> Iterator[str]:
     for name in names:
         tells, is_so = (said or {}).get(name), (wanted or {}).get(name)
         if tells != is_so:
-            yield what, f"StatusesAreTrue: {what} tells {name} {tells}, and it is {is_so}"
+            yield f"StatusesAreTrue: {what} tells {name} {tells}, and it is {is_so}"
 
 
 def _rows(status: Wire | None) -> Wire:
