@@ -4,6 +4,7 @@ from tests.mutants.mutant import Mutant
 
 _BINDING = ("tests/unit/shell/test_binding.py",)
 _STATUSES = ("tests/unit/shell/test_late_statuses.py",)
+_SILENCE = ("tests/unit/shell/test_silence.py",)
 _PLANE = ("tests/unit/shell/test_plane.py",)
 _FOLLOWING = ("tests/unit/test_following.py",)
 _MEMORY = ("tests/conformance/test_store_binding.py", "-k", "memory and not faults")
@@ -64,6 +65,20 @@ PLANES = (
         "        kept.is_told = False\n",
         "        kept.is_told = True\n",
         ("tests/unit/shell/test_contained.py",),
+    ),
+    Mutant(
+        "silence is counted by whatever clock says so",
+        "control/running/failures.py",
+        "    return max(state.node.not_ready_since, state.node.unheard_since or 0) + after\n",
+        "    return state.node.not_ready_since + after\n",
+        _SILENCE,
+    ),
+    Mutant(
+        "silence is noted by a clock that is not believed",
+        "shell/timekeeping.py",
+        "        return self._clock.now() if self._agrees(head) else max(head, self._expected())\n",
+        "        return max(head, self._clock.now())\n",
+        _SILENCE,
     ),
     Mutant(
         "who is deposed keeps what it believed",

@@ -3,7 +3,7 @@
 Run by the simulator after every story. It repairs nothing.
 """
 
-from leasehold.core.facts import Pod, PodPhase, Role
+from leasehold.core.facts import Node, Pod, PodPhase, Role
 from leasehold.core.units import Instant
 from leasehold.core.world.world import World
 
@@ -24,7 +24,7 @@ def _pods_without_leases(world: World, pods: list[Pod]) -> list[str]:
             continue
         leases = [world.leases[name] for name in world.open_by_pod.get(pod.key, ())]
         state = world.fleet.nodes.get(pod.node)
-        if not leases and state is not None and not state.node.fenced:
+        if not leases and state is not None and not _is_out_of_reach(pod, state.node):
             found.append(f"pod {pod.key} runs on {pod.node} without an open lease")
         elif leases and sum(lease.gpus for lease in leases) != pod.gpus:
             found.append(f"pod {pod.key} has {pod.gpus} GPUs, its leases say otherwise")
@@ -33,6 +33,11 @@ def _pods_without_leases(world: World, pods: list[Pod]) -> list[str]:
         elif leases and any(lease.node != pod.node for lease in leases):
             found.append(f"pod {pod.key} is on {pod.node}, its leases say otherwise")
     return found
+
+
+def _is_out_of_reach(pod: Pod, node: Node) -> bool:
+    """It is dead with its node, or was told to go and will hear of it when its node is back."""
+    return node.fenced or (pod.deleting and not node.ready)
 
 
 def _leases_without_pods(world: World, pods: list[Pod], now: Instant) -> list[str]:

@@ -247,7 +247,8 @@ class Node(Record):
     memory_bytes: int = 1 << 60
     pods_max: int = 110
     ready: bool = True
-    not_ready_since: Instant | None = None
+    not_ready_since: Instant | None = None  # by the clock of whoever watches over nodes
+    unheard_since: Instant | None = None  # by our own, when we first saw that
     cordoned: bool = False
     fenced: bool = False  # positive evidence that its processes are dead
     drained_by: str = ""  # who asked that it be emptied, while it takes no work; "": nobody

@@ -6,13 +6,16 @@ raises; it is folded when all of it is known.
 
 from collections.abc import Callable
 
-from leasehold.core.facts import Run, Uid
+from msgspec.structs import replace
+
+from leasehold.core.facts import Node, Run, Uid
 from leasehold.core.names import Wire
 from leasehold.core.objects.budget import budget_from_wire
 from leasehold.core.objects.node import node_from_wire
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.objects.run import run_from_wire
 from leasehold.core.objects.wire import part, text_at
+from leasehold.core.units import Instant
 from leasehold.core.world.world import World
 from leasehold.shell.stored import key_of
 from leasehold.shell.terms import Terms
@@ -21,14 +24,18 @@ Fold = Callable[[World], None]
 PutRun = Callable[[World, Run], None]
 
 
-def fold_of(kind: str, obj: Wire, terms: Terms, world: World, put_run: PutRun) -> Fold:
+def fold_of(
+    kind: str, obj: Wire, terms: Terms, world: World, put_run: PutRun, *, now: Instant
+) -> Fold:
     match kind:
         case "Budget":
             budget = budget_from_wire(obj)
             return lambda world: world.put_budget(budget)
         case "Node":
             node = node_from_wire(obj, labels=terms.labels)
-            return lambda world: world.put_node(node)
+            there = world.fleet.nodes.get(node.name)
+            seen = as_heard(node, None if there is None else there.node, now)
+            return lambda world: world.put_node(seen)
         case "Run":
             run = run_from_wire(obj, known=world.runs.get(uid_of(obj)))
             return lambda world: put_run(world, run)
@@ -54,6 +61,18 @@ def fold_of_gone(kind: str, obj: Wire, terms: Terms) -> Fold:
                 world.drop_pod(pod.key)
 
             return fold
+
+
+def as_heard(node: Node, known: Node | None, now: Instant) -> Node:
+    """A node that is silent, since when we know it: how long ago that is by the clock of another
+    machine says nothing about how long it has been."""
+    if node.ready:
+        return node
+    if known is not None and known.unheard_since is not None:
+        silence = (node.uid, node.not_ready_since)
+        if (known.uid, known.not_ready_since) == silence:
+            return replace(node, unheard_since=known.unheard_since)
+    return replace(node, unheard_since=now)
 
 
 def uid_of(obj: Wire) -> Uid:

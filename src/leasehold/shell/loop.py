@@ -362,7 +362,8 @@ class Controller:
     def _reader(self, news: News, world: World) -> Callable[[Wire], Fold]:
         if news.gone:
             return lambda obj: fold_of_gone(news.kind, obj, self._terms)
-        return lambda obj: fold_of(news.kind, obj, self._terms, world, self._put_run)
+        now = self._time.look(world.head.instant)
+        return lambda obj: fold_of(news.kind, obj, self._terms, world, self._put_run, now=now)
 
     def _put_run(self, world: World, run: Run) -> None:
         run = self._tryouts.amended(run)

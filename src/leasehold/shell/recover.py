@@ -27,11 +27,13 @@ from leasehold.core.objects.run import run_from_wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.policy import Policy
 from leasehold.core.reservations import Reservation
+from leasehold.core.units import Instant
 from leasehold.core.world.world import Overdraft, World
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Conflict, Listing, NotFound, Store
 from leasehold.shell.archive.checkpoints import KIND as CHECKPOINTS
 from leasehold.shell.archive.checkpoints import MAIN, Stored, read_checkpoint
+from leasehold.shell.folding import as_heard
 from leasehold.shell.known_ledger import KnownLedger
 from leasehold.shell.ledger import Committed, Ledger
 from leasehold.shell.read_leases import no_collection
@@ -143,7 +145,7 @@ async def read_world(
     found.versions = {kind: listing.version for kind, listing in listings.items()}
     found.versions |= {kind: version for kind, (_, version) in watched.items()}
     found.listed = {kind: bodies for kind, (bodies, _) in watched.items()}
-    _put_watched(found, labels)
+    _put_watched(found, labels, max(clock.now(), sealed.head.instant))
     for wire in listings["Resolution"].items:
         resolution = must_read("Resolution", wire, resolution_from_wire)
         if resolution.name in told.resolutions:
@@ -165,12 +167,12 @@ async def read_world(
     return found
 
 
-def _put_watched(found: Recovered, labels: Labels) -> None:
+def _put_watched(found: Recovered, labels: Labels, now: Instant) -> None:
     """Those that leases refer to; pods come when the leases are there."""
     for budget in _read(found, "Budget", budget_from_wire):
         found.world.put_budget(budget)
     for node in _read(found, "Node", lambda obj: node_from_wire(obj, labels=labels)):
-        found.world.put_node(node)
+        found.world.put_node(as_heard(node, None, now))
     for run in _read(found, "Run", run_from_wire):
         found.world.put_run(run)
 

@@ -21,10 +21,21 @@ class Timekeeper:
     def read(self, head: Instant) -> Instant:
         """The instant of the next turn, at or after the ledger's last one."""
         wall, monotonic = self._clock.now(), self._clock.monotonic()
-        expected = self._wall + (monotonic - self._monotonic)
+        expected = self._expected()
         self.jump = wall - expected
-        self.trusted = abs(self.jump) <= self._jump_max and wall >= head
+        self.trusted = self._agrees(head)
         if self.trusted:
             self._wall, self._monotonic = wall, monotonic
             return wall
         return max(head, expected)
+
+    def look(self, head: Instant) -> Instant:
+        """What `read` would say, for whoever only notes when something was."""
+        return self._clock.now() if self._agrees(head) else max(head, self._expected())
+
+    def _expected(self) -> Instant:
+        return self._wall + (self._clock.monotonic() - self._monotonic)
+
+    def _agrees(self, head: Instant) -> bool:
+        wall = self._clock.now()
+        return abs(wall - self._expected()) <= self._jump_max and wall >= head

@@ -47,6 +47,16 @@ def test_a_pod_that_disagrees_is_named(pods: Callable[[Pod], list[Pod]], said: s
     assert said in found[0]
 
 
+def test_a_pod_that_was_told_to_go_is_awaited_while_its_node_is_silent() -> None:
+    world, pod = a_world_at_rest()
+    stray = replace(pod, name="stray", node="n1")
+    going = replace(stray, deleting=True)
+    assert len(audit(world, [pod, going], NOW)) == 1
+    world.put_node(replace(a_node("n1"), ready=False, not_ready_since=NOW))
+    assert audit(world, [pod, going], NOW) == []
+    assert len(audit(world, [pod, stray], NOW)) == 1
+
+
 def test_an_account_that_drifted_is_named() -> None:
     world, pod = a_world_at_rest()
     lease = world.leases["r-1-0"]

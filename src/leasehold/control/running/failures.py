@@ -55,12 +55,13 @@ def node_has_failed(world: World, name: str, now: Instant) -> bool:
 
 
 def silence_deadline(world: World, state: NodeState) -> Instant | None:
-    """When silence counts as death, in fleets that fence themselves; usually never."""
+    """When silence counts as death, in fleets that fence themselves; usually never. It is counted
+    from when we saw it: a clock that is ahead of ours must not make it longer."""
     spans = dict(world.policy.node_failure_after)
     after = spans.get(state.node.flavor, spans.get("*"))
     if after is None or state.node.ready or state.node.not_ready_since is None:
         return None
-    return state.node.not_ready_since + after
+    return max(state.node.not_ready_since, state.node.unheard_since or 0) + after
 
 
 def _is_lost(turn: Turn, lease: Lease) -> bool:
