@@ -220,6 +220,12 @@ STORM = (
         "    if state is None:\n        return True\n",
     ),
     _planted(
+        "silence is counted by another machine's clock",
+        "control/running/failures.py",
+        "    return max(state.node.not_ready_since, state.node.unheard_since or 0) + after\n",
+        "    return state.node.not_ready_since + after\n",
+    ),
+    _planted(
         "pods of dead nodes are waited for",
         "control/running/pods.py",
         "    return state is None or state.node.fenced\n",

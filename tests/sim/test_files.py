@@ -26,6 +26,7 @@ def test_a_plan_and_its_file_are_the_same_history(profile: Profile) -> None:
     text = scenario_of(plan, "Three")
     read = plan_of(parse_story(text, "f.yaml"), text)
     assert (read.attacks, read.store, read.stale) == (plan.attacks, plan.store, plan.stale)
+    assert (read.rollout, read.late) == (plan.rollout, plan.late)
     assert play(read).digest == play(plan).digest
 
 
@@ -68,6 +69,9 @@ def test_a_story_with_trouble_is_played_in_memory_only(tmp_path: Path) -> None:
         ("trouble: {seed: 1, lasts: 1m, store: {refuse: 2}}\nsteps: []\n", "from 0 to 1"),
         ("trouble: {seed: 1, lasts: 1m, core: c9}\nsteps: []\n", "write c1 or c2 or c3"),
         ("trouble: {seed: 1, lasts: 1m, netwrk: {}}\nsteps: []\n", "did you mean network"),
+        ("trouble: {seed: 1, lasts: 1m, rollout: {older: 2}}\nsteps: []\n", "from 0 to 1"),
+        ("trouble: {seed: 1, lasts: 1m, rollout: {settings: {activationLad: 1m}}}\nsteps: []\n",
+         "did you mean activationLead"),
     ],
 )  # fmt: skip
 def test_mistakes_in_trouble_are_named(written: str, remedy: str) -> None:

@@ -93,6 +93,37 @@ def test_whoever_was_deposed_while_it_recovered_removes_no_proof(seed: int) -> N
     assert outcome.problems == []
 
 
+SILENCE = """title: A node falls silent
+config: {"nodeFailure.after": "36s"}
+fleet: [{"domain": "a", "nodes": 2, "gpus": 4, "flavor": "H", "region": "r1", "cluster": "c1"}]
+budgets: {"t/t": {"owner": "o", "envelopes": [{"name": "e", "flavor": "H", "concurrency": 8}]}}
+steps:
+  - {"at": "1m", "submit": {"t/one": {"owner": "o", "resources": {"gpuType": "H", "totalGPUs": 4, "gpusPerPod": 4}, "sparesPerGroup": 4}}}
+  - {"at": "2m", "node": {"name": "a-00", "is": "silent"}}
+"""  # noqa: E501 - a step a line, as the generator writes them
+
+
+def test_silence_is_no_longer_than_it_was_for_whoever_sees_it() -> None:
+    """Whoever took over had a clock that was ahead: by that the node had been silent for long, and
+    what ran there was moved to its spare while it still ran."""
+    plan = StormPlan(
+        seed=1,
+        profile=Profile.UNIFORM,
+        story=SILENCE,
+        trouble=4 * MINUTE,
+        offsets={"c2": 20 * SECOND, "c3": 20 * SECOND},
+        attacks=(
+            Attack(at=SECOND, harm=Harm.CRASH, who="c2", lasts=SECOND),
+            Attack(at=SECOND, harm=Harm.CRASH, who="c3", lasts=SECOND),
+            Attack(at=118 * SECOND, harm=Harm.STOP, who="c1", lasts=5 * MINUTE),
+        ),
+    )
+    outcome = play(plan)
+    assert outcome.problems == []
+    assert outcome.marks["lease opened by Swap"] == 1
+    assert outcome.marks["silence counted as death"] == 1
+
+
 def test_what_a_lot_ends_is_not_refinanced_first() -> None:
     """Of a family's run that was drawn, one lease had just been moved to another payer: it was
     marked although it was closed."""

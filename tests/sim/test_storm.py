@@ -14,7 +14,7 @@ from leasehold.core.world.world import World
 from leasehold.shell.loop import Controller
 from leasehold.sim.faulty import KINDS as STORE_FAULTS
 from leasehold.sim.network import KINDS as NETWORK_FAULTS
-from leasehold.sim.scenario.trouble import Attack, Harm, Profile
+from leasehold.sim.scenario.trouble import Attack, Harm, Profile, Rollout
 from leasehold.sim.storm.many import Tally, fresh_seeds, play_seed
 from leasehold.sim.storm.marks import EXPECTED
 from leasehold.sim.storm.plan import StormPlan, draw_plan
@@ -107,6 +107,33 @@ def test_the_core_is_enough() -> None:
     outcome = play(plan, keep_trace=True)
     assert outcome.problems == []
     assert "c2: gained" in "\n".join(outcome.trace)
+
+
+def test_a_program_that_does_not_know_the_format_leaves_the_ledger_alone() -> None:
+    """Whoever is started again is such a one, as long as somebody else is not; the leader dies."""
+    attacks = [
+        Attack(at=at * SECOND, harm=Harm.CRASH, who=who, lasts=SECOND)
+        for at, who in ((20, "standby"), (120, "leader"), (200, "leader"))
+    ]
+    outcome = play(replace(calm(*attacks), rollout=Rollout(outdated=1.0)))
+    assert outcome.problems == []
+    assert outcome.marks["outdated program left it alone"] > 0
+
+
+def test_settings_may_differ_while_they_are_rolled_out() -> None:
+    stop = [Attack(at=at * SECOND, harm=Harm.STOP, who="leader", lasts=SECOND)
+            for at in range(30, 300, 30)]  # fmt: skip
+    rollout = Rollout(settings={"activationLead": "1m"}, older=0.5)
+    outcome = play(replace(calm(*stop), rollout=rollout))
+    assert outcome.problems == []
+    assert outcome.effects["older settings"] > 0
+    assert outcome.marks["taken over with other settings"] > 0
+
+
+def test_a_status_that_comes_late_does_not_stay() -> None:
+    outcome = play(replace(calm(), late=1.0))
+    assert outcome.problems == []
+    assert outcome.marks["status came late"] > 0
 
 
 def test_a_plan_is_a_file() -> None:

@@ -12,6 +12,7 @@ from leasehold.shell.plane import Plane
 from leasehold.sim.scenario.trouble import BUSY_NODE, LEADER, Attack, Harm, Profile
 from leasehold.sim.storm.plan import StormPlan, draw_plan
 from leasehold.sim.storm.play import play
+from leasehold.sim.storm.settings import with_failing_silence
 from leasehold.sim.storm.shrink import rule_of
 from leasehold.sim.storm.stories import story_of, with_broken_gpus
 
@@ -59,7 +60,22 @@ def test_gpus_break_in_some_stories_and_only_there() -> None:
     assert 5 < len(with_them) < 35
     for seed, text in enumerate(said):
         if text not in with_them:
-            assert text == story_of(seed, gaps=(0, 0, 0, 1, 1, 2, 3, 5, 9), steps_max=30)
+            told = story_of(seed, gaps=(0, 0, 0, 1, 1, 2, 3, 5, 9), steps_max=30)
+            assert text.partition("steps:")[2] == told.partition("steps:")[2]
+
+
+def test_silence_counts_in_some_stories_and_nothing_else_is_told_otherwise() -> None:
+    for seed in range(40):
+        before = story_of(seed)
+        after = with_failing_silence(before, Random(seed))
+        config, rest = (
+            [line for line in after.split("\n") if line.startswith("config:") is is_config]
+            for is_config in (True, False)
+        )
+        assert rest == [line for line in before.split("\n") if not line.startswith("config:")]
+        assert ("nodeFailure.after" in config[0]) is (after != before)
+    drawn = [draw_plan(seed).story for seed in range(100)]
+    assert 20 < sum("nodeFailure.after" in text for text in drawn) < 60
 
 
 def test_steps_of_a_story_keep_their_order_when_gpus_break_in_it() -> None:

@@ -51,6 +51,7 @@ class Machine:
     draining: bool = False
     silent_since: Instant | None = None
     fences_at: Instant | None = None  # when it stops its processes, because nobody hears it
+    has_fenced: bool = False  # and starts none until it is heard again
     foreign: int = 0  # GPUs that another scheduler's pods hold
     broken: int = 0  # GPUs that it has no more
     deaf: bool = False
@@ -65,7 +66,8 @@ class Machine:
     @property
     def hears(self) -> bool:
         """Whether its kubelet learns what is written."""
-        return self.alive and self.heard and self.exists and not self.deaf
+        is_there = self.alive and self.exists and not self.has_fenced
+        return is_there and self.heard and not self.deaf
 
     @property
     def gpus(self) -> int:
@@ -169,7 +171,7 @@ class Hall:
         for name, machine in self.machines.items():
             if machine.fences_at is not None and machine.fences_at <= now:
                 ended += self._fence(name, machine.fences_at)
-                machine.fences_at = None
+                machine.fences_at, machine.has_fenced = None, True
         for process in self.running():
             due = process.due
             if due is not None and due <= now:

@@ -105,6 +105,11 @@ class SimFleet:
     def nodes(self) -> list[str]:
         return list(self._hall.machines)
 
+    def is_silent(self, name: str) -> bool:
+        """Whether it is there, and only not heard."""
+        machine = self._hall.machines[name]
+        return machine.alive and machine.exists and not machine.is_ready
+
     async def run(self) -> None:
         """For ever: see pods, run them, say what became of them."""
         self._tasks.spawn("watch-pods", self._watch_pods())
@@ -236,7 +241,7 @@ class SimFleet:
             self._note("foreign", machine.node.name)
         machine.alive = machine.heard = machine.exists = True
         machine.silent_since = machine.fences_at = machine.missed_at = None
-        machine.missed = False
+        machine.missed = machine.has_fenced = False
         if machine.mute:
             machine.missed_at = now + MISSED_AFTER
         if machine.hears:
@@ -342,6 +347,7 @@ class SimFleet:
         now = self._clock.now()
         for process in self._hall.pass_time(now):
             self._note_process(process)
+            self.effects["self-fenced"] += self._hall.machines[process.node].has_fenced
         for name, machine in self._hall.machines.items():
             if machine.missed_at is not None and machine.missed_at <= now:
                 machine.missed, machine.missed_at = True, None

@@ -9,6 +9,7 @@ from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.problems import Problem, joined, shown
 from leasehold.core.objects.readers import WrongValue
 from leasehold.core.units import DAY
+from leasehold.shell.config import BadConfig, load_config
 from leasehold.sim.faulty import KINDS as STORE_FAULTS
 from leasehold.sim.network import KINDS as NETWORK_FAULTS
 from leasehold.sim.scenario.trouble import (
@@ -23,6 +24,7 @@ from leasehold.sim.scenario.trouble import (
     Attack,
     Harm,
     Profile,
+    Rollout,
     Trouble,
 )
 
@@ -51,11 +53,32 @@ def read_trouble(fields: Fields) -> Trouble | None:
         drifts=_of_each(written, "drifts", CONTROLLERS, readers.whole(-PPM_MAX, PPM_MAX)),
         offsets=_of_each(written, "offsets", CONTROLLERS, readers.whole(-DAY, DAY)),
         stale=written.take("stale", _rate, 0.0),
+        late=written.take("late", _rate, 0.0),
+        rollout=_read_rollout(written.inside("rollout")),
         core=written.take("core", _one_of(CONTROLLERS), ""),
         is_shuffled=written.take("shuffled", readers.flag, True),
     )
     written.finish()
     return trouble if len(fields.problems) == before else None
+
+
+def _read_rollout(fields: Fields) -> Rollout:
+    if fields.is_void:
+        return Rollout()
+    settings = {str(key): value for key, value in fields.inside("settings").members.items()}
+    try:
+        load_config(settings)
+    except BadConfig as bad:
+        for problem in bad.problems:
+            path = joined(fields.path, f"settings.{problem.path}")
+            fields.problems.append(Problem(path=path, value=problem.value, remedy=problem.remedy))
+    rollout = Rollout(
+        settings=settings,
+        older=fields.take("older", _rate, 0.0),
+        outdated=fields.take("outdated", _rate, 0.0),
+    )
+    fields.finish()
+    return rollout
 
 
 def read_attack(fields: Fields) -> Attack | None:

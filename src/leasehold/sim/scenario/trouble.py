@@ -63,6 +63,14 @@ class Attack(Record, frozen=True):
         return f"{self.harm} {self.who} {self.point}".rstrip()
 
 
+class Rollout(Record, frozen=True):
+    """How starts of controllers differ from what the story says."""
+
+    settings: dict[str, object] = field(default_factory=dict)  # those that are other ones
+    older: float = 0.0  # how often a start has these
+    outdated: float = 0.0  # how often it is of a program that does not know the ledger's format
+
+
 class Trouble(Record, frozen=True):
     seed: int  # of the order of tasks, and of when each fault strikes
     profile: Profile
@@ -73,5 +81,7 @@ class Trouble(Record, frozen=True):
     drifts: dict[str, int] = field(default_factory=dict)
     offsets: dict[str, Millis] = field(default_factory=dict)
     stale: float = 0.0  # how often a read is answered by a replica that lags
+    late: float = 0.0  # how often a status arrives again, much later
+    rollout: Rollout = Rollout()
     core: str = ""  # the one controller that is healed in the end; "": all of them
     is_shuffled: bool = True

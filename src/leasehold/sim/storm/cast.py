@@ -14,7 +14,6 @@ from leasehold.core.units import Instant
 from leasehold.core.world.world import World
 from leasehold.ports.store import Store
 from leasehold.ports.tenure import Margins, Tenure
-from leasehold.shell.config import Config
 from leasehold.shell.keeper import Keeper
 from leasehold.shell.known_ledger import KnownLedger
 from leasehold.shell.ledger import sealed_epoch
@@ -22,6 +21,7 @@ from leasehold.shell.plane import Plane
 from leasehold.shell.tenure import StoreTenures
 from leasehold.shell.terms import Terms
 from leasehold.sim.kernel import Kernel, Process
+from leasehold.sim.storm.rollout import Version, Versions
 from leasehold.sim.storm.standing_by import WatchedStandby
 
 KEY = "main"
@@ -33,6 +33,8 @@ OnHandedOver = Callable[[Head, KnownLedger | None], None]
 
 class WatchedPlane(Plane):
     """The plane, with somebody who reads along."""
+
+    version: Version
 
     def watched_by(
         self, name: str, tell: Tell, on_commit: OnCommit, fail: Callable[[str], None]
@@ -51,7 +53,10 @@ class WatchedPlane(Plane):
         self._look(world, at)
 
     def gained(self, tenure: Tenure) -> None:
-        self._tell(self._name, f"gained epoch {tenure.epoch}")
+        with_what = " with older settings" if self.version.has_older_settings else ""
+        self._tell(self._name, f"gained epoch {tenure.epoch}{with_what}")
+        if self.version.is_outdated:
+            self._fail(f"LaterFormatIsLeftAlone: {self._name} does not know it, and leads")
         super().gained(tenure)
 
     def unsure(self) -> None:
@@ -110,9 +115,10 @@ class Cast:
     def __init__(
         self,
         kernel: Kernel,
-        config: Config,
+        versions: Versions,
         *,
         seed: int,
+        has_ledger: Callable[[], bool],
         wrap: Callable[[Process], Store],
         tell: Tell,
         on_commit: OnCommit,
@@ -122,8 +128,9 @@ class Cast:
         margins: Margins,
     ) -> None:
         self._kernel = kernel
-        self._config = config
+        self._versions = versions
         self._seed = seed
+        self._has_ledger = has_ledger
         self._wrap = wrap
         self._tell = tell
         self._on_commit = on_commit
@@ -139,10 +146,12 @@ class Cast:
         process = self._kernel.process(name)
         self._starts += 1
         holder = Holder(name=as_name or name, nonce=f"{self._starts:04d}")
-        store, clock, tasks = self._wrap(process), process.clock, process.tasks
+        version = self._versions.draw(name, may_be_outdated=self._can_do_without(name))
+        store = self._versions.around(self._wrap(process), version)
+        clock, tasks = process.clock, process.tasks
         terms = Terms(
-            policy=self._config.policy,
-            labels=self._config.labels,
+            policy=version.config.policy,
+            labels=version.config.labels,
             lottery_key=hashlib.sha256(f"leasehold/sim/{self._seed}".encode()).digest(),
             is_shared=True,
             is_strict=True,
@@ -153,6 +162,7 @@ class Cast:
             store, clock, tasks, terms, archive=self._archive / name, standby=standby
         )
         plane.watched_by(name, self._tell, self._on_commit, self._fail)
+        plane.version = version
 
         keeper = Keeper(
             StoreTenures(store, clock, tasks, margins=self._margins),
@@ -171,6 +181,13 @@ class Cast:
         standby.begin()
         tasks.spawn("keeper", keeper.run())
         return member
+
+    def _can_do_without(self, name: str) -> bool:
+        """Where there is no ledger yet, it has no format that anybody could not know; and somebody
+        else must know it, or nothing happens any more."""
+        others = [each for each in self.alive() if each.process.name != name]
+        outdated = [each for each in others if each.plane.version.is_outdated]
+        return self._has_ledger() and bool(others) and not outdated
 
     def alive(self) -> list[Member]:
         return [each for each in self.members.values() if each.is_alive]

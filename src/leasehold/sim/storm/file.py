@@ -58,6 +58,8 @@ def plan_of(story: Story, text: str) -> StormPlan:
         drifts=trouble.drifts,
         offsets=trouble.offsets,
         stale=trouble.stale,
+        late=trouble.late,
+        rollout=trouble.rollout,
         core=trouble.core,
         is_shuffled=trouble.is_shuffled,
     )
@@ -72,6 +74,8 @@ def _trouble(plan: StormPlan) -> Wire:
         "drifts": plan.drifts,
         "offsets": plan.offsets,
         "stale": plan.stale,
+        "late": plan.late,
+        "rollout": _rollout(plan),
         "core": plan.core,
     }
     always: Wire = {
@@ -81,6 +85,14 @@ def _trouble(plan: StormPlan) -> Wire:
     }
     ordered: Wire = {} if plan.is_shuffled else {"shuffled": False}
     return {**always, **{key: value for key, value in said.items() if value}, **ordered}
+
+
+def _rollout(plan: StormPlan) -> Wire:
+    rollout = plan.rollout
+    said: Wire = {
+        "settings": rollout.settings, "older": rollout.older, "outdated": rollout.outdated,
+    }  # fmt: skip
+    return {key: value for key, value in said.items() if value}
 
 
 def _attack(attack: Attack) -> Wire:

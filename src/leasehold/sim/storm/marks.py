@@ -4,7 +4,7 @@ A mark that no seed ever reaches says that the faults do not go where we think t
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from leasehold.adapters.objects.storage import Change, decode
 from leasehold.core.objects.wire import part, text_at
@@ -20,6 +20,7 @@ EXPECTED = (
     "hard stop while cut off",
     "deposed by the head",
     "status of somebody deposed",
+    "status came late",
     "request arrived twice",
     "answer lost after a write",
     "write lost",
@@ -35,6 +36,10 @@ EXPECTED = (
     "node cut off alone",
     "node heard and hears nothing",
     "node missed",
+    "node fenced itself",
+    "silence counted as death",
+    "taken over with other settings",
+    "outdated program left it alone",
     "GPU broke",
     "GPU broke in use",
     "lease opened by Start",
@@ -61,25 +66,34 @@ _EFFECTS = {
     "crash at a point": "leader killed at a point",
     "twin": "two of one name",
     "jump": "clock jumped",
+    "late-status": "status came late",
     "stale-read": "read from a replica that lags",
     "meddle": "run cancelled at a bad moment",
     "cut of a node": "node cut off alone",
     "cut-answers of a node": "node heard and hears nothing",
     "node missed": "node missed",
+    "self-fenced": "node fenced itself",
+    "head of a later format": "outdated program left it alone",
     "gpu-break": "GPU broke",
     "gpu-break in use": "GPU broke in use",
 }
 
 
 class Marks:
-    def __init__(self) -> None:
+    def __init__(self, is_silent: Callable[[str], bool]) -> None:
+        self._is_silent = is_silent
         self.seen: Counter[str] = Counter()
+        self._was_older: bool | None = None  # the settings of whoever led last
 
     def on_word(self, who: str, words: str) -> None:
         if who in ("user", "nemesis", "check"):
             return
         if words == "unsure":
             self.seen["soft stop"] += 1
+        elif words.startswith("gained"):
+            is_older = words.endswith("older settings")
+            self.seen["taken over with other settings"] += self._was_older not in (is_older, None)
+            self._was_older = is_older
         elif words == "sure again":
             self.seen["sure again after a soft stop"] += 1
         elif words.startswith("lost: no renewal"):
@@ -99,6 +113,9 @@ class Marks:
         elif status.get("closed"):
             reason = text_at(status, "closureReason").partition("[")[0].partition("(")[0]
             self.seen[f"closed {reason}"] += 1
+            node = text_at(part(spec, "slice"), "node")
+            is_silence = reason == "NodeFailure" and self._is_silent(node)
+            self.seen["silence counted as death"] += is_silence
 
     def count_effects(self, effects: Counter[str], take_overs: Iterable[TakeOver]) -> None:
         for kind, mark in _EFFECTS.items():

@@ -253,5 +253,7 @@ class Nemesis:
         if process.paused:
             process.resume()
         member = self._cast.members[process.name]
+        if member.is_alive and member.plane.version.is_outdated:
+            process.crash()  # and comes back as what the others are
         if not member.is_alive and not process.name.endswith("-twin"):
             self._start(process.name)

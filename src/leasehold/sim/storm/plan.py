@@ -25,7 +25,9 @@ from leasehold.sim.scenario.trouble import (
     Attack,
     Harm,
     Profile,
+    Rollout,
 )
+from leasehold.sim.storm.settings import draw_rollout, with_failing_silence
 from leasehold.sim.storm.stories import minutes_of, story_of, with_broken_gpus
 
 GAPS = (0, 0, 0, 1, 1, 2, 3, 5, 9)
@@ -87,6 +89,8 @@ class StormPlan(Record, frozen=True):
     drifts: dict[str, int] = field(default_factory=dict)
     offsets: dict[str, Millis] = field(default_factory=dict)
     stale: float = 0.0  # how often a read is answered by a replica that lags
+    late: float = 0.0  # how often a status arrives again, much later
+    rollout: Rollout = Rollout()
     core: str = ""  # the one controller that is healed in the end; "": all of them
     is_shuffled: bool = True
 
@@ -110,13 +114,16 @@ def draw_plan(seed: int, *, profile: Profile | None = None, story: str | None = 
         drifts=_drifts(Random(f"{seed}/drifts"), drawn),
         offsets=_offsets(Random(f"{seed}/offsets"), drawn),
         stale=0.0 if is_quiet else Random(f"{seed}/stale").choice((0.0, 0.02, 0.1, 0.4)),
+        late=0.0 if is_quiet else Random(f"{seed}/late").choice((0.0, 0.05, 0.2)),
+        rollout=Rollout() if is_quiet else draw_rollout(Random(f"{seed}/rollout"), text),
         core=Random(f"{seed}/core").choice(CONTROLLERS) if drawn is Profile.LIVENESS else "",
     )
 
 
 def _story(seed: int) -> str:
     text, random = story_of(seed, gaps=GAPS, steps_max=STEPS_MAX), Random(f"{seed}/gpus")
-    return with_broken_gpus(text, random) if random.random() < 0.4 else text
+    text = with_broken_gpus(text, random) if random.random() < 0.4 else text
+    return with_failing_silence(text, Random(f"{seed}/silence"))
 
 
 def _last_step(text: str) -> Millis:

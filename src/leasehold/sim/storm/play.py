@@ -27,7 +27,7 @@ from leasehold.core.objects.wire import part, text_at, version_at
 from leasehold.core.units import MINUTE, SECOND, Instant, Millis, format_span
 from leasehold.core.world.invariants import check_all
 from leasehold.core.world.world import World
-from leasehold.ports.store import Store
+from leasehold.ports.store import PatchStatus, Store
 from leasehold.ports.tenure import Margins
 from leasehold.shell.known_ledger import KnownLedger
 from leasehold.sim.faulty import Faults, FaultyStore
@@ -55,9 +55,10 @@ from leasehold.sim.storm.marks import Marks
 from leasehold.sim.storm.nemesis import Nemesis, link_of
 from leasehold.sim.storm.plan import StormPlan
 from leasehold.sim.storm.points import PointedStore
+from leasehold.sim.storm.rollout import Versions
 from leasehold.sim.storm.standing_by import INVARIANT, disagreement
 from leasehold.sim.storm.told import KINDS as TOLD
-from leasehold.sim.storm.told import SignedStore, untrue_statuses
+from leasehold.sim.storm.told import LateStatuses, SignedStore, untrue_statuses
 
 LEADER_WITHIN: Millis = 60 * SECOND  # after the faults have stopped
 MEDDLED = 3  # of how many runs, the newest, one is cancelled at a bad moment
@@ -128,7 +129,7 @@ class Storm:
             margins=margins,
             breaks_clocks=plan.profile is Profile.BREAKING,
         )
-        self._marks = Marks()
+        self._marks = Marks(lambda node: self.fleet.is_silent(node))
         self._fold = Fold()
         self._curious = Curious(plan.seed, self._folded, self._fail)
         self.store = MemoryStore(
@@ -140,10 +141,13 @@ class Storm:
         self._replica = LaggingReplica(plan.seed, plan.stale, lambda: self.kernel.now)
         self.fleet = self._new_fleet()
         self._version = 0  # of the last write
+        self._late = LateStatuses(plan.seed, plan.late, self.store, self._network.wire)
+        self._versions = Versions(plan.seed, plan.rollout, config)
         self._cast = Cast(
             self.kernel,
-            config,
+            self._versions,
             seed=plan.seed,
+            has_ledger=lambda: self._checks.head is not None,
             wrap=self._wrapped,
             tell=self._tell,
             on_commit=self._on_commit,
@@ -194,8 +198,8 @@ class Storm:
         outcome.at = self.kernel.now - self._story.start
         outcome.steps = self.kernel.steps
         for counter in (
-            self._faults, self._node_faults, self._network, self._replica, self._nemesis,
-            self.fleet,
+            self._faults, self._node_faults, self._network, self._replica, self._versions,
+            self._late, self._nemesis, self.fleet,
         ):  # fmt: skip
             outcome.effects += counter.effects
         outcome.evaluated += self._checks.evaluated + self._curious.evaluated
@@ -239,7 +243,10 @@ class Storm:
     def _calm_down(self) -> None:
         """The faults stop; what is left must find its way."""
         self._tell("nemesis", "no more trouble")
-        for each in (self._faults, self._node_faults, self._network, self._replica):
+        for each in (
+            self._faults, self._node_faults, self._network, self._replica, self._versions,
+            self._late,
+        ):  # fmt: skip
             each.stop()
         self._nemesis.stop(core=self._plan.core)
         until = self.kernel.now + LEADER_WITHIN
@@ -317,9 +324,11 @@ class Storm:
         self._checks.on_change(change)
         self._curious.on_change(change)
 
-    def _on_status(self, writer: str, kind: str, obj: Wire) -> None:
+    def _on_status(self, writer: str, write: PatchStatus, obj: Wire) -> None:
         """Whether it is late: the head is sealed with the epoch of somebody else who is alive."""
-        if kind in TOLD and version_at(part(obj, "metadata")) == self._version:
+        if write.kind in TOLD:
+            self._late.maybe_again(write)
+        if write.kind in TOLD and version_at(part(obj, "metadata")) == self._version:
             head = self._checks.head
             owners = [each for each in self._cast.alive() if head and each.epoch == head.epoch]
             if any(each.process.name != writer for each in owners):

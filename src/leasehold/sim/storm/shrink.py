@@ -12,6 +12,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from leasehold.core.units import SECOND
+from leasehold.sim.scenario.trouble import Rollout
 from leasehold.sim.storm.file import joined_story, split_story
 from leasehold.sim.storm.plan import StormPlan
 from leasehold.sim.storm.play import play
@@ -115,6 +116,9 @@ class Shrinker:
     def _plainer(self, plan: StormPlan) -> StormPlan:
         changes: tuple[dict[str, object], ...] = (
             {"is_shuffled": False}, {"drifts": {}}, {"offsets": {}}, {"stale": 0.0}, {"core": ""},
+            {"late": 0.0},
+            {"rollout": Rollout()}, {"rollout": replace(plan.rollout, outdated=0.0)},
+            {"rollout": replace(plan.rollout, older=0.0, settings={})},
         )  # fmt: skip
         for change in changes:
             plainer = replace(plan, **change)

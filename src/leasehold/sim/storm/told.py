@@ -6,31 +6,65 @@ with what the World would say now; amounts that grow by themselves and the words
 left out.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from random import Random
 from typing import TypeVar
 
 from leasehold.control.views.statuses import budget_status, run_status
 from leasehold.core.names import Wire
 from leasehold.core.objects.reservation import reservation_status
 from leasehold.core.objects.wire import list_at, part
-from leasehold.core.units import Instant
+from leasehold.core.units import MINUTE, SECOND, Instant, Millis
 from leasehold.core.world.world import World
-from leasehold.ports.store import Store
+from leasehold.ports.store import Invalid, NotFound, PatchStatus, Store, perform
 from leasehold.sim.around import StoreAround
+from leasehold.sim.kernel import Process
 from leasehold.sim.scenario.ledger import key_of, objects_of
 
 T = TypeVar("T")
 
+LATE = "late-status"
+LATE_MIN, LATE_MAX = SECOND, 5 * MINUTE
 KINDS = ("Run", "Reservation", "Budget")
 OF_RUNS = ("phase", "attempt", "width", "leases")
 OF_RESERVATIONS = ("state", "commitment", "payingEnvelopes", "held")
 OF_ENVELOPES = ("name", "used", "spare", "lent", "headroom")
 
 
+class LateStatuses:
+    """A slow way to the store: some statuses arrive again, long after they were sent. Until then
+    their sender may have been deposed, or have written others."""
+
+    def __init__(self, seed: int, rate: float, store: Store, wire: Process) -> None:
+        self._random = Random(f"{seed}/{LATE}")
+        self._rate = rate
+        self._store = store
+        self._wire = wire
+        self.effects: Counter[str] = Counter()
+
+    def stop(self) -> None:
+        """No more are sent; those that are under way arrive."""
+        self._rate = 0.0
+
+    def maybe_again(self, write: PatchStatus) -> None:
+        if self._rate and self._random.random() < self._rate:
+            after = self._random.randrange(LATE_MIN, LATE_MAX)
+            self._wire.tasks.spawn("late status", self._arrive(write, after))
+
+    async def _arrive(self, write: PatchStatus, after: Millis) -> None:
+        await self._wire.clock.sleep(after)
+        with suppress(NotFound, Invalid):
+            before = await self._store.get(write.kind, write.namespace, write.name)
+            now = await perform(self._store, write)
+            self.effects[LATE] += before != now
+
+
 class SignedStore(StoreAround):
     """`signed` hears of every status that was written through it, with the object as it is then."""
 
-    def __init__(self, store: Store, signed: Callable[[str, Wire], None]) -> None:
+    def __init__(self, store: Store, signed: Callable[[PatchStatus, Wire], None]) -> None:
         super().__init__(store)
         self._signed = signed
 
@@ -41,7 +75,7 @@ class SignedStore(StoreAround):
         self, kind: str, namespace: str, name: str, status: Wire, *, version: int | None
     ) -> Wire:
         answer = await self._store.patch_status(kind, namespace, name, status, version=version)
-        self._signed(kind, answer)
+        self._signed(PatchStatus(kind, namespace, name, status), answer)
         return answer
 
 

@@ -1,0 +1,80 @@
+"""Controllers that are not all alike, as while a new version is rolled out, or rolled back.
+
+A start of one may have settings that differ from the others', or be of a program that does not know
+the format of the ledger: such a one must leave it alone. `cast` asks at every start which it is.
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from leasehold.core.facts import Record
+from leasehold.core.ledger.head import FORMAT
+from leasehold.core.names import Wire
+from leasehold.core.objects.wire import part
+from leasehold.ports.store import Store
+from leasehold.shell.config import Config, load_config
+from leasehold.sim.around import StoreAround
+from leasehold.sim.scenario.trouble import Rollout
+
+T = TypeVar("T")
+HEAD = "LedgerHead"
+OUTDATED = "head of a later format"
+
+
+class Version(Record, frozen=True):
+    """What one start of a controller is."""
+
+    config: Config
+    has_older_settings: bool = False
+    is_outdated: bool = False
+
+
+class Versions:
+    """Drawn for each start of each process, from a stream of its own."""
+
+    def __init__(self, seed: int, rollout: Rollout, config: Config) -> None:
+        self._seed = seed
+        self._rollout = rollout
+        self._usual = Version(config=config)
+        policy = load_config(rollout.settings, config.policy).policy
+        self._older = Version(config=replace(config, policy=policy), has_older_settings=True)
+        self._streams: dict[str, Random] = {}
+        self.effects: Counter[str] = Counter()
+
+    def stop(self) -> None:
+        """It is rolled out: whoever starts from now on is as the story says."""
+        self._rollout = Rollout()
+
+    def draw(self, process: str, *, may_be_outdated: bool) -> Version:
+        stream = self._streams.setdefault(process, Random(f"{self._seed}/{process}/rollout"))
+        older, outdated = stream.random(), stream.random()
+        version = self._older if older < self._rollout.older else self._usual
+        self.effects["older settings"] += version.has_older_settings
+        if may_be_outdated and outdated < self._rollout.outdated:
+            return replace(version, is_outdated=True)
+        return version
+
+    def around(self, store: Store, version: Version) -> Store:
+        return OutdatedStore(store, self.effects) if version.is_outdated else store
+
+
+class OutdatedStore(StoreAround):
+    """As a program sees it that is older than the ledger: the head's format is none it knows."""
+
+    def __init__(self, store: Store, effects: Counter[str]) -> None:
+        super().__init__(store)
+        self._effects = effects
+
+    async def _call(self, verb: str, kind: str, call: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
+        return await call()
+
+    async def get(self, kind: str, namespace: str, name: str) -> Wire:
+        obj = await self._store.get(kind, namespace, name)
+        if kind != HEAD:
+            return obj
+        self._effects[OUTDATED] += 1
+        return {**obj, "spec": {**part(obj, "spec"), "format": FORMAT + 1}}
