@@ -14,6 +14,7 @@ from tests.up.conftest import Servers
 from tests.up.server import PATIENCE_S, Up, job, marked, team
 
 from leasehold.cli import ledger
+from leasehold.core.ledger.head import FORMAT
 
 
 def refused(server: Up, *more: str) -> str:
@@ -140,16 +141,16 @@ def test_a_ledger_of_a_later_version_is_refused_and_left_alone(up: Servers) -> N
     path = server.data / "store.sqlite"
     with closing(sqlite3.connect(path)) as store, store:
         changed = store.execute(
-            """UPDATE objects SET body = CAST(replace(body, '"format":1', '"format":2') AS BLOB)
-            WHERE kind = 'LedgerHead'"""
+            "UPDATE objects SET body = CAST(replace(body, ?, ?) AS BLOB) WHERE kind = 'LedgerHead'",
+            (f'"format":{FORMAT}', f'"format":{FORMAT + 1}'),
         )
         assert changed.rowcount == 1
     said = refused(server)
-    assert "the ledger is of format 2" in said
+    assert f"the ledger is of format {FORMAT + 1}" in said
     assert "use the version that wrote it" in said
     verified = CliRunner().invoke(ledger.command, ["verify", "--data", str(server.data)])
     assert verified.exit_code == 1
-    assert "the ledger is of format 2" in verified.output
+    assert f"the ledger is of format {FORMAT + 1}" in verified.output
 
 
 def test_a_damaged_store_is_refused_and_left_alone(up: Servers) -> None:
