@@ -36,9 +36,9 @@ def _builder(subject: str, issuer: str, key: ec.EllipticCurvePrivateKey) -> x509
     )
 
 
-def authority() -> Authority:
+def authority(name: str = "test CA") -> Authority:
     key = ec.generate_private_key(ec.SECP256R1())
-    built = _builder("test CA", "test CA", key).add_extension(
+    built = _builder(name, name, key).add_extension(
         x509.BasicConstraints(ca=True, path_length=None), critical=True
     )
     return Authority(key, built.sign(key, hashes.SHA256()))
@@ -48,7 +48,8 @@ def certificate(ca: Authority, address: str) -> bytes:
     """A server's certificate for an address, and its key, in one PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     names = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))])
-    built = _builder(address, "test CA", key).add_extension(names, critical=False)
+    [issuer] = ca.certificate.subject
+    built = _builder(address, str(issuer.value), key).add_extension(names, critical=False)
     private = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,

@@ -124,6 +124,11 @@ class Plane:
         for each in self._controllers:
             each.stop()
 
+    def kill_controllers(self) -> None:
+        for each in self._controllers:
+            each.process.kill()
+            each.process.wait()
+
     def stop(self) -> None:
         self.stop_controllers()
         if "kubelets" in vars(self):

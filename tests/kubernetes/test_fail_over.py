@@ -152,3 +152,14 @@ def test_when_all_replicas_have_stopped_nobody_waits_for_them(plane: Plane) -> N
         found = asked.leasehold("runs", "list")
         assert found.returncode != 0
         assert "is leasehold's controller running?" in found.stderr
+
+
+def test_an_api_that_is_not_wanted_any_more_is_taken_down(
+    installed: Cluster, tmp_path: Path
+) -> None:
+    with plane_on(installed, tmp_path, SETTINGS) as plane, answering(plane) as asked:
+        asked.kill_controllers()
+        assert asked.get(API_SERVICE)["kind"] == "APIService", "nobody could take it down"
+        (tmp_path / "config.yaml").write_text(f"{SETTINGS}query.aggregated: false\n")
+        asked.controller("b", "--questions", "127.0.0.1:0")
+        asked.until(lambda: asked.get(API_SERVICE).get("code") == 404)

@@ -5,14 +5,15 @@ discovery.
 """
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 import structlog
 from aiohttp import web
 
-from leasehold.adapters.http.tls import ensure_certificates
+from leasehold.adapters.http.tls import Certificates, ensure_certificates
 from leasehold.adapters.kubernetes.aggregated import (
     SERVICE,
     Aggregated,
@@ -21,7 +22,12 @@ from leasehold.adapters.kubernetes.aggregated import (
     withdraw,
 )
 from leasehold.adapters.kubernetes.client import Client
-from leasehold.adapters.kubernetes.front_proxy import Asker, NoFrontProxy, front_proxy
+from leasehold.adapters.kubernetes.front_proxy import (
+    Asker,
+    FrontProxy,
+    NoFrontProxy,
+    front_proxy,
+)
 from leasehold.adapters.kubernetes.install.roles import COMPACT, LEDGERS
 from leasehold.adapters.kubernetes.reviews import Reviews
 from leasehold.adapters.kubernetes.secrets import kept_fields
@@ -30,7 +36,7 @@ from leasehold.cli.replica import Replica
 from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.tenure import NAMESPACE
 from leasehold.core.objects.wire import part, text_at
-from leasehold.core.units import parse_span
+from leasehold.core.units import DAY, MINUTE, Instant, Millis, parse_span
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import StoreError
 from leasehold.shell.archive.requests import NAME as COMPACTION
@@ -39,6 +45,8 @@ from leasehold.shell.plane import Plane
 from leasehold.shell.query import QUESTIONS, BadQuestion
 
 AUTHORITY = "leasehold-query-ca"  # the Secret of the authority that all replicas serve under
+LOOK_EVERY: Millis = MINUTE
+RENEW_EVERY: Millis = 30 * DAY  # a certificate is good for a year
 
 _wire = msgspec.json.Decoder(dict[str, object]).decode
 _log = structlog.get_logger("leasehold")
@@ -48,25 +56,57 @@ class Answers:
     def __init__(self, replica: Replica, client: Client, clock: Clock) -> None:
         self._replica = replica
         self._client = client
+        self._clock = clock
         self._reviews = Reviews(client, clock)
         self._authority = b""  # under which we serve, once we do
+        self._kept: dict[str, bytes] = {}
+        self._renew_at: Instant = 0
+        self._proxy: FrontProxy | None = None
+        self._aggregated: Aggregated | None = None
 
     async def serve(self, host: str, port: int) -> web.AppRunner | None:
         """None where the API server passes nothing on; then `kubectl runs` has nobody to ask."""
         try:
-            proxy = await front_proxy(self._client)
+            self._proxy = await front_proxy(self._client)
         except NoFrontProxy:
             _log.warning("no questions", message="the API server has no request-header authority")
             return None
-        kept = await kept_fields(self._client, NAMESPACE, AUTHORITY, made_authority)
+        self._kept = await kept_fields(self._client, NAMESPACE, AUTHORITY, made_authority)
+        self._aggregated = Aggregated(self._proxy, QUESTIONS, self._ask, deeds=(COMPACTION,))
+        with self._certificates() as made:
+            return await self._aggregated.serve(host, port, made.cert_path, made.key_path)
+
+    async def keep_up(self) -> None:
+        """For ever: whom we believe is what the API server says, which may change its authorities,
+        and our certificate is never about to end."""
+        while True:
+            await self._clock.sleep(LOOK_EVERY)
+            try:
+                await self.look()
+            except (NoFrontProxy, StoreError, OSError) as error:
+                _log.warning("the API server's authorities are not known", message=str(error))
+
+    async def look(self) -> None:
+        assert self._aggregated is not None, "it serves"
+        found = await front_proxy(self._client)
+        if found != self._proxy:
+            _log.info("the API server has other authorities", names=list(found.names))
+            self._aggregated.believe(found)
+            self._proxy = found
+        if self._clock.now() >= self._renew_at:
+            with self._certificates() as made:
+                self._aggregated.serve_as(made.cert_path, made.key_path)
+
+    @contextmanager
+    def _certificates(self) -> Iterator[Certificates]:
+        """A new one of our own authority, as files for as long as they are read."""
         with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
-            for name, content in kept.items():
+            for name, content in self._kept.items():
                 write_private(Path(folder) / name, content)
             made = ensure_certificates(Path(folder), [f"{SERVICE}.{NAMESPACE}.svc"])
-            aggregated = Aggregated(proxy, QUESTIONS, self._ask, deeds=(COMPACTION,))
-            served = await aggregated.serve(host, port, made.cert_path, made.key_path)
-        self._authority = made.ca_pem
-        return served
+            self._authority = made.ca_pem
+            self._renew_at = self._clock.now() + RENEW_EVERY
+            yield made
 
     async def begin(self) -> None:
         """We decide now, and answer: the API server is told to pass questions on."""

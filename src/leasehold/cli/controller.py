@@ -106,9 +106,14 @@ def command(
                 host, port, troubles=replica.troubles, metrics=replica.metrics
             )
             answers = Answers(replica, client, clock) if asked is not None else None
-            answering = await answers.serve(*asked) if answers and asked else None
+            answering = None
+            if answers and asked and config.asking.aggregated:
+                answering = await answers.serve(*asked)
             if answers and answering is not None:
                 replica.while_leading(answers.begin, answers.end)
+                tasks.spawn("questions", answers.keep_up())
+            elif answers and not config.asking.aggregated:
+                replica.while_leading(answers.end, answers.end)
             dashboard = None
             if shown is not None:
                 house = PagesOfReplica(replica, client, clock, config.front_door)

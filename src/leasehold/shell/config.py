@@ -65,6 +65,12 @@ class FrontDoor(Record, frozen=True):
     client_ca: str = ""  # the file of certificates, one of which the proxy's must be or be from
 
 
+class Asking(Record, frozen=True):
+    """How `leasehold controller` is asked."""
+
+    aggregated: bool = True  # through the API server
+
+
 class Config(Record, frozen=True):
     policy: Policy = Policy()
     labels: Labels = Labels()
@@ -72,6 +78,7 @@ class Config(Record, frozen=True):
     fencing: Fencing = Fencing()
     embedding: Embedding = Embedding()
     front_door: FrontDoor = FrontDoor()
+    asking: Asking = Asking()
 
 
 class BadConfig(Exception):  # noqa: N818 - it says what the configuration is
@@ -273,6 +280,7 @@ KEYS = (
     Key("agent.users", "embedding", "users", _users),
     Key("agent.pidsMax", "embedding", "pids_max", readers.whole(1, PIDS_MAX)),
     Key("query.hideTenants", "embedding", "hide_tenants", readers.flag),
+    Key("query.aggregated", "asking", "aggregated", readers.flag),
     Key("notify.webhooks", "embedding", "webhooks", _webhooks),
     Key("notify.commands", "embedding", "commands", _commands),
     Key("notify.events", "embedding", "notify_events", _events),
@@ -320,6 +328,7 @@ def _assembled(values: dict[str, dict[str, object]], policy: Policy) -> Config:
         fencing=Fencing(**values["fencing"]),  # type: ignore[arg-type]
         embedding=Embedding(**values["embedding"]),  # type: ignore[arg-type]
         front_door=FrontDoor(**values["front_door"]),  # type: ignore[arg-type]
+        asking=Asking(**values["asking"]),  # type: ignore[arg-type]
     )
 
 

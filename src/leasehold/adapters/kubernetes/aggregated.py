@@ -5,6 +5,7 @@ Every replica serves discovery, because an API that nobody serves keeps the whol
 namespaces from being deleted. What is answered, and to whom, is its caller's business.
 """
 
+import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -61,6 +62,7 @@ class Aggregated:
             *(_resource(each, each.capitalize(), ["create"]) for each in deeds),
         ]
         self._ask = ask
+        self._trust: ssl.SSLContext | None = None  # while it serves
 
     async def serve(self, host: str, port: int, cert: Path, key: Path) -> web.AppRunner:
         """Serving until its `cleanup`."""
@@ -72,9 +74,22 @@ class Aggregated:
         app.router.add_post(f"{_PATH}/{{question}}", self._answer)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
-        trust = self._proxy.trust(str(cert), str(key))
-        await web.TCPSite(runner, host, port, ssl_context=trust).start()
+        self._trust = self._proxy.trust(str(cert), str(key))
+        await web.TCPSite(runner, host, port, ssl_context=self._trust).start()
         return runner
+
+    def believe(self, proxy: FrontProxy) -> None:
+        """The API server says anew whose certificates speak for others. Who connects from now on
+        is judged by it; an authority that it no longer names is of no use without an allowed
+        name, and is forgotten with this process."""
+        assert self._trust is not None, "it serves"
+        self._trust.load_verify_locations(cadata=proxy.ca_pem)
+        self._proxy = proxy
+
+    def serve_as(self, cert: Path, key: Path) -> None:
+        """Whoever connects from now on is shown this certificate."""
+        assert self._trust is not None, "it serves"
+        self._trust.load_cert_chain(str(cert), str(key))
 
     async def _groups(self, request: web.Request) -> web.Response:
         self._known(request)
