@@ -174,6 +174,9 @@ lock:
 		--no-emit-index-url --no-header --group dev -c requirements.txt \
 		-o requirements-dev.txt
 	uv pip compile --quiet --python-version 3.11 --universal --generate-hashes \
+		--no-emit-index-url --no-header --extra bucket --extra parquet -c requirements.txt \
+		-c requirements-dev.txt pyproject.toml -o requirements-image.txt
+	uv pip compile --quiet --python-version 3.11 --universal --generate-hashes \
 		--no-emit-index-url --no-header --group web -c requirements.txt \
 		-c requirements-dev.txt -o requirements-web.txt
 
