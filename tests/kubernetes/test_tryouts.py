@@ -67,3 +67,36 @@ def test_what_the_server_adds_to_a_pod_counts_for_where_it_fits(plane: Plane) ->
     plane.until(lambda: bool(_run(plane, "ample", "second")))
     assert _run(plane, "ample", "second")["phase"] == "Pending"
     assert len(plane.all("leases")) == 1
+
+
+def test_a_gang_that_its_namespaces_quota_can_never_hold_gets_no_lease(plane: Plane) -> None:
+    """One pod of it is allowed, and sixteen GPUs never are; half a gang is bound by nobody."""
+    plane.cluster.namespace("tight")
+    quota = {
+        "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "gpus"},
+        "spec": {"hard": {"requests.nvidia.com/gpu": "8", "pods": "5"}},
+    }  # fmt: skip
+    path = f"{NAMESPACES}/tight/resourcequotas"
+    assert plane.cluster.client.ask("POST", path, quota).status == 201
+    # Nobody counts here what is used, as a cluster's quota controller does.
+    used = {"hard": quota["spec"]["hard"], "used": {"requests.nvidia.com/gpu": "0", "pods": "0"}}  # type: ignore[index]
+    _patched(plane, f"{path}/gpus/status", {"status": used})
+    plane.kubelets.add("n1", "n2")
+    plane.controller()
+    jobs = [job("wide", 16), job("narrow", 8)]
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(*_in("tight", budget(), *jobs)))
+    plane.until(lambda: _run(plane, "tight", "narrow").get("phase") == "Running")
+    plane.until(lambda: "ResourceQuota gpus" in _run(plane, "tight", "wide").get("message", ""))
+    said = _run(plane, "tight", "wide")["message"]
+    assert "allows 8 of requests.nvidia.com/gpu, and its 2 pods need 16 together" in said
+    assert {each["spec"]["runRef"]["name"] for each in plane.all("leases")} == {"narrow"}
+    # Raised, and the Run touched: it is tried again.
+    _patched(plane, f"{path}/gpus", {"spec": {"hard": {"requests.nvidia.com/gpu": "32"}}})
+    raised = {"requests.nvidia.com/gpu": "32", "pods": "5"}
+    _patched(plane, f"{path}/gpus/status", {"status": {"hard": raised}})
+    wide = f"/apis/{API}/namespaces/tight/runs/wide"
+    _patched(plane, wide, {"metadata": {"labels": {"again": "yes"}}})
+    plane.until(lambda: "Quarantined" not in str(_run(plane, "tight", "wide").get("conditions")))
+    plane.cluster.client.ask("DELETE", f"{path}/gpus")
+    for name in ("wide", "narrow"):
+        plane.kubectl.ok("delete", "run", name, "-n", "tight", "--wait=false")

@@ -5,6 +5,7 @@ events, metrics, notifications and the log, a simulation looks at every commit.
 """
 
 from leasehold.control.turn import Turn
+from leasehold.core.facts import Run
 from leasehold.core.units import Instant
 from leasehold.core.world.world import World
 
@@ -23,6 +24,9 @@ class Audience:
 
     def turned(self, turn: Turn) -> None:
         """A turn is over: committed, written and told."""
+
+    def untried(self, run: Run, why: str) -> None:
+        """Nobody could see whether pods of it can be made."""
 
     def begin(self, step: str) -> None:
         """`decide` or `commit`, with `end` when it is done, for whoever has a watch."""

@@ -123,7 +123,7 @@ class Controller:
         self._informers: list[Task] = []
         self._quarantined: frozenset[Uid] = frozenset()
         self._left_alone: frozenset[Uid] = frozenset()
-        self._tryouts = Tryouts(terms.rehearse)
+        self._tryouts = Tryouts(terms.rehearse, self._audience.untried)
         self._containment = containment or Containment()
         self._doubt: Exception | None = None  # of somebody who brings the news
         self._has_recovered = False

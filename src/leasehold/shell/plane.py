@@ -15,6 +15,7 @@ import structlog
 
 from leasehold.adapters.containment import About, Containment, kept_up
 from leasehold.control.turn import Turn
+from leasehold.core.facts import Run
 from leasehold.core.units import MINUTE, SECOND, Instant, Millis
 from leasehold.core.world.world import World
 from leasehold.ports.archive import Mirror
@@ -150,6 +151,20 @@ class Plane(Audience):
     def alerted(self, at: Instant, words: str) -> None:  # noqa: ARG002 - logs have a clock
         self.metrics.note_alert()
         self._log.alert(words)
+
+    def untried(self, run: Run, why: str) -> None:
+        told = f"its template could not be tried before it was considered: {why}"
+        self.teller.tell(
+            Happening(
+                kind="Run",
+                namespace=run.namespace,
+                name=run.name,
+                uid=run.uid,
+                reason="Untried",
+                message=told,
+                type="Warning",
+            )
+        )
 
     def listen(self, hear: Callable[[Turn], None]) -> None:
         """Somebody else hears of every turn, when it is over."""

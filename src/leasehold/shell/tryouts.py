@@ -11,29 +11,36 @@ import msgspec
 from msgspec.structs import replace
 
 from leasehold.control.running.pods import trial_pod
-from leasehold.core.facts import Run, Uid
+from leasehold.core.facts import Gang, Run, Uid
 from leasehold.core.names import Wire
 from leasehold.core.objects.problems import Problem, Unsound
 from leasehold.core.objects.quantity import CPU, MEMORY, asked, milli, units
 from leasehold.core.objects.run import run_from_wire
 from leasehold.core.objects.wire import part
+from leasehold.core.world.width import pod_size
 from leasehold.core.world.world import World
 from leasehold.ports.store import Forbidden, Invalid, StoreError
+from leasehold.ports.trial import Trial
 from leasehold.shell.informer import News
 from leasehold.shell.quarantine import CONDITION
 from leasehold.shell.stored import Unreadable
 
-Rehearse = Callable[[Sequence[Wire]], Awaitable[Sequence[Wire | StoreError]]]
+Rehearse = Callable[[Sequence[Trial]], Awaitable[Sequence[Wire | StoreError]]]
+Untried = Callable[[Run, str], None]
 KNOWN_MAX = 100_000
 _ASIDE = f'"{CONDITION}"'.encode()
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 # What may be otherwise tomorrow, and what a server cannot try, is no refusal.
-_PASSING = ("exceeded quota", "does not support dry run", "dry run")
+_FULL = "exceeded quota"
+_UNTRIABLE = "dry run"
 
 
 class Tryouts:
-    def __init__(self, rehearse: Rehearse | None) -> None:
+    def __init__(self, rehearse: Rehearse | None, untried: Untried = lambda _, __: None) -> None:
+        """`untried` hears of a run that nobody could try, and why; it is considered all the
+        same."""
         self._rehearse = rehearse
+        self._tell = untried
         self._tried: dict[Uid, int] = {}  # the generation that was tried
         self._amounts: dict[Uid, tuple[int, int]] = {}  # CPU and memory of a pod, as made
 
@@ -44,8 +51,8 @@ class Tryouts:
         runs = {run.uid: (run, each.obj) for each in news if (run := self._untried(world, each))}
         if not runs:
             return {}
-        pods = [trial_pod(run, world.policy.gpu_resource) for run, _ in runs.values()]
-        answers = await self._rehearse(pods)
+        trials = [_trial(world, run) for run, _ in runs.values()]
+        answers = await self._rehearse(trials)
         if len(self._tried) > KNOWN_MAX:
             self._tried.clear()
             self._amounts.clear()
@@ -56,6 +63,8 @@ class Tryouts:
                 cpu, memory = asked(spec, (CPU, milli), (MEMORY, units))
                 self._amounts[run.uid] = (cpu, memory)
             if (why := _refusal(answer)) is None:
+                if isinstance(answer, StoreError) and _UNTRIABLE in _words(answer):
+                    self._tell(run, _words(answer))
                 self._tried[run.uid] = run.generation
             else:
                 found[run.uid] = Unreadable(kind="Run", obj=obj, why=str(why), error=why)
@@ -88,11 +97,27 @@ def untold(listed: Mapping[str, list[bytes]]) -> list[Wire]:
     return [_decode(body) for body in bodies if b'"phase"' not in body or _ASIDE in body]
 
 
+def _trial(world: World, run: Run) -> Trial:
+    """With as many pods as it needs at least: a group where each lives alone, or an elastic run's
+    smallest width."""
+    spec = run.spec
+    gpus = spec.group_gpus if spec.gang is Gang.GROUP else spec.total_gpus
+    if spec.malleable is not None:
+        gpus = min(gpus, spec.malleable.min_gpus)
+    size = spec.gpus_per_pod or pod_size(world, run)
+    resource = world.policy.gpu_resource
+    pod = trial_pod(run, resource)
+    return Trial(pod=pod, count=-(-gpus // max(1, size)), gpus=gpus, gpu_resource=resource)
+
+
+def _words(answer: StoreError) -> str:
+    return " ".join([str(answer), *getattr(answer, "__notes__", [])])
+
+
 def _refusal(answer: Wire | StoreError) -> Unsound | None:
     if not isinstance(answer, Invalid | Forbidden):
         return None
-    notes = " ".join([str(answer), *getattr(answer, "__notes__", [])])
-    if any(each in notes for each in _PASSING):
+    if any(each in _words(answer) for each in (_FULL, _UNTRIABLE)):
         return None
     if isinstance(answer, Invalid):
         return Unsound([

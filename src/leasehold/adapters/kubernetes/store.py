@@ -8,6 +8,7 @@ What is listed and watched of Pods and Nodes is only what we read of them (`proj
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from urllib.parse import quote
 
 import msgspec
 
@@ -22,6 +23,7 @@ from leasehold.adapters.kubernetes.pods import (
     service_of,
 )
 from leasehold.adapters.kubernetes.projection import Read, reader_of
+from leasehold.adapters.kubernetes.quotas import quota_problem
 from leasehold.adapters.kubernetes.refusals import Key
 from leasehold.adapters.kubernetes.watching import KubernetesWatch
 from leasehold.adapters.objects.rules import OBJECT_BYTES_MAX, key_of, problems_of, stamp_conditions
@@ -45,6 +47,7 @@ from leasehold.ports.store import (
     perform,
     written_object,
 )
+from leasehold.ports.trial import Trial
 
 COMPANIES_MAX = 10_000
 PAGE = 500  # objects in one chunk of a listing
@@ -153,23 +156,36 @@ class KubernetesStore:
         place, key = _place(obj), key_of(obj)
         return await self._sent_whole(place, obj, "POST", place.all(key[1]))
 
-    async def rehearse(self, pods: Sequence[Wire]) -> Sequence[Wire | StoreError]:
-        """Each as the server would make it now, or why it would not; nothing is made."""
+    async def rehearse(self, trials: Sequence[Trial]) -> Sequence[Wire | StoreError]:
+        """Each as the server would make it now, or why it would not; nothing is made. What one pod
+        is allowed and the whole gang never can be is refused, too."""
+        namespaces = dict.fromkeys(key_of(each.pod)[1] for each in trials)
+        found = await asyncio.gather(*map(self._quotas, namespaces))
+        quotas = dict(zip(namespaces, found, strict=True))
 
-        async def one(pod: Wire) -> Wire | StoreError:
-            key = key_of(pod)
-            data = _encode({**dressed(pod), "kind": "Pod"})
-            path = place_of("Pod").all(key[1])
+        async def one(trial: Trial) -> Wire | StoreError:
+            key = key_of(trial.pod)
+            data = _encode({**dressed(trial.pod), "kind": "Pod"})
+            request = ApiRequest(
+                "POST", place_of("Pod").all(key[1]), key, {"dryRun": "All"}, data=data
+            )
             try:
-                return _decode(
-                    await self._client.ask(
-                        ApiRequest("POST", path, key, {"dryRun": "All"}, data=data)
-                    )
-                )
+                answer = _decode(await self._client.ask(request))
             except StoreError as error:
                 return error
+            problem = quota_problem(quotas[key[1]], trial, answer)
+            return Invalid([("", problem)], *key) if problem else answer
 
-        return await asyncio.gather(*map(one, pods))
+        return await asyncio.gather(*map(one, trials))
+
+    async def _quotas(self, namespace: str) -> Sequence[Wire]:
+        """None where nobody tells us: then the server refuses pods when they are made."""
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/resourcequotas"
+        try:
+            listed = list_at(_decode(await self._client.read(path)), "items")
+        except StoreError:
+            return []
+        return [each for each in listed if isinstance(each, dict)]
 
     async def _companions(self, pod: Wire) -> None:
         """What several pods of a Run have in common, before the first of them: the Service that

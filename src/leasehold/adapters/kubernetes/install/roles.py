@@ -104,6 +104,7 @@ _CONTROLLER: list[Wire] = [
     _rule("", ["pods/binding"], ["create"]),
     _rule("", ["pods/status"], ["get", "update", "patch"]),
     _rule("", ["nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes"], READ),
+    _rule("", ["resourcequotas"], READ),
     _rule("", ["services"], [*READ, *WRITE]),
     _rule("", ["events"], [*READ, *WRITE]),
     _rule("events.k8s.io", ["events"], [*READ, *WRITE]),

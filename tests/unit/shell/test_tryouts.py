@@ -1,0 +1,114 @@
+"""A template is tried for its whole gang; what no server could try is considered, and said."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from leasehold.adapters.kubernetes.quotas import quota_problem
+from leasehold.core.names import Wire
+from leasehold.core.policy import Policy
+from leasehold.core.world.world import World
+from leasehold.ports.store import Invalid, StoreError
+from leasehold.ports.trial import Trial
+from leasehold.shell.informer import News
+from leasehold.shell.tryouts import Tryouts
+
+
+def _run(**spec: object) -> Wire:
+    container = {"name": "main", "image": "none"}
+    return {
+        "apiVersion": "rq.davidlangworthy.io/v1",
+        "kind": "Run",
+        "metadata": {"name": "train", "namespace": "team", "uid": "u", "generation": 1},
+        "spec": {
+            "owner": "org:team",
+            "resources": {"gpuType": "H", "totalGPUs": 32, "gpusPerPod": 4},
+            "template": {"spec": {"containers": [container]}},
+            **spec,
+        },
+    }
+
+
+def _tried(run: Wire, answer: Wire | StoreError) -> tuple[list[Trial], list[str], list[str]]:
+    """What was asked, what was refused, and what was said of runs that nobody could try."""
+    asked: list[Trial] = []
+    said: list[str] = []
+
+    async def rehearse(trials: Sequence[Trial]) -> Sequence[Wire | StoreError]:
+        asked.extend(trials)
+        return [answer] * len(trials)
+
+    tryouts = Tryouts(rehearse, lambda run, why: said.append(f"{run.key}: {why}"))
+    news = [News(kind="Run", gone=False, obj=run)]
+    refused = asyncio.run(tryouts.refused(World(Policy()), news))
+    return asked, [each.why for each in refused.values()], said
+
+
+def test_a_server_that_cannot_try_it_is_no_refusal_and_is_told_of() -> None:
+    error = Invalid([("", "admission webhook does not support dry run")], "Pod", "team", "x")
+    _, refused, said = _tried(_run(), error)
+    assert refused == []
+    assert len(said) == 1
+    assert said[0].startswith("team/train: ")
+    assert "does not support dry run" in said[0]
+
+
+def test_what_was_tried_is_not_told_of() -> None:
+    for answer in ({}, Invalid([("", "exceeded quota: gpus")], "Pod", "team", "x")):
+        assert _tried(_run(), answer)[1:] == ([], [])
+    _, refused, said = _tried(_run(), Invalid([("spec", "no")], "Pod", "team", "x"))
+    assert (len(refused), said) == (1, [])
+
+
+MALLEABLE = {"minTotalGPUs": 16, "maxTotalGPUs": 32, "stepGPUs": 8, "desiredTotalGPUs": 32}
+
+
+@pytest.mark.parametrize(
+    ("spec", "count", "gpus"),
+    [
+        ({}, 8, 32),
+        ({"locality": {"groupGPUs": 8}, "gang": "Group"}, 2, 8),
+        ({"locality": {"groupGPUs": 8}, "malleable": MALLEABLE}, 4, 16),
+    ],
+)
+def test_it_is_tried_for_as_many_pods_as_it_needs(
+    spec: dict[str, Any], count: int, gpus: int
+) -> None:
+    [trial] = _tried(_run(**spec), {})[0]
+    assert (trial.count, trial.gpus) == (count, gpus)
+
+
+def _pod(**resources: object) -> Wire:
+    return {"spec": {"containers": [{"name": "main", "resources": resources}]}}
+
+
+QUOTAS = """
+# hard                       what is said
+pods=3                       allows 3 of pods, and its 4 pods need 4 together
+count/pods=4                 -
+requests.nvidia.com/gpu=16   -
+requests.nvidia.com/gpu=15   allows 15 of requests.nvidia.com/gpu, and its 4 pods need 16
+cpu=10                       -
+requests.cpu=9               allows 9 of requests.cpu, and its 4 pods need 10 together
+limits.memory=4Gi            -
+limits.memory=3Gi            allows 3Gi of limits.memory
+services=0                   -
+pods=nonsense                -
+"""
+
+
+@pytest.mark.parametrize("row", [each for each in QUOTAS.splitlines() if each and each[0] != "#"])
+def test_a_quota_counts_for_the_whole_gang(row: str) -> None:
+    hard, said = row.split(maxsplit=1)
+    name, _, most = hard.partition("=")
+    quota: Wire = {"metadata": {"name": "q"}, "spec": {"hard": {name: most}}}
+    trial = Trial(pod={}, count=4, gpus=16, gpu_resource="nvidia.com/gpu")
+    answer = _pod(requests={"cpu": "2500m"}, limits={"memory": "1Gi"})
+    found = quota_problem([quota], trial, answer)
+    assert (found == "") == (said == "-")
+    assert said == "-" or said in found
+    # One that is only for some pods says nothing of ours.
+    quota["spec"] = {"hard": {name: most}, "scopes": ["BestEffort"]}
+    assert quota_problem([quota], trial, answer) == ""
