@@ -225,35 +225,55 @@ def _group_by_group(
     view: View, run: Run, groups: list[int], room: Room, until: int, home: list[str]
 ) -> Plan | Refusal:
     """Each group where money and GPUs are, in index order, on top of the groups before it; where
-    the run is already before anywhere else."""
-    room = room.copy()
-    plan = Plan()
+    the run is already before anywhere else. If that leaves one group nothing, each goes to the best
+    place that leaves something to those after it."""
+    found = _seat_one(view, run, groups, room.copy(), until, home, Plan(), somehow=False)
+    if isinstance(found, Refusal) and put_in(room.copy(), groups, room.domains()) is not None:
+        again = _seat_one(view, run, groups, room.copy(), until, home, Plan(), somehow=True)
+        return again if isinstance(again, Plan) else found
+    return found
+
+
+def _seat_one(
+    view: View, run: Run, groups: list[int], room: Room, until: int, home: list[str], plan: Plan,
+    *, somehow: bool,
+) -> Plan | Refusal:  # fmt: skip
+    """The first group, and then the others."""
+    if not groups:
+        return plan
     loans = borrowed_by(view.world, run)
     places = places_of(view.world, run)
-    for group in groups:
-        bills = {
-            place: cover(
-                view, run, room.gpus_of_group(), place,
-                until=until, taken=plan.segments(), borrowed=loans,
-            )
-            for place in places
-        }  # fmt: skip
-        refusal = _no_money(bills, places)
-        if refusal is not None:
-            return refusal
-        found: list[tuple[bool, int, int, int, str]] = []
-        for domain in room.domains():
-            bill = bills.get(place_of(domain))
-            if bill is not None and not bill.missing and room.holds(domain, 1):
-                money = (bill.by("Borrowed"), bill.by("Shared"))
-                found.append((domain not in home, *money, room.left_in(domain), domain))
-        if not found:
-            return Refusal("", of_money=False)
-        best = min(found)[-1]
+    bills = {
+        place: cover(
+            view, run, room.gpus_of_group(), place,
+            until=until, taken=plan.segments(), borrowed=loans,
+        )
+        for place in places
+    }  # fmt: skip
+    refusal = _no_money(bills, places)
+    if refusal is not None:
+        return refusal
+    found: list[tuple[bool, int, int, int, str]] = []
+    for domain in room.domains():
+        bill = bills.get(place_of(domain))
+        if bill is not None and not bill.missing and room.holds(domain, 1):
+            money = (bill.by("Borrowed"), bill.by("Shared"))
+            found.append((domain not in home, *money, room.left_in(domain), domain))
+    tried: list[Place] = []
+    for *_, best in sorted(found):
         place = place_of(best)
-        plan.spots += room.put_group(group, best)
-        plan.bills[place] = plan.bills.get(place, []) + bills[place].segments
-    return plan
+        if place in tried or (tried and not somehow):
+            continue  # another domain there has the same money, and room is room
+        tried.append(place)
+        seats = room.copy()
+        spots = seats.put_group(groups[0], best)
+        paid = {**plan.bills, place: plan.bills.get(place, []) + bills[place].segments}
+        more = Plan([*plan.spots, *spots], paid)
+        rest = _seat_one(view, run, groups[1:], seats, until, home, more, somehow=somehow)
+        if isinstance(rest, Plan):
+            return rest
+        refusal = refusal or rest
+    return refusal or Refusal("", of_money=False)
 
 
 def _no_money(bills: dict[Place, Bill], places: list[Place]) -> Refusal | None:

@@ -288,6 +288,13 @@ PROMISES = (
         story("line-32"),
     ),
     Mutant(
+        "a group takes what the next one needs",
+        "core/decisions/admit.py",
+        "        found = seating.seat_all_somehow()\n",
+        "        found = seating.seat_all()\n",
+        story("line-43"),
+    ),
+    Mutant(
         "who is behind grows before one ahead has started",
         "control/decide.py",
         "        if not turn.line_is_cut_short and not turn.elastic_began:\n",

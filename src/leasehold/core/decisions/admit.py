@@ -12,6 +12,7 @@ from leasehold.core.decisions.agenda import Agenda, Kept
 from leasehold.core.decisions.cover import Ask, cover
 from leasehold.core.decisions.pack import (
     Want,
+    fits,
     pack,
     pack_in_one_domain,
     shape_of,
@@ -24,7 +25,6 @@ from leasehold.core.verdicts import (
     Covered,
     CoverStep,
     Packed,
-    PodPlace,
     Refusal,
     Refused,
     Segment,
@@ -280,29 +280,105 @@ def _group_by_group(
     world: World, wish: Wish, locations: list[Location], start: Instant, now: Instant
 ) -> Admitted | None:
     """Each group where it is paid for best, on top of the groups before it; where the run is
-    already before anywhere else, and only then by money."""
+    already before anywhere else, and only then by money. If one finds nothing so, those before it
+    make way: each goes to the best place that leaves one to the others."""
+    seating = _Seating(world, wish, locations, start=start, now=now)
     mark = world.what_if.mark()
-    parts: dict[Location, list[Covered]] = {}
-    pods: list[PodPlace] = []
-    borrowed = wish.borrowed_already
-    admitted = True
-    for group in wish.want.groups:
-        part = _one_group(world, wish, group, locations, start=start, now=now, borrowed=borrowed)
-        if part is None:
-            admitted = False
-            break
-        location, covered, packed = part
-        parts.setdefault(location, []).append(covered)
-        pods.extend(packed.places)
-        claims = claim_on_top(world, wish, covered, start=start)
-        borrowed += sum(each.gpus for each in claims if each.borrowed)
-        for pod in packed.places:
-            world.fleet.plan_pod(pod.node, shape_of(wish.want))
+    found = seating.seat_all()
     world.what_if.undo(mark)
-    if not admitted:
+    if found is None and len(locations) > 1 and fits(world, _anywhere(wish.want), locations):
+        mark = world.what_if.mark()
+        found = seating.seat_all_somehow()
+        world.what_if.undo(mark)
+    if found is None:
         return None
+    parts: dict[Location, list[Covered]] = {}
+    for location, covered, _ in found:
+        parts.setdefault(location, []).append(covered)
     covered_by = tuple((location, merged(covers)) for location, covers in sorted(parts.items()))
-    return Admitted(covered=covered_by, packed=Packed(places=tuple(pods)))
+    places = tuple(place for _, _, packed in found for place in packed.places)
+    return Admitted(covered=covered_by, packed=Packed(places=places))
+
+
+_Seat = tuple[Location, Covered, Packed]  # of one group
+_SEATS_TRIED_MAX = 256  # in search of places for all groups
+
+
+class _Seating:
+    """Under the caller's mark: groups take their seats, one after the other."""
+
+    def __init__(
+        self, world: World, wish: Wish, locations: list[Location], *, start: Instant, now: Instant
+    ) -> None:
+        self._world, self._wish = world, wish
+        self._locations = locations
+        self._start, self._now = start, now
+        self._borrowed = wish.borrowed_already
+        self._left = _SEATS_TRIED_MAX
+        self._in_vain: set[tuple[int, ...]] = set()  # groups at each location, and no way on
+
+    def seat_all(self) -> list[_Seat] | None:
+        """Each in the best place there is for it."""
+        found: list[_Seat] = []
+        for group in self._wish.want.groups:
+            seat = self._best(group, self._locations)
+            if seat is None:
+                self._borrowed = self._wish.borrowed_already
+                return None
+            self._sit_down(seat)
+            found.append(seat)
+        return found
+
+    def seat_all_somehow(self) -> list[_Seat] | None:
+        """Each in the best place that leaves one to those after it."""
+        return self._seat_the_rest([])
+
+    def _seat_the_rest(self, before: list[_Seat]) -> list[_Seat] | None:
+        groups = self._wish.want.groups
+        if len(before) == len(groups):
+            return before
+        counts = tuple(sum(seat[0] == each for seat in before) for each in self._locations)
+        if counts in self._in_vain or self._left <= 0:
+            return None
+        others = list(self._locations)
+        while others:
+            self._left -= 1
+            seat = self._best(groups[len(before)], others)
+            if seat is None:
+                break
+            mark, borrowed = self._world.what_if.mark(), self._borrowed
+            self._sit_down(seat)
+            found = self._seat_the_rest([*before, seat])
+            if found is not None:
+                self._world.what_if.keep(mark)
+                return found
+            self._world.what_if.undo(mark)
+            self._borrowed = borrowed
+            others.remove(seat[0])
+        self._in_vain.add(counts)
+        return None
+
+    def _best(self, group: int, locations: list[Location]) -> _Seat | None:
+        return _one_group(
+            self._world,
+            self._wish,
+            group,
+            locations,
+            start=self._start,
+            now=self._now,
+            borrowed=self._borrowed,
+        )
+
+    def _sit_down(self, seat: _Seat) -> None:
+        world, wish = self._world, self._wish
+        claims = claim_on_top(world, wish, seat[1], start=self._start)
+        self._borrowed += sum(each.gpus for each in claims if each.borrowed)
+        for pod in seat[2].places:
+            world.fleet.plan_pod(pod.node, shape_of(wish.want))
+
+
+def _anywhere(want: Want) -> Want:
+    return replace(want, own_domains=())
 
 
 def claim_on_top(world: World, wish: Wish, covered: Covered, *, start: Instant) -> list[Claim]:
@@ -333,7 +409,7 @@ def _one_group(
             funded.append((location, covered))
     found = _one_place(world, _at_home(alone), funded) if single.own_domains else None
     if found is None:
-        away = replace(alone, want=replace(single, own_domains=()))
+        away = replace(alone, want=_anywhere(single))
         found = _one_place(world, away, funded)
     if found is None:
         return None
