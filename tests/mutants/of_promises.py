@@ -281,6 +281,13 @@ PROMISES = (
         story("line-31"),
     ),
     Mutant(
+        "a sweep loses its tenure when the group that held at last has ended",
+        "core/world/book.py",
+        "            was_made = was_made or each.protected\n",
+        "            was_made = each.protected\n",
+        story("line-44"),
+    ),
+    Mutant(
         "room is made for groups that nobody pays for together",
         "core/decisions/resolve.py",
         "            if not self._is_split or isinstance",

@@ -186,8 +186,16 @@ class UnitHistory:
         return False
 
     def starts_by_resolution(self) -> list[Instant]:
-        """Of all attempts that room was made for, those that held."""
-        return [each.started for each in self.attempts if each.protected and not each.was_rejected]
+        """Of those that room was made for the start that held, maybe after rejected ones."""
+        found: list[Instant] = []
+        was_made = False
+        for each in self.attempts:
+            was_made = was_made or each.protected
+            if not each.was_rejected:
+                if was_made:
+                    found.append(each.started)
+                was_made = False
+        return found
 
 
 class Book:
