@@ -6,14 +6,14 @@ GPUs and money it was planned with, are held for the beneficiary.
 
 from dataclasses import replace
 
-from tests.model.admit import Plan
+from tests.model.admit import Plan, Refusal, admit
 from tests.model.cuts import Cut
 from tests.model.life import apply_cuts
-from tests.model.line import book_what_is_known, groups_to_plan, in_line, ready_units
+from tests.model.line import avoided, book_what_is_known, groups_to_plan, in_line, ready_units
 from tests.model.places import may_go
 from tests.model.reclaim import could_reclaim, take_back
 from tests.model.resolve import Case, carry_out, think_through
-from tests.model.view import Claim, cost_of_segments, end_of
+from tests.model.view import Claim, View, cost_of_segments, end_of
 from tests.model.world import Activation, Booking, Run, World
 
 
@@ -141,8 +141,12 @@ def _reclaim(world: World, run: Run, groups: list[int], others: list[Claim]) -> 
     assert can, "it was rehearsed"
     apply_cuts(world, cuts, "Overdrawn")
     assert case.scope is not None
-    plan = case.plan(case.scope.gone())
+    view = View(world, world.now, others, gone, resolving=True)
+    plan: Plan | Refusal | None = admit(view, run, groups, avoids=avoided(run))
+    if not isinstance(plan, Plan):
+        plan = case.plan(case.scope.gone())
     assert plan is not None, "it was rehearsed"
-    held = activation_of(world, run, plan, case.domains, sorted(gone))
+    domains = {spot.group: world.nodes[spot.node].domain for spot in plan.spots}
+    held = activation_of(world, run, plan, domains, sorted(gone))
     _hold(world, run, replace(held, only_money=True))
     return True
