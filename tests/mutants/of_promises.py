@@ -239,6 +239,13 @@ PROMISES = (
         story("found-12"),
     ),
     Mutant(
+        "who is blocked for money is not thought over for what is on its way back",
+        "control/line/planning.py",
+        "        if is_blocked and not _would_be_helped(turn, wish, refused, starts):\n",
+        "        if is_blocked and not can_reclaim(turn, wish):\n",
+        story("line-45"),
+    ),
+    Mutant(
         "the third is activated where the second waits",
         "control/line/activation.py",
         "    if not turn.waited_for.keys().isdisjoint(domains):\n        return True\n",

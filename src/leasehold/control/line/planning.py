@@ -123,7 +123,7 @@ def plan_for(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Plan | Non
     is_blocked = old is not None and old.state is State.BLOCKED
     awaited = old is not None and kept is not None and old.immunity_since > 0
     if refused.reason.is_about_money and _has_gpus(turn, wish):
-        if is_blocked and not can_reclaim(turn, wish):
+        if is_blocked and not _would_be_helped(turn, wish, refused, starts):
             return None
         return Plan(starts=starts, confidence=Confidence.MONEY)
     if kept is not None and starts > now and not line.may_preview():
