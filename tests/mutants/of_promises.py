@@ -175,6 +175,13 @@ PROMISES = (
         story("line-25"),
     ),
     Mutant(
+        "what ends later is room for one that starts before",
+        "core/decisions/room_ahead.py",
+        "if world.terms[name].frees_at > at]\n        for name in sorted(there)",
+        "if world.terms[name].frees_at < at]\n        for name in sorted(there)",
+        unit("core/test_room_ahead"),
+    ),
+    Mutant(
         "room ahead is moved into the place of a known start",
         "core/decisions/room_ahead.py",
         "            if not domains.isdisjoint(shared)\n",

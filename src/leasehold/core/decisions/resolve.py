@@ -90,7 +90,8 @@ def prepare(
     """Under the caller's mark: the fleet as the run would find it at that instant, and the place
     chosen in it. `gone`: leases that the caller has given back."""
     over = {name for name in world.ending if is_going(world, world.leases[name], now)}
-    over.update(_ended_by(world, wish, at, now))
+    ended = set(_ended_by(world, wish, at, now)) - over.union(gone)
+    over.update(ended)
     over.difference_update(gone)
     for name in sorted(over):
         world.fleet.give(world.leases[name])
@@ -102,7 +103,7 @@ def prepare(
     if isinstance(locations, Refused):
         return locations
     end = min(FOREVER, at + wish.end_after)
-    ahead = RoomAhead(world, agenda, uid=wish.run.uid, start=at, end=end, now=now)
+    ahead = RoomAhead(world, agenda, uid=wish.run.uid, start=at, end=end, now=now, ended=ended)
     terrain = Terrain(world, wish, locations, kept, ahead, at=at, now=now)
     refused = terrain.choose()
     return terrain if refused is None else refused

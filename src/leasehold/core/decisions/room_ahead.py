@@ -38,8 +38,11 @@ class RoomAhead:
         start: Instant,
         end: Instant,
         now: Instant,
+        ended: Collection[str] = (),
     ) -> None:
+        """`ended`: leases that will have ended by then, and not for one that starts before."""
         self._world = world
+        self._ended = frozenset(ended)
         self._agenda = agenda
         self._uid, self._start, self._end = uid, start, end
         self._now = now
@@ -135,6 +138,10 @@ class RoomAhead:
         ]
         at = max(room.start, self._now)
         nodes = [name for pool in pools for name in pool.nodes]
+        there = [name for name in self._ended & over if world.terms[name].frees_at > at]
+        for name in sorted(there):
+            world.fleet.take(world.leases[name])
+        over.difference_update(there)
         ended = [each for each in leases_ended_by(world, nodes, at, self._now) if each not in over]
         for name in ended:
             world.fleet.give(world.leases[name])
@@ -151,6 +158,9 @@ class RoomAhead:
         kept.lift()
         for name in ended:
             world.fleet.take(world.leases[name])
+        for name in sorted(set(there) - over):
+            world.fleet.give(world.leases[name])
+        over.update(there)
         return packed
 
     def _scope(self, room: Room, pools: list[Pool], kept: Kept, gone: set[str]) -> Scope:
