@@ -59,7 +59,9 @@ def take_turn(world: World) -> bool:
     world.ahead = {}
     started = False
     for run in in_line(world):
-        others = [hold for hold in holds if hold.run != run.key] + claims
+        # Who has started in this pass holds its leases.
+        kept = [hold for hold in holds if _is_short(world.runs[hold.run])]
+        others = [hold for hold in kept if hold.run != run.key] + claims
         world.ahead[run.key] = others
         if run.stop or not _may_be_considered(world, run):
             continue
