@@ -260,6 +260,13 @@ PROMISES = (
         story("line-24"),
     ),
     Mutant(
+        "past the drain timeout a beneficiary keeps what comes free from those ahead",
+        "control/line/activation.py",
+        "        if not is_first_look or _packed_without(world, wish, []) is None:\n",
+        "        if _packed_without(world, wish, []) is None:\n",
+        story("line-46"),
+    ),
+    Mutant(
         "what is left of a plan is open to all while a node is silent",
         "control/line/activation.py",
         "packed is not None else reservation.held_places\n",

@@ -318,14 +318,19 @@ def _hold_while_draining(turn: Turn, wish: Wish, found: Underway) -> None:
         turn.wake(ending.deadline + world.policy.victim_timeout)
     timeout = found.reservation.since + world.policy.victim_timeout
     if still_there and turn.now >= timeout:
-        if _packed_without(world, wish, []) is None:
+        is_activating = found.reservation.state is State.ACTIVATING
+        is_first_look = found.reservation.reason != Told.DRAIN_TIMEOUT
+        if is_activating and is_first_look:
+            turn.reserve(replace(found.reservation, reason=str(Told.DRAIN_TIMEOUT)))
             turn.tell(
                 "Run",
                 wish.run.key,
                 Told.DRAIN_TIMEOUT,
                 f"{len(still_there)} victims have not gone; their places are open to "
-                "backfill meanwhile",
+                "others meanwhile",
             )
+        # Once it may take what is free there, before those ahead; then it stands in line.
+        if not is_first_look or _packed_without(world, wish, []) is None:
             return
         still_there = []
     turn.wake(timeout)
