@@ -126,6 +126,13 @@ PROMISES = (
         story("line-12"),
     ),
     Mutant(
+        "a family moves for a place that one ahead will need",
+        "control/cuts/reclaim.py",
+        "        turn.world, wish, turn.agenda, at=now,",
+        "        turn.world, wish, turn.agenda.only(()), at=now,",
+        story("line-47"),
+    ),
+    Mutant(
         "a filler is on spares only",
         "core/decisions/fill.py",
         "        return pods_room(self._world.fleet, pool, self._shape) + on_spares\n",

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from leasehold.control.cuts.overdrafts import move_lease
 from leasehold.control.cuts.publish import Announced, publish_cuts
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.admit import Wish, admit, ask_for
+from leasehold.core.decisions.admit import Wish, ask_for
 from leasehold.core.decisions.cover import cover
 from leasehold.core.decisions.cuts import Cuts, Seeder
 from leasehold.core.decisions.odds import preview
@@ -21,7 +21,7 @@ from leasehold.core.facts import EnvelopeKey, Lease, Location, Record, Relation
 from leasehold.core.reservations import Reservation
 from leasehold.core.resolutions import CutCause
 from leasehold.core.units import Instant
-from leasehold.core.verdicts import Admitted, Covered, Refused
+from leasehold.core.verdicts import Covered, Refused
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
@@ -178,12 +178,12 @@ def _end(world: World, cuts: Cuts, money: _Money) -> set[str]:
 
 
 def _would_start(turn: Turn, wish: Wish, gone: set[str]) -> bool:
-    """At once, or by the cuts that its activation may make."""
-    world, now = turn.world, turn.now
-    plan = admit(world, wish, turn.agenda, start=now, now=now, gone=gone)
-    if isinstance(plan, Admitted):
-        return True
-    seen = preview(world, wish, turn.agenda, at=now, now=now, may_sample=lambda: False, gone=gone)
+    """At once, or by the cuts that its activation may make. It will be protected like everybody
+    for whom others had to go, so those ahead must find their room beside it."""
+    now = turn.now
+    seen = preview(
+        turn.world, wish, turn.agenda, at=now, now=now, may_sample=lambda: False, gone=gone
+    )
     return not isinstance(seen, Refused)
 
 
