@@ -50,6 +50,8 @@ SET: tuple[tuple[str, object, object], ...] = (
     ("agent.users", {"vision": "ann"}, (("vision", "ann"),)),
     ("agent.pidsMax", 100, 100),
     ("query.hideTenants", True, True),
+    ("query.aggregated", False, False),
+    ("kube.inFlight", 8, 8),
     ("notify.webhooks", {"*": "https://h/x"}, (("*", "https://h/x"),)),
     ("notify.commands", {"team": ["/bin/tell", "x"]}, (("team", ("/bin/tell", "x")),)),
     ("notify.events", ["end", "start"], ("start", "end")),

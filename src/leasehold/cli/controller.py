@@ -93,7 +93,7 @@ def command(
     logs.configure(log_level)
 
     async def main(clock: AsyncioClock, tasks: AsyncioTasks) -> None:
-        client = Client(loader(kubeconfig, context))
+        client = Client(loader(kubeconfig, context), in_flight=config.connection.in_flight)
         try:
             await _check(client)
             client.is_patient = True

@@ -23,6 +23,7 @@ from leasehold.ports.tenure import DRIFT_PERCENT, Margins, margin_problems
 from leasehold.shell.yamlfile import parse_documents
 
 COUNT_MAX = 1_000_000
+IN_FLIGHT_MAX = 1_000
 OBJECTS_MAX = 100_000_000
 EVERYWHERE = "*"  # a namespace that stands for all that have no line of their own
 PIDS_MAX = 1 << 22  # no kernel counts further
@@ -71,6 +72,12 @@ class Asking(Record, frozen=True):
     aggregated: bool = True  # through the API server
 
 
+class Connection(Record, frozen=True):
+    """To the API server of a cluster."""
+
+    in_flight: int = 32  # requests at once, besides tenure and the head
+
+
 class Config(Record, frozen=True):
     policy: Policy = Policy()
     labels: Labels = Labels()
@@ -79,6 +86,7 @@ class Config(Record, frozen=True):
     embedding: Embedding = Embedding()
     front_door: FrontDoor = FrontDoor()
     asking: Asking = Asking()
+    connection: Connection = Connection()
 
 
 class BadConfig(Exception):  # noqa: N818 - it says what the configuration is
@@ -281,6 +289,7 @@ KEYS = (
     Key("agent.pidsMax", "embedding", "pids_max", readers.whole(1, PIDS_MAX)),
     Key("query.hideTenants", "embedding", "hide_tenants", readers.flag),
     Key("query.aggregated", "asking", "aggregated", readers.flag),
+    Key("kube.inFlight", "connection", "in_flight", readers.whole(1, IN_FLIGHT_MAX)),
     Key("notify.webhooks", "embedding", "webhooks", _webhooks),
     Key("notify.commands", "embedding", "commands", _commands),
     Key("notify.events", "embedding", "notify_events", _events),
@@ -329,6 +338,7 @@ def _assembled(values: dict[str, dict[str, object]], policy: Policy) -> Config:
         embedding=Embedding(**values["embedding"]),  # type: ignore[arg-type]
         front_door=FrontDoor(**values["front_door"]),  # type: ignore[arg-type]
         asking=Asking(**values["asking"]),  # type: ignore[arg-type]
+        connection=Connection(**values["connection"]),  # type: ignore[arg-type]
     )
 
 

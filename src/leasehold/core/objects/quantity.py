@@ -60,15 +60,24 @@ def units(value: object) -> int:
 
 
 def asked(spec: Wire, *wanted: Wanted) -> list[int]:
-    """What a pod spec asks of a node, resource by resource: its containers together, or its
-    hungriest initialiser."""
+    """What a pod spec asks of a node, resource by resource: its containers and sidecars together,
+    or its hungriest initialiser beside the sidecars that came before it; or what it says of itself
+    as a whole. What its runtime takes comes on top."""
     found = [0] * len(wanted)
     for container in list_at(spec, "containers"):
         for place, amount in _asked_by(container, wanted):
             found[place] += amount
+    beside, most = [0] * len(wanted), [0] * len(wanted)
     for container in list_at(spec, "initContainers"):
+        is_sidecar = isinstance(container, dict) and container.get("restartPolicy") == "Always"
         for place, amount in _asked_by(container, wanted):
-            found[place] = max(found[place], amount)
+            most[place] = max(most[place], beside[place] + amount)
+            beside[place] += amount if is_sidecar else 0
+    found = [max(most[at], amount + beside[at]) for at, amount in enumerate(found)]
+    for place, amount in _asked_by(spec, wanted):
+        found[place] = amount
+    for place, amount in _asked_by({"resources": {"requests": part(spec, "overhead")}}, wanted):
+        found[place] += amount
     return found
 
 
