@@ -147,22 +147,22 @@ PLACES = (
     Mutant(
         "spares beside their group",
         "core/decisions/pack.py",
-        "best_node(fleet, pool, shape, last, mine, never=barred)",
-        "best_node(fleet, pool, shape, last, last, never=barred)",
+        "best_node(fleet, pool, shape, last, mine, never=barred | unreached)",
+        "best_node(fleet, pool, shape, last, last, never=barred | unreached)",
         story("spare-01"),
     ),
     Mutant(
         "a spare where other schedulers take its GPUs",
         "core/decisions/pack.py",
-        "best_node(fleet, pool, shape, last, mine, never=barred)",
-        "best_node(fleet, pool, shape, last, mine)",
+        "best_node(fleet, pool, shape, last, mine, never=barred | unreached)",
+        "best_node(fleet, pool, shape, last, mine, never=unreached)",
         unit("core/test_reserved"),
     ),
     Mutant(
         "pods that take the places of their spares",
         "core/decisions/pack.py",
-        "best_node(fleet, pool, shape, last, kept)",
-        "best_node(fleet, pool, shape, last)",
+        "best_node(fleet, pool, shape, last, kept, never=unreached)",
+        "best_node(fleet, pool, shape, last, never=unreached)",
         unit("core/test_reserved"),
     ),
     Mutant(

@@ -14,3 +14,11 @@ class Trial(Record, frozen=True):
     count: int
     gpus: int
     gpu_resource: str
+
+
+class TriedPod(Record, frozen=True):
+    """The pod as it would be made. `nodes`: the only ones from which its volumes can be reached;
+    None: it has none that say so."""
+
+    pod: Wire
+    nodes: frozenset[str] | None = None

@@ -20,14 +20,15 @@ from leasehold.core.objects.wire import part
 from leasehold.core.world.width import pod_size
 from leasehold.core.world.world import World
 from leasehold.ports.store import Forbidden, Invalid, StoreError
-from leasehold.ports.trial import Trial
+from leasehold.ports.trial import Trial, TriedPod
 from leasehold.shell.informer import News
 from leasehold.shell.quarantine import CONDITION
 from leasehold.shell.stored import Unreadable
 
-Rehearse = Callable[[Sequence[Trial]], Awaitable[Sequence[Wire | StoreError]]]
+Rehearse = Callable[[Sequence[Trial]], Awaitable[Sequence[TriedPod | StoreError]]]
 Untried = Callable[[Run, str], None]
 KNOWN_MAX = 100_000
+_CLAIM = b'"persistentVolumeClaim"'
 _ASIDE = f'"{CONDITION}"'.encode()
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 # What may be otherwise tomorrow, and what a server cannot try, is no refusal.
@@ -42,7 +43,8 @@ class Tryouts:
         self._rehearse = rehearse
         self._tell = untried
         self._tried: dict[Uid, int] = {}  # the generation that was tried
-        self._amounts: dict[Uid, tuple[int, int]] = {}  # CPU and memory of a pod, as made
+        # Of a pod as it would be made: CPU, memory, and where its volumes can be reached from.
+        self._amounts: dict[Uid, tuple[int, int, frozenset[str] | None]] = {}
 
     async def refused(self, world: World, news: list[News]) -> dict[Uid, Unreadable]:
         """Of the Runs among the news that were not tried yet: those that no pod can be made of."""
@@ -58,10 +60,10 @@ class Tryouts:
             self._amounts.clear()
         found = {}
         for (run, obj), answer in zip(runs.values(), answers, strict=True):
-            if isinstance(answer, dict):
-                spec = part(answer, "spec")
+            if isinstance(answer, TriedPod):
+                spec = part(answer.pod, "spec")
                 cpu, memory = asked(spec, (CPU, milli), (MEMORY, units))
-                self._amounts[run.uid] = (cpu, memory)
+                self._amounts[run.uid] = (cpu, memory, answer.nodes)
             if (why := _refusal(answer)) is None:
                 if isinstance(answer, StoreError) and _UNTRIABLE in _words(answer):
                     self._tell(run, _words(answer))
@@ -75,7 +77,9 @@ class Tryouts:
         known = self._amounts.get(run.uid)
         if known is None:
             return run
-        return replace(run, spec=replace(run.spec, cpu_milli=known[0], memory_bytes=known[1]))
+        cpu, memory, nodes = known
+        spec = replace(run.spec, cpu_milli=cpu, memory_bytes=memory, nodes=nodes)
+        return replace(run, spec=spec)
 
     def _untried(self, world: World, news: News) -> Run | None:
         if news.kind != "Run" or news.gone:
@@ -85,16 +89,23 @@ class Tryouts:
         except Exception:
             return None  # whoever folds it says so
         book = world.books.get(run.uid)
-        is_admitted = book is not None and book.attempt > 0
+        # Where its volumes are is asked even of one that runs: it may be placed again.
+        has_claims = _CLAIM in run.spec.template
+        is_admitted = book is not None and book.attempt > 0 and not has_claims
         is_over = run.deleting or run.spec.stop
         is_known = self._tried.get(run.uid) == run.generation
         return None if is_admitted or is_over or is_known else run
 
 
 def untold(listed: Mapping[str, list[bytes]]) -> list[Wire]:
-    """The Runs in a listing that say nothing of themselves yet, or that they were put aside."""
+    """The Runs in a listing that say nothing of themselves yet, or that they were put aside, or
+    whose volumes somebody else has looked at."""
     bodies = listed.get("Run", [])
-    return [_decode(body) for body in bodies if b'"phase"' not in body or _ASIDE in body]
+    return [
+        _decode(body)
+        for body in bodies
+        if b'"phase"' not in body or _ASIDE in body or _CLAIM in body
+    ]
 
 
 def _trial(world: World, run: Run) -> Trial:
@@ -114,7 +125,7 @@ def _words(answer: StoreError) -> str:
     return " ".join([str(answer), *getattr(answer, "__notes__", [])])
 
 
-def _refusal(answer: Wire | StoreError) -> Unsound | None:
+def _refusal(answer: TriedPod | StoreError) -> Unsound | None:
     if not isinstance(answer, Invalid | Forbidden):
         return None
     if any(each in _words(answer) for each in (_FULL, _UNTRIABLE)):

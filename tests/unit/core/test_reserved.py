@@ -1,4 +1,4 @@
-"""Nodes that other schedulers are kept away from, and where spares lie because of that."""
+"""Where a run or its spares may lie for another reason than room: other schedulers, volumes."""
 
 import pytest
 from msgspec.structs import replace
@@ -95,3 +95,22 @@ def test_spares_whose_places_are_taken_wait() -> None:
     assert "8 GPUs of it are for spares" in found.remedy
     assert "too few of those are free (4)" in found.remedy
     assert never_fits(world, a_wish(world, run)) is None
+
+
+def with_volumes(*nodes: str) -> Run:
+    run = a_run("r", group_gpus=8, pod_gpus=8)
+    return replace(run, spec=replace(run.spec, nodes=frozenset(nodes)))
+
+
+def test_a_pod_lies_where_its_volumes_can_be_reached() -> None:
+    assert places(world_of(a_fleet("")), with_volumes("n2")) == (["n2"], [])
+
+
+def test_who_cannot_reach_its_volumes_waits_and_is_told() -> None:
+    world = world_of(a_fleet(""))
+    occupy(world, "n2", 4)
+    found = places(world, with_volumes("n2", "elsewhere"))
+    assert isinstance(found, Refused)
+    assert (found.reason, found.reason.clears_with_time) == (Refusal.CAPACITY, True)
+    assert "its volumes can be reached from 1 node with" in found.remedy
+    assert "4 of the 8 GPUs asked are free" in found.remedy

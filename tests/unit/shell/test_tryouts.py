@@ -11,7 +11,7 @@ from leasehold.core.names import Wire
 from leasehold.core.policy import Policy
 from leasehold.core.world.world import World
 from leasehold.ports.store import Invalid, StoreError
-from leasehold.ports.trial import Trial
+from leasehold.ports.trial import Trial, TriedPod
 from leasehold.shell.informer import News
 from leasehold.shell.tryouts import Tryouts
 
@@ -31,12 +31,12 @@ def _run(**spec: object) -> Wire:
     }
 
 
-def _tried(run: Wire, answer: Wire | StoreError) -> tuple[list[Trial], list[str], list[str]]:
+def _tried(run: Wire, answer: TriedPod | StoreError) -> tuple[list[Trial], list[str], list[str]]:
     """What was asked, what was refused, and what was said of runs that nobody could try."""
     asked: list[Trial] = []
     said: list[str] = []
 
-    async def rehearse(trials: Sequence[Trial]) -> Sequence[Wire | StoreError]:
+    async def rehearse(trials: Sequence[Trial]) -> Sequence[TriedPod | StoreError]:
         asked.extend(trials)
         return [answer] * len(trials)
 
@@ -56,7 +56,7 @@ def test_a_server_that_cannot_try_it_is_no_refusal_and_is_told_of() -> None:
 
 
 def test_what_was_tried_is_not_told_of() -> None:
-    for answer in ({}, Invalid([("", "exceeded quota: gpus")], "Pod", "team", "x")):
+    for answer in (TriedPod(pod={}), Invalid([("", "exceeded quota: gpus")], "Pod", "team", "x")):
         assert _tried(_run(), answer)[1:] == ([], [])
     _, refused, said = _tried(_run(), Invalid([("spec", "no")], "Pod", "team", "x"))
     assert (len(refused), said) == (1, [])
@@ -76,7 +76,7 @@ MALLEABLE = {"minTotalGPUs": 16, "maxTotalGPUs": 32, "stepGPUs": 8, "desiredTota
 def test_it_is_tried_for_as_many_pods_as_it_needs(
     spec: dict[str, Any], count: int, gpus: int
 ) -> None:
-    [trial] = _tried(_run(**spec), {})[0]
+    [trial] = _tried(_run(**spec), TriedPod(pod={}))[0]
     assert (trial.count, trial.gpus) == (count, gpus)
 
 

@@ -25,6 +25,7 @@ from leasehold.adapters.kubernetes.pods import (
 from leasehold.adapters.kubernetes.projection import Read, reader_of
 from leasehold.adapters.kubernetes.quotas import quota_problem
 from leasehold.adapters.kubernetes.refusals import Key
+from leasehold.adapters.kubernetes.volumes import Volumes
 from leasehold.adapters.kubernetes.watching import KubernetesWatch
 from leasehold.adapters.objects.rules import OBJECT_BYTES_MAX, key_of, problems_of, stamp_conditions
 from leasehold.core.names import Wire
@@ -47,7 +48,7 @@ from leasehold.ports.store import (
     perform,
     written_object,
 )
-from leasehold.ports.trial import Trial
+from leasehold.ports.trial import Trial, TriedPod
 
 COMPANIES_MAX = 10_000
 PAGE = 500  # objects in one chunk of a listing
@@ -156,14 +157,14 @@ class KubernetesStore:
         place, key = _place(obj), key_of(obj)
         return await self._sent_whole(place, obj, "POST", place.all(key[1]))
 
-    async def rehearse(self, trials: Sequence[Trial]) -> Sequence[Wire | StoreError]:
+    async def rehearse(self, trials: Sequence[Trial]) -> Sequence[TriedPod | StoreError]:
         """Each as the server would make it now, or why it would not; nothing is made. What one pod
         is allowed and the whole gang never can be is refused, too."""
         namespaces = dict.fromkeys(key_of(each.pod)[1] for each in trials)
         found = await asyncio.gather(*map(self._quotas, namespaces))
         quotas = dict(zip(namespaces, found, strict=True))
 
-        async def one(trial: Trial) -> Wire | StoreError:
+        async def one(trial: Trial) -> TriedPod | StoreError:
             key = key_of(trial.pod)
             data = _encode({**dressed(trial.pod), "kind": "Pod"})
             request = ApiRequest(
@@ -171,10 +172,11 @@ class KubernetesStore:
             )
             try:
                 answer = _decode(await self._client.ask(request))
+                nodes = await Volumes(self._client).reached_from(answer)
             except StoreError as error:
                 return error
             problem = quota_problem(quotas[key[1]], trial, answer)
-            return Invalid([("", problem)], *key) if problem else answer
+            return Invalid([("", problem)], *key) if problem else TriedPod(pod=answer, nodes=nodes)
 
         return await asyncio.gather(*map(one, trials))
 

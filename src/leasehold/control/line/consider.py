@@ -192,7 +192,9 @@ def _try(turn: Turn, wish: Wish) -> Admitted | Refused:
             remedy="binder.enabled is false: nothing new is started",
         )
     answer = admit(world, wish, turn.agenda, start=turn.now, now=turn.now)
-    if isinstance(answer, Refused) and wish.run.spec.opportunistic:
+    # On spares it would not be asked which nodes its volumes can be reached from.
+    may_fill = wish.run.spec.opportunistic and wish.want.only is None
+    if isinstance(answer, Refused) and may_fill:
         filled = _try_spares(turn, wish)
         answer = filled if isinstance(filled, Admitted) else answer
     if isinstance(answer, Refused):

@@ -33,6 +33,7 @@ class Want(Record):
     last: tuple[str, ...] = ()  # nodes that rejected it: tried last
     within: tuple[str, ...] = ()  # only these domains, where a resolution chose them
     spares_on_reserved: bool = False  # spares lie only on nodes that other schedulers leave alone
+    only: frozenset[str] | None = None  # nodes, where its volumes can be reached from no others
 
     @property
     def gpus_per_group(self) -> int:
@@ -67,6 +68,7 @@ def wanted(
         own_domains=own_domains,
         last=last,
         spares_on_reserved=world.policy.spares_on_reserved,
+        only=spec.nodes,
     )
 
 
@@ -215,14 +217,15 @@ def _fill(world: World, want: Want, groups: tuple[int, ...], pool: Pool) -> list
     placed: list[PodPlace] = []
     # Where spares can lie only on some nodes, pods leave those to them as long as there are others.
     kept, barred = _for_spares(fleet, want, pool)
+    unreached = frozenset() if want.only is None else frozenset(pool.nodes) - want.only
     for group in groups:
         mine: set[str] = set()
         for order in range(want.pods + want.spares):
             spare = order >= want.pods
             if spare:
-                name = best_node(fleet, pool, shape, last, mine, never=barred)
+                name = best_node(fleet, pool, shape, last, mine, never=barred | unreached)
             else:
-                name = best_node(fleet, pool, shape, last, kept)
+                name = best_node(fleet, pool, shape, last, kept, never=unreached)
             if name is None:
                 for each in placed:  # CPU, memory or the pod count ran out before the GPUs did
                     fleet.unplan(each.node, shape)
@@ -283,6 +286,8 @@ def _refusal(fleet: Fleet, want: Want, locations: Sequence[Location]) -> Refused
             short_by=want.gpus,
         )
     free = sum(pool.free for pool in pools)
+    if want.only is not None and free >= want.gpus and _has_gpus(want, pools):
+        return _out_of_reach(fleet, want, pools)
     if want.spares and want.spares_on_reserved and free >= want.gpus and _has_gpus(want, pools):
         return _no_place_for_spares(fleet, want, pools)
     asks_more = bool(want.cpu_milli or want.memory_bytes or fleet.crowded)
@@ -308,6 +313,21 @@ def _refusal(fleet: Fleet, want: Want, locations: Sequence[Location]) -> Refused
         f"{'is' if want.gpus == 1 else 'are'} free; wait for leases to end",
         asked=want.gpus,
         short_by=want.gpus - free,
+        limit=free,
+    )
+
+
+def _out_of_reach(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Refused:
+    """GPUs are there; where its volumes can be reached they are not."""
+    assert want.only is not None, "whoever has no such volumes is not asked"
+    names = [name for pool in pools for name in pool.nodes if name in want.only]
+    free = sum(fleet.nodes[name].free for name in names)
+    return Refused(
+        reason=Refusal.CAPACITY,
+        remedy=f"its volumes can be reached from {plural(len(names), 'node')} with {want.flavor}, "
+        f"where {free} of the {plural(want.gpus, 'GPU')} asked {'is' if free == 1 else 'are'} "
+        "free; wait for leases to end, or use volumes that more nodes can reach",
+        asked=want.gpus,
         limit=free,
     )
 

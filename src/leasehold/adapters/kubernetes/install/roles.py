@@ -105,6 +105,7 @@ _CONTROLLER: list[Wire] = [
     _rule("", ["pods/status"], ["get", "update", "patch"]),
     _rule("", ["nodes", "namespaces", "persistentvolumeclaims", "persistentvolumes"], READ),
     _rule("", ["resourcequotas"], READ),
+    _rule("storage.k8s.io", ["storageclasses"], READ),
     _rule("", ["services"], [*READ, *WRITE]),
     _rule("", ["events"], [*READ, *WRITE]),
     _rule("events.k8s.io", ["events"], [*READ, *WRITE]),

@@ -1,0 +1,117 @@
+"""From which nodes the volumes of a pod can be reached, as the API server says it.
+
+A volume that is bound may be bound to some nodes: placement must know. A claim that waits for its
+first consumer to be placed would wait for a scheduler that asks for volumes; we do not, and say so.
+"""
+
+from collections.abc import Callable, Mapping
+from urllib.parse import quote
+
+import msgspec
+
+from leasehold.adapters.kubernetes.client import ApiRequest, Client
+from leasehold.core.names import Wire
+from leasehold.core.objects.wire import list_at, part, text_at
+from leasehold.ports.store import Invalid, NotFound
+
+LATE = "WaitForFirstConsumer"
+_ONLY_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+_decode = msgspec.json.Decoder(dict[str, object]).decode
+Nodes = Mapping[str, Wire]  # labels, by name
+
+
+class Volumes:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def reached_from(self, pod: Wire) -> frozenset[str] | None:
+        """The nodes; None where its volumes name none. Raises `Invalid` for a claim that nobody
+        will ever bind."""
+        namespace = text_at(part(pod, "metadata"), "namespace")
+        terms: list[list[Wire]] = []
+        for number, volume in enumerate(list_at(part(pod, "spec"), "volumes")):
+            claim = text_at(part(volume, "persistentVolumeClaim"), "claimName")
+            if claim:
+                place = f"spec.volumes[{number}].persistentVolumeClaim"
+                terms += await self._terms(namespace, claim, place)
+        if not terms:
+            return None
+        nodes = await self._nodes()
+        return frozenset(
+            name
+            for name, labels in nodes.items()
+            if all(any(_matches(each, name, labels) for each in one) for one in terms)
+        )
+
+    async def _terms(self, namespace: str, claim: str, place: str) -> list[list[Wire]]:
+        """What its volume asks of nodes, if it is bound: one of these must hold."""
+        path = f"/api/v1/namespaces/{quote(namespace)}/persistentvolumeclaims/{quote(claim)}"
+        try:
+            found = await self._read(path)
+        except NotFound:
+            return []  # it may come; the kubelet says what it waits for
+        spec = part(found, "spec")
+        volume = text_at(spec, "volumeName")
+        if not volume:
+            await self._check_bound_soon(text_at(spec, "storageClassName"), claim, place)
+            return []
+        try:
+            bound = await self._read(f"/api/v1/persistentvolumes/{quote(volume)}")
+        except NotFound:
+            return []
+        required = part(part(part(bound, "spec"), "nodeAffinity"), "required")
+        terms = [each for each in list_at(required, "nodeSelectorTerms") if isinstance(each, dict)]
+        return [terms] if terms else []
+
+    async def _check_bound_soon(self, storage_class: str, claim: str, place: str) -> None:
+        if not storage_class:
+            return
+        try:
+            path = f"/apis/storage.k8s.io/v1/storageclasses/{quote(storage_class)}"
+            found = await self._read(path)
+        except NotFound:
+            return
+        if found.get("volumeBindingMode") == LATE:
+            why = (
+                f"the claim {claim} is not bound, and its storage class {storage_class} waits for "
+                "its first consumer; have it bound first (a pod of another scheduler that uses "
+                "it), or use a class that binds at once"
+            )
+            raise Invalid([(place, why)], "Pod")
+
+    async def _nodes(self) -> Nodes:
+        request = ApiRequest("GET", "/api/v1/nodes", ("Node", "", ""), accept=_ONLY_METADATA)
+        listed = list_at(_decode(await self._client.ask(request)), "items")
+        return {text_at(part(each, "metadata"), "name"): part(part(each, "metadata"), "labels")
+                for each in listed if isinstance(each, dict)}  # fmt: skip
+
+    async def _read(self, path: str) -> Wire:
+        return _decode(await self._client.read(path))
+
+
+def _matches(term: Wire, name: str, labels: Wire) -> bool:
+    """All that one term asks for; one that asks for nothing holds nowhere."""
+    of_name: Wire = {"metadata.name": name}
+    asked = [(each, labels) for each in list_at(term, "matchExpressions")]
+    asked += [(each, of_name) for each in list_at(term, "matchFields")]
+    return bool(asked) and all(
+        isinstance(each, dict) and _holds(each, said) for each, said in asked
+    )
+
+
+def _holds(asked: Wire, labels: Wire) -> bool:
+    key = text_at(asked, "key")
+    values = [str(each) for each in list_at(asked, "values")]
+    check: Callable[[], bool] | None = {
+        "In": lambda: labels.get(key) in values,
+        "NotIn": lambda: labels.get(key) not in values,
+        "Exists": lambda: key in labels,
+        "DoesNotExist": lambda: key not in labels,
+        "Gt": lambda: _number(labels.get(key)) > _number(values[0] if values else "") >= 0,
+        "Lt": lambda: 0 <= _number(labels.get(key)) < _number(values[0] if values else ""),
+    }.get(text_at(asked, "operator"))
+    return check is not None and check()
+
+
+def _number(text: object) -> int:
+    return int(text) if isinstance(text, str) and text.isdecimal() else -1

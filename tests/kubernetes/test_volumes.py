@@ -1,0 +1,99 @@
+"""Volumes: where they can be reached from counts for placement, and nobody waits for a consumer."""
+
+import json
+from typing import Any
+
+from tests.kubernetes.plane import Plane, budget, job
+from tests.kubernetes.replicas import bound
+from tests.kubernetes.wellbeing import all_is_well
+
+CLAIMS = "/api/v1/namespaces/team/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+SIZE = {"storage": "1Gi"}
+
+
+def _volume(name: str, *terms: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+        "spec": {"capacity": SIZE, "accessModes": ["ReadWriteOnce"], "local": {"path": "/data"},
+                 "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}},
+    }  # fmt: skip
+
+
+def _claim(name: str, volume: str = "", storage_class: str = "") -> dict[str, Any]:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": SIZE},
+            "storageClassName": storage_class}  # fmt: skip
+    return {
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name},
+        "spec": {**spec, "volumeName": volume} if volume else spec,
+    }  # fmt: skip
+
+
+def _made(plane: Plane, path: str, body: dict[str, Any]) -> None:
+    answer = plane.cluster.client.ask("POST", path, body)
+    assert answer.status == 201, answer.body
+
+
+def _with(name: str, *claims: str) -> dict[str, Any]:
+    run: dict[str, Any] = job(name, 8)
+    run["spec"]["template"]["spec"]["volumes"] = [
+        {"name": f"v{number}", "persistentVolumeClaim": {"claimName": claim}}
+        for number, claim in enumerate(claims)
+    ]
+    return run
+
+
+def _gone(plane: Plane, *paths: str) -> None:
+    """Nobody here takes off what protects them while they are in use."""
+    free = json.dumps({"metadata": {"finalizers": None}}).encode()
+    for path in paths:
+        plane.cluster.client.ask("DELETE", path)
+        headers = {"Content-Type": "application/merge-patch+json"}
+        plane.cluster.client.ask("PATCH", path, free, headers=headers)
+
+
+def test_a_pod_goes_where_its_volumes_can_be_reached(plane: Plane) -> None:
+    plane.kubelets.add("n1", "n2", "n3")
+    fabric = {"key": "fabric.domain", "operator": "In", "values": ["a"]}
+    third = {"key": "metadata.name", "operator": "In", "values": ["n3"]}
+    _made(plane, VOLUMES, _volume("here", {"matchExpressions": [fabric]}))
+    _made(plane, VOLUMES, _volume("there", {"matchFields": [third]}))
+    for name in ("here", "there"):
+        _made(plane, CLAIMS, _claim(name, name))
+    first = plane.controller("first")
+    runs = [_with("one", "here", "there"), _with("two", "there")]
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), runs[0]))
+    plane.until_phase("one", "Running")
+    assert [pod["spec"]["nodeName"] for pod in bound(plane)] == ["n3"]
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(runs[1]))
+    plane.until(lambda: "can be reached from 1 node" in str(plane.run("two").get("status")))
+    # Whoever decides next looks for itself.
+    assert first.stop() == 0
+    plane.controller("second")
+    plane.exit_all(plane.run("one")["metadata"]["uid"])
+    plane.until_phase("two", "Running")
+    nodes = {pod["spec"]["nodeName"] for pod in bound(plane)
+             if pod["metadata"]["name"].startswith("two-")}  # fmt: skip
+    assert nodes == {"n3"}
+    all_is_well(plane)
+    plane.stop_controllers()
+    _gone(plane, *(f"{CLAIMS}/{each}" for each in ("here", "there")),
+          *(f"{VOLUMES}/{each}" for each in ("here", "there")))  # fmt: skip
+
+
+def test_a_claim_that_waits_for_its_first_consumer_is_refused_by_path(plane: Plane) -> None:
+    late = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"},
+            "provisioner": "none", "volumeBindingMode": "WaitForFirstConsumer"}  # fmt: skip
+    _made(plane, CLASSES, late)
+    _made(plane, CLAIMS, _claim("later", storage_class="late"))
+    plane.kubelets.add("n1")
+    plane.controller()
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), _with("train", "later")))
+    plane.until(lambda: "first consumer" in str(plane.run("train").get("status")))
+    said = plane.run("train")["status"]["message"]
+    assert "spec.template.spec.volumes[0].persistentVolumeClaim" in said
+    assert "the claim later is not bound" in said
+    assert plane.all("leases") == []
+    plane.stop_controllers()
+    _gone(plane, f"{CLAIMS}/later", f"{CLASSES}/late")
