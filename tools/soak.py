@@ -1,11 +1,14 @@
 """Simulates ever new seeds for as long as it is told: `python tools/soak.py --hours 8 --workers 2`.
 
 `make soak` calls it. Seeds go on where the last soak of this folder stopped; plans that failed are
-left in build/storm, each to be played again with `leasehold sim --plan`. Exit status 1 if there are
-any.
+left in build/storm, each to be played again with `leasehold sim --plan`. It ends when its time is
+over, or when it is told to (SIGTERM, Ctrl-C), with all that it started. Exit status 1 if a seed
+failed.
 """
 
 import argparse
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,7 +17,53 @@ from pathlib import Path
 BUILD = Path("build/storm")
 NEXT = BUILD / "next-seed"
 FIRST = 1_000_000
-AT_ONCE = 50
+AT_ONCE = 20  # for each worker; a round that is cut off is played again by the next soak
+
+
+class Soak:
+    def __init__(self, hours: float, workers: int) -> None:
+        self._until = time.monotonic() + hours * 3600
+        self._workers = workers
+        self._round: subprocess.Popen[bytes] | None = None
+        self._is_told_to_stop = False
+        self.seeds = 0
+
+    def run(self) -> None:
+        while not self._is_told_to_stop and time.monotonic() < self._until:
+            seed = int(NEXT.read_text()) if NEXT.exists() else FIRST
+            last = seed + AT_ONCE * self._workers - 1
+            if self._has_played(seed, last):
+                self.seeds += last - seed + 1
+                NEXT.write_text(str(last + 1))
+
+    def stop(self, *_: object) -> None:
+        self._is_told_to_stop = True
+        self._end_round()
+
+    def _has_played(self, first: int, last: int) -> bool:
+        """False when it was cut off."""
+        self._round = subprocess.Popen(
+            [sys.executable, "-c", "from leasehold.cli.main import main; main()", "sim",
+             "--seeds", f"{first}..{last}", "--workers", str(self._workers), "--keep", str(BUILD)],
+            start_new_session=True,  # so that its workers end with it
+        )  # fmt: skip
+        if self._is_told_to_stop:  # just before there was anything to end
+            self._end_round()
+        try:
+            return self._round.wait(max(0.0, self._until - time.monotonic())) >= 0
+        except subprocess.TimeoutExpired:
+            self._end_round()
+            self._round.wait()
+            return False
+
+    def _end_round(self) -> None:
+        if self._round is not None and self._round.poll() is None:
+            os.killpg(self._round.pid, signal.SIGKILL)
+
+
+def left_behind() -> dict[Path, int]:
+    """The plans of seeds that failed, and when each was written."""
+    return {file: file.stat().st_mtime_ns for file in sorted(BUILD.glob("[0-9]*.json"))}
 
 
 def main() -> int:
@@ -23,19 +72,15 @@ def main() -> int:
     asked.add_argument("--workers", type=int, default=2)
     given = asked.parse_args()
     BUILD.mkdir(parents=True, exist_ok=True)
-    until = time.monotonic() + given.hours * 3600
-    failed = 0
-    while time.monotonic() < until:
-        seed = int(NEXT.read_text()) if NEXT.exists() else FIRST
-        last = seed + AT_ONCE - 1
-        done = subprocess.run(
-            [sys.executable, "-c", "from leasehold.cli.main import main; main()", "sim",
-             "--seeds", f"{seed}..{last}", "--workers", str(given.workers), "--keep", str(BUILD)],
-            check=False,
-        )  # fmt: skip
-        failed += done.returncode != 0
-        NEXT.write_text(str(last + 1))
-    print(f"{failed} rounds of {AT_ONCE} seeds had a failure; their plans are in {BUILD}")
+    before = left_behind()
+    soak = Soak(given.hours, given.workers)
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, soak.stop)
+    soak.run()
+    failed = [file for file, at in left_behind().items() if before.get(file) != at]
+    print(f"{soak.seeds} seeds in whole rounds; {len(failed)} that failed are left in {BUILD}")
+    for file in failed:
+        print(f"again: leasehold sim --plan {file}")
     return 1 if failed else 0
 
 

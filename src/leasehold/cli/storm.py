@@ -128,9 +128,8 @@ def _many(asked: Asked) -> int:
         each=each,
         stop_at_first=asked.first,
     )
-    if not asked.digest:
-        for line in tally.lines():
-            click.echo(line)
+    for line in tally.lines():
+        click.echo(line, err=asked.digest)  # what is compared stands alone
     missing = tally.missing() if asked.marks else []
     for mark in missing:
         click.echo(f"never reached: {mark}")
