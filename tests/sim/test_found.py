@@ -13,6 +13,7 @@ from leasehold.sim.storm.plan import StormPlan
 from leasehold.sim.storm.play import play
 
 STORIES = Path(__file__).resolve().parents[1] / "scenarios"
+MAKES = "before make Pod"
 FOUND = Path(__file__).resolve().parent / "found"
 
 
@@ -90,6 +91,57 @@ def test_whoever_was_deposed_while_it_recovered_removes_no_proof(seed: int) -> N
     )
     outcome = play(plan)
     assert outcome.effects["pause in recovery"] == 1
+    assert outcome.problems == []
+
+
+SMALL = """title: Two runs
+fleet: [{"domain": "a", "nodes": 3, "gpus": 4, "flavor": "H", "region": "r1", "cluster": "c1"}]
+budgets: {"t/t": {"owner": "o", "envelopes": [{"name": "e", "flavor": "H", "concurrency": 12}]}}
+steps:
+  - {"at": "1m", "submit": {"t/one": {"owner": "o", "resources": {"gpuType": "H", "totalGPUs": 8, "gpusPerPod": 4}}}, "work": {"lasts": "4m"}}
+  - {"at": "2m", "submit": {"t/two": {"owner": "o", "resources": {"gpuType": "H", "totalGPUs": 4, "gpusPerPod": 4}}}, "work": {"lasts": "2m"}}
+"""  # noqa: E501 - a step a line, as the generator writes them
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("fault", ["refuse", "lose-request"])
+def test_a_pod_that_could_not_be_made_is_made_a_moment_later(seed: int, fault: str) -> None:
+    """Nobody waits until its start has taken too long: that would be another attempt."""
+    plan = StormPlan(
+        seed=seed, profile=Profile.UNIFORM, story=SMALL, trouble=8 * MINUTE, store={fault: 0.5}
+    )
+    outcome = play(plan)
+    assert outcome.problems == []
+    assert outcome.marks["lease opened by Start"] == 3
+    assert outcome.marks["second attempt"] == 0
+
+
+WANTED_BY_TWO = """title: One is cancelled before it began, and the other has its place
+fleet: [{"domain": "a", "nodes": 2, "gpus": 4, "flavor": "H", "region": "r1", "cluster": "c1"}]
+budgets: {"t/t": {"owner": "o", "envelopes": [{"name": "e", "flavor": "H", "concurrency": 8}]}}
+steps:
+  - {"at": "1m", "submit": {"t/one": {"owner": "o", "resources": {"gpuType": "H", "totalGPUs": 8, "gpusPerPod": 4}}}}
+  - {"at": "70s", "submit": {"t/two": {"owner": "o", "resources": {"gpuType": "H", "totalGPUs": 8, "gpusPerPod": 4}}}}
+  - {"at": "80s", "cancel": "t/one"}
+"""  # noqa: E501 - a step a line, as the generator writes them
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_whoever_was_deposed_before_it_made_a_pod_gives_it_no_node(seed: int) -> None:
+    """It stood still, with a clock that nearly did, too; the next one was told meanwhile that the
+    run is not wanted any more, and gave its place away. The pod that comes late must not run."""
+    plan = StormPlan(
+        seed=seed,
+        profile=Profile.BREAKING,
+        story=WANTED_BY_TWO,
+        trouble=4 * MINUTE,
+        attacks=(
+            Attack(at=50 * SECOND, harm=Harm.DRIFT, who=LEADER, lasts=MINUTE, amount=-900_000),
+            Attack(at=59 * SECOND, harm=Harm.PAUSE, who=LEADER, lasts=30 * SECOND, point=MAKES),
+        ),
+    )
+    outcome = play(plan)
+    assert outcome.effects["pause at a point"] == 1
     assert outcome.problems == []
 
 
