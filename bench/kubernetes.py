@@ -168,10 +168,11 @@ class Bench:
             self._replica = self._controller("bench")
             self._make_budget()
             self._until(self._is_deciding)
-            began = time.perf_counter()
+            before, began = self._cluster.weights(), time.perf_counter()
             asyncio.run(self._fill(leases))
             took = time.perf_counter() - began
             memory = _resident_mib(self._replica.process.pid)
+            after = self._cluster.weights()
         finally:
             self._stop()
         return {
@@ -179,6 +180,12 @@ class Bench:
             "open_leases": leases,
             "foreign_pods": foreign,
             "leases_filled_per_s": round(leases / took, 1),
+            **{
+                f"{name}_mib_per_1000_leases": round(
+                    (after[name] - before[name]) * 1000 / leases, 1
+                )
+                for name in before
+            },
         }
 
     async def _make_foreign(self, count: int) -> None:

@@ -114,6 +114,14 @@ class Cluster:
             for each in self.client.ask("GET", path).json["items"]:
                 self.client.ask("DELETE", f"{path}/{each['metadata']['name']}")
 
+    def weights(self) -> dict[str, float]:
+        """MiB: what the API server has in memory, and etcd in its file."""
+        status = Path(f"/proc/{self._running.pids[-1]}/status").read_text(encoding="ascii")
+        [resident] = [line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")]
+        files = (self.folder / "state").rglob("snap/db")
+        stored = sum(path.stat().st_size for path in files)
+        return {"apiserver": int(resident) / 1024, "etcd": stored / (1 << 20)}
+
     def restart(self, name: str) -> None:
         """`etcd` or `kube-apiserver`, killed and started again on what it has written."""
         self.client.close()
