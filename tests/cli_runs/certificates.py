@@ -45,9 +45,11 @@ def authority(name: str = "test CA") -> Authority:
 
 
 def certificate(ca: Authority, address: str) -> bytes:
-    """A server's certificate for an address, and its key, in one PEM."""
+    """A server's certificate for an address or a name, and its key, in one PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
-    names = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))])
+    is_address = address.replace(".", "").isdecimal()
+    name = x509.IPAddress(ip_address(address)) if is_address else x509.DNSName(address)
+    names = x509.SubjectAlternativeName([name])
     [issuer] = ca.certificate.subject
     built = _builder(address, str(issuer.value), key).add_extension(names, critical=False)
     private = key.private_bytes(

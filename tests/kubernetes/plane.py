@@ -48,7 +48,7 @@ class Plane:
         self._controllers.append(made)
         return made
 
-    def answering(self, name: str = "a") -> "Controller":
+    def answering(self, name: str = "a", *more: str) -> "Controller":
         """One that is asked through the API server, as `kubectl runs` does. The Service leads to
         this machine; whoever takes the cluster for something else calls `stop_answering`."""
         port, ask = free_port(), self.cluster.client.ask
@@ -59,7 +59,7 @@ class Plane:
                      "ports": [{"name": "here", "port": port}]},
         })  # fmt: skip
         assert made.status == 201, made.body
-        controller = self.controller(name, "--questions", f"127.0.0.1:{port}")
+        controller = self.controller(name, "--questions", f"127.0.0.1:{port}", *more)
         self.until(self._is_answering)
         return controller
 

@@ -36,7 +36,7 @@ from leasehold.cli.replica import Replica
 from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.tenure import NAMESPACE
 from leasehold.core.objects.wire import part, text_at
-from leasehold.core.units import DAY, MINUTE, Instant, Millis, parse_span
+from leasehold.core.units import DAY, SECOND, Instant, Millis, parse_span
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import StoreError
 from leasehold.shell.archive.requests import NAME as COMPACTION
@@ -45,7 +45,8 @@ from leasehold.shell.plane import Plane
 from leasehold.shell.query import QUESTIONS, BadQuestion
 
 AUTHORITY = "leasehold-query-ca"  # the Secret of the authority that all replicas serve under
-LOOK_EVERY: Millis = MINUTE
+_THEIRS = ("tls.crt", "tls.key", "ca.crt")  # as cert-manager writes them
+LOOK_EVERY: Millis = 20 * SECOND
 RENEW_EVERY: Millis = 30 * DAY  # a certificate is good for a year
 
 _wire = msgspec.json.Decoder(dict[str, object]).decode
@@ -53,12 +54,17 @@ _log = structlog.get_logger("leasehold")
 
 
 class Answers:
-    def __init__(self, replica: Replica, client: Client, clock: Clock) -> None:
+    def __init__(
+        self, replica: Replica, client: Client, clock: Clock, *, certificates: Path | None = None
+    ) -> None:
+        """`certificates`: where somebody else may put some, which then count."""
+        self._folder = certificates
+        self._shown = b""  # which of them we serve with
         self._replica = replica
         self._client = client
         self._clock = clock
         self._reviews = Reviews(client, clock)
-        self._authority = b""  # under which we serve, once we do
+        self._authority = b""  # under which we serve, once we do; with the one before it
         self._kept: dict[str, bytes] = {}
         self._renew_at: Instant = 0
         self._proxy: FrontProxy | None = None
@@ -93,20 +99,44 @@ class Answers:
             _log.info("the API server has other authorities", names=list(found.names))
             self._aggregated.believe(found)
             self._proxy = found
-        if self._clock.now() >= self._renew_at:
+        theirs = self._theirs()
+        if theirs != self._shown or (not theirs and self._clock.now() >= self._renew_at):
+            before = self._authority
             with self._certificates() as made:
+                # Whoever connects must know the new authority before it is shown to them.
+                if made.ca_pem not in before:
+                    self._authority = made.ca_pem + before
+                    if self._replica.plane is not None and self._replica.plane.is_leading:
+                        await self.begin()
                 self._aggregated.serve_as(made.cert_path, made.key_path)
 
     @contextmanager
     def _certificates(self) -> Iterator[Certificates]:
-        """A new one of our own authority, as files for as long as they are read."""
+        """Those that somebody made for us, or a new one of our own authority, as files for as long
+        as they are read."""
+        theirs = self._theirs()
+        if theirs and self._folder is not None:
+            ca = (self._folder / "ca.crt").read_bytes()
+            self._authority, self._shown = self._authority or ca, theirs
+            yield Certificates(ca, self._folder / "tls.crt", self._folder / "tls.key")
+            return
+        self._shown = b""
         with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
             for name, content in self._kept.items():
                 write_private(Path(folder) / name, content)
             made = ensure_certificates(Path(folder), [f"{SERVICE}.{NAMESPACE}.svc"])
-            self._authority = made.ca_pem
+            self._authority = self._authority or made.ca_pem
             self._renew_at = self._clock.now() + RENEW_EVERY
             yield made
+
+    def _theirs(self) -> bytes:
+        """What is in the folder that somebody else fills; empty while it is not whole."""
+        if self._folder is None:
+            return b""
+        try:
+            return b"\n".join((self._folder / name).read_bytes() for name in _THEIRS)
+        except OSError:
+            return b""
 
     async def begin(self) -> None:
         """We decide now, and answer: the API server is told to pass questions on."""

@@ -55,6 +55,12 @@ ON_CLUSTERS = Policy(max_objects=50_000, spares_on_reserved=True)
     help="Where questions of `kubectl runs` are answered, which the API server passes on.",
 )
 @click.option(
+    "--certificates",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where tls.crt, tls.key and ca.crt for questions are, as cert-manager makes them; while "
+    "they are not there, an authority of our own signs.",
+)
+@click.option(
     "--pages",
     default="",
     metavar="HOST:PORT",
@@ -70,6 +76,7 @@ def command(
     name: str,
     probes: str,
     questions: str,
+    certificates: Path | None,
     pages: str,
     log_level: str,
 ) -> None:
@@ -105,7 +112,9 @@ def command(
             served = await serve_probes(
                 host, port, troubles=replica.troubles, metrics=replica.metrics
             )
-            answers = Answers(replica, client, clock) if asked is not None else None
+            answers = None
+            if asked is not None:
+                answers = Answers(replica, client, clock, certificates=certificates)
             answering = None
             if answers and asked and config.asking.aggregated:
                 answering = await answers.serve(*asked)

@@ -23,6 +23,8 @@ QUESTIONS = 8443
 PAGES = 8444
 FRONT_DOOR = "leasehold-front-door"  # a Secret: whose certificates may name the visitors of pages
 FRONT_DOOR_FOLDER = "/etc/leasehold-front-door"
+CERTIFICATES = "leasehold-query-tls"  # a Secret, if somebody else makes certificates for us
+CERTIFICATES_FOLDER = "/etc/leasehold-certificates"
 HOLDER = f"{GROUP}/holder"  # a label: the replica that decides, and answers
 LABELS: dict[str, object] = {
     "app.kubernetes.io/name": "leasehold",
@@ -151,6 +153,10 @@ def _deployment(settings: Settings) -> Wire:
                     "volumes": [
                         {"name": "config", "configMap": {"name": CONFIG}},
                         {"name": "cache", "emptyDir": {}},
+                        {
+                            "name": "certificates",
+                            "secret": {"secretName": CERTIFICATES, "optional": True},
+                        },
                         *_only(settings.pages, _front_door()),
                     ],
                 },
@@ -172,6 +178,8 @@ def _container(settings: Settings) -> Wire:
             f"0.0.0.0:{PROBES}",
             "--questions",
             f"0.0.0.0:{QUESTIONS}",
+            "--certificates",
+            CERTIFICATES_FOLDER,
             "--config",
             f"{CONFIG_FOLDER}/{CONFIG_FILE}",
             *_only(settings.pages, "--pages", f"0.0.0.0:{PAGES}"),
@@ -190,6 +198,7 @@ def _container(settings: Settings) -> Wire:
         "volumeMounts": [
             {"name": "config", "mountPath": CONFIG_FOLDER, "readOnly": True},
             {"name": "cache", "mountPath": CACHE_FOLDER},
+            {"name": "certificates", "mountPath": CERTIFICATES_FOLDER, "readOnly": True},
             *_only(
                 settings.pages,
                 {"name": "front-door", "mountPath": FRONT_DOOR_FOLDER, "readOnly": True},
