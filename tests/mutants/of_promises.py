@@ -189,6 +189,13 @@ PROMISES = (
         unit("core/test_room_ahead"),
     ),
     Mutant(
+        "one ahead that is in the way of another elsewhere does not count",
+        "core/decisions/room_ahead.py",
+        "        domains = self._reached_from(domains)\n",
+        "",
+        unit("core/test_room_ahead"),
+    ),
+    Mutant(
         "room ahead is moved into the place of a known start",
         "core/decisions/room_ahead.py",
         "            if not domains.isdisjoint(shared)\n",

@@ -92,6 +92,7 @@ class RoomAhead:
             for start, shared in self._starts
             if not domains.isdisjoint(shared)
         )
+        domains = self._reached_from(domains)
         for room in self._rooms if answer else ():
             if not domains.isdisjoint(room.domains):
                 found = self._put(room, seated, over)
@@ -101,6 +102,17 @@ class RoomAhead:
                 seated += self._holds(room.uid, found, room.start, room.end)
         world.what_if.undo(mark)
         return answer
+
+    def _reached_from(self, domains: set[str]) -> set[str]:
+        """With those of everybody who may have to move over: who finds no room in one of its
+        domains needs more in another, which somebody else counts on."""
+        found = set(domains)
+        left = list(self._rooms)
+        while near := [room for room in left if not found.isdisjoint(room.domains)]:
+            left = [room for room in left if found.isdisjoint(room.domains)]
+            for room in near:
+                found.update(room.domains)
+        return found
 
     def _can_start(self, start: Start, seated: list[Hold], over: set[str]) -> bool:
         """Whether a known start is still possible, then and on top of those ahead of it."""
