@@ -232,6 +232,13 @@ PROMISES = (
         story("life-10"),
     ),
     Mutant(
+        "what ended an attempt excuses the exits of the next",
+        "control/running/tend.py",
+        "    if at == attempt.started and book",
+        "    if at < attempt.started and book",
+        story("failure-23"),
+    ),
+    Mutant(
         "a far start keeps only what is free today",
         "control/line/holding.py",
         "    for name in ended:\n        world.fleet.give(world.leases[name])\n",

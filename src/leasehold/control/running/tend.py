@@ -138,15 +138,17 @@ def _key(world: World, uid: Uid) -> str:
 
 
 def _may_restart(turn: Turn, lease: Lease) -> bool:
-    """Shortly after a swap or resize an exit is the job re-forming, not a failure."""
-    swapped_at = turn.world.book(lease.uid).swapped_at
-    attempt = turn.world.attempt_of(lease)
-    return (
-        swapped_at is not None
-        and attempt is not None
-        and swapped_at >= attempt.started
-        and gone_at(turn, lease) <= swapped_at + turn.world.policy.swap_settle
-    )
+    """Shortly after a swap or resize an exit is the job re-forming, not a failure. What ended the
+    attempt before it, maybe in the instant in which this one began, is neither."""
+    world, uid = turn.world, lease.uid
+    book = world.book(uid)
+    attempt = world.attempt_of(lease)
+    at = book.swapped_at
+    if at is None or attempt is None or at < attempt.started:
+        return False
+    if at == attempt.started and book.units[world.unit_of(uid, lease.group)].was_ended_at(at):
+        return False
+    return gone_at(turn, lease) <= at + world.policy.swap_settle
 
 
 def restarts(turn: Turn, uid: Uid) -> list[Pod]:

@@ -158,6 +158,10 @@ class UnitHistory:
     def last(self) -> Attempt | None:
         return self.attempts[-1] if self.attempts else None
 
+    def was_ended_at(self, at: Instant) -> bool:
+        """Whether an attempt ended in that very instant; the next may begin in it."""
+        return any(each.ended_at == at and not each.open for each in self.attempts)
+
     def own_failures(self) -> int:
         """How many attempts failed by themselves."""
         return sum(1 for each in self.attempts if each.is_own_failure)
