@@ -199,8 +199,8 @@ class Hall:
 
     def unstick(self, process: JobProcess, now: Instant) -> None:
         """It hears again, and what it was told meanwhile takes effect at once."""
-        process.is_stuck = False
-        if process.grace is not None or process.is_unwanted:
+        was_stuck, process.is_stuck = process.is_stuck, False
+        if was_stuck and (process.grace is not None or process.is_unwanted):
             process.end(now)
 
     def abandon(self, pod_uid: Uid, now: Instant) -> None:
