@@ -219,7 +219,7 @@ def _delete(world: World, what: dict[str, Any]) -> None:
         _budgets_changed(world, before)
         return
     node = world.nodes[what["node"]]
-    node.gone, node.cordoned, node.silent, node.dead = True, False, False, False
+    node.gone, node.silent, node.dead = True, False, False  # a cordon is found again
     node.foreign = 0
     life.lose_node(world, node.name)
 
@@ -233,6 +233,8 @@ def _node(world: World, node: Node, state: str) -> None:
         case "silent":
             node.silent = True
         case "ready":
+            if node.dead or node.gone:
+                node.foreign = 0  # nobody's processes run where nothing is
             node.dead = node.silent = node.gone = False
             for pod in world.pods:
                 if pod.node == node.name and pod.wanted is not None and pod.told is None:

@@ -281,6 +281,13 @@ PROMISES = (
         story("line-24"),
     ),
     Mutant(
+        "those behind have what an activation lets go before those ahead",
+        "control/reservations.py",
+        "                turn.line_is_cut_short = True  # who are asked before anybody behind\n",
+        "                turn.again = True\n",
+        story("line-48"),
+    ),
+    Mutant(
         "past the drain timeout a beneficiary keeps what comes free from those ahead",
         "control/line/activation.py",
         "        if not is_first_look or _packed_without(world, wish, []) is None:\n",

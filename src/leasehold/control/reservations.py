@@ -53,6 +53,8 @@ def block(turn: Turn, run: Run, refused: Refused) -> None:
         if reservation.state is not State.BLOCKED:
             turn.tell("Run", run.key, Told.BLOCKED, refused.says)
             turn.again = True  # what it held is there for others, also for those ahead of it
+            if reservation.state is State.ACTIVATING:
+                turn.line_is_cut_short = True  # who are asked before anybody behind
 
 
 def announced(turn: Turn, run: Run) -> Reservation:
