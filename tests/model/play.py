@@ -127,7 +127,7 @@ def perform(world: World, step: dict[str, Any]) -> bool:
     before = deepcopy((world.nodes, world.budgets))
     pods = deepcopy(world.pods)
     _perform(world, step)
-    if before[0] != world.nodes:
+    if before[0] != world.nodes and step["do"] != "foreign":
         _nodes_changed(world)
     if step["do"] == "binds":
         return False

@@ -267,7 +267,7 @@ def _leaves_known_starts(case: Case, seat: Claim, gone: frozenset[int]) -> bool:
         rooms = {domain for other in ahead if other.kind == "cut" for domain in other.pods}
         if not domains & rooms & touched:
             continue
-        then = [replace(x, before=[*x.before, seat], gone=gone, kept={}) for x in ahead]
+        then = [replace(x, before=[*x.before, seat], gone=gone, kept={}, under={}) for x in ahead]
         view = View(world, claim.start, [*then, seat], gone, resolving=True)
         if not isinstance(admit(view, world.runs[claim.run], claim.groups), Plan):
             return False

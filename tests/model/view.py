@@ -36,6 +36,7 @@ class Claim:
     before: list["Claim"] = field(default_factory=list)  # of a cut: those ahead of it
     gone: frozenset[int] = frozenset()  # of a cut: leases that others would end before it
     kept: dict[int, dict[str, int]] = field(default_factory=dict)  # by instant, as worked out
+    under: dict[int, dict[str, int]] = field(default_factory=dict)  # beneath leases, likewise
     rests_on: list[int] = field(default_factory=list)  # spares that a cut counts on
     places: dict[int, str] = field(default_factory=dict)  # of a cut: group -> domain
 
@@ -185,26 +186,32 @@ def kept_by(world: World, claim: Claim, instant: int) -> dict[str, int]:
             pods = claim.pods
             claim.kept[instant] = _kept(view, claim, pods, view.room(claim.flavor, claim.end))
         else:
-            claim.kept[instant] = _kept_later(view, claim)
+            claim.kept[instant] = _kept_later(view, claim, instant)
     return claim.kept[instant]
 
 
-def _kept_later(view: View, claim: Claim) -> dict[str, int]:
-    """Of each pod that has no place yet as much as may be is beneath leases that it may have cut;
-    on nodes where little is free first."""
+def _kept_later(view: View, claim: Claim, instant: int) -> dict[str, int]:
+    """Of each pod that has no place yet as much as may be is beneath leases that it may have cut,
+    and that nobody ahead is beneath; on nodes where little is free first."""
     kept = dict(kept_by(view.world, claim, max(claim.start, view.world.now)))
     free = view.room(claim.flavor, claim.end)
     size = claim.pod_gpus
+    under = claim.under[instant] = {}
+    ahead = [other for other in claim.before if other.kind == "cut"]
     for domain, pods in claim.pods.items():
         names = [n for n in sorted(free) if view.world.nodes[n].domain == domain]
         missing = max(0, pods - sum(kept.get(name, 0) // size for name in names))
         beneath = {name: _beneath(view, claim, name) + kept.get(name, 0) % size for name in names}
+        for name in names:
+            theirs = sum(other.under.get(instant, {}).get(name, 0) for other in ahead)
+            beneath[name] = max(0, beneath[name] - theirs)
         left = {name: max(0, free[name] - kept.get(name, 0)) for name in names}
         for with_free in (False, True):
             for name in sorted(names, key=lambda n: (left[n], n)):
                 here = min(missing, (beneath[name] + with_free * left[name]) // size)
                 missing -= here
                 taken = max(0, here * size - beneath[name])
+                under[name] = under.get(name, 0) + here * size - taken
                 beneath[name] = max(0, beneath[name] - here * size)
                 left[name] -= taken
                 kept[name] = kept.get(name, 0) + taken
