@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from tests.kubernetes.plane import Plane, budget, job
-from tests.kubernetes.replicas import bound
+from tests.kubernetes.replicas import bound, holder
 from tests.kubernetes.wellbeing import all_is_well
 
 CLAIMS = "/api/v1/namespaces/team/persistentvolumeclaims"
@@ -44,6 +44,10 @@ def _with(name: str, *claims: str) -> dict[str, Any]:
     return run
 
 
+def _pods_of(plane: Plane, run: str) -> list[Any]:
+    return [pod for pod in bound(plane) if pod["metadata"]["name"].startswith(f"{run}-")]
+
+
 def _gone(plane: Plane, *paths: str) -> None:
     """Nobody here takes off what protects them while they are in use."""
     free = json.dumps({"metadata": {"finalizers": None}}).encode()
@@ -63,19 +67,26 @@ def test_a_pod_goes_where_its_volumes_can_be_reached(plane: Plane) -> None:
         _made(plane, CLAIMS, _claim(name, name))
     first = plane.controller("first")
     runs = [_with("one", "here", "there"), _with("two", "there")]
+    runs[1]["spec"]["runtime"] = {"checkpoint": "1m"}
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(), runs[0]))
     plane.until_phase("one", "Running")
     assert [pod["spec"]["nodeName"] for pod in bound(plane)] == ["n3"]
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(runs[1]))
     plane.until(lambda: "can be reached from 1 node" in str(plane.run("two").get("status")))
-    # Whoever decides next looks for itself.
+    # Whoever decides next looks for itself, also of what runs: that may be placed again.
     assert first.stop() == 0
-    plane.controller("second")
+    second = plane.controller("second")
     plane.exit_all(plane.run("one")["metadata"]["uid"])
     plane.until_phase("two", "Running")
-    nodes = {pod["spec"]["nodeName"] for pod in bound(plane)
-             if pod["metadata"]["name"].startswith("two-")}  # fmt: skip
-    assert nodes == {"n3"}
+    assert second.stop() == 0
+    third = plane.controller("third")
+    plane.until(lambda: holder(plane) == "third")
+    [pod] = _pods_of(plane, "two")
+    plane.kubectl.ok("delete", "pod", pod["metadata"]["name"], "-n", "team", "--wait=false")
+    plane.until(lambda: plane.run("two")["status"]["attempt"] == 2)
+    plane.until_phase("two", "Running")
+    assert {pod["spec"]["nodeName"] for pod in _pods_of(plane, "two")} == {"n3"}
+    assert "was edited" not in third.log()
     all_is_well(plane)
     plane.stop_controllers()
     _gone(plane, *(f"{CLAIMS}/{each}" for each in ("here", "there")),

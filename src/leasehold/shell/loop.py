@@ -369,7 +369,7 @@ class Controller:
         run = self._tryouts.amended(run)
         known, book = world.runs.get(run.uid), world.books.get(run.uid)
         if known is not None and book is not None and book.attempt:
-            spec = as_admitted(known.spec, run.spec)
+            spec = as_admitted(self._tryouts.amended(known).spec, run.spec)
             if spec != run.spec:
                 said = f"Run {run.key} was edited when it had been admitted already; of that "
                 self._alert(f"{said}only what may be edited then counts")

@@ -64,7 +64,8 @@ class Tryouts:
                 spec = part(answer.pod, "spec")
                 cpu, memory = asked(spec, (CPU, milli), (MEMORY, units))
                 self._amounts[run.uid] = (cpu, memory, answer.nodes)
-            if (why := _refusal(answer)) is None:
+            why = _refusal(answer)
+            if why is None or _is_admitted(world, run):
                 if isinstance(answer, StoreError) and _UNTRIABLE in _words(answer):
                     self._tell(run, _words(answer))
                 self._tried[run.uid] = run.generation
@@ -88,13 +89,17 @@ class Tryouts:
             run = run_from_wire(news.obj)
         except Exception:
             return None  # whoever folds it says so
-        book = world.books.get(run.uid)
-        # Where its volumes are is asked even of one that runs: it may be placed again.
-        has_claims = _CLAIM in run.spec.template
-        is_admitted = book is not None and book.attempt > 0 and not has_claims
+        # Where its volumes are is asked even of one that runs, and may be placed again; what is
+        # said against its template is of no matter then.
+        is_settled = _is_admitted(world, run) and _CLAIM not in run.spec.template
         is_over = run.deleting or run.spec.stop
         is_known = self._tried.get(run.uid) == run.generation
-        return None if is_admitted or is_over or is_known else run
+        return None if is_settled or is_over or is_known else run
+
+
+def _is_admitted(world: World, run: Run) -> bool:
+    book = world.books.get(run.uid)
+    return book is not None and book.attempt > 0
 
 
 def untold(listed: Mapping[str, list[bytes]]) -> list[Wire]:

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
+from tests.properties.worlds import a_budget, a_lease, a_node, a_run, a_world
 
 from leasehold.adapters.kubernetes.quotas import quota_problem
 from leasehold.core.names import Wire
@@ -31,7 +33,9 @@ def _run(**spec: object) -> Wire:
     }
 
 
-def _tried(run: Wire, answer: TriedPod | StoreError) -> tuple[list[Trial], list[str], list[str]]:
+def _tried(
+    run: Wire, answer: TriedPod | StoreError, world: World | None = None
+) -> tuple[list[Trial], list[str], list[str]]:
     """What was asked, what was refused, and what was said of runs that nobody could try."""
     asked: list[Trial] = []
     said: list[str] = []
@@ -42,7 +46,7 @@ def _tried(run: Wire, answer: TriedPod | StoreError) -> tuple[list[Trial], list[
 
     tryouts = Tryouts(rehearse, lambda run, why: said.append(f"{run.key}: {why}"))
     news = [News(kind="Run", gone=False, obj=run)]
-    refused = asyncio.run(tryouts.refused(World(Policy()), news))
+    refused = asyncio.run(tryouts.refused(world or World(Policy()), news))
     return asked, [each.why for each in refused.values()], said
 
 
@@ -60,6 +64,23 @@ def test_what_was_tried_is_not_told_of() -> None:
         assert _tried(_run(), answer)[1:] == ([], [])
     _, refused, said = _tried(_run(), Invalid([("spec", "no")], "Pod", "team", "x"))
     assert (len(refused), said) == (1, [])
+
+
+def test_one_that_runs_is_asked_for_its_volumes_and_never_refused() -> None:
+    """What a server says against its template today ends nobody who was let in yesterday."""
+    container = {"name": "main", "image": "none"}
+    claim = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+    refusal = Invalid([("spec", "no")], "Pod", "team", "x")
+    for volumes, asked in (([claim], 1), ([], 0)):
+        template = {"spec": {"containers": [container], "volumes": volumes}}
+        run = _run(template=template)
+        world = a_world([a_node("n0")], [a_budget("t")])
+        mine = replace(a_run("train"), uid="u")
+        world.put_run(mine)
+        assert len(_tried(run, refusal, world)[1]) == 1, "it was not let in yet"
+        world.fold_open(a_lease(mine, "n0", range(4), batch=1, index=0))
+        trials, refused, _ = _tried(run, refusal, world)
+        assert (len(trials), refused) == (asked, [])
 
 
 MALLEABLE = {"minTotalGPUs": 16, "maxTotalGPUs": 32, "stepGPUs": 8, "desiredTotalGPUs": 32}
