@@ -1,5 +1,6 @@
 """A World read back from its store, beside the one that wrote it; used by several tests."""
 
+from msgspec.structs import replace
 from tests.properties.snapshots import snapshot
 
 from leasehold.core.objects.node import Labels
@@ -39,6 +40,12 @@ def told(world: World, now: int) -> dict[str, object]:
     books = {uid: book for uid, book in world.books.items() if uid in world.runs}
     seen = snapshot(world, now)
     seen["books"] = {uid: seen["books"][uid] for uid in books}  # type: ignore[index]
+    nodes = {name: state.node for name, state in world.fleet.nodes.items()}
+    seen["nodes"] = {
+        # Silence is counted from when it was first seen, and who starts now has not seen it before.
+        name: (replace(nodes[name], unheard_since=None), *state[1:])
+        for name, state in seen["nodes"].items()  # type: ignore[attr-defined]
+    }
     return {
         **seen,
         "leases": dict(world.leases),
