@@ -177,6 +177,27 @@ def test_a_drifting_clock_sleeps_by_its_own_measure() -> None:
     assert kernel.now == 1000
 
 
+@pytest.mark.parametrize(("ppm", "woken"), [(-900_000, 500 + 5_000), (1_000_000, 500 + 250)])
+def test_who_sleeps_while_its_clock_begins_to_drift_wakes_by_that_clock(
+    ppm: int, woken: int
+) -> None:
+    """Half of the second was left then; the other process is not concerned."""
+    kernel = Kernel(0)
+    ends: dict[str, int] = {}
+
+    async def nap(process: Process) -> None:
+        await process.clock.sleep(1_000)
+        ends[process.name] = kernel.now
+
+    one, other = kernel.process("one"), kernel.process("other")
+    for process in (one, other):
+        process.tasks.spawn("nap", nap(process))
+    kernel.advance_to(500)
+    one.clock.drift(ppm)
+    kernel.advance_to(10_000)
+    assert ends == {"one": woken, "other": 1_000}
+
+
 def test_spinning_tasks_are_named() -> None:
     kernel = Kernel(0)
     process = kernel.process("p")

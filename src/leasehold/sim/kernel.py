@@ -129,9 +129,11 @@ class KernelClock:
         self._offset += ms
 
     def drift(self, ppm: int) -> None:
-        """Runs fast or slow from now on; what was set before keeps its time."""
+        """Runs fast or slow from now on, and so does whatever waits for it."""
         self._passed, self._since = self.monotonic(), self._kernel.now
-        self._rate = MILLION + ppm
+        before, self._rate = self._rate, MILLION + ppm
+        if self._rate != before:
+            self._kernel._retime(self, before)
 
     async def sleep(self, ms: int) -> None:
         task = self._kernel._park_running()
@@ -377,6 +379,14 @@ class Kernel:
             self._timers = [t for t in self._timers if t[2].token == t[3] and t[2].alive]
             heapq.heapify(self._timers)
             self._timers_max = max(_STALE_TIMERS_MIN, 2 * len(self._timers))
+
+    def _retime(self, clock: KernelClock, rate: int) -> None:
+        """Its timers were set when it went at that rate: what is left of each passes at the new."""
+        for index, (at, sequence, task, token, value) in enumerate(self._timers):
+            if task.process.clock is clock:
+                left = -((self.now - at) * rate // MILLION)
+                self._timers[index] = (self.now + clock.span(left), sequence, task, token, value)
+        heapq.heapify(self._timers)
 
     def _step(self, task: KernelTask, value: object) -> None:
         self.steps += 1
