@@ -125,6 +125,14 @@ def test_a_holder_that_is_cut_off_stops_by_itself_and_comes_back_as_a_standby(
     plane.stop_controllers()
 
 
+def test_one_that_nobody_answers_stops_all_the_same(plane: Plane, gate: Gate) -> None:
+    first = plane.controller("first", server=gate.server)
+    plane.until(lambda: holder(plane) == "first")
+    gate.cut()
+    plane.until(lambda: "tenure lost" in first.log())
+    assert first.stop() == 0
+
+
 @pytest.mark.parametrize("program", ["kube-apiserver", "etcd"])
 def test_work_goes_on_while_the_api_server_or_its_store_is_restarted(
     plane: Plane, program: str

@@ -224,7 +224,13 @@ class Replica:
 
     async def _sealed_epoch(self) -> int:
         try:
-            return await sealed_epoch(self.store, self._clock)
+            # Asked until it is answered; but whoever is told to stop must get to hear of that.
+            return await answered_within(
+                self._clock,
+                self._tasks,
+                self._config.tenure.hold,
+                lambda: sealed_epoch(self.store, self._clock),
+            )
         except UnknownFormat as unknown:
             if not self._keeper.trouble:
                 _log.error("it cannot decide here", message=str(unknown))
