@@ -63,6 +63,13 @@ PROMISES = (
         story("line-50"),
     ),
     Mutant(
+        "money is kept at one place for groups that will be in two",
+        "control/line/holding.py",
+        "    claims = _claims_where_planned(turn, wish, pods, start=start)\n",
+        "    claims = None\n",
+        story("line-49"),
+    ),
+    Mutant(
         "money on its way back is not kept for who was announced with it",
         "control/line/holding.py",
         "    count_money_back(world, turn.now)\n",

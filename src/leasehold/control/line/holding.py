@@ -69,7 +69,7 @@ def hold_needs_cuts(
     end = min(FOREVER, start + wish.end_after)
     room = Room(uid=wish.run.uid, start=start, end=end, want=wish.want, pods=pods)
     turn.agenda.promise(room)
-    claim_money(turn, wish, domains, start=max(turn.now, start))
+    claim_money(turn, wish, domains, start=max(turn.now, start), pods=pods)
 
 
 def _keep_free_gpus(
@@ -138,20 +138,62 @@ def _keep_in(world: World, want: Want, pool: Pool, pods: int, kept: dict[str, in
     return sum(kept.values()) - before
 
 
-def claim_money(turn: Turn, wish: Wish, domains: tuple[str, ...], *, start: Instant) -> None:
-    """Keep the payers' money for a run that will go to these domains, if they can pay at all; what
-    those ahead were promised is theirs. What a lease that is ending gives back is there by then, as
-    it was for the plan."""
+def claim_money(
+    turn: Turn,
+    wish: Wish,
+    domains: tuple[str, ...],
+    *,
+    start: Instant,
+    pods: tuple[tuple[str, int], ...] = (),
+) -> None:
+    """Keep the payers' money for a run that will go to these domains, if they can pay at all, where
+    its `pods` are to be; what those ahead were promised is theirs. What a lease that is ending
+    gives back is there by then, as it was for the plan."""
     world = turn.world
     mark = world.what_if.mark()
     count_money_back(world, turn.now)
     turn.agenda.respect(world, wish.run.uid)
-    locations = sorted({(domain.split("/")[0], domain.split("/")[1]) for domain in domains})
-    claims = _claims_at_once(turn, wish, locations, start=start)
+    locations = sorted({_location_of(domain) for domain in domains})
+    claims = _claims_where_planned(turn, wish, pods, start=start)
+    if claims is None:
+        claims = _claims_at_once(turn, wish, locations, start=start)
     if claims is None:
         claims = _claims_by_group(turn, wish, locations, start=start)
     world.what_if.undo(mark)
     turn.agenda.claim(wish.run.uid, claims)
+
+
+def _location_of(domain: str) -> Location:
+    region, cluster, _ = domain.split("/", 2)
+    return region, cluster
+
+
+def _claims_where_planned(
+    turn: Turn, wish: Wish, pods: tuple[tuple[str, int], ...], *, start: Instant
+) -> list[Claim] | None:
+    """Group by group, each at the location it was planned for; None if that is one for all, or
+    somebody does not pay there any more."""
+    world, want = turn.world, wish.want
+    groups: dict[Location, int] = {}
+    for domain, count in pods:
+        location = _location_of(domain)
+        groups[location] = groups.get(location, 0) + count // (want.pods + want.spares)
+    if len(groups) < 2:
+        return None
+    claims: list[Claim] = []
+    borrowed = wish.borrowed_already
+    mark = world.what_if.mark()
+    for location in [each for each, count in sorted(groups.items()) for _ in range(count)]:
+        ask = ask_for(wish, location, want.gpus_per_group, start=start, borrowed=borrowed)
+        covered = cover(world, ask, now=turn.now)
+        if not isinstance(covered, Covered):
+            claims = []
+            break
+        part = claim_on_top(world, wish, covered, start=start)
+        claims.extend(part)
+        borrowed += sum(each.gpus for each in part if each.borrowed)
+    world.what_if.undo(mark)
+    return claims or None
 
 
 def _claims_at_once(
