@@ -204,6 +204,12 @@ def test_what_is_due_on_the_minute_is_not_restless() -> None:
     assert play(kept_plan("on-the-minute")).problems == []
 
 
+def test_a_run_does_not_grow_while_a_pod_waits_for_its_spare() -> None:
+    """A filler still sat on the spare of a group that had lost a pod: its run, which wanted to be
+    wider, counted with a part of a group, and the controller stopped."""
+    assert play(kept_plan("no-growth-beside-a-vacancy")).problems == []
+
+
 def test_a_filler_that_others_would_pay_for_goes_with_its_spare() -> None:
     """An owner took its envelope back: a filler was moved to another payer, and then told to end
     with the spare under it. What `--shrink` left of seed 1000029."""

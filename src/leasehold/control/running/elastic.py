@@ -61,7 +61,9 @@ def grow_all(turn: Turn) -> None:
         turn.about = run.uid
         groups = standing_groups(world, run.uid)
         width = _width(groups)
-        if groups and width < desired_gpus(run.spec) and not _is_ending(world, run.uid):
+        if not _are_whole(run, groups) or _is_ending(world, run.uid):
+            continue
+        if groups and width < desired_gpus(run.spec):
             at = may_resize(world, run.uid, turn.now)
             if at > turn.now or not turn.time_trusted:
                 world.work.alarm(run.uid, at)
@@ -72,6 +74,13 @@ def grow_all(turn: Turn) -> None:
 
 def _width(groups: dict[int, list[Lease]]) -> int:
     return sum(lease.gpus for leases in groups.values() for lease in leases)
+
+
+def _are_whole(run: Run, groups: dict[int, list[Lease]]) -> bool:
+    """Nor does it while a pod that was lost waits for its spare, on which somebody still sits."""
+    return all(
+        sum(lease.gpus for lease in leases) == run.spec.group_gpus for leases in groups.values()
+    )
 
 
 def _is_ending(world: World, uid: Uid) -> bool:
