@@ -204,6 +204,12 @@ def test_what_is_due_on_the_minute_is_not_restless() -> None:
     assert play(kept_plan("on-the-minute")).problems == []
 
 
+def test_whoever_tries_again_rests_in_between() -> None:
+    """A run's pods were made, and news of them came late: its status stayed untold, and as long as
+    another's bind was refused the loop went round without a pause."""
+    assert play(kept_plan("who-tries-again-rests")).problems == []
+
+
 def test_a_run_does_not_grow_while_a_pod_waits_for_its_spare() -> None:
     """A filler still sat on the spare of a group that had lost a pod: its run, which wanted to be
     wider, counted with a part of a group, and the controller stopped."""

@@ -170,7 +170,10 @@ class Effects:
                 orders += self._budget_orders(turn, key)
         for first in range(0, len(orders), ROUND_MAX):
             complete &= await self._place(orders[first : first + ROUND_MAX])
-        # Pods that were made, or refused for good, are news of their runs.
+        # Pods that were made, or refused for good, are news of their runs. Each is told of in the
+        # next turn, whether or not its pods have been seen by then: one that were left over would
+        # have the loop never rest while anything else is tried again.
+        self._runs.update(self._untold)
         turn.again = turn.again or bool(self._untold) or self._has_refused
         self._has_refused = False
         return complete
