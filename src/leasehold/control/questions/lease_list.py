@@ -131,5 +131,5 @@ def _row(world: World, lease: Lease, now: Instant) -> LeaseRow:
 
 def _began(world: World, lease: Lease) -> Instant | None:
     """When its pod began to run; None if that was at once, or has not been yet."""
-    began = starting_until(world, lease) if lease.closed is None else lease.closed.began
+    began = starting_until(world, lease)
     return None if began == FOREVER else began

@@ -26,8 +26,7 @@ class Use(StrEnum):
 
 def starts_until(world: World, lease: Lease) -> Instant:
     """Up to this instant the lease's time was for starting its pod."""
-    closed = lease.closed
-    until = starting_until(world, lease) if closed is None else closed.began
+    until = starting_until(world, lease)
     return lease.start if until is None else until
 
 

@@ -61,9 +61,8 @@ def grow_all(turn: Turn) -> None:
         turn.about = run.uid
         groups = standing_groups(world, run.uid)
         width = _width(groups)
-        if not _are_whole(run, groups) or _is_ending(world, run.uid):
-            continue
-        if groups and width < desired_gpus(run.spec):
+        is_narrow = groups and width < desired_gpus(run.spec)
+        if is_narrow and _are_whole(run, groups) and not _is_ending(world, run.uid):
             at = may_resize(world, run.uid, turn.now)
             if at > turn.now or not turn.time_trusted:
                 world.work.alarm(run.uid, at)
@@ -76,16 +75,16 @@ def _width(groups: dict[int, list[Lease]]) -> int:
     return sum(lease.gpus for leases in groups.values() for lease in leases)
 
 
+def _is_ending(world: World, uid: Uid) -> bool:
+    """A run does not grow while part of it is still being given up."""
+    return any(lease.ending is not None for lease in open_leases(world, uid))
+
+
 def _are_whole(run: Run, groups: dict[int, list[Lease]]) -> bool:
     """Nor does it while a pod that was lost waits for its spare, on which somebody still sits."""
     return all(
         sum(lease.gpus for lease in leases) == run.spec.group_gpus for leases in groups.values()
     )
-
-
-def _is_ending(world: World, uid: Uid) -> bool:
-    """A run does not grow while part of it is still being given up."""
-    return any(lease.ending is not None for lease in open_leases(world, uid))
 
 
 def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> None:

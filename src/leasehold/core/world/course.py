@@ -1,6 +1,6 @@
 """What a lease's time was for: until when its pod was starting, and since when nothing was saved.
 
-Asked when a lease is closed, and by reports for those that are open.
+Asked when a lease is closed, and by whoever tells of leases.
 """
 
 from leasehold.core.facts import Closed, Lease
@@ -11,8 +11,10 @@ _LOSSES = (Closed.FAIL, Closed.NODE_FAILURE, Closed.RANDOM_PREEMPT, Closed.RECLA
 
 
 def starting_until(world: World, lease: Lease) -> Instant | None:
-    """Of an open lease: `FOREVER` if its pod has not begun to run. None if that took no time, or
+    """`FOREVER` if the pod of an open lease has not begun to run. None if that took no time, or
     nobody saw how long; a spare has no pod."""
+    if lease.closed is not None:
+        return lease.closed.began
     if not lease.pod or lease.pod_key not in world.began_at:
         return None
     began = world.began_at[lease.pod_key]
