@@ -4,6 +4,8 @@ import asyncio
 import os
 import signal
 import socket
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -29,6 +31,16 @@ from leasehold.shell.config import Config
 # The API server keeps every object in memory, and etcd has 2 GiB for all of them. A spare has no
 # pod: other schedulers and autoscalers do not see that its GPUs are taken.
 ON_CLUSTERS = Policy(max_objects=50_000, spares_on_reserved=True)
+
+
+@dataclass(frozen=True)
+class Doors:
+    """Where a replica can be asked; None: not there."""
+
+    probes: tuple[str, int]
+    questions: tuple[str, int] | None
+    certificates: Path | None  # for questions
+    pages: tuple[str, int] | None
 
 
 @click.command("controller")
@@ -88,10 +100,13 @@ def command(
     config = Config(policy=ON_CLUSTERS)
     if config_file is not None:
         config = read_config_file(config_file, ON_CLUSTERS)
-    host, port = _address(probes, "--probes")
-    asked = _address(questions, "--questions") if questions else None
-    shown = _address(pages, "--pages") if pages else None
-    if shown and not config.front_door.identity_header:
+    doors = Doors(
+        probes=_address(probes, "--probes"),
+        questions=_address(questions, "--questions") if questions else None,
+        certificates=certificates,
+        pages=_address(pages, "--pages") if pages else None,
+    )
+    if doors.pages and not config.front_door.identity_header:
         raise click.UsageError(
             "--pages: somebody must say who looks; write web.identityHeader and web.clientCA into "
             "the configuration"
@@ -109,32 +124,9 @@ def command(
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, replica.stop)
-            served = await serve_probes(
-                host, port, troubles=replica.troubles, metrics=replica.metrics
-            )
-            answers = None
-            if asked is not None:
-                answers = Answers(replica, client, clock, certificates=certificates)
-            answering = None
-            if answers and asked and config.asking.aggregated:
-                answering = await answers.serve(*asked)
-            if answers and answering is not None:
-                replica.while_leading(answers.begin, answers.end)
-                tasks.spawn("questions", answers.keep_up())
-            elif answers and not config.asking.aggregated:
-                replica.while_leading(answers.end, answers.end)
-            dashboard = None
-            if shown is not None:
-                house = PagesOfReplica(replica, client, clock, config.front_door)
-                dashboard = await house.serve(*shown)
-            try:
+            async with AsyncExitStack() as opened:
+                await _open(doors, config, replica, client, clock, tasks, opened)
                 await replica.run()
-            finally:
-                if dashboard is not None:
-                    await dashboard.stop()
-                for each in (answering, served):
-                    if each is not None:
-                        await each.cleanup()
         finally:
             await client.close()
 
@@ -143,6 +135,35 @@ def command(
             asyncio_runtime.run(main)
         except (BadSecret, BadFrontDoor, BucketTrouble, PortInUse) as bad:
             raise click.ClickException(str(bad)) from None
+
+
+async def _open(
+    doors: Doors,
+    config: Config,
+    replica: Replica,
+    client: Client,
+    clock: AsyncioClock,
+    tasks: AsyncioTasks,
+    opened: AsyncExitStack,
+) -> None:
+    """Everything that can be asked of a replica; `opened` closes it."""
+    host, port = doors.probes
+    served = await serve_probes(host, port, troubles=replica.troubles, metrics=replica.metrics)
+    opened.push_async_callback(served.cleanup)
+    if doors.questions is not None:
+        answers = Answers(replica, client, clock, certificates=doors.certificates)
+        if config.asking.aggregated:
+            answering = await answers.serve(*doors.questions)
+            if answering is not None:
+                opened.push_async_callback(answering.cleanup)
+                replica.while_leading(answers.begin, answers.end)
+                tasks.spawn("questions", answers.keep_up())
+        else:
+            replica.while_leading(answers.end, answers.end)
+    if doors.pages is not None:
+        pages = PagesOfReplica(replica, client, clock, config.front_door)
+        dashboard = await pages.serve(*doors.pages)
+        opened.push_async_callback(dashboard.stop)
 
 
 def _address(text: str, option: str) -> tuple[str, int]:
