@@ -16,11 +16,21 @@ def start(plane: Plane, *names: str) -> dict[str, Controller]:
 
 def holder(plane: Plane) -> str:
     """Who has tenure, by the name it was started with."""
+    held = _tenure(plane).get("holderIdentity") or ""
+    return str(held.rpartition("_")[0])
+
+
+def renewed(plane: Plane) -> str:
+    """When tenure was, last; later ones sort behind earlier ones."""
+    return str(_tenure(plane).get("renewTime") or "")
+
+
+def _tenure(plane: Plane) -> dict[str, Any]:
     path = "/apis/coordination.k8s.io/v1/namespaces/leasehold-system/leases"
     for each in plane.get(path)["items"]:
-        held = each["spec"].get("holderIdentity") or ""
-        return str(held.rpartition("_")[0])
-    return ""
+        spec: dict[str, Any] = each["spec"]
+        return spec
+    return {}
 
 
 def bound(plane: Plane) -> list[Any]:
