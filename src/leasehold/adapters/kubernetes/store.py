@@ -65,19 +65,25 @@ class _Page(msgspec.Struct):
 _decode_page = msgspec.json.Decoder(_Page).decode
 
 
+class _Company:
+    """What the pods of a Run have in common: who makes the first of them makes it, for all."""
+
+    def __init__(self) -> None:
+        self.meeting = asyncio.Lock()
+        self.budget: bytes | None = None  # for disruptions, as it was written last
+
+
 class KubernetesStore:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._version = 0  # the highest that the server told us
-        self._meeting = asyncio.Lock()
-        # Services of Runs that are known to be there, with the disruption budgets beside them.
-        self._companies: dict[Key, bytes] = {}
+        self._companies: dict[Key, _Company] = {}  # by the Service of a Run
 
     @property
     def companies(self) -> Sequence[Key]:
         """Services of Runs, each with a disruption budget of its name, that are known."""
-        return tuple(self._companies)
+        return tuple(key for key, each in self._companies.items() if each.budget is not None)
 
     async def get(self, kind: str, namespace: str, name: str) -> Wire:
         place, key = place_of(kind), (kind, namespace, name)
@@ -161,30 +167,44 @@ class KubernetesStore:
         """Each as the server would make it now, or why it would not; nothing is made. What one pod
         is allowed and the whole gang never can be is refused, too."""
         namespaces = dict.fromkeys(key_of(each.pod)[1] for each in trials)
-        found = await asyncio.gather(*map(self._quotas, namespaces))
-        quotas = dict(zip(namespaces, found, strict=True))
+        quotas, answers = await asyncio.gather(
+            asyncio.gather(*map(self._quotas, namespaces)),
+            asyncio.gather(*map(self._tried, trials)),
+        )
+        known = dict(zip(namespaces, quotas, strict=True))
 
-        async def one(trial: Trial) -> TriedPod | StoreError:
+        async def judged(trial: Trial, answer: TriedPod | StoreError) -> TriedPod | StoreError:
+            if isinstance(answer, StoreError):
+                return answer
             key = key_of(trial.pod)
-            data = _encode({**dressed(trial.pod), "kind": "Pod"})
-            request = ApiRequest(
-                "POST", place_of("Pod").all(key[1]), key, {"dryRun": "All"}, data=data
-            )
-            try:
-                answer = _decode(await self._client.ask(request))
-                nodes = await Volumes(self._client).reached_from(answer)
-            except StoreError as error:
-                return error
-            problem = quota_problem(quotas[key[1]], trial, answer)
-            return Invalid([("", problem)], *key) if problem else TriedPod(pod=answer, nodes=nodes)
+            if not quota_problem(known[key[1]], trial, answer.pod):
+                return answer
+            # Whoever raised a quota and says so here must not be answered from before.
+            problem = quota_problem(await self._quotas(key[1], is_fresh=True), trial, answer.pod)
+            return Invalid([("", problem)], *key) if problem else answer
 
-        return await asyncio.gather(*map(one, trials))
+        return await asyncio.gather(*map(judged, trials, answers))
 
-    async def _quotas(self, namespace: str) -> Sequence[Wire]:
-        """None where nobody tells us: then the server refuses pods when they are made."""
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/resourcequotas"
+    async def _tried(self, trial: Trial) -> TriedPod | StoreError:
+        key = key_of(trial.pod)
+        data = _encode({**dressed(trial.pod), "kind": "Pod"})
+        path = place_of("Pod").all(key[1])
         try:
-            listed = list_at(_decode(await self._client.read(path)), "items")
+            answer = _decode(
+                await self._client.ask(ApiRequest("POST", path, key, {"dryRun": "All"}, data=data))
+            )
+            return TriedPod(pod=answer, nodes=await Volumes(self._client).reached_from(answer))
+        except StoreError as error:
+            return error
+
+    async def _quotas(self, namespace: str, *, is_fresh: bool = False) -> Sequence[Wire]:
+        """None where nobody tells us: then the server refuses pods when they are made. A server
+        that is asked for what is surely so waits for the next word of etcd, for up to 100 ms, and
+        every Run with it; what it knows by now will do for all but a refusal."""
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/resourcequotas"
+        query = {} if is_fresh else {"resourceVersion": "0"}
+        try:
+            listed = list_at(_decode(await self._client.read(path, query)), "items")
         except StoreError:
             return []
         return [each for each in listed if isinstance(each, dict)]
@@ -197,16 +217,16 @@ class KubernetesStore:
         service, place = service_of(pod), place_of("Service")
         key = key_of(service)
         budget = _encode(disruption_budget_of(pod))
-        async with self._meeting:
-            known = self._companies.get(key)
-            if known is None:
+        if len(self._companies) >= COMPANIES_MAX:
+            self._companies.clear()  # asking again is harmless
+        company = self._companies.setdefault(key, _Company())
+        async with company.meeting:
+            if company.budget is None:
                 with suppress(AlreadyExists):
                     await self._sent_whole(place, service, "POST", place.all(key[1]))
-            if known != budget:
+            if company.budget != budget:
                 await self._client.ask(_applied(key[1], key[2], budget))
-            if len(self._companies) >= COMPANIES_MAX:
-                self._companies.clear()  # asking again is harmless
-            self._companies[key] = budget
+            company.budget = budget
 
     async def update(self, obj: Wire) -> Wire:
         place, key = _place(obj), key_of(obj)
