@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.model.story import instant
 
-from leasehold.shell.loop import InvariantBroken
+from leasehold.shell.defects import InvariantBroken
 from leasehold.shell.yamlfile import BadFile
 from leasehold.sim.scenario.act import Actor
 from leasehold.sim.scenario.ledger import ledger_lines, objects_of

@@ -368,9 +368,9 @@ SHELL = (
     ),
     Mutant(
         "a defect stops nobody",
-        "shell/loop.py",
-        "        self._quarantined |= named\n",
-        "        self._quarantined |= named - named\n",
+        "shell/defects.py",
+        "        self.quarantined |= named\n",
+        "        self.quarantined |= named - named\n",
         unit("shell/test_quarantine"),
     ),
 )

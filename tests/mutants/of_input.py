@@ -121,8 +121,8 @@ INPUT = (
     ),
     Mutant(
         "an exception about one run stops all decisions",
-        "shell/loop.py",
-        "        if uid and uid not in self._left_alone:\n",
+        "shell/defects.py",
+        "        if uid and uid not in self.left_alone:\n",
         "        if uid and not uid:\n",
         unit("shell/test_undecided"),
     ),
@@ -149,9 +149,9 @@ INPUT = (
     ),
     Mutant(
         "one failure about nobody stops binding",
-        "shell/loop.py",
-        "        if self._in_a_row > FAILURES_MAX and",
-        "        if self._in_a_row and",
+        "shell/defects.py",
+        "        if self._in_a_row == FAILURES_MAX + 1:",
+        "        if self._in_a_row == 1:",
         unit("shell/test_undecided"),
     ),
     Mutant(

@@ -14,18 +14,18 @@ from leasehold.adapters.containment import About, Containment
 from leasehold.control.decide import decide
 from leasehold.control.line.promises import broken_promises
 from leasehold.control.turn import Turn
-from leasehold.control.undecided import Undecided
 from leasehold.core.facts import Run, Uid
 from leasehold.core.ledger.batch import Batch
 from leasehold.core.names import Wire
 from leasehold.core.objects.edits import as_admitted
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import FOREVER, Instant, Millis
-from leasehold.core.world.invariants import Touched, Violation, check_delta
+from leasehold.core.world.invariants import Touched, check_delta
 from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock, Signal, Task, Tasks
 from leasehold.ports.store import Store
 from leasehold.shell.audience import Audience
+from leasehold.shell.defects import Defects, InvariantBroken, about_whom, cause_of
 from leasehold.shell.effects import RETRY_MS, Effects
 from leasehold.shell.folding import Fold, fold_of, fold_of_gone, uid_of
 from leasehold.shell.informer import Informer, News, hear_of_ours
@@ -65,26 +65,10 @@ _HOPS = 8
 
 REST = 2  # between turns, as a multiple of how long the last decision took
 REST_MAX: Millis = 500
-FAILURES_MAX = 3  # in a row, about nobody, until binding and cutting are stopped
-
-
-def _cause(error: Exception) -> Exception:
-    """What went wrong, where a decision only says about whom."""
-    if isinstance(error, Undecided) and isinstance(error.__cause__, Exception):
-        return error.__cause__
-    return error
 
 
 class Unsettled(Exception):  # noqa: N818 - it says what a decision is
     """What was decided is not committed yet, and that takes long."""
-
-
-class InvariantBroken(Exception):  # noqa: N818 - it says what happened
-    """A decision would break an invariant: a defect of ours."""
-
-    def __init__(self, violations: list[Violation]) -> None:
-        super().__init__("; ".join(map(str, violations)))
-        self.violations = violations
 
 
 class Controller:
@@ -121,14 +105,13 @@ class Controller:
         self._is_committing = False
         self._inbox: list[News] = []
         self._informers: list[Task] = []
-        self._quarantined: frozenset[Uid] = frozenset()
-        self._left_alone: frozenset[Uid] = frozenset()
         self._tryouts = Tryouts(terms.rehearse, self._audience.untried)
         self._containment = containment or Containment()
+        self._defects = Defects(
+            self._containment, alert=self._alert, stop_starting=self.start_nothing
+        )
         self._doubt: Exception | None = None  # of somebody who brings the news
         self._has_recovered = False
-        self._in_a_row = 0  # failures about nobody, without a good turn between them
-        self.trouble = ""  # why nothing is decided; "" while it is
         self.world: World | None = None
 
     async def run(self) -> None:
@@ -158,13 +141,13 @@ class Controller:
                 if self._terms.is_strict:
                     raise
                 self.drop()
-                self._contain(broken)
+                self._defects.broken(broken)
             except Exception as error:
-                cause = _cause(error)
                 # Without a World to begin with there is nothing to go on with.
                 if self._terms.is_strict or not self._has_recovered:
-                    raise cause from None
-                pause = self._contain_failure(error, cause)
+                    raise cause_of(error) from None
+                known = self.world.runs if self.world is not None else {}
+                pause = self._defects.failed(error, known.get(about_whom(error)))
                 self.drop()
                 await self._clock.sleep(pause)
 
@@ -177,6 +160,11 @@ class Controller:
         self._doubt = None
         self.world = None
         self._set_committing(is_committing=False)
+
+    @property
+    def trouble(self) -> str:
+        """Why nothing is decided; "" while it is."""
+        return self._defects.trouble
 
     @property
     def settled(self) -> World | None:
@@ -284,9 +272,7 @@ class Controller:
         news, self._inbox[:] = list(self._inbox), []
         self._fold_news(world, news, await self._tryouts.refused(world, news))
         turn, complete = await self._turn(world)
-        if self._in_a_row:
-            self._containment.went_well(About("Task", "controller"))
-        self.trouble, self._in_a_row = "", 0
+        self._defects.went_well()
         again = await self._rest(world)
         is_news = bool(turn.batches or turn.again or self._inbox)
         gather = self._terms.gather
@@ -381,8 +367,7 @@ class Controller:
         """An edited run is another run: it may be tried again."""
         known = world.runs.get(run.uid)
         if known is not None and (known.spec != run.spec or known.deleting != run.deleting):
-            self._quarantined -= {run.uid}
-            self._left_alone -= {run.uid}
+            self._defects.lift(run.uid)
 
     async def _turn(self, world: World) -> tuple[Turn, bool]:
         trusted_before = self._time.trusted
@@ -397,8 +382,8 @@ class Controller:
             now=now,
             key=self._terms.lottery_key,
             time_trusted=self._time.trusted,
-            quarantined=self._quarantined,
-            left_alone=self._left_alone,
+            quarantined=self._defects.quarantined,
+            left_alone=self._defects.left_alone,
         )
         self._check(turn)
         self._audience.end("decide")
@@ -459,42 +444,6 @@ class Controller:
         for name in refused:
             world.put_refused_lease(name)
         self._ledger.note_materialised(batch.seq)
-
-    def _contain(self, broken: InvariantBroken) -> None:
-        """Leave the named runs alone; if that is not enough, stop binding and cutting."""
-        named = frozenset(uid for each in broken.violations for uid in each.runs)
-        for each in broken.violations:
-            self._alert(f"defect: {each}")
-        if not named or named <= self._quarantined or self._quarantined:
-            self._stop_for_defects()
-        self._quarantined |= named
-
-    def _contain_failure(self, error: Exception, cause: Exception) -> Millis:
-        """Leave the run alone that it was about, first in part and then wholly. What was about none
-        is tried again, ever later; if that does not help, without binding and cutting."""
-        uid = error.about if isinstance(error, Undecided) else ""
-        run = self.world.runs.get(uid) if self.world is not None else None
-        about = About("Task", "controller")
-        if uid:
-            about = About("Run", uid, uid=uid)
-        if run is not None:
-            about = About("Run", run.name, run.namespace, uid)
-        pause = self._containment.failed(about, cause)
-        if uid and uid not in self._left_alone:
-            if uid in self._quarantined:
-                self._left_alone |= {uid}
-            self._quarantined |= {uid}
-            return 0
-        self._in_a_row += 1
-        if self._in_a_row > FAILURES_MAX and self._policy.binder_enabled:
-            self._stop_for_defects()
-        # Whoever asks for it needs no token: what went wrong, and with whom, is in the log.
-        self.trouble = f"no decision can be taken ({type(cause).__name__}); the log says why"
-        return pause
-
-    def _stop_for_defects(self) -> None:
-        self.start_nothing()
-        self._alert("binding and cutting are stopped")
 
     def _alert(self, words: str) -> None:
         self._audience.alerted(self._clock.now(), words)

@@ -1,0 +1,100 @@
+"""Whom the loop leaves alone after a defect of ours, and when it starts nothing at all any more.
+
+Told by the loop of decisions that would break an invariant and of decisions that failed. The named
+runs are left alone, everybody else goes on; it forgets at a restart.
+"""
+
+from collections.abc import Callable
+
+from leasehold.adapters.containment import About, Containment
+from leasehold.control.undecided import Undecided
+from leasehold.core.facts import Run, Uid
+from leasehold.core.units import Millis
+from leasehold.core.world.invariants import Violation
+
+FAILURES_MAX = 3  # in a row, about nobody, until binding and cutting are stopped
+_LOOP = About("Task", "controller")
+
+
+class InvariantBroken(Exception):  # noqa: N818 - it says what happened
+    """A decision would break an invariant: a defect of ours."""
+
+    def __init__(self, violations: list[Violation]) -> None:
+        super().__init__("; ".join(map(str, violations)))
+        self.violations = violations
+
+
+class Defects:
+    def __init__(
+        self,
+        containment: Containment,
+        *,
+        alert: Callable[[str], None],
+        stop_starting: Callable[[], None],
+    ) -> None:
+        self._containment = containment
+        self._alert = alert
+        self._stop_starting = stop_starting
+        self._in_a_row = 0  # failures about nobody, without a good turn between them
+        self.quarantined: frozenset[Uid] = frozenset()  # neither started nor grown
+        self.left_alone: frozenset[Uid] = frozenset()  # nor looked at in any other way
+        self.trouble = ""  # why nothing is decided; "" while it is
+
+    def went_well(self) -> None:
+        """A whole turn."""
+        if self._in_a_row:
+            self._containment.went_well(_LOOP)
+        self.trouble, self._in_a_row = "", 0
+
+    def lift(self, uid: Uid) -> None:
+        """It was edited: another run, which may be tried again."""
+        self.quarantined -= {uid}
+        self.left_alone -= {uid}
+
+    def broken(self, broken: InvariantBroken) -> None:
+        """Leave the named runs alone; if that is not enough, stop binding and cutting."""
+        named = frozenset(uid for each in broken.violations for uid in each.runs)
+        for each in broken.violations:
+            self._alert(f"defect: {each}")
+        if not named or self.quarantined:
+            self._stop()
+        self.quarantined |= named
+
+    def failed(self, error: Exception, run: Run | None) -> Millis:
+        """Leave the run alone that it was about, first in part and then wholly. What was about none
+        is tried again, ever later; if that does not help, without binding and cutting. How long to
+        wait before that."""
+        uid, cause = about_whom(error), cause_of(error)
+        about = _LOOP
+        if uid:
+            about = About("Run", uid, uid=uid)
+        if run is not None:
+            about = About("Run", run.name, run.namespace, uid)
+        pause = self._containment.failed(about, cause)
+        if uid and uid not in self.left_alone:
+            if uid in self.quarantined:
+                self.left_alone |= {uid}
+            self.quarantined |= {uid}
+            return 0
+        self._in_a_row += 1
+        if self._in_a_row == FAILURES_MAX + 1:
+            self._stop()
+        # Whoever asks for it needs no token: what went wrong, and with whom, is in the log.
+        self.trouble = f"no decision can be taken ({type(cause).__name__}); the log says why"
+        return pause
+
+    def _stop(self) -> None:
+        self._stop_starting()
+        self._alert("binding and cutting are stopped")
+
+
+def about_whom(error: Exception) -> Uid:
+    """The run that a decision failed about; "" if about none."""
+    return error.about if isinstance(error, Undecided) else ""
+
+
+def cause_of(error: Exception) -> Exception:
+    """What went wrong, where a decision only says about whom."""
+    if isinstance(error, Undecided) and isinstance(error.__cause__, Exception):
+        return error.__cause__
+    return error
