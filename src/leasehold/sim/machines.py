@@ -145,7 +145,7 @@ class Hall:
         return plan.works if plan else ()
 
     def start(self, pod: Pod, now: Instant) -> None:
-        self.pass_time(now)
+        """Whoever calls it lets time pass before, and hears what has ended by then."""
         plan = self._plans.get(pod.run_uid, _Plan((Work(),), False))
         work = plan.works[min(max(pod.attempt, 1), len(plan.works)) - 1]
         attempt = (pod.run_uid, pod.group if plan.per_group else EVERY_GROUP, pod.attempt)
@@ -163,7 +163,6 @@ class Hall:
         )
         self._watch_for_breaches(process, pod.key)
         self.processes[pod.uid] = process
-        self.pass_time(now)
 
     def pass_time(self, now: Instant) -> list[JobProcess]:
         """Ends what has come to its end, at the time it really did."""

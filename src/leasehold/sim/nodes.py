@@ -322,7 +322,9 @@ class SimFleet:
             if self._is_to_be_rejected(seen):
                 self._rejected.add(pod.uid)
             else:
+                self._pass_time()  # what it frees is free
                 self._hall.start(pod, now)
+                self._pass_time()  # it may have come too late to do anything
 
     def _is_to_be_rejected(self, seen: _Seen) -> bool:
         """Pods are made in order, so the first one of a batch is pod 0 of its lowest group. What

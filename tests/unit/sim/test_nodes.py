@@ -1,6 +1,6 @@
 """Simulated kubelets: what becomes of a Pod, on a machine that lives, is silent, or dies."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TypeVar
 
 import pytest
@@ -18,7 +18,9 @@ from leasehold.core.objects.pod import (
     without_node,
 )
 from leasehold.core.units import HOUR, MINUTE, SECOND
-from leasehold.ports.store import NotFound
+from leasehold.ports.runtime import Clock
+from leasehold.ports.store import NotFound, Store
+from leasehold.sim.around import READS, StoreAround
 from leasehold.sim.faulty import Faults, FaultyStore
 from leasehold.sim.kernel import Kernel
 from leasehold.sim.machines import NodeIs, Work
@@ -28,15 +30,30 @@ START = 1_767_225_600_000
 T = TypeVar("T")
 
 
+class SlowWrites(StoreAround):
+    def __init__(self, store: Store, clock: Clock) -> None:
+        super().__init__(store)
+        self._clock = clock
+
+    async def _call(self, verb: str, kind: str, call: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
+        if verb not in READS:
+            await self._clock.sleep(5 * SECOND)
+        return await call()
+
+
 class Site:
     """A kernel, a store and a fleet of two nodes of 8 GPUs."""
 
-    def __init__(self, faults: Faults | None = None, seed: int | None = None) -> None:
+    def __init__(
+        self, faults: Faults | None = None, seed: int | None = None, *, slow: bool = False
+    ) -> None:
         self.kernel = Kernel(START, seed)
         self.user = self.kernel.process("user")
         nodes = self.kernel.process("nodes")
         self.store = MemoryStore(self.user.tasks, self.user.clock)
-        store = FaultyStore(self.store, nodes, faults) if faults else self.store
+        store: Store = FaultyStore(self.store, nodes, faults) if faults else self.store
+        if slow:
+            store = SlowWrites(store, nodes.clock)
         self.fleet = SimFleet(store, nodes.clock, nodes.tasks)
         for name in ("a-00", "a-01"):
             self.fleet.add_node(
@@ -121,6 +138,19 @@ def test_a_new_pod_runs_at_once_and_ends_when_its_work_is_done() -> None:
     assert site.pod("r-1-g0-p0").phase is PodPhase.RUNNING
     site.at(HOUR)
     assert ended(site.pod("r-1-g0-p0")) == (PodPhase.SUCCEEDED, 0, HOUR)
+
+
+def test_what_ends_while_others_start_and_writes_are_slow_is_told() -> None:
+    """Its end was noticed when the fourth one started, and nobody said so: it seemed to run for
+    ever, also when it had been told to go."""
+    site = Site(slow=True)
+    site.at(MINUTE)  # its nodes are there
+    site.fleet.assign("run-1", (Work(lasts=12 * SECOND),), per_group=False)
+    for after, run in enumerate(("run-1", "run-2", "run-3", "run-4")):
+        site.at(MINUTE + after * 9 * SECOND // 2)
+        site.create(f"r-{after}-g0-p0", gpus=2, run=run)
+    site.at(2 * MINUTE)
+    assert ended(site.pod("r-0-g0-p0")) == (PodPhase.SUCCEEDED, 0, MINUTE + 12 * SECOND)
 
 
 def test_work_lasts_from_the_start_of_the_attempt_and_not_of_the_pod() -> None:
