@@ -57,6 +57,9 @@ def fold_of_gone(kind: str, obj: Wire, terms: Terms) -> Fold:
             pod = pod_from_wire(obj, gpu_resource=terms.policy.gpu_resource)
 
             def fold(world: World) -> None:
+                known = world.pods.get(pod.key)
+                if known is not None and known.uid not in ("", pod.uid):
+                    return  # it was known to be gone, and we have made another one of that name
                 world.put_pod(pod)
                 world.drop_pod(pod.key)
 

@@ -54,7 +54,8 @@ class Informer:
         self._inbox = inbox
         self._wake = wake
         self._version = 0  # of the last event
-        self._own: set[int] = set()  # versions to come that we wrote ourselves
+        # By the version whose event is still to come: what we made ourselves, and as what.
+        self._own: dict[int, tuple[str, bytes]] = {}
         # What is there, encoded: as dictionaries ten thousand Runs would be most of our memory.
         # Of what users write, without our status.
         self._there: dict[str, bytes] = {}
@@ -64,8 +65,7 @@ class Informer:
         merely written: a write that changes nothing is answered with what somebody else wrote."""
         version = version_at(part(obj, "metadata"))
         if version > self._version:  # else it has been told
-            self._own.add(version)
-            self._there[_key(obj)] = self._kept(obj)
+            self._own[version] = (_key(obj), self._kept(obj))
 
     async def run(self, version: int, there: list[bytes]) -> None:
         for body in there:
@@ -85,7 +85,7 @@ class Informer:
     def _hear(self, event: WatchEvent) -> None:
         self._version = event.version
         if event.version in self._own:
-            self._own.discard(event.version)
+            self._note_own(event.version)
             return
         gone = event.type == "DELETED"
         key = _key(event.object)
@@ -98,8 +98,10 @@ class Informer:
             self._wake.set()
 
     def _compare(self, listing: Listing) -> None:
-        self._own.clear()
         self._version = listing.version
+        # What we made after this list was read is not in it: it is no less there for that.
+        for version in [each for each in self._own if each <= listing.version]:
+            self._note_own(version)
         now_there = {_key(obj): self._kept(obj) for obj in listing.items}
         for key in sorted(set(self._there) - set(now_there)):
             self._tell(_decode(self._there[key]), gone=True)
@@ -107,6 +109,10 @@ class Informer:
             self._tell(obj, gone=False)
             self._hear_status(self._kind, obj)
         self._there = now_there
+
+    def _note_own(self, version: int) -> None:
+        key, body = self._own.pop(version)
+        self._there[key] = body
 
     def _kept(self, obj: Wire) -> bytes:
         return _encode(_without_status(obj) if self._kind in _OURS_IS_STATUS else obj)

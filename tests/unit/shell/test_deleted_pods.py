@@ -5,7 +5,11 @@ from typing import Any
 import pytest
 from tests.unit.shell.plant import Plant
 
+from leasehold.core.objects.wire import list_at, part
+from leasehold.core.policy import Policy
 from leasehold.core.units import MINUTE, format_instant
+from leasehold.shell.folding import fold_of_gone
+from leasehold.shell.terms import Terms
 from leasehold.sim.machines import Work
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
@@ -117,3 +121,38 @@ def cancel(plant: Plant) -> None:
     spec = run["spec"]
     assert isinstance(spec, dict)
     at_once(plant.store.update({**run, "spec": {**spec, "stop": True}}))
+
+
+def test_late_word_of_a_pod_that_is_gone_says_nothing_of_the_next_one_of_its_name() -> None:
+    """It was removed to be made again in place, which was answered at once; that it is gone was
+    told later."""
+    plant = Plant()
+    plant.submit("a/one")
+    plant.wait(MINUTE)
+    [wire] = objects_of(plant.store, "Pod")
+    metadata = part(wire, "metadata")
+    older = {**wire, "metadata": {**metadata, "uid": "older", "resourceVersion": "1"}}
+    terms = Terms(policy=Policy(), lottery_key=b"")
+    fold_of_gone("Pod", older, terms)(plant.world)
+    assert [pod.uid for pod in plant.world.pods.values()] == [metadata["uid"]]
+    plant.controller.wake()
+    plant.wait(MINUTE)
+    assert plant.view("a/one").phase == "Running"
+    assert plant.problems() == []
+
+
+def test_a_run_that_is_gone_is_forgotten_with_its_last_lease() -> None:
+    """Somebody took its finalizer, or deleted it before it had one."""
+    plant = Plant()
+    plant.submit("a/one")
+    plant.wait(MINUTE)
+    [run] = objects_of(plant.store, "Run")
+    known = [str(each) for each in list_at(part(run, "metadata"), "finalizers")]
+    at_once(plant.store.set_finalizers("Run", "a", "one", [], known=known))
+    at_once(plant.store.delete("Run", "a", "one", uid=None))
+    plant.wait(MINUTE)
+    assert [str(lease.why) for lease in plant.leases()] == ["Canceled"]
+    plant.controller.wake()
+    plant.wait(MINUTE)
+    assert (plant.world.runs, plant.world.uid_of) == ({}, {})
+    assert plant.problems() == []

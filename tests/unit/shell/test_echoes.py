@@ -76,6 +76,30 @@ def test_what_was_expected_is_no_news_and_what_comes_after_it_is() -> None:
     assert [text_at(part(news.obj, "status"), "phase") for news in inbox] == ["Running"]
 
 
+def test_a_list_from_before_we_made_it_does_not_say_that_it_is_gone() -> None:
+    """The watch had broken; the list was read, we made a pod and were answered, and then the list
+    came. Its run was told that somebody had deleted it, and ended with it."""
+    kernel, store, informer, inbox = an_informer()
+    before = at_once(store.list("Pod"))
+    informer.expect(made := at_once(store.create(POD)))
+    informer._compare(before)
+    kernel.settle()
+    assert inbox == []
+    at_once(store.delete("Pod", "t", "p", uid=text_at(part(made, "metadata"), "uid"), grace_ms=0))
+    informer._compare(at_once(store.list("Pod")))
+    assert [news.gone for news in inbox] == [True]
+
+
+def test_what_we_made_and_a_list_does_not_have_any_more_is_gone() -> None:
+    kernel, store, informer, inbox = an_informer()
+    made = at_once(store.create(POD))
+    at_once(store.delete("Pod", "t", "p", uid=text_at(part(made, "metadata"), "uid"), grace_ms=0))
+    informer.expect(made)
+    informer._compare(at_once(store.list("Pod")))
+    assert [news.gone for news in inbox] == [True]
+    assert kernel.now == START
+
+
 def test_a_cancellation_under_a_status_that_changes_nothing_is_news() -> None:
     """A controller that starts writes every status again, most of them as they are, and is answered
     with what is stored: also with what somebody has just written."""

@@ -46,6 +46,8 @@ REASON_CHARS_MAX = 200  # of what a kubelet says, in the ledger
 def tend(turn: Turn, uid: Uid) -> None:
     """Bring a run's leases in line with what became of its pods, its node and its limits."""
     world = turn.world
+    if uid in world.gone_runs and not world.open_by_run.get(uid):
+        world.drop_run(uid)  # its end has been told, in the turn that closed its last lease
     run = world.runs.get(uid)
     world.work.call_off(uid)
     _note_bound(turn, uid)

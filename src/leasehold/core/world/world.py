@@ -71,6 +71,7 @@ class World:
         self.aggregates: dict[EnvelopeKey, tuple[Aggregate, ...]] = {}
         self._tree: Tree | None = None
         self.runs: dict[Uid, Run] = {}
+        self.gone_runs: dict[Uid, None] = {}  # of those, whose objects are gone: for their leases
         self.uid_of: dict[RunKey, Uid] = {}
         self.books: dict[Uid, Book] = {}
         self.leases: dict[str, Lease] = {}
@@ -211,6 +212,7 @@ class World:
         assert run.uid, run.key
         assert old is None or old.key == run.key, "a uid is one run's for ever"
         self.runs[run.uid] = run
+        self.gone_runs.pop(run.uid, None)
         self.uid_of[run.key] = run.uid
         if run.seen_running and run.spec.gang is Gang.RUN:
             self.fold_bound(
@@ -224,7 +226,8 @@ class World:
                 self._reterm(self.leases[name])
 
     def drop_run(self, uid: Uid) -> None:
-        """The object is gone. Its leases are not, until they are closed."""
+        """The object is gone. Its leases are not, until they are closed: then it is dropped for
+        good, by whoever looks after it next."""
         run = self.runs.get(uid)
         if run is None:
             return
@@ -232,8 +235,10 @@ class World:
         self.work.look_at(uid)
         if self.open_by_run.get(uid):
             self.runs[uid] = replace(run, deleting=True)
+            self.gone_runs[uid] = None
             return
         del self.runs[uid]
+        self.gone_runs.pop(uid, None)
         if self.uid_of.get(run.key) == uid:
             del self.uid_of[run.key]
         self.work.forget(uid)
