@@ -171,6 +171,30 @@ STORM = (
         "        for key in sorted(set(self._there) - set(self._there)):\n",
     ),
     _planted(
+        "a list says of what was made since that it is gone",
+        "shell/informer.py",
+        "        for version in [each for each in self._own if each <= listing.version]:\n",
+        "        for version in list(self._own):\n",
+    ),
+    _planted(
+        "late word of a pod that is gone is taken for the next one's",
+        "shell/folding.py",
+        '                if known is not None and known.uid not in ("", pod.uid):\n',
+        "                if known is not None and known.uid in ():\n",
+    ),
+    _planted(
+        "what we made is not known to be there",
+        "shell/informer.py",
+        "            self._own[version] = (_key(obj), self._kept(obj))\n",
+        '            self._own[version] = ("", self._kept(obj))\n',
+    ),
+    _planted(
+        "a run that is gone is never forgotten",
+        "control/running/tend.py",
+        "        world.drop_run(uid)  # its end",
+        "        world.work.look_at(uid)  # its end",
+    ),
+    _planted(
         "a list after a broken watch is not told",
         "shell/informer.py",
         "            self._tell(obj, gone=False)\n            self._hear_status",

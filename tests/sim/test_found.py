@@ -221,3 +221,10 @@ def test_a_filler_that_others_would_pay_for_goes_with_its_spare() -> None:
     with the spare under it. What `--shrink` left of seed 1000029."""
     text = (FOUND / "a-filler-goes-with-its-spare.yaml").read_text(encoding="utf-8")
     assert play(plan_of(parse_story(text, "found"), text)).problems == []
+
+
+def test_what_we_made_is_there_though_an_older_list_has_it_not() -> None:
+    """The watch of pods had broken, a list was read, a pod was made and answered for, and then the
+    list came: its run lost it, as if somebody had deleted it. And the kubelet, busy with others,
+    never told that the pod had ended."""
+    assert play(kept_plan("what-we-made-is-there")).problems == []

@@ -6,8 +6,10 @@ only started, and started again when they died.
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from leasehold.control.turn import Turn
 from leasehold.core.ledger.head import Head
 from leasehold.core.objects.tenure import Holder
 from leasehold.core.units import Instant
@@ -28,6 +30,7 @@ KEY = "main"
 IDLE_STEPS, IDLE_MS = 4, 50
 Tell = Callable[[str, str], None]
 OnCommit = Callable[[World, Instant], None]
+OnTurn = Callable[[str, Turn], None]
 OnHandedOver = Callable[[Head, KnownLedger | None], None]
 
 
@@ -122,6 +125,7 @@ class Cast:
         wrap: Callable[[Process], Store],
         tell: Tell,
         on_commit: OnCommit,
+        on_turn: OnTurn,
         on_handed_over: OnHandedOver,
         fail: Callable[[str], None],
         archive: Path,
@@ -134,6 +138,7 @@ class Cast:
         self._wrap = wrap
         self._tell = tell
         self._on_commit = on_commit
+        self._on_turn = on_turn
         self._on_handed_over = on_handed_over
         self._fail = fail
         self._archive = archive
@@ -162,6 +167,7 @@ class Cast:
             store, clock, tasks, terms, archive=self._archive / name, standby=standby
         )
         plane.watched_by(name, self._tell, self._on_commit, self._fail)
+        plane.listen(partial(self._on_turn, name))
         plane.version = version
 
         keeper = Keeper(

@@ -51,6 +51,7 @@ from leasehold.sim.scenario.trouble import CONTROLLERS, NODE_ROLES, NODES, Attac
 from leasehold.sim.storm.asking import Curious
 from leasehold.sim.storm.cast import Cast
 from leasehold.sim.storm.checks import TakeOver, TenureChecks
+from leasehold.sim.storm.keeping_up import KeepingUp
 from leasehold.sim.storm.marks import Marks
 from leasehold.sim.storm.nemesis import Nemesis, link_of
 from leasehold.sim.storm.plan import StormPlan
@@ -132,6 +133,7 @@ class Storm:
         self._marks = Marks(lambda node: self.fleet.is_silent(node))
         self._fold = Fold()
         self._curious = Curious(plan.seed, self._folded, self._fail)
+        self._keeping_up = KeepingUp(self._fail)
         self.store = MemoryStore(
             self._user.tasks, self._user.clock, self._admission, on_change=self._on_change
         )
@@ -151,6 +153,7 @@ class Storm:
             wrap=self._wrapped,
             tell=self._tell,
             on_commit=self._on_commit,
+            on_turn=self._keeping_up.turned,
             on_handed_over=self._on_handed_over,
             fail=self._fail,
             archive=folder,
@@ -202,7 +205,8 @@ class Storm:
             self._late, self._nemesis, self.fleet,
         ):  # fmt: skip
             outcome.effects += counter.effects
-        outcome.evaluated += self._checks.evaluated + self._curious.evaluated
+        for checked in (self._checks, self._curious, self._keeping_up):
+            outcome.evaluated += checked.evaluated
         outcome.take_overs = self._checks.take_overs
         self._marks.count_effects(outcome.effects, self._checks.take_overs)
         outcome.marks = self._marks.seen
@@ -311,9 +315,10 @@ class Storm:
         replicated = StaleStore(signed, process.name, self._replica, got=(TENURE,))
         linked = NetworkedStore(replicated, process, self._network)
         inner = FaultyStore(linked, process, self._faults)
-        if not any(attack.point for attack in self._plan.attacks):
-            return inner
-        return PointedStore(inner, lambda point: self._nemesis.reach(process, point))
+        store: Store = inner
+        if any(attack.point for attack in self._plan.attacks):
+            store = PointedStore(inner, lambda point: self._nemesis.reach(process, point))
+        return self._keeping_up.around(store, process.name)
 
     def _on_change(self, change: Change) -> None:
         self._hash.update(b"%d %s " % (change.version, change.event.encode()))
@@ -323,6 +328,7 @@ class Storm:
         self._marks.on_change(change)
         self._checks.on_change(change)
         self._curious.on_change(change)
+        self._keeping_up.on_change(change)
 
     def _on_status(self, writer: str, write: PatchStatus, obj: Wire) -> None:
         """Whether it is late: the head is sealed with the epoch of somebody else who is alive."""

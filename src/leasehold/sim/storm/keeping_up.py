@@ -1,0 +1,214 @@
+"""Whether whoever leads keeps up: with what it was shown, and with what its leases ask for.
+
+Looked at when one of its turns is over, and counted in turns, never in minutes: a store that
+refuses nearly everything makes turns long, and is no excuse for not trying. What a process was
+shown and answered is noted as it comes out of all that lies between it and the store.
+"""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TypeVar
+
+from leasehold.adapters.objects.storage import Change, decode
+from leasehold.control.turn import Turn
+from leasehold.core.facts import Cause, Pod, Uid
+from leasehold.core.objects.lease import lease_from_wire
+from leasehold.core.objects.wire import part, text_at
+from leasehold.core.world.world import World
+from leasehold.ports.store import (
+    Answers,
+    Delete,
+    Listing,
+    NotFound,
+    Store,
+    Watch,
+    WatchEvent,
+    Write,
+)
+from leasehold.shell.recover import WATCHED
+from leasehold.sim.around import StoreAround
+
+T = TypeVar("T")
+KNOWS, GO, LOSSES = "KnowsWhatIsThere", "UnwantedPodsGo", "LossesAreReal"
+LET_GO = (b'"deletionTimestamp"', b'"DisruptionTarget"')  # of a pod that is to go, or was evicted
+BECAUSE_DELETED = b'"cause":"Deleted"'  # in a lease that may be closed so
+PodName = tuple[str, Uid]  # its key; no uid: whichever has that name
+
+
+class Attention:
+    """What one start of a process was shown and answered, and what it was like a turn ago."""
+
+    def __init__(self) -> None:
+        self.shown: dict[
+            str, int
+        ] = {}  # by kind, the newest version it has seen a list or event of
+        self.tried: set[PodName] = set()  # to be removed, since its last turn was over
+        self.removed: set[PodName] = set()  # as it was answered
+        self.world: World | None = None
+        self.shown_before: dict[str, int] = {}
+        self.unwanted_before: set[PodName] = set()
+        self.leased_before: set[Uid] = set()  # runs with open leases
+
+    def turn_over(self, world: World, unwanted: set[PodName]) -> None:
+        self.world = world
+        self.shown_before = dict(self.shown)
+        self.unwanted_before = unwanted
+        self.leased_before = set(world.open_by_run)
+        self.tried.clear()
+
+
+class AttentiveStore(StoreAround):
+    """Around everything else, so that what passes here is what its process knows."""
+
+    def __init__(self, store: Store, attention: Attention) -> None:
+        super().__init__(store)
+        self._attention = attention
+
+    async def _call(self, verb: str, kind: str, call: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
+        return await call()
+
+    async def list(self, kind: str) -> Listing:
+        listing = await self._store.list(kind)
+        self._attention.shown[kind] = listing.version
+        return listing
+
+    def watch(self, kind: str, version: int) -> "AttentiveWatch":
+        return AttentiveWatch(self._store.watch(kind, version), kind, self._attention)
+
+    async def write_all(self, writes: Sequence[Write]) -> Answers:
+        deletions = {
+            index: (f"{write.namespace}/{write.name}", write.uid or "")
+            for index, write in enumerate(writes)
+            if isinstance(write, Delete) and write.kind == "Pod"
+        }
+        self._attention.tried.update(deletions.values())
+        answers = await self._store.write_all(writes)
+        for index, pod in deletions.items():
+            if answers[index] is None or isinstance(answers[index], NotFound):
+                self._attention.removed.add(pod)
+        return answers
+
+
+class AttentiveWatch:
+    def __init__(self, watch: Watch, kind: str, attention: Attention) -> None:
+        self._watch = watch
+        self._kind = kind
+        self._attention = attention
+
+    async def next(self) -> WatchEvent:
+        event = await self._watch.next()
+        self._attention.shown[self._kind] = event.version
+        return event
+
+    def close(self) -> None:
+        self._watch.close()
+
+
+class KeepingUp:
+    """`fail` is told what is broken."""
+
+    def __init__(self, fail: Callable[[str], None]) -> None:
+        self._fail = fail
+        self._made: dict[
+            tuple[str, Uid], tuple[int, str]
+        ] = {}  # what is there, since when, its name
+        self._gone: dict[tuple[str, Uid], int] = {}  # what was deleted, and under which version
+        self._let_go: set[tuple[str, str]] = set()  # pods that were told to go, or went
+        self._attention: dict[str, Attention] = {}
+        self.evaluated: Counter[str] = Counter()
+
+    def around(self, store: Store, process: str) -> Store:
+        """For a new start of it."""
+        attention = self._attention[process] = Attention()
+        return AttentiveStore(store, attention)
+
+    def on_change(self, change: Change) -> None:
+        kind, namespace, name = change.key
+        if kind == "Lease":
+            self._on_lease(change)
+        elif kind in WATCHED:
+            if change.event != "MODIFIED":
+                self._on_coming_and_going(change)
+            if kind == "Pod" and (
+                change.event == "DELETED" or any(mark in change.body for mark in LET_GO)
+            ):
+                self._let_go.add((namespace, name))
+
+    def _on_coming_and_going(self, change: Change) -> None:
+        kind, _, name = change.key
+        uid = text_at(part(decode(change.body), "metadata"), "uid")
+        if change.event == "ADDED":
+            self._made[kind, uid] = (change.version, name)
+        else:
+            del self._made[kind, uid]
+            self._gone[kind, uid] = change.version
+
+    def _on_lease(self, change: Change) -> None:
+        """One that closes because its pod was deleted had a pod that was."""
+        if BECAUSE_DELETED not in change.body:
+            return
+        obj = decode(change.body)
+        if text_at(part(obj, "status"), "cause") == Cause.DELETED:
+            self.evaluated[LOSSES] += 1
+            lease = lease_from_wire(obj)
+            if (lease.namespace, lease.pod) not in self._let_go:
+                self._fail(f"{LOSSES}: {lease.name} is closed because its pod {lease.pod} was "
+                           "deleted, and nobody ever did that")  # fmt: skip
+
+    def turned(self, process: str, turn: Turn) -> None:
+        """A turn of this process is over."""
+        attention, world = self._attention[process], turn.world
+        unwanted = {(pod.key, pod.uid) for pod in _unwanted(world)}
+        if attention.world is world:
+            self._check_knowledge(process, attention, world)
+            self._check_removals(process, attention, unwanted)
+        attention.turn_over(world, unwanted)
+
+    def _check_knowledge(self, process: str, attention: Attention, world: World) -> None:
+        """What it had been shown before this turn, it knows: what is there, and what is gone."""
+        self.evaluated[KNOWS] += 1
+        shown, believed = attention.shown_before, set()
+        for kind, name, uid, matters in _believed(world, attention.leased_before):
+            believed.add((kind, uid))
+            gone_at = self._gone.get((kind, uid))
+            if matters and gone_at is not None and gone_at <= shown.get(kind, 0):
+                self._fail(f"{KNOWS}: {process} has seen version {shown[kind]}, and believes in "
+                           f"{kind} {name}, gone at {gone_at}")  # fmt: skip
+        for (kind, uid), (made_at, name) in self._made.items():
+            if made_at <= shown.get(kind, 0) and (kind, uid) not in believed:
+                self._fail(f"{KNOWS}: {process} has seen version {shown[kind]}, and knows nothing "
+                           f"of {kind} {name}, made at {made_at}")  # fmt: skip
+
+    def _check_removals(self, process: str, attention: Attention, unwanted: set[PodName]) -> None:
+        """What nobody wanted a turn ago, either, has been removed, or that was tried again."""
+        self.evaluated[GO] += 1
+        for pod in sorted(unwanted & attention.unwanted_before):
+            if pod not in attention.removed and pod not in attention.tried:
+                self._fail(f"{GO}: {process} knows pod {pod[0]}, whose leases are over or to end, "
+                           "and had a turn without trying to remove it")  # fmt: skip
+
+
+def _believed(world: World, leased: set[Uid]) -> Iterator[tuple[str, str, Uid, bool]]:
+    """What its World says is there, and whether it should not if that is gone: how a pod ended is
+    known for as long as that matters, and a run until a turn has found it without leases."""
+    for key, pod in world.pods.items():
+        yield "Pod", key, pod.uid, not pod.has_ended
+    for name, state in world.fleet.nodes.items():
+        yield "Node", name, state.node.uid, True
+    for uid, run in world.runs.items():
+        yield "Run", run.key, uid, uid not in leased
+    for key, budget in world.budgets.items():
+        yield "Budget", key, budget.uid, True
+
+
+def _unwanted(world: World) -> Iterator[Pod]:
+    """Pods of runs that live and were not told to go, though no lease asks for them any more."""
+    for keys in world.pods_by_run.values():
+        for key in keys:
+            pod = world.pods[key]
+            leases = [world.leases[name] for name in world.open_by_pod.get(key, ())]
+            state = world.fleet.nodes.get(pod.node)
+            is_reachable = state is not None and not state.node.fenced
+            is_wanted = any(lease.ending is None for lease in leases)
+            if is_reachable and not (is_wanted or pod.has_ended or pod.deleting):
+                yield pod
