@@ -458,8 +458,8 @@ def _look_after(world: World, run: Run) -> None:
 
 
 def _is_bound_again_later(world: World, run: Run) -> bool:
-    """Part of it was rejected and is in back-off: its room is kept for that."""
-    return any(
+    """Part of it was rejected and is in back-off, or is about to be: its room is kept for that."""
+    return any(each is run for each, _, _ in world.rejected) or any(
         unit.standing == "waiting"
         and unit.pause > world.now
         and unit.paused_by == "BindFailing"
