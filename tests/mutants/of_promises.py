@@ -462,4 +462,11 @@ PROMISES = (
         "            turn.again = True\n",
         story("line-38"),
     ),
+    Mutant(
+        "the room of one ahead lies over what it holds",
+        "core/decisions/agenda.py",
+        "            now += max(0, free - max(0, most))  # beside what is held\n",
+        "            now = max(now, free - max(0, most))\n",
+        story("line-57"),
+    ),
 )

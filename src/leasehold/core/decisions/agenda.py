@@ -292,7 +292,7 @@ class Kept:
                 stay = self._others_on(name)
                 kept = sum(x.gpus for x in stay if self._is_kept_from(uid, room.start, x))
                 self._out_of_reach[name] = gpus = sum(lease.gpus for lease in stay)
-                beneath[name] = gpus - kept
+                beneath[name] = gpus - kept + held[name] % size
                 theirs = state.node.gpus - state.foreign - kept - held[name] // size * size
                 theirs -= self._planned(room, name)
                 found.append((state.free, name, theirs))
@@ -399,7 +399,8 @@ class Kept:
             state = self._world.fleet.nodes[name]
             most = state.node.gpus - state.foreign - self._out_of_reach[name]
             most -= max(0, self._rooms[name] - self._beneath[name])
-            now = max(now, state.unclipped_free() + before - max(0, most))
+            free = state.unclipped_free() + before
+            now += max(0, free - max(0, most))  # beside what is held
         if now != before:
             self._world.fleet.plan(name, now - before)
             self._kept[name] = now
