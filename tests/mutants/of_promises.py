@@ -3,6 +3,9 @@
 from tests.mutants.mutant import Mutant, story, unit
 
 _ONCE = ("tests/model/test_seeds.py", "-k", "once_did_not")
+_RESOLVED_AFTER_ALL = (
+    "        if turn.line_is_cut_short:\n            return\n    resolve_due(turn, due)\n"
+)
 
 PROMISES = (
     Mutant(
@@ -444,8 +447,8 @@ PROMISES = (
     Mutant(
         "who could start later is blocked first",
         "control/line/queue.py",
-        "    if known is None:\n        activate(turn",
-        "    if known is None or known:\n        activate(turn",
+        "    later = None if known is None else partial(",
+        "    later = None if known is None or known else partial(",
         _ONCE,
     ),
     Mutant(
@@ -457,10 +460,32 @@ PROMISES = (
     ),
     Mutant(
         "those behind have what a reclaim frees before those ahead",
-        "control/line/activation.py",
-        "            turn.line_is_cut_short = turn.again = True\n",
-        "            turn.again = True\n",
+        "control/line/queue.py",
+        _RESOLVED_AFTER_ALL,
+        "        resolve_due(turn, due)\n        due.clear()\n",
         story("line-38"),
+    ),
+    Mutant(
+        "one that is due is resolved before who starts behind it is there",
+        "control/line/queue.py",
+        _RESOLVED_AFTER_ALL,
+        "        resolve_due(turn, due)\n        due.clear()\n"
+        "        if turn.line_is_cut_short:\n            return\n",
+        story("line-55"),
+    ),
+    Mutant(
+        "those that are due are resolved in order of line",
+        "control/line/due.py",
+        "    for each in sorted(due, key=lambda one: one.turn_to_come):\n",
+        "    for each in due:\n",
+        story("line-56"),
+    ),
+    Mutant(
+        "who starts is cut before it is there",
+        "control/line/activation.py",
+        "    if must_wait(turn) or not is_public:\n",
+        "    if not is_public:\n",
+        story("line-56"),
     ),
     Mutant(
         "the room of one ahead lies over what it holds",

@@ -7,6 +7,7 @@ plans what is pending, then lets elastic runs grow. The shell calls it after eve
 from leasehold.control.cuts.overdrafts import handle_overdrafts
 from leasehold.control.cuts.publish import finish_cuts
 from leasehold.control.line.activation import underway
+from leasehold.control.line.motion import is_in_motion
 from leasehold.control.line.queue import consider_all
 from leasehold.control.reservations import present
 from leasehold.control.running.elastic import grow_all, shrink_all
@@ -64,6 +65,7 @@ def _decide(turn: Turn) -> None:
             grow_all(turn)
         turn.about = ""
         _note_holds(turn)
+    world.memory.note_turn(turn.now, is_still=not is_in_motion(turn))
     _wake_for_protected(turn)
     _wake_for_overdue(turn)
     _wake_for_windows(turn)

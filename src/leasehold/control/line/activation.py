@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from leasehold.control.cuts.publish import Announced, can_publish, publish_cuts
 from leasehold.control.cuts.reclaim import reclaim
 from leasehold.control.line.holding import claim_money, hold_places
+from leasehold.control.line.motion import must_wait
 from leasehold.control.line.wishes import groups_short_of_minimum, waiting_groups, wish_for
 from leasehold.control.reservations import block, present
 from leasehold.control.running.life import BIND_FAILING, Standing, units_of
@@ -24,12 +25,10 @@ from leasehold.core.decisions.resolve import Resolved, is_going, resolve
 from leasehold.core.facts import EnvelopeKey, Record, Relation, Run, Uid
 from leasehold.core.reservations import Reservation, State
 from leasehold.core.resolutions import CutCause, Resolution
-from leasehold.core.units import SECOND, Instant
+from leasehold.core.units import Instant
 from leasehold.core.verdicts import Admitted, Covered, Packed, Refused, Segment
 from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
-
-_SETTLES = SECOND  # how long after its start a reservation waits for a turn in which all is still
 
 
 def activate(
@@ -39,30 +38,31 @@ def activate(
     refused: Refused,
     *,
     otherwise: Callable[[], object] | None = None,
-) -> None:
+) -> bool:
     """Cut what must be cut; or, if that is no help, do what else there is to do, or block the
-    reservation with the reason."""
+    reservation with the reason. Returns whether others have to be thought over again."""
     subject = Announced(
         reservation.subject, batch=reservation.batch, commitment=reservation.commitment
     )
-    if _is_in_motion(turn, reservation) or not can_publish(turn, subject):
-        turn.again = True
-        return
+    is_public = can_publish(turn, subject)
+    if must_wait(turn) or not is_public:
+        turn.again = turn.again or not is_public
+        turn.line_is_cut_short = True  # nobody grows before it has what it may have
+        return False
     made = resolution_of(turn.world, reservation)
     if made is not None and not _is_only_money(made, reservation):
         # Cut before a crash that lost the status: the ledger knows, and nobody is cut twice for it.
         _activating(turn, wish.run, reservation)
-        return
+        return True
     answer = resolve(turn.world, wish, turn.agenda, now=turn.now, seeder=lambda: subject.seed(turn))
+    has_moved = False
     if isinstance(answer, Refused) and answer.reason.is_about_money and made is None:
         helped = reclaim(turn, wish, reservation)
-        if helped is not None:
-            # Those ahead have money again, or less: nobody behind is considered before them.
-            turn.line_is_cut_short = turn.again = True
         if helped is not None and helped.cuts is not None:
             _activating(turn, wish.run, reservation)
-            return
-        if helped is not None:  # its family pays from elsewhere; now for the GPUs
+            return True
+        has_moved = helped is not None
+        if has_moved:  # its family pays from elsewhere; now for the GPUs
             answer = resolve(
                 turn.world, wish, turn.agenda, now=turn.now, seeder=lambda: subject.seed(turn)
             )
@@ -70,18 +70,20 @@ def activate(
         domains = _domains_open_to(turn.world, wish)
         if _is_busy(turn, wish.run, domains):
             turn.waited_for.update(dict.fromkeys(domains))
-        elif otherwise is not None:
+            return has_moved
+        if otherwise is not None:
             otherwise()
-        else:
-            block(turn, wish.run, _why_blocked(refused, answer))
-        return
+            return True
+        held = turn.agenda.has(wish.run.uid)
+        block(turn, wish.run, _why_blocked(refused, answer))
+        return held or has_moved
     if _is_busy(turn, wish.run, answer.site.domains):
         turn.waited_for.update(dict.fromkeys(answer.site.domains))
-        return
+        return has_moved
     if not answer.cuts.kept:
         # Leases that are ending already will make the room; one that does not go is given up, and
         # that instant is looked at (`decide`).
-        return
+        return has_moved
     publish_cuts(
         turn,
         answer.cuts,
@@ -92,24 +94,13 @@ def activate(
         flavor=wish.want.flavor,
     )
     _hold_what_was_made(turn, wish, reservation, answer)
-    turn.line_is_cut_short = True  # if its room is free at once, it goes before those behind it
+    return True
 
 
-def go_on(turn: Turn, wish: Wish, reservation: Reservation, refused: Refused) -> None:
-    """All that was cut is gone, and the run does not fit: an owner that has its money back may
-    need GPUs, too; anybody else was unlucky."""
-    made = resolution_of(turn.world, reservation)
-    if made is not None and _is_only_money(made, reservation):
-        activate(turn, wish, reservation, refused)
-    else:
-        block(turn, wish.run, refused)
-
-
-def _is_in_motion(turn: Turn, reservation: Reservation) -> bool:
-    """Something ended or started in this very turn: what ends at this instant is gone, and what
-    starts is there, before anybody is cut. On a busy fleet that is always so: not for long."""
-    just_due = turn.now < reservation.starts + _SETTLES
-    return just_due and bool(turn.opened or turn.released)
+def has_only_money(world: World, reservation: Reservation) -> bool:
+    """An owner that has its envelope back from its family, and may need GPUs, too."""
+    made = resolution_of(world, reservation)
+    return made is not None and _is_only_money(made, reservation)
 
 
 def _is_only_money(made: Resolution, reservation: Reservation) -> bool:
@@ -398,7 +389,7 @@ def where_held(turn: Turn, wish: Wish) -> Admitted | None:
     if not _was_made_for(world, found, wish.want.groups):
         return None
     mark = world.what_if.mark()
-    as_found_by(world, wish, turn.agenda.only(_uids_underway(world)), start=turn.now)
+    as_found_by(world, wish, turn.agenda.only(uids_underway(world)), start=turn.now)
     nodes = world.fleet.nodes
     domains = sorted({nodes[name].node.domain for name in held if name in nodes})
     for domain in domains:
@@ -423,7 +414,7 @@ def _was_made_for(world: World, found: Underway, groups: tuple[int, ...]) -> boo
     return all(unit is not None and unit.is_of_a_resolution() for unit in own)
 
 
-def _uids_underway(world: World) -> list[Uid]:
+def uids_underway(world: World) -> list[Uid]:
     return [
         uid
         for uid in world.reservation_of

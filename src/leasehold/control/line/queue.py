@@ -8,8 +8,7 @@ from functools import partial
 from typing import assert_never
 
 from leasehold.control.line.activation import (
-    activate,
-    go_on,
+    has_only_money,
     hold_for_activations,
     recall_activations,
     underway,
@@ -23,6 +22,7 @@ from leasehold.control.line.consider import (
     Verdict,
     consider,
 )
+from leasehold.control.line.due import Due, resolve_due
 from leasehold.control.line.one_pass import Line
 from leasehold.control.line.places_in_line import told_place
 from leasehold.control.line.planning import write_plan
@@ -38,26 +38,28 @@ from leasehold.core.verdicts import Admitted, Refusal, Refused
 
 
 def consider_all(turn: Turn) -> None:
-    """Every pending run once, in order."""
+    """Every pending run once, in order; then those that are due and have not started."""
     recall_activations(turn)
     hold_for_activations(turn)
     line = Line(turn.world.policy, turn.world.memory.alike)
+    due: list[Due] = []
     for run in in_order(turn.world, turn.world.work.pending):
         turn.about = run.uid
         if run.uid not in turn.left_alone:
-            _consider(turn, run, line)
+            _consider(turn, run, line, due)
         if turn.line_is_cut_short:
             return
+    resolve_due(turn, due)
 
 
-def _consider(turn: Turn, run: Run, line: Line) -> None:
+def _consider(turn: Turn, run: Run, line: Line, due: list[Due]) -> None:
     verdict = consider(turn, run, line)
     if isinstance(verdict, InLine) and verdict.holds_nothing:
         _tell_place(turn, run, verdict)
         return  # most of a long line: there is nothing else to do for it
     while verdict is not None:
         _note_binds(turn, run, verdict)
-        left = _apply(turn, run, verdict)
+        left = _apply(turn, run, verdict, due)
         verdict = consider(turn, run, line, left=left) if left else None
 
 
@@ -75,7 +77,7 @@ def _note_binds(turn: Turn, run: Run, verdict: Verdict) -> None:
         memory.block_binds(run.uid, turn.world.node_changes)
 
 
-def _apply(turn: Turn, run: Run, verdict: Verdict) -> tuple[int, ...]:
+def _apply(turn: Turn, run: Run, verdict: Verdict, due: list[Due]) -> tuple[int, ...]:
     """Returns the groups that are to be considered again."""
     match verdict:
         case Started():
@@ -85,31 +87,28 @@ def _apply(turn: Turn, run: Run, verdict: Verdict) -> tuple[int, ...]:
             _refuse(turn, run, verdict.refused)
             reservation = write_plan(turn, verdict.wish, verdict.refused, verdict.plan)
             if reservation is not None and _is_due(turn, reservation):
-                _activate(turn, verdict, reservation)
+                due.append(_due(turn, verdict, reservation))
         case InLine():
             _tell_place(turn, run, verdict)
             turn.agenda.forget(run.uid)
             cancel_reservation(turn, run, turn.world.memory.refusals[run.uid].remedy)
         case Denied():
             _refuse(turn, run, verdict.refused)
-            _settle_reservation(turn, run, verdict)
+            _settle_reservation(turn, run, verdict, due)
         case _:
             assert_never(verdict)
     return ()
 
 
-def _activate(turn: Turn, planned: Planned, reservation: Reservation) -> None:
+def _due(turn: Turn, planned: Planned, reservation: Reservation) -> Due:
     """Its time has come. If cuts are no help it is blocked, unless a later start is known."""
     wish, refused = planned.wish, planned.refused
     known = planned.plan.otherwise if planned.plan is not None else None
-    if known is None:
-        activate(turn, wish, reservation, refused)
-    else:
-        later = partial(write_plan, turn, wish, refused, known)
-        activate(turn, wish, reservation, refused, otherwise=later)
+    later = None if known is None else partial(write_plan, turn, wish, refused, known)
+    return Due(wish=wish, reservation=reservation, refused=refused, otherwise=later)
 
 
-def _settle_reservation(turn: Turn, run: Run, denied: Denied) -> None:
+def _settle_reservation(turn: Turn, run: Run, denied: Denied, due: list[Due]) -> None:
     match denied.then:
         case Then.KEEP:
             pass
@@ -124,7 +123,10 @@ def _settle_reservation(turn: Turn, run: Run, denied: Denied) -> None:
             reservation = turn.world.reservations[turn.world.reservation_of[run.uid]]
             assert denied.wish is not None, run.key
             assert reservation.state is State.ACTIVATING, run.key
-            go_on(turn, denied.wish, reservation, denied.refused)
+            if has_only_money(turn.world, reservation):
+                due.append(Due(wish=denied.wish, reservation=reservation, refused=denied.refused))
+            else:  # all that was cut is gone, and it was unlucky
+                block(turn, run, denied.refused)
         case Then.REST:
             turn.agenda.forget(run.uid)
         case _:

@@ -121,8 +121,14 @@ class Agenda:
         self.changes += 1
         self.releases += 1
 
-    def only(self, uids: Collection[Uid]) -> "Agenda":
+    @property
+    def uids(self) -> set[Uid]:
+        """Whoever keeps anything from others."""
+        return {uid for uid in {*self._of, *self._promised, *self.claims} if self.has(uid)}
+
+    def only(self, uids: Iterable[Uid]) -> "Agenda":
         """What these runs hold and claim, in the order of this agenda; nothing of the others."""
+        uids = set(uids)
         found = Agenda()
         for uid, holds in self._of.items():
             if uid in uids:
@@ -143,7 +149,7 @@ class Agenda:
         return self.only(
             {
                 uid
-                for uid in {*self._of, *self._promised, *self.claims}
+                for uid in self.uids
                 if uid != run.uid
                 and (is_ahead(world.runs[uid], of=run) or self._was_made_for(uid, now))
             }
@@ -153,6 +159,10 @@ class Agenda:
         return uid not in self._promised and any(
             hold.start <= now for hold in self._of.get(uid, ())
         )
+
+    def has(self, uid: Uid) -> bool:
+        """Whether it keeps anything from others."""
+        return uid in self._promised or bool(self._of.get(uid) or self.claims.get(uid))
 
     def holds_of(self, uid: Uid) -> tuple[Hold, ...]:
         return tuple(self._of.get(uid, ()))

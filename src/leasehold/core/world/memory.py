@@ -27,6 +27,7 @@ class Memory:
         self.alike = Alike()
         self._rooms: dict[Uid, Room] = {}  # of starts that need cuts
         self._was_put_off = False  # the line, in the turn before
+        self._moving_since: Instant | None = None  # no turn since then in which all was still
         self._drawn_since: Instant = 0
         self._drawn = 0
 
@@ -92,6 +93,18 @@ class Memory:
         """Whether the line waits for the next turn; never twice in a row."""
         self._was_put_off = wanted and not self._was_put_off
         return self._was_put_off
+
+    # Whether all is still.
+
+    def moving_for(self, now: Instant) -> Millis:
+        """How long ago something first moved after all had been still."""
+        return 0 if self._moving_since is None else now - self._moving_since
+
+    def note_turn(self, now: Instant, *, is_still: bool) -> None:
+        if is_still:
+            self._moving_since = None
+        elif self._moving_since is None:
+            self._moving_since = now
 
     def may_draw(self, now: Instant, *, count: int, per: Millis) -> Instant | None:
         """Takes one of so many draws in a span; or when there will be another."""
