@@ -363,7 +363,7 @@ PROMISES = (
     Mutant(
         "who is behind grows before one ahead has started",
         "control/decide.py",
-        "        if not turn.line_is_cut_short and not turn.elastic_began:\n",
+        "        if not turn.line_is_cut_short and not _grows_later(turn):\n",
         "        if not turn.line_is_cut_short:\n",
         story("line-33"),
     ),
@@ -493,5 +493,12 @@ PROMISES = (
         "            now += max(0, free - max(0, most))  # beside what is held\n",
         "            now = max(now, free - max(0, most))\n",
         story("line-57"),
+    ),
+    Mutant(
+        "who grows takes what one ahead plans with by now",
+        "control/decide.py",
+        "        if not turn.line_is_cut_short and not _grows_later(turn):\n",
+        "        if not turn.line_is_cut_short:\n",
+        story("line-58"),
     ),
 )

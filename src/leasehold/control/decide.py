@@ -7,7 +7,7 @@ plans what is pending, then lets elastic runs grow. The shell calls it after eve
 from leasehold.control.cuts.overdrafts import handle_overdrafts
 from leasehold.control.cuts.publish import finish_cuts
 from leasehold.control.line.activation import underway
-from leasehold.control.line.motion import is_in_motion
+from leasehold.control.line.motion import is_in_motion, must_wait
 from leasehold.control.line.queue import consider_all
 from leasehold.control.reservations import present
 from leasehold.control.running.elastic import grow_all, shrink_all
@@ -60,8 +60,8 @@ def _decide(turn: Turn) -> None:
     shrink_all(turn)
     if not _is_put_off(turn):
         consider_all(turn)
-        # Else it is not known what those in line keep, or one ahead starts and may grow first.
-        if not turn.line_is_cut_short and not turn.elastic_began:
+        # Else it is not known what those in line keep.
+        if not turn.line_is_cut_short and not _grows_later(turn):
             grow_all(turn)
         turn.about = ""
         _note_holds(turn)
@@ -78,6 +78,12 @@ def _is_put_off(turn: Turn) -> bool:
     is_put_off = turn.world.memory.put_off_once(wanted=bool(turn.marked))
     turn.again = turn.again or is_put_off
     return is_put_off
+
+
+def _grows_later(turn: Turn) -> bool:
+    """Whoever started may grow, too, and before others; and those ahead of it planned without it,
+    so what they keep is not known yet."""
+    return bool(turn.world.work.elastic) and must_wait(turn)
 
 
 def _note_holds(turn: Turn) -> None:

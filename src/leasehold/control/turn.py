@@ -104,7 +104,6 @@ class Turn:
         self.again = False  # something was decided that other decisions should see
         self.line_is_cut_short = False  # not everybody in line was considered
         self.opened = 0  # of gangs
-        self.elastic_began = False  # somebody started who may want to grow at once
         self.released = 0  # leases that were closed, or told to end
         self.marked = 0  # those of them that were told to end
         self.wake_at: Instant = FOREVER
@@ -190,8 +189,6 @@ class Turn:
             self._next_draft()
             return self.start(run, plan, attempts=attempts, reason=reason)
         self._open(leases, size)
-        if reason is Opened.START and run.spec.malleable is not None:
-            self.elastic_began = True
         return leases
 
     def bytes_too_many(self, run: Run, plan: Admitted, attempts: dict[int, int]) -> int | None:
