@@ -231,7 +231,7 @@ def _node(world: World, node: Node, state: str) -> None:
             node.foreign = 0  # other people's processes die with it
             life.lose_node(world, node.name)
         case "silent":
-            node.silent = True
+            node.silent = not node.dead
         case "ready":
             if node.dead or node.gone:
                 node.foreign = 0  # nobody's processes run where nothing is

@@ -143,13 +143,16 @@ class SimFleet:
         match state:
             case NodeIs.DEAD:
                 self._hall.lose(name, now)
+                if machine.alive:  # nobody dies twice
+                    machine.silent_since = now
                 machine.alive = machine.heard = False
-                machine.silent_since, machine.fences_at = now, None
+                machine.fences_at = None
                 self._note("node", name)
                 self._note_pods(name)
             case NodeIs.SILENT:
+                if machine.heard:
+                    machine.silent_since = now
                 machine.heard = False
-                machine.silent_since = now
                 self._begin_to_fence(machine, now)
                 self._note("node", name)
             case NodeIs.READY:
