@@ -228,3 +228,29 @@ def test_what_we_made_is_there_though_an_older_list_has_it_not() -> None:
     list came: its run lost it, as if somebody had deleted it. And the kubelet, busy with others,
     never told that the pod had ended."""
     assert play(kept_plan("what-we-made-is-there")).problems == []
+
+
+IN_LINE = """title: One after another
+fleet: [{"domain": "a", "nodes": 1, "gpus": 2, "flavor": "H", "region": "r1", "cluster": "c1"}]
+budgets: {"t/t": {"owner": "o", "envelopes": [{"name": "e", "flavor": "H", "concurrency": 2}]}}
+steps:
+""" + "".join(
+    f'  - {{"at": "1m", "submit": {{"t/r{number}": {{"owner": "o", "resources": '
+    '{"gpuType": "H", "totalGPUs": 1, "gpusPerPod": 1}}}, "work": {"lasts": "10s"}}\n'
+    for number in range(1, 25)
+)
+
+
+def test_a_list_that_comes_late_takes_no_pod_from_a_run() -> None:
+    """As above, where each pod's end makes room for the next one, and some lists take seconds."""
+    plan = StormPlan(
+        seed=7,
+        profile=Profile.UNIFORM,
+        story=IN_LINE,
+        trouble=3 * MINUTE,
+        store={"watch-break": 0.4, "watch-lag": 0.2},
+        network={"net-spike": 0.06},
+    )
+    outcome = play(plan)
+    assert outcome.problems == []
+    assert outcome.marks["lease opened by Start"] == 24
