@@ -254,3 +254,28 @@ def test_a_list_that_comes_late_takes_no_pod_from_a_run() -> None:
     outcome = play(plan)
     assert outcome.problems == []
     assert outcome.marks["lease opened by Start"] == 24
+
+
+RESTLESS = """title: A job that cannot settle, and is made again and again
+fleet: [{"domain": "a", "nodes": 1, "gpus": 8, "flavor": "H", "region": "r", "cluster": "c"}]
+budgets: {"x/x": {"owner": "x:one", "envelopes": [{"name": "e", "flavor": "H", "concurrency": 8}]}}
+steps:
+  - {"at": "1m", "submit": {"x/x": {"owner": "x:one", "resources": {"gpuType": "H", "totalGPUs": 4}, "malleable": {"minTotalGPUs": 4, "maxTotalGPUs": 8, "desiredTotalGPUs": 4}}}, "work": {"lasts": "2m", "exit": 1}}
+  - {"at": "2m", "edit": {"run": "x/x", "spec": {"malleable": {"desiredTotalGPUs": 8}}}}
+"""  # noqa: E501 - a step a line, as the generator writes them
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5])
+def test_late_word_of_a_pod_that_is_gone_leaves_the_next_one_of_its_name(seed: int) -> None:
+    """It was removed, the answer was lost, the next try found nothing and it was made again; then
+    came word that it was gone, and the new one was forgotten."""
+    plan = StormPlan(
+        seed=seed,
+        profile=Profile.UNIFORM,
+        story=RESTLESS,
+        trouble=10 * MINUTE,
+        store={"watch-lag": 0.5, "lose-answer": 0.2},
+    )
+    outcome = play(plan)
+    assert outcome.problems == []
+    assert outcome.marks["second attempt"] == 0
