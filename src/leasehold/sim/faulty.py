@@ -61,7 +61,7 @@ class Faults:
         self.effects: Counter[str] = Counter()
         self._seed = seed
         self._rates = dict(rates)
-        self._streams: dict[str, Random] = {}
+        self._streams: dict[tuple[str, str], Random] = {}
 
     def stop(self) -> None:
         """From here on the world behaves."""
@@ -73,10 +73,10 @@ class Faults:
         return rate > 0 and self.stream(kind, process).random() < rate
 
     def stream(self, kind: str, process: str) -> Random:
-        name = f"{self._seed}/{process}/{kind}"
-        if name not in self._streams:
-            self._streams[name] = Random(name)
-        return self._streams[name]
+        found = self._streams.get((kind, process))
+        if found is None:
+            found = self._streams[kind, process] = Random(f"{self._seed}/{process}/{kind}")
+        return found
 
 
 class FaultyStore(StoreAround):

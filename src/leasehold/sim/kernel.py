@@ -9,7 +9,6 @@ signal, a cancellation) names the token, so that the second of two wakers finds 
 """
 
 import heapq
-from collections import Counter
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
 from random import Random
@@ -94,18 +93,16 @@ _CANCEL = object()  # the value that makes a step throw instead of send
 
 
 class _Park:
-    """The one awaitable of the kernel: gives control back until the task is woken."""
+    """The one awaitable of the kernel: gives control back until the task is woken. Whoever awaits
+    it was parked just before, and lives (`_park_running`)."""
 
-    __slots__ = ("_kernel",)
-
-    def __init__(self, kernel: "Kernel") -> None:
-        self._kernel = kernel
+    __slots__ = ()
 
     def __await__(self) -> Generator[None, object, object]:
-        running = self._kernel._running
-        if running is None or not running.alive:
-            raise Crashed
         return (yield)
+
+
+_PARKED = _Park()
 
 
 class KernelClock:
@@ -138,7 +135,7 @@ class KernelClock:
     async def sleep(self, ms: int) -> None:
         task = self._kernel._park_running()
         self._kernel._wake_at(task, self._kernel.now + self.span(max(ms, 0)), value=None)
-        await _Park(self._kernel)
+        await _PARKED
 
     def span(self, ms: int) -> int:
         """What the kernel's time must advance for this clock to advance by at least `ms`."""
@@ -166,7 +163,7 @@ class KernelSignal:
         if timeout_ms is not None:
             at = self._kernel.now + task.process.clock.span(max(timeout_ms, 0))
             self._kernel._wake_at(task, at, value=False)
-        return bool(await _Park(self._kernel))
+        return bool(await _PARKED)
 
     def _has_waiter(self) -> bool:
         if self._waiting is None:
@@ -214,6 +211,7 @@ class Process:
         suicide = running is not None and running.process is self and running.alive
         dead, self._living, self._backlog = list(self._living.values()), {}, []
         self.incarnation += 1
+        self._kernel.crashes += 1
         self.paused = False
         for task in dead:
             if task is not running:
@@ -240,6 +238,7 @@ class Kernel:
         self.start = start
         self.now = start
         self.steps = 0
+        self.crashes = 0  # of all processes
         self.failure: BaseException | None = None
         self.after_step: Callable[[Process], None] | None = None  # for whoever watches over all
         self._random = None if seed is None else Random(f"{seed}/sched")
@@ -261,7 +260,7 @@ class Kernel:
         """Runs until nothing is ready at this instant."""
         self._raise_failure()
         steps_left = max_steps
-        spinning: Counter[str] = Counter()
+        spinning: set[str] = set()
         while self._head < len(self._ready):
             task, value, token = self._pop()
             if task.token != token or not task.alive:
@@ -275,7 +274,7 @@ class Kernel:
             self._raise_failure()
             steps_left -= 1
             if steps_left < _SPIN_SAMPLE:
-                spinning[f"{task.process.name}:{task.name}"] += 1
+                spinning.add(f"{task.process.name}:{task.name}")
                 if steps_left < 0:
                     raise Livelock(self.now, tuple(sorted(spinning)))
 

@@ -52,7 +52,7 @@ class Network:
         self.wire = kernel.process("network")
         self._seed = seed
         self._rates = dict(rates)
-        self._streams: dict[str, Random] = {}
+        self._streams: dict[tuple[str, str], Random] = {}
         self._requests: set[str] = set()
         self._answers: set[str] = set()
         self._waiting: list[tuple[str, KernelSignal]] = []  # watches behind a cut
@@ -103,10 +103,10 @@ class Network:
         return 0
 
     def stream(self, kind: str, process: str) -> Random:
-        name = f"{self._seed}/{process}/{kind}"
-        if name not in self._streams:
-            self._streams[name] = Random(name)
-        return self._streams[name]
+        found = self._streams.get((kind, process))
+        if found is None:
+            found = self._streams[kind, process] = Random(f"{self._seed}/{process}/{kind}")
+        return found
 
     async def healed(self, process: str) -> None:
         while process in self._answers or process in self._requests:

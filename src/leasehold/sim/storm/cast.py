@@ -105,7 +105,7 @@ class Member:
 
     @property
     def believes(self) -> bool:
-        return self.is_alive and self.keeper.is_valid
+        return self.keeper.tenure is not None and self.is_alive and self.keeper.is_valid
 
     @property
     def leads(self) -> bool:

@@ -238,8 +238,12 @@ class Nemesis:
 
     async def _revive(self) -> None:
         """Whoever was killed in one of its writes is started again by whatever supervises it."""
+        seen = 0
         while True:
             await self._process.clock.sleep(LOOK_MS)
+            if seen == self._kernel.crashes:
+                continue  # whoever was dead at the last look has been seen to
+            seen = self._kernel.crashes
             for name, member in list(self._cast.members.items()):
                 if not member.is_alive and name not in self._coming_back:
                     self._coming_back.add(name)

@@ -124,7 +124,7 @@ class Storm:
         grace_max = config.policy.grace_max
         self._admission = Admission(also=lambda run: grace_problems(run, grace_max))
         self._checks = TenureChecks(
-            lambda: self._cast.alive(),
+            lambda: self._cast.members.values(),
             lambda: self.kernel.now,
             self._fail,
             margins=margins,
