@@ -147,3 +147,12 @@ def test_a_pod_that_is_said_to_be_deleted_was_told_to_go(
     status = lease_status(replace(lease, closed=closure))
     at_once(watched.inner.patch_status("Lease", "", lease.name, status, version=None))
     assert watched.turn() == found
+
+
+@pytest.mark.parametrize(("is_dead", "found"), [(True, ["DeadHoldNothing"]), (False, [])])
+def test_a_lease_on_a_dead_node_is_closed_by_the_next_turn(is_dead: bool, found: list[str]) -> None:
+    watched = Watched()
+    watched.world.fold_open(a_lease(1, 0, node="n"))
+    assert [watched.turn(), watched.turn()] == [[], []]
+    watched.world.put_node(replace(NODE, fenced=is_dead))
+    assert [watched.turn(), watched.turn()] == [[], found]

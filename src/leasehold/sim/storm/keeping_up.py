@@ -30,6 +30,7 @@ from leasehold.sim.around import StoreAround
 
 T = TypeVar("T")
 KNOWS, GO, LOSSES = "KnowsWhatIsThere", "UnwantedPodsGo", "LossesAreReal"
+DEAD = "DeadHoldNothing"
 LET_GO = (b'"deletionTimestamp"', b'"DisruptionTarget"')  # of a pod that is to go, or was evicted
 BECAUSE_DELETED = b'"cause":"Deleted"'  # in a lease that may be closed so
 PodName = tuple[str, Uid]  # its key; no uid: whichever has that name
@@ -48,12 +49,14 @@ class Attention:
         self.shown_before: dict[str, int] = {}
         self.unwanted_before: set[PodName] = set()
         self.leased_before: set[Uid] = set()  # runs with open leases
+        self.on_dead_before: set[str] = set()  # leases
 
-    def turn_over(self, world: World, unwanted: set[PodName]) -> None:
+    def turn_over(self, world: World, unwanted: set[PodName], on_dead: set[str]) -> None:
         self.world = world
         self.shown_before = dict(self.shown)
         self.unwanted_before = unwanted
         self.leased_before = set(world.open_by_run)
+        self.on_dead_before = on_dead
         self.tried.clear()
 
 
@@ -159,10 +162,15 @@ class KeepingUp:
         """A turn of this process is over."""
         attention, world = self._attention[process], turn.world
         unwanted = {(pod.key, pod.uid) for pod in _unwanted(world)}
+        on_dead = set(_on_dead_nodes(world))
         if attention.world is world:
             self._check_knowledge(process, attention, world)
             self._check_removals(process, attention, unwanted)
-        attention.turn_over(world, unwanted)
+            self.evaluated[DEAD] += 1
+            for lease in sorted(on_dead & attention.on_dead_before):
+                node = world.leases[lease].node
+                self._fail(f"{DEAD}: {process} has {lease} open on {node}, known to be dead")
+        attention.turn_over(world, unwanted, on_dead)
 
     def _check_knowledge(self, process: str, attention: Attention, world: World) -> None:
         """What it had been shown before this turn, it knows: what is there, and what is gone."""
@@ -212,3 +220,11 @@ def _unwanted(world: World) -> Iterator[Pod]:
             is_wanted = any(lease.ending is None for lease in leases)
             if is_reachable and not (is_wanted or pod.has_ended or pod.deleting):
                 yield pod
+
+
+def _on_dead_nodes(world: World) -> Iterator[str]:
+    """Leases on nodes that are fenced, or gone."""
+    for node, names in world.open_by_node.items():
+        state = world.fleet.nodes.get(node)
+        if state is None or state.node.fenced:
+            yield from names
