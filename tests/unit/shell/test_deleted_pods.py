@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 from tests.unit.shell.plant import Plant
 
+from leasehold.core.objects.node import OUT_OF_SERVICE
 from leasehold.core.objects.wire import list_at, part
 from leasehold.core.policy import Policy
 from leasehold.core.units import MINUTE, format_instant
 from leasehold.shell.folding import fold_of_gone
 from leasehold.shell.terms import Terms
-from leasehold.sim.machines import Work
+from leasehold.sim.machines import NodeIs, Work
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
 
@@ -156,3 +157,21 @@ def test_a_run_that_is_gone_is_forgotten_with_its_last_lease() -> None:
     plant.wait(MINUTE)
     assert (plant.world.runs, plant.world.uid_of) == ({}, {})
     assert plant.problems() == []
+
+
+def test_a_pod_whose_lease_is_closed_goes_when_its_node_turns_out_to_be_dead() -> None:
+    """Silence had closed its lease; it was told to go, and nobody heard that. Then somebody fences
+    the node, and nobody but us is there to remove it."""
+    plant = Plant(nodes=1, policy=Policy(node_failure_after=(("*", MINUTE),)))
+    plant.submit("a/one")
+    plant.wait(MINUTE)
+    [name] = pod_names(plant)
+    plant.fleet.set_node("n0", NodeIs.SILENT)
+    plant.wait(5 * MINUTE)
+    assert [str(lease.why) for lease in plant.leases()] == ["NodeFailure"]
+    assert pod_names(plant) == [name]
+    node = at_once(plant.store.get("Node", "", "n0"))
+    taint = {"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"}
+    at_once(plant.store.update({**node, "spec": {**part(node, "spec"), "taints": [taint]}}))
+    plant.wait(MINUTE)
+    assert pod_names(plant) == []

@@ -74,11 +74,14 @@ def test_one_that_goes_or_has_ended_is_left(said: dict[str, object]) -> None:
     assert [watched.turn(), watched.turn()] == [[], []]
 
 
-def test_one_whose_node_is_gone_is_left() -> None:
+@pytest.mark.parametrize(("grace", "found"), [(0, []), (30_000, ["UnwantedPodsGo"])])
+def test_one_whose_node_is_dead_has_no_grace(grace: int, found: list[str]) -> None:
     watched = Watched()
-    watched.world.put_pod(unwanted())
+    watched.world.put_pod(unwanted(deleting=True))
     watched.world.drop_node("n")
-    assert [watched.turn(), watched.turn()] == [[], []]
+    assert watched.turn() == []
+    at_once(watched.store.write_all([Delete("Pod", "t", "p", "u", grace, None)]))
+    assert watched.turn() == found
 
 
 def test_who_was_refused_must_try_in_every_turn() -> None:

@@ -206,6 +206,10 @@ class World:
     def _touch_node(self, name: str) -> None:
         for lease in self.open_by_node.get(name, ()):
             self.work.look_at(self.leases[lease].uid)
+        for key in self.pods_by_node.get(name, ()):
+            pod = self.pods[key]
+            if pod.run_uid and key not in self.open_by_pod and not pod.has_ended:
+                self.work.look_at(pod.run_uid)  # if the node is dead, nobody else lets it go
 
     def put_run(self, run: Run) -> None:
         old = self.runs.get(run.uid)

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from leasehold.adapters.objects.storage import Change, decode
 from leasehold.control.turn import Turn
-from leasehold.core.facts import Cause, Pod, Uid
+from leasehold.core.facts import Cause, Uid
 from leasehold.core.objects.lease import lease_from_wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.world.world import World
@@ -33,7 +33,9 @@ KNOWS, GO, LOSSES = "KnowsWhatIsThere", "UnwantedPodsGo", "LossesAreReal"
 DEAD = "DeadHoldNothing"
 LET_GO = (b'"deletionTimestamp"', b'"DisruptionTarget"')  # of a pod that is to go, or was evicted
 BECAUSE_DELETED = b'"cause":"Deleted"'  # in a lease that may be closed so
-PodName = tuple[str, Uid]  # its key; no uid: whichever has that name
+# Its key, its uid (none: whichever has that name), and whether it is to be gone at once: where its
+# node is dead nobody hears of a grace.
+PodName = tuple[str, Uid, bool]
 
 
 class Attention:
@@ -80,7 +82,7 @@ class AttentiveStore(StoreAround):
 
     async def write_all(self, writes: Sequence[Write]) -> Answers:
         deletions = {
-            index: (f"{write.namespace}/{write.name}", write.uid or "")
+            index: (f"{write.namespace}/{write.name}", write.uid or "", write.grace_ms == 0)
             for index, write in enumerate(writes)
             if isinstance(write, Delete) and write.kind == "Pod"
         }
@@ -161,7 +163,7 @@ class KeepingUp:
     def turned(self, process: str, turn: Turn) -> None:
         """A turn of this process is over."""
         attention, world = self._attention[process], turn.world
-        unwanted = {(pod.key, pod.uid) for pod in _unwanted(world)}
+        unwanted = set(_unwanted(world))
         on_dead = set(_on_dead_nodes(world))
         if attention.world is world:
             self._check_knowledge(process, attention, world)
@@ -191,7 +193,8 @@ class KeepingUp:
         """What nobody wanted a turn ago, either, has been removed, or that was tried again."""
         self.evaluated[GO] += 1
         for pod in sorted(unwanted & attention.unwanted_before):
-            if pod not in attention.removed and pod not in attention.tried:
+            enough = {pod, (*pod[:2], True)}
+            if enough.isdisjoint(attention.removed) and enough.isdisjoint(attention.tried):
                 self._fail(f"{GO}: {process} knows pod {pod[0]}, whose leases are over or to end, "
                            "and had a turn without trying to remove it")  # fmt: skip
 
@@ -209,17 +212,20 @@ def _believed(world: World, leased: set[Uid]) -> Iterator[tuple[str, str, Uid, b
         yield "Budget", key, budget.uid, True
 
 
-def _unwanted(world: World) -> Iterator[Pod]:
-    """Pods of runs that live and were not told to go, though no lease asks for them any more."""
+def _unwanted(world: World) -> Iterator[PodName]:
+    """Pods of runs that have not ended and that no lease asks for any more; of those whose nodes
+    live, only such as were not told to go."""
     for keys in world.pods_by_run.values():
         for key in keys:
             pod = world.pods[key]
             leases = [world.leases[name] for name in world.open_by_pod.get(key, ())]
+            if pod.has_ended or any(lease.ending is None for lease in leases):
+                continue
             state = world.fleet.nodes.get(pod.node)
-            is_reachable = state is not None and not state.node.fenced
-            is_wanted = any(lease.ending is None for lease in leases)
-            if is_reachable and not (is_wanted or pod.has_ended or pod.deleting):
-                yield pod
+            if state is None or state.node.fenced:
+                yield key, pod.uid, True
+            elif not pod.deleting:
+                yield key, pod.uid, False
 
 
 def _on_dead_nodes(world: World) -> Iterator[str]:
