@@ -501,4 +501,11 @@ PROMISES = (
         "        if not turn.line_is_cut_short:\n",
         story("line-58"),
     ),
+    Mutant(
+        "whoever waits starts before an overdraft has cut all that it must",
+        "control/decide.py",
+        "    is_put_off = is_put_off or (has_cut and must_wait(turn))\n",
+        "    is_put_off = is_put_off or (has_cut and not has_cut)\n",
+        story("line-60"),
+    ),
 )

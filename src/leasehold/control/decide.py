@@ -56,9 +56,9 @@ def _decide(turn: Turn) -> None:
             turn.touched[uid] = None
             tend(turn, uid)
     turn.about = ""
-    handle_overdrafts(turn)
+    has_cut = handle_overdrafts(turn)
     shrink_all(turn)
-    if not _is_put_off(turn):
+    if not _is_put_off(turn, has_cut=has_cut):
         consider_all(turn)
         # Else it is not known what those in line keep.
         if not turn.line_is_cut_short and not _grows_later(turn):
@@ -72,10 +72,12 @@ def _decide(turn: Turn) -> None:
     turn.wake(world.work.next_alarm)
 
 
-def _is_put_off(turn: Turn) -> bool:
+def _is_put_off(turn: Turn, *, has_cut: bool) -> bool:
     """Whoever was told to end in this turn may be gone in a moment: the line is considered in the
-    next, when an instant is one and nobody takes the second-best place. Never twice in a row."""
+    next, when an instant is one and nobody takes the second-best place. Never twice in a row,
+    except that what an overdraft still has to cut is cut first."""
     is_put_off = turn.world.memory.put_off_once(wanted=bool(turn.marked))
+    is_put_off = is_put_off or (has_cut and must_wait(turn))
     turn.again = turn.again or is_put_off
     return is_put_off
 

@@ -26,11 +26,12 @@ from leasehold.core.world.accounts import Claim
 from leasehold.core.world.world import Overdraft, World
 
 
-def handle_overdrafts(turn: Turn) -> None:
-    """Bring every envelope that may be overdrawn back within what it may pay for."""
-    world = turn.world
+def handle_overdrafts(turn: Turn) -> bool:
+    """Bring every envelope that may be overdrawn back within what it may pay for. Whether somebody
+    was cut for it: there may be more to cut when they are gone."""
+    world, cuts_before = turn.world, len(turn.resolutions)
     if not turn.time_trusted:
-        return
+        return False
     world.work.raise_money_alarms(turn.now)
     for subject in world.overdrafts:
         world.work.touch_budget(subject.rpartition("/")[0])
@@ -51,6 +52,7 @@ def handle_overdrafts(turn: Turn) -> None:
                 "Budget", subject.rpartition("/")[0], Told.HEALTHY, f"{subject} is within cap"
             )
     turn.wake(world.work.next_money_alarm)
+    return len(turn.resolutions) > cuts_before
 
 
 def _payers(world: World, budget: str, strays: list[EnvelopeKey]) -> list[EnvelopeKey]:
