@@ -279,3 +279,23 @@ def test_late_word_of_a_pod_that_is_gone_leaves_the_next_one_of_its_name(seed: i
     outcome = play(plan)
     assert outcome.problems == []
     assert outcome.marks["second attempt"] == 0
+
+
+@pytest.mark.parametrize("cut", [5_250, 5_750, 6_250])
+def test_a_tenure_that_was_over_is_not_believed_in_again(cut: int) -> None:
+    """It was cut off for nearly as long as it may believe, asked just in time, and stood still: its
+    answer comes when that is over, before anybody has told it so."""
+    point = "before update Tenure"
+    plan = StormPlan(
+        seed=1,
+        profile=Profile.HUNTER,
+        story=SMALL,
+        trouble=3 * MINUTE,
+        attacks=(
+            Attack(at=20 * SECOND, harm=Harm.CUT, who=LEADER, lasts=cut),
+            Attack(at=20 * SECOND + cut, harm=Harm.PAUSE, who=ANY, lasts=SECOND, point=point),
+        ),
+    )
+    outcome = play(plan)
+    assert outcome.effects["pause at a point"] == 1
+    assert outcome.problems == []

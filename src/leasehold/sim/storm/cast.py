@@ -20,9 +20,9 @@ from leasehold.shell.keeper import Keeper
 from leasehold.shell.known_ledger import KnownLedger
 from leasehold.shell.ledger import sealed_epoch
 from leasehold.shell.plane import Plane
-from leasehold.shell.tenure import StoreTenures
 from leasehold.shell.terms import Terms
 from leasehold.sim.kernel import Kernel, Process
+from leasehold.sim.storm.renewing import WatchedTenures
 from leasehold.sim.storm.rollout import Version, Versions
 from leasehold.sim.storm.standing_by import WatchedStandby
 
@@ -171,7 +171,7 @@ class Cast:
         plane.version = version
 
         keeper = Keeper(
-            StoreTenures(store, clock, tasks, margins=self._margins),
+            WatchedTenures(store, clock, tasks, margins=self._margins, fail=self._fail),
             clock,
             tasks,
             key=KEY,

@@ -68,6 +68,8 @@ class TenureChecks:
         self._margins = margins
         self._rests_on_clocks = not breaks_clocks
         self._changed_at: Instant = 0
+        self._believing: set[tuple[str, int]] = set()  # who, in which epoch
+        self._over: set[tuple[str, int]] = set()  # beliefs that have ended
         self.record: TenureRecord | None = None
         self.head: SeenHead | None = None
         self.evaluated: Counter[str] = Counter()
@@ -94,6 +96,13 @@ class TenureChecks:
             if record is None or (record.holder, record.epoch) != (each.identity, each.epoch):
                 self._fail(f"BeliefConsistency: {each.identity} believes in epoch {each.epoch}, "
                            f"and the record is {_said(record)}")  # fmt: skip
+        believing = {(each.identity, each.epoch) for each in believers}
+        if believing != self._believing:
+            self._over |= self._believing - believing
+            for identity, epoch in sorted(believing & self._over):
+                self._fail(f"BeliefConsistency: {identity} believes in epoch {epoch} again, "
+                           "which was over for it")  # fmt: skip
+            self._believing = believing
 
     def _on_tenure(self, change: Change) -> None:
         before, at = self.record, self._now()
