@@ -1,7 +1,8 @@
-"""Whether a tenure that is over by its holder's own clock is left alone: nothing is written for it.
+"""Whether a tenure is written by nobody for whom it is over, and given back by nobody who believes.
 
 Who stood still may find its record as it left it, since nobody has taken over yet. To write that
-again would put off whoever waits, and be a renewal by somebody who does not hold it any more.
+again would put off whoever waits, and be a renewal by somebody who does not hold it any more. Who
+gives it back has stopped believing before: the answer may be lost, and the next one is not waiting.
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,28 +11,28 @@ from typing import TypeVar
 from leasehold.core.names import Wire
 from leasehold.ports.runtime import Clock, Tasks
 from leasehold.ports.store import Store
-from leasehold.ports.tenure import Margins, Renewed, Tenure
+from leasehold.ports.tenure import Margins, Released, Renewed, Tenure
 from leasehold.shell.tenure import StoreTenures
 from leasehold.sim.around import StoreAround
 
 T = TypeVar("T")
 
 
-class CountedUpdates(StoreAround):
-    def __init__(self, store: Store) -> None:
+class WatchedUpdates(StoreAround):
+    def __init__(self, store: Store, on_update: Callable[[], None]) -> None:
         super().__init__(store)
-        self.updates = 0
+        self._on_update = on_update
 
     async def _call(self, verb: str, kind: str, call: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
         return await call()
 
     async def update(self, obj: Wire) -> Wire:
-        self.updates += 1
+        self._on_update()
         return await self._store.update(obj)
 
 
 class WatchedTenures(StoreTenures):
-    """The shipped one. One renewal is under way at a time, and nothing else is written then."""
+    """The shipped one. One thing is under way at a time, and nothing else is written then."""
 
     def __init__(
         self,
@@ -42,14 +43,28 @@ class WatchedTenures(StoreTenures):
         margins: Margins,
         fail: Callable[[str], None],
     ) -> None:
-        self._counted = CountedUpdates(store)
-        super().__init__(self._counted, clock, tasks, margins=margins)
+        super().__init__(WatchedUpdates(store, self._on_update), clock, tasks, margins=margins)
         self._fail = fail
+        self._updates = 0
+        self._given_back: Tenure | None = None  # while it is
 
     async def renew(self, tenure: Tenure) -> Renewed:
-        was_valid, before = self.is_valid(tenure), self._counted.updates
+        was_valid, before = self.is_valid(tenure), self._updates
         renewed = await super().renew(tenure)
-        if not was_valid and self._counted.updates != before:
+        if not was_valid and self._updates != before:
             who = tenure.holder.identity
             self._fail(f"RenewalRequiresOwnership: {who} wrote over a tenure that was over for it")
         return renewed
+
+    async def release(self, tenure: Tenure) -> Released:
+        self._given_back = tenure
+        try:
+            return await super().release(tenure)
+        finally:
+            self._given_back = None
+
+    def _on_update(self) -> None:
+        self._updates += 1
+        if self._given_back is not None and self.is_valid(self._given_back):
+            who = self._given_back.holder.identity
+            self._fail(f"BeliefConsistency: {who} gives its tenure back, and believes in it still")
