@@ -216,6 +216,12 @@ def test_a_run_does_not_grow_while_a_pod_waits_for_its_spare() -> None:
     assert play(kept_plan("no-growth-beside-a-vacancy")).problems == []
 
 
+def test_an_overdue_lease_is_no_part_of_a_promise() -> None:
+    """A pod had not gone for long, and nobody had planned with its place; the check that plans are
+    kept put somebody's room there, and missed it where a known start was to be."""
+    assert play(kept_plan("nobody-plans-with-the-overdue")).problems == []
+
+
 def test_a_filler_that_others_would_pay_for_goes_with_its_spare() -> None:
     """An owner took its envelope back: a filler was moved to another payer, and then told to end
     with the spare under it. What `--shrink` left of seed 1000029."""

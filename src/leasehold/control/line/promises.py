@@ -17,7 +17,7 @@ from leasehold.core.decisions.odds import preview
 from leasehold.core.decisions.order import in_order
 from leasehold.core.decisions.outlook import leases_ended_by
 from leasehold.core.decisions.pack import candidate_pools
-from leasehold.core.decisions.resolve import count_money_back
+from leasehold.core.decisions.resolve import count_money_back, is_going
 from leasehold.core.facts import Opened, Run, Uid
 from leasehold.core.reservations import Confidence, Reservation, State
 from leasehold.core.verdicts import Admitted, Refused
@@ -83,9 +83,10 @@ def _can_start(turn: Turn, wish: Wish, agenda: Agenda, reservation: Reservation)
     pools = candidate_pools(world.fleet, wish.want, locations_for(world, wish.run.spec))
     nodes = [name for pool in pools for name in pool.nodes]
     mark = world.what_if.mark()
-    # What was told to end in this very turn is gone by then, though its deadline is now; and so is
-    # what it costs.
-    ended = {*leases_ended_by(world, nodes, at, turn.now), *world.ending}
+    # What was told to end is gone by then, though its deadline may be now, or over: cuts count on
+    # that; and so is what it costs. Who has not gone for long may stay for ever.
+    going = {name for name in world.ending if is_going(world, world.leases[name], turn.now)}
+    ended = going.union(leases_ended_by(world, nodes, at, turn.now))
     for name in sorted(ended):
         world.fleet.give(world.leases[name])
     count_money_back(world, turn.now)
