@@ -73,6 +73,13 @@ PROMISES = (
         story("line-49"),
     ),
     Mutant(
+        "room is kept for a rejected group of a sweep whose minimum runs",
+        "control/line/activation.py",
+        "            return is_missing and waiting[key].rejected",
+        "            return waiting[key].rejected",
+        story("line-51"),
+    ),
+    Mutant(
         "money on its way back is not kept for who was announced with it",
         "control/line/holding.py",
         "    count_money_back(world, turn.now)\n",

@@ -175,7 +175,7 @@ def underway(world: World, run: Run) -> Underway | None:
 
 def _is_being_bound(world: World, run: Run) -> bool:
     """A Resolution started its newest attempt, which is being bound, or was rejected and is tried
-    again after a pause."""
+    again after a pause: of a sweep as long as its minimum does not run without that group."""
     book = world.books.get(run.uid)
     if book is None:
         return False
@@ -188,7 +188,8 @@ def _is_being_bound(world: World, run: Run) -> bool:
             if world.bound.get((run.uid, key)) != last.number:
                 return True
         elif waiting[key].standing is Standing.WAITING and waiting[key].why == BIND_FAILING:
-            return waiting[key].rejected < world.policy.bind_attempts
+            is_missing = bool(groups_short_of_minimum(world, run, (key,)))
+            return is_missing and waiting[key].rejected < world.policy.bind_attempts
     return False
 
 
@@ -406,7 +407,9 @@ def where_held(turn: Turn, wish: Wish) -> Admitted | None:
 
 def _was_made_for(world: World, found: Underway, groups: tuple[int, ...]) -> bool:
     """Once some have sat down there, it is kept for them alone, in case they are rejected: other
-    groups of a sweep stand in line like anybody."""
+    groups of a sweep stand in line like anybody. That it was released may not have been written."""
+    if groups_short_of_minimum(world, found.run, groups) != groups:
+        return False
     if found.reservation.state is State.ACTIVATING:
         return True
     units = world.book(found.run.uid).units
