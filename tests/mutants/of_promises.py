@@ -80,6 +80,15 @@ PROMISES = (
         story("line-51"),
     ),
     Mutant(
+        "who is being stopped at a restart has never been bound",
+        "control/running/tend.py",
+        "    return cause is not Cause.EXIT and any(\n"
+        "        lease.ending is not None and lease.ending.why.reason is Closed.FAIL"
+        " for lease in leases\n    )\n",
+        "    return any(lease.ending for lease in leases)\n",
+        story("restart-05"),
+    ),
+    Mutant(
         "money on its way back is not kept for who was announced with it",
         "control/line/holding.py",
         "    count_money_back(world, turn.now)\n",

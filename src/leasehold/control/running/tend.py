@@ -36,7 +36,7 @@ from leasehold.core.facts import (
 )
 from leasehold.core.units import Instant, plural
 from leasehold.core.verdicts import Refusal
-from leasehold.core.world.book import WHOLE
+from leasehold.core.world.book import WHOLE, Attempt
 from leasehold.core.world.width import active_gpus, desired_gpus, open_leases
 from leasehold.core.world.world import World
 
@@ -78,15 +78,26 @@ def _note_bound(turn: Turn, uid: Uid) -> None:
             units.setdefault(world.unit_of(uid, lease.group), []).append(lease)
     for unit, leases in units.items():
         number = leases[0].attempt
-        if is_bound(world, uid, unit, number) or any(lease.ending for lease in leases):
+        if is_bound(world, uid, unit, number) or _is_taken_back(book.units[unit].last, leases):
             continue
         pods = [pod_of(world, lease) for lease in leases]
         if all(pod is not None and pod.is_bound for pod in pods):
             world.fold_bound(uid, unit, number)
             turn.touched[uid] = None
+            if any(lease.ending for lease in leases):
+                continue  # it was so before: whoever begins with what is stored finds it again
             lease = leases[0]
             gpus = sum(each.gpus for each in leases)
             turn.tell("Run", lease.run_key, Told.RUNNING, f"all pods bound, {plural(gpus, 'GPU')}")
+
+
+def _is_taken_back(attempt: Attempt | None, leases: list[Lease]) -> bool:
+    """What is left of a bind that could not be completed is not bound. Mates of a pod that failed
+    end for the same reason, and were."""
+    cause = attempt.cause if attempt is not None else None
+    return cause is not Cause.EXIT and any(
+        lease.ending is not None and lease.ending.why.reason is Closed.FAIL for lease in leases
+    )
 
 
 def _close_what_is_over(turn: Turn, uid: Uid) -> None:
