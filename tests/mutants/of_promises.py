@@ -89,6 +89,13 @@ PROMISES = (
         story("restart-05"),
     ),
     Mutant(
+        "the longest wait hides the end of a protection from who is blocked",
+        "control/line/planning.py",
+        "    after = now + lead(turn.world, wish.run)\n",
+        "    after = max(now, wish.run.created + turn.world.policy.reservation_max_wait)\n",
+        story("line-52"),
+    ),
+    Mutant(
         "money on its way back is not kept for who was announced with it",
         "control/line/holding.py",
         "    count_money_back(world, turn.now)\n",
@@ -295,7 +302,7 @@ PROMISES = (
     Mutant(
         "who is blocked for money is not thought over for what is on its way back",
         "control/line/planning.py",
-        "        if is_blocked and not _would_be_helped(turn, wish, refused, starts):\n",
+        "        if is_blocked and not _would_be_helped(turn, wish, refused):\n",
         "        if is_blocked and not can_reclaim(turn, wish):\n",
         story("line-45"),
     ),
