@@ -219,12 +219,9 @@ def _kept_later(view: View, claim: Claim, instant: int) -> dict[str, int]:
 
 
 def _beneath(view: View, claim: Claim, name: str) -> int:
-    """GPUs of a node under leases that it may have cut."""
-    return sum(
-        lease.gpus
-        for lease in view.on.get(name, [])
-        if lease.role != "Borrowed" and _may_be_cut(view.world, lease, claim)
-    )
+    """GPUs of a node under leases that it may have cut: a filler goes with its spare."""
+    leases = [x for x in view.on.get(name, []) if _may_be_cut(view.world, x, claim)]
+    return len({slot for lease in leases for slot in lease.slots})
 
 
 def _may_be_cut(world: World, lease: Lease, claim: Claim) -> bool:

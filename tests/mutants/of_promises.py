@@ -96,6 +96,13 @@ PROMISES = (
         story("line-52"),
     ),
     Mutant(
+        "a spare and the filler on it are counted as two places",
+        "core/decisions/agenda.py",
+        "        return taken.bit_count(), (kept & ~spares)",
+        "        return sum(x.gpus for x in self._others_on(node)), (kept & ~spares)",
+        story("line-53"),
+    ),
+    Mutant(
         "money on its way back is not kept for who was announced with it",
         "control/line/holding.py",
         "    count_money_back(world, turn.now)\n",

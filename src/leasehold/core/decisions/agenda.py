@@ -12,9 +12,10 @@ from leasehold.core.decisions.cuts import is_immune
 from leasehold.core.decisions.order import is_ahead
 from leasehold.core.decisions.pack import Want
 from leasehold.core.decisions.releases import releases_on
-from leasehold.core.facts import EnvelopeKey, Lease, Record, Run, Uid
+from leasehold.core.facts import EnvelopeKey, Lease, Record, Role, Run, Uid
 from leasehold.core.units import FOREVER, Instant, Millis
 from leasehold.core.world.accounts import Claim
+from leasehold.core.world.fleet import mask_of
 from leasehold.core.world.levels import Drop, fewest
 from leasehold.core.world.world import World
 
@@ -289,7 +290,7 @@ class Kept:
         """Where it is in the way least, of where its cuts may bring it: on which nodes it will be
         is for them to say. First beside all that this run could have of a node, then where that
         is least."""
-        fleet, uid = self._world.fleet, room.uid
+        fleet = self._world.fleet
         pool = fleet.pools.get((room.want.flavor, domain))
         size = room.want.pod_gpus
         held = {name: self._held(room, name) for name in (pool.nodes if pool is not None else ())}
@@ -299,10 +300,9 @@ class Kept:
         for name in pool.nodes if pool is not None else ():
             state = fleet.nodes[name]
             if state.takes_work:
-                stay = self._others_on(name)
-                kept = sum(x.gpus for x in stay if self._is_kept_from(uid, room.start, x))
-                self._out_of_reach[name] = gpus = sum(lease.gpus for lease in stay)
-                beneath[name] = gpus - kept + held[name] % size
+                taken, kept = self._taken_on(name, room)
+                self._out_of_reach[name] = taken
+                beneath[name] = taken - kept + held[name] % size
                 theirs = state.node.gpus - state.foreign - kept - held[name] // size * size
                 theirs -= self._planned(room, name)
                 found.append((state.free, name, theirs))
@@ -333,13 +333,20 @@ class Kept:
             and room.start < hold.end
         )
 
-    def _is_kept_from(self, uid: Uid, at: Instant, lease: Lease) -> bool:
-        """Whether the lease will be there then, and cannot be cut for that one."""
-        return (
-            lease.uid != uid
-            and self._world.terms[lease.name].frees_at > at
-            and is_immune(self._world, lease, at, against=uid)
-        )
+    def _taken_on(self, node: str, room: Room) -> tuple[int, int]:
+        """GPUs of a node under others' leases, and how many of them no cut for that room could
+        free: a filler goes with the spare that it sits on."""
+        taken = kept = spares = 0  # slots
+        for lease in self._others_on(node):
+            mask = mask_of(lease.slots)
+            taken |= mask
+            if lease.uid == room.uid or self._world.terms[lease.name].frees_at <= room.start:
+                continue
+            if lease.role is Role.SPARE:
+                spares |= mask
+            elif is_immune(self._world, lease, room.start, against=room.uid):
+                kept |= mask
+        return taken.bit_count(), (kept & ~spares).bit_count()
 
     def _others_on(self, node: str) -> list[Lease]:
         names = self._world.open_by_node.get(node, ())
