@@ -103,6 +103,13 @@ PROMISES = (
         story("line-53"),
     ),
     Mutant(
+        "what a planned run leaves before one that needs cuts starts is kept by nobody",
+        "control/line/holding.py",
+        "        if begin < hold.end <= start\n",
+        "        if start < hold.end <= start\n",
+        story("line-54"),
+    ),
+    Mutant(
         "money on its way back is not kept for who was announced with it",
         "control/line/holding.py",
         "    count_money_back(world, turn.now)\n",

@@ -82,13 +82,20 @@ def _keep_free_gpus(
     start: Instant,
 ) -> None:
     """The GPUs of these domains that are free when it begins to keep them, and those that come
-    free until it starts, but no more than the run needs there, nor what is spoken for."""
+    free until it starts, also when a planned run has ended by then; but no more than the run needs
+    there, nor what is spoken for."""
     world, uid = turn.world, wish.run.uid
     end = min(FOREVER, max(turn.now, start) + wish.end_after)
     found = (world.fleet.pools.get((wish.want.flavor, domain)) for domain in domains)
     pools = [pool for pool in found if pool is not None]
     nodes = [name for pool in pools for name in pool.nodes]
     ends = {world.terms[name].frees_at for name in leases_ended_by(world, nodes, start, begin)}
+    ends.update(
+        hold.end
+        for name in nodes
+        for hold in turn.agenda.holds_on(name, uid)
+        if begin < hold.end <= start
+    )
     instants = [begin, *sorted(at for at in ends if at > turn.now)]
     holds: list[Hold] = []
     for at, until in zip(instants, [*instants[1:], end], strict=True):
