@@ -110,6 +110,13 @@ PROMISES = (
         story("line-54"),
     ),
     Mutant(
+        "who takes the room of a rejected group of its sweep is not protected",
+        "core/world/book.py",
+        "            was_made = was_made or each.protected\n",
+        "            was_made = each.protected\n",
+        story("line-51"),
+    ),
+    Mutant(
         "money on its way back is not kept for who was announced with it",
         "control/line/holding.py",
         "    count_money_back(world, turn.now)\n",
@@ -428,8 +435,8 @@ PROMISES = (
     Mutant(
         "a node that rejected a pod is forgotten while the others stop",
         "core/world/book.py",
-        "            if not (each.was_rejected or each.is_taken_back):\n",
-        "            if not each.was_rejected:\n",
+        "        return self.was_rejected or self.is_taken_back\n",
+        "        return self.was_rejected\n",
         story("bind-06"),
     ),
     Mutant(

@@ -225,13 +225,14 @@ def protected_until(world: World, run: Run, *, against: Uid = "") -> Instant | N
     if book is None:
         return None
     immunity = max(world.policy.lottery_immunity, 2 * (run.spec.checkpoint or 0))
-    starts = [
-        unit.last.started
-        for unit in book.units.values()
-        if unit.last is not None and unit.last.open and unit.is_of_a_resolution()
-    ]
     if run.spec.gang is Gang.GROUP:  # the group that room was made for may have ended since
-        starts += (each for unit in book.units.values() for each in unit.starts_by_resolution())
+        starts = book.starts_by_resolution()
+    else:
+        starts = [
+            unit.last.started
+            for unit in book.units.values()
+            if unit.last is not None and unit.last.open and unit.is_of_a_resolution()
+        ]
     if not starts:
         return None
     until = max(starts) + immunity

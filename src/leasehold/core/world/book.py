@@ -147,6 +147,11 @@ class Attempt:
         """A node rejected a pod of it, and the others have not all gone yet."""
         return self.open > 0 and self.cause is Cause.REJECTED
 
+    @property
+    def did_not_bind(self) -> bool:
+        """Whether or not all of it has gone."""
+        return self.was_rejected or self.is_taken_back
+
 
 class UnitHistory:
     __slots__ = ("attempts",)
@@ -174,7 +179,7 @@ class UnitHistory:
         """Those in a row, with the one that is being taken back just now."""
         found: list[Attempt] = []
         for each in reversed(self.attempts):
-            if not (each.was_rejected or each.is_taken_back):
+            if not each.did_not_bind:
                 break
             found.append(each)
         return found
@@ -188,18 +193,6 @@ class UnitHistory:
             if each.protected:
                 return True
         return False
-
-    def starts_by_resolution(self) -> list[Instant]:
-        """Of those that room was made for the start that held, maybe after rejected ones."""
-        found: list[Instant] = []
-        was_made = False
-        for each in self.attempts:
-            was_made = was_made or each.protected
-            if not each.was_rejected:
-                if was_made:
-                    found.append(each.started)
-                was_made = False
-        return found
 
 
 class Book:
@@ -226,6 +219,22 @@ class Book:
         """When the newest attempt began."""
         newest = [unit.last for unit in self.units.values() if unit.last]
         return max((each.started for each in newest), default=None)
+
+    def starts_by_resolution(self) -> list[Instant]:
+        """Of those that room was made for the starts that held. If all of them were rejected, it is
+        the next that held, of whatever group: it has the room."""
+        numbered = [(key, each) for key, unit in self.units.items() for each in unit.attempts]
+        if not any(each.protected for _, each in numbered):
+            return []
+        found: list[Instant] = []
+        was_made = False
+        for _, each in sorted(numbered, key=lambda pair: (pair[1].batch, pair[0], pair[1].number)):
+            was_made = was_made or each.protected
+            if not each.did_not_bind:
+                if was_made:
+                    found.append(each.started)
+                was_made = False
+        return found
 
     @property
     def ended_at(self) -> Instant | None:
