@@ -305,3 +305,21 @@ def test_a_tenure_that_was_over_is_not_believed_in_again(cut: int) -> None:
     outcome = play(plan)
     assert outcome.effects["pause at a point"] == 1
     assert outcome.problems == []
+
+
+def test_a_release_that_nobody_heard_is_sent_again() -> None:
+    """Whoever stops cleanly is cut off for a moment just then: the next one leads as soon as it is
+    heard, and not when its tenure would have been over."""
+    plan = StormPlan(
+        seed=1,
+        profile=Profile.UNIFORM,
+        story=SMALL,
+        trouble=4 * MINUTE,
+        attacks=(
+            Attack(at=90 * SECOND - 1, harm=Harm.CUT, who=LEADER, lasts=1_500),
+            Attack(at=90 * SECOND, harm=Harm.STOP, who=LEADER, lasts=MINUTE),
+        ),
+    )
+    outcome = play(plan)
+    assert outcome.problems == []
+    assert [take_over.handed_over for take_over in outcome.take_overs] == [True]
