@@ -174,16 +174,16 @@ PROMISES = (
     ),
     Mutant(
         "a family is moved in vain",
-        "control/cuts/reclaim.py",
-        "    if not _would_start(turn, wish, gone):\n        return None\n",
-        "",
+        "core/decisions/resolve.py",
+        "            return None\n        return terrain.packed() if cut_all(",
+        "            return Packed(places=())\n        return Packed(places=()) if 1 or cut_all(",
         story("line-12"),
     ),
     Mutant(
         "a family moves for a place that one ahead will need",
         "control/cuts/reclaim.py",
-        "        turn.world, wish, turn.agenda, at=now,",
-        "        turn.world, wish, turn.agenda.only(()), at=now,",
+        "place_after_cuts(world, wish, turn.agenda, now=",
+        "place_after_cuts(world, wish, turn.agenda.only(()), now=",
         story("line-47"),
     ),
     Mutant(
@@ -272,9 +272,9 @@ PROMISES = (
     ),
     Mutant(
         "room ahead is what can be had without lots",
-        "core/decisions/room_ahead.py",
-        "    if not scope.fits():\n",
-        "    if scope.fits():\n",
+        "core/decisions/cuts.py",
+        "    if not scope.fits():\n        for bundles in scope.conflict_set(now=at",
+        "    if scope.fits():\n        for bundles in scope.conflict_set(now=at",
         story("line-22"),
     ),
     Mutant(
@@ -351,7 +351,7 @@ PROMISES = (
     Mutant(
         "what is left of a plan is open to all while a node is silent",
         "control/line/activation.py",
-        "packed is not None else reservation.held_places\n",
+        "packed is not None else held\n",
         "packed is not None else ()\n",
         story("line-27"),
     ),
@@ -551,5 +551,12 @@ PROMISES = (
         "    is_put_off = is_put_off or (has_cut and must_wait(turn))\n",
         "    is_put_off = is_put_off or (has_cut and not has_cut)\n",
         story("line-60"),
+    ),
+    Mutant(
+        "what a family leaves is for those ahead while GPUs are short beside it",
+        "control/line/activation.py",
+        "            _activating(turn, wish.run, replace(reservation, held_places=helped.places))",
+        "            _activating(turn, wish.run, reservation)",
+        story("line-59"),
     ),
 )

@@ -14,14 +14,13 @@ from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, ask_for
 from leasehold.core.decisions.cover import cover
 from leasehold.core.decisions.cuts import Cuts, Seeder
-from leasehold.core.decisions.odds import preview
 from leasehold.core.decisions.overdraft import cut_shared, other_payer, refinance_order
-from leasehold.core.decisions.resolve import count_money_back
+from leasehold.core.decisions.resolve import count_money_back, place_after_cuts
 from leasehold.core.facts import EnvelopeKey, Lease, Location, Record, Relation
 from leasehold.core.reservations import Reservation
 from leasehold.core.resolutions import CutCause
 from leasehold.core.units import Instant
-from leasehold.core.verdicts import Covered, Refused
+from leasehold.core.verdicts import Covered
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
@@ -35,6 +34,7 @@ class Reclaim(Record):
     moved: tuple[tuple[Lease, Covered], ...]
     cuts: Cuts | None
     deficit: int = 0  # GPUs that the cut ones end
+    places: tuple[tuple[str, int], ...] = ()  # where the run would start, with the cuts it needs
 
 
 def can_reclaim(turn: Turn, wish: Wish) -> bool:
@@ -111,14 +111,18 @@ def _at(turn: Turn, wish: Wish, location: Location, seeder: Seeder) -> Reclaim |
         if cuts is None:
             return None
         gone = _end(world, cuts, money)
-    if not _would_start(turn, wish, gone):
+    # It will be protected like everybody for whom others had to go, so those ahead must find their
+    # room beside it.
+    packed = place_after_cuts(world, wish, turn.agenda, now=turn.now, gone=gone)
+    if packed is None:
         return None
     kept = cuts.kept if cuts is not None else ()
     # A lot takes a whole run, and a spare its fillers: what of them others were to pay for ends
     # instead.
     ended = {lease.name for cut in kept for lease in (*cut.leases, *cut.fillers)}
     stay = tuple(pair for pair in moved if pair[0].name not in ended)
-    return Reclaim(moved=stay, cuts=cuts, deficit=sum(cut.gpus for cut in kept))
+    deficit = sum(cut.gpus for cut in kept)
+    return Reclaim(moved=stay, cuts=cuts, deficit=deficit, places=packed.gpus_by_node)
 
 
 class _Money:
@@ -175,16 +179,6 @@ def _end(world: World, cuts: Cuts, money: _Money) -> set[str]:
                 world.fleet.give(lease)
                 money.end(lease)
     return gone
-
-
-def _would_start(turn: Turn, wish: Wish, gone: set[str]) -> bool:
-    """At once, or by the cuts that its activation may make. It will be protected like everybody
-    for whom others had to go, so those ahead must find their room beside it."""
-    now = turn.now
-    seen = preview(
-        turn.world, wish, turn.agenda, at=now, now=now, may_sample=lambda: False, gone=gone
-    )
-    return not isinstance(seen, Refused)
 
 
 def _is_covered(turn: Turn, wish: Wish, location: Location) -> bool:

@@ -59,7 +59,8 @@ def activate(
     if isinstance(answer, Refused) and answer.reason.is_about_money and made is None:
         helped = reclaim(turn, wish, reservation)
         if helped is not None and helped.cuts is not None:
-            _activating(turn, wish.run, reservation)
+            # What they leave is its own, though GPUs be short beside that.
+            _activating(turn, wish.run, replace(reservation, held_places=helped.places))
             return True
         has_moved = helped is not None
         if has_moved:  # its family pays from elsewhere; now for the GPUs
@@ -326,21 +327,24 @@ def _hold_while_draining(turn: Turn, wish: Wish, found: Underway) -> None:
             return
         still_there = []
     turn.wake(timeout)
-    places = _places_kept(world, wish, found.reservation, still_there)
+    places = _places_kept(world, wish, found, still_there)
     if places:
         hold_places(turn, wish, places, start=turn.now)
     _claim(turn, wish, found, places)
 
 
 def _places_kept(
-    world: World, wish: Wish, reservation: Reservation, still_there: list[str]
+    world: World, wish: Wish, found: Underway, still_there: list[str]
 ) -> tuple[tuple[str, int], ...]:
     """Where the Resolution planned it, while that can be; else where it fits in the scope. If it
-    fits nowhere, as while a node is silent, what is left of the plan: nobody was cut in vain."""
-    if reservation.held_places and _can_have(world, wish, reservation.held_places, still_there):
-        return reservation.held_places
+    fits nowhere, as while a node is silent, what is left of the plan: nobody was cut in vain. What
+    a reclaim was planned with is with cuts that may not be needed: it comes last."""
+    held = found.reservation.held_places
+    is_for_gpus = found.resolution.cause is not CutCause.OVERDRAFT
+    if held and is_for_gpus and _can_have(world, wish, held, still_there):
+        return held
     packed = _packed_without(world, wish, still_there)
-    return packed.gpus_by_node if packed is not None else reservation.held_places
+    return packed.gpus_by_node if packed is not None else held
 
 
 def _can_have(

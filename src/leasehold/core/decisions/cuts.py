@@ -313,6 +313,16 @@ def cut_until_it_fits(
     return pruned(scope, taken, seed=seed, conflicts=conflicts, draws=draws)
 
 
+def cut_all(scope: Scope, *, at: Instant, but: Uid) -> bool:
+    """All that may be cut, unless less will do; whether it fits then."""
+    structural(scope)
+    if not scope.fits():
+        for bundles in scope.conflict_set(now=at, but=but).values():
+            for _, cut in bundles:
+                scope.apply(cut)
+    return scope.fits()
+
+
 def enough(scope: Scope, conflicts: dict[str, list[tuple[Bundle, Cut]]]) -> bool:
     """Whether it would fit if the whole conflict set ended."""
     mark = scope.world.what_if.mark()

@@ -16,6 +16,7 @@ from leasehold.core.decisions.cuts import (
     Cuts,
     Scope,
     Seeder,
+    cut_all,
     cut_until_it_fits,
     enough,
     structural,
@@ -74,6 +75,21 @@ def resolve(
         plan = paid_there(world, wish, packed, at=now, now=now)
         assert plan is not None, "nobody is cut for what nobody pays for"
         return Resolved(site=terrain.site, cuts=cuts, plan=plan)
+    finally:
+        world.what_if.undo(mark)
+
+
+def place_after_cuts(
+    world: World, wish: Wish, agenda: Agenda, *, now: Instant, gone: Collection[str]
+) -> Packed | None:
+    """Where it would go after all the cuts that may be made for it, if it needs any; None if even
+    those are not enough. `gone`: leases that the caller has given back."""
+    mark = world.what_if.mark()
+    try:
+        terrain = prepare(world, wish, agenda, at=now, now=now, gone=gone)
+        if isinstance(terrain, Refused):
+            return None
+        return terrain.packed() if cut_all(terrain.scope(), at=now, but=wish.run.uid) else None
     finally:
         world.what_if.undo(mark)
 

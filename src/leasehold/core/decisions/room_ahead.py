@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from leasehold.core.decisions.admit import Wish, admit
 from leasehold.core.decisions.agenda import Agenda, Hold, Kept, Room, Start
-from leasehold.core.decisions.cuts import Scope, structural
+from leasehold.core.decisions.cuts import Scope, cut_all
 from leasehold.core.decisions.order import is_ahead
 from leasehold.core.decisions.outlook import leases_ended_by
 from leasehold.core.decisions.pack import candidate_pools, pods_room, shape_of, try_pack
@@ -163,7 +163,7 @@ class RoomAhead:
         kept = Kept(world, holds, (), but=room.uid, start=at, end=room.end, gone=over.union(ended))
         scope = self._scope(room, pools, kept, over.union(ended))
         packed = None
-        if _cut_all(scope, at, room.uid):
+        if cut_all(scope, at=at, but=room.uid):
             want = replace(room.want, within=room.domains)
             packed = try_pack(world, want, locations_for(world, world.runs[room.uid].spec))
         over.update(scope.gone.difference(ended))
@@ -195,13 +195,3 @@ class RoomAhead:
             for name in sorted(world.open_by_node.get(node, ()))
             if name not in gone and world.leases[name].uid not in (uid, self._uid)
         ]
-
-
-def _cut_all(scope: Scope, at: Instant, uid: Uid) -> bool:
-    """All that may be cut, unless less will do; whether it fits then."""
-    structural(scope)
-    if not scope.fits():
-        for bundles in scope.conflict_set(now=at, but=uid).values():
-            for _, cut in bundles:
-                scope.apply(cut)
-    return scope.fits()
