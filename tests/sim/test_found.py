@@ -323,3 +323,10 @@ def test_a_release_that_nobody_heard_is_sent_again() -> None:
     outcome = play(plan)
     assert outcome.problems == []
     assert [take_over.handed_over for take_over in outcome.take_overs] == [True]
+
+
+def test_a_group_that_was_rejected_takes_nothing_from_one_ahead() -> None:
+    """Another group of its sweep had started, which was its minimum. It sat down all the same where
+    room had been made, protected from lotteries, on GPUs that one ahead was promised."""
+    outcome = play(kept_plan("a-rejected-group-stands-in-line"))
+    assert outcome.problems == []
