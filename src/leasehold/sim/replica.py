@@ -8,9 +8,8 @@ controller recovers from, and the head, is read as the port promises.
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from random import Random
-from typing import TypeVar
 
 from leasehold.adapters.objects.storage import Change, Key, decode
 from leasehold.core.names import Wire
@@ -18,7 +17,6 @@ from leasehold.core.units import SECOND, Instant, Millis
 from leasehold.ports.store import Listing, NotFound, Store, Watch, WatchEvent
 from leasehold.sim.around import StoreAround
 
-T = TypeVar("T")
 LAG_MAX: Millis = 4 * SECOND
 STALE = "stale-read"
 
@@ -99,9 +97,6 @@ class StaleStore(StoreAround):
         self._listed = listed
         self._seen: dict[str, int] = {}  # by kind, the version up to which it was heard of
         replica.keep([*got, *listed])
-
-    async def _call(self, verb: str, kind: str, call: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
-        return await call()
 
     async def get(self, kind: str, namespace: str, name: str) -> Wire:
         version = self._replica.draw(self._process) if kind in self._got else None

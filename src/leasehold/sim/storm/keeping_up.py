@@ -6,8 +6,7 @@ shown and answered is noted as it comes out of all that lies between it and the 
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
 
 from leasehold.adapters.objects.storage import Change, decode
 from leasehold.control.turn import Turn
@@ -28,7 +27,6 @@ from leasehold.ports.store import (
 from leasehold.shell.recover import WATCHED
 from leasehold.sim.around import StoreAround
 
-T = TypeVar("T")
 KNOWS, GO, LOSSES = "KnowsWhatIsThere", "UnwantedPodsGo", "LossesAreReal"
 DEAD = "DeadHoldNothing"
 LET_GO = (b'"deletionTimestamp"', b'"DisruptionTarget"')  # of a pod that is to go, or was evicted
@@ -68,9 +66,6 @@ class AttentiveStore(StoreAround):
     def __init__(self, store: Store, attention: Attention) -> None:
         super().__init__(store)
         self._attention = attention
-
-    async def _call(self, verb: str, kind: str, call: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
-        return await call()
 
     async def list(self, kind: str) -> Listing:
         listing = await self._store.list(kind)
@@ -114,9 +109,8 @@ class KeepingUp:
 
     def __init__(self, fail: Callable[[str], None]) -> None:
         self._fail = fail
-        self._made: dict[
-            tuple[str, Uid], tuple[int, str]
-        ] = {}  # what is there, since when, its name
+        # What is there: since when, and its name.
+        self._made: dict[tuple[str, Uid], tuple[int, str]] = {}
         self._gone: dict[tuple[str, Uid], int] = {}  # what was deleted, and under which version
         self._let_go: set[tuple[str, str]] = set()  # pods that were told to go, or went
         self._attention: dict[str, Attention] = {}

@@ -5,8 +5,7 @@ again would put off whoever waits, and be a renewal by somebody who does not hol
 gives it back has stopped believing before: the answer may be lost, and the next one is not waiting.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Callable
 
 from leasehold.core.names import Wire
 from leasehold.ports.runtime import Clock, Tasks
@@ -15,16 +14,11 @@ from leasehold.ports.tenure import Margins, Released, Renewed, Tenure
 from leasehold.shell.tenure import StoreTenures
 from leasehold.sim.around import StoreAround
 
-T = TypeVar("T")
-
 
 class WatchedUpdates(StoreAround):
     def __init__(self, store: Store, on_update: Callable[[], None]) -> None:
         super().__init__(store)
         self._on_update = on_update
-
-    async def _call(self, verb: str, kind: str, call: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
-        return await call()
 
     async def update(self, obj: Wire) -> Wire:
         self._on_update()

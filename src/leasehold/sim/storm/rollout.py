@@ -5,9 +5,7 @@ the format of the ledger: such a one must leave it alone. `cast` asks at every s
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from random import Random
-from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -20,7 +18,6 @@ from leasehold.shell.config import Config, load_config
 from leasehold.sim.around import StoreAround
 from leasehold.sim.scenario.trouble import Rollout
 
-T = TypeVar("T")
 HEAD = "LedgerHead"
 OUTDATED = "head of a later format"
 
@@ -68,9 +65,6 @@ class OutdatedStore(StoreAround):
     def __init__(self, store: Store, effects: Counter[str]) -> None:
         super().__init__(store)
         self._effects = effects
-
-    async def _call(self, verb: str, kind: str, call: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
-        return await call()
 
     async def get(self, kind: str, namespace: str, name: str) -> Wire:
         obj = await self._store.get(kind, namespace, name)

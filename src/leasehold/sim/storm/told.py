@@ -7,10 +7,9 @@ left out.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from random import Random
-from typing import TypeVar
 
 from leasehold.control.views.statuses import budget_status, run_status
 from leasehold.core.names import Wire
@@ -22,8 +21,6 @@ from leasehold.ports.store import Invalid, NotFound, PatchStatus, Store, perform
 from leasehold.sim.around import StoreAround
 from leasehold.sim.kernel import Process
 from leasehold.sim.scenario.ledger import key_of, objects_of
-
-T = TypeVar("T")
 
 LATE = "late-status"
 LATE_MIN, LATE_MAX = SECOND, 5 * MINUTE
@@ -67,9 +64,6 @@ class SignedStore(StoreAround):
     def __init__(self, store: Store, signed: Callable[[PatchStatus, Wire], None]) -> None:
         super().__init__(store)
         self._signed = signed
-
-    async def _call(self, verb: str, kind: str, call: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002
-        return await call()
 
     async def patch_status(
         self, kind: str, namespace: str, name: str, status: Wire, *, version: int | None
