@@ -36,6 +36,7 @@ class Defects:
         self._alert = alert
         self._stop_starting = stop_starting
         self._in_a_row = 0  # failures about nobody, without a good turn between them
+        self._has_stopped = False  # for good: nothing has begun since
         self.quarantined: frozenset[Uid] = frozenset()  # neither started nor grown
         self.left_alone: frozenset[Uid] = frozenset()  # nor looked at in any other way
         self.trouble = ""  # why nothing is decided; "" while it is
@@ -77,13 +78,14 @@ class Defects:
             self.quarantined |= {uid}
             return 0
         self._in_a_row += 1
-        if self._in_a_row == FAILURES_MAX + 1:
+        if self._in_a_row > FAILURES_MAX and not self._has_stopped:
             self._stop()
         # Whoever asks for it needs no token: what went wrong, and with whom, is in the log.
         self.trouble = f"no decision can be taken ({type(cause).__name__}); the log says why"
         return pause
 
     def _stop(self) -> None:
+        self._has_stopped = True
         self._stop_starting()
         self._alert("binding and cutting are stopped")
 
