@@ -9,6 +9,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.apiserver.client import Client
@@ -127,6 +129,15 @@ class Cluster:
         self.client.close()
         restart(self._running, ("etcd", "kube-apiserver").index(name))
         self.client = Client(self.port, self.ca, {name: name for name in USERS})
+
+    @contextmanager
+    def asleep(self) -> Iterator[None]:
+        """The API server answers nothing meanwhile, and has not gone."""
+        os.kill(self._running.pids[-1], signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self._running.pids[-1], signal.SIGCONT)
 
     def stop(self) -> None:
         """At once: nobody wants anything of it any more."""

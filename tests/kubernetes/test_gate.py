@@ -80,6 +80,22 @@ def test_a_stream_whose_client_has_gone_ends_quietly(
     assert caplog.messages == []
 
 
+def test_streams_that_are_open_when_it_stops_are_closed_to_the_server_too(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also by a server that is slow to say good-bye: it is asleep."""
+    gate = Gate(cluster)
+    asking = [_ask(gate, f"{PATH}?watch=1") for _ in range(10)]
+    for each in asking:
+        assert each.getresponse().status == 200
+    with cluster.asleep():
+        gate.stop()
+    for each in asking:
+        each.close()
+    gc.collect()  # what was left open would be told of here
+    assert caplog.messages == []
+
+
 def _ask(gate: Gate, path: str) -> http.client.HTTPConnection:
     asking = http.client.HTTPConnection(gate.server.removeprefix("http://"), timeout=DEADLINE_S)
     asking.request("GET", path, headers={"Authorization": "Bearer system"})

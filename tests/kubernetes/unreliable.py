@@ -50,7 +50,8 @@ class Unreliable(Beside):
                 await asyncio.Event().wait()
             finally:
                 await close_all(runner, listening)
-        await asyncio.sleep(0)  # the session's connections are lost in the loop's next turn
+        for _ in range(2):  # connections that were broken off are lost in the loop's next turns
+            await asyncio.sleep(0)
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         trouble = ""
@@ -87,4 +88,8 @@ class Unreliable(Beside):
                 await response.write(piece)
         except aiohttp.ClientConnectionResetError:
             pass  # its client has gone, as clients of a watch do
+        finally:
+            # By itself it would wait for the server's good-bye, and nobody would wait for it.
+            if answer.connection is not None and answer.connection.transport is not None:
+                answer.connection.transport.abort()
         return response
