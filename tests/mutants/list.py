@@ -8,6 +8,7 @@ from tests.mutants.mutant import Mutant, prop, story, unit
 from tests.mutants.of_drains import DRAINS, LIMITS
 from tests.mutants.of_input import INPUT
 from tests.mutants.of_lines import LINES
+from tests.mutants.of_places_in_line import PLACES_IN_LINE
 from tests.mutants.of_planes import PLANES
 from tests.mutants.of_promises import PROMISES
 from tests.mutants.of_reports import REPORTS
@@ -442,6 +443,7 @@ MUTANTS = (
     *DRAINS,
     *LINES,
     *PROMISES,
+    *PLACES_IN_LINE,
     *SHELL,
     *EMBEDDED,
     *LIMITS,

@@ -57,7 +57,7 @@ def forecast(
         plan = admit(world, wish, agenda, start=at, now=now, gone=frozenset(ended))
         world.what_if.undo(mark)
         if isinstance(plan, Admitted):
-            return _known(world, at, plan, openings, now)
+            return _known(world, at, plan, now)
     return None
 
 
@@ -114,14 +114,15 @@ def _ended(
     return leases_ended_by(world, nodes, at, now)
 
 
-def _known(
-    world: World, at: Instant, plan: Admitted, openings: set[Instant], now: Instant
-) -> Known:
+def _known(world: World, at: Instant, plan: Admitted, now: Instant) -> Known:
+    """It is for the window if one that pays opens then; a stranger's is nothing to it."""
+    payers = {segment.envelope for _, covered in plan.covered for segment in covered.segments}
+    aligned = any(world.envelopes[key].start == at for key in payers)
     nodes = sorted({each.node for each in plan.packed.places})
     freed = sorted(
         (world.terms[name].frees_at, name) for name in leases_ended_by(world, nodes, at, now)
     )
-    return Known(at=at, plan=plan, window_aligned=at in openings, releases=tuple(freed))
+    return Known(at=at, plan=plan, window_aligned=aligned, releases=tuple(freed))
 
 
 def _openings(world: World, flavor: str, now: Instant) -> set[Instant]:
