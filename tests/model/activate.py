@@ -11,7 +11,7 @@ from tests.model.cuts import Cut
 from tests.model.life import apply_cuts
 from tests.model.line import avoided, book_what_is_known, groups_to_plan, in_line, ready_units
 from tests.model.places import may_go
-from tests.model.reclaim import could_reclaim, take_back
+from tests.model.reclaim import take_back, where_to_reclaim
 from tests.model.resolve import Case, carry_out, think_through
 from tests.model.view import Claim, View, cost_of_segments, end_of
 from tests.model.world import Activation, Booking, Run, World
@@ -66,8 +66,9 @@ def _activate(world: World, run: Run, waited_for: set[str]) -> bool:
             return False  # what is going already makes the room
         _begin(world, run, case, cuts)
         return True
-    if run.activation is None and could_reclaim(world, run, groups, others):
-        if not _reclaim(world, run, groups, others):  # nobody had to go: now for the GPUs
+    asked = where_to_reclaim(world, run, groups, others) if run.activation is None else None
+    if asked is not None:
+        if not _reclaim(world, run, asked, groups, others):  # nobody had to go: now for the GPUs
             _activate(world, run, waited_for)
         return True
     nodes = [n for n in world.nodes.values() if n.flavor == run.flavor]
@@ -129,10 +130,10 @@ def activation_of(
     )  # fmt: skip
 
 
-def _reclaim(world: World, run: Run, groups: list[int], others: list[Claim]) -> bool:
+def _reclaim(world: World, run: Run, asked: Run, groups: list[int], others: list[Claim]) -> bool:
     """The family moves; then, if GPUs are short too, others make room as well. True if anybody has
     to go for the money."""
-    cuts = take_back(world, run, groups, others) or []
+    cuts = take_back(world, asked, groups, others) or []
     if not cuts:
         return False
     gone = frozenset(number for cut in cuts for number in cut.leases)

@@ -5,23 +5,26 @@ rehearsed on a copy, and the reclaim is committed first. Another payer first; el
 lottery among those leases alone.
 """
 
-from copy import deepcopy
+from copy import copy, deepcopy
 
+from tests.model.admit import Place, Refusal, admit_in, places_of
 from tests.model.cuts import Cut, Scope, draw, drop_spares, give_back, shrink_in_rounds, would_do
 from tests.model.debts import last_bound_first, move, other_payers
+from tests.model.places import Room
 from tests.model.resolve import Case, think_through
 from tests.model.view import Claim, View
 from tests.model.world import Lease, Run, World
 
 
 def shared_leases(world: World, run: Run) -> list[Lease]:
-    """What the family has of the owner's own envelopes."""
+    """What the family has of the owner's own envelopes, of those that pay where the run may go."""
     own = {
         envelope.name
         for envelope in world.envelopes()
         if envelope.owner == run.owner
         and envelope.flavor == run.flavor
         and envelope.is_open(world.now)
+        and any(envelope.covers(place) for place in places_of(world, run))
     }
     return [
         lease
@@ -34,9 +37,6 @@ def is_funded(
     world: World, run: Run, groups: list[int], claims: list[Claim], gone: frozenset[int]
 ) -> bool:
     """Whether money is there for the run, wherever GPUs are, without these leases."""
-    from tests.model.admit import Refusal, admit_in
-    from tests.model.places import Room
-
     view = View(world, world.now, claims, gone, resolving=True)
     bins = {(n.name, "free"): n.gpus for n in world.nodes.values() if n.usable}
     domain_of = {node.name: node.domain for node in world.nodes.values()}
@@ -44,18 +44,39 @@ def is_funded(
     return not (isinstance(plan, Refusal) and plan.of_money)
 
 
+def where_to_reclaim(world: World, run: Run, groups: list[int], claims: list[Claim]) -> Run | None:
+    """Rehearse: would the run start then, with the cuts it would need? Wherever it is paid for
+    first; if there is no room there, in one location after the other. The answer is the run as it
+    would be if it asked for that location."""
+    places = places_of(world, run)
+    for place in (None, *places) if len(places) > 1 else (None,):
+        asked = run if place is None else _only_in(run, place)
+        if _would_start(world, run, asked, groups, claims):
+            return asked
+    return None
+
+
 def could_reclaim(world: World, run: Run, groups: list[int], claims: list[Claim]) -> bool:
-    """Rehearse: would the run start then, with the cuts it would need?"""
-    if not shared_leases(world, run):
-        return False
+    return where_to_reclaim(world, run, groups, claims) is not None
+
+
+def _only_in(run: Run, place: Place) -> Run:
+    alone = copy(run)
+    alone.selector = {**run.selector, "region": place[0], "cluster": place[1]}
+    return alone
+
+
+def _would_start(
+    world: World, run: Run, asked: Run, groups: list[int], claims: list[Claim]
+) -> bool:
+    if not shared_leases(world, asked) or is_funded(world, asked, groups, claims, frozenset()):
+        return False  # what it lacks is kept for others ahead, not used by its family
     trial = deepcopy(world)
-    again = trial.runs[run.key]
-    cuts = take_back(trial, again, groups, claims, rehearse=True)
+    cuts = take_back(trial, asked, groups, claims, rehearse=True)
     if cuts is None:
         return False
     gone = frozenset(number for cut in cuts for number in cut.leases)
-    case = Case(trial, again, groups, claims, world.now, absent=gone)
-    return think_through(case)
+    return think_through(Case(trial, trial.runs[run.key], groups, claims, world.now, absent=gone))
 
 
 def take_back(

@@ -1,6 +1,6 @@
-"""Planted bugs in where a place in line leads: who pays there, who has to go, what is told of it."""
+"""Planted bugs in where a place in line leads: who pays, who has to go, and what is told."""
 
-from tests.mutants.mutant import Mutant, story
+from tests.mutants.mutant import Mutant, story, unit
 
 PLACES_IN_LINE = (
     Mutant(
@@ -10,5 +10,33 @@ PLACES_IN_LINE = (
         "covered.segments}\n",
         "    payers = set(world.envelopes)\n",
         story("line-83"),
+    ),
+    Mutant(
+        "a family moves for the first location by name",
+        "control/cuts/reclaim.py",
+        "    return [locations, *([each] for each in locations)] if len(locations) > 1",
+        "    return [[each] for each in locations] if len(locations) > 1",
+        story("line-81"),
+    ),
+    Mutant(
+        "money where there is no room locks an owner out",
+        "control/cuts/reclaim.py",
+        "    return [locations, *([each] for each in locations)] if len(locations) > 1",
+        "    return [locations] if len(locations) > 1",
+        story("line-82"),
+    ),
+    Mutant(
+        "an owner that is short of GPUs elsewhere does not ask its family",
+        "control/line/activation.py",
+        "    if isinstance(answer, Refused) and made is None:\n",
+        "    if isinstance(answer, Refused) and answer.reason.is_about_money and made is None:\n",
+        story("line-82"),
+    ),
+    Mutant(
+        "a reclaim is of the envelope that paid for the victim first",
+        "control/cuts/reclaim.py",
+        "            envelope=found.envelope,\n",
+        "            envelope=found.cuts.kept[0].leases[0].payer,\n",
+        unit("control/test_reclaimed"),
     ),
 )

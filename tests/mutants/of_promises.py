@@ -147,7 +147,7 @@ PROMISES = (
     Mutant(
         "a blocked owner is not thought over when GPUs are short too",
         "control/line/planning.py",
-        "    return refused.reason.is_about_money and can_reclaim(turn, wish)\n",
+        "    return can_reclaim(turn, wish)\n",
         "    return False\n",
         story("money-46"),
     ),
@@ -323,7 +323,7 @@ PROMISES = (
     Mutant(
         "who is blocked for money is not thought over for what is on its way back",
         "control/line/planning.py",
-        "        if is_blocked and not _would_be_helped(turn, wish, refused):\n",
+        "        if is_blocked and not _would_be_helped(turn, wish):\n",
         "        if is_blocked and not can_reclaim(turn, wish):\n",
         story("line-45"),
     ),

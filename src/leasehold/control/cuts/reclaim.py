@@ -11,16 +11,16 @@ from msgspec.structs import replace
 from leasehold.control.cuts.overdrafts import move_lease
 from leasehold.control.cuts.publish import Announced, publish_cuts
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.admit import Wish, ask_for
-from leasehold.core.decisions.cover import cover
+from leasehold.core.decisions.admit import Wish
 from leasehold.core.decisions.cuts import Cuts, Seeder
+from leasehold.core.decisions.funded import funded
 from leasehold.core.decisions.overdraft import cut_shared, other_payer, refinance_order
 from leasehold.core.decisions.resolve import count_money_back, place_after_cuts
 from leasehold.core.facts import EnvelopeKey, Lease, Location, Record, Relation
 from leasehold.core.reservations import Reservation
 from leasehold.core.resolutions import CutCause
 from leasehold.core.units import Instant
-from leasehold.core.verdicts import Covered
+from leasehold.core.verdicts import Covered, Refused
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
@@ -33,6 +33,7 @@ class Reclaim(Record):
 
     moved: tuple[tuple[Lease, Covered], ...]
     cuts: Cuts | None
+    envelope: EnvelopeKey = ""  # the owner's, of whose leases the first was cut
     deficit: int = 0  # GPUs that the cut ones end
     places: tuple[tuple[str, int], ...] = ()  # where the run would start, with the cuts it needs
 
@@ -59,36 +60,42 @@ def reclaim(turn: Turn, wish: Wish, reservation: Reservation) -> Reclaim | None:
             subject,
             cause=CutCause.OVERDRAFT,
             beneficiary=(wish.run.key, wish.run.uid),
-            envelope=found.cuts.kept[0].leases[0].payer,
+            envelope=found.envelope,
             deficit=found.deficit,
         )
     return found
 
 
 def _rehearsed(turn: Turn, wish: Wish, seeder: Seeder) -> Reclaim | None:
-    """At the first location where it helps."""
+    """Until it is paid for in any of its locations, or over several; if there is no room where
+    that is, in the first where it helps: an owner is not locked out of one by another."""
     world = turn.world
-    for location in locations_for(world, wish.run.spec):
+    everywhere = locations_for(world, wish.run.spec)
+    for locations in _choices(everywhere):
         mark = world.what_if.mark()
         turn.agenda.respect(world, wish.run.uid)
-        found = _at(turn, wish, location, seeder)
+        found = _in(turn, wish, locations, seeder)
         world.what_if.undo(mark)
         if found is not None:
             return found
     return None
 
 
-def _at(turn: Turn, wish: Wish, location: Location, seeder: Seeder) -> Reclaim | None:
+def _choices(locations: list[Location]) -> list[list[Location]]:
+    return [locations, *([each] for each in locations)] if len(locations) > 1 else [locations]
+
+
+def _in(turn: Turn, wish: Wish, locations: list[Location], seeder: Seeder) -> Reclaim | None:
     """Under a mark."""
     world = turn.world
-    own = _own_envelopes(world, wish, location)
+    own = _own_envelopes(world, wish, locations, turn.now)
     shared = _shared(turn, own)
-    if not shared or _is_covered(turn, wish, location):
+    if not shared or _is_covered(turn, wish, locations):
         return None  # what it lacks is kept for others ahead, not used by its family
     money = _Money(world, turn.now)
     moved: list[tuple[Lease, Covered]] = []
     for lease in refinance_order(shared):
-        if _is_covered(turn, wish, location):
+        if _is_covered(turn, wish, locations):
             break
         covered = other_payer(world, lease, now=turn.now, but=own)
         if covered is not None:
@@ -96,12 +103,12 @@ def _at(turn: Turn, wish: Wish, location: Location, seeder: Seeder) -> Reclaim |
             moved.append((lease, covered))
     cuts = None
     gone: set[str] = set()
-    if not _is_covered(turn, wish, location):
+    if not _is_covered(turn, wish, locations):
         left = tuple(lease for lease in shared if lease.name not in money.moved)
         cuts = cut_shared(
             world,
             left,
-            lambda: _is_covered(turn, wish, location),
+            lambda: _is_covered(turn, wish, locations),
             end=money.end,
             restore=money.restore,
             seeder=seeder,
@@ -121,8 +128,14 @@ def _at(turn: Turn, wish: Wish, location: Location, seeder: Seeder) -> Reclaim |
     # instead.
     ended = {lease.name for cut in kept for lease in (*cut.leases, *cut.fillers)}
     stay = tuple(pair for pair in moved if pair[0].name not in ended)
-    deficit = sum(cut.gpus for cut in kept)
-    return Reclaim(moved=stay, cuts=cuts, deficit=deficit, places=packed.gpus_by_node)
+    paid = (lease.payer for cut in kept for lease in cut.leases)
+    return Reclaim(
+        moved=stay,
+        cuts=cuts,
+        envelope=next((payer for payer in paid if payer in own), ""),
+        deficit=sum(cut.gpus for cut in kept),
+        places=packed.gpus_by_node,
+    )
 
 
 class _Money:
@@ -181,21 +194,27 @@ def _end(world: World, cuts: Cuts, money: _Money) -> set[str]:
     return gone
 
 
-def _is_covered(turn: Turn, wish: Wish, location: Location) -> bool:
+def _is_covered(turn: Turn, wish: Wish, locations: list[Location]) -> bool:
     """With the money of what is ending already: nobody is asked to go for that."""
     world, now = turn.world, turn.now
     mark = world.what_if.mark()
     count_money_back(world, now)
-    ask = ask_for(wish, location, wish.want.gpus, start=now, borrowed=wish.borrowed_already)
-    answer = isinstance(cover(world, ask, now=now), Covered)
+    answer = not isinstance(funded(world, wish, now, now, locations=locations), Refused)
     world.what_if.undo(mark)
     return answer
 
 
-def _own_envelopes(world: World, wish: Wish, location: Location) -> tuple[EnvelopeKey, ...]:
+def _own_envelopes(
+    world: World, wish: Wish, locations: list[Location], now: Instant
+) -> tuple[EnvelopeKey, ...]:
+    """Those that pay now, in one of these locations."""
     spec = wish.run.spec
-    own = world.tree.envelopes((spec.owner,), spec.flavor)
-    return tuple(envelope.key for envelope in own if envelope.covers(*location))
+    return tuple(
+        envelope.key
+        for envelope in world.tree.envelopes((spec.owner,), spec.flavor)
+        if envelope.start <= now < envelope.end
+        and any(envelope.covers(*location) for location in locations)
+    )
 
 
 def _shared(turn: Turn, own: tuple[EnvelopeKey, ...]) -> tuple[Lease, ...]:

@@ -56,7 +56,7 @@ def activate(
         return True
     answer = resolve(turn.world, wish, turn.agenda, now=turn.now, seeder=lambda: subject.seed(turn))
     has_moved = False
-    if isinstance(answer, Refused) and answer.reason.is_about_money and made is None:
+    if isinstance(answer, Refused) and made is None:
         helped = reclaim(turn, wish, reservation)
         if helped is not None and helped.cuts is not None:
             # What they leave is its own, though GPUs be short beside that.

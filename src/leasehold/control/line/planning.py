@@ -123,7 +123,7 @@ def plan_for(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Plan | Non
     is_blocked = old is not None and old.state is State.BLOCKED
     awaited = old is not None and kept is not None and old.immunity_since > 0
     if refused.reason.is_about_money and _has_gpus(turn, wish):
-        if is_blocked and not _would_be_helped(turn, wish, refused):
+        if is_blocked and not _would_be_helped(turn, wish):
             return None
         return Plan(starts=starts, confidence=Confidence.MONEY)
     if kept is not None and starts > now and not line.may_preview():
@@ -136,7 +136,7 @@ def plan_for(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Plan | Non
     )
     # Until others may be drawn.
     waits = found is not None and found[0] > starts and found[0] != soonest
-    if is_blocked and not waits and not _would_be_helped(turn, wish, refused):
+    if is_blocked and not waits and not _would_be_helped(turn, wish):
         return None
     if found is None:
         # It is no reason to come earlier that cuts would not help any more.
@@ -166,7 +166,7 @@ def _lacks_gpus(turn: Turn, wish: Wish, *, at: Instant) -> bool:
     return isinstance(answer, Refused) and not answer.reason.is_about_money
 
 
-def _would_be_helped(turn: Turn, wish: Wish, refused: Refused) -> bool:
+def _would_be_helped(turn: Turn, wish: Wish) -> bool:
     """Whether one that is blocked would be helped now, by cuts, or is kept out by nothing but
     immunity from lotteries, which may be over before it has waited longest; or, an owner whose
     family has its money, by taking that back first."""
@@ -177,7 +177,7 @@ def _would_be_helped(turn: Turn, wish: Wish, refused: Refused) -> bool:
     after = now + lead(turn.world, wish.run)
     if _once_protection_ends(turn, wish, after, may_sample=lambda: False) is not None:
         return True
-    return refused.reason.is_about_money and can_reclaim(turn, wish)
+    return can_reclaim(turn, wish)
 
 
 def _first_that_cuts(

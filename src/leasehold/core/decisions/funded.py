@@ -16,10 +16,17 @@ from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
 
-def funded(world: World, wish: Wish, at: Instant, now: Instant) -> list[Location] | Refused:
+def funded(
+    world: World,
+    wish: Wish,
+    at: Instant,
+    now: Instant,
+    *,
+    locations: list[Location] | None = None,
+) -> list[Location] | Refused:
     """Where somebody pays for all of it; if groups may be in several locations, for one of them,
-    and for all of them together."""
-    locations = locations_for(world, wish.run.spec)
+    and for all of them together. `locations`: only these are asked."""
+    locations = locations_for(world, wish.run.spec) if locations is None else locations
     gpus = wish.want.gpus_per_group if is_split(world, wish, locations) else wish.want.gpus
     answers = [_cover(world, wish, each, gpus, at=at, now=now) for each in locations]
     paired = zip(locations, answers, strict=True)
