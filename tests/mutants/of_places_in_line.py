@@ -39,4 +39,11 @@ PLACES_IN_LINE = (
         "            envelope=found.cuts.kept[0].leases[0].payer,\n",
         unit("control/test_reclaimed"),
     ),
+    Mutant(
+        "room that went again is not looked for when more comes",
+        "core/decisions/forecast.py",
+        "        each_group[domain] = times[max(least - 1, bisect_left(times, first)) :]\n",
+        "        each_group[domain] = times[least - 1 :: step]\n",
+        story("line-61"),
+    ),
 )

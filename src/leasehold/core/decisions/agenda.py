@@ -171,12 +171,6 @@ class Agenda:
     def holds_on(self, node: str, but: Uid) -> list[Hold]:
         return [hold for hold in self._by_node.get(node, ()) if hold.uid != but]
 
-    def ends_of_holds(self, now: Instant) -> set[Instant]:
-        """When planned runs are known to have ended."""
-        return {
-            hold.end for holds in self._of.values() for hold in holds if now < hold.end < FOREVER
-        }
-
     def ends_of_rooms(self, now: Instant) -> set[Instant]:
         """When those that needed cuts are known to have ended."""
         return {room.end for room in self._promised.values() if now < room.end < FOREVER}

@@ -5,6 +5,7 @@ Walks the known future (windows that open, leases whose end is known, planned ru
 pack on the fleet as it will be then, is asked only there, under a mark.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from heapq import merge
 from itertools import islice
@@ -44,12 +45,13 @@ def forecast(
     `not_before`: for whoever knows that nothing earlier will do."""
     seen = outlook.pods_for(wish.run.uid, wish.end_after)
     pods = {domain: seen[domain] for domain in _domains(world, wish) if seen[domain]}
-    openings = _openings(world, wish.want.flavor, now)
-    others = {*openings, *_money_instants(world, agenda, refused, now), *agenda.ends_of_rooms(now)}
+    fleeting: set[str] = set()
     if wish.span is not None:
         # Room for a run with a limit comes and goes: before a planned start, and after its end.
-        others |= agenda.ends_of_holds(now)
-    for at in _instants(wish, pods, sorted(others), max(now, not_before - 1)):
+        fleeting = {domain for domain in pods if seen[domain] is not outlook.pods[domain]}
+    openings = _openings(world, wish.want.flavor, now)
+    others = {*openings, *_money_instants(world, agenda, refused, now), *agenda.ends_of_rooms(now)}
+    for at in _instants(wish, pods, fleeting, sorted(others), max(now, not_before - 1)):
         mark = world.what_if.mark()
         ended = _ended(world, wish, pods, at, now)
         for name in ended:
@@ -69,29 +71,28 @@ def _domains(world: World, wish: Wish) -> list[str]:
 def _instants(
     wish: Wish,
     pods: dict[str, list[Instant]],
+    fleeting: set[str],
     money: list[Instant],
     now: Instant,
 ) -> Iterator[Instant]:
-    """Instants at which the run may have room and something has just changed, in order."""
+    """Instants at which the run may have room and something has just changed, in order. Where room
+    is `fleeting` there may be less of it than was counted, until more comes."""
     want = wish.want
     per_group = want.pods + want.spares
     groups = len(want.groups)
-    room: Iterator[Instant]
-    if want.spread:
-        # The first instant with room for n groups is the n-th of all groups' instants. They are
-        # merged lazily: there may be tens of thousands, and the first few decide.
-        room = islice(
-            merge(*(pods[domain][per_group - 1 :: per_group] for domain in pods)),
-            groups - 1,
-            None,
-        )
-    else:
-        room = merge(*(pods[domain][per_group * groups - 1 :] for domain in pods))
-    first = next(room, None)
+    # The first instant with room for n groups is the n-th of all groups' instants, if they may be
+    # in several domains. They are merged lazily: there may be tens of thousands, and the first few
+    # decide.
+    least, step = (per_group, per_group) if want.spread else (per_group * groups, 1)
+    each_group = {domain: times[least - 1 :: step] for domain, times in pods.items()}
+    first = next(islice(merge(*each_group.values()), groups - 1 if want.spread else 0, None), None)
     if first is None:
         return
-    last = now
-    for at in merge([first], room, [each for each in money if each >= first]):
+    for domain in fleeting:
+        times = pods[domain]
+        each_group[domain] = times[max(least - 1, bisect_left(times, first)) :]
+    last = max(now, first - 1)
+    for at in merge([first], *each_group.values(), money):
         if last < at < FOREVER:
             last = at
             yield at

@@ -60,7 +60,8 @@ class Outlook:
 
     def pods_for(self, uid: Uid, span: int) -> dict[str, list[Instant]]:
         """The same as one run sees it: what it holds itself, and what starts after it has ended,
-        is not in its way."""
+        is not in its way. The lists of domains that nobody holds anything in are those of `pods`
+        themselves: there room that has come stays."""
         own = self._agenda.nodes_held(uid if span >= FOREVER else None)
         domains: dict[str, list[str]] = {}
         for name in own:
@@ -80,7 +81,9 @@ class Outlook:
         return found
 
     def node_times(self, name: str, span: int, but: Uid) -> list[Instant]:
-        """From when on a run of this span could have one, two, … pods on the node."""
+        """When a run of this span could have one pod more on the node than just before: for one
+        without an end from then on; else room may go again, and is named once more when it comes
+        back."""
         state = self._world.fleet.nodes[name]
         if not state.takes_work:
             return []
@@ -101,9 +104,12 @@ class Outlook:
         for hold in holds:
             drops += (hold.start, hold.gpus), (hold.end, -hold.gpus)
         times: list[Instant] = []
+        before = 0
         lefts = fewest_from_each(free, drops, starts=starts, span=span)
         for at, left in zip(starts, lefts, strict=True):
-            times.extend([at] * (max(0, left) // self._gpus - len(times)))
+            pods = max(0, left) // self._gpus
+            times.extend([at] * (pods - before))
+            before = pods
         return times
 
     def _plain(self, free: int, ends: list[tuple[Instant, int]]) -> list[Instant]:
