@@ -46,4 +46,11 @@ PLACES_IN_LINE = (
         "        each_group[domain] = times[least - 1 :: step]\n",
         story("line-61"),
     ),
+    Mutant(
+        "a start that is rejected past the timeout keeps what was planned once more",
+        "control/line/activation.py",
+        "    return found.resolution.instant + world.policy.victim_timeout\n",
+        "    return found.reservation.since + world.policy.victim_timeout\n",
+        story("line-62"),
+    ),
 )

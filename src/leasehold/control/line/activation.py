@@ -212,12 +212,15 @@ def _is_busy(turn: Turn, run: Run, domains: Collection[str]) -> bool:
 
 
 def _is_overdue(turn: Turn, found: Underway) -> bool:
-    timeout = found.reservation.since + turn.world.policy.victim_timeout
-    return (
-        found.reservation.state is State.ACTIVATING
-        and turn.now >= timeout
-        and bool(_still_there(turn.world, found.reservation, found.resolution, turn.now))
+    return turn.now >= _timeout(turn.world, found) and bool(
+        _still_there(turn.world, found.reservation, found.resolution, turn.now)
     )
+
+
+def _timeout(world: World, found: Underway) -> Instant:
+    """When whoever was cut must have gone; that it has started meanwhile, and was rejected, gives
+    it no longer."""
+    return found.resolution.instant + world.policy.victim_timeout
 
 
 def resolution_of(world: World, reservation: Reservation) -> Resolution | None:
@@ -309,11 +312,11 @@ def _hold_while_draining(turn: Turn, wish: Wish, found: Underway) -> None:
         ending = world.leases[name].ending
         assert ending is not None, name
         turn.wake(ending.deadline + world.policy.victim_timeout)
-    timeout = found.reservation.since + world.policy.victim_timeout
+    timeout = _timeout(world, found)
     if still_there and turn.now >= timeout:
         is_activating = found.reservation.state is State.ACTIVATING
-        is_first_look = found.reservation.reason != Told.DRAIN_TIMEOUT
-        if is_activating and is_first_look:
+        is_first_look = is_activating and found.reservation.reason != Told.DRAIN_TIMEOUT
+        if is_first_look:
             turn.reserve(replace(found.reservation, reason=str(Told.DRAIN_TIMEOUT)))
             turn.tell(
                 "Run",
