@@ -11,7 +11,7 @@ from tests.model.admit import Place, Plan, Refusal, admit, admit_in, borrowed_by
 from tests.model.money import Segment, can_give, is_allowed
 from tests.model.places import room_for
 from tests.model.reclaim import could_reclaim
-from tests.model.resolve import Case, claim_of, tenures, think_through
+from tests.model.resolve import Case, claim_of, foresee, tenures
 from tests.model.start import start
 from tests.model.story import DAY, FOREVER
 from tests.model.view import Claim, View, end_of, is_expected_to_go
@@ -306,7 +306,7 @@ def _announce(
         assert was is not None
         start, awaits = min(start, kept), was.awaits_since > 0 and kept <= start
     case = Case(world, run, groups, others, max(start, world.now))
-    can = think_through(case)
+    can = foresee(case)
     if not can:
         later = _after_tenures(world, run, groups, others, start, soonest)
         if later is not None:
@@ -317,7 +317,7 @@ def _announce(
     places = dict(case.domains)
     since = (was.awaits_since if was is not None else 0) or world.now
     run.booking = Booking("Pending", "needs-cuts", start, run.said, places, since if awaits else 0)
-    return _claim_for_cuts(world, case, start) if can else None
+    return _claim_for_cuts(world, case, start, others) if can else None
 
 
 def _after_tenures(
@@ -329,12 +329,12 @@ def _after_tenures(
     for end in tenures(world, run):
         for at in (soonest, end) if after < soonest < end else (end,):
             case = Case(world, run, groups, others, at)
-            if at > after and think_through(case):
+            if at > after and foresee(case):
                 return case
     return None
 
 
-def _claim_for_cuts(world: World, case: Case, start: int) -> Claim:
+def _claim_for_cuts(world: World, case: Case, start: int, others: list[Claim]) -> Claim:
     """The free GPUs of its domains, at once (or a lead before its start), and its money."""
     assert case.scope is not None
     run = case.run
@@ -345,7 +345,7 @@ def _claim_for_cuts(world: World, case: Case, start: int) -> Claim:
     claim.since = start - world.config["activationLead"]
     claim.pod_gpus = run.pod_gpus
     claim.groups = case.groups
-    claim.before = case.claims
+    claim.before = others
     claim.places = dict(case.domains)
     for domain in case.domains.values():
         pods = run.pods_per_group + run.spare_pods
@@ -368,7 +368,7 @@ def _is_short_of_money_only(world: World, run: Run, groups: list[int], others: l
 def _would_help(world: World, run: Run, groups: list[int], others: list[Claim]) -> bool:
     """Whether one who is blocked may be announced anew: if resolve would now succeed."""
     start = world.now + lead_of(world, run)
-    if think_through(Case(world, run, groups, others, world.now)):
+    if foresee(Case(world, run, groups, others, world.now)):
         return True
     if _after_tenures(world, run, groups, others, start) is not None:
         return True

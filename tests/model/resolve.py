@@ -128,6 +128,29 @@ def think_through(case: Case) -> bool:
     return True
 
 
+def foresee(case: Case) -> bool:
+    """The same for a plan: who is about to start by a Resolution will be one of those that it may
+    cut then."""
+    if think_through(case):
+        return True
+    seated = _once_seated(case.world, case.claims, case.run, case.at)
+    if seated == case.claims:
+        return False
+    case.claims = seated
+    return think_through(case)
+
+
+def _once_seated(world: World, claims: list[Claim], run: Run, at: int) -> list[Claim]:
+    """What was made for others is theirs until they can be drawn like anybody; so is the money."""
+
+    def is_over(claim: Claim) -> bool:
+        holder = world.runs[claim.run]
+        until = world.will_be_protected(holder, sorted(claim.nodes), run.key)
+        return claim.kind == "hold" and until <= at
+
+    return [replace(claim, nodes={}) if is_over(claim) else claim for claim in claims]
+
+
 def _choose_domains(case: Case) -> bool:
     room = case.room()
     domains = room.domains()
@@ -240,6 +263,7 @@ def _leaves_room_for_those_ahead(case: Case, plan: Plan, gone: frozenset[int]) -
         before = [c for c in case.claims[: case.claims.index(claim)] if c.kind != "cut"]
         ahead = case.world.runs[claim.run]
         at = max(claim.start, case.world.now)
+        before = _once_seated(case.world, before, ahead, at)
         theirs = Case(case.world, ahead, claim.groups, [*before, *seated], at, absent=gone)
         theirs.domains = dict(claim.places)
         if not _can_be_made(theirs):

@@ -85,9 +85,7 @@ def start(world: World, run: Run, units: list[Unit], plan: Plan) -> None:
             unit.avoids = []
     if run.by_resolution and (rejected is None or len(units) > 1):
         run.tenured = world.now
-        run.protected = world.now + max(
-            world.config["resolver.minTenure"], 2 * (run.checkpoint or 0)
-        )
+        run.protected = world.now + world.tenure_of(run)
     is_first = run.booking is not None and run.booking.state == "Activating"
     world.book(run, None, "Released")
     if is_first:

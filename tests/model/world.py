@@ -332,22 +332,36 @@ class World:
         limit = self.limit_of(lease)
         return FOREVER if limit is None else limit
 
+    def tenure_of(self, run: Run) -> int:
+        tenure: int = self.config["resolver.minTenure"]
+        return max(tenure, 2 * (run.checkpoint or 0))
+
     def protected_until(self, run: Run, against: str = "") -> int:
-        """A run that a Resolution started is out of lotteries for so long. Whoever waited ahead of
-        it for the end of tenures in its domains is not kept waiting longer."""
+        """A run that a Resolution started is out of lotteries for so long."""
+        domains = {self.nodes[x.node].domain for x in self.leases_of(run) if not x.ending}
+        return self._protected(run, run.tenured, run.protected, domains, against)
+
+    def will_be_protected(self, run: Run, nodes: list[str], against: str) -> int:
+        """The same of one for whom room is being made: it starts when all have gone, or not."""
+        start = self.now + self.config["drain.timeout"]
+        domains = {self.nodes[name].domain for name in nodes if name in self.nodes}
+        return self._protected(run, start, start + self.tenure_of(run), domains, against)
+
+    def _protected(self, run: Run, since: int, until: int, domains: set[str], against: str) -> int:
+        """Whoever waited ahead of it for the end of tenures in its domains is not kept waiting
+        longer."""
         other = self.runs.get(against)
         booking = other.booking if other is not None else None
         if (
             other is not None
             and booking is not None
             and booking.state == "Pending"
-            and 0 < booking.awaits_since <= run.tenured
+            and 0 < booking.awaits_since <= since
             and other.order < run.order
-            and {self.nodes[x.node].domain for x in self.leases_of(run) if not x.ending}
-            & set(booking.places.values())
+            and domains & set(booking.places.values())
         ):
-            return min(run.protected, booking.start)
-        return run.protected
+            return min(until, booking.start)
+        return until
 
     def pod_of(self, lease: Lease) -> Pod | None:
         """A spare has none."""

@@ -53,4 +53,11 @@ PLACES_IN_LINE = (
         "    return found.reservation.since + world.policy.victim_timeout\n",
         story("line-62"),
     ),
+    Mutant(
+        "whoever is about to start is there for good",
+        "core/decisions/odds.py",
+        "        if later is not agenda:\n",
+        "        if later is None:\n",
+        story("line-63"),
+    ),
 )

@@ -8,7 +8,7 @@ behind: those of an activation under way, and the free GPUs that a start that ne
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from leasehold.core.decisions.cuts import is_immune
+from leasehold.core.decisions.cuts import is_immune, protection_of
 from leasehold.core.decisions.order import is_ahead
 from leasehold.core.decisions.pack import Want
 from leasehold.core.decisions.releases import releases_on
@@ -156,6 +156,26 @@ class Agenda:
             }
         )
 
+    def as_cut_by(self, world: World, uid: Uid, *, at: Instant, now: Instant) -> "Agenda":
+        """Without the places of those for whom room is being made, and whom this run may cut then:
+        they will sit there like anybody, though no lot can be drawn yet. Their money stays."""
+        seated = [each for each in self._of if self._can_be_cut(world, each, uid, at=at, now=now)]
+        if not seated:
+            return self
+        found = self.only(self.uids)
+        for each in seated:
+            found.forget_places(each)
+        return found
+
+    def _can_be_cut(self, world: World, uid: Uid, by: Uid, *, at: Instant, now: Instant) -> bool:
+        """It starts when all victims have gone, or not at all."""
+        if uid == by or not self._was_made_for(uid, now):
+            return False
+        nodes = (world.fleet.nodes.get(hold.node) for hold in self._of[uid])
+        domains = {state.node.domain for state in nodes if state is not None}
+        started = now + world.policy.victim_timeout
+        return protection_of(world, world.runs[uid], started, domains, against=by) <= at
+
     def _was_made_for(self, uid: Uid, now: Instant) -> bool:
         return uid not in self._promised and any(
             hold.start <= now for hold in self._of.get(uid, ())
@@ -225,16 +245,18 @@ class Agenda:
 
     def holds_before(self, world: World, room: Room, now: Instant) -> dict[str, list[Hold]]:
         """By node: what one that needs cuts may not count on. Those are known starts ahead of it,
-        and what was made for others already."""
-        run = world.runs[room.uid]
+        and what was made for others already, unless it may cut them then."""
+        run, at = world.runs[room.uid], max(room.start, now)
+        left_alone = {
+            uid
+            for uid in self._of
+            if uid not in self._promised
+            and uid != room.uid
+            and (self._was_made_for(uid, now) or is_ahead(world.runs[uid], of=run))
+            and not self._can_be_cut(world, uid, room.uid, at=at, now=now)
+        }
         return {
-            node: [
-                hold
-                for hold in holds
-                if hold.uid not in self._promised
-                and hold.uid != room.uid
-                and (hold.start <= now or is_ahead(world.runs[hold.uid], of=run))
-            ]
+            node: [hold for hold in holds if hold.uid in left_alone]
             for node, holds in self._by_node.items()
         }
 

@@ -219,12 +219,10 @@ def is_immune(world: World, lease: Lease, at: Instant, *, against: Uid) -> bool:
 
 
 def protected_until(world: World, run: Run, *, against: Uid = "") -> Instant | None:
-    """None: a Resolution did not start it. Nobody behind a run that waits for immunity to end gains
-    protection against it beyond its start: else a stream of small ones kept it out for ever."""
+    """None: a Resolution did not start it."""
     book = world.books.get(run.uid)
     if book is None:
         return None
-    immunity = max(world.policy.lottery_immunity, 2 * (run.spec.checkpoint or 0))
     if run.spec.gang is Gang.GROUP:  # the group that room was made for may have ended since
         starts = book.starts_by_resolution()
     else:
@@ -235,7 +233,16 @@ def protected_until(world: World, run: Run, *, against: Uid = "") -> Instant | N
         ]
     if not starts:
         return None
-    until = max(starts) + immunity
+    return protection_of(world, run, max(starts), own_domains(world, run.uid), against=against)
+
+
+def protection_of(
+    world: World, run: Run, started: Instant, domains: Iterable[str], *, against: Uid
+) -> Instant:
+    """Until when one that a Resolution starts then, in these domains, is out of lotteries. Nobody
+    behind a run that waits for immunity to end gains protection against it beyond its start: else
+    a stream of small ones kept it out for ever."""
+    until = started + max(world.policy.lottery_immunity, 2 * (run.spec.checkpoint or 0))
     other = world.runs.get(against)
     reservation = world.reservations.get(world.reservation_of.get(against, ""))
     if (
@@ -243,9 +250,9 @@ def protected_until(world: World, run: Run, *, against: Uid = "") -> Instant | N
         and reservation is not None
         and reservation.state is State.PENDING
         and reservation.confidence is Confidence.CUTS
-        and 0 < reservation.immunity_since <= max(starts)
+        and 0 < reservation.immunity_since <= started
         and is_ahead(other, of=run)
-        and set(own_domains(world, run.uid)) & set(reservation.domains)
+        and set(domains) & set(reservation.domains)
     ):
         return min(until, reservation.starts)
     return until

@@ -46,6 +46,25 @@ def preview(
 ) -> Preview | Refused:
     """Run resolve for an instant, up to the draw; only where exact odds are too dear, ask whether
     to sample. `gone`: leases that the caller has given back."""
+    seen = _preview(world, wish, agenda, at=at, now=now, may_sample=may_sample, gone=gone)
+    if isinstance(seen, Refused) and not seen.reason.is_about_money:
+        # Others for whom room is being made now can be cut then like anybody.
+        later = agenda.as_cut_by(world, wish.run.uid, at=at, now=now)
+        if later is not agenda:
+            seen = _preview(world, wish, later, at=at, now=now, may_sample=may_sample, gone=gone)
+    return seen
+
+
+def _preview(
+    world: World,
+    wish: Wish,
+    agenda: Agenda,
+    *,
+    at: Instant,
+    now: Instant,
+    may_sample: Callable[[], bool],
+    gone: Collection[str],
+) -> Preview | Refused:
     mark = world.what_if.mark()
     try:
         terrain = prepare(world, wish, agenda, at=at, now=now, gone=gone)
