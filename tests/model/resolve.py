@@ -112,10 +112,23 @@ class Case:
             if (sum(rooms) if self.run.spread else max(rooms)) < len(self.groups):
                 return False
             plan = self.plan(gone - self.absent)
-            return plan is not None and _leaves_room_for_those_ahead(self, plan, gone)
+            if plan is None:
+                return False
+            needed = self._without_innocent(scope, plan)
+            return _leaves_room_for_those_ahead(self, plan, gone, needed)
 
         scope.enough = enough
         return scope
+
+    def _without_innocent(self, scope: Scope, plan: Plan) -> frozenset[int]:
+        """Of all that is cut, what makes room where it goes: the rest will be given back."""
+        nodes = {spot.node for spot in plan.spots}
+        needed = (
+            cut.leases
+            for cut in scope.cuts
+            if not cut.returned and any(self.world.leases[n].node in nodes for n in cut.leases)
+        )
+        return self.absent.union(*needed)
 
 
 def think_through(case: Case) -> bool:
@@ -251,11 +264,14 @@ def _may_be_in(case: Case, domain: str, groups: int) -> bool:
     return _can_be_made(trial)
 
 
-def _leaves_room_for_those_ahead(case: Case, plan: Plan, gone: frozenset[int]) -> bool:
+def _leaves_room_for_those_ahead(
+    case: Case, plan: Plan, gone: frozenset[int], needed: frozenset[int]
+) -> bool:
     """Of those ahead that need cuts later: their room in their intended domains, from their start
-    on. Each is put there with all the cuts it may make, on top of those that start before it."""
+    on. Each is put there with all the cuts it may make, on top of those that start before it. A
+    known start would lose what they take because more is free than was `needed`."""
     seated = [claim_of(case.world, case.run, plan, case.at, "plan")]
-    if not _leaves_known_starts(case, seated[0], gone):
+    if not _leaves_known_starts(case, seated[0], needed):
         return False
     for claim in sorted(case.claims, key=lambda each: each.start):
         if claim.kind != "cut" or claim.start >= case.until or claim.end <= case.at:
