@@ -6,10 +6,12 @@ lottery among those leases alone.
 """
 
 from copy import copy, deepcopy
+from typing import Any
 
 from tests.model.admit import Place, Refusal, admit_in, places_of
 from tests.model.cuts import Cut, Scope, draw, drop_spares, give_back, shrink_in_rounds, would_do
 from tests.model.debts import last_bound_first, move, other_payers
+from tests.model.money import Segment
 from tests.model.places import Room
 from tests.model.resolve import Case, think_through
 from tests.model.view import Claim, View
@@ -82,16 +84,40 @@ def _would_start(
 def take_back(
     world: World, run: Run, groups: list[int], claims: list[Claim], *, rehearse: bool = False
 ) -> list[Cut] | None:
-    """Refinances, and says whom to cut; None: that would not bring the money."""
-    gone: frozenset[int] = frozenset()
+    """Refinances, and says whom to cut; None: that would not bring the money.
+
+    Thought through on a copy: a lease that others could pay for stays where it is if its run is
+    drawn for the sake of another lease.
+    """
+    trial = deepcopy(world)
+    moved: dict[int, list[Segment]] = {}
+    was: dict[int, int] = {}  # on the copy: a lease that others pay for -> what it was
     own = frozenset(each.name for each in world.envelopes() if each.owner == run.owner)
-    for lease in last_bound_first(shared_leases(world, run)):
-        if is_funded(world, run, groups, claims, gone):
-            return []
-        segments = other_payers(world, lease, claims, without=own)
+    for lease in last_bound_first(shared_leases(trial, run)):
+        if is_funded(trial, run, groups, claims, frozenset()):
+            break
+        segments = other_payers(trial, lease, claims, without=own)
         if segments is not None:
-            move(world, lease, segments)
-    if is_funded(world, run, groups, claims, gone):
+            before = len(trial.leases)
+            move(trial, lease, segments)
+            moved[lease.number] = segments
+            was.update(dict.fromkeys(range(before, len(trial.leases)), lease.number))
+    cuts = _whom_to_cut(trial, world.seeds, run, groups, claims, rehearse=rehearse)
+    if cuts is None:
+        return None
+    for cut in cuts:
+        cut.leases = sorted({was.get(number, number) for number in cut.leases})
+    gone = {number for cut in cuts for number in cut.leases}
+    for number, segments in moved.items():
+        if number not in gone:
+            move(world, world.leases[number], segments)
+    return cuts
+
+
+def _whom_to_cut(
+    world: World, seeds: Any, run: Run, groups: list[int], claims: list[Claim], *, rehearse: bool
+) -> list[Cut] | None:
+    if is_funded(world, run, groups, claims, frozenset()):
         return []
     among = {lease.number for lease in shared_leases(world, run)}
 
@@ -103,7 +129,7 @@ def take_back(
         return list(scope.cuts) if would_do(world, scope) else None
     drop_spares(world, scope)
     shrink_in_rounds(world, scope)
-    draw(world, scope, lambda: world.seeds("Overdraft", run.key, world.now))
+    draw(world, scope, lambda: seeds("Overdraft", run.key, world.now))
     if not enough(scope.gone()):
         return None
     give_back(scope)

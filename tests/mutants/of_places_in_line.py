@@ -60,4 +60,25 @@ PLACES_IN_LINE = (
         "        if later is None:\n",
         story("line-63"),
     ),
+    Mutant(
+        "what an owner takes back is found anew whenever something ends",
+        "control/line/activation.py",
+        "    if held and all(payer in world.envelopes for payer, _, _ in held):\n",
+        "    if found.resolution.cause is not CutCause.OVERDRAFT and held:\n",
+        story("line-71"),
+    ),
+    Mutant(
+        "an owner does not see what its family took in this turn",
+        "control/cuts/reclaim.py",
+        "    return _rehearsed(turn, wish, lambda: _ANY_SEED, in_earnest=False) is not None\n",
+        "    return _rehearsed(turn, wish, lambda: _ANY_SEED, in_earnest=True) is not None\n",
+        story("line-73"),
+    ),
+    Mutant(
+        "what an owner that takes its envelope back is kept moves to where it fits",
+        "control/line/activation.py",
+        "    if held and (is_reclaim or _can_have(world, wish, held, still_there)):\n",
+        "    if held and not is_reclaim and _can_have(world, wish, held, still_there):\n",
+        story("line-74"),
+    ),
 )

@@ -174,16 +174,17 @@ PROMISES = (
     ),
     Mutant(
         "a family is moved in vain",
-        "core/decisions/resolve.py",
-        "            return None\n        return terrain.packed() if cut_all(",
-        "            return Packed(places=())\n        return Packed(places=()) if 1 or cut_all(",
+        "control/cuts/reclaim.py",
+        "    if plan is None:\n        return None\n",
+        "    if plan is None:\n        from leasehold.core.verdicts import Packed\n"
+        "        plan = Admitted(covered=(), packed=Packed(places=()))\n",
         story("line-12"),
     ),
     Mutant(
         "a family moves for a place that one ahead will need",
         "control/cuts/reclaim.py",
-        "place_after_cuts(world, wish, turn.agenda, now=",
-        "place_after_cuts(world, wish, turn.agenda.only(()), now=",
+        "plan_after_cuts(world, wish, turn.agenda, now=",
+        "plan_after_cuts(world, wish, turn.agenda.only(()), now=",
         story("line-47"),
     ),
     Mutant(
@@ -555,7 +556,7 @@ PROMISES = (
     Mutant(
         "what a family leaves is for those ahead while GPUs are short beside it",
         "control/line/activation.py",
-        "            _activating(turn, wish.run, replace(reservation, held_places=helped.places))",
+        "            _hold_what_was_made(turn, wish, reservation, helped.plan)",
         "            _activating(turn, wish.run, reservation)",
         story("line-59"),
     ),

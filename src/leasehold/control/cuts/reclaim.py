@@ -15,12 +15,12 @@ from leasehold.core.decisions.admit import Wish
 from leasehold.core.decisions.cuts import Cuts, Seeder
 from leasehold.core.decisions.funded import funded
 from leasehold.core.decisions.overdraft import cut_shared, other_payer, refinance_order
-from leasehold.core.decisions.resolve import count_money_back, place_after_cuts
+from leasehold.core.decisions.resolve import count_money_back, plan_after_cuts
 from leasehold.core.facts import EnvelopeKey, Lease, Location, Record, Relation
 from leasehold.core.reservations import Reservation
 from leasehold.core.resolutions import CutCause
 from leasehold.core.units import Instant
-from leasehold.core.verdicts import Covered, Refused
+from leasehold.core.verdicts import Admitted, Covered, Refused
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
@@ -33,14 +33,14 @@ class Reclaim(Record):
 
     moved: tuple[tuple[Lease, Covered], ...]
     cuts: Cuts | None
+    plan: Admitted  # where the run would start then, with the cuts it needs besides
     envelope: EnvelopeKey = ""  # the owner's, of whose leases the first was cut
     deficit: int = 0  # GPUs that the cut ones end
-    places: tuple[tuple[str, int], ...] = ()  # where the run would start, with the cuts it needs
 
 
 def can_reclaim(turn: Turn, wish: Wish) -> bool:
     """Whether the run would start if it took its envelopes back, and made room."""
-    return _rehearsed(turn, wish, lambda: _ANY_SEED) is not None
+    return _rehearsed(turn, wish, lambda: _ANY_SEED, in_earnest=False) is not None
 
 
 def reclaim(turn: Turn, wish: Wish, reservation: Reservation) -> Reclaim | None:
@@ -48,7 +48,7 @@ def reclaim(turn: Turn, wish: Wish, reservation: Reservation) -> Reclaim | None:
     subject = Announced(
         reservation.subject, batch=reservation.batch, commitment=reservation.commitment
     )
-    found = _rehearsed(turn, wish, lambda: subject.seed(turn))
+    found = _rehearsed(turn, wish, lambda: subject.seed(turn), in_earnest=True)
     if found is None:
         return None
     for lease, covered in found.moved:
@@ -66,15 +66,16 @@ def reclaim(turn: Turn, wish: Wish, reservation: Reservation) -> Reclaim | None:
     return found
 
 
-def _rehearsed(turn: Turn, wish: Wish, seeder: Seeder) -> Reclaim | None:
+def _rehearsed(turn: Turn, wish: Wish, seeder: Seeder, *, in_earnest: bool) -> Reclaim | None:
     """Until it is paid for in any of its locations, or over several; if there is no room where
-    that is, in the first where it helps: an owner is not locked out of one by another."""
+    that is, in the first where it helps: an owner is not locked out of one by another.
+    `in_earnest`: it will be done in this very batch."""
     world = turn.world
     everywhere = locations_for(world, wish.run.spec)
     for locations in _choices(everywhere):
         mark = world.what_if.mark()
         turn.agenda.respect(world, wish.run.uid)
-        found = _in(turn, wish, locations, seeder)
+        found = _in(turn, wish, locations, seeder, in_earnest=in_earnest)
         world.what_if.undo(mark)
         if found is not None:
             return found
@@ -85,11 +86,13 @@ def _choices(locations: list[Location]) -> list[list[Location]]:
     return [locations, *([each] for each in locations)] if len(locations) > 1 else [locations]
 
 
-def _in(turn: Turn, wish: Wish, locations: list[Location], seeder: Seeder) -> Reclaim | None:
+def _in(
+    turn: Turn, wish: Wish, locations: list[Location], seeder: Seeder, *, in_earnest: bool
+) -> Reclaim | None:
     """Under a mark."""
     world = turn.world
     own = _own_envelopes(world, wish, locations, turn.now)
-    shared = _shared(turn, own)
+    shared = _shared(turn, own, but_new=in_earnest)
     if not shared or _is_covered(turn, wish, locations):
         return None  # what it lacks is kept for others ahead, not used by its family
     money = _Money(world, turn.now)
@@ -120,8 +123,8 @@ def _in(turn: Turn, wish: Wish, locations: list[Location], seeder: Seeder) -> Re
         gone = _end(world, cuts, money)
     # It will be protected like everybody for whom others had to go, so those ahead must find their
     # room beside it.
-    packed = place_after_cuts(world, wish, turn.agenda, now=turn.now, gone=gone)
-    if packed is None:
+    plan = plan_after_cuts(world, wish, turn.agenda, now=turn.now, gone=gone)
+    if plan is None:
         return None
     kept = cuts.kept if cuts is not None else ()
     # A lot takes a whole run, and a spare its fillers: what of them others were to pay for ends
@@ -132,9 +135,9 @@ def _in(turn: Turn, wish: Wish, locations: list[Location], seeder: Seeder) -> Re
     return Reclaim(
         moved=stay,
         cuts=cuts,
+        plan=plan,
         envelope=next((payer for payer in paid if payer in own), ""),
         deficit=sum(cut.gpus for cut in kept),
-        places=packed.gpus_by_node,
     )
 
 
@@ -217,8 +220,9 @@ def _own_envelopes(
     )
 
 
-def _shared(turn: Turn, own: tuple[EnvelopeKey, ...]) -> tuple[Lease, ...]:
-    """The family's open leases in these envelopes."""
+def _shared(turn: Turn, own: tuple[EnvelopeKey, ...], *, but_new: bool) -> tuple[Lease, ...]:
+    """The family's open leases in these envelopes. One that was opened in this very batch cannot
+    be ended in it: the next turn may ask it."""
     world = turn.world
     return tuple(
         lease
@@ -226,5 +230,5 @@ def _shared(turn: Turn, own: tuple[EnvelopeKey, ...]) -> tuple[Lease, ...]:
         for name in sorted(world.open_by_payer.get(key, ()))
         if (lease := world.leases[name]).relation is Relation.SHARED
         and lease.ending is None
-        and lease.batch != turn.seq  # opened in this very batch: the next turn may ask it
+        and not (but_new and lease.batch == turn.seq)
     )

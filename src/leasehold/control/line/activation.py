@@ -21,7 +21,7 @@ from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, as_found_by, claims_of
 from leasehold.core.decisions.funded import paid_there
 from leasehold.core.decisions.pack import candidate_pools, try_pack
-from leasehold.core.decisions.resolve import Resolved, is_going, resolve
+from leasehold.core.decisions.resolve import is_going, resolve
 from leasehold.core.facts import EnvelopeKey, Record, Relation, Run, Uid
 from leasehold.core.reservations import Reservation, State
 from leasehold.core.resolutions import CutCause, Resolution
@@ -60,7 +60,7 @@ def activate(
         helped = reclaim(turn, wish, reservation)
         if helped is not None and helped.cuts is not None:
             # What they leave is its own, though GPUs be short beside that.
-            _activating(turn, wish.run, replace(reservation, held_places=helped.places))
+            _hold_what_was_made(turn, wish, reservation, helped.plan)
             return True
         has_moved = helped is not None
         if has_moved:  # its family pays from elsewhere; now for the GPUs
@@ -94,7 +94,7 @@ def activate(
         site=answer.site,
         flavor=wish.want.flavor,
     )
-    _hold_what_was_made(turn, wish, reservation, answer)
+    _hold_what_was_made(turn, wish, reservation, answer.plan)
     return True
 
 
@@ -121,12 +121,12 @@ def _domains_open_to(world: World, wish: Wish) -> list[str]:
     return [pool.domain for pool in pools]
 
 
-def _hold_what_was_made(turn: Turn, wish: Wish, reservation: Reservation, answer: Resolved) -> None:
-    places = answer.plan.packed.gpus_by_node
+def _hold_what_was_made(turn: Turn, wish: Wish, reservation: Reservation, plan: Admitted) -> None:
+    places = plan.packed.gpus_by_node
     hold_places(turn, wish, places, start=turn.now)
     claims = [
         claim
-        for _, covered in answer.plan.covered
+        for _, covered in plan.covered
         for claim in claims_of(turn.world, wish, covered, start=turn.now)
     ]
     turn.agenda.claim(wish.run.uid, claims)
@@ -230,9 +230,14 @@ def resolution_of(world: World, reservation: Reservation) -> Resolution | None:
 
 
 def victims_are_gone(world: World, reservation: Reservation, now: Instant) -> bool:
-    """Whether all GPUs are free, and all money is back, that its Resolution counted on."""
+    """Whether all GPUs are free, and all money is back, that its Resolution counted on. Who has its
+    envelope back cuts for GPUs as soon as its family has gone."""
     resolution = resolution_of(world, reservation)
-    return resolution is None or not _still_there(world, reservation, resolution, now)
+    if resolution is None:
+        return True
+    if _is_only_money(resolution, reservation):
+        return not any(world.leases[name].is_open for name in resolution.victims)
+    return not _still_there(world, reservation, resolution, now)
 
 
 def _still_there(
@@ -341,10 +346,10 @@ def _places_kept(
 ) -> tuple[tuple[str, int], ...]:
     """Where the Resolution planned it, while that can be; else where it fits in the scope. If it
     fits nowhere, as while a node is silent, what is left of the plan: nobody was cut in vain. What
-    a reclaim was planned with is with cuts that may not be needed: it comes last."""
+    a reclaim was planned with may need cuts besides; elsewhere it might be in the way of others."""
     held = found.reservation.held_places
-    is_for_gpus = found.resolution.cause is not CutCause.OVERDRAFT
-    if held and is_for_gpus and _can_have(world, wish, held, still_there):
+    is_reclaim = found.resolution.cause is CutCause.OVERDRAFT
+    if held and (is_reclaim or _can_have(world, wish, held, still_there)):
         return held
     packed = _packed_without(world, wish, still_there)
     return packed.gpus_by_node if packed is not None else held

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from leasehold.core.decisions.admit import Wish, as_found_by
+from leasehold.core.decisions.admit import Wish, admit, as_found_by
 from leasehold.core.decisions.agenda import Agenda, Kept
 from leasehold.core.decisions.cuts import (
     CutKind,
@@ -79,19 +79,34 @@ def resolve(
         world.what_if.undo(mark)
 
 
-def place_after_cuts(
+def plan_after_cuts(
     world: World, wish: Wish, agenda: Agenda, *, now: Instant, gone: Collection[str]
-) -> Packed | None:
-    """Where it would go after all the cuts that may be made for it, if it needs any; None if even
-    those are not enough. `gone`: leases that the caller has given back."""
+) -> Admitted | None:
+    """Where it would start, and who pays: as it finds the fleet, if it can; else after all the cuts
+    that may be made for it. None if even those are not enough. `gone`: leases that the caller has
+    given back."""
     mark = world.what_if.mark()
     try:
         terrain = prepare(world, wish, agenda, at=now, now=now, gone=gone)
         if isinstance(terrain, Refused):
             return None
-        return terrain.packed() if cut_all(terrain.scope(), at=now, but=wish.run.uid) else None
+        packed = terrain.packed() if cut_all(terrain.scope(), at=now, but=wish.run.uid) else None
+        if packed is None:
+            return None
+        after = paid_there(world, wish, packed, at=now, now=now)
     finally:
         world.what_if.undo(mark)
+    return _without_cuts(world, wish, agenda, now=now, gone=gone) or after
+
+
+def _without_cuts(
+    world: World, wish: Wish, agenda: Agenda, *, now: Instant, gone: Collection[str]
+) -> Admitted | None:
+    mark = world.what_if.mark()
+    over = _let_go(world, now=now, gone=gone)
+    plan = admit(world, wish, agenda, start=now, now=now, gone=over)
+    world.what_if.undo(mark)
+    return plan if isinstance(plan, Admitted) else None
 
 
 def prepare(
@@ -105,15 +120,11 @@ def prepare(
 ) -> "Terrain | Refused":
     """Under the caller's mark: the fleet as the run would find it at that instant, and the place
     chosen in it. `gone`: leases that the caller has given back."""
-    over = {name for name in world.ending if is_going(world, world.leases[name], now)}
-    ended = set(_ended_by(world, wish, at, now)) - over.union(gone)
-    over.update(ended)
-    over.difference_update(gone)
-    for name in sorted(over):
+    over = _let_go(world, now=now, gone=gone)
+    ended = set(_ended_by(world, wish, at, now)) - over
+    for name in sorted(ended):
         world.fleet.give(world.leases[name])
-        if name in world.ending:  # its money comes back with its GPUs
-            world.accounts.end(world.leases[name], world.terms[name], at=now)
-    over.update(gone)
+    over |= ended
     kept = as_found_by(world, wish, agenda, start=at, gone=over)
     locations = funded(world, wish, at, now)
     if isinstance(locations, Refused):
@@ -131,6 +142,16 @@ def _ended_by(world: World, wish: Wish, at: Instant, now: Instant) -> list[str]:
         return []
     pools = candidate_pools(world.fleet, wish.want, locations_for(world, wish.run.spec))
     return leases_ended_by(world, [name for pool in pools for name in pool.nodes], at, now)
+
+
+def _let_go(world: World, *, now: Instant, gone: Collection[str]) -> set[str]:
+    """Under the caller's mark: the GPUs and the money of leases that are ending are back, as those
+    of `gone` are already. Returns all of them."""
+    going = {name for name in world.ending if is_going(world, world.leases[name], now)}
+    for name in sorted(going.difference(gone)):
+        world.fleet.give(world.leases[name])
+        world.accounts.end(world.leases[name], world.terms[name], at=now)
+    return going.union(gone)
 
 
 def is_going(world: World, lease: Lease, now: Instant) -> bool:
