@@ -68,6 +68,13 @@ PLACES_IN_LINE = (
         story("line-71"),
     ),
     Mutant(
+        "a start that its node may not take moves others' starts",
+        "control/line/planning.py",
+        "    return found[0] > kept and is_sitting_down(world, found[1].site.domains)\n",
+        "    return found[0] > kept and not world\n",
+        story("line-72"),
+    ),
+    Mutant(
         "an owner does not see what its family took in this turn",
         "control/cuts/reclaim.py",
         "    return _rehearsed(turn, wish, lambda: _ANY_SEED, in_earnest=False) is not None\n",

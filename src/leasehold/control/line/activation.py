@@ -194,6 +194,25 @@ def _is_being_bound(world: World, run: Run) -> bool:
     return False
 
 
+def is_sitting_down(world: World, domains: Collection[str]) -> bool:
+    """Somebody for whom room was made in one of these domains has started, and it is not known yet
+    whether its nodes will have it."""
+    for uid in uids_underway(world):
+        found = underway(world, world.runs[uid])
+        if found is None or set(found.resolution.domains).isdisjoint(domains):
+            continue
+        for key, unit in world.book(uid).units.items():
+            last = unit.last
+            if (
+                last is not None
+                and last.open
+                and not last.is_taken_back
+                and world.bound.get((uid, key)) != last.number
+            ):
+                return True
+    return False
+
+
 def _is_busy(turn: Turn, run: Run, domains: Collection[str]) -> bool:
     """Another activation has not finished in one of these domains, or waits there to begin."""
     world = turn.world

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from leasehold.control.cuts.reclaim import can_reclaim
+from leasehold.control.line.activation import is_sitting_down
 from leasehold.control.line.holding import hold_known, hold_needs_cuts
 from leasehold.control.line.one_pass import Line
 from leasehold.control.reservations import announced, present
@@ -134,6 +135,8 @@ def plan_for(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Plan | Non
     found = _first_that_cuts(
         turn, wish, starts, soonest, may_sample=lambda: unknown and line.may_sample(turn)
     )
+    if kept is not None and found is not None and _may_stand(world, kept, found):
+        return Plan(starts=kept, confidence=Confidence.CUTS, unchanged=True)
     # Until others may be drawn.
     waits = found is not None and found[0] > starts and found[0] != soonest
     if is_blocked and not waits and not _would_be_helped(turn, wish):
@@ -150,6 +153,12 @@ def plan_for(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Plan | Non
     return Plan(
         starts=found[0], confidence=Confidence.CUTS, preview=found[1], awaits_immunity=waits
     )
+
+
+def _may_stand(world: World, kept: Instant, found: tuple[Instant, Preview]) -> bool:
+    """Whether a start moves later only for somebody whom its nodes have not taken yet: once they
+    have, it is protected; if they do not, nothing has changed."""
+    return found[0] > kept and is_sitting_down(world, found[1].site.domains)
 
 
 def _lacks_gpus(turn: Turn, wish: Wish, *, at: Instant) -> bool:
