@@ -458,12 +458,16 @@ def _look_after(world: World, run: Run) -> None:
 
 
 def _is_bound_again_later(world: World, run: Run) -> bool:
-    """Part of it was rejected and is in back-off, or is about to be: its room is kept for that."""
+    """Part of it was rejected and is in back-off, or is about to be, once all of it has gone: its
+    room is kept for that."""
     return any(each is run for each, _, _ in world.rejected) or any(
-        unit.standing == "waiting"
-        and unit.pause > world.now
-        and unit.paused_by == "BindFailing"
-        and not unit.blocked_binds
+        (unit.standing == "live" and unit.fate == "Rejected")
+        or (
+            unit.standing == "waiting"
+            and unit.pause > world.now
+            and unit.paused_by == "BindFailing"
+            and not unit.blocked_binds
+        )
         for unit in run.units.values()
     )
 
