@@ -62,7 +62,7 @@ PLACES_IN_LINE = (
     ),
     Mutant(
         "what an owner takes back is found anew whenever something ends",
-        "control/line/activation.py",
+        "control/line/made_room.py",
         "    if held and all(payer in world.envelopes for payer, _, _ in held):\n",
         "    if found.resolution.cause is not CutCause.OVERDRAFT and held:\n",
         story("line-71"),
@@ -83,7 +83,7 @@ PLACES_IN_LINE = (
     ),
     Mutant(
         "what an owner that takes its envelope back is kept moves to where it fits",
-        "control/line/activation.py",
+        "control/line/made_room.py",
         "    if held and (is_reclaim or _can_have(world, wish, held, still_there)):\n",
         "    if held and not is_reclaim and _can_have(world, wish, held, still_there):\n",
         story("line-74"),

@@ -344,14 +344,14 @@ PROMISES = (
     ),
     Mutant(
         "past the drain timeout a beneficiary keeps what comes free from those ahead",
-        "control/line/activation.py",
+        "control/line/made_room.py",
         "        if not is_first_look or _packed_without(world, wish, []) is None:\n",
         "        if _packed_without(world, wish, []) is None:\n",
         story("line-46"),
     ),
     Mutant(
         "what is left of a plan is open to all while a node is silent",
-        "control/line/activation.py",
+        "control/line/made_room.py",
         "packed is not None else held\n",
         "packed is not None else ()\n",
         story("line-27"),
@@ -421,7 +421,7 @@ PROMISES = (
     ),
     Mutant(
         "the place of a sweep's first group is offered to its next",
-        "control/line/activation.py",
+        "control/line/made_room.py",
         "    if not _was_made_for(world, found, wish.want.groups):\n        return None\n",
         "",
         ("tests/scenarios/test_faults.py", "-k", "line-23"),

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from leasehold.control.line.activation import hold_for_activations, recall_activations
+from leasehold.control.line.activation import recall_activations
+from leasehold.control.line.made_room import hold_for_activations
 from leasehold.control.turn import Turn
 from leasehold.core.reservations import State
 from leasehold.sim.scenario.runner import run_scenario

@@ -10,7 +10,8 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from leasehold.control.line.activation import underway, victims_are_gone, where_held
+from leasehold.control.line.activation import underway, victims_are_gone
+from leasehold.control.line.made_room import where_held
 from leasehold.control.line.one_pass import Line, is_plain
 from leasehold.control.line.places_in_line import PlaceInLine
 from leasehold.control.line.planning import Plan, plan_for

@@ -9,7 +9,6 @@ from typing import assert_never
 
 from leasehold.control.line.activation import (
     has_only_money,
-    hold_for_activations,
     recall_activations,
     underway,
 )
@@ -23,6 +22,7 @@ from leasehold.control.line.consider import (
     consider,
 )
 from leasehold.control.line.due import Due, resolve_due
+from leasehold.control.line.made_room import hold_for_activations
 from leasehold.control.line.one_pass import Line
 from leasehold.control.line.places_in_line import told_place
 from leasehold.control.line.planning import write_plan

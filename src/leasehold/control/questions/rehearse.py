@@ -9,9 +9,9 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from leasehold.control.line.activation import hold_for_activations
 from leasehold.control.line.consider import Denied, InLine, Planned, Started, Verdict, consider
 from leasehold.control.line.holding import hold_places
+from leasehold.control.line.made_room import hold_for_activations
 from leasehold.control.line.one_pass import Line
 from leasehold.control.line.places_in_line import told_place
 from leasehold.control.line.planning import hold_plan, reservation_for
