@@ -53,7 +53,8 @@ def take_turn(world: World) -> bool:
     cut nobody else is considered: those ahead of it have planned without it."""
     if _time_out(world):
         return True
-    holds = [hold_of(world, run) for run in in_line(world) if _holds(run) and _is_short(run)]
+    everybody = sorted(world.runs.values(), key=lambda run: run.order)
+    holds = [hold_of(world, run) for run in everybody if _holds(run) and _is_short(run)]
     claims: list[Claim] = []
     planned: dict[str, int] = {}
     world.ahead = {}
@@ -413,8 +414,9 @@ def _holds(run: Run) -> bool:
 
 def _is_short(run: Run) -> bool:
     """It has not started, or fewer groups of it than its minimum: one that is being bound holds
-    its own leases."""
-    running = sum(1 for unit in run.units.values() if unit.standing == "live")
+    its own leases. What a node rejected has not started, though some of it may not be gone."""
+    live = [unit for unit in run.units.values() if unit.standing == "live"]
+    running = sum(1 for unit in live if unit.fate != "Rejected")
     return not running or (run.is_sweep and running * run.group_gpus < run.least)
 
 

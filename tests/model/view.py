@@ -100,6 +100,9 @@ class View:
                     taken = kept_by(self.world, claim, instant)
             elif claim.start <= instant < claim.end:
                 taken = {name: gpus for name, gpus in claim.nodes.items() if name in free}
+                for lease in self._taken_back(claim, instant):
+                    if lease.node in taken:
+                        taken[lease.node] = max(0, taken[lease.node] - lease.gpus)
             for name, gpus in taken.items():
                 free[name] -= gpus
         return free
@@ -129,8 +132,25 @@ class View:
         )
         for claim in self.claims:
             if claim.start <= instant < claim.end:
-                total += (claim.lent if lent else claim.money).get(envelope, 0)
+                held = (claim.lent if lent else claim.money).get(envelope, 0)
+                for lease in self._taken_back(claim, instant):
+                    if lease.payer == envelope and (not lent or lease.relation == "Borrowed"):
+                        held = max(0, held - lease.gpus)
+                total += held
         return total
+
+    def _taken_back(self, claim: Claim, instant: int) -> list[Lease]:
+        """Of one that a node rejected: what has not gone yet, and is held for it from then on."""
+        if claim.kind != "hold":
+            return []
+        run = self.world.runs[claim.run]
+        return [
+            lease
+            for lease in self.alive
+            if lease.run == claim.run
+            and run.unit_of(lease.group).fate == "Rejected"
+            and self.ends[lease.number] > instant
+        ]
 
     def most_paid(self, envelopes: set[str], until: int, *, lent: bool = False) -> int:
         """The most these pay for together at any instant from now to `until`."""

@@ -88,4 +88,26 @@ PLACES_IN_LINE = (
         "    if held and not is_reclaim and _can_have(world, wish, held, still_there):\n",
         story("line-74"),
     ),
+    Mutant(
+        "what others were cut for is open to all while a rejected start is going",
+        "control/line/made_room.py",
+        "    ending = {world.leases[name].uid for name in world.ending}",
+        "    ending: set[str] = set()",
+        story("line-75"),
+    ),
+    Mutant(
+        "what is left of a rejected start is held twice",
+        "control/line/made_room.py",
+        "        hold_places(turn, wish, places, start=turn.now, going=going)\n",
+        "        hold_places(turn, wish, places, start=turn.now)\n",
+        story("line-75"),
+    ),
+    Mutant(
+        "a sweep that lives keeps nothing for a group that was rejected",
+        "control/line/queue.py",
+        "        case Then.KEEP | Then.REST:\n            pass\n",
+        "        case Then.KEEP:\n            pass\n"
+        "        case Then.REST:\n            turn.agenda.forget(run.uid)\n",
+        story("line-76"),
+    ),
 )

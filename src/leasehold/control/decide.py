@@ -92,9 +92,9 @@ def _note_holds(turn: Turn) -> None:
     """What activations keep of nodes and plans of money, for whoever asks how much is free."""
     world = turn.world
     held: dict[str, int] = {}
-    for uid in world.work.pending:
+    for uid in sorted(turn.agenda.uids):
         run = world.runs.get(uid)
-        if uid in world.reservation_of and run is not None and underway(world, run) is not None:
+        if run is not None and underway(world, run) is not None:
             for hold in turn.agenda.holds_of(uid):
                 held[hold.node] = held.get(hold.node, 0) + hold.gpus
     claims = tuple(claim for claims in turn.agenda.claims.values() for claim in claims)

@@ -5,6 +5,10 @@ of its domains from the activation lead on, and the spares it will have dropped.
 the places it makes room in. Those who are considered later find all of it; nobody ahead does.
 """
 
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, ask_for, claim_on_top, claims_of
 from leasehold.core.decisions.agenda import Hold, Room, Start
@@ -13,7 +17,7 @@ from leasehold.core.decisions.forecast import Known
 from leasehold.core.decisions.outlook import leases_ended_by
 from leasehold.core.decisions.pack import Want, best_node, shape_of
 from leasehold.core.decisions.resolve import count_money_back
-from leasehold.core.facts import Location
+from leasehold.core.facts import Lease, Location, Relation
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.verdicts import Covered
 from leasehold.core.world.accounts import Claim
@@ -42,14 +46,52 @@ def hold_known(turn: Turn, wish: Wish, known: Known) -> None:
 
 
 def hold_places(
-    turn: Turn, wish: Wish, places: tuple[tuple[str, int], ...], *, start: Instant
+    turn: Turn,
+    wish: Wish,
+    places: tuple[tuple[str, int], ...],
+    *,
+    start: Instant,
+    going: Sequence[Lease] = (),
 ) -> None:
-    """So many GPUs of these nodes, from then on."""
+    """So many GPUs of these nodes, from then on; what leases of its own that are `going` have of
+    them, from their ends on."""
     end = min(FOREVER, start + wish.end_after)
     uid = wish.run.uid
-    turn.agenda.hold(
-        uid, [Hold(uid=uid, node=node, gpus=gpus, start=start, end=end) for node, gpus in places]
-    )
+    holds: list[Hold] = []
+    for node, gpus in places:
+        left = gpus
+        for lease in going:
+            part = min(left, lease.gpus) if lease.node == node else 0
+            at = turn.world.terms[lease.name].frees_at
+            left -= part
+            if part and turn.now < at < end:
+                holds.append(Hold(uid=uid, node=node, gpus=part, start=at, end=end))
+        if left:
+            holds.append(Hold(uid=uid, node=node, gpus=left, start=start, end=end))
+    turn.agenda.hold(uid, holds)
+
+
+def put_off(turn: Turn, claims: Sequence[Claim], going: Sequence[Lease]) -> list[Claim]:
+    """The same claims; what leases of its own that are `going` cost, from their ends on."""
+    found: list[Claim] = []
+    for claim in claims:
+        left = claim.gpus
+        for lease in going:
+            is_same = lease.payer == claim.payer and claim.borrowed == (
+                lease.relation is Relation.BORROWED
+            )
+            part = min(left, lease.gpus) if is_same else 0
+            at = turn.world.terms[lease.name].frees_at
+            left -= part
+            if part and turn.now < at < claim.end:
+                found.append(_part_of(claim, part, start=at))
+        if left:
+            found.append(_part_of(claim, left, start=claim.start))
+    return found
+
+
+def _part_of(claim: Claim, gpus: int, *, start: Instant) -> Claim:
+    return replace(claim, gpus=gpus, start=start, gpu_ms=claim.gpu_ms // claim.gpus * gpus)
 
 
 def hold_needs_cuts(

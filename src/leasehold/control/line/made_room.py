@@ -14,7 +14,7 @@ from leasehold.control.line.activation import (
     uids_underway,
     underway,
 )
-from leasehold.control.line.holding import claim_money, hold_places
+from leasehold.control.line.holding import claim_money, hold_places, put_off
 from leasehold.control.line.wishes import groups_short_of_minimum, waiting_groups, wish_for
 from leasehold.control.running.life import units_of
 from leasehold.control.told import Told
@@ -22,30 +22,58 @@ from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, as_found_by, claims_of
 from leasehold.core.decisions.funded import paid_there
 from leasehold.core.decisions.pack import try_pack
-from leasehold.core.facts import Relation, Run
+from leasehold.core.facts import Gang, Lease, Relation, Run
 from leasehold.core.reservations import State
 from leasehold.core.resolutions import CutCause
 from leasehold.core.verdicts import Admitted, Covered, Packed, Segment
-from leasehold.core.world.width import locations_for
+from leasehold.core.world.width import group_count, locations_for, open_leases, starting_gpus
 from leasehold.core.world.world import World
 
 
 def hold_for_activations(turn: Turn) -> None:
     """Before anybody is considered: slots and money of activations under way."""
     world = turn.world
-    for uid in sorted(uid for uid in world.work.pending if uid in world.reservation_of):
+    waiting = {uid for uid in world.work.pending if uid in world.reservation_of}
+    ending = {world.leases[name].uid for name in world.ending}  # a start may be taken back
+    for uid in sorted(waiting | ending):
         run = world.runs.get(uid)
         found = underway(world, run) if run is not None else None
         if run is None or found is None:
             continue
-        waiting = waiting_groups(world, run, turn.now) or _backing_off(world, run)
-        groups = groups_short_of_minimum(world, run, waiting)
+        going = _taken_back(world, run)
+        groups = _groups_to_seat(turn, run, going)
         if groups:
             wish = wish_for(world, run, groups)
             domains = found.resolution.domains
             if domains:
                 wish = replace(wish, want=replace(wish.want, within=domains))
-            _hold_while_draining(turn, wish, found)
+            _hold_while_draining(turn, wish, found, going)
+
+
+def _taken_back(world: World, run: Run) -> list[Lease]:
+    """What has not gone yet of starts that room was made for, and that a node rejected."""
+    units = world.book(run.uid).units if run.uid in world.books else {}
+    return [
+        lease
+        for lease in open_leases(world, run.uid)
+        if (unit := units[world.unit_of(run.uid, lease.group)]).is_of_a_resolution()
+        and unit.last is not None
+        and unit.last.is_taken_back
+    ]
+
+
+def _groups_to_seat(turn: Turn, run: Run, going: list[Lease]) -> tuple[int, ...]:
+    """Those that wait, or will when their pause is over; what is taken back has not started."""
+    world = turn.world
+    waiting = waiting_groups(world, run, turn.now) or _backing_off(world, run)
+    if not going:
+        return groups_short_of_minimum(world, run, waiting)
+    if run.spec.gang is Gang.RUN:
+        return tuple(range(group_count(run.spec, starting_gpus(run.spec))))
+    rejected = {lease.group for lease in going}
+    return groups_short_of_minimum(
+        world, run, tuple(sorted(rejected.union(waiting))), begun=-len(rejected)
+    )
 
 
 def _backing_off(world: World, run: Run) -> tuple[int, ...]:
@@ -54,7 +82,7 @@ def _backing_off(world: World, run: Run) -> tuple[int, ...]:
     return waiting_groups(world, run, retry)
 
 
-def _hold_while_draining(turn: Turn, wish: Wish, found: Underway) -> None:
+def _hold_while_draining(turn: Turn, wish: Wish, found: Underway, going: list[Lease]) -> None:
     world = turn.world
     still_there = not_gone(world, found.reservation, found.resolution, turn.now)
     for name in still_there:
@@ -79,10 +107,10 @@ def _hold_while_draining(turn: Turn, wish: Wish, found: Underway) -> None:
             return
         still_there = []
     turn.wake(timeout)
-    places = _places_kept(world, wish, found, still_there)
+    places = _places_kept(world, wish, found, [*still_there, *(lease.name for lease in going)])
     if places:
-        hold_places(turn, wish, places, start=turn.now)
-    _claim(turn, wish, found, places)
+        hold_places(turn, wish, places, start=turn.now, going=going)
+    _claim(turn, wish, found, places, going)
 
 
 def _places_kept(
@@ -112,7 +140,13 @@ def _can_have(
     return answer and sum(gpus for _, gpus in places) == wish.want.gpus
 
 
-def _claim(turn: Turn, wish: Wish, found: Underway, places: tuple[tuple[str, int], ...]) -> None:
+def _claim(
+    turn: Turn,
+    wish: Wish,
+    found: Underway,
+    places: tuple[tuple[str, int], ...],
+    going: list[Lease],
+) -> None:
     """The money it was planned with, or what pays for it where it goes."""
     world = turn.world
     held = found.reservation.held_money
@@ -127,7 +161,8 @@ def _claim(turn: Turn, wish: Wish, found: Underway, places: tuple[tuple[str, int
             for payer, gpus, borrowed in held
         )
         covered = Covered(segments=segments, trace=())
-        turn.agenda.claim(wish.run.uid, claims_of(world, wish, covered, start=turn.now))
+        claims = claims_of(world, wish, covered, start=turn.now)
+        turn.agenda.claim(wish.run.uid, put_off(turn, claims, going))
         return
     domains = sorted({world.fleet.nodes[name].node.domain for name, _ in places})
     if not places and found.resolution.cause is CutCause.OVERDRAFT:

@@ -110,7 +110,7 @@ def _due(turn: Turn, planned: Planned, reservation: Reservation) -> Due:
 
 def _settle_reservation(turn: Turn, run: Run, denied: Denied, due: list[Due]) -> None:
     match denied.then:
-        case Then.KEEP:
+        case Then.KEEP | Then.REST:
             pass
         case Then.CANCEL:
             turn.agenda.forget(run.uid)
@@ -127,8 +127,6 @@ def _settle_reservation(turn: Turn, run: Run, denied: Denied, due: list[Due]) ->
                 due.append(Due(wish=denied.wish, reservation=reservation, refused=denied.refused))
             else:  # all that was cut is gone, and it was unlucky
                 block(turn, run, denied.refused)
-        case Then.REST:
-            turn.agenda.forget(run.uid)
         case _:
             assert_never(denied.then)
 
