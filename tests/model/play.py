@@ -124,19 +124,23 @@ def perform(world: World, step: dict[str, Any]) -> bool:
     """One action of the file; False if it changes nothing, and so is no event."""
     if step["refused"]:
         return False
-    before = deepcopy((world.nodes, world.budgets))
+    before = _written(world)
     pods = deepcopy(world.pods)
     _perform(world, step)
-    if before[0] != world.nodes and step["do"] != "foreign":
+    after = _written(world)
+    if before["nodes"] != after["nodes"] and step["do"] != "foreign":
         _nodes_changed(world)
     if step["do"] == "binds":
         return False
     if step["do"] == "pod":
         return pods != world.pods and step["what"]["does"] != "stick"
-    quiet = ("node", "foreign", "edit", "budget")
-    if step["do"] not in quiet or "run" in step["what"]:
-        return True
-    return before != (world.nodes, world.budgets)
+    return step["do"] == "restart" or before != after
+
+
+def _written(world: World) -> dict[str, Any]:
+    """All that people write; what is written as it was is no news."""
+    specs = {key: run.spec for key, run in world.runs.items()}
+    return deepcopy({"nodes": world.nodes, "budgets": world.budgets, "runs": specs})
 
 
 def _perform(world: World, step: dict[str, Any]) -> None:
