@@ -59,6 +59,7 @@ class View:
         self.resolving = resolving
         self.ends = {lease.number: self._until(lease) for lease in world.open_leases()}
         self.alive = [lease for lease in world.open_leases() if self.ends[lease.number] > at]
+        self.starts = self._starts()
         self.on: dict[str, list[Lease]] = {}
         for lease in self.alive:
             self.on.setdefault(lease.node, []).append(lease)
@@ -75,10 +76,21 @@ class View:
         return self.world.known_end(lease)
 
     def instants(self, until: int) -> list[int]:
-        """When less is there than at the beginning: the starts of others, up to `until`."""
+        """When less is there than at the beginning: the starts of others, up to `until`; and of one
+        that needs cuts whenever something comes free that it keeps until then."""
+        return [self.at, *(start for start in self.starts if start < until)]
+
+    def _starts(self) -> list[int]:
+        """After the view's own instant."""
         starts = {claim.start for claim in self.claims}
-        starts |= {claim.since for claim in self.claims if claim.kind == "cut"}
-        return [self.at, *sorted(start for start in starts if self.at < start < until)]
+        cuts = [claim for claim in self.claims if claim.kind == "cut"]
+        if cuts:
+            ends = {self.world.known_end(lease) for lease in self.world.open_leases()}
+            ends.update(claim.end for claim in self.claims)
+            for claim in cuts:
+                starts.add(claim.since)
+                starts.update(at for at in ends if claim.since < at <= claim.start)
+        return sorted(start for start in starts if start > self.at)
 
     # GPUs
 
