@@ -45,16 +45,22 @@ class Scope:
         return self.absent.union(ended)
 
 
-def choosable(world: World, scope: Scope) -> list[Lease]:
-    """Leases in the scope that are not going already and are not the beneficiary's own."""
+def staying(world: World, scope: Scope) -> list[Lease]:
+    """Leases that nobody has told to go, and that will not have ended by then."""
     gone = scope.gone()
     return [
         lease
         for lease in world.open_leases()
-        if not lease.ending
-        and lease.number not in gone
-        and lease.run != scope.beneficiary
-        and scope.inside(lease)
+        if not lease.ending and lease.number not in gone and world.known_end(lease) > scope.at
+    ]
+
+
+def choosable(world: World, scope: Scope) -> list[Lease]:
+    """Leases in the scope that are not going already and are not the beneficiary's own."""
+    return [
+        lease
+        for lease in staying(world, scope)
+        if lease.run != scope.beneficiary and scope.inside(lease)
     ]
 
 
@@ -119,12 +125,10 @@ def _take_group(world: World, run: Run, group: int, scope: Scope) -> None:
 
 def width(world: World, run: Run, scope: Scope | None = None) -> int:
     """GPUs under active (or filling) leases that stay, spares apart."""
-    gone = scope.gone() if scope else frozenset()
-    return sum(
-        lease.gpus
-        for lease in world.leases_of(run)
-        if lease.role != "Spare" and not lease.ending and lease.number not in gone
-    )
+    leases = [x for x in world.open_leases() if not x.ending]
+    if scope is not None:
+        leases = staying(world, scope)
+    return sum(x.gpus for x in leases if x.run == run.key and x.role != "Spare")
 
 
 def _groups_inside(world: World, run: Run, scope: Scope) -> list[int]:
