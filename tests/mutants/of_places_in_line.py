@@ -110,4 +110,11 @@ PLACES_IN_LINE = (
         "        case Then.REST:\n            turn.agenda.forget(run.uid)\n",
         story("line-76"),
     ),
+    Mutant(
+        "what was let go for a rejected group is kept again when the others have ended",
+        "core/world/book.py",
+        "and not each.did_not_bind and (each.open or each.ended_at > since)\n",
+        "and not each.did_not_bind and each.open\n",
+        story("line-84"),
+    ),
 )

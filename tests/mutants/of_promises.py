@@ -77,7 +77,7 @@ PROMISES = (
         "control/line/activation.py",
         "            return is_missing and waiting[key].rejected",
         "            return waiting[key].rejected",
-        story("line-51"),
+        story("line-84"),
     ),
     Mutant(
         "who is being stopped at a restart has never been bound",

@@ -12,7 +12,6 @@ from leasehold.control.cuts.publish import Announced, can_publish, publish_cuts
 from leasehold.control.cuts.reclaim import reclaim
 from leasehold.control.line.holding import hold_places
 from leasehold.control.line.motion import must_wait
-from leasehold.control.line.wishes import groups_short_of_minimum
 from leasehold.control.reservations import block, present
 from leasehold.control.running.life import BIND_FAILING, Standing, units_of
 from leasehold.control.told import Told
@@ -20,12 +19,13 @@ from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, claims_of
 from leasehold.core.decisions.pack import candidate_pools
 from leasehold.core.decisions.resolve import is_going, resolve
-from leasehold.core.facts import EnvelopeKey, Record, Run, Uid
+from leasehold.core.facts import EnvelopeKey, Gang, Record, Run, Uid
 from leasehold.core.reservations import Reservation, State
 from leasehold.core.resolutions import CutCause, Resolution
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Admitted, Refused
-from leasehold.core.world.width import locations_for
+from leasehold.core.world.book import Book
+from leasehold.core.world.width import locations_for, minimum_gpus
 from leasehold.core.world.world import World
 
 
@@ -174,7 +174,7 @@ def underway(world: World, run: Run) -> Underway | None:
 
 def _is_being_bound(world: World, run: Run) -> bool:
     """A Resolution started its newest attempt, which is being bound, or was rejected and is tried
-    again after a pause: of a sweep as long as its minimum does not run without that group."""
+    again after a pause: of a sweep until its minimum has run without that group."""
     book = world.books.get(run.uid)
     if book is None:
         return False
@@ -187,9 +187,18 @@ def _is_being_bound(world: World, run: Run) -> bool:
             if world.bound.get((run.uid, key)) != last.number:
                 return True
         elif waiting[key].standing is Standing.WAITING and waiting[key].why == BIND_FAILING:
-            is_missing = bool(groups_short_of_minimum(world, run, (key,)))
+            is_missing = run.spec.gang is Gang.RUN or _is_missing(run, book, key)
             return is_missing and waiting[key].rejected < world.policy.bind_attempts
     return False
+
+
+def _is_missing(run: Run, book: Book, key: int) -> bool:
+    """Since it was rejected first, fewer groups than the minimum have lived without it: once they
+    do, it stands in line, also when they have ended."""
+    attempts = book.units[key].attempts
+    first = next(each for each in attempts[::-1] if each.protected)
+    others = book.most_alive(since=first.ended_at, but=key)
+    return others < minimum_gpus(run.spec) // run.spec.group_gpus
 
 
 def is_sitting_down(world: World, domains: Collection[str]) -> bool:

@@ -236,6 +236,20 @@ class Book:
                 was_made = False
         return found
 
+    def most_alive(self, *, since: Instant, but: int) -> int:
+        """How many units lived at once, from then on, without this one; a start that was rejected
+        was no life."""
+        lives = [
+            each
+            for key, unit in self.units.items()
+            for each in unit.attempts
+            if key != but and not each.did_not_bind and (each.open or each.ended_at > since)
+        ]
+        return max(
+            sum(each.started <= at and bool(each.open or at < each.ended_at) for each in lives)
+            for at in {since, *(each.started for each in lives if each.started > since)}
+        )
+
     @property
     def ended_at(self) -> Instant | None:
         attempts = [unit.last for unit in self.units.values() if unit.last]
