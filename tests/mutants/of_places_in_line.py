@@ -117,4 +117,11 @@ PLACES_IN_LINE = (
         "and not each.did_not_bind and each.open\n",
         story("line-84"),
     ),
+    Mutant(
+        "room that goes to a planned run is not seen to come back",
+        "core/decisions/outlook.py",
+        "            instants.update(hold.start for hold in holds if hold.start > self._now)\n",
+        "            pass\n",
+        story("line-64"),
+    ),
 )

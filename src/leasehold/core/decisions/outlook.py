@@ -99,6 +99,8 @@ class Outlook:
             return self._plain(free, ends)
         instants = {self._now, *(at for at, _ in ends)}
         instants.update(hold.end for hold in holds if hold.end < FOREVER)
+        if span < FOREVER:  # and when room goes, or it would not be seen to come back
+            instants.update(hold.start for hold in holds if hold.start > self._now)
         starts = sorted(instants)
         drops = [(at, -gpus) for at, gpus in ends]
         for hold in holds:
