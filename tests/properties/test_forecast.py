@@ -1,6 +1,8 @@
 """Forecasts against the plain way: at every instant at which something ends, ask again."""
 
-from hypothesis import assume, given, settings
+from itertools import pairwise
+
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.properties.worlds import (
@@ -121,6 +123,16 @@ def by_asking_every_hour(
     span=st.sampled_from((None, HOUR, 3 * HOUR)),
     spread=st.booleans(),
 )
+@example(  # room for an hour now, none when it is paid for, and room again when leases have ended
+    rows=[("a", [(4, 3, False), (4, 3, False)]), ("a", []), ("a", [])],
+    holds=[(1, 8, 2, None)],
+    cap=(8, 2),
+    groups=1,
+    gpus=8,
+    pods=2,
+    span=HOUR,
+    spread=True,
+)
 @settings(max_examples=150)
 def test_the_first_instant_is_that_of_asking_every_hour(
     rows: Rows,
@@ -179,11 +191,10 @@ def test_node_times_are_those_of_counting_hour_by_hour(
                 if node % len(rows) == i and begin <= hour < begin + (lasts or 99)
             )
             free_at.append(8 - taken - held - (firm if i == 0 else 0))
-        most = [min(free_at[hour : hour + (span or 24)]) // gpus for hour in range(24)]
+        most = [max(0, min(free_at[hour : hour + (span or 24)])) // gpus for hour in range(24)]
         expected = []
-        for count in range(1, 9):
-            first = next((hour for hour in range(24) if most[hour] >= count), None)
-            expected += [] if first is None else [NOW + first * HOUR]
+        for hour, (before, now) in enumerate(pairwise([0, *most])):
+            expected += [NOW + hour * HOUR] * (now - before)
         times = outlook.node_times(f"n{i}", FOREVER if span is None else span * HOUR, "")
         assert times == expected
 
