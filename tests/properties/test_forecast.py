@@ -53,8 +53,10 @@ LEASES_PER_NODE = 3
 
 
 def a_fleet(rows: Rows, cap: tuple[int, int], *, ended_by: int = NOW) -> World:
-    """The world of these rows; leases that end by then are really over."""
-    world = a_world([a_node(f"n{i}", row[0]) for i, row in enumerate(rows)], [_purse(cap)])
+    """The world of these rows; leases that end by then are really over. The first of each node is
+    somebody else's, so that its end is no news about money."""
+    nodes = [a_node(f"n{i}", row[0]) for i, row in enumerate(rows)]
+    world = a_world(nodes, [_purse(cap), a_budget("u")])
     for i, (_, leases) in enumerate(rows):
         slot = 0
         for place, (gpus, hours, marked) in enumerate(leases):
@@ -65,7 +67,7 @@ def a_fleet(rows: Rows, cap: tuple[int, int], *, ended_by: int = NOW) -> World:
             if not slots or over:
                 continue
             span = None if hours is None or marked else (hours + 1) * HOUR
-            run = a_run(f"r{index}", span=span)
+            run = a_run(f"r{index}", "t" if place else "u", span=span)
             world.put_run(run)
             lease = a_lease(run, f"n{i}", slots, batch=1, index=index)
             world.fold_open(lease)
@@ -124,7 +126,7 @@ def by_asking_every_hour(
     spread=st.booleans(),
 )
 @example(  # room for an hour now, none when it is paid for, and room again when leases have ended
-    rows=[("a", [(4, 3, False), (4, 3, False)]), ("a", []), ("a", [])],
+    rows=[("a", [(4, 3, False)]), ("a", []), ("a", [])],
     holds=[(1, 8, 2, None)],
     cap=(8, 2),
     groups=1,
