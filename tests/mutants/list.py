@@ -221,8 +221,8 @@ CUTS = (
     Mutant(
         "spares dropped oldest first",
         "core/decisions/cuts.py",
-        "(each.start, each.run_key, each.group, each.index), reverse=True)",
-        "(each.start, each.run_key, each.group, each.index))",
+        "        held.sort(key=_newest_first, reverse=True)\n",
+        "        held.sort(key=_newest_first)\n",
         prop("resolve"),
     ),
     Mutant(

@@ -124,4 +124,11 @@ PLACES_IN_LINE = (
         "            pass\n",
         story("line-64"),
     ),
+    Mutant(
+        "which part of a spare with two payers goes is for the order of names to say",
+        "core/decisions/cuts.py",
+        "    return spare.start, spare.run_key, spare.group, spare.index, spare.slots\n",
+        "    return spare.start, spare.run_key, spare.group, spare.index, ()\n",
+        story("line-85"),
+    ),
 )

@@ -159,7 +159,7 @@ class Model:
         """By lottery, by shrinking, in spares; what is cut on the way stays cut."""
         spares = shrunk = 0
         held = [each for each in self.here(domain) if each.role is Role.SPARE]
-        held.sort(key=lambda each: (each.start, each.run_key, each.group, each.index), reverse=True)
+        held.sort(key=lambda x: (x.start, x.run_key, x.group, x.index, x.slots), reverse=True)
         for each in held:
             if self.room(domain) < needed:
                 on_top = {other.uid for other in self.leases.values()

@@ -98,7 +98,7 @@ class Scope:
             for lease in self.leases
             if lease.role is Role.SPARE and not is_spoken_for(self.world, lease)
         ]
-        held.sort(key=lambda each: (each.start, each.run_key, each.group, each.index), reverse=True)
+        held.sort(key=_newest_first, reverse=True)
         for lease in held:
             yield Cut(
                 kind=CutKind.SPARE,
@@ -183,6 +183,11 @@ class Scope:
             leases=leases,
             owner=leases[0].owner,
         )
+
+
+def _newest_first(spare: Lease) -> tuple[Instant, RunKey, int, int, tuple[int, ...]]:
+    """Those of one instant by run, group and pod; of a pod with several payers by its slots."""
+    return spare.start, spare.run_key, spare.group, spare.index, spare.slots
 
 
 def fillers_on(world: World, spare: Lease) -> tuple[Lease, ...]:

@@ -92,7 +92,7 @@ def next_money_event(world: World, payer: EnvelopeKey, now: Instant) -> Instant:
 
 
 def refinance_order(leases: tuple[Lease, ...]) -> list[Lease]:
-    """Last-bound first, then by run, group and pod descending, spares after pods."""
+    """Last-bound first, then by run, group, pod and slots descending, spares after pods."""
     return sorted(
         leases,
         key=lambda each: (
@@ -101,6 +101,7 @@ def refinance_order(leases: tuple[Lease, ...]) -> list[Lease]:
             each.run_key,
             each.group,
             each.index,
+            each.slots,
         ),
         reverse=True,
     )
