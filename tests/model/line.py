@@ -79,8 +79,7 @@ def take_turn(world: World) -> bool:
             _look_after(world, run)
             if run.activation is not None:
                 continue
-            if run.booking is not None and run.booking.state == "Blocked":
-                return True  # what it held is there for those ahead first
+            return True  # what it held is there for those ahead first
         if not _is_planned(world, run, planned):
             world.book(run, None)
             continue
