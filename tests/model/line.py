@@ -125,7 +125,9 @@ def _may_be_considered(world: World, run: Run) -> bool:
 # Starting
 
 
-def _try_to_start(world: World, run: Run, others: list[Claim]) -> bool:
+def _try_to_start(
+    world: World, run: Run, others: list[Claim], *, only_in_scope: bool = False
+) -> bool:
     units = ready_units(world, run)
     groups = groups_of(run, units)
     view = View(world, world.now, others)
@@ -136,7 +138,10 @@ def _try_to_start(world: World, run: Run, others: list[Claim]) -> bool:
     for roomy in (True, False) if run.is_sweep and not run.spread else (False,):
         for count in _counts(run, most):
             some = units[:count] if run.is_sweep else units
-            plan = _plan_now(view, run, groups[:count], roomy=roomy)
+            if only_in_scope:
+                plan = _plan_in_scope(view, run, groups[:count], avoided(run))
+            else:
+                plan = _plan_now(view, run, groups[:count], roomy=roomy)
             if isinstance(plan, Plan):
                 start(world, run, some, plan)
                 return True
@@ -431,15 +436,19 @@ def hold_of(world: World, run: Run) -> Claim:
 
 
 def _time_out(world: World) -> bool:
-    """A victim is not gone after `drain.timeout`: the beneficiary takes what is free in its scope;
-    failing that, what is held is open to others."""
+    """A victim is not gone after `drain.timeout`: the beneficiary takes what is free in its scope,
+    before those ahead; failing that, what is held is open to others."""
     for run in in_line(world):
         activation = run.activation
         if activation is None or activation.timed_out:
             continue
         if world.now >= activation.at + world.config["drain.timeout"]:
-            ready = ready_units(world, run)
-            if ready and _try_to_start(world, run, world.ahead.get(run.key, [])):
+            ahead = world.ahead.get(run.key, [])
+            held = [claim for claim in ahead if claim.kind == "hold"]
+            if ready_units(world, run) and (
+                _try_to_start(world, run, ahead)
+                or _try_to_start(world, run, held, only_in_scope=True)
+            ):
                 return True
             activation.timed_out = True
     return False
