@@ -317,8 +317,11 @@ def _announce(
         if later is not None:
             case, awaits, can = later, later.at != soonest, True
             start = later.at
-        elif kept is not None:
-            start = kept  # that cuts would not help any more is no reason to come earlier
+        elif kept is not None and was is not None:
+            # That cuts would not help any more is no reason to come earlier, or to wait longer for
+            # those behind it.
+            start, awaits = kept, was.awaits_since > 0
+            case.domains = was.places
     places = dict(case.domains)
     since = (was.awaits_since if was is not None else 0) or world.now
     run.booking = Booking("Pending", "needs-cuts", start, run.said, places, since if awaits else 0)

@@ -131,4 +131,11 @@ PLACES_IN_LINE = (
         "    return spare.start, spare.run_key, spare.group, spare.index, ()\n",
         story("line-85"),
     ),
+    Mutant(
+        "who waits for a protection waits for those behind once cuts were no help",
+        "control/line/planning.py",
+        "    return old.domains if plan.awaits_immunity else ()\n",
+        "    return ()\n",
+        story("line-77"),
+    ),
 )

@@ -283,7 +283,7 @@ def _written(turn: Turn, wish: Wish, refused: Refused, plan: Plan, old: Reservat
         starts=plan.starts,
         confidence=plan.confidence,
         deficit=seen.site.deficit if seen else _deficit(turn, wish),
-        domains=seen.site.domains if seen else tuple(domains),
+        domains=_domains(plan, old) if known is None else tuple(domains),
         nodes=tuple(nodes),
         payers=tuple(sorted(set(payers))),
         releases=tuple((name, at) for at, name in known.releases) if known else (),
@@ -291,6 +291,14 @@ def _written(turn: Turn, wish: Wish, refused: Refused, plan: Plan, old: Reservat
         odds=odds,
         immunity_since=(old.immunity_since or turn.now) if plan.awaits_immunity else 0,
     )
+
+
+def _domains(plan: Plan, old: Reservation) -> tuple[str, ...]:
+    """Of a start that is not known: where it would cut. If that is no help for the moment, whoever
+    waits for immunity to end does so where it did, and for nobody who comes behind it."""
+    if plan.preview is not None:
+        return plan.preview.site.domains
+    return old.domains if plan.awaits_immunity else ()
 
 
 def _deficit(turn: Turn, wish: Wish) -> int:
