@@ -48,12 +48,18 @@ def end_unit(world: World, run: Run, unit: Unit, fate: str, reason: str) -> None
 
 
 def reclaim(world: World, spare: Lease, most: int | None = None) -> None:
-    """Whoever sits on this spare goes whole; on the spare itself with at most so much time."""
-    for lease in fillers_on(world, spare):
+    """Whoever sits on this spare goes whole; pods on the spare itself with at most so much time."""
+    leases = fillers_on(world, spare)
+    there = {
+        (x.run, x.group, x.pod)
+        for x in leases
+        if x.node == spare.node and set(x.slots) & set(spare.slots)
+    }
+    for lease in leases:
         run = world.runs[lease.run]
         unit = run.unit_of(lease.group)
         unit.fate = unit.fate or "ReclaimedBySpare"
-        on_it = lease.node == spare.node and set(lease.slots) & set(spare.slots)
+        on_it = (lease.run, lease.group, lease.pod) in there
         mark(world, lease, "ReclaimedBySpare", most if on_it else None)
 
 

@@ -138,4 +138,11 @@ PLACES_IN_LINE = (
         "    return ()\n",
         story("line-77"),
     ),
+    Mutant(
+        "a filler's pods that are in nobody's way are hurried, too",
+        "control/running/failures.py",
+        "    end_all(turn, others, Closed.RECLAIMED)\n",
+        "    end_all(turn, others, Closed.RECLAIMED, grace=world.policy.filler_grace_max)\n",
+        story("fill-06"),
+    ),
 )

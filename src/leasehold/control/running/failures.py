@@ -120,12 +120,21 @@ def _take_over(turn: Turn, run: Run, takeover: Takeover) -> None:
 
 
 def make_way(turn: Turn, spares: Iterable[Lease]) -> bool:
-    """Whether nothing sits on these spares; whatever does is told to go."""
+    """Whether nothing sits on these spares; whatever does is told to go, and with it its gang.
+    Only pods that sit there are hurried: the others are in nobody's way."""
     world = turn.world
     taken = [spare for spare in spares if _fillers(world, spare)]
     fresh = {lease.name: lease for spare in taken for lease in fillers_on(world, spare)}
-    end_all(turn, list(fresh.values()), Closed.RECLAIMED, grace=world.policy.filler_grace_max)
+    there = {_pod(lease) for spare in taken for lease in _fillers(world, spare)}
+    hurried = [lease for lease in fresh.values() if _pod(lease) in there]
+    end_all(turn, hurried, Closed.RECLAIMED, grace=world.policy.filler_grace_max)
+    others = [lease for lease in fresh.values() if _pod(lease) not in there]
+    end_all(turn, others, Closed.RECLAIMED)
     return not taken
+
+
+def _pod(lease: Lease) -> tuple[Uid, int, int]:
+    return lease.uid, lease.group, lease.index
 
 
 def _fillers(world: World, spare: Lease) -> list[Lease]:
