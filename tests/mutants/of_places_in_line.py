@@ -145,4 +145,11 @@ PLACES_IN_LINE = (
         "    end_all(turn, others, Closed.RECLAIMED, grace=world.policy.filler_grace_max)\n",
         story("fill-06"),
     ),
+    Mutant(
+        "a sweep that room was made for begins where only that fits",
+        "control/line/sweeps.py",
+        "    if asked == groups or not chooses:\n",
+        "    if asked:\n",
+        story("line-65"),
+    ),
 )

@@ -54,8 +54,8 @@ PROMISES = (
     Mutant(
         "the first group chooses for itself alone",
         "control/line/sweeps.py",
-        "roomy, try_) if roomy else answer\n",
-        "(), try_) if roomy else answer\n",
+        "roomy, try_) if roomy else None\n",
+        "(), try_) if roomy else None\n",
         story("line-06"),
     ),
     Mutant(

@@ -122,8 +122,10 @@ def _consider_sweep(
         found = underway(world, run)
         is_for_these = found is not None and found.reservation.state is State.ACTIVATING
         # Room was made for those that are short; for more it stands in line.
-        asked = short or groups if is_for_these else groups
-        answer = some_of(world, run, asked, turn.agenda, now=turn.now, try_=partial(_try, turn))
+        most = len(short) if is_for_these and short else None
+        answer = some_of(
+            world, run, groups, turn.agenda, now=turn.now, try_=partial(_try, turn), most=most
+        )
         if not isinstance(answer, Refused):
             first = answer.wish.want.groups
             return Started(wish=answer.wish, plan=answer.plan, left=groups[len(first) :])

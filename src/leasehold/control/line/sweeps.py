@@ -28,22 +28,33 @@ class Some(Record):
 
 
 def some_of(
-    world: World, run: Run, groups: tuple[int, ...], agenda: Agenda, *, now: Instant, try_: Try
+    world: World,
+    run: Run,
+    groups: tuple[int, ...],
+    agenda: Agenda,
+    *,
+    now: Instant,
+    try_: Try,
+    most: int | None = None,
 ) -> Some | Refused:
-    """The next groups of a sweep to start, lowest index first, or why none can."""
-    whole = wish_for(world, run, groups)
-    answer = try_(whole)
-    if isinstance(answer, Admitted):
-        return Some(wish=whole, plan=answer)
-    if len(groups) == 1:
-        return answer
-    if whole.want.spread or whole.want.own_domains:
-        first = wish_for(world, run, groups[:1])
+    """The next of a sweep's waiting groups to start, lowest index first, or why none can. `most`:
+    no more than so many, as when room was made for those alone."""
+    asked = groups[:most]
+    whole = wish_for(world, run, asked)
+    chooses = not (whole.want.spread or whole.want.own_domains)  # where all of it will be
+    if asked == groups or not chooses:
+        answer = try_(whole)
+        if isinstance(answer, Admitted):
+            return Some(wish=whole, plan=answer)
+        if len(asked) == 1:
+            return answer
+    if not chooses:
+        first = wish_for(world, run, asked[:1])
         answer = try_(first)
         return Some(wish=first, plan=answer) if isinstance(answer, Admitted) else answer
-    roomy = _domains_for(world, whole, agenda, now=now)
-    found = _widest(world, run, groups, roomy, try_) if roomy else answer
-    return found if isinstance(found, Some) else _widest(world, run, groups, (), try_)
+    roomy = _domains_for(world, wish_for(world, run, groups), agenda, now=now)
+    found = _widest(world, run, asked, roomy, try_) if roomy else None
+    return found if isinstance(found, Some) else _widest(world, run, asked, (), try_)
 
 
 def _widest(
