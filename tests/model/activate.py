@@ -111,6 +111,7 @@ def _begin(world: World, run: Run, case: Case, cuts: list[Cut]) -> None:
 def _hold(world: World, run: Run, activation: Activation) -> None:
     assert run.booking is not None
     run.activation = activation
+    run.by_resolution = True
     run.booking = world.was[run.key] = replace(run.booking, state="Activating")
 
 

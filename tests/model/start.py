@@ -70,8 +70,6 @@ def start(world: World, run: Run, units: list[Unit], plan: Plan) -> None:
         unit.settled = 0
         unit.swaps = []
     opened = open_plan(world, run, plan, "Start")
-    if run.activation is not None:  # others were cut for it, though a victim may not have gone
-        run.by_resolution = True
     rejected = None
     is_another = run.key not in world.tried  # groups that start one after the other are one try
     world.tried.add(run.key)

@@ -183,7 +183,7 @@ class Run:
     booking: Booking | None = None
     history: list[Booking] = field(default_factory=list)
     activation: Activation | None = None
-    by_resolution: bool = False  # its next start is what others were cut for
+    by_resolution: bool = False  # its next start is what others were cut for, fit it or not
     tenured: int = 0  # when it started by a Resolution
     protected: int = 0  # out of lotteries until then
     cuts: int = 0  # how often it was drawn
