@@ -152,4 +152,11 @@ PLACES_IN_LINE = (
         "    if asked:\n",
         story("line-65"),
     ),
+    Mutant(
+        "planned runs that follow each other take the room of one ahead together",
+        "core/decisions/agenda.py",
+        "        return -fewest(0, drops, start=room.start, stop=room.end) if drops else 0\n",
+        "        return sum(gpus for _, gpus in drops if gpus > 0)\n",
+        story("line-86"),
+    ),
 )

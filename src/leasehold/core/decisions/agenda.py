@@ -340,14 +340,16 @@ class Kept:
         )
 
     def _planned(self, room: Room, node: str) -> int:
-        """GPUs that others will have there while it runs."""
-        return sum(
-            hold.gpus
-            for hold in self._holds.get(node, ())
-            if hold.uid not in (room.uid, self._but)
-            and hold.start < room.end
-            and room.start < hold.end
-        )
+        """The most GPUs that others will have there at once while it runs."""
+        drops: list[Drop] = []
+        for hold in self._holds.get(node, ()):
+            if (
+                hold.uid not in (room.uid, self._but)
+                and hold.start < room.end
+                and room.start < hold.end
+            ):
+                drops += (hold.start, hold.gpus), (hold.end, -hold.gpus)
+        return -fewest(0, drops, start=room.start, stop=room.end) if drops else 0
 
     def _taken_on(self, node: str, room: Room) -> tuple[int, int]:
         """GPUs of a node under others' leases, and how many of them no cut for that room could
