@@ -42,8 +42,9 @@ PLACES_IN_LINE = (
     Mutant(
         "room that went again is not looked for when more comes",
         "core/decisions/forecast.py",
-        "        each_group[domain] = times[max(least - 1, bisect_left(times, first)) :]\n",
-        "        each_group[domain] = times[least - 1 :: step]\n",
+        "        room = merge(room, *(times[max(least - 1, bisect_left(times, first)) :] "
+        "for times in more))\n",
+        "        room = merge(room)\n",
         story("line-61"),
     ),
     Mutant(

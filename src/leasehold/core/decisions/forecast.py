@@ -84,15 +84,19 @@ def _instants(
     # in several domains. They are merged lazily: there may be tens of thousands, and the first few
     # decide.
     least, step = (per_group, per_group) if want.spread else (per_group * groups, 1)
-    each_group = {domain: times[least - 1 :: step] for domain, times in pods.items()}
-    first = next(islice(merge(*each_group.values()), groups - 1 if want.spread else 0, None), None)
+    room: Iterator[Instant] = islice(
+        merge(*(times[least - 1 :: step] for times in pods.values())),
+        groups - 1 if want.spread else 0,
+        None,
+    )
+    first = next(room, None)
     if first is None:
         return
-    for domain in fleeting:
-        times = pods[domain]
-        each_group[domain] = times[max(least - 1, bisect_left(times, first)) :]
-    last = max(now, first - 1)
-    for at in merge([first], *each_group.values(), money):
+    if fleeting:
+        more = (pods[domain] for domain in sorted(fleeting))
+        room = merge(room, *(times[max(least - 1, bisect_left(times, first)) :] for times in more))
+    last = now
+    for at in merge([first], room, [each for each in money if each >= first]):
         if last < at < FOREVER:
             last = at
             yield at
