@@ -4,6 +4,13 @@ from tests.mutants.mutant import Mutant, story, unit
 
 PLACES_IN_LINE = (
     Mutant(
+        "nobody is cut for others ahead outside of their domains",
+        "core/decisions/room_ahead.py",
+        "            answer = len(more) > len(near) and self._are_put(more, seated, over)\n",
+        "            answer = False\n",
+        story("line-91"),
+    ),
+    Mutant(
         "a stranger's window makes a start window-aligned",
         "core/decisions/forecast.py",
         "    payers = {segment.envelope for _, covered in plan.covered for segment in "

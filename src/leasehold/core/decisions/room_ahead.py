@@ -55,6 +55,7 @@ class RoomAhead:
             if (domains := self._domains_shared(start))
         ]
         self._found_by: dict[Uid, Agenda] = {}
+        self._touched: dict[Uid, set[str]] = {}
 
     def _domains_shared(self, start: Start) -> set[str]:
         """Where a known start lies beside room that one ahead of it will have made."""
@@ -93,15 +94,38 @@ class RoomAhead:
             if not domains.isdisjoint(shared)
         )
         domains = self._reached_from(domains)
-        for room in self._rooms if answer else ():
-            if not domains.isdisjoint(room.domains):
-                found = self._put(room, seated, over)
-                if found is None:
-                    answer = False
-                    break
-                seated += self._holds(room.uid, found, room.start, room.end)
+        near = [room for room in self._rooms if not domains.isdisjoint(room.domains)]
+        if answer and not self._are_put(near, seated, over):
+            # Somebody further off may cut a run that is here as well.
+            more = [room for room in self._rooms if not domains.isdisjoint(self._touched_by(room))]
+            answer = len(more) > len(near) and self._are_put(more, seated, over)
         world.what_if.undo(mark)
         return answer
+
+    def _are_put(self, rooms: list[Room], seated: list[Hold], over: set[str]) -> bool:
+        """One after the other, each on top of those before it."""
+        seated, over = list(seated), set(over)
+        mark = self._world.what_if.mark()
+        answer = True
+        for room in rooms:
+            found = self._put(room, seated, over)
+            if found is None:
+                answer = False
+                break
+            seated += self._holds(room.uid, found, room.start, room.end)
+        self._world.what_if.undo(mark)
+        return answer
+
+    def _touched_by(self, room: Room) -> set[str]:
+        """Its domains, and where else those are whom it may cut there."""
+        found = self._touched.get(room.uid)
+        if found is None:
+            world = self._world
+            found = set(room.domains)
+            for uid in {each.uid for each in self._leases_in(self._pools_of(room), room.uid, ())}:
+                found.update(own_domains(world, uid))
+            self._touched[room.uid] = found
+        return found
 
     def _reached_from(self, domains: set[str]) -> set[str]:
         """With those of everybody who may have to move over: who finds no room in one of its
@@ -142,12 +166,7 @@ class RoomAhead:
 
     def _put(self, room: Room, seated: list[Hold], over: set[str]) -> Packed | None:
         """Under a mark: where it goes after its cuts, which are added to what is over."""
-        world = self._world
-        pools = [
-            pool
-            for domain in room.domains
-            if (pool := world.fleet.pools.get((room.want.flavor, domain))) is not None
-        ]
+        world, pools = self._world, self._pools_of(room)
         at = max(room.start, self._now)
         nodes = [name for pool in pools for name in pool.nodes]
         there = [name for name in self._ended & over if world.terms[name].frees_at > at]
@@ -186,7 +205,12 @@ class RoomAhead:
         leases = self._leases_in(pools, room.uid, gone)
         return Scope(self._world, leases, fits, free=kept.end, restore=kept.restore, gone=gone)
 
-    def _leases_in(self, pools: list[Pool], uid: Uid, gone: set[str]) -> list[Lease]:
+    def _pools_of(self, room: Room) -> list[Pool]:
+        pools = self._world.fleet.pools
+        found = (pools.get((room.want.flavor, domain)) for domain in room.domains)
+        return [pool for pool in found if pool is not None]
+
+    def _leases_in(self, pools: list[Pool], uid: Uid, gone: Collection[str]) -> list[Lease]:
         world = self._world
         return [
             world.leases[name]
