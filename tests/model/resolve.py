@@ -268,14 +268,32 @@ def _leaves_room_for_those_ahead(
     case: Case, plan: Plan, gone: frozenset[int], needed: frozenset[int]
 ) -> bool:
     """Of those ahead that need cuts later: their room in their intended domains, from their start
-    on. Each is put there with all the cuts it may make, on top of those that start before it. A
-    known start would lose what they take because more is free than was `needed`."""
-    seated = [claim_of(case.world, case.run, plan, case.at, "plan")]
-    if not _leaves_known_starts(case, seated[0], needed):
+    on. Each is put there with all the cuts it may make, on top of those that start before it. Who
+    is out of its reach may find none without it, too: that is not its doing. A known start would
+    lose what they take because more is free than was `needed`."""
+    seat = claim_of(case.world, case.run, plan, case.at, "plan")
+    if not _leaves_known_starts(case, seat, needed):
         return False
-    for claim in sorted(case.claims, key=lambda each: each.start):
-        if claim.kind != "cut" or claim.start >= case.until or claim.end <= case.at:
-            continue
+    later = [
+        claim
+        for claim in sorted(case.claims, key=lambda each: each.start)
+        if claim.kind == "cut" and claim.start < case.until and case.at < claim.end
+    ]
+    lost = _without_room(case, later, [seat], gone)
+    if not lost:
+        return True
+    near = _within_reach(later, _touched(case, seat, gone))
+    if _without_room(case, near, [seat], gone):
+        return False
+    return lost <= _without_room(case, later, [], case.absent)
+
+
+def _without_room(
+    case: Case, claims: list[Claim], seated: list[Claim], gone: frozenset[int]
+) -> set[str]:
+    """Who of them finds no room, on top of those who sit there and of each other."""
+    lost = set()
+    for claim in claims:
         before = [c for c in case.claims[: case.claims.index(claim)] if c.kind != "cut"]
         ahead = case.world.runs[claim.run]
         at = max(claim.start, case.world.now)
@@ -283,22 +301,37 @@ def _leaves_room_for_those_ahead(
         theirs = Case(case.world, ahead, claim.groups, [*before, *seated], at, absent=gone)
         theirs.domains = dict(claim.places)
         if not _can_be_made(theirs):
-            return False
+            lost.add(claim.run)
+            continue
         assert theirs.scope is not None
         gone = gone | theirs.scope.gone()
         found = theirs.plan(gone)
         assert found is not None
-        seated.append(claim_of(case.world, ahead, found, at, "plan"))
-    return True
+        seated = [*seated, claim_of(case.world, ahead, found, at, "plan")]
+    return lost
+
+
+def _within_reach(claims: list[Claim], touched: set[str]) -> list[Claim]:
+    """Those that count on one of these domains, or on one where somebody is who may have to move
+    over for that."""
+    for _ in claims:  # each may bring one more within reach
+        touched = touched | {d for x in claims if touched & set(x.pods) for d in x.pods}
+    return [claim for claim in claims if touched & set(claim.pods)]
+
+
+def _touched(case: Case, seat: Claim, gone: frozenset[int]) -> set[str]:
+    """The domains where it would be, and where those are whom it cuts."""
+    world = case.world
+    ended = (world.runs[world.leases[number].run] for number in gone - case.absent)
+    domains = {world.nodes[name].domain for name in seat.nodes}
+    domains.update(domain for run in ended for domain in own_domains(world, run))
+    return domains
 
 
 def _leaves_known_starts(case: Case, seat: Claim, gone: frozenset[int]) -> bool:
     """Who is ahead and will need cuts may have its room elsewhere then: where a start is to be that
     is known, and ahead, too. Such a one must still be possible."""
-    world = case.world
-    ended = (world.runs[world.leases[number].run] for number in gone - case.absent)
-    touched = {world.nodes[name].domain for name in seat.nodes}
-    touched.update(domain for run in ended for domain in own_domains(world, run))
+    world, touched = case.world, _touched(case, seat, gone)
     for index, claim in enumerate(case.claims):
         if claim.kind != "plan" or claim.start < case.at:
             continue

@@ -167,4 +167,11 @@ PLACES_IN_LINE = (
         "        return sum(gpus for _, gpus in drops if gpus > 0)\n",
         story("line-86"),
     ),
+    Mutant(
+        "who would cut answers for everybody ahead, wherever it is",
+        "core/decisions/room_ahead.py",
+        "        near = [room for room in self._rooms if not domains.isdisjoint(room.domains)]\n",
+        "        near = list(self._rooms)\n",
+        story("line-78"),
+    ),
 )
