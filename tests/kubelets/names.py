@@ -49,12 +49,28 @@ class Names:
             f"/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices"
             f"?labelSelector=kubernetes.io/service-name={service}"
         )
-        return [
+        found = [
             address
             for each in listed["items"]
             for endpoint in each["endpoints"] or []
             if endpoint.get("hostname") == host
             for address in endpoint["addresses"]
+        ]
+        return found or self._late(host, service, namespace)
+
+    def _late(self, host: str, service: str, namespace: str) -> list[str]:
+        """What the endpoints will be. Who makes them puts a Service off whose slices it has just
+        changed ("informer cache is out of date"), at times for minutes."""
+        spec = self._ask(f"/api/v1/namespaces/{namespace}/services/{service}").get("spec", {})
+        if spec.get("clusterIP") != "None" or not spec.get("publishNotReadyAddresses"):
+            return []
+        wanted = ",".join(f"{key}={value}" for key, value in spec["selector"].items())
+        pods = self._ask(f"/api/v1/namespaces/{namespace}/pods?labelSelector={wanted}")["items"]
+        return [
+            pod["status"]["podIP"]
+            for pod in pods
+            if (pod["spec"].get("hostname"), pod["spec"].get("subdomain")) == (host, service)
+            and pod["status"].get("podIP")
         ]
 
 
