@@ -15,7 +15,7 @@ def _money(fleet: Site) -> None:
 
 
 def test_a_run_is_paid_for_run_in_containers_and_accounted_for(fleet: Site) -> None:
-    script = "echo rank $RANK of $WORLD_SIZE on $NVIDIA_VISIBLE_DEVICES; sleep 3"
+    script = "echo rank $RANK of $WORLD_SIZE on $NVIDIA_VISIBLE_DEVICES; sleep 10"
     fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(shell_job("train", 8, script)))
     fleet.until_phase("train", "Running")
     assert "team/money/west" in fleet.runs("who-pays", "train", "-n", "team")
