@@ -5,7 +5,7 @@ of its domains from the activation lead on, and the spares it will have dropped.
 the places it makes room in. Those who are considered later find all of it; nobody ahead does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -57,17 +57,13 @@ def hold_places(
     them, from their ends on."""
     end = min(FOREVER, start + wish.end_after)
     uid = wish.run.uid
-    holds: list[Hold] = []
-    for node, gpus in places:
-        left = gpus
-        for lease in going:
-            part = min(left, lease.gpus) if lease.node == node else 0
-            at = turn.world.terms[lease.name].frees_at
-            left -= part
-            if part and turn.now < at < end:
-                holds.append(Hold(uid=uid, node=node, gpus=part, start=at, end=end))
-        if left:
-            holds.append(Hold(uid=uid, node=node, gpus=left, start=start, end=end))
+    holds = [
+        Hold(uid=uid, node=node, gpus=part, start=at, end=end)
+        for node, gpus in places
+        for part, at in _from_when(
+            turn, gpus, (each for each in going if each.node == node), start=start, end=end
+        )
+    ]
     turn.agenda.hold(uid, holds)
 
 
@@ -75,19 +71,31 @@ def put_off(turn: Turn, claims: Sequence[Claim], going: Sequence[Lease]) -> list
     """The same claims; what leases of its own that are `going` cost, from their ends on."""
     found: list[Claim] = []
     for claim in claims:
-        left = claim.gpus
-        for lease in going:
-            is_same = lease.payer == claim.payer and claim.borrowed == (
-                lease.relation is Relation.BORROWED
-            )
-            part = min(left, lease.gpus) if is_same else 0
-            at = turn.world.terms[lease.name].frees_at
-            left -= part
-            if part and turn.now < at < claim.end:
-                found.append(_part_of(claim, part, start=at))
-        if left:
-            found.append(_part_of(claim, left, start=claim.start))
+        same = (
+            lease
+            for lease in going
+            if lease.payer == claim.payer
+            and claim.borrowed == (lease.relation is Relation.BORROWED)
+        )
+        parts = _from_when(turn, claim.gpus, same, start=claim.start, end=claim.end)
+        found += (_part_of(claim, part, start=at) for part, at in parts)
     return found
+
+
+def _from_when(
+    turn: Turn, gpus: int, going: Iterable[Lease], *, start: Instant, end: Instant
+) -> Iterator[tuple[int, Instant]]:
+    """So many GPUs from then on; those that leases which are going have still, from their ends on,
+    if that is before the end."""
+    left = gpus
+    for lease in going:
+        part = min(left, lease.gpus)
+        at = turn.world.terms[lease.name].frees_at
+        left -= part
+        if part and turn.now < at < end:
+            yield part, at
+    if left:
+        yield left, start
 
 
 def _part_of(claim: Claim, gpus: int, *, start: Instant) -> Claim:
