@@ -4,6 +4,20 @@ from tests.mutants.mutant import Mutant, story, unit
 
 PLACES_IN_LINE = (
     Mutant(
+        "nobody wakes up when money runs out for somebody in line",
+        "control/line/consider.py",
+        "        _wake_when_money_ends(turn, wish, refused, line)\n",
+        "",
+        story("queue-15"),
+    ),
+    Mutant(
+        "money that is spoken for lasts longer",
+        "core/decisions/admit.py",
+        "    at = covered_until(world, ask, trace, now=now)\n    world.what_if.undo(mark)\n",
+        "    world.what_if.undo(mark)\n    at = covered_until(world, ask, trace, now=now)\n",
+        story("queue-15"),
+    ),
+    Mutant(
         "nobody is cut for others ahead outside of their domains",
         "core/decisions/room_ahead.py",
         "            answer = len(more) > len(near) and self._are_put(more, seated, over)\n",

@@ -26,7 +26,13 @@ from leasehold.control.line.wishes import (
 from leasehold.control.reservations import present
 from leasehold.control.running.life import BIND_FAILING, Standing, Where, units_of
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.admit import Wish, admit, as_found_by, owner_allowed
+from leasehold.core.decisions.admit import (
+    Wish,
+    admit,
+    as_found_by,
+    money_lasts_until,
+    owner_allowed,
+)
 from leasehold.core.decisions.ever import never_fits
 from leasehold.core.decisions.fill import fill
 from leasehold.core.facts import Gang, Record, Run
@@ -254,6 +260,16 @@ def _plan(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Verdict:
         return Denied(refused=refused, then=Then.BLOCK)
     place = line.places.take(run, refused)
     if not place.is_planned:
+        _wake_when_money_ends(turn, wish, refused, line)
         return InLine(refused=refused, place=place)
     turn.agenda.forget(run.uid)
     return Planned(wish=wish, refused=refused, plan=plan_for(turn, wish, refused, line))
+
+
+def _wake_when_money_ends(turn: Turn, wish: Wish, refused: Refused, line: Line) -> None:
+    """Of those that are short of money others are planned: it is thought over again when leases
+    without an end have used up what would pay for it."""
+    short = replace(refused, reason=Refusal.GPU_HOURS)
+    if refused.reason.is_about_money or line.places.is_full(wish.run, short):
+        return
+    turn.wake(money_lasts_until(turn.world, wish, refused.trace, turn.agenda, now=turn.now))

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from msgspec.structs import replace
 
 from leasehold.core.decisions.agenda import Agenda, Kept
-from leasehold.core.decisions.cover import Ask, cover
+from leasehold.core.decisions.cover import Ask, cover, covered_until
 from leasehold.core.decisions.pack import (
     Want,
     fits,
@@ -73,6 +73,21 @@ def admit(
     if isinstance(answer, Refused) and answer.reason in _OF_PLACE:
         return _held_or(world, wish, funded, answer)
     return answer
+
+
+def money_lasts_until(
+    world: World, wish: Wish, trace: tuple[CoverStep, ...], agenda: Agenda, *, now: Instant
+) -> Instant:
+    """Until when somebody who finds no place now finds these payers, if nothing happens."""
+    payers = [world.envelopes[step.envelope] for step in trace if step.taken]
+    if all(each.max_gpu_ms is None and each.lending.max_gpu_ms is None for each in payers):
+        return FOREVER
+    mark = world.what_if.mark()
+    as_found_by(world, wish, agenda, start=now)
+    ask = ask_for(wish, ("", ""), wish.want.gpus, start=now, borrowed=0)
+    at = covered_until(world, ask, trace, now=now)
+    world.what_if.undo(mark)
+    return at
 
 
 def as_found_by(

@@ -82,6 +82,35 @@ def cover(world: World, ask: Ask, *, now: Instant) -> Covered | Refused:
     return _refusal(world, ask, tuple(trace), left)
 
 
+def covered_until(world: World, ask: Ask, trace: tuple[CoverStep, ...], *, now: Instant) -> Instant:
+    """Until when the payers of a walk give what they give now, if nothing happens: leases that have
+    no limit, or are past it, use up GPU-hours. Never too late; where a window's end slows them
+    down, too early."""
+    until = FOREVER
+    for step in trace:
+        envelope = world.envelopes[step.envelope]
+        relation = step.relation
+        if not step.taken:
+            continue
+        for hours in _hour_caps(world, ask, envelope, relation=relation, now=now):
+            rate = _burning(world, envelope, hours, now)
+            span = _span(world, ask, envelope)
+            if ask.start + span == envelope.end:
+                rate -= step.taken  # every moment later there is less to pay for
+            if rate > 0:
+                left = hours.cap - hours.spent - step.taken * span
+                until = min(until, now + max(0, left) // rate + 1)
+    return until
+
+
+def _burning(world: World, envelope: Envelope, hours: "_Hours", now: Instant) -> int:
+    """GPUs that use up more than is committed."""
+    horizon = world.policy.accounting_horizon
+    account = world.accounts.of(envelope.key)
+    gpus, lent = account.burning(now, until=envelope.end, horizon=horizon)
+    return lent if hours.reason is Refusal.LENDING_HOURS else gpus
+
+
 def _borrow_left(ask: Ask) -> int:
     limit = ask.funding.max_borrow_gpus
     return FOREVER if limit is None else max(0, limit - ask.borrowed_already)
@@ -224,18 +253,10 @@ def _limits(
     )
     lending = envelope.lending
     borrowed = relation is Relation.BORROWED
-    if envelope.max_gpu_ms is not None or (borrowed and lending.max_gpu_ms is not None):
-        account = world.accounts.of(envelope.key)
-        horizon = ask.start - now + world.policy.accounting_horizon
-        committed = account.committed_ms(now, until=envelope.end, horizon=horizon)
-        if envelope.max_gpu_ms is not None:
-            spent = account.used_ms(now) + committed[0] + room.claimed_ms
-            cap = envelope.max_gpu_ms
-            yield _hours(world, ask, envelope, cap=cap, spent=spent, reason=Refusal.GPU_HOURS)
-        if borrowed and lending.max_gpu_ms is not None:
-            spent = account.lent_used_ms(now) + committed[1] + room.lent_claimed_ms
-            cap = lending.max_gpu_ms
-            yield _hours(world, ask, envelope, cap=cap, spent=spent, reason=Refusal.LENDING_HOURS)
+    for hours in _hour_caps(world, ask, envelope, relation=relation, now=now):
+        span = _span(world, ask, envelope)
+        left = max(0, hours.cap - hours.spent)
+        yield _Limit(gpus=left // span, reason=hours.reason, limit=hours.cap, used=hours.spent)
     for aggregate in world.aggregates[envelope.key]:
         used, _ = world.accounts.peak(aggregate.members, start=ask.start, end=end, now=now)
         # What this very walk has taken from the other members counts against the cap they share.
@@ -255,13 +276,39 @@ def _limits(
         )
 
 
-def _hours(
-    world: World, ask: Ask, envelope: Envelope, *, cap: GpuMs, spent: GpuMs, reason: HeldBack
-) -> _Limit:
+class _Hours(Record):
+    """A cap on GPU-hours, and what is used, committed or spoken for of it."""
+
+    cap: GpuMs
+    spent: GpuMs
+    reason: HeldBack
+
+
+def _hour_caps(
+    world: World, ask: Ask, envelope: Envelope, *, relation: Relation, now: Instant
+) -> Iterator[_Hours]:
+    lending = envelope.lending if relation is Relation.BORROWED else None
+    lent_cap = None if lending is None else lending.max_gpu_ms
+    if envelope.max_gpu_ms is None and lent_cap is None:
+        return
+    account = world.accounts.of(envelope.key)
+    horizon = ask.start - now + world.policy.accounting_horizon
+    committed = account.committed_ms(now, until=envelope.end, horizon=horizon)
+    claimed = world.accounts.claimed_ms(envelope.key)
+    if envelope.max_gpu_ms is not None:
+        spent = account.used_ms(now) + committed[0] + claimed[0]
+        yield _Hours(cap=envelope.max_gpu_ms, spent=spent, reason=Refusal.GPU_HOURS)
+    if lent_cap is not None:
+        spent = account.lent_used_ms(now) + committed[1] + claimed[1]
+        yield _Hours(cap=lent_cap, spent=spent, reason=Refusal.LENDING_HOURS)
+
+
+def _span(world: World, ask: Ask, envelope: Envelope) -> Millis:
+    """How long a GPU has to be paid for."""
     span = world.policy.accounting_horizon if ask.span is None else ask.span
     span = min(ask.start + span, envelope.end) - ask.start
     assert span > 0, envelope.key
-    return _Limit(gpus=max(0, cap - spent) // span, reason=reason, limit=cap, used=spent)
+    return span
 
 
 def _refusal(world: World, ask: Ask, trace: tuple[CoverStep, ...], short_by: int) -> Refused:

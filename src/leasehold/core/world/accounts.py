@@ -88,6 +88,20 @@ class Account:
                 lent_total += lent * span
         return total, lent_total
 
+    def burning(self, at: Instant, *, until: Instant, horizon: Millis) -> tuple[int, int]:
+        """GPUs (and lent ones) whose use is not committed as far as it goes: those without a limit,
+        up to the window's end, and those that are overdue or ending. Their use adds up."""
+        gpus, lent = self.gpus, self.lent
+        for term, (some, of_them_lent) in self.terms.items():
+            if term.committed_to is None:
+                is_committed = at + horizon >= until
+            else:
+                is_committed = term.committed_to > at
+            if is_committed:
+                gpus -= some
+                lent -= of_them_lent
+        return gpus, lent
+
     def limited_ms(self, at: Instant, *, until: Instant) -> tuple[GpuMs, GpuMs]:
         """The same for leases with a limit only."""
         return self.committed_ms(at, until=until, horizon=0)
@@ -245,10 +259,13 @@ class Accounts:
     def peaks(self, envelope: Envelope, *, start: Instant, end: Instant, now: Instant) -> "Peaks":
         """The most GPUs (and the most lent ones) in use at any instant of [start, end)."""
         gpus, lent = self.peak((envelope.key,), start=start, end=end, now=now)
-        claims = self.claims_on(envelope.key)
-        held = sum(each.gpu_ms for each in claims)
-        lent_held = sum(each.gpu_ms for each in claims if each.borrowed)
-        return Peaks(gpus, lent, held, lent_held)
+        return Peaks(gpus, lent)
+
+    def claimed_ms(self, payer: EnvelopeKey) -> tuple[GpuMs, GpuMs]:
+        """GPU-time of this envelope that is spoken for, and how much of it is to be lent."""
+        claims = self.claims_on(payer)
+        lent = sum(each.gpu_ms for each in claims if each.borrowed)
+        return sum(each.gpu_ms for each in claims), lent
 
     def peak(
         self, payers: Iterable[EnvelopeKey], *, start: Instant, end: Instant, now: Instant
@@ -280,9 +297,7 @@ class Accounts:
 
 
 class Peaks(msgspec.Struct, frozen=True, gc=False):
-    """What limits an envelope over a span: peak GPUs, peak lent GPUs, GPU-time claimed."""
+    """The most GPUs of an envelope that are in use over a span, and the most that are lent."""
 
     gpus: int
     lent: int
-    claimed_ms: GpuMs
-    lent_claimed_ms: GpuMs
