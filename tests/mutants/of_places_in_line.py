@@ -188,4 +188,11 @@ PLACES_IN_LINE = (
         "        near = list(self._rooms)\n",
         story("line-78"),
     ),
+    Mutant(
+        "money is waited for only where it is there today",
+        "core/decisions/forecast.py",
+        "    payers = {*refused.elsewhere, *(step.envelope for step in refused.trace)}\n",
+        "    payers = {step.envelope for step in refused.trace}\n",
+        story("line-79"),
+    ),
 )

@@ -197,6 +197,7 @@ class Refused(Record):
     used: int = 0
     trace: tuple[CoverStep, ...] = ()
     time_may_help: bool = False
+    elsewhere: tuple[EnvelopeKey, ...] = ()  # asked in vain, where nobody pays
 
     @property
     def says(self) -> str:

@@ -18,7 +18,7 @@ from leasehold.core.decisions.pack import (
     shape_of,
     try_pack,
 )
-from leasehold.core.facts import Location, Record, Relation, Run
+from leasehold.core.facts import EnvelopeKey, Location, Record, Relation, Run
 from leasehold.core.units import FOREVER, Instant, Millis, plural
 from leasehold.core.verdicts import (
     Admitted,
@@ -153,7 +153,7 @@ def _held_or(world: World, wish: Wish, locations: list[Location], refused: Refus
     unheld = pack(world, wish.want, locations) if locations else refused
     world.what_if.undo(mark)
     if isinstance(unheld, Refused):  # who holds what is not what it lacks
-        return _with_trace(unheld, refused.trace)
+        return _as_asked(unheld, refused.trace, refused.elsewhere)
     return Refused(
         reason=Refusal.HELD,
         remedy=f"{plural(wish.want.gpus, 'GPU')} {'is' if wish.want.gpus == 1 else 'are'} free "
@@ -161,6 +161,7 @@ def _held_or(world: World, wish: Wish, locations: list[Location], refused: Refus
         "runtime.maxDuration may let it pass in front",
         asked=wish.want.gpus,
         trace=refused.trace,
+        elsewhere=refused.elsewhere,
     )
 
 
@@ -203,7 +204,8 @@ def _admit(
     short = pack(world, wish.want, paid)
     assert isinstance(short, Refused)
     trace = sorted(funded, key=preference)[0][1].trace
-    return _with_trace(short, trace), paid
+    asked = {step.envelope for each in refusals for step in each.trace}
+    return _as_asked(short, trace, tuple(sorted(asked))), paid
 
 
 def _at_home(wish: Wish) -> Wish:
@@ -242,9 +244,11 @@ def paid_here(world: World, flavor: str, location: Location) -> tuple[bool, ...]
     )
 
 
-def _with_trace(refused: Refused, trace: tuple[CoverStep, ...]) -> Refused:
+def _as_asked(
+    refused: Refused, trace: tuple[CoverStep, ...], elsewhere: tuple[EnvelopeKey, ...]
+) -> Refused:
     helps = refused.reason is not Refusal.NO_SUCH_FLAVOR
-    return replace(refused, trace=trace, time_may_help=helps)
+    return replace(refused, trace=trace, time_may_help=helps, elsewhere=elsewhere)
 
 
 def preference(funded: tuple[Location, Covered]) -> tuple[int, int, Location]:

@@ -139,8 +139,8 @@ def _openings(world: World, flavor: str, now: Instant) -> set[Instant]:
 
 
 def _money_instants(world: World, agenda: Agenda, refused: Refused, now: Instant) -> set[Instant]:
-    """When those who were asked to pay may have money again."""
-    payers = {step.envelope for step in refused.trace}
+    """When those who were asked to pay may have money again, also where GPUs were not short."""
+    payers = {*refused.elsewhere, *(step.envelope for step in refused.trace)}
     for key in list(payers):
         for aggregate in world.aggregates.get(key, ()):
             payers.update(aggregate.members)
