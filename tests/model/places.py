@@ -168,7 +168,8 @@ def fillable(view: View, run: Run, until: int) -> dict[str, int]:
     """GPUs under spares that a filler may sit on until then without being in anybody's way.
 
     Not on a spare that a plan ahead counts on. When the spare goes, the slot is the filler's own,
-    so from then on it must be free of others' plans.
+    so from then on it must be free of others' plans. A spare has no pod: somebody else's pods may
+    have taken its GPUs.
     """
     world = view.world
     counted_on = {
@@ -182,16 +183,20 @@ def fillable(view: View, run: Run, until: int) -> dict[str, int]:
         if not node.usable or node.flavor != run.flavor:
             continue
         slots = []
+        seats = 0
         for lease in on_node(world, node.name):
             if lease.role == "Spare" and lease.number not in counted_on:
                 open_ = [s for s in lease.slots if s in spare_slots(world, node.name)]
+                seats += len(open_)
                 end = view.until(lease)
                 if end < until:
                     later = View(world, end, view.claims).room(run.flavor, until)
                     open_ = open_[: max(0, later.get(node.name, 0) - len(slots))]
                 slots += open_
-        if slots:
-            found[node.name] = len(slots)
+        taken = {slot for lease in on_node(world, node.name) for slot in lease.slots}
+        seats -= max(0, len(taken) + node.foreign - node.gpus)
+        if slots and seats > 0:
+            found[node.name] = min(len(slots), seats)
     return found
 
 

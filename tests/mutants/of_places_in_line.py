@@ -195,4 +195,11 @@ PLACES_IN_LINE = (
         "    payers = {step.envelope for step in refused.trace}\n",
         story("line-79"),
     ),
+    Mutant(
+        "a filler sits down where somebody else's pods have the GPUs",
+        "core/decisions/fill.py",
+        "        pods = min((len(slots) - max(0, too_many)) // size, self._room_beside(state))\n",
+        "        pods = min(len(slots) // size, self._room_beside(state))\n",
+        story("fill-07"),
+    ),
 )

@@ -138,7 +138,8 @@ class _Seats:
         return None
 
     def _seats_on(self, name: str) -> list[tuple[int, ...]]:
-        """The slots of a node's spares on which nobody sits and which nobody needs, pod by pod."""
+        """The slots of a node's spares on which nobody sits and which nobody needs, pod by pod; but
+        a spare has no pod, and whose GPUs somebody else's pods have taken has no seat."""
         state = self._world.fleet.nodes[name]
         if not state.takes_work:
             return []
@@ -148,8 +149,9 @@ class _Seats:
             if lease.role is Role.SPARE and self._is_needed(lease):
                 mask &= ~mask_of(lease.slots)
         slots = [slot for slot in range(state.node.gpus) if mask >> slot & 1]
+        too_many = state.occupied.bit_count() + state.foreign - state.node.gpus
         size = self._shape.gpus
-        pods = min(len(slots) // size, self._room_beside(state))
+        pods = min((len(slots) - max(0, too_many)) // size, self._room_beside(state))
         return [tuple(slots[size * index : size * (index + 1)]) for index in range(pods)]
 
     def _is_needed(self, spare: Lease) -> bool:
