@@ -47,7 +47,8 @@ class Case:
         return end_of(self.run, self.at)
 
     def view(self, gone: frozenset[int] = frozenset()) -> View:
-        return View(self.world, self.at, self.claims, gone | self.absent, resolving=True)
+        gone = gone | self.absent
+        return View(self.world, self.at, self.claims, gone, resolving=True, cutting=True)
 
     def room(self, gone: frozenset[int] = frozenset()) -> Room:
         return room_for(self.view(gone), self.run, until=self.until)
@@ -340,7 +341,9 @@ def _leaves_known_starts(case: Case, seat: Claim, gone: frozenset[int]) -> bool:
         rooms = {domain for other in ahead if other.kind == "cut" for domain in other.pods}
         if not domains & rooms & touched:
             continue
-        then = [replace(x, before=[*x.before, seat], gone=gone, kept={}, under={}) for x in ahead]
+        then = [
+            replace(x, before=[*x.before, seat], gone=gone, was=x, kept={}, under={}) for x in ahead
+        ]
         view = View(world, claim.start, [*then, seat], gone, resolving=True)
         if not isinstance(admit(view, world.runs[claim.run], claim.groups), Plan):
             return False

@@ -35,6 +35,7 @@ class Claim:
     groups: list[int] = field(default_factory=list)
     before: list["Claim"] = field(default_factory=list)  # of a cut: those ahead of it
     gone: frozenset[int] = frozenset()  # of a cut: leases that others would end before it
+    was: "Claim | None" = None  # the same without those others
     kept: dict[int, dict[str, int]] = field(default_factory=dict)  # by instant, as worked out
     under: dict[int, dict[str, int]] = field(default_factory=dict)  # beneath leases, likewise
     rests_on: list[int] = field(default_factory=list)  # spares that a cut counts on
@@ -50,13 +51,17 @@ class View:
         gone: frozenset[int] = frozenset(),
         *,
         resolving: bool = False,
+        cutting: bool = False,
     ) -> None:
-        """`resolving`: a lease that is ending is free at once, not only at its deadline."""
+        """`resolving`: a lease that is ending is free at once, not only at its deadline. `cutting`:
+        whether those ahead who need cuts find their room is asked by putting each there, so that
+        nothing but the free GPUs that they keep is taken off."""
         self.world = world
         self.at = at
         self.claims = claims
         self.gone = gone
         self.resolving = resolving
+        self.cutting = cutting
         self.ends = {lease.number: self._until(lease) for lease in world.open_leases()}
         self.alive = [lease for lease in world.open_leases() if self.ends[lease.number] > at]
         self.starts = self._starts()
@@ -109,7 +114,9 @@ class View:
             taken: dict[str, int] = {}
             if claim.kind == "cut":
                 if claim.flavor == flavor and claim.since <= instant < claim.end:
-                    taken = kept_by(self.world, claim, instant)
+                    then = max(claim.start, self.world.now)
+                    when = min(instant, then) if self.cutting else instant
+                    taken = kept_by(self.world, claim, when)
             elif claim.start <= instant < claim.end:
                 taken = {name: gpus for name, gpus in claim.nodes.items() if name in free}
                 for lease in self._taken_back(claim, instant):
@@ -210,8 +217,11 @@ def kept_by(world: World, claim: Claim, instant: int) -> dict[str, int]:
     Free for it is what nobody ahead counts on while it would run. Whole pods first, where it would
     put them; for pods that have no place yet whatever is free, from the emptiest node on, since
     that is what has not to be cut. After its start it is where it was then, and the rest of its
-    room is taken to be in the place of leases that it may have cut, as far as they are enough.
+    room is taken to be in the place of leases that it may have cut, as far as they are enough. What
+    others would free by their cuts is nothing that it keeps.
     """
+    if claim.was is not None and instant <= max(claim.start, world.now):
+        return kept_by(world, claim.was, instant)
     if instant not in claim.kept:
         view = View(world, instant, claim.before, claim.gone)
         if instant <= max(claim.start, world.now):
