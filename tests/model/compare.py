@@ -64,8 +64,10 @@ def end_of_run(world: World, run: Run) -> tuple[str, str, int]:
     """Phase, reason, attempts."""
     units = list(run.units.values())
     attempt = max(unit.attempt for unit in units)
-    if any(unit.standing == "live" for unit in units):
-        return ("Running", "Running", attempt)
+    live = [unit for unit in units if unit.standing == "live"]
+    if live:  # while all of it is being taken back it has not begun to run
+        phase = "Pending" if all(unit.fate == "Rejected" for unit in live) else "Running"
+        return (phase, phase, attempt)
     if any(unit.standing == "waiting" for unit in units):
         return ("Pending", run.said, attempt)
     failed = [unit for unit in units if unit.standing == "failed"]

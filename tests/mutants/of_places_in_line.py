@@ -202,4 +202,11 @@ PLACES_IN_LINE = (
         "        pods = min(len(slots) // size, self._room_beside(state))\n",
         story("fill-07"),
     ),
+    Mutant(
+        "a start that is being taken back protects its run",
+        "core/decisions/cuts.py",
+        "            and not last.is_taken_back\n",
+        "",
+        story("line-66"),
+    ),
 )

@@ -232,9 +232,12 @@ def protected_until(world: World, run: Run, *, against: Uid = "") -> Instant | N
         starts = book.starts_by_resolution()
     else:
         starts = [
-            unit.last.started
+            last.started
             for unit in book.units.values()
-            if unit.last is not None and unit.last.open and unit.is_of_a_resolution()
+            if (last := unit.last) is not None
+            and last.open
+            and not last.is_taken_back
+            and unit.is_of_a_resolution()
         ]
     if not starts:
         return None
