@@ -11,7 +11,7 @@ from tests.model.admit import Place, Plan, Refusal, admit, admit_in, borrowed_by
 from tests.model.money import Segment, can_give, is_allowed
 from tests.model.places import room_for
 from tests.model.reclaim import could_reclaim
-from tests.model.resolve import Case, claim_of, foresee, tenures
+from tests.model.resolve import Case, claim_of, foresee, shelters, tenures
 from tests.model.start import start
 from tests.model.story import DAY, FOREVER
 from tests.model.view import Claim, View, end_of, is_expected_to_go
@@ -142,6 +142,8 @@ def _try_to_start(
                 plan = _plan_in_scope(view, run, groups[:count], avoided(run))
             else:
                 plan = _plan_now(view, run, groups[:count], roomy=roomy)
+            if isinstance(plan, Plan) and shelters(world, run, plan, others):
+                plan = Refusal("HeldForReservation", of_money=False)
             if isinstance(plan, Plan):
                 start(world, run, some, plan)
                 return True

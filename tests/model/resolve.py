@@ -21,6 +21,7 @@ from tests.model.cuts import (
 )
 from tests.model.money import Segment, cover
 from tests.model.places import Room, may_go, room_for
+from tests.model.start import open_plan
 from tests.model.view import Claim, View, cost_of_segments, end_of
 from tests.model.world import Lease, Run, World
 
@@ -287,6 +288,31 @@ def _leaves_room_for_those_ahead(
     if _without_room(case, near, [seat], gone):
         return False
     return lost <= _without_room(case, later, [], case.absent)
+
+
+def shelters(world: World, run: Run, plan: Plan, claims: list[Claim]) -> bool:
+    """Whether these groups of a sweep would keep others of it from being drawn for somebody ahead:
+    at its minimum it is drawn whole, above that only its highest groups are."""
+    starting = {spot.group for spot in plan.spots}
+    running = {lease.group for lease in world.leases_of(run) if not lease.ending}
+    if not run.is_sweep or run.elastic or len(starting | running) * run.group_gpus <= run.least:
+        return False
+    later = [
+        claim
+        for claim in sorted(claims, key=lambda each: each.start)
+        if claim.kind == "cut" and claim.start < end_of(run, world.now) and world.now < claim.end
+    ]
+    case = Case(world, run, [], claims, world.now)
+    leases, pods, units = len(world.leases), len(world.pods), [run.unit_of(g) for g in starting]
+    started = [unit.started for unit in units]
+    for unit in units:
+        unit.started = world.now
+    open_plan(world, run, plan, "Start")
+    lost = _without_room(case, later, [], frozenset())
+    del world.leases[leases:], world.pods[pods:]
+    for unit, before in zip(units, started, strict=True):
+        unit.started = before
+    return not lost <= _without_room(case, later, [], frozenset())
 
 
 def _without_room(

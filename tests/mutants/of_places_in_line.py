@@ -209,4 +209,11 @@ PLACES_IN_LINE = (
         "",
         story("line-66"),
     ),
+    Mutant(
+        "one group of a sweep more shelters others of it from cuts for one ahead",
+        "control/line/consider.py",
+        "    if leaves_room(world, turn.agenda, run, leases, now=turn.now):\n",
+        "    if leases:\n",
+        story("line-67"),
+    ),
 )

@@ -164,20 +164,8 @@ class Turn:
         """Open all leases of a plan in one batch; the size in bytes if one cannot hold them."""
         assert {each.group for each in plan.packed.places} == set(attempts), run.key
         assert all(number > 0 for number in attempts.values()), run.key
-        fleet = self.world.fleet
-        slots = deal_slots(fleet, plan.packed.places)
         draft = self._drafts[-1]
-        leases = bind(
-            run,
-            plan,
-            slots,
-            fleet=fleet,
-            attempts=attempts,
-            reason=reason,
-            batch=draft.seq,
-            first_index=len(draft.opened),
-            now=self.now,
-        )
+        leases = self.leases_of(run, plan, attempts, reason=reason)
         size = len(leases) * _lease_bytes(leases[0])
         limit = self.world.policy.batch_bytes_max
         if self.is_too_large(size):
@@ -191,22 +179,29 @@ class Turn:
         self._open(leases, size)
         return leases
 
+    def leases_of(
+        self, run: Run, plan: Admitted, attempts: dict[int, int], *, reason: Opened = Opened.START
+    ) -> list[Lease]:
+        """What a plan would open in the batch that is being written."""
+        draft, fleet = self._drafts[-1], self.world.fleet
+        return bind(
+            run,
+            plan,
+            deal_slots(fleet, plan.packed.places),
+            fleet=fleet,
+            attempts=attempts,
+            reason=reason,
+            batch=draft.seq,
+            first_index=len(draft.opened),
+            now=self.now,
+        )
+
     def bytes_too_many(self, run: Run, plan: Admitted, attempts: dict[int, int]) -> int | None:
         """What the leases of a plan need, if no batch holds them."""
         segments = sum(len(covered.segments) for _, covered in plan.covered)
         if not self.is_too_large((len(plan.packed.places) + segments) * _LEASE_BYTES_MAX):
             return None
-        leases = bind(
-            run,
-            plan,
-            deal_slots(self.world.fleet, plan.packed.places),
-            fleet=self.world.fleet,
-            attempts=attempts,
-            reason=Opened.START,
-            batch=self.seq,
-            first_index=len(self._drafts[-1].opened),
-            now=self.now,
-        )
+        leases = self.leases_of(run, plan, attempts)
         size = len(leases) * _lease_bytes(leases[0])
         return size if self.is_too_large(size) else None
 

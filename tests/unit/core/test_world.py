@@ -11,6 +11,7 @@ from leasehold.core.reservations import Confidence, Reservation, State
 from leasehold.core.units import HOUR, MINUTE, SECOND, format_span
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.fleet import Shape
+from leasehold.core.world.supposed import suppose
 from leasehold.core.world.width import pod_size
 from leasehold.core.world.world import World
 
@@ -104,6 +105,22 @@ def test_what_is_claimed_and_planned_outside_a_mark_stays() -> None:
     world.what_if.undo(mark)
     assert world.accounts.claims_on("n/t/e") == [planned, claim]
     assert world.fleet.nodes["n0"].count_free() == 5
+
+
+def test_a_lease_that_is_supposed_is_there_until_the_mark_is_undone() -> None:
+    world = a_plain_world()
+    run = a_run("r")
+    world.put_run(run)
+    lease = a_lease(run, "n0", range(4), batch=1, index=0)
+    mark = world.what_if.mark()
+    suppose(world, [lease])
+    assert world.leases == {lease.name: lease}
+    assert list(world.open_by_run[run.uid]) == list(world.open_by_node["n0"]) == [lease.name]
+    assert world.fleet.nodes["n0"].count_free() == 4
+    world.what_if.undo(mark)
+    assert (world.leases, world.terms, world.open_by_run, world.open_by_node) == ({}, {}, {}, {})
+    assert world.fleet.nodes["n0"].count_free() == 8
+    assert not world.books
 
 
 def test_a_tainted_node_that_is_tolerated_outside_a_mark_stays_open() -> None:

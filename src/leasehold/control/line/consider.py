@@ -30,11 +30,13 @@ from leasehold.core.decisions.admit import (
     Wish,
     admit,
     as_found_by,
+    held,
     money_lasts_until,
     owner_allowed,
 )
 from leasehold.core.decisions.ever import never_fits
 from leasehold.core.decisions.fill import fill
+from leasehold.core.decisions.shelter import leaves_room, may_shelter
 from leasehold.core.facts import Gang, Record, Run
 from leasehold.core.reservations import State
 from leasehold.core.units import plural
@@ -130,7 +132,13 @@ def _consider_sweep(
         # Room was made for those that are short; for more it stands in line.
         most = len(short) if is_for_these and short else None
         answer = some_of(
-            world, run, groups, turn.agenda, now=turn.now, try_=partial(_try, turn), most=most
+            world,
+            run,
+            groups,
+            turn.agenda,
+            now=turn.now,
+            try_=partial(_try_groups, turn),
+            most=most,
         )
         if not isinstance(answer, Refused):
             first = answer.wish.want.groups
@@ -213,6 +221,18 @@ def _try(turn: Turn, wish: Wish) -> Admitted | Refused:
     attempts = next_attempts(world, wish.run, wish.want.groups)
     size = turn.bytes_too_many(wish.run, answer, attempts)
     return answer if size is None else _too_large(turn, size)
+
+
+def _try_groups(turn: Turn, wish: Wish) -> Admitted | Refused:
+    """Groups of a sweep, if those that are cut for reservations ahead can still be."""
+    world, run, groups = turn.world, wish.run, wish.want.groups
+    answer = _try(turn, wish)
+    if isinstance(answer, Refused) or not may_shelter(world, turn.agenda, run, groups):
+        return answer
+    leases = turn.leases_of(run, answer, next_attempts(world, run, groups))
+    if leaves_room(world, turn.agenda, run, leases, now=turn.now):
+        return answer
+    return held(wish.want, answer.trace)
 
 
 def _try_spares(turn: Turn, wish: Wish) -> Admitted | Refused:

@@ -154,14 +154,18 @@ def _held_or(world: World, wish: Wish, locations: list[Location], refused: Refus
     world.what_if.undo(mark)
     if isinstance(unheld, Refused):  # who holds what is not what it lacks
         return _as_asked(unheld, refused.trace, refused.elsewhere)
+    return replace(held(wish.want, refused.trace), elsewhere=refused.elsewhere)
+
+
+def held(want: Want, trace: tuple[CoverStep, ...]) -> Refused:
+    """It would fit, and those ahead of it would miss that."""
     return Refused(
         reason=Refusal.HELD,
-        remedy=f"{plural(wish.want.gpus, 'GPU')} {'is' if wish.want.gpus == 1 else 'are'} free "
+        remedy=f"{plural(want.gpus, 'GPU')} {'is' if want.gpus == 1 else 'are'} free "
         "but held for reservations ahead of it; a shorter "
         "runtime.maxDuration may let it pass in front",
-        asked=wish.want.gpus,
-        trace=refused.trace,
-        elsewhere=refused.elsewhere,
+        asked=want.gpus,
+        trace=trace,
     )
 
 

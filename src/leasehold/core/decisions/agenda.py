@@ -231,6 +231,11 @@ class Agenda:
         rooms = self.rooms(but=uid, start=start, end=end) if promised else []
         return Kept(world, self._by_node, rooms, but=uid, start=start, end=end, gone=gone)
 
+    @property
+    def has_rooms(self) -> bool:
+        """Whether anybody needs cuts."""
+        return bool(self._promised)
+
     def rooms(self, *, but: Uid, start: Instant, end: Instant) -> list[Room]:
         """What others will have made by cuts at some instant of [start, end), in order of line."""
         return [

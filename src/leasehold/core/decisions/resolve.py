@@ -103,7 +103,7 @@ def _without_cuts(
     world: World, wish: Wish, agenda: Agenda, *, now: Instant, gone: Collection[str]
 ) -> Admitted | None:
     mark = world.what_if.mark()
-    over = _let_go(world, now=now, gone=gone)
+    over = let_go(world, now=now, gone=gone)
     plan = admit(world, wish, agenda, start=now, now=now, gone=over)
     world.what_if.undo(mark)
     return plan if isinstance(plan, Admitted) else None
@@ -120,7 +120,7 @@ def prepare(
 ) -> "Terrain | Refused":
     """Under the caller's mark: the fleet as the run would find it at that instant, and the place
     chosen in it. `gone`: leases that the caller has given back."""
-    over = _let_go(world, now=now, gone=gone)
+    over = let_go(world, now=now, gone=gone)
     ended = set(_ended_by(world, wish, at, now)) - over
     for name in sorted(ended):
         world.fleet.give(world.leases[name])
@@ -144,7 +144,7 @@ def _ended_by(world: World, wish: Wish, at: Instant, now: Instant) -> list[str]:
     return leases_ended_by(world, [name for pool in pools for name in pool.nodes], at, now)
 
 
-def _let_go(world: World, *, now: Instant, gone: Collection[str]) -> set[str]:
+def let_go(world: World, *, now: Instant, gone: Collection[str] = ()) -> set[str]:
     """Under the caller's mark: the GPUs and the money of leases that are ending are back, as those
     of `gone` are already. Returns all of them."""
     going = {name for name in world.ending if is_going(world, world.leases[name], now)}

@@ -8,7 +8,7 @@ room is tried again: the room may have been put where the start was to be. Works
 changes nothing.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from msgspec.structs import replace
 
@@ -102,19 +102,39 @@ class RoomAhead:
         world.what_if.undo(mark)
         return answer
 
-    def _are_put(self, rooms: list[Room], seated: list[Hold], over: set[str]) -> bool:
-        """One after the other, each on top of those before it."""
-        seated, over = list(seated), set(over)
+    def left_out(self, domains: set[str], over: set[str]) -> set[Uid]:
+        """Who ahead finds no room as things are in the what-if; nobody, if all do whom anything in
+        these domains can be in the way of. `over`: as `gone`."""
+        reached = self._reached_from(domains)
+        near = [room for room in self._rooms if not reached.isdisjoint(room.domains)]
+        if self._are_put(near, [], over):
+            return set()
         mark = self._world.what_if.mark()
-        answer = True
-        for room in rooms:
-            found = self._put(room, seated, over)
-            if found is None:
-                answer = False
-                break
-            seated += self._holds(room.uid, found, room.start, room.end)
+        found = set(self._without_room(self._rooms, [], over))
+        self._world.what_if.undo(mark)
+        return found
+
+    def _are_put(self, rooms: list[Room], seated: list[Hold], over: set[str]) -> bool:
+        mark = self._world.what_if.mark()
+        answer = next(self._without_room(rooms, seated, over), None) is None
         self._world.what_if.undo(mark)
         return answer
+
+    def _without_room(self, rooms: list[Room], seated: list[Hold], over: set[str]) -> Iterator[Uid]:
+        """Under the caller's mark: one after the other, each on top of those before it. Nobody is
+        cut for one that finds none."""
+        what_if = self._world.what_if
+        seated, over = list(seated), set(over)
+        for room in rooms:
+            mark, after = what_if.mark(), set(over)
+            found = self._put(room, seated, after)
+            if found is None:
+                what_if.undo(mark)
+                yield room.uid
+            else:
+                what_if.keep(mark)
+                over = after
+                seated += self._holds(room.uid, found, room.start, room.end)
 
     def _touched_by(self, room: Room) -> set[str]:
         """Its domains, and where else those are whom it may cut there."""
