@@ -216,4 +216,11 @@ PLACES_IN_LINE = (
         "    if leases:\n",
         story("line-67"),
     ),
+    Mutant(
+        "hours that suffice as a window closes are no reason to look at an instant",
+        "core/decisions/forecast.py",
+        "                if at > since:\n",
+        "                if at > FOREVER:\n",
+        story("line-92"),
+    ),
 )

@@ -359,8 +359,8 @@ PROMISES = (
     Mutant(
         "nobody is planned for when one that needs cuts has ended",
         "core/decisions/forecast.py",
-        ", *agenda.ends_of_rooms(now)}",
-        "}",
+        "        *agenda.ends_of_rooms(now),\n",
+        "",
         story("line-28"),
     ),
     Mutant(

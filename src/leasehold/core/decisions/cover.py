@@ -92,7 +92,7 @@ def covered_until(world: World, ask: Ask, trace: tuple[CoverStep, ...], *, now: 
         relation = step.relation
         if not step.taken:
             continue
-        for hours in _hour_caps(world, ask, envelope, relation=relation, now=now):
+        for hours in hour_caps(world, envelope, relation=relation, start=ask.start, now=now):
             rate = _burning(world, envelope, hours, now)
             span = _span(world, ask, envelope)
             if ask.start + span == envelope.end:
@@ -103,7 +103,7 @@ def covered_until(world: World, ask: Ask, trace: tuple[CoverStep, ...], *, now: 
     return until
 
 
-def _burning(world: World, envelope: Envelope, hours: "_Hours", now: Instant) -> int:
+def _burning(world: World, envelope: Envelope, hours: "Hours", now: Instant) -> int:
     """GPUs that use up more than is committed."""
     horizon = world.policy.accounting_horizon
     account = world.accounts.of(envelope.key)
@@ -253,7 +253,7 @@ def _limits(
     )
     lending = envelope.lending
     borrowed = relation is Relation.BORROWED
-    for hours in _hour_caps(world, ask, envelope, relation=relation, now=now):
+    for hours in hour_caps(world, envelope, relation=relation, start=ask.start, now=now):
         span = _span(world, ask, envelope)
         left = max(0, hours.cap - hours.spent)
         yield _Limit(gpus=left // span, reason=hours.reason, limit=hours.cap, used=hours.spent)
@@ -276,7 +276,7 @@ def _limits(
         )
 
 
-class _Hours(Record):
+class Hours(Record):
     """A cap on GPU-hours, and what is used, committed or spoken for of it."""
 
     cap: GpuMs
@@ -284,23 +284,24 @@ class _Hours(Record):
     reason: HeldBack
 
 
-def _hour_caps(
-    world: World, ask: Ask, envelope: Envelope, *, relation: Relation, now: Instant
-) -> Iterator[_Hours]:
+def hour_caps(
+    world: World, envelope: Envelope, *, relation: Relation, start: Instant, now: Instant
+) -> Iterator[Hours]:
+    """What limits the GPU-hours of whoever begins then, if nothing else does before."""
     lending = envelope.lending if relation is Relation.BORROWED else None
     lent_cap = None if lending is None else lending.max_gpu_ms
     if envelope.max_gpu_ms is None and lent_cap is None:
         return
     account = world.accounts.of(envelope.key)
-    horizon = ask.start - now + world.policy.accounting_horizon
+    horizon = start - now + world.policy.accounting_horizon
     committed = account.committed_ms(now, until=envelope.end, horizon=horizon)
     claimed = world.accounts.claimed_ms(envelope.key)
     if envelope.max_gpu_ms is not None:
         spent = account.used_ms(now) + committed[0] + claimed[0]
-        yield _Hours(cap=envelope.max_gpu_ms, spent=spent, reason=Refusal.GPU_HOURS)
+        yield Hours(cap=envelope.max_gpu_ms, spent=spent, reason=Refusal.GPU_HOURS)
     if lent_cap is not None:
         spent = account.lent_used_ms(now) + committed[1] + claimed[1]
-        yield _Hours(cap=lent_cap, spent=spent, reason=Refusal.LENDING_HOURS)
+        yield Hours(cap=lent_cap, spent=spent, reason=Refusal.LENDING_HOURS)
 
 
 def _span(world: World, ask: Ask, envelope: Envelope) -> Millis:

@@ -12,9 +12,10 @@ from itertools import islice
 
 from leasehold.core.decisions.admit import Wish, admit
 from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.cover import hour_caps
 from leasehold.core.decisions.outlook import Outlook, leases_ended_by
 from leasehold.core.decisions.pack import candidate_pools
-from leasehold.core.facts import Record
+from leasehold.core.facts import Record, Relation
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.verdicts import Admitted, Refused
 from leasehold.core.world.width import locations_for
@@ -49,8 +50,12 @@ def forecast(
     if wish.span is not None:
         # Room for a run with a limit comes and goes: before a planned start, and after its end.
         fleeting = {domain for domain in pods if seen[domain] is not outlook.pods[domain]}
-    openings = _openings(world, wish.want.flavor, now)
-    others = {*openings, *_money_instants(world, agenda, refused, now), *agenda.ends_of_rooms(now)}
+    others = {
+        *_openings(world, wish.want.flavor, now),
+        *_money_instants(world, agenda, refused, now),
+        *_as_windows_close(world, wish, agenda, outlook=outlook, refused=refused, now=now),
+        *agenda.ends_of_rooms(now),
+    }
     for at in _instants(wish, pods, fleeting, sorted(others), max(now, not_before - 1)):
         mark = world.what_if.mark()
         ended = _ended(world, wish, pods, at, now)
@@ -157,3 +162,44 @@ def _money_instants(world: World, agenda: Agenda, refused: Refused, now: Instant
         if claim.payer in payers and now < claim.end < FOREVER
     )
     return found
+
+
+def _as_windows_close(
+    world: World,
+    wish: Wish,
+    agenda: Agenda,
+    *,
+    outlook: Outlook,
+    refused: Refused,
+    now: Instant,
+) -> set[Instant]:
+    """When hours pay for more GPUs than before because less of the window is left: after each of
+    these instants the first end of anything, whoever it belongs to. The line is thought over then,
+    and not before."""
+    horizon = world.policy.accounting_horizon
+    span = horizon if wish.span is None else min(wish.span, horizon)
+    planned = sorted({claim.end for claims in agenda.claims.values() for claim in claims})
+    found: set[Instant] = set()
+    mark = world.what_if.mark()
+    agenda.respect(world, wish.run.uid)
+    for key in sorted({*refused.elsewhere, *(step.envelope for step in refused.trace)}):
+        envelope = world.envelopes[key]
+        since = max(now, envelope.end - span)  # until then each GPU costs as much as today
+        if not since < envelope.end < FOREVER:
+            continue
+        # Lent or not: one instant too many is only asked in vain.
+        caps = hour_caps(world, envelope, relation=Relation.BORROWED, start=envelope.end, now=now)
+        for left in [hours.cap - hours.spent for hours in caps]:
+            for gpus in range(1, wish.want.gpus + 1):
+                at = envelope.end - left // gpus
+                if at > since:
+                    found.update(_first_of(outlook.ends_of_leases, at, before=envelope.end))
+                    found.update(_first_of(planned, at, before=envelope.end))
+    world.what_if.undo(mark)
+    return found
+
+
+def _first_of(instants: list[Instant], since: Instant, *, before: Instant) -> list[Instant]:
+    """The first of these from then on, if there is one in time."""
+    index = bisect_left(instants, since)
+    return [at for at in instants[index : index + 1] if at < before]

@@ -36,6 +36,7 @@ class Outlook:
         self._gpus = gpus
         self._now = now
         self.flavor = flavor
+        self._ends_of_leases: list[Instant] | None = None
         self.pods: dict[str, list[Instant]] = {}  # by domain
         self._by_node: dict[str, list[Instant]] = {}
         for (each, domain), pool in world.fleet.pools.items():
@@ -46,6 +47,14 @@ class Outlook:
                     times.extend(found)
                 times.sort()
                 self.pods[domain] = times
+
+    @property
+    def ends_of_leases(self) -> list[Instant]:
+        """When leases are known to end, whoever pays for them and wherever they are, in order."""
+        if self._ends_of_leases is None:
+            ends = {term.frees_at for term in self._world.terms.values()}
+            self._ends_of_leases = sorted(at for at in ends if self._now < at < FOREVER)
+        return self._ends_of_leases
 
     def correct(self, name: str) -> None:
         """What is held on a node has changed."""
