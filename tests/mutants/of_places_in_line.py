@@ -223,4 +223,11 @@ PLACES_IN_LINE = (
         "                if at > FOREVER:\n",
         story("line-92"),
     ),
+    Mutant(
+        "a lease finds another payer before those have gone who end at that instant",
+        "control/decide.py",
+        "    has_cut = not is_too_early and handle_overdrafts(turn)\n",
+        "    has_cut = handle_overdrafts(turn)\n",
+        story("line-93"),
+    ),
 )

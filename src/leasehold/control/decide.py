@@ -56,7 +56,9 @@ def _decide(turn: Turn) -> None:
             turn.touched[uid] = None
             tend(turn, uid)
     turn.about = ""
-    has_cut = handle_overdrafts(turn)
+    # Whoever was told to end may be gone in a moment, and pay for others with what it leaves.
+    is_too_early = bool(turn.marked) and world.memory.may_put_off()
+    has_cut = not is_too_early and handle_overdrafts(turn)
     shrink_all(turn)
     if not _is_put_off(turn, has_cut=has_cut):
         consider_all(turn)

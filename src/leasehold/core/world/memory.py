@@ -89,6 +89,10 @@ class Memory:
 
     # What a turn may cost.
 
+    def may_put_off(self) -> bool:
+        """Whether something may wait for the next turn: nothing does twice in a row."""
+        return not self._was_put_off
+
     def put_off_once(self, *, wanted: bool) -> bool:
         """Whether the line waits for the next turn; never twice in a row."""
         self._was_put_off = wanted and not self._was_put_off
