@@ -13,6 +13,7 @@ from itertools import islice
 from leasehold.core.decisions.admit import Wish, admit
 from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.cover import hour_caps
+from leasehold.core.decisions.funded import may_be_paid_for
 from leasehold.core.decisions.outlook import Outlook, leases_ended_by
 from leasehold.core.decisions.pack import candidate_pools
 from leasehold.core.facts import Record, Relation
@@ -57,6 +58,8 @@ def forecast(
         *agenda.ends_of_rooms(now),
     }
     for at in _instants(wish, pods, fleeting, sorted(others), max(now, not_before - 1)):
+        if not may_be_paid_for(world, wish, agenda, at=at, now=now):
+            continue
         mark = world.what_if.mark()
         ended = _ended(world, wish, pods, at, now)
         for name in ended:

@@ -1,13 +1,15 @@
-"""funded — whether somebody pays for a run that others would be cut for, and where.
+"""funded — whether somebody pays for a run, before it is asked where it could be.
 
 Groups that may be in several locations are paid for one after the other, each on top of those
 before it: what pays for one group once must not cost anybody the GPUs of all. Called by `resolve`,
-under its mark, before anybody is cut: what victims would free pays for nobody.
+under its mark, before anybody is cut: what victims would free pays for nobody; and by `forecast`,
+which would else look for room at every instant at which some comes free.
 """
 
 from collections.abc import Sequence
 
 from leasehold.core.decisions.admit import Wish, ask_for, claim_on_top, merged, paid_here
+from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.cover import cover
 from leasehold.core.facts import Location
 from leasehold.core.units import Instant
@@ -36,6 +38,22 @@ def funded(
     if is_split(world, wish, locations):
         return _funded_together(world, wish, locations, at, now) or funded
     return funded
+
+
+def may_be_paid_for(world: World, wish: Wish, agenda: Agenda, *, at: Instant, now: Instant) -> bool:
+    """Whether anybody pays for it then, or for one group if each may be elsewhere: while nobody
+    does, it need not be asked where there is room."""
+    locations = locations_for(world, wish.run.spec)
+    gpus = wish.want.gpus_per_group if is_split(world, wish, locations) else wish.want.gpus
+    by_payers = {paid_here(world, wish.want.flavor, each): each for each in locations}
+    mark = world.what_if.mark()
+    agenda.respect(world, wish.run.uid)
+    answer = any(
+        isinstance(_cover(world, wish, location, gpus, at=at, now=now), Covered)
+        for location in by_payers.values()
+    )
+    world.what_if.undo(mark)
+    return answer
 
 
 def is_split(world: World, wish: Wish, locations: Sequence[Location]) -> bool:
