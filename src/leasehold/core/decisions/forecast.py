@@ -57,8 +57,9 @@ def forecast(
         *_as_windows_close(world, wish, agenda, outlook=outlook, refused=refused, now=now),
         *agenda.ends_of_rooms(now),
     }
+    lacks_money = refused.reason.is_about_money
     for at in _instants(wish, pods, fleeting, sorted(others), max(now, not_before - 1)):
-        if not may_be_paid_for(world, wish, agenda, at=at, now=now):
+        if lacks_money and not may_be_paid_for(world, wish, agenda, at=at, now=now):
             continue
         mark = world.what_if.mark()
         ended = _ended(world, wish, pods, at, now)
@@ -68,6 +69,7 @@ def forecast(
         world.what_if.undo(mark)
         if isinstance(plan, Admitted):
             return _known(world, at, plan, now)
+        lacks_money = plan.reason.is_about_money
     return None
 
 
@@ -179,20 +181,22 @@ def _as_windows_close(
     """When hours pay for more GPUs than before because less of the window is left: after each of
     these instants the first end of anything, whoever it belongs to. The line is thought over then,
     and not before."""
+    asked = {*refused.elsewhere, *(step.envelope for step in refused.trace)}
+    closing = [key for key in sorted(asked) if world.envelopes[key].end < FOREVER]
+    if not closing:
+        return set()
     horizon = world.policy.accounting_horizon
     span = horizon if wish.span is None else min(wish.span, horizon)
     planned = sorted({claim.end for claims in agenda.claims.values() for claim in claims})
     found: set[Instant] = set()
     mark = world.what_if.mark()
     agenda.respect(world, wish.run.uid)
-    for key in sorted({*refused.elsewhere, *(step.envelope for step in refused.trace)}):
+    for key in closing:
         envelope = world.envelopes[key]
         since = max(now, envelope.end - span)  # until then each GPU costs as much as today
-        if not since < envelope.end < FOREVER:
-            continue
         # Lent or not: one instant too many is only asked in vain.
         caps = hour_caps(world, envelope, relation=Relation.BORROWED, start=envelope.end, now=now)
-        for left in [hours.cap - hours.spent for hours in caps]:
+        for left in [hours.cap - hours.spent for hours in caps] if since < envelope.end else ():
             for gpus in range(1, wish.want.gpus + 1):
                 at = envelope.end - left // gpus
                 if at > since:
