@@ -101,9 +101,10 @@ def walk(world: World, run: Run, place: tuple[str, str]) -> list[tuple[Envelope,
     for level in ancestors(world, run.owner):
         step(level, "Shared", shared=True)
     if run.may_borrow:
-        for sponsor in run.sponsors:
+        sponsors = [each for each in run.sponsors if each != run.owner]  # nobody is its own
+        for sponsor in sponsors:
             step([sponsor], "Borrowed")
-        above = [ancestors(world, sponsor) for sponsor in run.sponsors]
+        above = [ancestors(world, sponsor) for sponsor in sponsors]
         for depth in range(max(map(len, above), default=0)):
             for levels in above:
                 step(levels[depth] if depth < len(levels) else [], "Borrowed")

@@ -230,4 +230,11 @@ PLACES_IN_LINE = (
         "    has_cut = handle_overdrafts(turn)\n",
         story("line-93"),
     ),
+    Mutant(
+        "an owner is its own sponsor",
+        "core/decisions/cover.py",
+        "    sponsors = tuple(each for each in ask.funding.sponsors if each != ask.owner)\n",
+        "    sponsors = ask.funding.sponsors\n",
+        story("money-49"),
+    ),
 )
