@@ -191,9 +191,16 @@ PLACES_IN_LINE = (
     Mutant(
         "money is waited for only where it is there today",
         "core/decisions/forecast.py",
-        "    payers = {*refused.elsewhere, *(step.envelope for step in refused.trace)}\n",
-        "    payers = {step.envelope for step in refused.trace}\n",
+        "        asked = {*refused.elsewhere, *(step.envelope for step in refused.trace)}\n",
+        "        asked = {step.envelope for step in refused.trace}\n",
         story("line-79"),
+    ),
+    Mutant(
+        "only whoever would pay today is waited for",
+        "core/decisions/forecast.py",
+        "        others.wait_for(plan)\n",
+        "",
+        story("line-87"),
     ),
     Mutant(
         "a filler sits down where somebody else's pods have the GPUs",

@@ -359,7 +359,7 @@ PROMISES = (
     Mutant(
         "nobody is planned for when one that needs cuts has ended",
         "core/decisions/forecast.py",
-        "        *agenda.ends_of_rooms(now),\n",
+        "    others.add(agenda.ends_of_rooms(now))\n",
         "",
         story("line-28"),
     ),

@@ -7,16 +7,16 @@ pack on the fleet as it will be then, is asked only there, under a mark.
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from heapq import merge
+from heapq import heapify, heappop, merge
 from itertools import islice
 
 from leasehold.core.decisions.admit import Wish, admit
 from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.cover import hour_caps
-from leasehold.core.decisions.funded import may_be_paid_for
+from leasehold.core.decisions.funded import nobody_pays
 from leasehold.core.decisions.outlook import Outlook, leases_ended_by
 from leasehold.core.decisions.pack import candidate_pools
-from leasehold.core.facts import Record, Relation
+from leasehold.core.facts import EnvelopeKey, Record, Relation
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.verdicts import Admitted, Refused
 from leasehold.core.world.width import locations_for
@@ -51,15 +51,15 @@ def forecast(
     if wish.span is not None:
         # Room for a run with a limit comes and goes: before a planned start, and after its end.
         fleeting = {domain for domain in pods if seen[domain] is not outlook.pods[domain]}
-    others = {
-        *_openings(world, wish.want.flavor, now),
-        *_money_instants(world, agenda, refused, now),
-        *_as_windows_close(world, wish, agenda, outlook=outlook, refused=refused, now=now),
-        *agenda.ends_of_rooms(now),
-    }
+    others = _Others(world, wish, agenda, outlook=outlook, now=now)
+    others.add(_openings(world, wish.want.flavor, now))
+    others.add(agenda.ends_of_rooms(now))
+    others.wait_for(refused)
     lacks_money = refused.reason.is_about_money
-    for at in _instants(wish, pods, fleeting, sorted(others), max(now, not_before - 1)):
-        if lacks_money and not may_be_paid_for(world, wish, agenda, at=at, now=now):
+    for at in _instants(wish, pods, fleeting, others, max(now, not_before - 1)):
+        unpaid = nobody_pays(world, wish, agenda, at=at, now=now) if lacks_money else None
+        if unpaid is not None:
+            others.wait_for(unpaid)
             continue
         mark = world.what_if.mark()
         ended = _ended(world, wish, pods, at, now)
@@ -69,6 +69,7 @@ def forecast(
         world.what_if.undo(mark)
         if isinstance(plan, Admitted):
             return _known(world, at, plan, now)
+        others.wait_for(plan)
         lacks_money = plan.reason.is_about_money
     return None
 
@@ -82,7 +83,7 @@ def _instants(
     wish: Wish,
     pods: dict[str, list[Instant]],
     fleeting: set[str],
-    money: list[Instant],
+    others: "_Others",
     now: Instant,
 ) -> Iterator[Instant]:
     """Instants at which the run may have room and something has just changed, in order. Where room
@@ -106,7 +107,7 @@ def _instants(
         more = (pods[domain] for domain in sorted(fleeting))
         room = merge(room, *(times[max(least - 1, bisect_left(times, first)) :] for times in more))
     last = now
-    for at in merge([first], room, [each for each in money if each >= first]):
+    for at in others.between(merge([first], room), first):
         if last < at < FOREVER:
             last = at
             yield at
@@ -148,10 +149,60 @@ def _openings(world: World, flavor: str, now: Instant) -> set[Instant]:
     }
 
 
-def _money_instants(world: World, agenda: Agenda, refused: Refused, now: Instant) -> set[Instant]:
-    """When those who were asked to pay may have money again, also where GPUs were not short."""
-    payers = {*refused.elsewhere, *(step.envelope for step in refused.trace)}
-    for key in list(payers):
+class _Others:
+    """Instants at which something else than GPUs comes; more are added while they are walked: who
+    would pay today may be spoken for by then, and then others are asked."""
+
+    def __init__(
+        self, world: World, wish: Wish, agenda: Agenda, *, outlook: Outlook, now: Instant
+    ) -> None:
+        self._world, self._wish, self._agenda = world, wish, agenda
+        self._outlook, self._now = outlook, now
+        self._asked: set[EnvelopeKey] = set()
+        self._instants: list[Instant] = []  # a heap
+
+    def add(self, instants: set[Instant]) -> None:
+        self._instants += instants
+        heapify(self._instants)
+
+    def wait_for(self, refused: Refused) -> None:
+        """Whom it asked to pay, also where GPUs were not short: when they may have money again."""
+        asked = {*refused.elsewhere, *(step.envelope for step in refused.trace)}
+        if not asked <= self._asked:
+            payers = asked - self._asked
+            self._asked |= asked
+            self.add(_money_instants(self._world, self._agenda, payers, self._now))
+            self.add(
+                _as_windows_close(
+                    self._world,
+                    self._wish,
+                    self._agenda,
+                    outlook=self._outlook,
+                    payers=payers,
+                    now=self._now,
+                )
+            )
+
+    def between(self, room: Iterator[Instant], first: Instant) -> Iterator[Instant]:
+        """With those of `room`, all in order, from the first on."""
+        for at in room:
+            yield from self._up_to(at, first)
+            yield at
+        yield from self._up_to(FOREVER, first)
+
+    def _up_to(self, end: Instant, first: Instant) -> Iterator[Instant]:
+        while self._instants and self._instants[0] < end:
+            at = heappop(self._instants)
+            if at >= first:
+                yield at
+
+
+def _money_instants(
+    world: World, agenda: Agenda, payers: set[EnvelopeKey], now: Instant
+) -> set[Instant]:
+    """When these may have money again."""
+    payers = set(payers)
+    for key in sorted(payers):
         for aggregate in world.aggregates.get(key, ()):
             payers.update(aggregate.members)
     found = {
@@ -175,14 +226,13 @@ def _as_windows_close(
     agenda: Agenda,
     *,
     outlook: Outlook,
-    refused: Refused,
+    payers: set[EnvelopeKey],
     now: Instant,
 ) -> set[Instant]:
     """When hours pay for more GPUs than before because less of the window is left: after each of
     these instants the first end of anything, whoever it belongs to. The line is thought over then,
     and not before."""
-    asked = {*refused.elsewhere, *(step.envelope for step in refused.trace)}
-    closing = [key for key in sorted(asked) if world.envelopes[key].end < FOREVER]
+    closing = [key for key in sorted(payers) if world.envelopes[key].end < FOREVER]
     if not closing:
         return set()
     horizon = world.policy.accounting_horizon

@@ -40,18 +40,23 @@ def funded(
     return funded
 
 
-def may_be_paid_for(world: World, wish: Wish, agenda: Agenda, *, at: Instant, now: Instant) -> bool:
-    """Whether anybody pays for it then, or for one group if each may be elsewhere: while nobody
-    does, it need not be asked where there is room."""
+def nobody_pays(
+    world: World, wish: Wish, agenda: Agenda, *, at: Instant, now: Instant
+) -> Refused | None:
+    """Why nobody pays for it then, or for one group if each may be elsewhere: while nobody does, it
+    need not be asked where there is room. All were asked who may."""
     locations = locations_for(world, wish.run.spec)
     gpus = wish.want.gpus_per_group if is_split(world, wish, locations) else wish.want.gpus
     by_payers = {paid_here(world, wish.want.flavor, each): each for each in locations}
     mark = world.what_if.mark()
     agenda.respect(world, wish.run.uid)
-    answer = any(
-        isinstance(_cover(world, wish, location, gpus, at=at, now=now), Covered)
-        for location in by_payers.values()
-    )
+    answer: Refused | None = None
+    for location in by_payers.values():
+        bill = _cover(world, wish, location, gpus, at=at, now=now)
+        if isinstance(bill, Covered):
+            answer = None
+            break
+        answer = bill
     world.what_if.undo(mark)
     return answer
 
