@@ -81,8 +81,7 @@ def start(world: World, run: Run, units: list[Unit], plan: Plan) -> None:
         if unit is not rejected:
             unit.rejections = 0
             unit.avoids = []
-    if run.by_resolution:  # whoever is considered before it is known whether it holds finds it so
-        run.unprotected = (run.tenured, run.protected)
+    if run.by_resolution and (rejected is None or len(units) > 1):
         run.tenured = world.now
         run.protected = world.now + world.tenure_of(run)
     is_first = run.booking is not None and run.booking.state == "Activating"
@@ -123,8 +122,6 @@ def _reject(world: World, run: Run, unit: Unit, opened: list[Lease]) -> None:
             pod.wanted = pod.told = world.now
             pod.allowed = run.grace
     unit.fate = "Rejected"
-    if run.by_resolution and len(mine) == len(opened):  # else other groups of it hold
-        run.tenured, run.protected = run.unprotected
     unit.rejections += 1
     if node in unit.avoids:
         unit.avoids.remove(node)

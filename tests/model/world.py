@@ -186,7 +186,6 @@ class Run:
     by_resolution: bool = False  # its next start is what others were cut for, fit it or not
     tenured: int = 0  # when it started by a Resolution
     protected: int = 0  # out of lotteries until then
-    unprotected: tuple[int, int] = (0, 0)  # both as before, should its start be rejected
     cuts: int = 0  # how often it was drawn
     resized: int | None = None
     said: str = ""  # why it waits
