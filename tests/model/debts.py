@@ -92,9 +92,9 @@ def paid_ahead(world: World, envelope: Envelope, *, lent: bool, gone: frozenset[
     for lease in world.leases:
         if lease.payer != envelope.name or (lent and lease.relation != "Borrowed"):
             continue
-        total += view.used_by(lease, envelope)
+        total += view.used_by(lease, envelope, world.now)
         if lease.number not in gone and world.limit_of(lease) is not None:
-            total += view.committed_by(lease, envelope)
+            total += view.committed_by(lease, envelope, world.now)
     return total
 
 

@@ -242,9 +242,10 @@ def _gate(view: View, run: Run, envelope: Envelope) -> str:
     return ""
 
 
-def cost_of(view: View, envelope: Envelope, until: int) -> int:
-    """GPU-time that one GPU commits: to the limit, or over the horizon, within the window."""
-    horizon = view.at + view.world.config["accounting.horizon"]
+def _cost(view: View, envelope: Envelope, until: int, at: int) -> int:
+    """GPU-time that one GPU commits from the view's instant on, as seen at another: to the limit,
+    or over the horizon from then on, within the window."""
+    horizon = at + view.world.config["accounting.horizon"]
     end = until if until < (1 << 61) else horizon
     return max(0, min(end, envelope.end) - view.at)
 
@@ -252,15 +253,20 @@ def cost_of(view: View, envelope: Envelope, until: int) -> int:
 def _hour_limits(
     view: View, envelope: Envelope, relation: str, until: int, spent: list[Segment]
 ) -> list[tuple[int, str]]:
-    cost = cost_of(view, envelope, until)
+    """What is left for it now, and when each planned start comes that counts on these hours:
+    whatever has no limit commits more and more."""
     limits = []
     name = envelope.name
-    if envelope.hours is not None and cost:
-        mine = sum(gpus for n, gpus, _ in spent if n == name) * cost
-        left = envelope.hours - view.hours_bound(envelope) - mine
-        limits.append((left // cost, "GPUHoursExhausted"))
-    if relation == "Borrowed" and envelope.lends_hours is not None and cost:
-        mine = sum(g for n, g, r in spent if n == name and r == "Borrowed") * cost
-        left = envelope.lends_hours - view.hours_bound(envelope, lent=True) - mine
-        limits.append((left // cost, "LendingHoursExhausted"))
-    return limits
+    if envelope.hours is not None:
+        mine = sum(gpus for n, gpus, _ in spent if n == name)
+        starts = [claim.start for claim in view.claims if name in claim.hours]
+        for at in [view.at, *(start for start in starts if start > view.at)]:
+            left = envelope.hours - view.hours_bound(envelope, at)
+            limits.append((left, mine, _cost(view, envelope, until, at), "GPUHoursExhausted"))
+    if relation == "Borrowed" and envelope.lends_hours is not None:
+        mine = sum(g for n, g, r in spent if n == name and r == "Borrowed")
+        starts = [claim.start for claim in view.claims if name in claim.lent_hours]
+        for at in [view.at, *(start for start in starts if start > view.at)]:
+            left = envelope.lends_hours - view.hours_bound(envelope, at, lent=True)
+            limits.append((left, mine, _cost(view, envelope, until, at), "LendingHoursExhausted"))
+    return [((left - mine * cost) // cost, why) for left, mine, cost, why in limits if cost]

@@ -178,32 +178,32 @@ class View:
             for instant in self.instants(until)
         )
 
-    def hours_bound(self, envelope: Envelope, *, lent: bool = False) -> int:
-        """GPU-time used, committed by open leases, and held by plans."""
+    def hours_bound(self, envelope: Envelope, at: int, *, lent: bool = False) -> int:
+        """GPU-time used by then, committed by open leases, and held by plans."""
         total = 0
         for lease in self.world.leases:
             if lease.payer == envelope.name and (not lent or lease.relation == "Borrowed"):
-                total += self.used_by(lease, envelope) + self.committed_by(lease, envelope)
+                total += self.used_by(lease, envelope, at) + self.committed_by(lease, envelope, at)
         for claim in self.claims:
             total += (claim.lent_hours if lent else claim.hours).get(envelope.name, 0)
         return total
 
-    def used_by(self, lease: Lease, envelope: Envelope) -> int:
+    def used_by(self, lease: Lease, envelope: Envelope, at: int) -> int:
         """Within the window; a lease that goes on until then is counted until then."""
         if lease.end is not None:
             end = lease.end
         else:
-            end = min(self.at, max(self.until(lease), self.world.now))
+            end = min(at, max(self.until(lease), self.world.now))
         start = max(lease.start, envelope.start)
         return lease.gpus * max(0, end - start)
 
-    def committed_by(self, lease: Lease, envelope: Envelope) -> int:
+    def committed_by(self, lease: Lease, envelope: Envelope, at: int) -> int:
         """To its limit, or over the horizon; never past the window; no grace period."""
-        if lease.end is not None or lease.ending or self.until(lease) <= self.at:
+        if lease.end is not None or lease.ending or self.until(lease) <= at:
             return 0
         limit = self.world.limit_of(lease)
-        end = self.at + self.world.config["accounting.horizon"] if limit is None else limit
-        return lease.gpus * max(0, min(end, envelope.end) - self.at)
+        end = at + self.world.config["accounting.horizon"] if limit is None else limit
+        return lease.gpus * max(0, min(end, envelope.end) - at)
 
 
 def is_expected_to_go(world: World, lease: Lease) -> bool:

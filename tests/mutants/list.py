@@ -50,8 +50,8 @@ MONEY = (
     Mutant(
         "GPU-hours not committed",
         "core/decisions/cover.py",
-        "account.used_ms(now) + committed[0] + claimed[0]",
-        "account.used_ms(now) + claimed[0]",
+        "    return since, used + committed + sum(",
+        "    return since, used + sum(",
         prop("cover"),
     ),
     Mutant(

@@ -11,13 +11,6 @@ PLACES_IN_LINE = (
         story("queue-15"),
     ),
     Mutant(
-        "money that is spoken for lasts longer",
-        "core/decisions/admit.py",
-        "    at = covered_until(world, ask, trace, now=now)\n    world.what_if.undo(mark)\n",
-        "    world.what_if.undo(mark)\n    at = covered_until(world, ask, trace, now=now)\n",
-        story("queue-15"),
-    ),
-    Mutant(
         "nobody is cut for others ahead outside of their domains",
         "core/decisions/room_ahead.py",
         "            answer = len(more) > len(near) and self._are_put(more, seated, over)\n",
@@ -226,8 +219,8 @@ PLACES_IN_LINE = (
     Mutant(
         "hours that suffice as a window closes are no reason to look at an instant",
         "core/decisions/forecast.py",
-        "                if at > since:\n",
-        "                if at > FOREVER:\n",
+        "            if at > since:\n",
+        "            if at > FOREVER:\n",
         story("line-92"),
     ),
     Mutant(
@@ -243,5 +236,12 @@ PLACES_IN_LINE = (
         "    sponsors = tuple(each for each in ask.funding.sponsors if each != ask.owner)\n",
         "    sponsors = ask.funding.sponsors\n",
         story("money-49"),
+    ),
+    Mutant(
+        "what a run without a limit goes on to use is not counted against a plan",
+        "core/decisions/cover.py",
+        "    since = max([start, *(each.start for each in claims)])\n",
+        "    since = start\n",
+        story("line-94"),
     ),
 )

@@ -94,7 +94,8 @@ def test_the_first_end_at_which_hours_suffice_is_that_of_asking_at_every_end(
     if planned:
         agenda.claim(
             PLANNED,
-            [Claim(uid=PLANNED, payer="n/t/e", start=NOW, end=NOW + planned * HOUR, gpus=1,
+            [Claim(uid=PLANNED, payer="n/t/e", start=NOW + planned // 7 * 45 * MINUTE,
+                   end=NOW + planned * HOUR, gpus=1,
                    borrowed=lends, gpu_ms=planned * HOUR)],
         )  # fmt: skip
     wish = a_wish(world, run)

@@ -84,8 +84,8 @@ def cover(world: World, ask: Ask, *, now: Instant) -> Covered | Refused:
 
 def covered_until(world: World, ask: Ask, trace: tuple[CoverStep, ...], *, now: Instant) -> Instant:
     """Until when the payers of a walk give what they give now, if nothing happens: leases that have
-    no limit, or are past it, use up GPU-hours. Never too late; where a window's end slows them
-    down, too early."""
+    no limit, or are past it, use up GPU-hours, after the last planned start more than was counted
+    with. Never too late; where a window's end slows them down, too early."""
     until = FOREVER
     for step in trace:
         envelope = world.envelopes[step.envelope]
@@ -94,12 +94,12 @@ def covered_until(world: World, ask: Ask, trace: tuple[CoverStep, ...], *, now: 
             continue
         for hours in hour_caps(world, envelope, relation=relation, start=ask.start, now=now):
             rate = _burning(world, envelope, hours, now)
-            span = _span(world, ask, envelope)
+            span = _span(world, ask, envelope, hours.since)
             if ask.start + span == envelope.end:
                 rate -= step.taken  # every moment later there is less to pay for
             if rate > 0:
                 left = hours.cap - hours.spent - step.taken * span
-                until = min(until, now + max(0, left) // rate + 1)
+                until = min(until, hours.since + max(0, left) // rate + 1)
     return until
 
 
@@ -254,7 +254,7 @@ def _limits(
     lending = envelope.lending
     borrowed = relation is Relation.BORROWED
     for hours in hour_caps(world, envelope, relation=relation, start=ask.start, now=now):
-        span = _span(world, ask, envelope)
+        span = _span(world, ask, envelope, hours.since)
         left = max(0, hours.cap - hours.spent)
         yield _Limit(gpus=left // span, reason=hours.reason, limit=hours.cap, used=hours.spent)
     for aggregate in world.aggregates[envelope.key]:
@@ -277,10 +277,12 @@ def _limits(
 
 
 class Hours(Record):
-    """A cap on GPU-hours, and what is used, committed or spoken for of it."""
+    """A cap on GPU-hours, and what is used, committed or spoken for of it when the last planned
+    start comes that counts on it: leases without a limit use up more until then."""
 
     cap: GpuMs
     spent: GpuMs
+    since: Instant  # that start
     reason: HeldBack
 
 
@@ -289,24 +291,30 @@ def hour_caps(
 ) -> Iterator[Hours]:
     """What limits the GPU-hours of whoever begins then, if nothing else does before."""
     lending = envelope.lending if relation is Relation.BORROWED else None
-    lent_cap = None if lending is None else lending.max_gpu_ms
-    if envelope.max_gpu_ms is None and lent_cap is None:
-        return
-    account = world.accounts.of(envelope.key)
-    horizon = start - now + world.policy.accounting_horizon
-    committed = account.committed_ms(now, until=envelope.end, horizon=horizon)
-    claimed = world.accounts.claimed_ms(envelope.key)
     if envelope.max_gpu_ms is not None:
-        spent = account.used_ms(now) + committed[0] + claimed[0]
-        yield Hours(cap=envelope.max_gpu_ms, spent=spent, reason=Refusal.GPU_HOURS)
-    if lent_cap is not None:
-        spent = account.lent_used_ms(now) + committed[1] + claimed[1]
-        yield Hours(cap=lent_cap, spent=spent, reason=Refusal.LENDING_HOURS)
+        since, spent = _spent(world, envelope, start=start, now=now, lent=False)
+        yield Hours(cap=envelope.max_gpu_ms, spent=spent, since=since, reason=Refusal.GPU_HOURS)
+    if lending is not None and lending.max_gpu_ms is not None:
+        since, spent = _spent(world, envelope, start=start, now=now, lent=True)
+        yield Hours(cap=lending.max_gpu_ms, spent=spent, since=since, reason=Refusal.LENDING_HOURS)
 
 
-def _span(world: World, ask: Ask, envelope: Envelope) -> Millis:
-    """How long a GPU has to be paid for."""
-    span = world.policy.accounting_horizon if ask.span is None else ask.span
+def _spent(
+    world: World, envelope: Envelope, *, start: Instant, now: Instant, lent: bool
+) -> tuple[Instant, GpuMs]:
+    """When the last planned start comes that counts on it, and what is spent then."""
+    claims = [each for each in world.accounts.claims_on(envelope.key) if each.borrowed or not lent]
+    since = max([start, *(each.start for each in claims)])
+    account = world.accounts.of(envelope.key)
+    horizon = since - now + world.policy.accounting_horizon
+    committed = account.committed_ms(now, until=envelope.end, horizon=horizon)[lent]
+    used = account.lent_used_ms(now) if lent else account.used_ms(now)
+    return since, used + committed + sum(each.gpu_ms for each in claims)
+
+
+def _span(world: World, ask: Ask, envelope: Envelope, since: Instant) -> Millis:
+    """How long a GPU has to be paid for; without a limit, beyond the last planned start."""
+    span = since - ask.start + world.policy.accounting_horizon if ask.span is None else ask.span
     span = min(ask.start + span, envelope.end) - ask.start
     assert span > 0, envelope.key
     return span

@@ -16,7 +16,7 @@ from leasehold.core.decisions.cover import hour_caps
 from leasehold.core.decisions.funded import nobody_pays
 from leasehold.core.decisions.outlook import Outlook, leases_ended_by
 from leasehold.core.decisions.pack import candidate_pools
-from leasehold.core.facts import EnvelopeKey, Record, Relation
+from leasehold.core.facts import Envelope, EnvelopeKey, Record, Relation
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.verdicts import Admitted, Refused
 from leasehold.core.world.width import locations_for
@@ -173,7 +173,7 @@ class _Others:
             self._asked |= asked
             self.add(_money_instants(self._world, self._agenda, payers, self._now))
             self.add(
-                _as_windows_close(
+                _as_hours_suffice(
                     self._world,
                     self._wish,
                     self._agenda,
@@ -220,7 +220,7 @@ def _money_instants(
     return found
 
 
-def _as_windows_close(
+def _as_hours_suffice(
     world: World,
     wish: Wish,
     agenda: Agenda,
@@ -229,31 +229,47 @@ def _as_windows_close(
     payers: set[EnvelopeKey],
     now: Instant,
 ) -> set[Instant]:
-    """When hours pay for more GPUs than before because less of the window is left: after each of
-    these instants the first end of anything, whoever it belongs to. The line is thought over then,
-    and not before."""
-    closing = [key for key in sorted(payers) if world.envelopes[key].end < FOREVER]
-    if not closing:
+    """When hours pay for more GPUs than before because less of the window is left, or because a
+    planned start has come, up to which they were to last: after each of these instants the first
+    end of anything, whoever it belongs to. The line is thought over then, and not before."""
+    capped = [
+        envelope
+        for envelope in (world.envelopes[key] for key in sorted(payers))
+        if envelope.max_gpu_ms is not None or envelope.lending.max_gpu_ms is not None
+    ]
+    if not capped:
         return set()
-    horizon = world.policy.accounting_horizon
-    span = horizon if wish.span is None else min(wish.span, horizon)
-    planned = sorted({claim.end for claims in agenda.claims.values() for claim in claims})
+    claims = [claim for claims in agenda.claims.values() for claim in claims]
+    planned = sorted({claim.end for claim in claims})
     found: set[Instant] = set()
     mark = world.what_if.mark()
     agenda.respect(world, wish.run.uid)
-    for key in closing:
-        envelope = world.envelopes[key]
-        since = max(now, envelope.end - span)  # until then each GPU costs as much as today
-        # Lent or not: one instant too many is only asked in vain.
-        caps = hour_caps(world, envelope, relation=Relation.BORROWED, start=envelope.end, now=now)
-        for left in [hours.cap - hours.spent for hours in caps] if since < envelope.end else ():
-            for gpus in range(1, wish.want.gpus + 1):
-                at = envelope.end - left // gpus
-                if at > since:
-                    found.update(_first_of(outlook.ends_of_leases, at, before=envelope.end))
-                    found.update(_first_of(planned, at, before=envelope.end))
+    for envelope in capped:
+        changes = {each.start for each in claims if each.payer == envelope.key and each.start > now}
+        changes.update(_as_its_window_closes(world, wish, envelope, now))
+        for at in changes:
+            found.update(_first_of(outlook.ends_of_leases, at, before=envelope.end))
+            found.update(_first_of(planned, at, before=envelope.end))
     world.what_if.undo(mark)
     return found
+
+
+def _as_its_window_closes(
+    world: World, wish: Wish, envelope: Envelope, now: Instant
+) -> Iterator[Instant]:
+    """When its hours pay for one GPU more of those that are asked for."""
+    horizon = world.policy.accounting_horizon
+    span = horizon if wish.span is None else min(wish.span, horizon)
+    since = max(now, envelope.end - span)  # until then each GPU costs as much as today
+    if not since < envelope.end < FOREVER:
+        return
+    # Lent or not: one instant too many is only asked in vain.
+    caps = hour_caps(world, envelope, relation=Relation.BORROWED, start=envelope.end, now=now)
+    for left in [hours.cap - hours.spent for hours in caps]:
+        for gpus in range(1, wish.want.gpus + 1):
+            at = envelope.end - left // gpus
+            if at > since:
+                yield at
 
 
 def _first_of(instants: list[Instant], since: Instant, *, before: Instant) -> list[Instant]:

@@ -261,12 +261,6 @@ class Accounts:
         gpus, lent = self.peak((envelope.key,), start=start, end=end, now=now)
         return Peaks(gpus, lent)
 
-    def claimed_ms(self, payer: EnvelopeKey) -> tuple[GpuMs, GpuMs]:
-        """GPU-time of this envelope that is spoken for, and how much of it is to be lent."""
-        claims = self.claims_on(payer)
-        lent = sum(each.gpu_ms for each in claims if each.borrowed)
-        return sum(each.gpu_ms for each in claims), lent
-
     def peak(
         self, payers: Iterable[EnvelopeKey], *, start: Instant, end: Instant, now: Instant
     ) -> tuple[int, int]:
