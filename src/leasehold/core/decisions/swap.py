@@ -94,7 +94,9 @@ def awaits_takeover(world: World, spare: Lease) -> bool:
     if world.moving and moving(world, spare.uid, spare.group):
         return True
     unit = world.unit_of(spare.uid, spare.group)
-    attempt = world.books[spare.uid].units[unit].last
+    book = world.books.get(spare.uid)
+    known = None if book is None else book.units.get(unit)  # one that is only supposed is in none
+    attempt = None if known is None else known.last
     if attempt is None or attempt.why is None:
         return False  # nothing of this attempt has ended yet
     return spare.group in vacancies(world, spare.uid, unit)
