@@ -152,6 +152,21 @@ def _try_to_start(
     return False
 
 
+def what_it_lacks(world: World, run: Run) -> str:
+    """Nothing, a place, or why money, now, as those ahead of it were last planned."""
+    units = ready_units(world, run)
+    if not units or run.key not in world.ahead:
+        return "its turn"
+    view = View(world, world.now, world.ahead[run.key])
+    groups = groups_of(run, units)
+    plans = [_plan_now(view, run, groups[:count]) for count in _counts(run, len(groups))]
+    if any(isinstance(plan, Plan) for plan in plans):
+        return "nothing"
+    last = plans[-1]
+    assert isinstance(last, Refusal)
+    return last.reason if last.of_money else "a place"
+
+
 def _counts(run: Run, most: int) -> list[int]:
     """All that wait. If a sweep cannot: the lowest alone, then the next; in one domain, as many of
     them as fit in one."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
-from tests.model import activate, debts, life, line, resize
+from tests.model import activate, debts, life, line, moments, resize
 from tests.model.cuts import width
 from tests.model.start import see_rejections
 from tests.model.story import FOREVER, Story
@@ -117,7 +117,8 @@ def next_instant(world: World) -> int:
     for envelope in world.envelopes():
         due += [envelope.start, envelope.end]
     due += [since + config["overdraft.grace"] for since in world.debts.values()]
-    return min((at for at in due if at > world.now), default=FOREVER)
+    first = min((at for at in due if at > world.now), default=FOREVER)
+    return moments.next_moment(world, first)
 
 
 def perform(world: World, step: dict[str, Any]) -> bool:

@@ -70,21 +70,25 @@ def shrink(world: World) -> bool:
 def grow(world: World) -> bool:
     """As many whole steps as fit at once; from off the grid back onto it."""
     for run in resizable(world):
-        now = width(world, run)
-        if now >= run.desired or not may_resize(world, run):
-            continue
-        target = run.desired
-        while target > now:
-            count = (target - now) // run.group_gpus
-            plan = _plan_growth(world, run, count)
-            if plan is not None:
-                open_plan(world, run, plan, "Grow")
-                run.resized = world.now
-                settle(world, run)
-                world.note(f"{run.key} grows by {count} groups")
-                return True
-            target -= run.step
+        plan = growth(world, run)
+        if plan is not None:
+            open_plan(world, run, plan, "Grow")
+            run.resized = world.now
+            settle(world, run)
+            world.note(f"{run.key} grows by {len(plan.spots)} pods")
+            return True
     return False
+
+
+def growth(world: World, run: Run) -> Plan | None:
+    """What it would grow by now."""
+    now, target = width(world, run), run.desired
+    while target > now and may_resize(world, run):
+        plan = _plan_growth(world, run, (target - now) // run.group_gpus)
+        if plan is not None:
+            return plan
+        target -= run.step
+    return None
 
 
 def _plan_growth(world: World, run: Run, count: int) -> Plan | None:

@@ -4,11 +4,26 @@ from tests.mutants.mutant import Mutant, story, unit
 
 PLACES_IN_LINE = (
     Mutant(
-        "nobody wakes up when money runs out for somebody in line",
+        "nobody in line wakes up when time changes who pays",
         "control/line/consider.py",
-        "        _wake_when_money_ends(turn, wish, refused, line)\n",
+        "        turn.wake(money_stays_until(world, wish, answer, turn.agenda, now=turn.now))\n",
         "",
         story("queue-15"),
+    ),
+    Mutant(
+        "nobody grows because its end is nearer",
+        "control/running/elastic.py",
+        "            turn.wake(money_stays_until(world, wish, plan, turn.agenda, now=now, "
+        "runs=True))\n",
+        "            continue\n",
+        story("resize-04"),
+    ),
+    Mutant(
+        "the end of a window makes nothing cheaper",
+        "core/decisions/cover.py",
+        "            is_nearer = stands or ask.start + span == envelope.end\n",
+        "            is_nearer = stands\n",
+        story("money-50"),
     ),
     Mutant(
         "nobody is cut for others ahead outside of their domains",

@@ -134,6 +134,10 @@ class Envelope(Record):
     def in_window(self, at: Instant) -> bool:
         return self.start <= at < self.end
 
+    @property
+    def caps_hours(self) -> bool:
+        return self.max_gpu_ms is not None or self.lending.max_gpu_ms is not None
+
 
 class Aggregate(Record):
     """A cap over several envelopes of one Budget; its key is `namespace/budget/aggregate`."""

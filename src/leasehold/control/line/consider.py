@@ -31,7 +31,7 @@ from leasehold.core.decisions.admit import (
     admit,
     as_found_by,
     held,
-    money_lasts_until,
+    money_stays_until,
     owner_allowed,
 )
 from leasehold.core.decisions.ever import never_fits
@@ -217,6 +217,7 @@ def _try(turn: Turn, wish: Wish) -> Admitted | Refused:
     if isinstance(answer, Refused):
         answer = where_held(turn, wish) or answer
     if isinstance(answer, Refused):
+        turn.wake(money_stays_until(world, wish, answer, turn.agenda, now=turn.now))
         return never_fits(world, wish) or answer
     attempts = next_attempts(world, wish.run, wish.want.groups)
     size = turn.bytes_too_many(wish.run, answer, attempts)
@@ -280,16 +281,6 @@ def _plan(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Verdict:
         return Denied(refused=refused, then=Then.BLOCK)
     place = line.places.take(run, refused)
     if not place.is_planned:
-        _wake_when_money_ends(turn, wish, refused, line)
         return InLine(refused=refused, place=place)
     turn.agenda.forget(run.uid)
     return Planned(wish=wish, refused=refused, plan=plan_for(turn, wish, refused, line))
-
-
-def _wake_when_money_ends(turn: Turn, wish: Wish, refused: Refused, line: Line) -> None:
-    """Of those that are short of money others are planned: it is thought over again when leases
-    without an end have used up what would pay for it."""
-    short = replace(refused, reason=Refusal.GPU_HOURS)
-    if refused.reason.is_about_money or line.places.is_full(wish.run, short):
-        return
-    turn.wake(money_lasts_until(turn.world, wish, refused.trace, turn.agenda, now=turn.now))

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from msgspec.structs import replace
 
 from leasehold.core.decisions.agenda import Agenda, Kept
-from leasehold.core.decisions.cover import Ask, cover, covered_until
+from leasehold.core.decisions.cover import Ask, answers_so_until, cover
 from leasehold.core.decisions.pack import (
     Want,
     fits,
@@ -75,19 +75,28 @@ def admit(
     return answer
 
 
-def money_lasts_until(
-    world: World, wish: Wish, trace: tuple[CoverStep, ...], agenda: Agenda, *, now: Instant
+def money_stays_until(
+    world: World,
+    wish: Wish,
+    refused: Refused,
+    agenda: Agenda,
+    *,
+    now: Instant,
+    runs: bool = False,
 ) -> Instant:
-    """Until when somebody who finds no place now finds these payers, if nothing happens."""
-    payers = [world.envelopes[step.envelope] for step in trace if step.taken]
-    if all(each.max_gpu_ms is None and each.lending.max_gpu_ms is None for each in payers):
+    """Until when those who were asked pay for it as they do now, if nothing happens. `runs`: it
+    runs already, and wants more."""
+    asked = {*refused.elsewhere, *(step.envelope for step in refused.trace)}
+    if not any(world.envelopes[key].caps_hours for key in asked):
         return FOREVER
     mark = world.what_if.mark()
     as_found_by(world, wish, agenda, start=now)
-    ask = ask_for(wish, ("", ""), wish.want.gpus, start=now, borrowed=0)
-    at = covered_until(world, ask, trace, now=now)
+    first = FOREVER
+    for location, answer in _covers(world, wish, locations_for(world, wish.run.spec), now, now):
+        ask = ask_for(wish, location, wish.want.gpus, start=now, borrowed=wish.borrowed_already)
+        first = min(first, answers_so_until(world, ask, answer, now=now, runs=runs))
     world.what_if.undo(mark)
-    return at
+    return first
 
 
 def as_found_by(

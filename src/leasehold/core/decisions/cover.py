@@ -22,6 +22,8 @@ from leasehold.core.units import (
 from leasehold.core.verdicts import Covered, CoverStep, HeldBack, Refusal, Refused, Segment
 from leasehold.core.world.world import World
 
+_OF_HOURS = (Refusal.GPU_HOURS, Refusal.LENDING_HOURS)
+
 
 class Ask(Record):
     """So many GPUs of a flavor at a place, for this owner, from `start` on."""
@@ -82,33 +84,41 @@ def cover(world: World, ask: Ask, *, now: Instant) -> Covered | Refused:
     return _refusal(world, ask, tuple(trace), left)
 
 
-def covered_until(world: World, ask: Ask, trace: tuple[CoverStep, ...], *, now: Instant) -> Instant:
-    """Until when the payers of a walk give what they give now, if nothing happens: leases that have
-    no limit, or are past it, use up GPU-hours, after the last planned start more than was counted
-    with. Never too late; where a window's end slows them down, too early."""
-    until = FOREVER
-    for step in trace:
-        envelope = world.envelopes[step.envelope]
-        relation = step.relation
-        if not step.taken:
+def answers_so_until(
+    world: World, ask: Ask, answer: Covered | Refused, *, now: Instant, runs: bool
+) -> Instant:
+    """Until when a walk finds all payers or not, as it does now, if nothing happens. Leases that
+    have no limit, or are past it, use up GPU-hours; and the nearer the window's end, or the limit
+    of somebody who runs already, the less there is to pay for. Never too late; too early where
+    another payer steps in, or a window's end slows down what is used."""
+    first, is_covered = FOREVER, isinstance(answer, Covered)
+    for step in answer.trace:
+        if not (step.taken if is_covered else step.held_back in _OF_HOURS):
             continue
-        for hours in hour_caps(world, envelope, relation=relation, start=ask.start, now=now):
-            rate = _burning(world, envelope, hours, now)
+        envelope = world.envelopes[step.envelope]
+        gpus = step.taken if is_covered else step.taken + 1
+        for hours in hour_caps(world, envelope, relation=step.relation, start=now, now=now):
             span = _span(world, ask, envelope, hours.since)
-            if ask.start + span == envelope.end:
-                rate -= step.taken  # every moment later there is less to pay for
-            if rate > 0:
-                left = hours.cap - hours.spent - step.taken * span
-                until = min(until, hours.since + max(0, left) // rate + 1)
-    return until
+            # Up to a planned start hours are counted already, over a horizon from then on.
+            stands = runs if ask.span is not None else hours.since > now
+            is_nearer = stands or ask.start + span == envelope.end
+            pace = _burning(world, envelope, hours, now) - (gpus if is_nearer else 0)
+            left = hours.cap - hours.spent - gpus * span
+            if is_covered and pace > 0:
+                assert left >= 0, step
+                first = min(first, now + left // pace + 1)
+            elif not is_covered and hours.reason is step.held_back and pace < 0:
+                assert left < 0, step
+                first = min(first, now + -(-left // pace))
+    return first
 
 
 def _burning(world: World, envelope: Envelope, hours: "Hours", now: Instant) -> int:
-    """GPUs that use up more than is committed."""
-    horizon = world.policy.accounting_horizon
+    """GPUs that use up more than is counted."""
     account = world.accounts.of(envelope.key)
-    gpus, lent = account.burning(now, until=envelope.end, horizon=horizon)
-    return lent if hours.reason is Refusal.LENDING_HOURS else gpus
+    lent = hours.reason is Refusal.LENDING_HOURS
+    moves_on = hours.since == now and now + world.policy.accounting_horizon < envelope.end
+    return account.overdue(now)[lent] + (account.unlimited()[lent] if moves_on else 0)
 
 
 def _borrow_left(ask: Ask) -> int:

@@ -88,18 +88,13 @@ class Account:
                 lent_total += lent * span
         return total, lent_total
 
-    def burning(self, at: Instant, *, until: Instant, horizon: Millis) -> tuple[int, int]:
-        """GPUs (and lent ones) whose use is not committed as far as it goes: those without a limit,
-        up to the window's end, and those that are overdue or ending. Their use adds up."""
-        gpus, lent = self.gpus, self.lent
-        for term, (some, of_them_lent) in self.terms.items():
-            if term.committed_to is None:
-                is_committed = at + horizon >= until
-            else:
-                is_committed = term.committed_to > at
-            if is_committed:
-                gpus -= some
-                lent -= of_them_lent
+    def overdue(self, at: Instant) -> tuple[int, int]:
+        """GPUs (and lent ones) that are used beyond what was committed: overdue, or ending."""
+        gpus = lent = 0
+        for term, amounts in self.terms.items():
+            if term.committed_to is not None and term.committed_to <= at:
+                gpus += amounts[0]
+                lent += amounts[1]
         return gpus, lent
 
     def limited_ms(self, at: Instant, *, until: Instant) -> tuple[GpuMs, GpuMs]:
