@@ -331,6 +331,8 @@ def _announce(
     can = foresee(case)
     if not can:
         later = _after_tenures(world, run, groups, others, start, soonest)
+        if later is not None and kept is not None and _may_stand(world, kept, later):
+            return next((each for each in world.claims if each.run == run.key), None)
         if later is not None:
             case, awaits, can = later, later.at != soonest, True
             start = later.at
@@ -343,6 +345,12 @@ def _announce(
     since = (was.awaits_since if was is not None else 0) or world.now
     run.booking = Booking("Pending", "needs-cuts", start, run.said, places, since if awaits else 0)
     return _claim_for_cuts(world, case, start, others) if can else None
+
+
+def _may_stand(world: World, kept: int, later: Case) -> bool:
+    """Nobody's start moves later for somebody of whom it is not known yet whether it holds."""
+    domains = set(later.domains.values())
+    return later.at > kept and any(domains & made for made in world.sitting.values())
 
 
 def _after_tenures(

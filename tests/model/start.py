@@ -81,9 +81,12 @@ def start(world: World, run: Run, units: list[Unit], plan: Plan) -> None:
         if unit is not rejected:
             unit.rejections = 0
             unit.avoids = []
-    if run.by_resolution and (rejected is None or len(units) > 1):
+    if run.by_resolution:  # whoever is considered before it is known whether it holds finds it so
+        run.unprotected = (run.tenured, run.protected)
         run.tenured = world.now
         run.protected = world.now + world.tenure_of(run)
+    if run.activation is not None:
+        world.sitting[run.key] = set(run.activation.domains.values())
     is_first = run.booking is not None and run.booking.state == "Activating"
     world.book(run, None, "Released")
     if is_first:
@@ -96,7 +99,7 @@ def start(world: World, run: Run, units: list[Unit], plan: Plan) -> None:
 
 def see_rejections(world: World) -> bool:
     """Starts that nodes would not have are taken back, once all have started that can."""
-    rejected, world.rejected, world.tried = world.rejected, [], set()
+    rejected, world.rejected, world.tried, world.sitting = world.rejected, [], set(), {}
     for run, unit, opened in rejected:
         _reject(world, run, unit, opened)
     return bool(rejected)
@@ -122,6 +125,8 @@ def _reject(world: World, run: Run, unit: Unit, opened: list[Lease]) -> None:
             pod.wanted = pod.told = world.now
             pod.allowed = run.grace
     unit.fate = "Rejected"
+    if run.by_resolution and len(mine) == len(opened):  # else other groups of it hold
+        run.tenured, run.protected = run.unprotected
     unit.rejections += 1
     if node in unit.avoids:
         unit.avoids.remove(node)

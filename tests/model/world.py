@@ -186,6 +186,7 @@ class Run:
     by_resolution: bool = False  # its next start is what others were cut for, fit it or not
     tenured: int = 0  # when it started by a Resolution
     protected: int = 0  # out of lotteries until then
+    unprotected: tuple[int, int] = (0, 0)  # both as before, should its start be rejected
     cuts: int = 0  # how often it was drawn
     resized: int | None = None
     said: str = ""  # why it waits
@@ -283,6 +284,7 @@ class World:
     failing_binds: int = 0
     rejected: list[Any] = field(default_factory=list)  # starts of this instant
     tried: set[str] = field(default_factory=set)  # runs, since rejections were last seen
+    sitting: dict[str, set[str]] = field(default_factory=dict)  # where room was made for some
     envelopes_now: list[Envelope] = field(default_factory=list)
     levels: dict[str, list[list[str]]] = field(default_factory=dict)  # ancestors, as last read
     claims: list[Any] = field(default_factory=list)  # of those who wait, as last worked out
