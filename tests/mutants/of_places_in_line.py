@@ -199,7 +199,7 @@ PLACES_IN_LINE = (
     Mutant(
         "money is waited for only where it is there today",
         "core/decisions/forecast.py",
-        "        asked = {*refused.elsewhere, *(step.envelope for step in refused.trace)}\n",
+        "        asked = refused.payers_asked\n",
         "        asked = {step.envelope for step in refused.trace}\n",
         story("line-79"),
     ),

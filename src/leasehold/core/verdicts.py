@@ -200,6 +200,10 @@ class Refused(Record):
     elsewhere: tuple[EnvelopeKey, ...] = ()  # asked in vain, where nobody pays
 
     @property
+    def payers_asked(self) -> set[EnvelopeKey]:
+        return {*self.elsewhere, *(step.envelope for step in self.trace)}
+
+    @property
     def says(self) -> str:
         where = f" ({self.subject})" if self.subject else ""
         return f"{self.reason}{where}: {self.remedy}"

@@ -86,8 +86,7 @@ def money_stays_until(
 ) -> Instant:
     """Until when those who were asked pay for it as they do now, if nothing happens. `runs`: it
     runs already, and wants more."""
-    asked = {*refused.elsewhere, *(step.envelope for step in refused.trace)}
-    if not any(world.envelopes[key].caps_hours for key in asked):
+    if not any(world.envelopes[key].caps_hours for key in refused.payers_asked):
         return FOREVER
     mark = world.what_if.mark()
     as_found_by(world, wish, agenda, start=now)

@@ -254,12 +254,12 @@ def _limits(
 ) -> Iterator[_Limit]:
     """Everything that caps it, in the order in which ties are named."""
     end = FOREVER if ask.span is None else ask.start + ask.span
-    room = world.accounts.peaks(envelope, start=ask.start, end=end, now=now)
+    in_use, lent = world.accounts.peak((envelope.key,), start=ask.start, end=end, now=now)
     yield _Limit(
-        gpus=envelope.concurrency - room.gpus,
+        gpus=envelope.concurrency - in_use,
         reason=Refusal.CONCURRENCY,
         limit=envelope.concurrency,
-        used=room.gpus,
+        used=in_use,
     )
     lending = envelope.lending
     borrowed = relation is Relation.BORROWED
@@ -276,8 +276,7 @@ def _limits(
     if borrowed:
         if lending.max_concurrency is not None:
             cap = lending.max_concurrency
-            left = cap - room.lent
-            yield _Limit(gpus=left, reason=Refusal.LENDING_CAP, limit=cap, used=room.lent)
+            yield _Limit(gpus=cap - lent, reason=Refusal.LENDING_CAP, limit=cap, used=lent)
         yield _Limit(
             gpus=borrow_left,
             reason=Refusal.BORROW_LIMIT,

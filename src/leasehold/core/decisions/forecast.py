@@ -167,7 +167,7 @@ class _Others:
 
     def wait_for(self, refused: Refused) -> None:
         """Whom it asked to pay, also where GPUs were not short: when they may have money again."""
-        asked = {*refused.elsewhere, *(step.envelope for step in refused.trace)}
+        asked = refused.payers_asked
         if not asked <= self._asked:
             payers = asked - self._asked
             self._asked |= asked
@@ -231,11 +231,11 @@ def _as_hours_suffice(
 ) -> set[Instant]:
     """When hours pay for more GPUs than before because less of the window is left, or because a
     planned start has come, up to which they were to last: after each of these instants the first
-    end of anything, whoever it belongs to. The line is thought over then, and not before."""
+    end of anything, whoever it belongs to. It may start before that, and is not told so."""
     capped = [
         envelope
         for envelope in (world.envelopes[key] for key in sorted(payers))
-        if envelope.max_gpu_ms is not None or envelope.lending.max_gpu_ms is not None
+        if envelope.caps_hours
     ]
     if not capped:
         return set()

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from leasehold.core.facts import Envelope, EnvelopeKey, Lease, Relation, Uid
+from leasehold.core.facts import EnvelopeKey, Lease, Relation, Uid
 from leasehold.core.ledger.charges import Charges
 from leasehold.core.units import FOREVER, GpuMs, Instant, Millis
 from leasehold.core.world.levels import Drop, fewest
@@ -251,15 +251,11 @@ class Accounts:
         if not amounts[0]:
             del account.terms[term]
 
-    def peaks(self, envelope: Envelope, *, start: Instant, end: Instant, now: Instant) -> "Peaks":
-        """The most GPUs (and the most lent ones) in use at any instant of [start, end)."""
-        gpus, lent = self.peak((envelope.key,), start=start, end=end, now=now)
-        return Peaks(gpus, lent)
-
     def peak(
         self, payers: Iterable[EnvelopeKey], *, start: Instant, end: Instant, now: Instant
     ) -> tuple[int, int]:
-        """The most GPUs several envelopes pay for together at any instant of [start, end)."""
+        """The most GPUs (and the most lent ones) that envelopes pay for together at any instant of
+        [start, end)."""
         payers = tuple(payers)
         accounts = [self.of(payer) for payer in payers]
         used = sum(account.gpus for account in accounts)
@@ -283,10 +279,3 @@ class Accounts:
         left = fewest(-used, drops, start=start, stop=end)
         lent_left = fewest(-lent, lent_drops, start=start, stop=end)
         return max(0, -left), max(0, -lent_left)
-
-
-class Peaks(msgspec.Struct, frozen=True, gc=False):
-    """The most GPUs of an envelope that are in use over a span, and the most that are lent."""
-
-    gpus: int
-    lent: int
