@@ -15,15 +15,17 @@ help:
 
 setup: $(STAMP)
 
-# Installing compiles the shim (hatch_build.py): about a minute the first time.
+# Installing compiles the shim (hatch_build.py): about a minute the first time. The files name all
+# there is to install: pip is not to look for more, since it finds releases that they do not pin.
 $(STAMP): requirements.txt requirements-dev.txt pyproject.toml hatch_build.py $(SHIM) \
 		$(if $(wildcard $(PROGRAM)),,missing-shim)
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "leasehold needs Python 3.11 or later")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
 		-r requirements.txt -r requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
 		--no-build-isolation --editable .
+	$(BIN)/python -m pip check --quiet
 	@touch $@
 
 missing-shim:
@@ -49,7 +51,7 @@ test-torch: $(STAMP)
 # Every page in Debian's Chromium, which is no part of .venv; pictures lie under build/web.
 WEB := .venv/.installed-web
 $(WEB): $(STAMP) requirements-web.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
 		-r requirements-web.txt
 	@touch $@
 

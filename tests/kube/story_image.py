@@ -149,6 +149,7 @@ def test_it_builds_and_its_entry_point_starts(folder: Path) -> None:
     image = builder.build(FILE.read_text(encoding="utf-8"))
     fetching = [each for each in " && ".join(builder.commands).split("&&") if "install" in each]
     assert all("--require-hashes" in each or "--no-index" in each for each in fetching), fetching
+    assert all("--no-deps" in each for each in fetching), fetching  # releases come by themselves
     # The environment was made in the first stage, and moved; there are no other stages' files.
     first = builder.stages[0].root
     assert sorted(each.name for each in image.root.iterdir()) == ["opt"]
