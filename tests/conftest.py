@@ -1,12 +1,10 @@
 """What all tests share: hypothesis' settings, a deadline, default signals, counts that are shown.
 
 A suite that is started in the background by a script has SIGINT ignored, and so would everything
-that a test starts. And one test that hangs must not take the others with it.
+that a test starts.
 """
 
 import contextlib
-import faulthandler
-import os
 import signal
 from collections.abc import Iterator
 from types import FrameType
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
+from tests.deadlines import deadline, keep_screen
 from tests.kubernetes.cluster import Cluster
 
 # A slow shared machine must not turn a passing property into a flaky one, and a failure in CI
@@ -26,14 +25,11 @@ settings.register_profile(
 )
 
 DEADLINE_S = 300.0  # of each phase of a test; one that needs longer has a mark, @…deadline(SECONDS)
-PATIENCE_S = 60.0  # after which the process ends that does not hear its alarm
-
-_screen: list[int] = []  # stderr as it was before anybody captured it
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "deadline(seconds): how long a phase of this test may take")
-    _screen.append(os.dup(2))
+    keep_screen()
     default_signals()
 
 
@@ -50,27 +46,9 @@ def _do_nothing(_number: int, _frame: FrameType | None) -> None:
     return
 
 
-class DeadlinePassed(Exception):  # noqa: N818 - it says what happened
-    """A test took longer than it may."""
-
-
-def _on_alarm(_number: int, _frame: FrameType | None) -> None:
-    raise DeadlinePassed("it hangs, or needs a mark with a longer deadline; this is where it is")
-
-
-@contextlib.contextmanager
-def _deadline(item: pytest.Item) -> Iterator[None]:
+def _deadline(item: pytest.Item) -> contextlib.AbstractContextManager[None]:
     mark = item.get_closest_marker("deadline")
-    limit = float(mark.args[0]) if mark is not None else DEADLINE_S
-    before = signal.signal(signal.SIGALRM, _on_alarm)
-    faulthandler.dump_traceback_later(limit + PATIENCE_S, exit=True, file=_screen[0])
-    signal.setitimer(signal.ITIMER_REAL, limit)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        faulthandler.cancel_dump_traceback_later()
-        signal.signal(signal.SIGALRM, before)
+    return deadline(float(mark.args[0]) if mark is not None else DEADLINE_S)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CTRL_C = "tests/cli_runs/test_errors.py::test_ctrl_c_is_130"
 HANGS = """
 import threading, time, pytest
+from tests.deadlines import off_the_clock
 
 @pytest.mark.deadline(1)
 def test_sleeps():
@@ -27,6 +28,17 @@ def test_ends_late(slow):
 
 def test_goes_on():
     assert True
+
+@pytest.mark.deadline(1)
+def test_builds_what_all_need():
+    with off_the_clock():
+        time.sleep(1.5)
+
+@pytest.mark.deadline(1)
+def test_hangs_when_it_is_built():
+    with off_the_clock():
+        time.sleep(0.1)
+    time.sleep(61)
 """
 
 
@@ -60,9 +72,10 @@ def test_a_test_that_hangs_is_ended_where_it_hangs_and_the_others_go_on(tmp_path
     began = time.monotonic()
     done = pytest_of(["-p", "tests.conftest", "--rootdir", str(tmp_path), str(file)])
     assert time.monotonic() - began < 60
-    assert "2 passed, 1 failed, 1 error" in _sorted(done.stdout), done.stdout
+    assert "3 passed, 2 failed, 1 error" in _sorted(done.stdout), done.stdout
     assert "time.sleep(60)" in done.stdout
-    assert done.stdout.count("DeadlinePassed") >= 2
+    assert "time.sleep(61)" in done.stdout
+    assert done.stdout.count("DeadlinePassed") >= 3
 
 
 def _sorted(stdout: str) -> str:
