@@ -262,6 +262,29 @@ def test_a_list_that_comes_late_takes_no_pod_from_a_run() -> None:
     assert outcome.marks["lease opened by Start"] == 24
 
 
+TAKEN_OUT = """title: Nodes are taken out, one after another
+fleet: [{"domain": "a", "nodes": 6, "gpus": 4, "flavor": "H", "region": "r1", "cluster": "c1"}]
+budgets: {"t/t": {"owner": "o", "envelopes": [{"name": "e", "flavor": "H", "concurrency": 8}]}}
+steps:
+""" + "".join(
+    f'  - {{"at": "{number + 1}m", "delete": {{"node": "a-0{number}"}}}}\n' for number in range(5)
+)
+
+
+@pytest.mark.parametrize("seed", [7, 8])
+def test_a_node_that_is_deleted_twice_is_gone(seed: int) -> None:
+    """The request arrived twice, and that nothing was there to delete was heard first: nobody wrote
+    for the simulated machines any more. (Seed 2223.)"""
+    plan = StormPlan(
+        seed=seed,
+        profile=Profile.UNIFORM,
+        story=TAKEN_OUT,
+        trouble=7 * MINUTE,
+        network={"net-copy": 0.5, "net-delay": 0.5},
+    )
+    assert play(plan).problems == []
+
+
 RESTLESS = """title: A job that cannot settle, and is made again and again
 fleet: [{"domain": "a", "nodes": 1, "gpus": 8, "flavor": "H", "region": "r", "cluster": "c"}]
 budgets: {"x/x": {"owner": "x:one", "envelopes": [{"name": "e", "flavor": "H", "concurrency": 8}]}}

@@ -4,6 +4,8 @@ Called by `sim.nodes`, which repeats a call that failed. Each reads what is ther
 differs, so that doing it twice is doing it once.
 """
 
+from contextlib import suppress
+
 from msgspec.structs import replace
 
 from leasehold.core.facts import Pod, PodPhase
@@ -41,7 +43,8 @@ async def write_node(store: Store, machine: Machine, labels: Labels) -> None:
         return
     if not machine.exists:
         uid = text_at(part(stored, "metadata"), "uid")
-        await store.delete("Node", "", name, uid=uid)
+        with suppress(NotFound):  # the request arrived twice, and the second answer came first
+            await store.delete("Node", "", name, uid=uid)
         return
     metadata, annotations = part(stored, "metadata"), part(part(wanted, "metadata"), "annotations")
     if stored.get("spec") != wanted["spec"] or part(metadata, "annotations") != annotations:
