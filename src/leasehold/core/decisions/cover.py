@@ -87,29 +87,30 @@ def cover(world: World, ask: Ask, *, now: Instant) -> Covered | Refused:
 def answers_so_until(
     world: World, ask: Ask, answer: Covered | Refused, *, now: Instant, runs: bool
 ) -> Instant:
-    """Until when a walk finds all payers or not, as it does now, if nothing happens. Leases that
-    have no limit, or are past it, use up GPU-hours; and the nearer the window's end, or the limit
-    of somebody who runs already, the less there is to pay for. Never too late; too early where
-    another payer steps in, or a window's end slows down what is used."""
+    """Until when a walk finds all payers or not, as it does now and for the same reason, if nothing
+    happens. Leases that have no limit, or are past it, use up GPU-hours; and the nearer the
+    window's end, or the limit of somebody who runs already, the less there is to pay for. Never too
+    late; too early where another payer steps in, or a window's end slows down what is used."""
     first, is_covered = FOREVER, isinstance(answer, Covered)
     for step in answer.trace:
-        if not (step.taken if is_covered else step.held_back in _OF_HOURS):
+        if not step.taken and step.held_back not in _OF_HOURS:
             continue
         envelope = world.envelopes[step.envelope]
-        gpus = step.taken if is_covered else step.taken + 1
         for hours in hour_caps(world, envelope, relation=step.relation, start=now, now=now):
+            is_short = not is_covered and hours.reason is step.held_back
+            gpus = step.taken + 1 if is_short else step.taken
             span = _span(world, ask, envelope, hours.since)
             # Up to a planned start hours are counted already, over a horizon from then on.
             stands = runs if ask.span is not None else hours.since > now
             is_nearer = stands or ask.start + span == envelope.end
             pace = _burning(world, envelope, hours, now) - (gpus if is_nearer else 0)
             left = hours.cap - hours.spent - gpus * span
-            if is_covered and pace > 0:
-                assert left >= 0, step
-                first = min(first, now + left // pace + 1)
-            elif not is_covered and hours.reason is step.held_back and pace < 0:
+            if is_short and pace < 0:
                 assert left < 0, step
                 first = min(first, now + -(-left // pace))
+            elif not is_short and gpus and pace > 0:
+                assert left >= 0, step
+                first = min(first, now + left // pace + 1)
     return first
 
 
