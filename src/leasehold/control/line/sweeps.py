@@ -7,7 +7,7 @@ before one that cannot, and as many groups as money and GPUs allow there.
 
 from collections.abc import Callable
 
-from leasehold.control.line.wishes import wish_for
+from leasehold.control.line.wishes import all_waiting_groups, wish_for
 from leasehold.core.decisions.admit import Wish, as_found_by
 from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.pack import candidate_pools, pods_room, shape_of
@@ -41,8 +41,9 @@ def some_of(
     no more than so many, as when room was made for those alone."""
     asked = groups[:most]
     whole = wish_for(world, run, asked)
+    every = all_waiting_groups(world, run)
     chooses = not (whole.want.spread or whole.want.own_domains)  # where all of it will be
-    if asked == groups or not chooses:
+    if asked == every or not chooses:
         answer = try_(whole)
         if isinstance(answer, Admitted):
             return Some(wish=whole, plan=answer)
@@ -52,7 +53,7 @@ def some_of(
         first = wish_for(world, run, asked[:1])
         answer = try_(first)
         return Some(wish=first, plan=answer) if isinstance(answer, Admitted) else answer
-    roomy = _domains_for(world, wish_for(world, run, groups), agenda, now=now)
+    roomy = _domains_for(world, wish_for(world, run, every), agenda, now=now)
     found = _widest(world, run, asked, roomy, try_) if roomy else None
     return found if isinstance(found, Some) else _widest(world, run, asked, (), try_)
 

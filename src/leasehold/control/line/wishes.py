@@ -26,6 +26,12 @@ def waiting_groups(world: World, run: Run, now: Instant) -> tuple[int, ...]:
     return tuple(range(group_count(run.spec, starting_gpus(run.spec)))) if ready else ()
 
 
+def all_waiting_groups(world: World, run: Run) -> tuple[int, ...]:
+    """Of a sweep: also those that are tried again after a pause."""
+    units = units_of(world, run)
+    return tuple(key for key, where in units.items() if where.standing is Standing.WAITING)
+
+
 def node_changed_since_blocked(world: World, run: Run, where: Where) -> bool:
     """Failing binds may be a node's fault: any change of a node is worth another try."""
     since = world.memory.blocked_binds.get(run.uid)
