@@ -152,7 +152,18 @@ class _Seats:
         too_many = state.occupied.bit_count() + state.foreign - state.node.gpus
         size = self._shape.gpus
         pods = min((len(slots) - max(0, too_many)) // size, self._room_beside(state))
-        return [tuple(slots[size * index : size * (index + 1)]) for index in range(pods)]
+        seats = [tuple(slots[size * index : size * (index + 1)]) for index in range(pods)]
+        return self._to_stay_on(name, seats)
+
+    def _to_stay_on(self, name: str, seats: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        """Those of them that no plan misses, beside the free GPUs there, which are taken first."""
+        fleet, what_if = self._world.fleet, self._world.what_if
+        mark = what_if.mark()
+        for _ in range(fleet.nodes[name].holds(self._shape)):
+            fleet.plan_pod(name, self._shape)
+        found = [seat for seat in seats if self._kept.stay(name, seat)]
+        what_if.undo(mark)
+        return found
 
     def _is_needed(self, spare: Lease) -> bool:
         """It goes, a lost pod is about to take it over, or a plan ahead counts on it."""
