@@ -229,7 +229,16 @@ class Agenda:
         `gone`: leases whose slots were given back under the mark."""
         self.respect(world, uid)
         rooms = self.rooms(but=uid, start=start, end=end) if promised else []
-        return Kept(world, self._by_node, rooms, but=uid, start=start, end=end, gone=gone)
+        return Kept(
+            world,
+            self._by_node,
+            rooms,
+            but=uid,
+            start=start,
+            end=end,
+            gone=gone,
+            cutting=self._promised.keys(),
+        )
 
     @property
     def has_rooms(self) -> bool:
@@ -283,14 +292,17 @@ class Kept:
         start: Instant,
         end: Instant,
         gone: Collection[str],
+        cutting: Collection[Uid] = (),
     ) -> None:
-        """`rooms`: what others will have, by whatever cuts: it can have the rest."""
+        """`rooms`: what others will have, by whatever cuts: it can have the rest. `cutting`: all
+        that need cuts at any time."""
         self._world = world
         self._holds = holds
         self._rooms: dict[str, int] = {}  # GPUs of a node that are others' room
         self._out_of_reach: dict[str, int] = {}  # GPUs of such a node that the run cannot have
         self._beneath: dict[str, int] = {}  # those of them where others' room may be
         self._but = but
+        self._cutting = cutting
         self._start, self._end = start, end
         self.before = frozenset(gone)  # leases that were over before any was ended here
         self._gone = set(gone)
@@ -352,9 +364,15 @@ class Kept:
                 hold.uid not in (room.uid, self._but)
                 and hold.start < room.end
                 and room.start < hold.end
+                and not self._cuts_behind(hold.uid, room)
             ):
                 drops += (hold.start, hold.gpus), (hold.end, -hold.gpus)
         return -fewest(0, drops, start=room.start, stop=room.end) if drops else 0
+
+    def _cuts_behind(self, uid: Uid, room: Room) -> bool:
+        """What such a one keeps of the GPUs that come free is no place before it has cut."""
+        runs = self._world.runs
+        return uid in self._cutting and is_ahead(runs[room.uid], of=runs[uid])
 
     def _taken_on(self, node: str, room: Room) -> tuple[int, int]:
         """GPUs of a node under others' leases, and how many of them no cut for that room could
