@@ -149,6 +149,17 @@ def _reclaim(world: World, run: Run, asked: Run, groups: list[int], others: list
         plan = case.plan(case.scope.gone())
     assert plan is not None, "it was rehearsed"
     domains = {spot.group: world.nodes[spot.node].domain for spot in plan.spots}
-    held = activation_of(world, run, plan, domains, sorted(gone))
-    _hold(world, run, replace(held, only_money=True))
+    activation = activation_of(world, run, plan, domains, sorted(gone))
+    held = _not_missed_before_cuts(case.view(), run, activation.held)
+    _hold(world, run, replace(activation, held=held, only_money=True))
     return True
+
+
+def _not_missed_before_cuts(view: View, run: Run, held: dict[str, int]) -> dict[str, int]:
+    """Of the places that it will have after its cuts: what those ahead, whenever they have some of
+    a node, leave of it while nobody has been cut."""
+    found = dict(held)
+    for instant in view.instants(end_of(run, view.at)):
+        for name, left in view.beside_claims(run.flavor, instant).items():
+            found[name] = min(found.get(name, 0), max(0, left))
+    return {name: gpus for name, gpus in found.items() if gpus}

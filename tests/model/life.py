@@ -13,6 +13,7 @@ from tests.model.world import Lease, Pod, Run, Unit, World
 FILLER_GRACE = 5_000
 RETRY_PAUSE_MAX = 1_800_000
 BIND_PAUSE_MAX = 600_000
+RESTART_PAUSE = 10_000
 
 
 def close(world: World, lease: Lease, reason: str, end: int | None = None) -> None:
@@ -88,7 +89,7 @@ def apply_cuts(world: World, cuts: list[Cut], fate: str) -> None:
 
 
 def settle(world: World, run: Run) -> None:
-    """After a swap or a resize exits are restarts for a while, in the whole run."""
+    """Exits until a while after a swap or a resize are restarts, in the whole run."""
     for unit in run.units.values():
         if unit.standing == "live":
             unit.settled = max(unit.settled, world.now + world.config["swap.settle"])
@@ -132,7 +133,7 @@ def _see_ends(world: World) -> bool:
         elif pod.code == 0:
             for lease in leases:
                 close(world, lease, "Completed", at)
-        elif at < unit.settled and not unit.fate:
+        elif at <= unit.settled and not unit.fate:
             _restart(world, run, unit, pod)
             continue
         else:
@@ -146,12 +147,14 @@ def _see_ends(world: World) -> bool:
 
 
 def _restart(world: World, run: Run, unit: Unit, pod: Pod) -> None:
-    """In place, under its open lease. What has nothing left to do but to fail, fails when the
-    settling time is over."""
+    """In place, under its open lease. What has nothing left to do but to fail, does so again and
+    again, with pauses, until the settling time is over."""
     work = run.work(unit.attempt)
     natural = None if work["lasts"] is None else unit.started + work["lasts"]
     pod.code = work["exit"]
-    pod.until = natural if natural is None or natural > world.now else unit.settled
+    tries = 1 + (unit.settled - world.now) // RESTART_PAUSE
+    over = world.now + tries * RESTART_PAUSE
+    pod.until = natural if natural is None or natural > world.now else over
 
 
 def pod_exits(world: World, run: Run, group: int, index: int, code: int) -> None:

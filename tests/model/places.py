@@ -124,7 +124,8 @@ def room_for(
         if may_go(world, run, name) and not (shun and name in avoids):
             bins[name, "free"] = gpus
     if fill:
-        for name, count in fillable(view, run, until).items():
+        free = {name: gpus // run.pod_gpus * run.pod_gpus for (name, _), gpus in bins.items()}
+        for name, count in fillable(view, run, until, free).items():
             if (name, "free") in bins:
                 bins[name, "spare"] = count
     domain_of = {node.name: node.domain for node in world.nodes.values()}
@@ -164,12 +165,12 @@ def is_promised(world: World, lease: Lease) -> bool:
     return any((group, pod) == (lease.group, lease.pod) for group, _, pod in unit.swaps)
 
 
-def fillable(view: View, run: Run, until: int) -> dict[str, int]:
+def fillable(view: View, run: Run, until: int, free: dict[str, int]) -> dict[str, int]:
     """GPUs under spares that a filler may sit on until then without being in anybody's way.
 
     Not on a spare that a plan ahead counts on. When the spare goes, the slot is the filler's own,
-    so from then on it must be free of others' plans. A spare has no pod: somebody else's pods may
-    have taken its GPUs.
+    so from then on it must be free of others' plans, beside the `free` GPUs that the filler takes
+    first. A spare has no pod: somebody else's pods may have taken its GPUs.
     """
     world = view.world
     counted_on = {
@@ -191,7 +192,8 @@ def fillable(view: View, run: Run, until: int) -> dict[str, int]:
                 end = view.until(lease)
                 if end < until:
                     later = View(world, end, view.claims).room(run.flavor, until)
-                    open_ = open_[: max(0, later.get(node.name, 0) - len(slots))]
+                    left = later.get(node.name, 0) - free.get(node.name, 0)
+                    open_ = open_[: max(0, left - len(slots))]
                 slots += open_
         taken = {slot for lease in on_node(world, node.name) for slot in lease.slots}
         seats -= max(0, len(taken) + node.foreign - node.gpus)

@@ -42,6 +42,7 @@ def play(
                 come_to_rest(world)
         elif expect is not None:
             expect(world, step["what"])
+    come_to_rest(world)  # what time alone has changed is told, too
     look(world)
     return world
 
@@ -139,9 +140,11 @@ def perform(world: World, step: dict[str, Any]) -> bool:
 
 
 def _written(world: World) -> dict[str, Any]:
-    """All that people write; what is written as it was is no news."""
+    """All that people write; what is written as it was is no news, nor what is written of a node
+    that is not there."""
     specs = {key: run.spec for key, run in world.runs.items()}
-    return deepcopy({"nodes": world.nodes, "budgets": world.budgets, "runs": specs})
+    nodes = {name: node for name, node in world.nodes.items() if not node.gone}
+    return deepcopy({"nodes": nodes, "budgets": world.budgets, "runs": specs})
 
 
 def _perform(world: World, step: dict[str, Any]) -> None:

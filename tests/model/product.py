@@ -97,6 +97,9 @@ def play_product(text: str) -> tuple[Played, Seeds]:
                     problem = f"line {step.line}: {missed}"
                     break
             stage.settle()
+        # Time alone may have changed what somebody lacks, which is told in its next turn.
+        stage.controller.wake()
+        stage.settle()
         _note_plans(stage, played)
     except (Violated, InvariantBroken) as violated:
         played.broken, played.broken_at = f"invariant: {violated}", stage.now

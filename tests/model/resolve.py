@@ -256,8 +256,12 @@ def _loss(case: Case, domain: str, groups: int) -> Loss | None:
 
 
 def _may_be_in(case: Case, domain: str, groups: int) -> bool:
-    """Whether so many groups there leave room for those ahead who count on that domain."""
-    if not any(claim.kind == "cut" and domain in claim.pods for claim in case.claims):
+    """Whether so many groups there leave room for those ahead. Whom they cut there may be elsewhere
+    as well, where somebody counts on it."""
+    later = [claim for claim in case.claims if claim.kind == "cut"]
+    if not later:
+        return True
+    if not any(domain in claim.pods for claim in later) and case.room().holds(domain, groups):
         return True
     trial = Case(
         case.world, case.run, case.groups[:groups], case.claims, case.at,

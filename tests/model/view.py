@@ -36,7 +36,10 @@ class Claim:
     before: list["Claim"] = field(default_factory=list)  # of a cut: those ahead of it
     gone: frozenset[int] = frozenset()  # of a cut: leases that others would end before it
     was: "Claim | None" = None  # the same without those others
-    kept: dict[int, dict[str, int]] = field(default_factory=dict)  # by instant, as worked out
+    # By instant and what others have planned since, as worked out.
+    kept: dict[tuple[int, tuple[tuple[str, int], ...]], dict[str, int]] = field(
+        default_factory=dict
+    )
     under: dict[int, dict[str, int]] = field(default_factory=dict)  # beneath leases, likewise
     rests_on: list[int] = field(default_factory=list)  # spares that a cut counts on
     places: dict[int, str] = field(default_factory=dict)  # of a cut: group -> domain
@@ -116,7 +119,7 @@ class View:
                 if claim.flavor == flavor and claim.since <= instant < claim.end:
                     then = max(claim.start, self.world.now)
                     when = min(instant, then) if self.cutting else instant
-                    taken = kept_by(self.world, claim, when)
+                    taken = kept_by(self.world, claim, when, self._planned_beside(claim))
             elif claim.start <= instant < claim.end:
                 taken = {name: gpus for name, gpus in claim.nodes.items() if name in free}
                 for lease in self._taken_back(claim, instant):
@@ -125,6 +128,32 @@ class View:
             for name, gpus in taken.items():
                 free[name] -= gpus
         return free
+
+    def _planned_beside(self, cut: Claim) -> dict[str, int]:
+        """Of each node the most that known starts behind one who needs cuts will have at once while
+        it runs: they were planned beside its room, which is not where they are."""
+        ahead = {id(other) for other in cut.before}
+        plans = [
+            each
+            for each in self.claims
+            if each.kind == "plan"
+            and id(each) not in ahead
+            and each.start < cut.end
+            and cut.start < each.end
+        ]
+        most: dict[str, int] = {}
+        for at in {max(each.start, cut.start) for each in plans}:
+            there = [each for each in plans if each.start <= at < each.end]
+            for name in {name for each in there for name in each.nodes}:
+                gpus = sum(each.nodes.get(name, 0) for each in there)
+                most[name] = max(gpus, most.get(name, 0))
+        return most
+
+    def beside_claims(self, flavor: str, instant: int) -> dict[str, int]:
+        """What is left of each node of which somebody has planned some for that instant."""
+        nodes = self.world.nodes
+        left = self._room_at(flavor, instant)
+        return {name: n for name, n in left.items() if n < self.free(nodes[name], instant)}
 
     def free(self, node: Node, instant: int) -> int:
         """GPUs of the node that nobody has at that instant."""
@@ -211,28 +240,33 @@ def is_expected_to_go(world: World, lease: Lease) -> bool:
     return bool(world.now < lease.deadline + world.config["drain.timeout"])
 
 
-def kept_by(world: World, claim: Claim, instant: int) -> dict[str, int]:
+def kept_by(
+    world: World, claim: Claim, instant: int, beside: dict[str, int] | None = None
+) -> dict[str, int]:
     """The free GPUs of its domains that one who needs cuts keeps: no more than it needs.
 
     Free for it is what nobody ahead counts on while it would run. Whole pods first, where it would
     put them; for pods that have no place yet whatever is free, from the emptiest node on, since
     that is what has not to be cut. After its start it is where it was then, and the rest of its
-    room is taken to be in the place of leases that it may have cut, as far as they are enough. What
-    others would free by their cuts is nothing that it keeps.
+    room is taken to be in the place of leases that it may have cut, as far as they are enough, and
+    `beside` what others have planned since. What others would free by their cuts is nothing that it
+    keeps.
     """
     if claim.was is not None and instant <= max(claim.start, world.now):
         return kept_by(world, claim.was, instant)
-    if instant not in claim.kept:
+    is_later = instant > max(claim.start, world.now)
+    theirs = tuple(sorted((beside or {}).items())) if is_later else ()
+    if (instant, theirs) not in claim.kept:
         view = View(world, instant, claim.before, claim.gone)
-        if instant <= max(claim.start, world.now):
-            pods = claim.pods
-            claim.kept[instant] = _kept(view, claim, pods, view.room(claim.flavor, claim.end))
+        if is_later:
+            found = _kept_later(view, claim, instant, dict(theirs))
         else:
-            claim.kept[instant] = _kept_later(view, claim, instant)
-    return claim.kept[instant]
+            found = _kept(view, claim, claim.pods, view.room(claim.flavor, claim.end))
+        claim.kept[instant, theirs] = found
+    return claim.kept[instant, theirs]
 
 
-def _kept_later(view: View, claim: Claim, instant: int) -> dict[str, int]:
+def _kept_later(view: View, claim: Claim, instant: int, beside: dict[str, int]) -> dict[str, int]:
     """Of each pod that has no place yet as much as may be is beneath leases that it may have cut,
     and that nobody ahead is beneath; on nodes where little is free first."""
     kept = dict(kept_by(view.world, claim, max(claim.start, view.world.now)))
@@ -248,6 +282,10 @@ def _kept_later(view: View, claim: Claim, instant: int) -> dict[str, int]:
             theirs = sum(other.under.get(instant, {}).get(name, 0) for other in ahead)
             beneath[name] = max(0, beneath[name] - theirs)
         left = {name: max(0, free[name] - kept.get(name, 0)) for name in names}
+        for name in names:
+            planned = beside.get(name, 0)
+            beneath[name] = max(0, beneath[name] - max(0, planned - left[name]))
+            left[name] = max(0, left[name] - planned)
         for with_free in (False, True):
             for name in sorted(names, key=lambda n: (left[n], n)):
                 here = min(missing, (beneath[name] + with_free * left[name]) // size)

@@ -138,7 +138,7 @@ class Unit:
     blocked_binds: bool = False
     avoids: list[str] = field(default_factory=list)
     swaps: list[tuple[int, int, int]] = field(default_factory=list)  # group, lost pod, spare pod
-    settled: int = 0  # exits before this instant are restarts
+    settled: int = 0  # exits up to this instant are restarts
 
 
 @dataclass

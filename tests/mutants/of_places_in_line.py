@@ -11,6 +11,34 @@ PLACES_IN_LINE = (
         story("queue-15"),
     ),
     Mutant(
+        "whoever lacks GPUs of an envelope is not told that it lacks hours by now",
+        "core/decisions/cover.py",
+        "            elif not is_short and gpus and pace > 0:\n",
+        "            elif is_covered and gpus and pace > 0:\n",
+        story("queue-16"),
+    ),
+    Mutant(
+        "who waits for its family to go is overtaken where it is to be",
+        "control/line/activation.py",
+        "    return set(found.resolution.domains or found.reservation.domains)\n",
+        "    return set(found.resolution.domains)\n",
+        story("line-95"),
+    ),
+    Mutant(
+        "an owner that is kept nothing yet has no domain",
+        "control/line/activation.py",
+        "            domains=tuple(sorted({nodes[name].node.domain for name, _ in gpus})),\n",
+        "            domains=tuple(sorted({nodes[name].node.domain for name, _ in places})),\n",
+        story("line-99"),
+    ),
+    Mutant(
+        "a sweep begins where its groups in a pause cannot be",
+        "control/line/sweeps.py",
+        "    every = all_waiting_groups(world, run)\n",
+        "    every = groups\n",
+        story("sweep-07"),
+    ),
+    Mutant(
         "nobody grows because its end is nearer",
         "control/running/elastic.py",
         "            turn.wake(money_stays_until(world, wish, plan, turn.agenda, now=now, "
@@ -114,9 +142,24 @@ PLACES_IN_LINE = (
     Mutant(
         "what an owner that takes its envelope back is kept moves to where it fits",
         "control/line/made_room.py",
-        "    if held and (is_reclaim or _can_have(world, wish, held, still_there)):\n",
-        "    if held and not is_reclaim and _can_have(world, wish, held, still_there):\n",
+        "    if is_reclaim and found.reservation.held_money:\n",
+        "    if is_reclaim and not found.reservation.held_money:\n",
         story("line-74"),
+    ),
+    Mutant(
+        "an owner is kept what one ahead will miss as long as nobody is cut for it",
+        "control/line/activation.py",
+        "            _hold_what_was_made(turn, wish, reservation, helped.plan, helped.places)\n",
+        "            _hold_what_was_made(turn, wish, reservation, helped.plan,\n"
+        "                                helped.plan.packed.gpus_by_node)\n",
+        story("line-97"),
+    ),
+    Mutant(
+        "an owner that is kept nothing yet is kept what it finds elsewhere",
+        "control/line/made_room.py",
+        "    if is_reclaim and found.reservation.held_money:\n",
+        "    if is_reclaim and held:\n",
+        story("line-98"),
     ),
     Mutant(
         "what others were cut for is open to all while a rejected start is going",
@@ -258,5 +301,26 @@ PLACES_IN_LINE = (
         "    since = max([start, *(each.start for each in claims)])\n",
         "    since = start\n",
         story("line-94"),
+    ),
+    Mutant(
+        "what was given up at the drain timeout is kept again",
+        "control/line/made_room.py",
+        "    if turn.now >= timeout and (still_there or was_given_up):\n",
+        "    if turn.now >= timeout and still_there:\n",
+        story("line-100"),
+    ),
+    Mutant(
+        "what one behind keeps for later pushes the room of one ahead away",
+        "core/decisions/agenda.py",
+        "                and not self._cuts_behind(hold.uid, room)\n",
+        "",
+        story("line-101"),
+    ),
+    Mutant(
+        "a seat that a plan would miss counts for a filler",
+        "core/decisions/fill.py",
+        "        found = [seat for seat in seats if self._kept.stay(name, seat)]\n",
+        "        found = seats\n",
+        story("fill-08"),
     ),
 )

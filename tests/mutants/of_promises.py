@@ -556,7 +556,7 @@ PROMISES = (
     Mutant(
         "what a family leaves is for those ahead while GPUs are short beside it",
         "control/line/activation.py",
-        "            _hold_what_was_made(turn, wish, reservation, helped.plan)",
+        "            _hold_what_was_made(turn, wish, reservation, helped.plan, helped.places)",
         "            _activating(turn, wish.run, reservation)",
         story("line-59"),
     ),

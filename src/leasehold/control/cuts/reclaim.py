@@ -15,7 +15,7 @@ from leasehold.core.decisions.admit import Wish
 from leasehold.core.decisions.cuts import Cuts, Seeder
 from leasehold.core.decisions.funded import funded
 from leasehold.core.decisions.overdraft import cut_shared, other_payer, refinance_order
-from leasehold.core.decisions.resolve import count_money_back, plan_after_cuts
+from leasehold.core.decisions.resolve import count_money_back, kept_before_cuts, plan_after_cuts
 from leasehold.core.facts import EnvelopeKey, Lease, Location, Record, Relation
 from leasehold.core.reservations import Reservation
 from leasehold.core.resolutions import CutCause
@@ -34,6 +34,7 @@ class Reclaim(Record):
     moved: tuple[tuple[Lease, Covered], ...]
     cuts: Cuts | None
     plan: Admitted  # where the run would start then, with the cuts it needs besides
+    places: tuple[tuple[str, int], ...]  # what of that those ahead leave before these: node, GPUs
     envelope: EnvelopeKey = ""  # the owner's, of whose leases the first was cut
     deficit: int = 0  # GPUs that the cut ones end
 
@@ -136,6 +137,7 @@ def _in(
         moved=stay,
         cuts=cuts,
         plan=plan,
+        places=kept_before_cuts(world, wish, turn.agenda, plan.packed, now=turn.now, gone=gone),
         envelope=next((payer for payer in paid if payer in own), ""),
         deficit=sum(cut.gpus for cut in kept),
     )

@@ -58,7 +58,7 @@ def activate(
         helped = reclaim(turn, wish, reservation)
         if helped is not None and helped.cuts is not None:
             # What they leave is its own, though GPUs be short beside that.
-            _hold_what_was_made(turn, wish, reservation, helped.plan)
+            _hold_what_was_made(turn, wish, reservation, helped.plan, helped.places)
             return True
         has_moved = helped is not None
         if has_moved:  # its family pays from elsewhere; now for the GPUs
@@ -92,7 +92,7 @@ def activate(
         site=answer.site,
         flavor=wish.want.flavor,
     )
-    _hold_what_was_made(turn, wish, reservation, answer.plan)
+    _hold_what_was_made(turn, wish, reservation, answer.plan, answer.plan.packed.gpus_by_node)
     return True
 
 
@@ -119,8 +119,13 @@ def domains_open_to(world: World, wish: Wish) -> list[str]:
     return [pool.domain for pool in pools]
 
 
-def _hold_what_was_made(turn: Turn, wish: Wish, reservation: Reservation, plan: Admitted) -> None:
-    places = plan.packed.gpus_by_node
+def _hold_what_was_made(
+    turn: Turn,
+    wish: Wish,
+    reservation: Reservation,
+    plan: Admitted,
+    places: tuple[tuple[str, int], ...],
+) -> None:
     hold_places(turn, wish, places, start=turn.now)
     claims = [
         claim
@@ -128,11 +133,13 @@ def _hold_what_was_made(turn: Turn, wish: Wish, reservation: Reservation, plan: 
         for claim in claims_of(turn.world, wish, covered, start=turn.now)
     ]
     turn.agenda.claim(wish.run.uid, claims)
+    nodes, gpus = turn.world.fleet.nodes, plan.packed.gpus_by_node
     _activating(
         turn,
         wish.run,
         replace(
             reservation,
+            domains=tuple(sorted({nodes[name].node.domain for name, _ in gpus})),
             held_places=places,
             held_money=tuple((each.payer, each.gpus, each.borrowed) for each in claims),
         ),
@@ -206,7 +213,7 @@ def is_sitting_down(world: World, domains: Collection[str]) -> bool:
     whether its nodes will have it."""
     for uid in uids_underway(world):
         found = underway(world, world.runs[uid])
-        if found is None or set(found.resolution.domains).isdisjoint(domains):
+        if found is None or _domains(found).isdisjoint(domains):
             continue
         for key, unit in world.book(uid).units.items():
             last = unit.last
@@ -230,15 +237,23 @@ def _is_busy(turn: Turn, run: Run, domains: Collection[str]) -> bool:
         found = underway(world, other) if other is not None and uid != run.uid else None
         if (
             found is not None
-            and set(found.resolution.domains) & set(domains)
+            and not _domains(found).isdisjoint(domains)
             and not _is_overdue(turn, found)
         ):
             return True
     return False
 
 
+def _domains(found: Underway) -> set[str]:
+    """Where room is made, or will be when all that it took back so far is its envelope."""
+    return set(found.resolution.domains or found.reservation.domains)
+
+
 def _is_overdue(turn: Turn, found: Underway) -> bool:
-    return turn.now >= drain_timeout(turn.world, found) and bool(
+    """What it was kept is kept no more, though whoever had not gone may have by now."""
+    if turn.now < drain_timeout(turn.world, found):
+        return False
+    return found.reservation.reason == Told.DRAIN_TIMEOUT or bool(
         not_gone(turn.world, found.reservation, found.resolution, turn.now)
     )
 

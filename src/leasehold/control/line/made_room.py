@@ -90,9 +90,10 @@ def _hold_while_draining(turn: Turn, wish: Wish, found: Underway, going: list[Le
         assert ending is not None, name
         turn.wake(ending.deadline + world.policy.victim_timeout)
     timeout = drain_timeout(world, found)
-    if still_there and turn.now >= timeout:
+    was_given_up = found.reservation.reason == Told.DRAIN_TIMEOUT
+    if turn.now >= timeout and (still_there or was_given_up):
         is_activating = found.reservation.state is State.ACTIVATING
-        is_first_look = is_activating and found.reservation.reason != Told.DRAIN_TIMEOUT
+        is_first_look = is_activating and not was_given_up
         if is_first_look:
             turn.reserve(replace(found.reservation, reason=str(Told.DRAIN_TIMEOUT)))
             turn.tell(
@@ -121,7 +122,9 @@ def _places_kept(
     a reclaim was planned with may need cuts besides; elsewhere it might be in the way of others."""
     held = found.reservation.held_places
     is_reclaim = found.resolution.cause is CutCause.OVERDRAFT
-    if held and (is_reclaim or _can_have(world, wish, held, still_there)):
+    if is_reclaim and found.reservation.held_money:
+        return held  # nothing, if those ahead left it none
+    if held and _can_have(world, wish, held, still_there):
         return held
     packed = _packed_without(world, wish, still_there)
     return packed.gpus_by_node if packed is not None else held

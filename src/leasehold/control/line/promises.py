@@ -7,7 +7,7 @@ cannot be kept at its end, somebody behind it took what it was promised.
 
 from collections.abc import Iterator
 
-from leasehold.control.line.activation import is_sitting_down, underway
+from leasehold.control.line.activation import domains_open_to, is_sitting_down, underway
 from leasehold.control.line.wishes import groups_short_of_minimum, waiting_groups, wish_for
 from leasehold.control.reservations import present
 from leasehold.control.turn import Turn
@@ -69,8 +69,8 @@ def _harm(turn: Turn, run: Run, reservation: Reservation, agenda: Agenda) -> Ite
         if reservation.starts > turn.now and not _can_start(turn, wish, agenda, reservation):
             yield f"its {reservation.confidence} start at {reservation.starts} is gone"
     elif reservation.confidence is Confidence.CUTS and turn.agenda.holds_of(run.uid):
-        # While it is not known whether somebody sits, its plan stands as it was.
-        if not is_sitting_down(world, reservation.domains):
+        # While it is not known whether somebody sits where it could go, its plan stands as it was.
+        if not is_sitting_down(world, domains_open_to(world, wish)):
             seen = preview(world, wish, agenda, at=at, now=turn.now, may_sample=lambda: False)
             if isinstance(seen, Refused):
                 yield f"cuts at {at} would no longer make room for it"

@@ -30,6 +30,7 @@ from leasehold.core.decisions.pack import (
     shape_of,
     try_pack,
 )
+from leasehold.core.decisions.releases import releases_on
 from leasehold.core.decisions.room_ahead import RoomAhead
 from leasehold.core.facts import Lease, Location, Record
 from leasehold.core.units import FOREVER, Instant
@@ -107,6 +108,39 @@ def _without_cuts(
     plan = admit(world, wish, agenda, start=now, now=now, gone=over)
     world.what_if.undo(mark)
     return plan if isinstance(plan, Admitted) else None
+
+
+def kept_before_cuts(
+    world: World, wish: Wish, agenda: Agenda, packed: Packed, *, now: Instant, gone: Collection[str]
+) -> tuple[tuple[str, int], ...]:
+    """Of those places what plans ahead leave as long as nobody is cut for it, by node: some of it
+    may be under leases. `gone`: leases that the caller has given back."""
+    mark = world.what_if.mark()
+    over = let_go(world, now=now, gone=gone)
+    found = tuple(
+        (node, part)
+        for node, gpus in packed.gpus_by_node
+        if (part := min(gpus, _left_on(world, wish, agenda, node, now=now, over=over))) > 0
+    )
+    world.what_if.undo(mark)
+    return found
+
+
+def _left_on(
+    world: World, wish: Wish, agenda: Agenda, node: str, *, now: Instant, over: Collection[str]
+) -> int:
+    """What is left of a node whenever somebody holds some of it, the leases there at that time
+    taken off. Nothing becomes less but when a hold begins."""
+    state, end = world.fleet.nodes[node], min(FOREVER, now + wish.end_after)
+    holds = [
+        hold for hold in agenda.holds_on(node, wish.run.uid) if now < hold.end and hold.start < end
+    ]
+    ends = releases_on(world, node, after=now, gone=over).values()
+    least = state.node.gpus
+    for at in {max(now, hold.start) for hold in holds}:
+        held = sum(hold.gpus for hold in holds if hold.start <= at < hold.end)
+        least = min(least, state.unclipped_free() + sum(each <= at for each in ends) - held)
+    return least
 
 
 def prepare(
