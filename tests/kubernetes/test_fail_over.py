@@ -133,6 +133,22 @@ def test_one_that_nobody_answers_stops_all_the_same(plane: Plane, gate: Gate) ->
     assert first.stop() == 0
 
 
+def test_tenure_that_is_lost_before_anything_could_be_decided_is_told(
+    plane: Plane, gate: Gate
+) -> None:
+    """It has not come to know the lottery's key yet."""
+    gate.keep_back("GET", "/secrets/")
+    first = plane.controller("first", server=gate.server)
+    plane.until(lambda: gate.kept == 1)
+    gate.cut()
+    plane.until(lambda: "tenure lost" in first.log())
+    gate.let_on()
+    gate.mend()
+    plane.until(lambda: first.log().count("tenure gained") == 2)
+    plane.until(lambda: epoch(plane) > 0)
+    assert first.stop() == 0
+
+
 @pytest.mark.parametrize("program", ["kube-apiserver", "etcd"])
 def test_work_goes_on_while_the_api_server_or_its_store_is_restarted(
     plane: Plane, program: str

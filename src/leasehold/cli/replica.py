@@ -31,7 +31,7 @@ from leasehold.ports.runtime import Task
 from leasehold.ports.store import StoreError
 from leasehold.ports.tenure import Tenure
 from leasehold.shell.config import Config
-from leasehold.shell.keeper import Keeper
+from leasehold.shell.keeper import STOPPED, Keeper
 from leasehold.shell.ledger import SHARD, sealed_epoch
 from leasehold.shell.plane import Answering, Plane
 from leasehold.shell.standby import Standby
@@ -161,6 +161,9 @@ class Replica:
             self._beginning.cancel()
         if self._plane is not None:
             self._plane.lost(why)
+        # Told also where it was lost before there was anything to decide with.
+        say = _log.info if why == STOPPED else _log.warning
+        say("tenure lost", message=why)
         self._tasks.spawn("holder's label", self._mark_pod(is_holder=False))
 
     async def _begin(self, tenure: Tenure) -> None:

@@ -218,8 +218,6 @@ class Plane(Audience):
         self.teller.forget()
         if self._standby is not None and why != STOPPED:
             self._standby.begin()
-        say = _log.info if why == STOPPED else _log.warning
-        say("tenure lost", message=why)
 
     async def _lead(self, epoch: int) -> None:
         try:
