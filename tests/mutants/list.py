@@ -248,7 +248,7 @@ CUTS = (
     ),
     Mutant(
         "reservation holds ignored by backfill",
-        "core/decisions/agenda.py",
+        "core/decisions/kept.py",
         "self._start < hold.end and hold.start < self._end:\n",
         "hold.start <= self._start < hold.end:\n",
         story("queue-02"),

@@ -227,7 +227,7 @@ PLACES_IN_LINE = (
     ),
     Mutant(
         "planned runs that follow each other take the room of one ahead together",
-        "core/decisions/agenda.py",
+        "core/decisions/kept.py",
         "        return -fewest(0, drops, start=room.start, stop=room.end) if drops else 0\n",
         "        return sum(gpus for _, gpus in drops if gpus > 0)\n",
         story("line-86"),
@@ -311,7 +311,7 @@ PLACES_IN_LINE = (
     ),
     Mutant(
         "what one behind keeps for later pushes the room of one ahead away",
-        "core/decisions/agenda.py",
+        "core/decisions/kept.py",
         "                and not self._cuts_behind(hold.uid, room)\n",
         "",
         story("line-101"),

@@ -24,7 +24,7 @@ PROMISES = (
     ),
     Mutant(
         "cutting a lease does not take it from the plan that counts on its end",
-        "core/decisions/agenda.py",
+        "core/decisions/kept.py",
         "        self._gone.add(lease.name)\n        self._note(lambda: self._gone.discard"
         "(lease.name))\n",
         "",
@@ -97,7 +97,7 @@ PROMISES = (
     ),
     Mutant(
         "a spare and the filler on it are counted as two places",
-        "core/decisions/agenda.py",
+        "core/decisions/kept.py",
         "        return taken.bit_count(), (kept & ~spares)",
         "        return sum(x.gpus for x in self._others_on(node)), (kept & ~spares)",
         story("line-53"),
@@ -534,7 +534,7 @@ PROMISES = (
     ),
     Mutant(
         "the room of one ahead lies over what it holds",
-        "core/decisions/agenda.py",
+        "core/decisions/kept.py",
         "            now += max(0, free - max(0, most))  # beside what is held\n",
         "            now = max(now, free - max(0, most))\n",
         story("line-57"),

@@ -18,8 +18,9 @@ from tests.properties.worlds import (
 )
 
 from leasehold.core.decisions.admit import Wish, admit
-from leasehold.core.decisions.agenda import Agenda, Hold
+from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.forecast import forecast
+from leasehold.core.decisions.holds import Hold
 from leasehold.core.decisions.outlook import Outlook
 from leasehold.core.facts import Budget, Closed, Ending, Why
 from leasehold.core.units import FOREVER, HOUR

@@ -13,7 +13,8 @@ from tests.properties.worlds import (
 )
 
 from leasehold.core.decisions.admit import admit
-from leasehold.core.decisions.agenda import Agenda, Hold
+from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.holds import Hold
 from leasehold.core.facts import Run, Taint, Toleration
 from leasehold.core.verdicts import Admitted, Refusal, Refused
 from leasehold.core.world.world import World

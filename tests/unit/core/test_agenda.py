@@ -1,6 +1,7 @@
 """What is spoken for, by whom, in the order of the line."""
 
-from leasehold.core.decisions.agenda import Agenda, Hold, Room
+from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.holds import Hold, Room
 from leasehold.core.decisions.pack import Want
 from leasehold.core.units import FOREVER
 

@@ -14,7 +14,8 @@ from tests.properties.worlds import (
 )
 from tests.unit.test_lottery import a_resolution
 
-from leasehold.core.decisions.agenda import Agenda, Room
+from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.holds import Room
 from leasehold.core.decisions.odds import Preview, preview
 from leasehold.core.facts import Run, Selector
 from leasehold.core.units import FOREVER, MINUTE

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, ask_for, claim_on_top, claims_of
-from leasehold.core.decisions.agenda import Hold, Room, Start
 from leasehold.core.decisions.cover import cover
 from leasehold.core.decisions.forecast import Known
+from leasehold.core.decisions.holds import Hold, Room, Start
 from leasehold.core.decisions.outlook import leases_ended_by
 from leasehold.core.decisions.pack import Want, best_node, shape_of
 from leasehold.core.decisions.resolve import count_money_back

@@ -8,8 +8,9 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from leasehold.core.decisions.agenda import Agenda, Kept
+from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.cover import Ask, answers_so_until, cover
+from leasehold.core.decisions.kept import Kept
 from leasehold.core.decisions.pack import (
     Want,
     fits,

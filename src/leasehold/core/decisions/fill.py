@@ -6,9 +6,10 @@ opportunistic run found no room on free GPUs alone, under a mark with what plans
 """
 
 from leasehold.core.decisions.admit import Wish, ask_for, preference
-from leasehold.core.decisions.agenda import Agenda, Kept
+from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.cover import cover
 from leasehold.core.decisions.drain import is_spoken_for
+from leasehold.core.decisions.kept import Kept
 from leasehold.core.decisions.pack import best_node, candidate_pools, pods_room, shape_of
 from leasehold.core.facts import Lease, Location, Role
 from leasehold.core.units import FOREVER, Instant

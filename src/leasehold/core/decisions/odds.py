@@ -10,8 +10,9 @@ from collections.abc import Callable, Collection, Iterator
 from fractions import Fraction
 
 from leasehold.core.decisions.admit import Wish
-from leasehold.core.decisions.agenda import Agenda, Kept
+from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.cuts import Cut, CutKind, enough, structural
+from leasehold.core.decisions.kept import Kept
 from leasehold.core.decisions.pack import Want
 from leasehold.core.decisions.resolve import Site, not_enough, prepare
 from leasehold.core.facts import Lease, Record, RunKey

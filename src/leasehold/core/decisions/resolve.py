@@ -10,7 +10,7 @@ from collections.abc import Collection
 from msgspec.structs import replace
 
 from leasehold.core.decisions.admit import Wish, admit, as_found_by
-from leasehold.core.decisions.agenda import Agenda, Kept
+from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.cuts import (
     CutKind,
     Cuts,
@@ -22,6 +22,7 @@ from leasehold.core.decisions.cuts import (
     structural,
 )
 from leasehold.core.decisions.funded import Bills, funded, is_split, paid_there
+from leasehold.core.decisions.kept import Kept
 from leasehold.core.decisions.outlook import leases_ended_by
 from leasehold.core.decisions.pack import (
     Want,

@@ -13,8 +13,10 @@ from collections.abc import Collection, Iterator
 from msgspec.structs import replace
 
 from leasehold.core.decisions.admit import Wish, admit
-from leasehold.core.decisions.agenda import Agenda, Hold, Kept, Room, Start
+from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.cuts import Scope, cut_all
+from leasehold.core.decisions.holds import Hold, Room, Start
+from leasehold.core.decisions.kept import Kept
 from leasehold.core.decisions.order import is_ahead
 from leasehold.core.decisions.outlook import leases_ended_by
 from leasehold.core.decisions.pack import candidate_pools, pods_room, shape_of, try_pack
