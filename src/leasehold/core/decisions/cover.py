@@ -105,10 +105,15 @@ def answers_so_until(
             is_nearer = stands or ask.start + span == envelope.end
             pace = _burning(world, envelope, hours, now) - (gpus if is_nearer else 0)
             left = hours.cap - hours.spent - gpus * span
-            if is_short and pace < 0:
-                assert left < 0, step
-                first = min(first, now + -(-left // pace))
-            elif not is_short and gpus and pace > 0:
+            if is_short:
+                # From these instants on a window's end cuts short what is counted.
+                counted = (ask.start + span, now + world.policy.accounting_horizon)
+                bends = [envelope.end - end for end in counted if end < envelope.end < FOREVER]
+                first = min([first, *(now + bend for bend in bends)])
+                if pace < 0:
+                    assert left < 0, step
+                    first = min(first, now + -(-left // pace))
+            elif gpus and pace > 0:
                 assert left >= 0, step
                 first = min(first, now + left // pace + 1)
     return first
