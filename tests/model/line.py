@@ -6,6 +6,7 @@ blocked, keeps nothing. What a Resolution has freed is kept from everybody.
 """
 
 from dataclasses import replace
+from typing import TypeGuard
 
 from tests.model.admit import Place, Plan, Refusal, admit, admit_in, borrowed_by, put_in
 from tests.model.money import Segment, can_give, is_allowed
@@ -299,16 +300,23 @@ def _book_known(world: World, run: Run, found: tuple[int, Plan, bool]) -> Claim:
 
 def _kept_start(world: World, run: Run) -> int | None:
     """A start that was announced with cuts, or for want of money, only moves earlier. One that was
-    announced this very instant, when what happens in it was not over yet, is none."""
-    was = run.booking
-    if (
-        was is None
-        or was.state != "Pending"
-        or was.confidence not in ("needs-cuts", "needs-money")
-        or was.start == world.now + lead_of(world, run)
-    ):
+    announced this very instant, when what happens in it was not over yet, is none; one that was put
+    off in it stands as it was before."""
+    if not _only_moves_earlier(run.booking):
         return None
-    return was.start
+    before = world.was.get(run.key)
+    start = run.booking.start
+    if _only_moves_earlier(before) and before.start < start:
+        start = before.start
+    return None if start == world.now + lead_of(world, run) else start
+
+
+def _only_moves_earlier(booking: Booking | None) -> TypeGuard[Booking]:
+    return (
+        booking is not None
+        and booking.state == "Pending"
+        and booking.confidence in ("needs-cuts", "needs-money")
+    )
 
 
 def _announce(

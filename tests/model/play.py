@@ -66,7 +66,8 @@ def _advance(world: World, at: int, look: Look) -> None:
 
 
 def come_to_rest(world: World) -> None:
-    world.was = {run.key: run.booking for run in world.runs.values()}
+    if world.was_at != world.now:
+        world.was, world.was_at = {run.key: run.booking for run in world.runs.values()}, world.now
     for _ in range(REST_MAX):
         if not _take_turn(world):
             return

@@ -290,6 +290,7 @@ class World:
     claims: list[Any] = field(default_factory=list)  # of those who wait, as last worked out
     ahead: dict[str, list[Any]] = field(default_factory=dict)  # the same, by who asks
     was: dict[str, Booking | None] = field(default_factory=dict)  # when this instant began
+    was_at: int = -1  # which one that is
     seeds: Any = None
     notes: list[tuple[int, str]] = field(default_factory=list)
 

@@ -60,13 +60,18 @@ def write_plan(turn: Turn, wish: Wish, refused: Refused, plan: Plan | None) -> R
         _still_blocked(turn, old, refused)
         return None
     reservation = reservation_for(turn, wish, refused, plan)
+    memory = turn.world.memory
     if old is None or old.state is State.BLOCKED:
         word = f"starts at {format_instant(plan.starts)}, {plan.confidence}"
         turn.tell("Run", run.key, Told.RESERVED, word)
+        memory.forget_put_off(run.uid)
+    before = _kept_start(turn, old)
+    if before is not None and plan.starts > before:
+        memory.note_put_off(run.uid, turn.now, before)
     if reservation != old:
         turn.reserve(reservation)
     if plan.preview is not None:
-        turn.world.memory.note_room(run.uid, (plan.preview.dropped, plan.preview.pods))
+        memory.note_room(run.uid, (plan.preview.dropped, plan.preview.pods))
     hold_plan(turn, wish, plan)
     turn.planned[reservation.subject] = None
     turn.wake(plan.starts)
@@ -108,7 +113,7 @@ def plan_for(turn: Turn, wish: Wish, refused: Refused, line: Line) -> Plan | Non
     if wish.run.spec.tolerations:
         line.forget_outlooks()
     soonest = now + lead(world, wish.run)
-    kept = _kept_start(old)
+    kept = _kept_start(turn, old)
     if kept == soonest:
         kept = None  # it was announced this very instant, when what ends now was there still
     exact = None
@@ -242,11 +247,13 @@ def _ends_of_protection(world: World, wish: Wish, *, after: Instant) -> list[Ins
     return sorted(end for end in ends if end is not None and end > after)
 
 
-def _kept_start(old: Reservation | None) -> Instant | None:
-    """A start that may cut, or needs money, only moves earlier."""
+def _kept_start(turn: Turn, old: Reservation | None) -> Instant | None:
+    """A start that may cut, or needs money, only moves earlier. One that was put off in the middle
+    of this instant stands as it was before: what happens in an instant happens at once."""
     if old is None or old.state is not State.PENDING:
         return None
-    return old.starts if old.confidence in (Confidence.CUTS, Confidence.MONEY) else None
+    starts = turn.world.memory.start_before(old.uid, turn.now) or old.starts
+    return starts if old.confidence in (Confidence.CUTS, Confidence.MONEY) else None
 
 
 def _has_gpus(turn: Turn, wish: Wish) -> bool:

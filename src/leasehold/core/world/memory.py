@@ -26,6 +26,7 @@ class Memory:
         self.claims: tuple[Claim, ...] = ()  # money that planned starts keep
         self.alike = Alike()
         self._rooms: dict[Uid, Room] = {}  # of starts that need cuts
+        self._put_off: dict[Uid, tuple[Instant, Instant]] = {}  # when, and the start before that
         self._was_put_off = False  # the line, in the turn before
         self._moving_since: Instant | None = None  # no turn since then in which all was still
         self._drawn_since: Instant = 0
@@ -37,6 +38,7 @@ class Memory:
         self.traces.pop(uid, None)
         self.blocked_binds.pop(uid, None)
         self._rooms.pop(uid, None)
+        self.forget_put_off(uid)
         self.alike.forget(uid)
 
     # Why a run waits.
@@ -86,6 +88,19 @@ class Memory:
 
     def room_of(self, uid: Uid) -> Room:
         return self._rooms.get(uid, _NO_ROOM)
+
+    def note_put_off(self, uid: Uid, now: Instant, before: Instant) -> None:
+        """Its start moves to a later one."""
+        self._put_off[uid] = (now, before)
+
+    def forget_put_off(self, uid: Uid) -> None:
+        """It is announced anew."""
+        self._put_off.pop(uid, None)
+
+    def start_before(self, uid: Uid, now: Instant) -> Instant | None:
+        """The start that it had until this very instant, if that was put off."""
+        at, before = self._put_off.get(uid, (None, None))
+        return before if at == now else None
 
     # What a turn may cost.
 
