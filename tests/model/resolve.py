@@ -280,18 +280,22 @@ def _leaves_room_for_those_ahead(
     seat = claim_of(case.world, case.run, plan, case.at, "plan")
     if not _leaves_known_starts(case, seat, needed):
         return False
-    later = [
+    every = [
         claim
         for claim in sorted(case.claims, key=lambda each: each.start)
-        if claim.kind == "cut" and claim.start < case.until and case.at < claim.end
+        if claim.kind == "cut" and case.at < claim.end
     ]
+    later = [claim for claim in every if claim.start < case.until]
     lost = _without_room(case, later, [seat], gone)
-    if not lost:
-        return True
     near = _within_reach(later, _touched(case, seat, gone))
-    if _without_room(case, near, [seat], gone):
+    if lost and _without_room(case, near, [seat], gone):
         return False
-    return lost <= _without_room(case, later, [], case.absent)
+    if not lost <= _without_room(case, later, [], case.absent):
+        return False
+    # Who starts when it has ended may miss what one of those has elsewhere because of it.
+    met = {claim.run for claim in later}
+    missed = _without_room(case, every, [seat], gone) - met if later else set()
+    return missed <= _without_room(case, every, [], case.absent)
 
 
 def shelters(world: World, run: Run, plan: Plan, claims: list[Claim]) -> bool:

@@ -247,10 +247,10 @@ def kept_by(
 
     Free for it is what nobody ahead counts on while it would run. Whole pods first, where it would
     put them; for pods that have no place yet whatever is free, from the emptiest node on, since
-    that is what has not to be cut. After its start it is where it was then, and the rest of its
-    room is taken to be in the place of leases that it may have cut, as far as they are enough, and
-    `beside` what others have planned since. What others would free by their cuts is nothing that it
-    keeps.
+    that is what has not to be cut. After its start its whole pods are where they were then, and the
+    rest of its room is taken to be in the place of leases that it may have cut, as far as they are
+    enough, and `beside` what others have planned since. What others would free by their cuts is
+    nothing that it keeps.
     """
     if claim.was is not None and instant <= max(claim.start, world.now):
         return kept_by(world, claim.was, instant)
@@ -269,15 +269,16 @@ def kept_by(
 def _kept_later(view: View, claim: Claim, instant: int, beside: dict[str, int]) -> dict[str, int]:
     """Of each pod that has no place yet as much as may be is beneath leases that it may have cut,
     and that nobody ahead is beneath; on nodes where little is free first."""
-    kept = dict(kept_by(view.world, claim, max(claim.start, view.world.now)))
-    free = view.room(claim.flavor, claim.end)
     size = claim.pod_gpus
+    at_start = kept_by(view.world, claim, max(claim.start, view.world.now))
+    kept = {name: gpus // size * size for name, gpus in at_start.items()}
+    free = view.room(claim.flavor, claim.end)
     under = claim.under[instant] = {}
     ahead = [other for other in claim.before if other.kind == "cut"]
     for domain, pods in claim.pods.items():
         names = [n for n in sorted(free) if view.world.nodes[n].domain == domain]
         missing = max(0, pods - sum(kept.get(name, 0) // size for name in names))
-        beneath = {name: _beneath(view, claim, name) + kept.get(name, 0) % size for name in names}
+        beneath = {name: _beneath(view, claim, name) for name in names}
         for name in names:
             theirs = sum(other.under.get(instant, {}).get(name, 0) for other in ahead)
             beneath[name] = max(0, beneath[name] - theirs)

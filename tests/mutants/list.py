@@ -249,8 +249,8 @@ CUTS = (
     Mutant(
         "reservation holds ignored by backfill",
         "core/decisions/kept.py",
-        "self._start < hold.end and hold.start < self._end:\n",
-        "hold.start <= self._start < hold.end:\n",
+        "                and self._start < hold.end\n                and hold.start < self._end\n",
+        "                and hold.start <= self._start < hold.end\n",
         story("queue-02"),
     ),
     Mutant(

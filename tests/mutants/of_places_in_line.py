@@ -13,9 +13,16 @@ PLACES_IN_LINE = (
     Mutant(
         "whoever lacks GPUs of an envelope is not told that it lacks hours by now",
         "core/decisions/cover.py",
-        "            elif not is_short and gpus and pace > 0:\n",
+        "            elif gpus and pace > 0:\n",
         "            elif is_covered and gpus and pace > 0:\n",
         story("queue-16"),
+    ),
+    Mutant(
+        "nobody notices that a window's end begins to cut a limit short",
+        "core/decisions/cover.py",
+        "                first = min([first, *(now + bend for bend in bends)])\n",
+        "",
+        story("money-51"),
     ),
     Mutant(
         "who waits for its family to go is overtaken where it is to be",
@@ -322,5 +329,33 @@ PLACES_IN_LINE = (
         "        found = [seat for seat in seats if self._kept.stay(name, seat)]\n",
         "        found = seats\n",
         story("fill-08"),
+    ),
+    Mutant(
+        "free GPUs that are no whole pod are kept beside the room that one has",
+        "core/decisions/kept.py",
+        "        return hold.loose_until < at and hold.uid in self._roomy\n",
+        "        return False\n",
+        story("line-102"),
+    ),
+    Mutant(
+        "who starts when it has ended is not asked whether that pushes somebody there",
+        "core/decisions/room_ahead.py",
+        "        self._later = rooms[len(self._rooms) :] if self._rooms else []\n",
+        "        self._later = []\n",
+        story("line-103"),
+    ),
+    Mutant(
+        "what one keeps until its start pushes the room of the next away",
+        "core/decisions/kept.py",
+        "                and not self._is_in_room(hold, room.start)\n",
+        "",
+        story("line-104"),
+    ),
+    Mutant(
+        "a start is put off for what is so in the middle of an instant only",
+        "control/line/planning.py",
+        "    starts = turn.world.memory.start_before(old.uid, turn.now) or old.starts\n",
+        "    starts = old.starts\n",
+        story("line-105"),
     ),
 )

@@ -24,6 +24,8 @@ from leasehold.core.world.accounts import Claim
 from leasehold.core.world.fleet import Pool
 from leasehold.core.world.world import World
 
+Gpus = dict[str, int]  # by node
+
 
 def hold_known(turn: Turn, wish: Wish, known: Known) -> None:
     """A start that is known: its nodes and its payers, from then on."""
@@ -147,11 +149,13 @@ def _keep_free_gpus(
         if begin < hold.end <= start
     )
     instants = [begin, *sorted(at for at in ends if at > turn.now)]
+    seated = max(turn.now, start)
     holds: list[Hold] = []
     for at, until in zip(instants, [*instants[1:], end], strict=True):
-        kept = _free_at(turn, wish, pools, pods, at=at, end=end)
+        whole, loose = _free_at(turn, wish, pools, pods, at=at, end=end)
         holds += (
-            Hold(uid=uid, node=name, gpus=gpus, start=at, end=until)
+            Hold(uid=uid, node=name, gpus=gpus, start=at, end=until, loose_until=loose_until)
+            for kept, loose_until in ((whole, FOREVER), (loose, seated))
             for name, gpus in sorted(kept.items())
         )
     turn.agenda.hold(uid, holds)
@@ -159,8 +163,8 @@ def _keep_free_gpus(
 
 def _free_at(
     turn: Turn, wish: Wish, pools: list[Pool], pods: dict[str, int], *, at: Instant, end: Instant
-) -> dict[str, int]:
-    """By node: what is free then and until the end, of what it needs."""
+) -> tuple[Gpus, Gpus]:
+    """What is free then and until the end, of what it needs: whole pods, and beside them."""
     world, want = turn.world, wish.want
     mark = world.what_if.mark()
     world.fleet.tolerate(wish.run.spec.tolerations)
@@ -168,31 +172,32 @@ def _free_at(
     for name in ended:
         world.fleet.give(world.leases[name])
     turn.agenda.apply(world, wish.run.uid, start=at, end=end, gone=ended)
-    kept: dict[str, int] = {}
+    whole: Gpus = {}
+    loose: Gpus = {}
     left = want.gpus
     for pool in pools:
         needed = pods.get(pool.domain, left // want.pod_gpus)
-        left -= _keep_in(world, want, pool, needed, kept)
+        left -= _keep_in(world, want, pool, needed, whole=whole, loose=loose)
     world.what_if.undo(mark)
-    return kept
+    return whole, loose
 
 
-def _keep_in(world: World, want: Want, pool: Pool, pods: int, kept: dict[str, int]) -> int:
+def _keep_in(world: World, want: Want, pool: Pool, pods: int, *, whole: Gpus, loose: Gpus) -> int:
     """Whole pods where they would go, then for those without a place what is free, from the
     emptiest node on: it need not be cut. Under the caller's mark; returns how many GPUs."""
-    shape, before = shape_of(want), sum(kept.values())
+    shape, needed = shape_of(want), pods * want.pod_gpus
     while pods and (name := best_node(world.fleet, pool, shape, ())) is not None:
         world.fleet.plan_pod(name, shape)
-        kept[name] = kept.get(name, 0) + want.pod_gpus
+        whole[name] = whole.get(name, 0) + want.pod_gpus
         pods -= 1
     missing = pods * want.pod_gpus
     free = sorted((-world.fleet.nodes[name].free, name) for name in pool.nodes)
     for gpus, name in free:
         part = min(missing, -gpus)
         if part:
-            kept[name] = kept.get(name, 0) + part
+            loose[name] = part
             missing -= part
-    return sum(kept.values()) - before
+    return needed - missing
 
 
 def claim_money(

@@ -14,6 +14,8 @@ class Hold(Record):
     gpus: int
     start: Instant
     end: Instant = FOREVER
+    # Free GPUs that are no whole pod's: after this instant, its start, they are part of its room.
+    loose_until: Instant = FOREVER
 
 
 class Room(Record):

@@ -44,6 +44,7 @@ class Kept:
         self._beneath: dict[str, int] = {}  # those of them where others' room may be
         self._but = but
         self._cutting = cutting
+        self._roomy = {room.uid for room in rooms}
         self._start, self._end = start, end
         self.before = frozenset(gone)  # leases that were over before any was ended here
         self._gone = set(gone)
@@ -94,8 +95,14 @@ class Kept:
         return sum(
             hold.gpus
             for hold in self._holds.get(node, ())
-            if hold.uid == room.uid and hold.start <= room.start < hold.end
+            if hold.uid == room.uid
+            and hold.start <= room.start < hold.end
+            and not self._is_in_room(hold, self._start)
         )
+
+    def _is_in_room(self, hold: Hold, at: Instant) -> bool:
+        """Whether it is counted with the room of whoever holds it, since that has started then."""
+        return hold.loose_until < at and hold.uid in self._roomy
 
     def _planned(self, room: Room, node: str) -> int:
         """The most GPUs that others will have there at once while it runs."""
@@ -106,6 +113,7 @@ class Kept:
                 and hold.start < room.end
                 and room.start < hold.end
                 and not self._cuts_behind(hold.uid, room)
+                and not self._is_in_room(hold, room.start)
             ):
                 drops += (hold.start, hold.gpus), (hold.end, -hold.gpus)
         return -fewest(0, drops, start=room.start, stop=room.end) if drops else 0
@@ -213,7 +221,12 @@ class Kept:
         drops: list[Drop] = []
         later = False
         for hold in self._holds.get(name, ()):
-            if hold.uid != self._but and self._start < hold.end and hold.start < self._end:
+            if (
+                hold.uid != self._but
+                and self._start < hold.end
+                and hold.start < self._end
+                and not self._is_in_room(hold, self._start)
+            ):
                 drops += (hold.start, hold.gpus), (hold.end, -hold.gpus)
                 later = later or hold.start > self._start
         if not drops:

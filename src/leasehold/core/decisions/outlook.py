@@ -100,7 +100,7 @@ class Outlook:
         ends = self._ends(name)
         holds = []
         for hold in self._agenda.holds_on(name, but):
-            if hold.start <= self._now and hold.end == FOREVER:
+            if hold.start <= self._now and hold.end == hold.loose_until == FOREVER:
                 free -= hold.gpus
             else:
                 holds.append(hold)
@@ -113,7 +113,9 @@ class Outlook:
         starts = sorted(instants)
         drops = [(at, -gpus) for at, gpus in ends]
         for hold in holds:
-            drops += (hold.start, hold.gpus), (hold.end, -hold.gpus)
+            # Where a room will be that it is part of by then is for whoever packs to say.
+            end = min(hold.end, hold.loose_until + 1)
+            drops += (hold.start, hold.gpus), (end, -hold.gpus)
         times: list[Instant] = []
         before = 0
         lefts = fewest_from_each(free, drops, starts=starts, span=span)

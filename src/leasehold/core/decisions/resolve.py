@@ -166,6 +166,7 @@ def prepare(
         return locations
     end = min(FOREVER, at + wish.end_after)
     ahead = RoomAhead(world, agenda, uid=wish.run.uid, start=at, end=end, now=now, ended=ended)
+    ahead.look(kept, over)
     terrain = Terrain(world, wish, locations, kept, ahead, at=at, now=now)
     refused = terrain.choose()
     return terrain if refused is None else refused

@@ -21,7 +21,7 @@ from leasehold.core.decisions.order import is_ahead
 from leasehold.core.decisions.outlook import leases_ended_by
 from leasehold.core.decisions.pack import candidate_pools, pods_room, shape_of, try_pack
 from leasehold.core.facts import Lease, Uid
-from leasehold.core.units import Instant
+from leasehold.core.units import FOREVER, Instant
 from leasehold.core.verdicts import Admitted, Packed
 from leasehold.core.world.fleet import Pool
 from leasehold.core.world.width import locations_for, own_domains
@@ -48,12 +48,16 @@ class RoomAhead:
         self._agenda = agenda
         self._uid, self._start, self._end = uid, start, end
         self._now = now
-        rooms = [room for room in agenda.rooms(but=uid, start=start, end=end) if room.pods]
+        rooms = [room for room in agenda.rooms(but=uid, start=start, end=FOREVER) if room.pods]
         # What somebody cuts later makes no room for one that starts before.
-        self._rooms = sorted(rooms, key=lambda room: room.start)
+        rooms.sort(key=lambda room: room.start)
+        self._rooms = [room for room in rooms if room.start < end]
+        # Who starts when it has ended may miss what one of those has elsewhere because of it.
+        self._later = rooms[len(self._rooms) :] if self._rooms else []
+        self._without_it: set[Uid] = set()  # those of them who find no room anyway
         self._starts = [
             (start, domains)
-            for start in (agenda.starts(since=start) if rooms else ())
+            for start in (agenda.starts(since=start) if self._rooms else ())
             if (domains := self._domains_shared(start))
         ]
         self._found_by: dict[Uid, Agenda] = {}
@@ -78,6 +82,14 @@ class RoomAhead:
     def lies_in(self, domain: str) -> bool:
         return any(domain in room.domains for room in self._rooms)
 
+    def look(self, kept: Kept, gone: Collection[str]) -> None:
+        """Before anybody is cut: who finds no room without this run, either. As `is_left`."""
+        if self._later:
+            mark = self._world.what_if.mark()
+            kept.lift()
+            self._without_it.update(self._without_room(self._rooms + self._later, [], set(gone)))
+            self._world.what_if.undo(mark)
+
     def is_left(self, packed: Packed, kept: Kept, gone: Collection[str]) -> bool:
         """Whether everybody ahead can still be put there after this run. `kept`: what is kept from
         the run; `gone`: the leases that are over in the what-if."""
@@ -101,6 +113,9 @@ class RoomAhead:
             # Somebody further off may cut a run that is here as well.
             more = [room for room in self._rooms if not domains.isdisjoint(self._touched_by(room))]
             answer = len(more) > len(near) and self._are_put(more, seated, over)
+        if answer and self._later:
+            missed = set(self._without_room(self._rooms + self._later, seated, over))
+            answer = missed <= self._without_it.union(room.uid for room in self._rooms)
         world.what_if.undo(mark)
         return answer
 
