@@ -292,9 +292,10 @@ def _leaves_room_for_those_ahead(
         return False
     if not lost <= _without_room(case, later, [], case.absent):
         return False
-    # Who starts when it has ended may miss what one of those has elsewhere because of it.
+    # Who starts when it has ended may miss what one of those has elsewhere because of it, or whom
+    # it has cut: a sweep that lost groups can give up fewer.
     met = {claim.run for claim in later}
-    missed = _without_room(case, every, [seat], gone) - met if later else set()
+    missed = _without_room(case, every, [seat], gone) - met
     return missed <= _without_room(case, every, [], case.absent)
 
 

@@ -340,7 +340,7 @@ PLACES_IN_LINE = (
     Mutant(
         "who starts when it has ended is not asked whether that pushes somebody there",
         "core/decisions/room_ahead.py",
-        "        self._later = rooms[len(self._rooms) :] if self._rooms else []\n",
+        "        self._later = rooms[len(self._rooms) :]\n",
         "        self._later = []\n",
         story("line-103"),
     ),
@@ -357,5 +357,12 @@ PLACES_IN_LINE = (
         "    starts = turn.world.memory.start_before(old.uid, turn.now) or old.starts\n",
         "    starts = old.starts\n",
         story("line-105"),
+    ),
+    Mutant(
+        "who starts when it has ended is asked only where it meets others before",
+        "core/decisions/room_ahead.py",
+        "        self._later = rooms[len(self._rooms) :]\n",
+        "        self._later = rooms[len(self._rooms) :] if self._rooms else []\n",
+        story("line-106"),
     ),
 )

@@ -52,8 +52,9 @@ class RoomAhead:
         # What somebody cuts later makes no room for one that starts before.
         rooms.sort(key=lambda room: room.start)
         self._rooms = [room for room in rooms if room.start < end]
-        # Who starts when it has ended may miss what one of those has elsewhere because of it.
-        self._later = rooms[len(self._rooms) :] if self._rooms else []
+        # Who starts when it has ended may miss what one of those has elsewhere because of it, or
+        # whom it has cut: a sweep that lost groups can give up fewer.
+        self._later = rooms[len(self._rooms) :]
         self._without_it: set[Uid] = set()  # those of them who find no room anyway
         self._starts = [
             (start, domains)
@@ -77,7 +78,7 @@ class RoomAhead:
 
     @property
     def is_anywhere(self) -> bool:
-        return bool(self._rooms)
+        return bool(self._rooms or self._later)
 
     def lies_in(self, domain: str) -> bool:
         return any(domain in room.domains for room in self._rooms)
@@ -107,22 +108,35 @@ class RoomAhead:
             for start, shared in self._starts
             if not domains.isdisjoint(shared)
         )
-        domains = self._reached_from(domains)
-        near = [room for room in self._rooms if not domains.isdisjoint(room.domains)]
+        reached = self._reached_from(domains, self._rooms)
+        near = [room for room in self._rooms if not reached.isdisjoint(room.domains)]
         if answer and not self._are_put(near, seated, over):
             # Somebody further off may cut a run that is here as well.
-            more = [room for room in self._rooms if not domains.isdisjoint(self._touched_by(room))]
+            more = [room for room in self._rooms if not reached.isdisjoint(self._touched_by(room))]
             answer = len(more) > len(near) and self._are_put(more, seated, over)
         if answer and self._later:
-            missed = set(self._without_room(self._rooms + self._later, seated, over))
-            answer = missed <= self._without_it.union(room.uid for room in self._rooms)
+            answer = self._delays_nobody_later(domains, seated, over)
         world.what_if.undo(mark)
         return answer
+
+    def _delays_nobody_later(self, domains: set[str], seated: list[Hold], over: set[str]) -> bool:
+        """Of those that start when it has ended: who finds no room would find none without it."""
+        rooms = self._rooms + self._later
+        reached = self._reached_from(domains, rooms)
+        near = [room for room in rooms if not reached.isdisjoint(room.domains)]
+        met = {room.uid for room in self._rooms}
+        for asked in (near, rooms) if len(near) < len(rooms) else (rooms,):
+            mark = self._world.what_if.mark()
+            missed = set(self._without_room(asked, seated, over)) - met
+            self._world.what_if.undo(mark)
+            if missed <= self._without_it:
+                return True
+        return False
 
     def left_out(self, domains: set[str], over: set[str]) -> set[Uid]:
         """Who ahead finds no room as things are in the what-if; nobody, if all do whom anything in
         these domains can be in the way of. `over`: as `gone`."""
-        reached = self._reached_from(domains)
+        reached = self._reached_from(domains, self._rooms)
         near = [room for room in self._rooms if not reached.isdisjoint(room.domains)]
         if self._are_put(near, [], over):
             return set()
@@ -164,11 +178,11 @@ class RoomAhead:
             self._touched[room.uid] = found
         return found
 
-    def _reached_from(self, domains: set[str]) -> set[str]:
+    def _reached_from(self, domains: set[str], rooms: list[Room]) -> set[str]:
         """With those of everybody who may have to move over: who finds no room in one of its
         domains needs more in another, which somebody else counts on."""
         found = set(domains)
-        left = list(self._rooms)
+        left = list(rooms)
         while near := [room for room in left if not found.isdisjoint(room.domains)]:
             left = [room for room in left if found.isdisjoint(room.domains)]
             for room in near:
