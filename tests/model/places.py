@@ -183,7 +183,7 @@ def fillable(view: View, run: Run, until: int, free: dict[str, int]) -> dict[str
     for node in world.nodes.values():
         if not node.usable or node.flavor != run.flavor:
             continue
-        slots = []
+        ends: list[int] = []  # of the spares, seat by seat
         seats = 0
         for lease in on_node(world, node.name):
             if lease.role == "Spare" and lease.number not in counted_on:
@@ -193,12 +193,13 @@ def fillable(view: View, run: Run, until: int, free: dict[str, int]) -> dict[str
                 if end < until:
                     later = View(world, end, view.claims).room(run.flavor, until)
                     left = later.get(node.name, 0) - free.get(node.name, 0)
-                    open_ = open_[: max(0, left - len(slots))]
-                slots += open_
+                    own = sum(1 for each in ends if each <= end)  # by then, the filler's
+                    open_ = open_[: max(0, left - own)]
+                ends += [end] * len(open_)
         taken = {slot for lease in on_node(world, node.name) for slot in lease.slots}
         seats -= max(0, len(taken) + node.foreign - node.gpus)
-        if slots and seats > 0:
-            found[node.name] = min(len(slots), seats)
+        if ends and seats > 0:
+            found[node.name] = min(len(ends), seats)
     return found
 
 

@@ -242,8 +242,9 @@ PLACES_IN_LINE = (
     Mutant(
         "who would cut answers for everybody ahead, wherever it is",
         "core/decisions/room_ahead.py",
-        "        near = [room for room in self._rooms if not domains.isdisjoint(room.domains)]\n",
-        "        near = list(self._rooms)\n",
+        "        near = [room for room in self._rooms if not reached.isdisjoint(room.domains)]\n"
+        "        if answer and",
+        "        near = list(self._rooms)\n        if answer and",
         story("line-78"),
     ),
     Mutant(
@@ -364,5 +365,20 @@ PLACES_IN_LINE = (
         "        self._later = rooms[len(self._rooms) :]\n",
         "        self._later = rooms[len(self._rooms) :] if self._rooms else []\n",
         story("line-106"),
+    ),
+    Mutant(
+        "where nothing is known to end nobody hopes for what is kept until a start",
+        "core/decisions/outlook.py",
+        "        instants.update(hold.loose_until + 1 "
+        "for hold in holds if hold.loose_until < FOREVER)\n",
+        "",
+        story("line-107"),
+    ),
+    Mutant(
+        "who is about to sit down keeps the room of one ahead who may cut it away",
+        "core/decisions/kept.py",
+        "                and hold.uid not in self._cut_then.get(room.uid, ())\n",
+        "",
+        story("line-108"),
     ),
 )

@@ -246,8 +246,12 @@ PROMISES = (
     Mutant(
         "one ahead that is in the way of another elsewhere does not count",
         "core/decisions/room_ahead.py",
-        "        domains = self._reached_from(domains)\n",
-        "",
+        "        reached = self._reached_from(domains, self._rooms)\n"
+        "        near = [room for room in self._rooms if not reached.isdisjoint(room.domains)]\n"
+        "        if answer and",
+        "        reached = domains\n"
+        "        near = [room for room in self._rooms if not reached.isdisjoint(room.domains)]\n"
+        "        if answer and",
         unit("core/test_room_ahead"),
     ),
     Mutant(

@@ -65,7 +65,9 @@ def admit(
     if not locations:
         return no_such_flavor(wish.want)
     mark = world.what_if.mark()
-    as_found_by(world, wish, agenda, start=start, gone=gone, promised=start > now)
+    as_found_by(
+        world, wish, agenda, start=start, gone=gone, planned_at=now if start > now else None
+    )
     answer: Admitted | Refused | None = _elsewhere(world, wish, locations, start, now)
     funded: list[Location] = []
     if answer is None:
@@ -106,16 +108,16 @@ def as_found_by(
     *,
     start: Instant,
     gone: Collection[str] = (),
-    promised: bool = False,
+    planned_at: Instant | None = None,
 ) -> Kept:
     """Under a mark: the fleet and the accounts as a run that starts then would find them. `gone`:
-    leases whose slots were given back under it; `promised`: it leaves
+    leases whose slots were given back under it; `planned_at`: it is planned for later, and leaves
     alone the room that others will have made."""
     # Tolerated nodes come first: what is held on them is not free either.
     world.fleet.tolerate(wish.run.spec.tolerations)
     end = min(FOREVER, start + wish.end_after)
     uid = wish.run.uid
-    return agenda.apply(world, uid, start=start, end=end, gone=gone, promised=promised)
+    return agenda.apply(world, uid, start=start, end=end, gone=gone, planned_at=planned_at)
 
 
 def _elsewhere(

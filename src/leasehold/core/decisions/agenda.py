@@ -24,6 +24,7 @@ class Agenda:
     def __init__(self) -> None:
         self._by_node: dict[str, list[Hold]] = {}
         self._of: dict[Uid, list[Hold]] = {}
+        self._loose: dict[Uid, set[Instant]] = {}  # when these end, of those that have any
         self._promised: dict[Uid, Room] = {}
         self._known: dict[Uid, Start] = {}
         self._spares: dict[Uid, tuple[Instant, frozenset[str]]] = {}
@@ -38,6 +39,9 @@ class Agenda:
         self.forget_places(uid)
         self.changes += 1
         self._of[uid] = list(holds)
+        loose = {h.loose_until + 1 for h in self._of[uid] if h.loose_until < FOREVER}
+        if loose:
+            self._loose[uid] = loose
         for hold in self._of[uid]:
             self._by_node.setdefault(hold.node, []).append(hold)
             self.changed[hold.node] = None
@@ -80,6 +84,7 @@ class Agenda:
             self.changed[hold.node] = None
             self._note_release()
         promised = self._promised.pop(uid, None)
+        self._loose.pop(uid, None)
         self._known.pop(uid, None)
         if self._spares.pop(uid, None) or promised:
             self._note_release()
@@ -161,6 +166,10 @@ class Agenda:
         """When those that needed cuts are known to have ended."""
         return {room.end for room in self._promised.values() if now < room.end < FOREVER}
 
+    def ends_of_loose(self) -> set[Instant]:
+        """The instants after which free GPUs are no longer kept beside a room."""
+        return {at for ends in self._loose.values() for at in ends}
+
     def nodes_held(self, uid: Uid | None) -> list[str]:
         """Nodes this run holds something on; those anybody holds, if none is named."""
         if uid is None:
@@ -186,15 +195,19 @@ class Agenda:
         start: Instant,
         end: Instant,
         gone: Collection[str] = (),
-        promised: bool = False,
+        planned_at: Instant | None = None,
     ) -> Kept:
-        """Under a mark: take off what a run occupying [start, end) must leave alone; `promised`:
-        also the room that others will have made by then. Who starts at once may sit there: it is
-        cut like anybody else.
+        """Under a mark: take off what a run occupying [start, end) must leave alone; `planned_at`:
+        the present instant, if that is later; then also the room that others will have made. Who
+        starts at once may sit there: it is cut like anybody else.
 
         `gone`: leases whose slots were given back under the mark."""
         self.respect(world, uid)
-        rooms = self.rooms(but=uid, start=start, end=end) if promised else []
+        rooms: list[Room] = []
+        cut_then: dict[Uid, set[Uid]] = {}
+        if planned_at is not None:
+            rooms = self.rooms(but=uid, start=start, end=end)
+            cut_then = self._cut_then(world, rooms, planned_at)
         return Kept(
             world,
             self._by_node,
@@ -204,7 +217,20 @@ class Agenda:
             end=end,
             gone=gone,
             cutting=self._promised.keys(),
+            cut_then=cut_then,
         )
+
+    def _cut_then(self, world: World, rooms: list[Room], now: Instant) -> dict[Uid, set[Uid]]:
+        """Of those for whom room is being made: whom each of these may cut when it starts."""
+        made = [uid for uid in self._of if self._was_made_for(uid, now)]
+        return {
+            room.uid: {
+                uid
+                for uid in made
+                if self._can_be_cut(world, uid, room.uid, at=max(room.start, now), now=now)
+            }
+            for room in (rooms if made else ())
+        }
 
     @property
     def has_rooms(self) -> bool:

@@ -54,9 +54,13 @@ def forecast(
     others = _Others(world, wish, agenda, outlook=outlook, now=now)
     others.add(_openings(world, wish.want.flavor, now))
     others.add(agenda.ends_of_rooms(now))
+    loose = agenda.ends_of_loose()
+    others.add(_ends_after(agenda, loose, outlook=outlook))
     others.wait_for(refused)
     lacks_money = refused.reason.is_about_money
     for at in _instants(wish, pods, fleeting, others, max(now, not_before - 1)):
+        if at in loose:
+            continue  # nothing is known to end then
         unpaid = nobody_pays(world, wish, agenda, at=at, now=now) if lacks_money else None
         if unpaid is not None:
             others.wait_for(unpaid)
@@ -240,16 +244,14 @@ def _as_hours_suffice(
     if not capped:
         return set()
     claims = [claim for claims in agenda.claims.values() for claim in claims]
-    planned = sorted({claim.end for claim in claims})
     found: set[Instant] = set()
     mark = world.what_if.mark()
     agenda.respect(world, wish.run.uid)
     for envelope in capped:
         changes = {each.start for each in claims if each.payer == envelope.key and each.start > now}
         changes.update(_as_its_window_closes(world, wish, envelope, now))
-        for at in changes:
-            found.update(_first_of(outlook.ends_of_leases, at, before=envelope.end))
-            found.update(_first_of(planned, at, before=envelope.end))
+        ends = _ends_after(agenda, changes, outlook=outlook)
+        found.update(at for at in ends if at < envelope.end)
     world.what_if.undo(mark)
     return found
 
@@ -272,7 +274,14 @@ def _as_its_window_closes(
                 yield at
 
 
-def _first_of(instants: list[Instant], since: Instant, *, before: Instant) -> list[Instant]:
-    """The first of these from then on, if there is one in time."""
-    index = bisect_left(instants, since)
-    return [at for at in instants[index : index + 1] if at < before]
+def _ends_after(agenda: Agenda, instants: set[Instant], *, outlook: Outlook) -> set[Instant]:
+    """After each of these instants the first end of a lease that is known, and of a plan."""
+    if not instants:
+        return set()
+    planned = sorted({claim.end for claims in agenda.claims.values() for claim in claims})
+    return {
+        ends[index]
+        for ends in (outlook.ends_of_leases, planned)
+        for index in (bisect_left(ends, at) for at in instants)
+        if index < len(ends)
+    }

@@ -34,9 +34,11 @@ class Kept:
         end: Instant,
         gone: Collection[str],
         cutting: Collection[Uid] = (),
+        cut_then: Mapping[Uid, Collection[Uid]] | None = None,
     ) -> None:
         """`rooms`: what others will have, by whatever cuts: it can have the rest. `cutting`: all
-        that need cuts at any time."""
+        that need cuts at any time; `cut_then`: for whom room is being made, and who may cut them
+        all the same when it starts."""
         self._world = world
         self._holds = holds
         self._rooms: dict[str, int] = {}  # GPUs of a node that are others' room
@@ -44,6 +46,7 @@ class Kept:
         self._beneath: dict[str, int] = {}  # those of them where others' room may be
         self._but = but
         self._cutting = cutting
+        self._cut_then = cut_then or {}
         self._roomy = {room.uid for room in rooms}
         self._start, self._end = start, end
         self.before = frozenset(gone)  # leases that were over before any was ended here
@@ -110,6 +113,7 @@ class Kept:
         for hold in self._holds.get(node, ()):
             if (
                 hold.uid not in (room.uid, self._but)
+                and hold.uid not in self._cut_then.get(room.uid, ())
                 and hold.start < room.end
                 and room.start < hold.end
                 and not self._cuts_behind(hold.uid, room)

@@ -108,6 +108,7 @@ class Outlook:
             return self._plain(free, ends)
         instants = {self._now, *(at for at, _ in ends)}
         instants.update(hold.end for hold in holds if hold.end < FOREVER)
+        instants.update(hold.loose_until + 1 for hold in holds if hold.loose_until < FOREVER)
         if span < FOREVER:  # and when room goes, or it would not be seen to come back
             instants.update(hold.start for hold in holds if hold.start > self._now)
         starts = sorted(instants)
