@@ -16,6 +16,11 @@ def story(name: str) -> tuple[str, ...]:
     return ("tests/scenarios/test_scenarios.py", "-k", f"test_the_story_holds and {name}")
 
 
+def found_seeds() -> tuple[str, ...]:
+    """Random stories on which product and model once differed."""
+    return ("tests/model/test_seeds.py", "-k", "once_did_not")
+
+
 def prop(name: str) -> tuple[str, ...]:
     return (f"tests/properties/test_{name}.py",)
 

@@ -1,6 +1,6 @@
 """Planted bugs in where a place in line leads: who pays, who has to go, and what is told."""
 
-from tests.mutants.mutant import Mutant, story, unit
+from tests.mutants.mutant import Mutant, found_seeds, story, unit
 
 PLACES_IN_LINE = (
     Mutant(
@@ -137,7 +137,7 @@ PLACES_IN_LINE = (
         "control/line/planning.py",
         "    return found[0] > kept and is_sitting_down(world, found[1].site.domains)\n",
         "    return found[0] > kept and not world\n",
-        story("line-72"),
+        found_seeds(),
     ),
     Mutant(
         "an owner does not see what its family took in this turn",

@@ -1,6 +1,6 @@
 """Planted bugs in what a place in line is worth: holds, plans, claims, and who keeps what."""
 
-from tests.mutants.mutant import Mutant, story, unit
+from tests.mutants.mutant import Mutant, found_seeds, story, unit
 
 _ONCE = ("tests/model/test_seeds.py", "-k", "once_did_not")
 _RESOLVED_AFTER_ALL = (
@@ -266,7 +266,7 @@ PROMISES = (
         "core/decisions/room_ahead.py",
         "free=kept.end, restore=kept.restore, gone=gone)\n",
         "free=kept.end, restore=kept.restore)\n",
-        story("line-26"),
+        found_seeds(),
     ),
     Mutant(
         "room ahead is where the one behind will be",
@@ -302,7 +302,7 @@ PROMISES = (
         "control/line/holding.py",
         "    for name in ended:\n        world.fleet.give(world.leases[name])\n",
         "    ended.clear()\n",
-        story("line-23"),
+        found_seeds(),
     ),
     Mutant(
         "a lease is refinanced with what others count on",
@@ -428,7 +428,7 @@ PROMISES = (
         "control/line/made_room.py",
         "    if not _was_made_for(world, found, wish.want.groups):\n        return None\n",
         "",
-        ("tests/scenarios/test_faults.py", "-k", "line-23"),
+        ("tests/scenarios/test_faults.py", "-k", "line-51"),
     ),
     Mutant(
         "money on its way back is waited for by nobody",
