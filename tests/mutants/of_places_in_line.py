@@ -379,6 +379,6 @@ PLACES_IN_LINE = (
         "core/decisions/kept.py",
         "                and hold.uid not in self._cut_then.get(room.uid, ())\n",
         "",
-        story("line-108"),
+        found_seeds(),
     ),
 )
