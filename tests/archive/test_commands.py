@@ -291,4 +291,4 @@ def test_the_audit_names_what_disagrees(data: Path, monkeypatch: pytest.MonkeyPa
     gone = run(remove_a_pod)
     told = invoke(audit.command, "--data", data)
     assert told.exit_code == 1
-    assert f"there is no pod {gone}" in told.output
+    assert f"there is no pod w/{gone}" in told.output

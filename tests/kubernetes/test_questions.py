@@ -1,6 +1,7 @@
 """`kubectl runs` against a cluster: the API server says who asks, and passes the question on."""
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -45,3 +46,47 @@ def test_nobody_else_may_speak_for_others(asked: Plane) -> None:
         return answer.returncode != 0 and "query.rq.davidlangworthy.io" in answer.stderr
 
     asked.until(is_refused)
+
+
+# As `kubectl runs` asks them; whatever is about the fleet or about one Run of the caller's own.
+_WALK = (
+    ("list", "-A"), ("list", "-n", "team"), ("reservations", "-n", "team"), ("reservations", "-A", "--past"),
+    ("explain", "train", "-n", "team"), ("plan", "train", "-n", "team"),
+    ("cover", "--explain", "train", "-n", "team"), ("who-pays", "train", "-n", "team"),
+    ("sponsors", "list", "train", "-n", "team"), ("pods", "train", "-n", "team"),
+    ("budgets", "usage"), ("budgets", "balance"), ("budgets", "tree"),
+    ("leases", "--since", "1h"), ("leases", "--node", "n1"), ("leases", "--node", "n2"),
+    *(("report", "gpu-hours", "--by", by) for by in ("owner", "payer", "run", "node", "day")),
+)  # fmt: skip
+_QUERY = "/apis/query.rq.davidlangworthy.io/v1"
+_PLAIN = ("attention", "audit", "budgets", "burn", "fleet", "leases", "ledger-head", "report",
+          "reservations", "resolutions", "runs", "drain?node=n1", "drain?node=n2",
+          "report?by=run", "leases?since=1h", "fleet?at=1s")  # fmt: skip
+_FOREIGN = re.compile(r"rivals|raid|org:rivals|hoard")
+
+
+def test_a_researcher_of_one_namespace_reads_no_other_teams_names(asked: Plane) -> None:
+    asked.kubelets.add("n2")
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rivals"}}
+    money = budget("org:rivals", "rivals")
+    money["metadata"] = {"name": "hoard", "namespace": "rivals"}
+    run = job("raid", 4)
+    run["metadata"] = {"name": "raid", "namespace": "rivals"}
+    run["spec"] = {**run["spec"], "owner": "org:rivals"}  # type: ignore[dict-item]
+    asked.kubectl.ok("apply", "-f", asked.kubectl.file(namespace, money, run))
+    asked.until(lambda: "raid" in asked.leasehold("runs", "leases", "--since", "1h").stdout)
+
+    for words in _WALK:
+        mine = asked.leasehold("runs", *words, user="ann")
+        assert not _FOREIGN.search(mine.stdout + mine.stderr), (words, mine.stdout, mine.stderr)
+        assert mine.returncode == 0, (words, mine.stderr)
+    for path in _PLAIN:
+        told = asked.kubectl("get", "--raw", f"{_QUERY}/{path}", "--as", "ann")
+        assert not _FOREIGN.search(told.out + told.err), (path, told.out)
+        assert (told.code == 0) is (path != "resolutions"), told.err
+    own = asked.leasehold("runs", "budgets", "usage", "--owner", "org:team", user="ann")
+    assert "team/money/west" in own.stdout, own.stderr
+    theirs = asked.leasehold("runs", "budgets", "usage", "--owner", "org:rivals", user="ann")
+    assert theirs.returncode != 0
+    everything = asked.leasehold("runs", "budgets", "usage")
+    assert "rivals/hoard/west" in everything.stdout, "an administrator reads all names"

@@ -33,7 +33,7 @@ class Shelf:
                 yield lease
 
 
-def compacted(played: Played) -> Questions:
+def compacted(played: Played, *, hide_tenants: bool = False) -> Questions:
     """The same ledger with every closed lease, Resolution and finished Run out of the World."""
     old = played.world
     new = World(old.policy)
@@ -58,4 +58,4 @@ def compacted(played: Played) -> Questions:
     async def at_rest(_: Millis) -> World | None:
         return new
 
-    return Questions(at_rest, played.stage.user.clock, archive=shelf)
+    return Questions(at_rest, played.stage.user.clock, archive=shelf, hide_tenants=hide_tenants)

@@ -4,7 +4,7 @@ import pytest
 
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, MINUTE, SECOND
-from leasehold.shell.config import KEYS, BadConfig, Config, effective, load_config
+from leasehold.shell.config import KEYS, Asking, BadConfig, Config, effective, load_config
 from leasehold.shell.yamlfile import BadFile
 
 SET: tuple[tuple[str, object, object], ...] = (
@@ -193,7 +193,10 @@ def test_the_effective_configuration_reads_back() -> None:
 
 
 def test_a_place_may_have_other_defaults_and_a_file_still_says_what_it_says() -> None:
-    place = Policy(max_objects=50_000)
-    assert load_config("", place).policy.max_objects == 50_000
+    place = Config(policy=Policy(max_objects=50_000), asking=Asking(hide_tenants=True))
+    assert load_config("", place) == place
     assert load_config("reservation.depth: 9", place).policy.max_objects == 50_000
+    assert load_config("reservation.depth: 9", place).asking == place.asking
     assert load_config("ledger.maxObjects: 500000", place).policy.max_objects == 500_000
+    assert not load_config("query.hideTenants: false", place).asking.hide_tenants
+    assert load_config("query.hideTenants: false", place).asking.aggregated

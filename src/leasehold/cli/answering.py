@@ -162,13 +162,12 @@ class Answers:
             raise _undecided()
         if question == COMPACTION:
             return await self._compact(asker, plane, body)
-        named = params.get("namespace") or text_at(part(body or {}, "metadata"), "namespace")
-        everywhere = {run.namespace for run in world.runs.values()}
-        everywhere |= {budget.namespace for budget in world.budgets.values()}
-        namespaces = {named} if named else everywhere
+        # A manifest's own namespace counts; the parameter is for one that names none.
+        namespace = text_at(part(body or {}, "metadata"), "namespace")
+        namespace = namespace or params.get("namespace", "")
         owner = text_at(part(body or {}, "spec"), "owner")
         try:
-            caller = await self._reviews.caller(asker, sorted(namespaces), owner)
+            caller = await self._reviews.caller(asker, world, namespace=namespace, owner=owner)
             return await plane.questions.ask(caller, question, params, body)
         except BadQuestion as bad:
             raise AnswerRefused(bad.status, bad.reason, bad.message, bad.causes) from None

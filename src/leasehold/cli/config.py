@@ -6,7 +6,6 @@ import click
 import yaml
 
 from leasehold.cli.data_folder import data_option
-from leasehold.core.policy import Policy
 from leasehold.shell.config import BadConfig, Config, effective, load_config
 from leasehold.shell.folder import DataFolder
 from leasehold.shell.yamlfile import BadFile
@@ -43,15 +42,15 @@ def read_config(data: DataFolder, config_file: Path | None) -> Config:
     return read_config_file(path)
 
 
-def read_config_file(path: Path, policy: Policy | None = None) -> Config:
-    """Mistakes end the command. `policy` has other defaults than ours."""
+def read_config_file(path: Path, base: Config | None = None) -> Config:
+    """Read the file; a mistake ends the command. `base` has the defaults."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise click.ClickException(f"{path}: {why}; name a file that can be read") from None
     try:
-        return load_config(text, policy)
+        return load_config(text, base)
     except BadConfig as bad:
         raise click.ClickException(f"{path}:\n{bad}") from None
     except BadFile as bad:

@@ -26,11 +26,15 @@ from leasehold.core.names import API_VERSION
 from leasehold.core.policy import Policy
 from leasehold.ports.store import NotFound, StoreError
 from leasehold.shell import logs
-from leasehold.shell.config import Config
+from leasehold.shell.config import Asking, Config
 
 # The API server keeps every object in memory, and etcd has 2 GiB for all of them. A spare has no
-# pod: other schedulers and autoscalers do not see that its GPUs are taken.
-ON_CLUSTERS = Policy(max_objects=50_000, spares_on_reserved=True)
+# pod: other schedulers and autoscalers do not see that its GPUs are taken. RBAC decides there who
+# may read whose Runs, so answers show no other team's names.
+ON_CLUSTERS = Config(
+    policy=Policy(max_objects=50_000, spares_on_reserved=True),
+    asking=Asking(hide_tenants=True),
+)
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ def command(
     Any number of replicas may run; one holds tenure and decides, the others wait for it. The
     cluster is prepared with `leasehold install`. SIGTERM gives tenure back at once.
     """
-    config = Config(policy=ON_CLUSTERS)
+    config = ON_CLUSTERS
     if config_file is not None:
         config = read_config_file(config_file, ON_CLUSTERS)
     doors = Doors(

@@ -86,7 +86,7 @@ class Embedded:
             archive=settings.archive,
             answering=Answering(
                 judge=self._judge_new,
-                hide_tenants=config.embedding.hide_tenants,
+                hide_tenants=config.asking.hide_tenants,
                 # A pseudonym stays the same over restarts, and nobody can try names out.
                 pseudonym_key=hashlib.sha256(b"pseudonyms\n" + folder.key()).digest(),
             ),
@@ -114,9 +114,7 @@ class Embedded:
             limits=Limits(pids_max=config.embedding.pids_max),
             containment=self.plane.containment,
         )
-        backing = Backing(
-            self.plane, self.agent, clock, hides_tenants=config.embedding.hide_tenants
-        )
+        backing = Backing(self.plane, self.agent, clock, hides_tenants=config.asking.hide_tenants)
         self.reception = Reception(
             folder, self.store, self.plane, clock, backing, health=self._health
         )

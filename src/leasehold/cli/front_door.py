@@ -104,12 +104,10 @@ class PagesOfReplica:
 
     async def _ask(self, visitor: Visitor, question: str, params: Mapping[str, str]) -> Answered:
         plane = self._plane()
-        named = params.get("namespace")
-        world = plane.world
+        world, namespace = plane.world, params.get("namespace", "")
         assert world is not None, "it decides"
-        namespaces = {named} if named else {run.namespace for run in world.runs.values()}
         try:
-            caller = await self._reviews.caller(_asker(visitor), sorted(namespaces), "")
+            caller = await self._reviews.caller(_asker(visitor), world, namespace=namespace)
             return await plane.questions.answer(caller, question, params)
         except BadQuestion as bad:
             raise NotShown(bad.status, bad.message) from None

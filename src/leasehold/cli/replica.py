@@ -193,7 +193,7 @@ class Replica:
             standby=self._standby,
             answering=Answering(
                 judge=lambda run: self._admission(None, run),
-                hide_tenants=self._config.embedding.hide_tenants,
+                hide_tenants=self._config.asking.hide_tenants,
                 # All replicas know the key: a pseudonym outlives the one that first told it.
                 pseudonym_key=hashlib.sha256(b"pseudonyms\n" + key).digest(),
             ),

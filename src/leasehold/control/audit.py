@@ -49,14 +49,14 @@ def _leases_without_pods(world: World, pods: list[Pod], now: Instant) -> list[st
             continue
         pod = there.get(f"{lease.namespace}/{lease.pod}")
         if pod is None:
-            found.append(f"lease {name} is open, but there is no pod {lease.pod}")
+            found.append(f"lease {name} is open, but there is no pod {lease.namespace}/{lease.pod}")
         elif (
             pod.has_ended
             and not _is_pausing(world, pod, now)
             and (state := world.fleet.nodes.get(lease.node))
             and state.node.ready
         ):
-            found.append(f"lease {name} is open, but pod {lease.pod} has ended")
+            found.append(f"lease {name} is open, but pod {lease.namespace}/{lease.pod} has ended")
     return found
 
 

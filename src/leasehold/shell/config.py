@@ -51,7 +51,6 @@ class Embedding(Record, frozen=True):
 
     users: tuple[tuple[str, str], ...] = ()  # namespace -> the Unix user its jobs run as
     pids_max: int = 32_768  # processes and threads of one pod
-    hide_tenants: bool = False  # in answers: other teams' names become pseudonyms
     webhooks: tuple[tuple[str, str], ...] = ()  # namespace (`*`: others) -> where news is sent
     commands: tuple[tuple[str, tuple[str, ...]], ...] = ()  # the same -> what is started with it
     notify_events: tuple[str, ...] = EVENTS
@@ -67,9 +66,10 @@ class FrontDoor(Record, frozen=True):
 
 
 class Asking(Record, frozen=True):
-    """How `leasehold controller` is asked."""
+    """How questions are asked and answered."""
 
-    aggregated: bool = True  # through the API server
+    aggregated: bool = True  # on a cluster, through the API server
+    hide_tenants: bool = False  # in answers: other teams' names become pseudonyms
 
 
 class Connection(Record, frozen=True):
@@ -111,9 +111,9 @@ class Key:
     kind: Callable[[object], object]
 
 
-def load_config(source: str | Mapping[str, object], policy: Policy | None = None) -> Config:
-    """The effective configuration; raises `BadConfig`, or `BadFile` for a text that is no YAML.
-    `policy` has the defaults of a place where they are others."""
+def load_config(source: str | Mapping[str, object], base: Config | None = None) -> Config:
+    """Return the effective configuration; raise `BadConfig`, or `BadFile` for a text that is not
+    YAML. `base` has the defaults, which differ between a cluster and one machine."""
     raw: object = source
     if isinstance(source, str):
         raw = parse_documents(source, "configuration")[0].data if source.strip() else {}
@@ -126,7 +126,7 @@ def load_config(source: str | Mapping[str, object], policy: Policy | None = None
         if value is not None:
             values[key.record][key.field] = value
     fields.finish()
-    config = _assembled(values, policy or Policy())
+    config = _assembled(values, base or Config())
     if not problems:
         problems += _check_sums(config)
     if problems:
@@ -287,7 +287,7 @@ KEYS = (
     Key("tenure.timeout", "tenure", "timeout", readers.span),
     Key("agent.users", "embedding", "users", _users),
     Key("agent.pidsMax", "embedding", "pids_max", readers.whole(1, PIDS_MAX)),
-    Key("query.hideTenants", "embedding", "hide_tenants", readers.flag),
+    Key("query.hideTenants", "asking", "hide_tenants", readers.flag),
     Key("query.aggregated", "asking", "aggregated", readers.flag),
     Key("kube.inFlight", "connection", "in_flight", readers.whole(1, IN_FLIGHT_MAX)),
     Key("notify.webhooks", "embedding", "webhooks", _webhooks),
@@ -325,20 +325,20 @@ def _flat(raw: object, problems: list[Problem]) -> dict[str, object]:
     return flat
 
 
-def _assembled(values: dict[str, dict[str, object]], policy: Policy) -> Config:
+def _assembled(values: dict[str, dict[str, object]], base: Config) -> Config:
     labels = dict(values["labels"])
     if "gpu_resource" in values["policy"]:
         labels["gpu_resource"] = values["policy"]["gpu_resource"]
     # The readers have made the values what the fields want; the table says which is which.
     return Config(
-        policy=replace(policy, **values["policy"]),
-        labels=Labels(**labels),  # type: ignore[arg-type]
-        tenure=Margins(**values["tenure"]),  # type: ignore[arg-type]
-        fencing=Fencing(**values["fencing"]),  # type: ignore[arg-type]
-        embedding=Embedding(**values["embedding"]),  # type: ignore[arg-type]
-        front_door=FrontDoor(**values["front_door"]),  # type: ignore[arg-type]
-        asking=Asking(**values["asking"]),  # type: ignore[arg-type]
-        connection=Connection(**values["connection"]),  # type: ignore[arg-type]
+        policy=replace(base.policy, **values["policy"]),
+        labels=replace(base.labels, **labels),
+        tenure=replace(base.tenure, **values["tenure"]),
+        fencing=replace(base.fencing, **values["fencing"]),
+        embedding=replace(base.embedding, **values["embedding"]),
+        front_door=replace(base.front_door, **values["front_door"]),
+        asking=replace(base.asking, **values["asking"]),
+        connection=replace(base.connection, **values["connection"]),
     )
 
 

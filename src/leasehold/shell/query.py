@@ -23,7 +23,7 @@ from leasehold.control.questions.forms import instant
 from leasehold.control.questions.lease_list import Filter, lease_list
 from leasehold.control.questions.lenders import sponsors
 from leasehold.control.questions.machines import fleet
-from leasehold.control.questions.masks import Mask, is_own
+from leasehold.control.questions.masks import Mask, Sight
 from leasehold.control.questions.payers import who_pays
 from leasehold.control.questions.plan import as_submitted, plan, plan_of
 from leasehold.control.questions.records import audited, ledger_head, pods
@@ -94,8 +94,11 @@ class _Asked:
         *,
         world: World,
         now: Instant,
+        sight: Sight | None,
     ) -> None:
+        """`sight`: what the caller may ask about by name; None for everything."""
         self.caller = caller
+        self.sight = sight
         self.body = body
         self.world = world
         self.now = now
@@ -156,9 +159,30 @@ class _Asked:
         value = self.text(name)
         if value and not is_owner_glob(value):
             raise _bad_param(name, "write an owner such as org:ai:mm, or a pattern as org:ai:*")
+        if value and self.sight is not None and not self.sight.owner(value):
+            raise _hidden(self.caller, value)
+        return value
+
+    def payer(self) -> str:
+        """An envelope, or an owner or pattern of owners."""
+        value = self.text("payer")
+        if "/" not in value:
+            return self.owner("payer")
+        envelope = self.world.envelopes.get(value)
+        owner = "" if envelope is None else envelope.owner
+        if self.sight is not None and not self.sight.of(owner, value.partition("/")[0]):
+            raise _hidden(self.caller, value)
         return value
 
     def namespace(self) -> str:
+        """What narrows an answer about the whole fleet."""
+        value = self.text("namespace")
+        if value and self.sight is not None and not self.sight.namespace(value):
+            raise _hidden(self.caller, value)
+        return value
+
+    def own_namespace(self) -> str:
+        """What narrows an answer that has only rows of namespaces which the caller sees."""
         value = self.text("namespace")
         if value and not self.caller.sees(value):
             raise _hidden(self.caller, value)
@@ -227,14 +251,17 @@ class Questions:
                 503, "ServiceUnavailable", "the controller is reading the ledger; ask again soon"
             )
         now = max(self._clock.now(), world.head.instant)
-        asked = _Asked(caller, params, body, world=world, now=now)
+        sight = Sight(world, caller) if self._hides and not caller.is_trusted else None
+        if sight is not None and question in _NAME_ALL:
+            said = f"{question} name every team, and query.hideTenants is on; explain tells what "
+            raise BadQuestion(403, "Forbidden", f"{said}became of your own runs")
+        asked = _Asked(caller, params, body, world=world, now=now, sight=sight)
         try:
             found = known(self, asked)
         except BadArchive as bad:
             raise BadQuestion(500, "InternalError", f"the archive: {bad}") from None
-        if self._hides and not caller.is_trusted:
-            mask = Mask(world, caller, self._key)
-            found = msgspec.convert(mask.over(wire(found)), type(found))
+        if sight is not None:
+            found = msgspec.convert(Mask(world, sight, self._key).over(wire(found)), type(found))
         assert isinstance(found, ANSWERS[question]), f"{question} is answered by another record"
         return Answered(now, found)
 
@@ -246,30 +273,6 @@ class Questions:
         if isinstance(archive, ArchivedResolutions):
             return map(resolution_from_wire, archive.resolutions())
         return ()
-
-    def _owner(self, asked: _Asked, name: str = "owner") -> str:
-        """Whoever may not be told of an owner may not ask for it by name or pattern either."""
-        owner = asked.owner(name)
-        if owner and self._hides and not is_own(asked.caller, owner):
-            raise _hidden(asked.caller, owner)
-        return owner
-
-    def _payer(self, asked: _Asked) -> str:
-        payer = asked.text("payer")
-        if "/" not in payer:
-            return self._owner(asked, "payer")
-        envelope = asked.world.envelopes.get(payer)
-        owner = "" if envelope is None else envelope.owner
-        if self._hides and not is_own(asked.caller, owner, payer.partition("/")[0]):
-            raise _hidden(asked.caller, payer)
-        return payer
-
-    def _namespace(self, asked: _Asked) -> str:
-        """What narrows what everybody sees; a namespace may be asked for unless it is hidden."""
-        namespace = asked.text("namespace")
-        if namespace and self._hides and not asked.caller.sees(namespace):
-            raise _hidden(asked.caller, namespace)
-        return namespace
 
     def _subject(self, asked: _Asked) -> Subject:
         namespace, name = asked.text("namespace"), asked.text("run")
@@ -310,8 +313,8 @@ class Questions:
             asked.world,
             asked.now,
             sees=asked.caller.sees,
-            namespace=asked.namespace(),
-            owner=self._owner(asked),
+            namespace=asked.own_namespace(),
+            owner=asked.owner(),
             name=asked.text("run"),
             phases=asked.phases(),
         )
@@ -356,20 +359,20 @@ class Questions:
 
     def budgets(self, asked: _Asked) -> Answer:
         form = asked.choice("form", FORMS)
-        owner, namespace = self._owner(asked), self._namespace(asked)
+        owner, namespace = asked.owner(), asked.namespace()
         return budgets(asked.world, asked.now, form=form, owner=owner, namespace=namespace)
 
     def burn(self, asked: _Asked) -> Answer:
-        owner, namespace = self._owner(asked), self._namespace(asked)
+        owner, namespace = asked.owner(), asked.namespace()
         return self._courses.of(asked.world, asked.now, owner=owner, namespace=namespace)
 
     def leases(self, asked: _Asked) -> Answer:
         subject = self._subject(asked) if asked.text("run") else None
         wanted = Filter(
-            namespace="" if subject is not None else self._namespace(asked),
+            namespace="" if subject is not None else asked.namespace(),
             node=asked.text("node"),
-            owner=self._owner(asked),
-            payer=self._payer(asked),
+            owner=asked.owner(),
+            payer=asked.payer(),
             since=asked.instant("since"),
             at=asked.instant("at"),
             closed=asked.flag("closed"),
@@ -388,7 +391,7 @@ class Questions:
             asked.world,
             asked.now,
             sees=asked.caller.sees,
-            namespace=asked.namespace(),
+            namespace=asked.own_namespace(),
             past=asked.flag("past"),
         )
 
@@ -408,8 +411,8 @@ class Questions:
             period,
             by=by,
             bucket=bucket,
-            owner=self._owner(asked),
-            namespace=self._namespace(asked),
+            owner=asked.owner(),
+            namespace=asked.namespace(),
             archived=self._archived,
         )
 
@@ -430,13 +433,6 @@ class Questions:
         return attention(asked.world, sees=asked.caller.sees)
 
     def resolutions(self, asked: _Asked) -> Answer:
-        if self._hides and not asked.caller.is_trusted:
-            raise BadQuestion(
-                403,
-                "Forbidden",
-                "resolutions name every team, and query.hideTenants is on; "
-                "explain tells what became of your own runs",
-            )
         name, archived = asked.text("resolution"), self._archived_resolutions
         if not name:
             return resolutions(asked.world, limit=asked.limit(), archived=archived)
@@ -474,6 +470,7 @@ _QUESTIONS: dict[str, Asking] = {
     "ledger-head": Questions.ledger_head,
 }
 QUESTIONS = tuple(sorted(_QUESTIONS))
+_NAME_ALL = frozenset({"resolutions"})  # nothing is left of them without other tenants' names
 
 
 def _bad_param(name: str, remedy: str) -> BadQuestion:

@@ -1,6 +1,6 @@
-"""What somebody may see and do, asked of the API server's own authorizer and remembered briefly."""
+"""What a user may see and do, asked of the API server's own authorizer and remembered briefly."""
 
-from collections.abc import Iterable
+import asyncio
 
 import msgspec
 
@@ -10,6 +10,7 @@ from leasehold.core.names import GROUP, Wire
 from leasehold.core.objects.access import Caller, CallerRole
 from leasehold.core.objects.wire import part
 from leasehold.core.units import SECOND, Millis
+from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -25,14 +26,23 @@ class Reviews:
         self._clock = clock
         self._known: dict[_Asked, tuple[bool, Millis]] = {}
 
-    async def caller(self, asker: Asker, namespaces: Iterable[str], owner: str) -> Caller:
-        """Who reads Runs everywhere sees everything; anybody else sees those of `namespaces` whose
-        Runs they may read. `owner` is the one whose money is spoken of, if any."""
+    async def caller(
+        self, asker: Asker, world: World, *, namespace: str = "", owner: str = ""
+    ) -> Caller:
+        """Return what the asker may see: everything, if it may list Runs everywhere, and otherwise
+        the namespaces whose Runs it may read. `namespace` is one that the question names, `owner`
+        the one for which a manifest in that namespace would spend."""
         if await self._may(asker, "list", "runs", "", ""):
             return Caller(user=asker.user, role=CallerRole.ADMIN)
-        seen = [each for each in namespaces if await self._may(asker, "get", "runs", each, "")]
-        spends = owner and seen and await self._may(asker, "spend", "owners", seen[0], owner)
-        return Caller(user=asker.user, namespaces=tuple(seen), spend=(owner,) if spends else ())
+        spends = False
+        if owner and namespace:
+            spends = await self._may(asker, "spend", "owners", namespace, owner)
+        asked = sorted(_namespaces(world) | ({namespace} if namespace else set()))
+        answers = await asyncio.gather(
+            *(self._may(asker, "get", "runs", each, "") for each in asked)
+        )
+        seen = tuple(each for each, is_seen in zip(asked, answers, strict=True) if is_seen)
+        return Caller(user=asker.user, namespaces=seen, spend=(owner,) if spends else ())
 
     async def may(self, asker: Asker, verb: str, resource: str) -> bool:
         """Of all objects of a resource of ours."""
@@ -65,3 +75,11 @@ class Reviews:
             self._known.clear()
         self._known[asked] = (is_allowed, now)
         return is_allowed
+
+
+def _namespaces(world: World) -> set[str]:
+    """Every namespace that an answer may speak of."""
+    found = {run.namespace for run in world.runs.values()}
+    found |= {budget.namespace for budget in world.budgets.values()}
+    found |= {lease.namespace for lease in world.leases.values()}
+    return found - {""}

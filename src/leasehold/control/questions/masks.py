@@ -1,14 +1,16 @@
-"""Other tenants' names behind stable pseudonyms, where the configuration hides them.
+"""Replace other tenants' names in answers by stable pseudonyms, where the configuration hides them.
 
-Applied to a whole answer, sentences too: every word that is the name of an owner, run, budget,
-envelope, reservation or lease of somebody else is replaced. GPUs and times stay. The pseudonyms
-are keyed, so that nobody finds a name by trying the likely ones.
+A `Mask` is applied to a whole answer, sentences too: it replaces every word that names another
+tenant's owner, run, budget, envelope, pod, lease or resolution. GPUs and times stay. The pseudonyms
+are keyed, so that a caller cannot find a name by trying likely ones. A `Sight` says what one caller
+may read, for answers and for the parameters of questions.
 """
 
 import hashlib
 import hmac
 import re
 
+from leasehold.core.names import Wire
 from leasehold.core.objects.access import Caller, OwnerVerb
 from leasehold.core.objects.owners import is_owner
 from leasehold.core.units import parse_instant
@@ -16,21 +18,53 @@ from leasehold.core.world.world import World
 
 # A word as names are written; a full stop or colon behind it belongs to the sentence.
 _WORD = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_.:/]*[A-Za-z0-9]|[A-Za-z0-9]")
+# Fields that hold the names of records which begin with a run's name, the pseudonym's kind, and the
+# field beside them that names the run in question.
+_RECORDS = {
+    "lease": ("lease", "run"),
+    "leases": ("lease", "run"),
+    "resolution": ("resolution", "subject"),
+}
+_WHY = re.compile(r"([A-Z][A-Za-z]+)\(.*\)", re.DOTALL)  # a reason with its detail
 
 
-def is_own(caller: Caller, owner: str, namespace: str = "") -> bool:
-    """An owner it may spend or fund for, or a namespace it sees."""
-    if caller.is_trusted or (namespace and caller.sees(namespace)):
-        return True
-    return caller.may(OwnerVerb.SPEND, owner) or caller.may(OwnerVerb.FUND, owner)
+class Sight:
+    """What one caller may read by name: its namespaces, what it may spend or fund for, and the
+    owners that objects of those namespaces name, with the owners above them."""
+
+    def __init__(self, world: World, caller: Caller) -> None:
+        self._caller = caller
+        owners = {each.owner for each in world.budgets.values() if caller.sees(each.namespace)}
+        owners |= {run.spec.owner for run in world.runs.values() if caller.sees(run.namespace)}
+        owners |= {lease.owner for lease in world.leases.values() if caller.sees(lease.namespace)}
+        self._owners = {above for owner in owners for above in _paths(owner)}
+
+    def namespace(self, namespace: str) -> bool:
+        return self._caller.sees(namespace)
+
+    def owner(self, owner: str) -> bool:
+        return owner in self._owners or self.of(owner)
+
+    def of(self, owner: str, namespace: str = "") -> bool:
+        """Whether the caller may read an object of this owner that lies in this namespace."""
+        caller = self._caller
+        if caller.is_trusted or (namespace and caller.sees(namespace)):
+            return True
+        return caller.may(OwnerVerb.SPEND, owner) or caller.may(OwnerVerb.FUND, owner)
+
+
+def _paths(owner: str) -> list[str]:
+    """The owner and everything above it: a:b:c, a:b, a."""
+    parts = owner.split(":")
+    return [":".join(parts[:depth]) for depth in range(len(parts), 0, -1)]
 
 
 class Mask:
     """One caller's view of one answer."""
 
-    def __init__(self, world: World, caller: Caller, key: bytes) -> None:
+    def __init__(self, world: World, sight: Sight, key: bytes) -> None:
         self._world = world
-        self._caller = caller
+        self._sight = sight
         self._key = key
         self._owners = {budget.owner for budget in world.budgets.values()}
         self._owners |= {run.spec.owner for run in world.runs.values()}
@@ -39,54 +73,82 @@ class Mask:
             self._owners.update(each for level in world.tree.ancestors(owner) for each in level)
         self._known: dict[str, str] = {}
 
-    def over(self, value: object) -> object:
+    def over(self, answer: Wire) -> Wire:
+        """Return the answer with a pseudonym for every name that the caller may not read."""
+        self._learn(answer)
+        found = self._told(answer)
+        assert isinstance(found, dict), "an object stays one"
+        return found
+
+    def _learn(self, value: object) -> None:
+        """Note the names of other tenants' records which the World no longer has: only the run
+        beside such a name says whose it is, and sentences elsewhere may repeat the name."""
+        for each in value if isinstance(value, list) else ():
+            self._learn(each)
+        if not isinstance(value, dict):
+            return
+        for field, (kind, about) in _RECORDS.items():
+            beside = value.get(about)
+            if isinstance(beside, str) and self._is_hidden(beside):
+                names = value.get(field)
+                for name in names if isinstance(names, list) else [names]:
+                    if isinstance(name, str) and name:
+                        self._known[name] = self._pseudonym(kind, name)
+        for each in value.values():
+            self._learn(each)
+
+    def _told(self, value: object) -> object:
         if isinstance(value, dict):
-            return {key: self.over(each) for key, each in value.items()}
+            run = value.get("run")
+            if isinstance(run, str) and self._is_hidden(run):
+                # The detail of a reason may quote another tenant's pod or image.
+                value = {key: _without_detail(each) for key, each in value.items()}
+            return {key: self._told(each) for key, each in value.items()}
         if isinstance(value, list):
-            return [self.over(each) for each in value]
+            return [self._told(each) for each in value]
         if isinstance(value, str):
             return _WORD.sub(lambda found: self._word(found.group()), value)
         return value
 
+    def _is_hidden(self, word: str) -> bool:
+        return self._word(word) != word
+
     def _word(self, word: str) -> str:
         known = self._known.get(word)
         if known is None:
-            known = self._known[word] = self._masked(word)
+            kind = self._hidden_kind(word)
+            known = self._known[word] = self._pseudonym(kind, word) if kind else word
         return known
 
-    def _masked(self, word: str) -> str:
-        kind = self._hidden_kind(word)
-        if not kind:
-            return word
+    def _pseudonym(self, kind: str, word: str) -> str:
         digest = hmac.new(self._key, f"{kind}\n{word}".encode(), hashlib.sha256).hexdigest()
         return f"{kind}-{digest[:10]}"
 
     def _hidden_kind(self, word: str) -> str:
-        """What of somebody else's the word names; empty for a word that may be told."""
-        world = self._world
+        """What of another tenant the word names; empty for a word that may be shown."""
+        world, sight = self._world, self._sight
         if word in self._owners or (":" in word and is_owner(word) and parse_instant(word) is None):
-            return "" if is_own(self._caller, word) else "owner"
+            return "" if sight.owner(word) else "owner"
         lease = world.leases.get(word)
         if lease is not None:
-            return "" if is_own(self._caller, lease.owner, lease.namespace) else "lease"
+            return "" if sight.of(lease.owner, lease.namespace) else "lease"
         namespace, slash, rest = word.partition("/")
         if not slash:
             return self._of_record(word)
         if rest.count("/") == 1:
             envelope = world.envelopes.get(word)
             if envelope is not None:
-                owner = envelope.owner
-                return "" if is_own(self._caller, owner, namespace) else "envelope"
-            return "" if self._caller.sees(namespace) or self._is_domain(word) else "envelope"
-        if "/" in rest or self._caller.sees(namespace) or self._is_place(namespace, rest):
+                return "" if sight.of(envelope.owner, namespace) else "envelope"
+            return "" if sight.namespace(namespace) or self._is_domain(word) else "envelope"
+        if "/" in rest or sight.namespace(namespace) or self._is_place(namespace, rest):
             return ""
         uid = world.uid_of.get(word)
         run = world.runs.get(uid) if uid is not None else None
         if run is not None:
-            return "" if is_own(self._caller, run.spec.owner) else "run"
+            return "" if sight.of(run.spec.owner) else "run"
         budget = world.budgets.get(word)
         if budget is not None:
-            return "" if is_own(self._caller, budget.owner) else "budget"
+            return "" if sight.of(budget.owner) else "budget"
         return "name"
 
     def _of_record(self, word: str) -> str:
@@ -94,7 +156,7 @@ class Mask:
         if resolution is None:
             return ""
         namespace = resolution.subject.partition("/")[0]
-        return "" if self._caller.sees(namespace) else "resolution"
+        return "" if self._sight.namespace(namespace) else "resolution"
 
     def _is_place(self, region: str, cluster: str) -> bool:
         fleet = self._world.fleet
@@ -102,3 +164,11 @@ class Mask:
 
     def _is_domain(self, word: str) -> bool:
         return any(domain == word for _, domain in self._world.fleet.pools)
+
+
+def _without_detail(value: object) -> object:
+    """`Fail(image registry/x not found)` as `Fail`."""
+    if isinstance(value, dict):
+        return {key: _without_detail(each) for key, each in value.items()}
+    found = _WHY.fullmatch(value) if isinstance(value, str) else None
+    return value if found is None else found.group(1)

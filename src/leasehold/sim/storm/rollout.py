@@ -37,7 +37,7 @@ class Versions:
         self._seed = seed
         self._rollout = rollout
         self._usual = Version(config=config)
-        policy = load_config(rollout.settings, config.policy).policy
+        policy = load_config(rollout.settings, config).policy
         self._older = Version(config=replace(config, policy=policy), has_older_settings=True)
         self._streams: dict[str, Random] = {}
         self.effects: Counter[str] = Counter()
