@@ -216,12 +216,31 @@ def test_nothing_stands_in_the_way_of_a_deletion(people: Cluster) -> None:
     assert gone.status == 200
 
 
+def _many(total: int, *, group: int | None = None, pod: int | None = None) -> dict[str, object]:
+    """Numbers that are each legal and together too many."""
+    sizes: dict[str, object] = {"gpuType": "H100-80GB", "totalGPUs": total}
+    sizes |= {} if pod is None else {"gpusPerPod": pod}
+    return {"resources": sizes, **({} if group is None else {"locality": {"groupGPUs": group}})}
+
+
 @pytest.mark.parametrize(
     ("change", "path"),
     [
         ({"resources": {"gpuType": "H100-80GB", "totalGPUs": 0}}, "spec.resources.totalGPUs"),
         ({"locality": {"groupGPUs": 3}}, "spec.locality.groupGPUs"),
         ({"resources": {"gpuType": "a", "totalGPUs": 8, "gpusPerPod": 3}}, "gpusPerPod"),
+        (_many(1_000_000, group=1, pod=1), "spec.locality.groupGPUs"),
+        (_many(1_000_000, group=500, pod=1), "spec.resources.gpusPerPod"),
+        (_many(16_385), "spec.resources.gpusPerPod"),
+        ({"sparesPerGroup": 8 * 16_384}, "spec.resources.gpusPerPod"),
+        (
+            {"malleable": {"minTotalGPUs": 8, "maxTotalGPUs": 8 * 4097}},
+            "spec.locality.groupGPUs",
+        ),
+        (
+            {"funding": {"allowBorrow": True, "sponsors": [f"org:o{n}" for n in range(65)]}},
+            "spec.funding.sponsors",
+        ),
         ({"owner": "org::team"}, "spec.owner"),
         ({"malleable": {"minTotalGPUs": 4, "maxTotalGPUs": 8}}, "spec.malleable.minTotalGPUs"),
         ({"funding": {"sponsors": ["org:other"]}}, "spec.funding.sponsors"),

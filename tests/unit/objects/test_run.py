@@ -3,6 +3,7 @@
 import pytest
 
 from leasehold.core.facts import Funding, Gang, Malleable, Run, RunSpec, Selector, Toleration
+from leasehold.core.objects.problems import Unsound
 from leasehold.core.objects.run import check_run, run_from_wire
 
 LEGAL = {"owner": "t:team", "resources": {"gpuType": "H100", "totalGPUs": 32, "gpusPerPod": 4}}
@@ -52,6 +53,42 @@ RULES: tuple[tuple[str, object, list[str]], ...] = (
     (
         "pods off the group",
         {**resources(gpusPerPod=16), "locality": {"groupGPUs": 8}},
+        ["spec.resources.gpusPerPod"],
+    ),
+    (
+        "the most groups",
+        {**resources(totalGPUs=4096, gpusPerPod=1), "locality": {"groupGPUs": 1}},
+        [],
+    ),
+    (
+        "too many groups",
+        {**resources(totalGPUs=4097, gpusPerPod=1), "locality": {"groupGPUs": 1}},
+        ["spec.locality.groupGPUs"],
+    ),
+    (
+        "too many groups one day",
+        elastic(minTotalGPUs=8, maxTotalGPUs=8 * 4097, stepGPUs=8),
+        ["spec.locality.groupGPUs"],
+    ),
+    ("the most pods", resources(totalGPUs=16_384 * 8, gpusPerPod=8), []),
+    (
+        "too many pods",
+        resources(totalGPUs=16_384 * 8 + 8, gpusPerPod=8),
+        ["spec.resources.gpusPerPod"],
+    ),
+    (
+        "perhaps too many pods",
+        {"owner": "t", "resources": {"gpuType": "H100", "totalGPUs": 16_385}},
+        ["spec.resources.gpusPerPod"],
+    ),
+    (
+        "too many spares",
+        {**resources(totalGPUs=8, gpusPerPod=1), "sparesPerGroup": 16_384},
+        ["spec.resources.gpusPerPod"],
+    ),
+    (
+        "a pod that no node holds",
+        resources(totalGPUs=2048, gpusPerPod=2048),
         ["spec.resources.gpusPerPod"],
     ),
     ("groups off the total", {**LEGAL, "locality": {"groupGPUs": 12}}, ["spec.locality.groupGPUs"]),
@@ -339,6 +376,36 @@ def test_the_remedy_names_the_legal_widths_nearby() -> None:
         [problem] = check_run(run(elastic(stepGPUs=16, desiredTotalGPUs=desired)))
 
         assert problem.remedy.endswith(f"write {choice}")
+
+
+def test_a_run_of_too_many_groups_is_told_the_number_and_the_remedy() -> None:
+    spec = {**resources(totalGPUs=1_000_000, gpusPerPod=1), "locality": {"groupGPUs": 1}}
+
+    [problem] = check_run(run(spec))
+
+    assert (problem.path, problem.value) == ("spec.locality.groupGPUs", "1")
+    assert problem.remedy == (
+        "these are 1000000 groups; a Run has at most 4096; write 245 or more, or submit several "
+        "Runs"
+    )
+
+
+def test_a_run_that_may_have_too_many_pods_is_asked_for_their_size() -> None:
+    [problem] = check_run(
+        run({"owner": "t", "resources": {"gpuType": "H100", "totalGPUs": 100_000}})
+    )
+
+    assert problem.remedy == (
+        "without gpusPerPod a pod may have one GPU: these are up to 100000 pods, spares included; "
+        "a Run has at most 16384; write 7 or more, or submit several Runs"
+    )
+
+
+def test_a_stored_run_of_too_many_groups_is_not_read() -> None:
+    spec = {**resources(totalGPUs=1_000_000, gpusPerPod=1), "locality": {"groupGPUs": 1}}
+
+    with pytest.raises(Unsound, match="a Run has at most 4096"):
+        run_from_wire(run(spec))
 
 
 def test_defaults() -> None:

@@ -8,8 +8,15 @@ template is open to whatever Kubernetes takes) the controller says on the object
 from copy import deepcopy
 
 from leasehold.core.names import Wire
+from leasehold.core.objects.bounds import BOUNDS, EACH, RUN_GROUPS_MAX, RUN_PODS_MAX
 from leasehold.core.objects.owners import OWNER_CHARS_MAX
-from leasehold.core.objects.readers import GPU_HOURS_MAX, GPUS_MAX, RETRIES_MAX, TEXT_CHARS_MAX
+from leasehold.core.objects.readers import (
+    GPU_HOURS_MAX,
+    GPUS_MAX,
+    POD_GPUS_MAX,
+    RETRIES_MAX,
+    TEXT_CHARS_MAX,
+)
 from leasehold.core.objects.template import PLACEMENT
 from leasehold.core.objects.wire import part
 
@@ -35,7 +42,7 @@ _RUN_BOUNDS: dict[str, Wire] = {
     "owner": _OWNER,
     "resources.gpuType": _WORD,
     "resources.totalGPUs": _GPUS,
-    "resources.gpusPerPod": _GPUS,
+    "resources.gpusPerPod": {"minimum": 1, "maximum": POD_GPUS_MAX},
     "locality.groupGPUs": _GPUS,
     "malleable.minTotalGPUs": _GPUS,
     "malleable.maxTotalGPUs": _GPUS,
@@ -79,6 +86,8 @@ _GROUP = (
 _PER_POD = "self.resources.gpusPerPod"
 _MIN, _MAX = "self.malleable.minTotalGPUs", "self.malleable.maxTotalGPUs"
 _STEP = f"(has(self.malleable.stepGPUs) ? self.malleable.stepGPUs : {_GROUP})"
+_WIDTH = f"(has(self.malleable) && {_MAX} > {_TOTAL} ? {_MAX} : {_TOTAL})"
+_SPARES = "(has(self.sparesPerGroup) ? self.sparesPerGroup : 0)"
 _ALLOWS = "has(self.funding.allowBorrow) && self.funding.allowBorrow"
 
 
@@ -106,6 +115,18 @@ _RUN_RULES = [
         f"{_PER_POD} > 0 && self.sparesPerGroup % {_PER_POD} == 0",
         "a spare replaces a pod; write a multiple of gpusPerPod",
         unless=f"!has({_PER_POD}) || !has(self.sparesPerGroup)",
+    ),
+    _rule(
+        "locality.groupGPUs",
+        f"{_GROUP} <= 0 || {_WIDTH} / {_GROUP} <= {RUN_GROUPS_MAX}",
+        f"a Run has at most {RUN_GROUPS_MAX} groups; write larger groups, or submit several Runs",
+    ),
+    _rule(
+        "resources.gpusPerPod",
+        f"{_GROUP} <= 0 || {_WIDTH} + {_SPARES} * ({_WIDTH} / {_GROUP})"
+        f" <= {RUN_PODS_MAX} * (has({_PER_POD}) ? {_PER_POD} : 1)",
+        f"a Run has at most {RUN_PODS_MAX} pods, spares included, and without gpusPerPod a pod may "
+        "have one GPU; write larger pods, or submit several Runs",
     ),
     *(
         _rule(
@@ -172,7 +193,7 @@ _TYPES: dict[str, Wire] = {
 
 def with_run_rules(schema: Wire) -> Wire:
     """The schema of a Run with all that a server can check of it."""
-    found = deepcopy(schema)
+    found = _with_sizes(schema, "Run")
     spec = part(part(found, "properties"), "spec")
     for path, bounds in _RUN_BOUNDS.items():
         _field(spec, path).update(bounds)
@@ -200,7 +221,7 @@ def with_run_rules(schema: Wire) -> Wire:
 def with_budget_rules(schema: Wire) -> Wire:
     """The schema of a Budget with all that a server can check of it. That names differ, and that a
     cap names envelopes that are there, costs more than it allows: the controller says so."""
-    found = deepcopy(schema)
+    found = _with_sizes(schema, "Budget")
     spec = part(part(found, "properties"), "spec")
     for path, bounds in _BUDGET_BOUNDS.items():
         _field(spec, path).update(bounds)
@@ -218,6 +239,23 @@ def with_budget_rules(schema: Wire) -> Wire:
     cap = part(_field(spec, "aggregateCaps"), "items")
     for path, bounds in _CAP_BOUNDS.items():
         _field(cap, path).update(bounds)
+    return found
+
+
+def _with_sizes(schema: Wire, kind: str) -> Wire:
+    """Return a copy that bounds every list and mapping of `bounds` that the schema names. What a
+    template's open parts hold is bounded when the controller tries the Run."""
+    found = deepcopy(schema)
+    for bound in BOUNDS[kind]:
+        at = found
+        for step in bound.path.split("."):
+            at = part(part(at, "properties"), step.removesuffix(EACH))
+            if step.endswith(EACH):
+                at = part(at, "items")
+        if at.get("type") == "array":
+            at["maxItems"] = bound.most
+        elif at.get("type") == "object" and "additionalProperties" in at:
+            at["maxProperties"] = bound.most
     return found
 
 

@@ -38,7 +38,8 @@ class Fields:
     def note(self, key: str, remedy: str) -> None:
         """A rule is broken by the value under `key`."""
         self._wrong.add(key)
-        self.problems.append(Problem(path=self.at(key), value=shown(self.raw(key)), remedy=remedy))
+        value = shown(self.raw(key)) if key in self.members else MISSING
+        self.problems.append(Problem(path=self.at(key), value=value, remedy=remedy))
 
     def is_wrong(self, *keys: str) -> bool:
         return any(key in self._wrong for key in keys)

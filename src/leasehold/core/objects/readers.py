@@ -15,6 +15,7 @@ from leasehold.core.objects.owners import GLOB_REMEDY, OWNER_REMEDY, is_owner, i
 from leasehold.core.units import HOUR, GpuMs, Instant, Millis, parse_instant, parse_span
 
 GPUS_MAX = 1_000_000
+POD_GPUS_MAX = 1_024  # a pod lies on one node
 GPU_HOURS_MAX = 100_000_000_000
 RETRIES_MAX = 1_000
 TEXT_CHARS_MAX = 64  # longer than any instant or span that means something
@@ -66,6 +67,7 @@ def whole(low: int, high: int) -> Callable[[object], int]:
 
 gpus = whole(1, GPUS_MAX)
 gpus_or_none = whole(0, GPUS_MAX)
+pod_gpus = whole(1, POD_GPUS_MAX)
 retries = whole(0, RETRIES_MAX)
 
 

@@ -7,6 +7,7 @@ fields is applied only when each of them is right by itself, so one mistake is r
 
 from leasehold.core.facts import Funding, Gang, Malleable, Run, RunSpec, Selector
 from leasehold.core.objects import readers
+from leasehold.core.objects.bounds import RUN_GROUPS_MAX, RUN_PODS_MAX
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.problems import Problem, Unsound, no_spec
 from leasehold.core.objects.template import read_template
@@ -120,6 +121,7 @@ def _read_spec(raw: object, *, require_template: bool) -> tuple[RunSpec | None, 
     shape = _read_shape(resources, locality)
     _read_malleable(spec.inside("malleable"), resources, shape)
     _read_spares(spec, shape)
+    _check_count(resources, locality, shape)
     spread = locality.take("allowCrossGroupSpread", readers.flag, True)
     selector = _read_selector(locality.inside("selector"))
     gang = spec.take("gang", _GANG, Gang.RUN)
@@ -175,7 +177,7 @@ def _read_shape(resources: Fields, locality: Fields) -> _Shape:
     """Total, group and pod size; a number that breaks a rule counts as wrong from then on."""
     total = resources.need("totalGPUs", readers.gpus)
     group = locality.take("groupGPUs", readers.gpus, None)
-    per_pod = resources.take("gpusPerPod", readers.gpus, None)
+    per_pod = resources.take("gpusPerPod", readers.pod_gpus, None)
     if total is not None and group is not None and total % group:
         locality.note("groupGPUs", f"groups must divide totalGPUs; write a divisor of {total}")
         group = None
@@ -244,6 +246,33 @@ def _read_spares(spec: Fields, shape: _Shape) -> None:
     if per_pod is not None and spares % per_pod:
         spec.note("sparesPerGroup", f"a spare replaces a pod; write a multiple of {per_pod}")
     shape.spares = None if spec.is_wrong("sparesPerGroup") else spares
+
+
+def _check_count(resources: Fields, locality: Fields, shape: _Shape) -> None:
+    """Bound the groups and the pods of the widest width: every decision walks them."""
+    widest = shape.widest()
+    if widest is None or shape.width_max is None or shape.group is None:
+        return
+    groups = shape.width_max // shape.group
+    if groups > RUN_GROUPS_MAX:
+        least = -(-shape.width_max // RUN_GROUPS_MAX)
+        locality.note(
+            "groupGPUs",
+            f"these are {groups} groups; a Run has at most {RUN_GROUPS_MAX}; write {least} or "
+            "more, or submit several Runs",
+        )
+        return
+    if resources.is_wrong("gpusPerPod"):
+        return
+    pods = widest // (shape.per_pod or 1)
+    if pods > RUN_PODS_MAX:
+        least = -(-widest // RUN_PODS_MAX)
+        counted = "" if shape.per_pod else "without gpusPerPod a pod may have one GPU: "
+        resources.note(
+            "gpusPerPod",
+            f"{counted}these are up to {pods} pods, spares included; a Run has at most "
+            f"{RUN_PODS_MAX}; write {least} or more, or submit several Runs",
+        )
 
 
 def _read_selector(fields: Fields) -> Selector:
