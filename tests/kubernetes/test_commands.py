@@ -38,6 +38,7 @@ WORKS = {
     "leasehold ledger compact": BOTH,
     "leasehold ledger export": BOTH,
     "leasehold ledger replay": BOTH,
+    "leasehold ledger restore": CLUSTER,
     "leasehold ledger verify": BOTH,
     "leasehold lint": NOWHERE,
     "leasehold lottery verify": BOTH,

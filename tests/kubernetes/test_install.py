@@ -1,6 +1,9 @@
 """What `leasehold install` puts onto a cluster, and that it takes it off again."""
 
+from pathlib import Path
+
 import yaml
+from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.plane import RUNS, Plane, job
 
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
@@ -42,3 +45,27 @@ def test_what_is_removed_stands_in_nobodys_way_and_the_ledger_stays(plane: Plane
         assert again.returncode == 0, again.stderr
     finally:
         plane.cluster.install()
+
+
+def test_with_the_ledger_everything_goes(tmp_path: Path) -> None:
+    """Objects of the ledger have finalizers, and no controller takes them off any more."""
+    cluster = Cluster(tmp_path / "cluster")
+    try:
+        cluster.install()
+        plane = Plane(cluster, tmp_path)
+        plane.controller("a")
+        plane.until(lambda: plane.all("ledgerheads") != [])
+        head = plane.all("ledgerheads")[0]["metadata"]
+        assert head["finalizers"] == ["rq.davidlangworthy.io/archived"]
+        plane.stop()
+        removed = plane.leasehold("install", "--remove", "--remove-ledger", "--yes")
+        assert removed.returncode == 0, removed.stderr
+        plane.until(lambda: not _definitions(plane))
+    finally:
+        cluster.stop()
+
+
+def _definitions(plane: Plane) -> list[str]:
+    listed = plane.get("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")["items"]
+    names = [str(each["metadata"]["name"]) for each in listed]
+    return [each for each in names if each.endswith(".rq.davidlangworthy.io")]

@@ -50,7 +50,8 @@ def test_nobody_else_may_speak_for_others(asked: Plane) -> None:
 
 # As `kubectl runs` asks them; whatever is about the fleet or about one Run of the caller's own.
 _WALK = (
-    ("list", "-A"), ("list", "-n", "team"), ("reservations", "-n", "team"), ("reservations", "-A", "--past"),
+    ("list", "-A"), ("list", "-n", "team"), ("reservations", "-n", "team"),
+    ("reservations", "-A", "--past"),
     ("explain", "train", "-n", "team"), ("plan", "train", "-n", "team"),
     ("cover", "--explain", "train", "-n", "team"), ("who-pays", "train", "-n", "team"),
     ("sponsors", "list", "train", "-n", "team"), ("pods", "train", "-n", "team"),

@@ -156,8 +156,8 @@ TENURE = (
     Mutant(
         "keeper without a soft stop",
         "shell/keeper.py",
-        "            if (age >= self._margins.soft_stop) != is_unsure:\n",
-        "            if (age >= self._margins.hold) != is_unsure:\n",
+        "            if (age >= self._margins.soft_stop) != self._is_unsure:\n",
+        "            if (age >= self._margins.hold) != self._is_unsure:\n",
         _KEEPER,
     ),
     Mutant(

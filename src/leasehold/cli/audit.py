@@ -46,7 +46,7 @@ def command(data: DataFolder) -> None:
 
 def _look(data: DataFolder, config: Config) -> tuple[int, list[str]]:
     with snapshot_of(data) as snapshot:
-        if not snapshot.head():
+        if not snapshot.head() and not snapshot.lines():
             return 0, []  # no server ever began with it
         return _compare(snapshot, config)
 

@@ -26,7 +26,7 @@ def command(to: Path, data: DataFolder) -> None:
         if wrong is not None:
             raise click.ClickException(f"the ledger does not verify: {wrong}")
     try:
-        with sentences():
+        with sentences(data):
             contents = take_backup(
                 data, archive_of(data).folder, to, now=time.time_ns() // 1_000_000
             )

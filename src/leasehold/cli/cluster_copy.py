@@ -27,6 +27,7 @@ from leasehold.cli.archive_place import archive_at
 from leasehold.cli.data_folder import data_option
 from leasehold.cli.kube_options import kube_sentences, loader
 from leasehold.ports.store import StoreError, WatchExpired
+from leasehold.shell.archive.segments import BadArchive
 from leasehold.shell.folder import DataFolder
 
 # The head first: nothing of the ledger is newer than the version at which it was read.
@@ -43,6 +44,10 @@ KINDS = (
     "Pod",
 )
 TRIES = 3
+REMEDY_OF_LOSS = (
+    "leasehold ledger restore puts missing batches back from an archive (--archive) or exported "
+    "files; anything else comes from a backup of etcd"
+)
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -53,12 +58,27 @@ class ClusterCopy(DataFolder):
     def __init__(self, root: Path, load: Callable[[], KubeContext], archive: Path | None) -> None:
         super().__init__(root)
         self._load = load
+        self._has_archive = archive is not None
         if archive is not None:
             self.archive = archive
 
     @property
     def title(self) -> str:
         return self._load().server
+
+    def context(self) -> KubeContext:
+        return self._load()
+
+    def loss(self, why: str) -> str:
+        return f"{self.title}: {why}; {REMEDY_OF_LOSS}"
+
+    def misfit(self, bad: BadArchive) -> str:
+        if self._has_archive:
+            return str(bad)
+        return (
+            f"{self.title}: its older batches were compacted into an archive; name the folder or "
+            "bucket (--archive)"
+        )
 
     def renew(self) -> None:
         for path in self.root.glob(f"{self.store.name}*"):

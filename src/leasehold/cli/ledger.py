@@ -9,13 +9,14 @@ import click
 from leasehold.cli.ledger_compact import compact
 from leasehold.cli.ledger_export import export
 from leasehold.cli.ledger_replay import replay
+from leasehold.cli.ledger_restore import restore
 from leasehold.cli.ledger_verify import verify
 
 
 @click.group("ledger")
 def command() -> None:
-    """Verify, replay, export and compact the ledger."""
+    """Verify, replay, export, compact and mend the ledger."""
 
 
-for each in (verify, replay, export, compact):
+for each in (verify, replay, export, compact, restore):
     command.add_command(each)

@@ -70,7 +70,7 @@ def _compact_folder(data: DataFolder, keep: str | None) -> tuple[Compacted | Non
     config = read_config(data, None)
     span = config.policy.keep_closed if keep is None else parse_span(keep)
     assert span is not None, "it was read before"
-    with sentences():
+    with sentences(data):
         if not data.store.is_file():
             raise BadStore(data.store, "is not there", "name a server's data folder (--data)")
         holder = _holder(data.store)

@@ -22,6 +22,8 @@ from leasehold.shell.archive.reader import Archive
 from leasehold.shell.archive.segments import BadArchive
 from leasehold.shell.archive.snapshot import Snapshot, whole_ledger
 from leasehold.shell.folder import DataFolder
+from leasehold.shell.ledger import HeadLost
+from leasehold.shell.read_chain import BatchLost
 from leasehold.shell.stored import Malformed
 
 FILES = click.Path(path_type=Path)
@@ -37,7 +39,7 @@ def archive_of(data: DataFolder) -> Archive:
 def snapshot_of(data: DataFolder) -> Iterator[Snapshot]:
     """One moment of its store, with or without a server; troubles become sentences."""
     data.renew()
-    with sentences():
+    with sentences(data):
         snapshot = Snapshot(data.store)
         try:
             yield snapshot
@@ -46,11 +48,16 @@ def snapshot_of(data: DataFolder) -> Iterator[Snapshot]:
 
 
 @contextmanager
-def sentences() -> Iterator[None]:
+def sentences(data: DataFolder) -> Iterator[None]:
+    """End the command with one sentence about what is wrong with the ledger."""
     try:
         yield
-    except (BadStore, BadArchive, CheckpointLost, Malformed) as error:
+    except (BadStore, Malformed) as error:
         raise click.ClickException(str(error)) from None
+    except BadArchive as error:
+        raise click.ClickException(data.misfit(error)) from None
+    except (BatchLost, HeadLost, CheckpointLost) as error:
+        raise click.ClickException(data.loss(str(error))) from None
     except msgspec.DecodeError as error:
         said = (
             f"the store is damaged ({error}); leasehold restore --salvage gets back what is there"

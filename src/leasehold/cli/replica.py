@@ -33,6 +33,7 @@ from leasehold.ports.tenure import Tenure
 from leasehold.shell.config import Config
 from leasehold.shell.keeper import STOPPED, Keeper
 from leasehold.shell.ledger import SHARD, sealed_epoch
+from leasehold.shell.metrics import IDLE
 from leasehold.shell.plane import Answering, Plane
 from leasehold.shell.standby import Standby
 from leasehold.shell.tenure import StoreTenures
@@ -124,21 +125,26 @@ class Replica:
         return self._plane
 
     def metrics(self) -> bytes:
-        return b"" if self._plane is None else self._plane.metrics.text()
+        return IDLE if self._plane is None else self._plane.metrics.text()
 
     def troubles(self) -> Mapping[str, str]:
-        """Why we are not ready, by part; empty where all is well. A standby is ready when it knows
-        whom it stands by, and what that one has decided."""
+        """Return why this replica is not ready, by part. The holder of tenure is ready while it
+        decides; a standby is ready while it sees another holder, and knows what that one has
+        decided."""
         if self._keeper.trouble:
             return {"ledger": self._keeper.trouble}
         if self._keeper.tenure is None:
+            reading = "" if self._standby.is_in_step else "it is reading the ledger"
             return {
-                "tenure": "" if self._keeper.leader else "nobody is known to hold it",
-                "ledger": "" if self._standby.is_in_step else "it is reading the ledger",
+                "tenure": self._keeper.vacancy,
+                "ledger": self._standby.trouble or reading,
             }
-        if self._plane is None or self._plane.world is None:
+        if self._keeper.is_unsure:
+            return {"tenure": "the store does not answer renewals; nothing new is decided"}
+        if self._plane is None:
             return {"controller": "it is recovering the ledger"}
-        return {"controller": self._plane.controller.trouble}
+        recovering = "" if self._plane.world is not None else "it is recovering the ledger"
+        return {"controller": self._plane.controller.trouble or recovering}
 
     # What the keeper says.
 

@@ -59,7 +59,7 @@ def command(backup: Path | None, data: DataFolder, *, damaged: Path | None, part
         check_empty(data.root)
         if backup is not None and not backup.exists():
             raise BadBackup(backup, "there is no such backup", "name another file")
-        with sentences():
+        with sentences(data):
             if damaged is not None:
                 _salvage(DataFolder(damaged), backup, data, is_partial=partial)
             elif backup is not None:

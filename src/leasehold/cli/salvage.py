@@ -19,8 +19,9 @@ from leasehold.cli.ledger_source import archive_of, snapshot_of
 from leasehold.cli.ledger_verify import verify_folder
 from leasehold.cli.visible import say
 from leasehold.shell.archive.backup import STORE, BadBackup, copy_others, unpack
-from leasehold.shell.archive.rescue import LEDGERS, Rescue, carry_out, fill, plan_rescue, spans
+from leasehold.shell.archive.rescue import LEDGERS, Rescue, carry_out, fill, plan_rescue
 from leasehold.shell.folder import DataFolder
+from leasehold.shell.read_chain import spans
 
 NAMED_MAX = 20  # objects that are named one by one
 

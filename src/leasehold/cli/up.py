@@ -32,6 +32,7 @@ from leasehold.core.ledger.head import UnknownFormat
 from leasehold.shell.archive.checkpoints import CheckpointLost
 from leasehold.shell.fleetfile import NODE_GPUS_MAX, load_fleet, node_rows
 from leasehold.shell.folder import BadFolder, DataFolder
+from leasehold.shell.ledger import HeadLost
 from leasehold.shell.logs import LEVELS, configure
 from leasehold.shell.yamlfile import BadFile
 
@@ -123,7 +124,7 @@ def command(
         raise click.ClickException(str(bad)) from None
     except UnknownFormat as unknown:
         raise click.ClickException(f"{data.store}: {unknown}") from None
-    except (CheckpointLost, msgspec.DecodeError) as error:
+    except (CheckpointLost, HeadLost, msgspec.DecodeError) as error:
         # SQLite finds the file sound, but it is not what was written into it.
         damaged = BadStore(data.store, f"is damaged ({error})", remedy_of_damage(data.store))
         raise click.ClickException(str(damaged)) from error

@@ -9,7 +9,9 @@ import secrets
 from pathlib import Path
 
 from leasehold.adapters.private_file import write_private
+from leasehold.adapters.sqlite.errors import remedy_of_damage
 from leasehold.adapters.unusable import Unusable
+from leasehold.shell.archive.segments import BadArchive
 
 KEY_BYTES = 32
 
@@ -38,6 +40,14 @@ class DataFolder:
     def title(self) -> str:
         """What it is called in messages."""
         return str(self.root)
+
+    def loss(self, why: str) -> str:
+        """Return the sentence about something of the ledger that is missing, with what to do."""
+        return f"{self.store}: {why}; {remedy_of_damage(self.store)}"
+
+    def misfit(self, bad: BadArchive) -> str:
+        """Return the sentence about an archive that does not go with the store."""
+        return str(bad)
 
     def renew(self) -> None:
         """Called before it is looked at: a copy of something else is made anew."""

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from leasehold.core.ledger.head import UnknownFormat
-from leasehold.core.objects.tenure import Holder
-from leasehold.core.units import Millis
+from leasehold.core.objects.tenure import NOBODY, Holder
+from leasehold.core.units import SECOND, Millis
 from leasehold.ports.runtime import Clock, Tasks
 from leasehold.ports.store import StoreError
 from leasehold.ports.tenure import (
@@ -82,7 +82,9 @@ class Keeper:
         self._is_stopping = False
         self.tenure: Tenure | None = None
         self.is_stopped = False  # and has given back what it held
-        self.leader = ""  # who held it when we last looked
+        self._answered: Millis | None = None  # when a try was last answered, by our clock
+        self._held: Millis | None = None  # when an answer last named a holder
+        self._is_unsure = False
         self.trouble = ""  # why we may not even try
 
     async def run(self) -> None:
@@ -103,6 +105,27 @@ class Keeper:
         """The office found out by itself that it was deposed."""
         self._ended = self._ended or why
         self._changed.set()
+
+    @property
+    def vacancy(self) -> str:
+        """Return why it is not known that another process holds the tenure; "" if one does, as far
+        as this process has seen within the time that a holder may go on without a renewal."""
+        now = self._clock.monotonic()
+        if self._held is not None and now - self._held <= self._margins.hold:
+            return ""
+        if self._answered is None:
+            return "nothing is known of it yet"
+        silent = now - self._answered
+        if silent > self._margins.hold:
+            return f"the store has not answered for {silent // SECOND} s"
+        if self._held is None:
+            return "nobody is known to hold it"
+        return f"nobody has been known to hold it for {(now - self._held) // SECOND} s"
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether the tenure is held, and its renewals have not been answered for some time."""
+        return self.tenure is not None and self._is_unsure
 
     @property
     def is_valid(self) -> bool:
@@ -134,11 +157,15 @@ class Keeper:
         outcome = await self._tenures.acquire(self._key, self._holder, above=above)
         match outcome:
             case Tenure():
-                self.leader = outcome.holder.identity
+                self._answered = self._clock.monotonic()
                 if not self._tenures.is_valid(outcome):
                     return Unanswered(why="it was over when we heard of it")
             case HeldByOther():
-                self.leader = outcome.holder
+                self._answered = self._clock.monotonic()
+                if outcome.holder != NOBODY:
+                    # A record that was not renewed says less each second about its holder.
+                    stood = self._margins.take + 1 - outcome.wait if outcome.wait else 0
+                    self._held = self._answered - max(0, stood)
             case Unanswered():
                 pass
         return outcome
@@ -175,7 +202,7 @@ class Keeper:
 
     async def _watch_the_clock(self, tenure: Tenure) -> str:
         """Returns why it is over, at the latest at the very instant of our clock."""
-        is_unsure = False
+        self._is_unsure = False
         while True:
             age = self._tenures.age(tenure)
             if self._is_stopping:
@@ -184,10 +211,10 @@ class Keeper:
                 return self._ended or "lost"
             if age >= self._margins.hold:
                 return f"no renewal was answered for {age} ms"
-            if (age >= self._margins.soft_stop) != is_unsure:
-                is_unsure = not is_unsure
-                (self._office.unsure if is_unsure else self._office.sure)()
-            deadline = self._margins.hold if is_unsure else self._margins.soft_stop
+            if (age >= self._margins.soft_stop) != self._is_unsure:
+                self._is_unsure = not self._is_unsure
+                (self._office.unsure if self._is_unsure else self._office.sure)()
+            deadline = self._margins.hold if self._is_unsure else self._margins.soft_stop
             await self._changed.wait(deadline - age)
 
     async def _renew(self, tenure: Tenure) -> None:

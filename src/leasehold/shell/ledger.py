@@ -13,6 +13,7 @@ from leasehold.core.ledger.batch import Batch, line
 from leasehold.core.ledger.chain import GENESIS
 from leasehold.core.ledger.head import FORMAT, Head, UnknownFormat, check_format
 from leasehold.core.names import API_VERSION, Wire
+from leasehold.core.objects.lease import ARCHIVED
 from leasehold.core.objects.resolution import resolution_to_wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.resolutions import Resolution
@@ -28,6 +29,16 @@ from leasehold.ports.store import (
 )
 
 SHARD = "main"
+
+
+class HeadLost(Exception):  # noqa: N818 - it says what happened
+    """The store has batches of a ledger, and not the head that says which of them count."""
+
+    def __init__(self, batches: int) -> None:
+        super().__init__(
+            f"the ledger has no head (LedgerHead {SHARD}), and {batches} batches are there: no new "
+            "ledger is begun over them"
+        )
 
 
 class Deposed(Exception):  # noqa: N818 - it says what happened to us
@@ -84,7 +95,7 @@ class Ledger:
             try:
                 found = await (self._read() if epoch is None else self._read_after_us())
             except NotFound:
-                await self._create_first()
+                await self._begin()
                 continue
             if epoch is not None and found.head.epoch > epoch:
                 raise Deposed
@@ -177,6 +188,18 @@ class Ledger:
         written = await self._store.update(_to_wire(wanted, version=wanted.version))
         self._known = head_from_wire(written)
 
+    async def _begin(self) -> None:
+        """Create the first head of a new ledger; raise `HeadLost` if there was a ledger before."""
+        batches: list[bytes] = []
+        await until_answered(self._clock, lambda: self._store.scan("LedgerBatch", batches.append))
+        if not batches:
+            await self._create_first()
+            return
+        try:
+            await self._read()  # another process may have begun the ledger since
+        except NotFound:
+            raise HeadLost(len(batches)) from None
+
     async def _create_first(self) -> None:
         first = HeadObject(
             head=Head(seq=0, digest=GENESIS, epoch=0, instant=0),
@@ -190,12 +213,8 @@ class Ledger:
 
     async def _create_batch(self, seq: int, digest: str, exported: Wire) -> None:
         """An orphan that no head names is harmless: its name carries its digest."""
-        obj: Wire = {
-            "apiVersion": API_VERSION,
-            "kind": "LedgerBatch",
-            "metadata": {"name": batch_name(seq, digest)},
-            "spec": exported,
-        }
+        obj = batch_object(exported)
+        assert obj["metadata"] == {"name": batch_name(seq, digest), "finalizers": [ARCHIVED]}
         try:
             await until_answered(self._clock, lambda: self._store.create(obj))
         except AlreadyExists:
@@ -245,8 +264,20 @@ def batch_name(seq: int, digest: str) -> str:
     return f"{seq}-{digest[:8]}"
 
 
+def batch_object(line: Wire) -> Wire:
+    """Return the object that holds an exported line; only compaction lets go of it."""
+    seq, digest = line["seq"], text_at(line, "digest")
+    assert isinstance(seq, int), seq
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "LedgerBatch",
+        "metadata": {"name": batch_name(seq, digest), "finalizers": [ARCHIVED]},
+        "spec": line,
+    }
+
+
 def _to_wire(head: HeadObject, *, version: int | None) -> Wire:
-    metadata: Wire = {"name": SHARD}
+    metadata: Wire = {"name": SHARD, "finalizers": [ARCHIVED]}
     if version is not None:
         metadata["resourceVersion"] = str(version)
     return {

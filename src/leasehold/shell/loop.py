@@ -24,14 +24,17 @@ from leasehold.core.world.invariants import Touched, check_delta
 from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock, Signal, Task, Tasks
 from leasehold.ports.store import Store
+from leasehold.shell.archive.checkpoints import CheckpointLost
 from leasehold.shell.audience import Audience
 from leasehold.shell.defects import Defects, InvariantBroken, about_whom, cause_of
 from leasehold.shell.effects import RETRY_MS, Effects
 from leasehold.shell.folding import Fold, fold_of, fold_of_gone, uid_of
+from leasehold.shell.gaps import Gaps
 from leasehold.shell.informer import Informer, News, hear_of_ours
-from leasehold.shell.ledger import Deposed, Ledger
+from leasehold.shell.ledger import Deposed, HeadLost, Ledger
 from leasehold.shell.materialise import materialise
 from leasehold.shell.quarantine import Quarantine
+from leasehold.shell.read_chain import BatchLost
 from leasehold.shell.recover import WATCHED, recover, touch_unbound
 from leasehold.shell.standby import Standby
 from leasehold.shell.stored import Unreadable, readable
@@ -65,6 +68,7 @@ _HOPS = 8
 
 REST = 2  # between turns, as a multiple of how long the last decision took
 REST_MAX: Millis = 500
+LOST_AGAIN_MS: Millis = 10_000  # until a ledger that lacks something is read again
 
 
 class Unsettled(Exception):  # noqa: N818 - it says what a decision is
@@ -112,6 +116,9 @@ class Controller:
         )
         self._doubt: Exception | None = None  # of somebody who brings the news
         self._has_recovered = False
+        self._gaps: Gaps | None = None  # while others can write to the store and we decide
+        self._lost = ""  # of the ledger, why it cannot be read back
+        self._lost_batches = 0
         self.world: World | None = None
 
     async def run(self) -> None:
@@ -142,6 +149,13 @@ class Controller:
                     raise
                 self.drop()
                 self._defects.broken(broken)
+            except (BatchLost, HeadLost, CheckpointLost) as lost:
+                # One machine's store is mended by a command, and not beside a server.
+                if self._terms.is_strict or not self._terms.is_shared:
+                    raise
+                self.drop()
+                self._note_lost(lost)
+                await self._clock.sleep(LOST_AGAIN_MS)
             except Exception as error:
                 # Without a World to begin with there is nothing to go on with.
                 if self._terms.is_strict or not self._has_recovered:
@@ -158,13 +172,29 @@ class Controller:
         self._informers.clear()
         self._inbox.clear()
         self._doubt = None
+        self._gaps = None
         self.world = None
         self._set_committing(is_committing=False)
 
     @property
     def trouble(self) -> str:
         """Why nothing is decided; "" while it is."""
-        return self._defects.trouble
+        return self._lost or self._defects.trouble
+
+    @property
+    def is_deciding(self) -> bool:
+        return self.world is not None and not self._is_still and not self.trouble
+
+    @property
+    def gaps(self) -> int:
+        """How many committed batches the store lacks, as far as that is known."""
+        return self._lost_batches if self._gaps is None else len(self._gaps.missing)
+
+    def _note_lost(self, lost: Exception) -> None:
+        self._lost_batches = len(lost.numbers) if isinstance(lost, BatchLost) else 1
+        if str(lost) != self._lost:
+            self._lost = str(lost)
+            self._alert(f"nothing is decided: {lost}; leasehold ledger verify says what to do")
 
     @property
     def settled(self) -> World | None:
@@ -228,6 +258,11 @@ class Controller:
             self._inform(kind, partial(informer.run, found.versions[kind], found.listed[kind]))
         ours = partial(hear_of_ours, self._store, self._clock, "Reservation", hear=self._hear)
         self._inform("Reservation", partial(ours, found.versions["Reservation"], wake=self._wake))
+        if self._terms.is_shared:
+            self._gaps = gaps = Gaps(self._ledger, self._alert)
+            since = found.versions["Reservation"]
+            self._inform("LedgerBatch", partial(gaps.follow, self._store, self._clock, since))
+        self._lost, self._lost_batches = "", 0
         self._quarantine = Quarantine(self._store, self._ledger)
         if self._terms.rehearse is not None:
             # Nobody has said anything of them yet, or nothing good: they are looked at first.

@@ -25,16 +25,30 @@ from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
 
 PREFIX = "leasehold"
+DECIDES = "1 if this process takes decisions, 0 if another one does or none."
+# What a replica tells that has never decided.
+IDLE = (
+    f"# HELP {PREFIX}_decides {DECIDES}\n# TYPE {PREFIX}_decides gauge\n{PREFIX}_decides 0.0\n"
+).encode()
 _SPANS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Metrics:
     """Counts turns as they are reported. Also the loop's stopwatch."""
 
-    def __init__(self, world: Callable[[], World | None], clock: Clock) -> None:
+    def __init__(
+        self,
+        world: Callable[[], World | None],
+        clock: Clock,
+        *,
+        decides: Callable[[], bool] = lambda: True,
+        gaps: Callable[[], int] = lambda: 0,
+    ) -> None:
+        """`decides`: whether this process takes decisions now. `gaps`: how many committed batches
+        the store lacks."""
         self._registry = CollectorRegistry()
         self._borrowed = Borrowed()
-        self._registry.register(Gauges(world, clock, self._borrowed))
+        self._registry.register(Gauges(world, clock, self._borrowed, decides, gaps))
         self._begun: dict[str, float] = {}
         self._admissions = self._counter("run_admissions", "Runs admitted or refused.", "result")
         self._closed = self._counter("leases_closed", "Leases closed, by reason.", "reason")
@@ -172,8 +186,15 @@ class Gauges(Collector):
     """Everything that is so now; asked for at each scrape."""
 
     def __init__(
-        self, world: Callable[[], World | None], clock: Clock, borrowed: "Borrowed"
+        self,
+        world: Callable[[], World | None],
+        clock: Clock,
+        borrowed: "Borrowed",
+        decides: Callable[[], bool],
+        gaps: Callable[[], int],
     ) -> None:
+        self._decides = decides
+        self._gaps = gaps
         self._world = world
         self._clock = clock
         self._borrowed = borrowed
@@ -182,6 +203,8 @@ class Gauges(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
+        yield _gauge("decides", DECIDES, float(self._decides()))
+        yield _gauge("ledger_gaps", "Committed batches that the store lacks.", self._gaps())
         world = self._world()
         if world is None:
             return

@@ -84,7 +84,12 @@ class Plane(Audience):
         self._listeners: list[Callable[[Turn], None]] = []
         self._leading: Task | None = None
         self._on_deposed: Callable[[str], None] = lambda _: None
-        self.metrics = Metrics(lambda: self.controller.settled, clock)
+        self.metrics = Metrics(
+            lambda: self.controller.settled,
+            clock,
+            decides=lambda: self.controller.is_deciding,
+            gaps=lambda: self.controller.gaps,
+        )
         self.teller = Teller(store, clock, tasks, sweeps=sweeps_events)
         self.containment = Containment(self._contained)
         self.compactor = Compactor(

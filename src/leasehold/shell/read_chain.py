@@ -5,6 +5,8 @@ and digests, then each is checked against the digests before it. Walking back fr
 what was found right gives the chain; what is not on it was never committed.
 """
 
+from collections.abc import Iterable, Sequence
+
 import msgspec
 
 from leasehold.adapters.retry import until_answered
@@ -20,7 +22,12 @@ KIND = "LedgerBatch"
 
 
 class BatchLost(msgspec.ValidationError):
-    """The head names a batch that is not there, or not as it was committed."""
+    """Batches that the head's chain needs are not there, or not as they were committed."""
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        word = "batch" if len(numbers) == 1 else "batches"
+        super().__init__(f"the ledger has no {word} {spans(numbers)} that its head names")
+        self.numbers = tuple(numbers)
 
 
 class Link(Record):
@@ -98,11 +105,18 @@ class Lines:
         for number in range(self._head.seq, self._after, -1):
             link = self._links.get((number, wanted))
             if link is None:
-                raise BatchLost(f"the ledger has no batch {number} that its head names")
+                raise BatchLost(self._missing(number, wanted))
             links.append(link)
             self._names.pop((number, wanted), None)
             wanted = link.before
         return links[::-1]
+
+    def _missing(self, number: int, digest: Digest) -> list[int]:
+        """Return the numbers that no object has, up to this one, which cannot be checked: it is
+        missing or damaged itself, or the one before it is missing."""
+        found = [each for each in range(self._after + 1, number) if each not in self._digests]
+        is_there = digest in self._digests.get(number, ())
+        return found if found and is_there else [*found, number]
 
     def left_over(self) -> dict[tuple[int, Digest], str]:
         """Names of the objects that are not on the chain; asked after it."""
@@ -114,6 +128,17 @@ async def read_lines(store: Store, clock: Clock, lines: Lines) -> int:
     version = await until_answered(clock, lambda: store.scan(KIND, lines.note))
     await until_answered(clock, lambda: store.scan(KIND, lines.check))
     return version
+
+
+def spans(numbers: Iterable[int]) -> str:
+    """Write numbers as 3, 5 to 8."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and number == found[-1][-1] + 1:
+            found[-1][1:] = [number]
+        else:
+            found.append([number])
+    return ", ".join(" to ".join(map(str, each)) for each in found)
 
 
 def _decoded(body: bytes) -> _Object | None:

@@ -24,6 +24,7 @@ from leasehold.shell.archive.checkpoints import CheckpointLost, read_checkpoint
 from leasehold.shell.known_ledger import Astray, KnownLedger
 from leasehold.shell.ledger import Ledger, head_from_wire
 from leasehold.shell.read_chain import KIND as BATCHES
+from leasehold.shell.read_chain import BatchLost
 from leasehold.shell.read_ledger import read_ledger
 
 HEAD = "LedgerHead"
@@ -44,6 +45,7 @@ class Standby:
         self._followers: list[Task] = []
         self._heads: list[Wire] = []  # that were heard of since
         self._known: KnownLedger | None = None
+        self.trouble = ""  # what the ledger lacks, so that it cannot be followed
 
     def begin(self) -> None:
         if self._main is None:
@@ -84,7 +86,12 @@ class Standby:
             # A ledger that does not exist yet, is compacted while it is read, was restored, or is
             # written by a version of leasehold that says more than we understand.
             with suppress(NotFound, CheckpointLost, Astray, DecodeError, UnknownFormat):
-                await self._read()
+                try:
+                    await self._read()
+                    self.trouble = ""
+                except (BatchLost, CheckpointLost) as lost:
+                    self.trouble = str(lost)
+                    raise
                 while True:
                     await self._wake.wait(None)
                     await self._take_in()

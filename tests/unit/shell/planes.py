@@ -41,10 +41,17 @@ class Cluster:
         self.kernel.settle()
         self._folder = tmp_path
 
-    def plane(self, name: str, store: Store | None = None, *, stands_by: bool = False) -> Plane:
+    def plane(
+        self,
+        name: str,
+        store: Store | None = None,
+        *,
+        stands_by: bool = False,
+        is_strict: bool = True,
+    ) -> Plane:
         """`store`: how it sees the one that all share."""
         process, seen = self.kernel.process(name), store or self.store
-        terms = Terms(policy=POLICY, lottery_key=b"k" * 32, is_shared=True, is_strict=True)
+        terms = Terms(policy=POLICY, lottery_key=b"k" * 32, is_shared=True, is_strict=is_strict)
         standby = Standby(seen, process.clock, process.tasks)
         plane = Plane(
             seen, process.clock, process.tasks, terms, archive=self._folder, standby=standby

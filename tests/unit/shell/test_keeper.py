@@ -1,5 +1,6 @@
 """A keeper holds while it can be sure, says so in time when it cannot, and hands over at once."""
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -94,7 +95,8 @@ def test_one_holds_and_goes_on_holding() -> None:
     world.wait(60 * SECOND)
     first = world.the_holder()
     assert world.offices[first].said == [(0, "gained 1")]
-    assert [each.leader for each in world.keepers.values()] == [f"{first}_0"] * 3
+    standbys = [each for name, each in world.keepers.items() if name != first]
+    assert [each.vacancy for each in standbys] == ["", ""]
 
 
 def test_who_does_not_know_the_ledgers_format_does_not_contend() -> None:
@@ -127,6 +129,41 @@ def test_after_a_crash_another_one_takes_over() -> None:
     at, said = world.last(second)
     assert said == "gained 2"
     assert at > 20 * SECOND + MARGINS.take - MARGINS.renew
+
+
+def test_a_crashed_holder_is_missed_before_another_one_may_take_over() -> None:
+    world = World()
+    world.wait(20 * SECOND)
+    first = world.the_holder()
+    world.kernel.process(first).crash()
+    del world.keepers[first]
+    world.wait(MARGINS.hold + MARGINS.renew)
+    assert world.holders() == []
+    for keeper in world.keepers.values():
+        assert re.fullmatch(r"nobody has been known to hold it for 1\d s", keeper.vacancy)
+    world.wait(MARGINS.take)
+    (standby,) = [each for name, each in world.keepers.items() if name != world.the_holder()]
+    assert standby.vacancy == ""
+
+
+def test_no_replica_of_three_that_are_cut_off_knows_a_holder() -> None:
+    world = World()
+    world.wait(20 * SECOND)
+    first = world.the_holder()
+    for name in world.keepers:
+        world.network.cut(name)
+    world.wait(MARGINS.soft_stop)
+    assert world.keepers[first].is_unsure
+    world.wait(MARGINS.hold)
+    assert world.holders() == []
+    for keeper in world.keepers.values():
+        assert re.fullmatch(r"the store has not answered for \d+ s", keeper.vacancy)
+        assert not keeper.is_unsure
+    for name in world.keepers:
+        world.network.heal(name)
+    world.wait(MARGINS.take + MARGINS.renew)
+    standbys = [each for name, each in world.keepers.items() if name != world.the_holder()]
+    assert [each.vacancy for each in standbys] == ["", ""]
 
 
 def test_a_clean_stop_hands_over_at_once() -> None:

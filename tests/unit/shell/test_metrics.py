@@ -15,7 +15,7 @@ borrowing_denied_total borrowed_gpus_current borrowed_gpu_hours_total budget_gpu
 lending_cap_used_ratio resolver_invocations_total resolver_spares_dropped_total
 resolver_shrinks_total resolver_lottery_draws_total spares_active spare_swaps_total
 filler_preemptions_total reservation_seconds_until_start decide_seconds commit_seconds bind_seconds
-tenure_epoch ledger_head drift_found_total
+tenure_epoch ledger_head drift_found_total decides ledger_gaps
 """
 
 

@@ -25,7 +25,7 @@ from leasehold.core.facts import (
 from leasehold.core.names import API_VERSION, GROUP, Wire
 from leasehold.core.units import Instant, format_instant, parse_instant
 
-ARCHIVED = f"{GROUP}/archived"  # the finalizer that only compaction removes
+ARCHIVED = f"{GROUP}/archived"  # the finalizer of ledger objects; only compaction removes it
 RUN_LENGTH_MAX = 40  # of a run's name inside a longer one
 LABEL_LENGTH_MAX = 63
 _HASH_LENGTH = 8

@@ -16,6 +16,8 @@ from leasehold.adapters.retry import until_answered
 from leasehold.core.facts import Record
 from leasehold.core.ledger.checkpoint import Carried, carried_from_json, carried_to_json
 from leasehold.core.names import API_VERSION, Wire
+from leasehold.core.objects.lease import ARCHIVED
+from leasehold.core.objects.wire import part
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import AlreadyExists, Conflict, NotFound, Store
 
@@ -49,7 +51,7 @@ async def read_checkpoint(store: Store, clock: Clock) -> tuple[Carried, Stored]:
         try:
             part = await until_answered(clock, _getter(store, name))
         except NotFound:
-            raise CheckpointLost(f"LedgerCheckpoint {name}: is gone; restore a backup") from None
+            raise CheckpointLost(f"LedgerCheckpoint {name}: is gone") from None
         texts[name] = _spec(part).get("text")
     return carried_from(wire, texts), stored
 
@@ -64,9 +66,9 @@ def carried_from(main: Wire, texts: dict[str, object]) -> Carried:
     except (ValueError, zlib.error, msgspec.DecodeError) as error:
         raise CheckpointLost(f"LedgerCheckpoint: cannot be read ({error})") from None
     if hashlib.sha256(encoded).hexdigest() != spec.get("sha256"):
-        raise CheckpointLost("LedgerCheckpoint: its parts are not what it says; restore a backup")
+        raise CheckpointLost("LedgerCheckpoint: its parts are not what it says")
     if (carried.seq, carried.digest) != (spec.get("seq"), spec.get("digest")):
-        raise CheckpointLost("LedgerCheckpoint: its parts are of another batch; restore a backup")
+        raise CheckpointLost("LedgerCheckpoint: its parts are of another batch")
     return carried
 
 
@@ -116,7 +118,7 @@ def _writer(store: Store, spec: Wire, version: int) -> Callable[[], Awaitable[Wi
     main: Wire = {**_head(MAIN), "spec": spec}
     if not version:
         return lambda: store.create(main)
-    main["metadata"] = {"name": MAIN, "resourceVersion": str(version)}
+    main["metadata"] = {**part(main, "metadata"), "resourceVersion": str(version)}
     return lambda: store.update(main)
 
 
@@ -136,14 +138,15 @@ def _creator(store: Store, obj: Wire) -> Callable[[], Awaitable[Wire]]:
 
 
 def _head(name: str) -> Wire:
-    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}}
+    metadata: Wire = {"name": name, "finalizers": [ARCHIVED]}
+    return {"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata}
 
 
 def _stored(wire: Wire) -> Stored:
     spec = _spec(wire)
     seq, parts = spec.get("seq"), spec.get("parts")
     if not isinstance(seq, int) or not isinstance(parts, list):
-        raise CheckpointLost("LedgerCheckpoint main: is not well-formed; restore a backup")
+        raise CheckpointLost("LedgerCheckpoint main: is not well-formed")
     return Stored(
         seq=seq,
         sha256=str(spec.get("sha256")),

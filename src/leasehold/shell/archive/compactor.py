@@ -344,7 +344,8 @@ class Compactor:
         return not unsettled
 
     async def _let_go(self, tried: SetFinalizers) -> bool:
-        """Ours is taken off a lease that is not held as we knew it; whether it is off."""
+        """Take our finalizer off an object that has others than we knew; return whether it is
+        off."""
         place = (tried.kind, tried.namespace, tried.name)
         try:
             wire = await self._store.get(*place)
@@ -363,12 +364,15 @@ _OTHER_FOLDER = "it is another ledger's: name the right folder (ledger.archive)"
 
 
 def _removal(kind: str, name: str) -> list[Write]:
-    """A lease is held by a finalizer that nobody else removes."""
+    """Most objects of the ledger have a finalizer that only compaction removes."""
     namespace, _, last = name.rpartition("/")  # only a Reservation has a namespace
     delete = Delete(kind, namespace, last, None)
-    if kind != "Lease":
+    if kind not in _HELD:
         return [delete]
     return [SetFinalizers(kind, "", last, (), (ARCHIVED,)), delete]
+
+
+_HELD = frozenset({"Lease", "LedgerBatch", CHECKPOINT})
 
 
 def _newest(ledger: Ledger, cutoff: Instant, archived: int) -> int:

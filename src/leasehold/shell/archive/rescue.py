@@ -22,7 +22,7 @@ from leasehold.core.ledger.chain import Digest, canonical, digest_of, next_diges
 from leasehold.core.ledger.checkpoint import Carried
 from leasehold.core.ledger.verify import Disagreement, Fold, fold_lines
 from leasehold.core.names import API_VERSION, Wire
-from leasehold.core.objects.lease import lease_status, lease_to_wire
+from leasehold.core.objects.lease import ARCHIVED, lease_status, lease_to_wire
 from leasehold.core.objects.wire import part, text_at, whole_at
 from leasehold.ports.store import Invalid, Store
 from leasehold.shell.archive.checkpoints import KIND as CHECKPOINT
@@ -360,21 +360,11 @@ def _difference(one: object, other: object, path: str) -> str:
 
 
 def _object(kind: str, name: str, spec: Wire) -> Wire:
-    return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
+    metadata: Wire = {"name": name, "finalizers": [ARCHIVED]}
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
 
 
 def _seq_in(name: str) -> int:
     """Of a batch, by its object's name."""
     number = name.partition("-")[0]
     return int(number) if number.isdecimal() else 0
-
-
-def spans(numbers: Iterable[int]) -> str:
-    """As a person says it: 3, 5 to 8."""
-    found: list[list[int]] = []
-    for number in numbers:
-        if found and number == found[-1][-1] + 1:
-            found[-1][1:] = [number]
-        else:
-            found.append([number])
-    return ", ".join(" to ".join(map(str, each)) for each in found)

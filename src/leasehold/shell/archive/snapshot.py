@@ -34,8 +34,8 @@ from leasehold.shell.archive.checkpoints import KIND as CHECKPOINT
 from leasehold.shell.archive.checkpoints import MAIN, carried_from
 from leasehold.shell.archive.reader import Archive
 from leasehold.shell.archive.segments import BadArchive
-from leasehold.shell.ledger import SHARD, Ledger
-from leasehold.shell.read_chain import BatchLost, Lines
+from leasehold.shell.ledger import SHARD, HeadLost, Ledger
+from leasehold.shell.read_chain import Lines
 from leasehold.shell.recover import Recovered, read_world
 
 
@@ -102,20 +102,19 @@ class Snapshot:
         return carried_from(main, parts)
 
     def lines(self) -> list[Wire]:
-        """Of the committed batches that are still here, in order; raises `BadStore`."""
+        """Return the committed batches that are still here, in order; raise `BadStore`,
+        `BatchLost` or `HeadLost`."""
         spec = self.head()
         head = Head(seq=whole_at(spec, "seq") or 0, digest=text_at(spec, "digest"))
         carried = self.carried()
         lines = Lines(head, after=carried.seq, digest=carried.digest, whole_after=head.seq)
         bodies = self._pages.read_all("LedgerBatch")[0]
+        if bodies and not spec:
+            raise HeadLost(len(bodies))
         for look in (lines.note, lines.check):
             for body in bodies:
                 look(body)
-        try:
-            chain = lines.chain()
-        except BatchLost as error:
-            raise BadStore(self.path, str(error), remedy_of_damage(self.path)) from None
-        return [part(self.object("LedgerBatch", link.name), "spec") for link in chain]
+        return [part(self.object("LedgerBatch", link.name), "spec") for link in lines.chain()]
 
     # The port, as far as it reads.
 
@@ -152,16 +151,12 @@ class _Moment(FileObjects):
 async def world_of(
     snapshot: Snapshot, clock: Clock, *, policy: Policy, labels: Labels
 ) -> Recovered:
-    """As a server that starts now would see it, without becoming one; raises `BadStore`, and
-    `Malformed` for an object of the ledger's own."""
+    """Return what a server that starts now would see, without becoming one; raise `BadStore`,
+    `BatchLost`, and `Malformed` for an object of the ledger's own."""
     store = cast(Store, snapshot)  # reading a World calls nothing but `get`, `list` and `scan`
     ledger = Ledger(store, clock)
     await ledger.look()
-    try:
-        found = await read_world(store, clock, ledger, policy=policy, labels=labels)
-    except BatchLost as error:
-        raise BadStore(snapshot.path, str(error), remedy_of_damage(snapshot.path)) from None
-    return found
+    return await read_world(store, clock, ledger, policy=policy, labels=labels)
 
 
 def whole_ledger(snapshot: Snapshot, archive: Archive) -> Iterator[Wire]:

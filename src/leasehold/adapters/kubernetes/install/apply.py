@@ -12,6 +12,7 @@ import msgspec
 from leasehold.adapters.kubernetes.client import APPLY, MERGE_PATCH, ApiRequest, Client
 from leasehold.adapters.kubernetes.install.roles import QUERY_GROUP
 from leasehold.core.names import API_VERSION, LEASE_CLOSED, LEASES_CLOSED, Wire
+from leasehold.core.objects.lease import ARCHIVED
 from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.ports.store import (
     Conflict,
@@ -164,7 +165,7 @@ async def remove_all(
     serves and Runs that nobody lets go of. Definitions, and with them the ledger, and the namespace
     go only with `ledger`."""
     await _delete(client, f"/apis/apiregistration.k8s.io/v1/apiservices/v1.{QUERY_GROUP}", note)
-    await _let_go(client, note)
+    await _let_go(client, note, _HELD_BY_LEDGER if ledger else ())
     kinds = _Kinds(client)
     kept = () if ledger else (CRDS, "Namespace")
     for document in reversed(documents):
@@ -187,12 +188,21 @@ async def _delete(client: Client, path: str, note: Callable[[str], None]) -> Non
     note(f"{kind} {name}")
 
 
-async def _let_go(client: Client, note: Callable[[str], None]) -> None:
-    """Without a controller nobody would: Runs lose the finalizer that waits for their leases, and
-    pods the one that waits for the ledger."""
+_HELD_BY_LEDGER = tuple(
+    (f"/apis/{API_VERSION}", kind, ARCHIVED)
+    for kind in ("leases", "ledgerbatches", "ledgercheckpoints", "ledgerheads")
+)
+
+
+async def _let_go(
+    client: Client, note: Callable[[str], None], more: Sequence[tuple[str, str, str]]
+) -> None:
+    """Take off the finalizers that only a controller would: Runs lose the one that waits for their
+    leases, pods the one that waits for the ledger, and what `more` names its own."""
     for path, kind, ours in (
         (f"/apis/{API_VERSION}", "runs", LEASES_CLOSED),
         ("/api/v1", "pods", LEASE_CLOSED),
+        *more,
     ):
         try:
             listed = _decode(await client.read(f"{path}/{kind}"))
@@ -207,12 +217,14 @@ async def _let_go(client: Client, note: Callable[[str], None]) -> None:
             others = [one for one in held if one != ours]
             change = {"metadata": {"finalizers": others, "uid": metadata["uid"]}}
             with suppress(NotFound, Conflict):
+                where = f"namespaces/{namespace}/{kind}" if namespace else kind
                 await client.ask(
                     ApiRequest(
                         "PATCH",
-                        f"{path}/namespaces/{namespace}/{kind}/{name}",
+                        f"{path}/{where}/{name}",
                         data=_encode(change),
                         content_type=MERGE_PATCH,
                     )
                 )
-            note(f"the hold on {kind.removesuffix('s')} {namespace}/{name}")
+            if namespace:
+                note(f"the hold on {kind.removesuffix('s')} {namespace}/{name}")
