@@ -14,9 +14,12 @@ from tests.rest.facade import lease
 from leasehold.adapters.api.crds import definitions
 from leasehold.adapters.api.resources import RESOURCES
 from leasehold.adapters.objects import rules
+from leasehold.adapters.rest.patching.json_patches import merge_patch
 from leasehold.cli.crds import command
 from leasehold.core.names import API_VERSION
 from leasehold.core.objects.budget import check_budget
+from leasehold.core.objects.edits import IMMUTABLE_KINDS, check_edit
+from leasehold.core.objects.manifests import check_manifest
 from leasehold.sim.scenario.runner import run_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,6 +37,7 @@ STATUSES: list[dict[str, Any]] = [
 SPECS: dict[str, list[dict[str, Any]]] = {
     "Lease": [{"owner": "a"}, {"owner": "b"}, {"owner": "a", "slice": {"slots": [1]}}],
     "Resolution": [{"scope": {"a": 1}}, {"scope": {"a": 2}}, {"scope": {"a": 1}, "victims": []}],
+    "Reservation": [{"runRef": {"name": "a"}}, {"runRef": {"name": "b"}}],
     "LedgerBatch": [{"seq": 1}, {"seq": 2}, {"seq": 1, "effects": [{"x": 1}]}],
     "LedgerHead": [{"seq": 1}, {"seq": 2}],
 }
@@ -123,18 +127,115 @@ def test_a_spec_is_immutable_by_the_same_rules(real: Client, kind: str) -> None:
     verdicts = set()
     for at, before in enumerate(SPECS[kind]):
         name = f"fixed-{kind.lower()}-{at}"
-        head = {"apiVersion": f"{rules.GROUP}/v1", "kind": kind, "metadata": {"name": name}}
-        made = real.ask("POST", place(kind), {**head, "spec": before})
+        namespace = "vision" if PLURALS[kind].is_namespaced else ""
+        where = place(kind, namespace)
+        metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+        head = {"apiVersion": f"{rules.GROUP}/v1", "kind": kind, "metadata": metadata}
+        made = real.ask("POST", where, {**head, "spec": before})
         assert made.status == 201, made.body.decode()
         for after in SPECS[kind]:
-            current = real.ask("GET", f"{place(kind)}/{name}").json
+            current = real.ask("GET", f"{where}/{name}").json
             changed = {**current, "spec": after}
             refused = bool(rules.problems_of_change(current, changed))
-            code = real.ask("PUT", f"{place(kind)}/{name}", changed).status
+            code = real.ask("PUT", f"{where}/{name}", changed).status
             verdicts.add((refused, code))
 
-    is_fixed = kind in rules.IMMUTABLE_KINDS
+    is_fixed = kind in IMMUTABLE_KINDS
     assert verdicts == ({(False, 200), (True, 422)} if is_fixed else {(False, 200)})
+
+
+RUN_SPEC: dict[str, Any] = {
+    "owner": "org:team",
+    "resources": {"gpuType": "H100", "totalGPUs": 8, "gpusPerPod": 4},
+    "malleable": {"minTotalGPUs": 8, "maxTotalGPUs": 32, "desiredTotalGPUs": 8},
+    "runtime": {"maxDuration": "1h", "retries": 1},
+    "funding": {"allowBorrow": True, "maxBorrowGPUs": 8, "sponsors": ["org:a"]},
+    "template": {"metadata": {"labels": {"a": "b"}},
+                 "spec": {"volumes": [{"name": "v", "emptyDir": {}}],
+                          "containers": [{"name": "main", "image": "v1"}]}},
+}  # fmt: skip
+# JSON merge patches of that spec: allowed edits, fixed fields one by one, and two fields at once.
+RUN_EDITS: tuple[dict[str, Any], ...] = (
+    {"malleable": {"desiredTotalGPUs": 16}},
+    {"malleable": {"desiredTotalGPUs": None}},
+    {"runtime": {"maxDuration": "2h"}},
+    {"runtime": {"maxDuration": None}},
+    {"funding": {"sponsors": ["org:b", "org:c"]}},
+    {"stop": True},
+    {"stop": True, "runtime": {"maxDuration": "2h"}},
+    {"owner": "org:b"},
+    {"owner": "org:b", "malleable": {"desiredTotalGPUs": 16}},
+    {"owner": "org:b", "stop": True},
+    {"resources": {"gpuType": "A100"}},
+    {"resources": {"gpusPerPod": 8}},
+    {"resources": {"gpusPerPod": None}},
+    {"locality": {"groupGPUs": 4}},
+    {"locality": {"selector": {"fabric.domain": "a"}}},
+    {"locality": {}},
+    {"gang": "Group"},
+    {"gang": "Run"},
+    {"malleable": {"maxTotalGPUs": 64}},
+    {"resources": {"totalGPUs": 16}, "malleable": {"minTotalGPUs": 16, "desiredTotalGPUs": 16}},
+    {"malleable": {"stepGPUs": 8}},
+    {"malleable": None},
+    {"sparesPerGroup": 4},
+    {"opportunistic": True},
+    {"runtime": {"retries": 2}},
+    {"runtime": {"checkpoint": "1m"}},
+    {"runtime": {"startTimeout": "1m"}},
+    {"runtime": {"gracePeriod": "1m"}},
+    {"runtime": None},
+    {"funding": {"allowBorrow": False, "maxBorrowGPUs": None, "sponsors": None}},
+    {"funding": {"maxBorrowGPUs": 16}},
+    {"funding": None},
+    {"template": {"metadata": {"labels": {"a": "c"}}}},
+    {"template": {"spec": {"containers": [{"name": "main", "image": "v2"}]}}},
+    {"template": {"spec": {"volumes": None}}},
+    {"template": {"spec": {"hostNetwork": True}}},
+)
+
+
+def test_a_run_keeps_all_but_four_fields_by_the_same_rules(real: Client) -> None:
+    """The server's rules and `check_edit` of `leasehold up` judge every edit alike."""
+    where = place("Run", "vision")
+    head = {"apiVersion": API_VERSION, "kind": "Run"}
+    judged = {}
+    for at, edit in enumerate(RUN_EDITS):
+        metadata = {"name": f"fixed-{at}", "namespace": "vision"}
+        made = real.ask("POST", where, {**head, "metadata": metadata, "spec": RUN_SPEC})
+        assert made.status == 201, made.body.decode()
+        merged: Any = merge_patch(made.json, {"spec": edit})
+        assert check_manifest(merged, before=made.json) == [], edit
+        mine = {problem.path for problem in check_edit(made.json, merged)}
+        answer = real.ask("PATCH", f"{where}/fixed-{at}", {"spec": edit},
+                          headers={"Content-Type": MERGE})  # fmt: skip
+        theirs = {each["field"] for each in answer.json.get("details", {}).get("causes", [])}
+        judged[str(edit)] = (answer.status, theirs, mine)
+        real.ask("DELETE", f"{where}/fixed-{at}")
+
+    assert {edit: code for edit, (code, _, _) in judged.items()} == {
+        edit: 422 if mine else 200 for edit, (_, _, mine) in judged.items()
+    }
+    for _, theirs, mine in judged.values():
+        assert all(any(path.startswith(field) for field in theirs) for path in mine)
+    assert [code for code, _, _ in judged.values()].count(200) == 7
+
+
+def test_a_budget_keeps_its_owner_by_the_same_rule(real: Client) -> None:
+    where = place("Budget", "vision")
+    wire = {"apiVersion": API_VERSION, "kind": "Budget",
+            "metadata": {"name": "kept", "namespace": "vision"},
+            "spec": {"owner": "org:team", "envelopes": [ENVELOPE]}}  # fmt: skip
+    made = real.ask("POST", where, wire).json
+    for edit in ({"owner": "org:b"}, {"owner": "org:b", "parents": ["org:c"], "envelopes": []}):
+        assert check_edit(made, {**made, "spec": {**made["spec"], **edit}})
+        answer = real.ask("PATCH", f"{where}/kept", {"spec": edit}, headers={"Content-Type": MERGE})
+        assert answer.status == 422, answer.body
+        assert {each["field"] for each in answer.json["details"]["causes"]} == {"spec.owner"}
+    wider = {"parents": ["org:c"], "envelopes": []}
+    answer = real.ask("PATCH", f"{where}/kept", {"spec": wider}, headers={"Content-Type": MERGE})
+    assert answer.status == 200, answer.body
+    real.ask("DELETE", f"{where}/kept")
 
 
 def test_a_spec_cannot_be_taken_away_instead(real: Client) -> None:

@@ -19,6 +19,7 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
 # Who is what in namespace `team`: a role of ours, and verbs on owners.
 PEOPLE = {
     "ann": ("leasehold-researcher", {"spend": ["org:team"]}),
+    "ben": ("leasehold-researcher", {"spend": ["org:other"]}),
     "bob": ("leasehold-budget-owner", {"fund": ["org:team"]}),
     "len": ("leasehold-budget-owner", {"lend": ["org:team"]}),
     "vic": ("leasehold-viewer", {}),
@@ -122,9 +123,32 @@ def test_nobody_spends_as_another_owner(people: Cluster) -> None:
     ann = As(people, "ann")
     assert ann.create(RUNS, job("mine", 8)).status == 201
     _says(ann.create(RUNS, job("theirs", 8, owner="org:other")), "ann", "spend", "org:other")
-    _says(ann.patch(f"{RUNS}/mine", {"spec": {"owner": "org:other"}}), "spend", "org:other")
+    _says(ann.patch(f"{RUNS}/mine", {"spec": {"owner": "org:other"}}), "spec.owner")
     _says(As(people, "vic").create(RUNS, job("theirs", 8)), "runs")
     _says(As(people, "eve").create(RUNS, job("theirs", 8)), "eve", "spend")
+
+
+def test_nobody_takes_over_the_run_of_another_owner(people: Cluster) -> None:
+    """Not by an edit of the owner together with a field that may be edited, either."""
+    ann, ben = As(people, "ann"), As(people, "ben")
+    elastic = {"minTotalGPUs": 8, "maxTotalGPUs": 32, "stepGPUs": 8, "desiredTotalGPUs": 8}
+    assert ann.create(RUNS, job("mine", 8, malleable=elastic)).status == 201
+    wider = {"malleable": {"desiredTotalGPUs": 32}}
+    _says(ben.patch(f"{RUNS}/mine", {"spec": wider}), "ben", "spend", "org:team")
+    for more in ({}, wider, {"stop": True}, {"runtime": {"maxDuration": "99h"}}):
+        taken = ben.patch(f"{RUNS}/mine", {"spec": {"owner": "org:other", **more}})
+        assert taken.status == 422
+        _says(taken, "spec.owner", "can be edited")
+    # Not even the controller, which the policies do not ask.
+    patched = people.client.ask(
+        "PATCH",
+        f"{RUNS}/mine",
+        json.dumps({"spec": {"owner": "org:other", **wider}}).encode(),
+        headers=MERGE,
+    )
+    _says(patched, "spec.owner", "can be edited")
+    assert people.client.ask("GET", f"{RUNS}/mine").json["spec"]["owner"] == "org:team"
+    assert ann.patch(f"{RUNS}/mine", {"spec": wider}).status == 200
 
 
 def test_a_run_is_held_and_says_who_made_it(people: Cluster) -> None:
@@ -137,7 +161,7 @@ def test_whoever_may_edit_runs_may_stop_one_without_spending(people: Cluster) ->
     As(people, "ann").create(RUNS, job("mine", 8))
     eve = As(people, "eve")
     assert eve.patch(f"{RUNS}/mine", {"spec": {"stop": True}}).status == 200
-    wider = {"spec": {"funding": {"allowBorrow": True}}}
+    wider = {"spec": {"runtime": {"maxDuration": "99h"}}}
     _says(eve.patch(f"{RUNS}/mine", wider), "spend")
     assert As(people, "ann").patch(f"{RUNS}/mine", wider).status == 200
 

@@ -29,11 +29,11 @@ STRESS = (
         unit("shell/test_blocked_binds"),
     ),
     Mutant(
-        "an edit that came too late changes what leases are computed from",
-        "shell/loop.py",
-        "            run = replace(run, spec=spec)\n",
-        "            run = replace(run, spec=run.spec)\n",
-        unit("shell/test_contained"),
+        "the owner of a Run can be edited",
+        "core/objects/edits.py",
+        "EDITABLE_IN_A_RUN = (\n",
+        "EDITABLE_IN_A_RUN = (\n    \"spec.owner\",\n",
+        unit("objects/test_edits"),
     ),
     Mutant(
         "leases of others are listed",

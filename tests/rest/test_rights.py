@@ -51,7 +51,7 @@ def with_metadata(obj: dict[str, Any], **metadata: object) -> dict[str, Any]:
         (run("r"), run("r"), []),
         (run("r"), run("r", sparesPerGroup=8), [(SPEND, OWNER)]),
         (run("r"), run("r", stop=True), []),
-        (run("r"), run("r", owner="org:b"), [(SPEND, "org:b")]),
+        (run("r"), run("r", owner="org:b"), [(SPEND, OWNER), (SPEND, "org:b")]),
         (budget("b"), with_metadata(budget("b"), finalizers=["x/y"]), [(FUND, OWNER)]),
         (with_metadata(budget("b"), finalizers=["x/y"]), budget("b"), [(FUND, OWNER)]),
         (budget("b"), with_metadata(budget("b"), labels={"a": "b"}), [(FUND, OWNER)]),
@@ -141,6 +141,22 @@ def test_nobody_spends_anothers_money(facade: Facade) -> None:
     assert facade.ask("PATCH", f"{RUNS}/spent", patch, headers=MERGE, caller=ANN).status == 403
     stop = {"spec": {"stop": True}}
     assert facade.ask("PATCH", f"{RUNS}/rich", stop, headers=MERGE, caller=ANN).status == 200
+
+
+def test_nobody_takes_over_the_run_of_another_owner(facade: Facade) -> None:
+    """An edit needs the verb on the owner before it, and only a few fields can be edited at all."""
+    elastic = {"minTotalGPUs": 8, "maxTotalGPUs": 32, "stepGPUs": 8, "desiredTotalGPUs": 8}
+    assert facade.ask("POST", RUNS, run("taken", malleable=elastic), caller=ADMIN).status == 201
+    ben = Caller(user="ben", namespaces=("vision",), spend=("org:b",))
+    wider = {"malleable": {"desiredTotalGPUs": 32}}
+    for edit in (wider, {"owner": "org:b"}, {"owner": "org:b", **wider}):
+        refused = facade.ask("PATCH", f"{RUNS}/taken", {"spec": edit}, headers=MERGE, caller=ben)
+        assert refused.status == 403, edit
+        assert f"verb spend on owner {OWNER}" in refused.json["message"]
+    moved = {"spec": {"owner": "org:b", **wider}}
+    refused = facade.ask("PATCH", f"{RUNS}/taken", moved, headers=MERGE, caller=ADMIN)
+    assert refused.status == 422
+    assert [each["field"] for each in refused.json["details"]["causes"]] == ["spec.owner"]
 
 
 def test_reviews_agree_with_what_happens(facade: Facade) -> None:

@@ -14,8 +14,6 @@ from leasehold.adapters.rest.backend import LogOptions
 from leasehold.control.running.edits import uncovered_edit
 from leasehold.core.names import Wire
 from leasehold.core.objects.access import Caller
-from leasehold.core.objects.edits import check_edit
-from leasehold.core.objects.run import check_run
 from leasehold.core.objects.wire import part, text_at
 from leasehold.ports.runtime import Clock
 from leasehold.shell.plane import Plane
@@ -63,13 +61,9 @@ class Backing:
         return self.plane.metrics.text()
 
     async def judge(self, _: Caller, old: Wire | None, new: Wire) -> list[tuple[str, str]]:
-        """What of an edit only the World knows: that it comes too late, that nobody pays."""
+        """Return what is wrong with an edit that only the World knows: that nobody pays for it."""
         world = await self.plane.at_rest()
         if world is None or old is None or new.get("kind") != "Run":
             return []
         uid = text_at(part(old, "metadata"), "uid")
-        if world.open_by_run.get(uid) and not check_run(new):
-            late = check_edit(old, new, is_admitted=True)
-            if late:  # its status may not say so yet
-                return [(each.path, f"{each.value}: {each.remedy}") for each in late]
         return uncovered_edit(world, uid, new, max(self.clock.now(), world.head.instant))

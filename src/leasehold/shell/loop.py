@@ -17,7 +17,6 @@ from leasehold.control.turn import Turn
 from leasehold.core.facts import Run, Uid
 from leasehold.core.ledger.batch import Batch
 from leasehold.core.names import Wire
-from leasehold.core.objects.edits import as_admitted
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import FOREVER, Instant, Millis
 from leasehold.core.world.invariants import Touched, check_delta
@@ -388,13 +387,6 @@ class Controller:
 
     def _put_run(self, world: World, run: Run) -> None:
         run = self._tryouts.amended(run)
-        known, book = world.runs.get(run.uid), world.books.get(run.uid)
-        if known is not None and book is not None and book.attempt:
-            spec = as_admitted(self._tryouts.amended(known).spec, run.spec)
-            if spec != run.spec:
-                said = f"Run {run.key} was edited when it had been admitted already; of that "
-                self._alert(f"{said}only what may be edited then counts")
-            run = replace(run, spec=spec)
         self._lift_quarantine(world, run)
         world.put_run(run)
 

@@ -115,7 +115,8 @@ def _status(kept: _Kept) -> Wire:
         for each in list_at(before, "conditions")
         if isinstance(each, dict) and each.get("type") != CONDITION
     ]
-    message = f"it cannot be read, and is left alone until it is edited: {kept.why}"
+    remedy = "delete it and submit another" if kept.kind == "Run" else "edit or delete it"
+    message = f"it cannot be read and is left alone; {remedy}: {kept.why}"
     condition: Wire = {"type": CONDITION, "status": "True", "reason": CONDITION, "message": message}
     status: Wire = {**before, "conditions": [*others, condition]}
     if kept.kind == "Run":

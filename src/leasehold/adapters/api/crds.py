@@ -10,8 +10,8 @@ from leasehold.adapters.api.columns import At, Column, Since
 from leasehold.adapters.api.resources import RESOURCES, Resource
 from leasehold.adapters.api.rules import with_budget_rules, with_run_rules
 from leasehold.adapters.api.schemas import schema_of
-from leasehold.adapters.objects.rules import IMMUTABLE_KINDS
 from leasehold.core.names import Wire
+from leasehold.core.objects.edits import IMMUTABLE_KINDS
 from leasehold.core.objects.wire import part
 
 SELECTABLE_MAX = 8  # the most fields that the server lets one version declare

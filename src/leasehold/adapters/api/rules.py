@@ -9,6 +9,13 @@ from copy import deepcopy
 
 from leasehold.core.names import Wire
 from leasehold.core.objects.bounds import BOUNDS, EACH, RUN_GROUPS_MAX, RUN_PODS_MAX
+from leasehold.core.objects.edits import (
+    EDITABLE_IN_A_RUN,
+    FIXED_FIELDS,
+    OWNER_REMEDY,
+    RUN_REMEDY,
+    STOP_REMEDY,
+)
 from leasehold.core.objects.owners import OWNER_CHARS_MAX
 from leasehold.core.objects.readers import (
     GPU_HOURS_MAX,
@@ -176,9 +183,37 @@ _RUN_RULES = [
     _rule(
         "stop",
         "!has(oldSelf.stop) || !oldSelf.stop || (has(self.stop) && self.stop)",
-        "a run that was cancelled stays so; write true, or submit another run",
+        STOP_REMEDY,
     ),
 ]
+
+
+def _fixed(path: str, remedy: str) -> Wire:
+    """Refuse every change of one field, which may be absent: a transition rule."""
+    parts = path.split(".")
+    prefixes = [".".join(parts[: at + 1]) for at in range(len(parts))]
+    has_new, has_old = (
+        " && ".join(f"has({spec}.{each})" for each in prefixes) for spec in ("self", "oldSelf")
+    )
+    same = f"({has_new}) == ({has_old}) && (!({has_new}) || self.{path} == oldSelf.{path})"
+    return {**_rule(path, same, remedy), "reason": "FieldValueForbidden"}
+
+
+def _fixed_fields(spec: Wire) -> list[str]:
+    """Return the fields of a Run's spec that are fixed, each as high in the schema as possible."""
+    editable = [path.removeprefix("spec.") for path in EDITABLE_IN_A_RUN]
+    found = []
+    for name, schema in part(spec, "properties").items():
+        inside = [path for path in editable if path.startswith(f"{name}.")]
+        if inside:
+            assert isinstance(schema, dict), name
+            below = (f"{name}.{each}" for each in part(schema, "properties"))
+            found += [path for path in below if path not in inside]
+        elif name not in editable:
+            found.append(name)
+    return found
+
+
 _OPEN: Wire = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _LIST: Wire = {"type": "array", "items": _OPEN}
 _TYPES: dict[str, Wire] = {
@@ -197,7 +232,10 @@ def with_run_rules(schema: Wire) -> Wire:
     spec = part(part(found, "properties"), "spec")
     for path, bounds in _RUN_BOUNDS.items():
         _field(spec, path).update(bounds)
-    spec[RULES] = _RUN_RULES
+    spec[RULES] = [
+        *_RUN_RULES,
+        *(_fixed(path, RUN_REMEDY) for path in _fixed_fields(spec)),
+    ]
     pod = _field(spec, "template.spec")
     fields = part(pod, "properties")
     rules = []
@@ -225,6 +263,9 @@ def with_budget_rules(schema: Wire) -> Wire:
     spec = part(part(found, "properties"), "spec")
     for path, bounds in _BUDGET_BOUNDS.items():
         _field(spec, path).update(bounds)
+    spec[RULES] = [
+        _fixed(path.removeprefix("spec."), OWNER_REMEDY) for path in FIXED_FIELDS["Budget"]
+    ]
     envelope = part(_field(spec, "envelopes"), "items")
     for path, bounds in _ENVELOPE_BOUNDS.items():
         _field(envelope, path).update(bounds)

@@ -8,10 +8,10 @@ import re
 from typing import cast
 
 from leasehold.core.names import GROUP, Wire
+from leasehold.core.objects.edits import IMMUTABLE_KINDS
 
 OBJECT_BYTES_MAX = 3 * 1024 * 1024 // 2
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-IMMUTABLE_KINDS = frozenset({"Lease", "Resolution", "LedgerBatch"})
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")

@@ -1,20 +1,25 @@
 """What may change in an object that exists.
 
-Called by the store's admission check and the scenario runner, after the new object has passed its
-own check. Compares two objects and returns a problem for each changed field that may not change.
-It never looks at anything else: whether a longer run is still covered is decided by `control`.
+`adapters.api.rules` turns these tables into rules of the resource definitions, and the embedded
+store asks `check_edit`, so that both modes refuse the same edits. A test compares them.
+
+A Run's spec is fixed when the Run is created, except for four fields. If everything could be edited
+until the Run starts, an edit could arrive while the leases of the old spec are being committed, and
+only the controller that committed them would know the old spec.
+
+Whether a longer run is still covered by its payers is decided by `control`.
 """
 
 from collections.abc import Iterator
 
-from msgspec.structs import replace
-
-from leasehold.core.facts import RunSpec
 from leasehold.core.objects.problems import Problem, joined, shown
-from leasehold.core.objects.wire import part, whole_at
+from leasehold.core.objects.wire import part
 
 IMMUTABLE_KINDS = frozenset({"Lease", "Resolution", "Reservation", "LedgerBatch"})
-EDITABLE_AFTER_ADMISSION = (
+# Every field of these specs may change, except the ones named here.
+FIXED_FIELDS = {"Budget": ("spec.owner",)}
+# No field of a Run's spec may change, except these.
+EDITABLE_IN_A_RUN = (
     "spec.malleable.desiredTotalGPUs",
     "spec.funding.sponsors",
     "spec.stop",
@@ -22,18 +27,26 @@ EDITABLE_AFTER_ADMISSION = (
 )
 
 
-def check_edit(old: object, new: object, *, is_admitted: bool = False) -> list[Problem]:
-    """Every changed field that may not change, by path. `is_admitted`: whoever asks knows that a
-    Run was, also if its status does not say so yet."""
+RUN_REMEDY = (
+    f"of a Run only {', '.join(path.removeprefix('spec.') for path in EDITABLE_IN_A_RUN)} can be "
+    "edited; delete it and submit another"
+)
+STOP_REMEDY = "a run that was cancelled stays so; write true, or submit another run"
+OWNER_REMEDY = "a Budget's owner cannot be edited; make another Budget"
+
+
+def check_edit(old: object, new: object) -> list[Problem]:
+    """Return a problem, with its path, for every changed field that may not change."""
     if not isinstance(old, dict) or not isinstance(new, dict):
         return [Problem(path="", value=shown(new), remedy="write an object")]
     if old.get("kind") != new.get("kind"):
         return [Problem(path="kind", value=shown(new.get("kind")), remedy="a kind cannot change")]
     kind = old.get("kind")
     if kind == "Budget":
-        return _check_budget(old, new)
+        changes = _changes(old, new, "spec", OWNER_REMEDY)
+        return [problem for problem in changes if problem.path in FIXED_FIELDS["Budget"]]
     if kind == "Run":
-        return _check_run(old, new, is_admitted=is_admitted)
+        return _check_run(old, new)
     if isinstance(kind, str) and kind in IMMUTABLE_KINDS:
         problems = _changes(old, new, "spec", f"the spec of a {kind} never changes")
         if kind == "Lease" and part(old, "status").get("closed") is True:
@@ -42,57 +55,20 @@ def check_edit(old: object, new: object, *, is_admitted: bool = False) -> list[P
     return []
 
 
-def as_admitted(known: RunSpec, edited: RunSpec) -> RunSpec:
-    """What of an edit counts for a run that was admitted as `known`: no more than may be edited.
-
-    An edit may be accepted while the run waits and be seen when it runs: its leases are of the
-    spec that was decided about, and everything that is computed from them stays so."""
-    malleable, funding = known.malleable, known.funding
-    if malleable is not None and edited.malleable is not None:
-        desired = edited.malleable.desired_gpus
-        width = desired - malleable.min_gpus
-        if (
-            0 <= width <= malleable.max_gpus - malleable.min_gpus
-            and not width % malleable.step_gpus
-        ):
-            malleable = replace(malleable, desired_gpus=desired)
-    if funding.allow_borrow:
-        funding = replace(funding, sponsors=edited.funding.sponsors)
-    return replace(
-        known,
-        malleable=malleable,
-        funding=funding,
-        stop=edited.stop,
-        max_duration=edited.max_duration,
-    )
-
-
-def _check_budget(old: dict[str, object], new: dict[str, object]) -> list[Problem]:
-    before, after = part(old, "spec").get("owner"), part(new, "spec").get("owner")
-    if before == after:
-        return []
-    remedy = f"a Budget's owner cannot be edited; write {shown(before)} or make another Budget"
-    return [Problem(path="spec.owner", value=shown(after), remedy=remedy)]
-
-
-def _check_run(
-    old: dict[str, object], new: dict[str, object], *, is_admitted: bool
-) -> list[Problem]:
-    if part(old, "spec").get("stop") is True and part(new, "spec").get("stop") is not True:
-        remedy = "a run that was cancelled stays so; write true, or submit another run"
-        return [
-            Problem(path="spec.stop", value=shown(part(new, "spec").get("stop")), remedy=remedy)
-        ]
-    if not is_admitted and (whole_at(part(old, "status"), "attempt") or 0) < 1:
-        return []
-    editable = ", ".join(path.removeprefix("spec.") for path in EDITABLE_AFTER_ADMISSION)
-    remedy = f"after admission only {editable} can be edited"
-    found = _changes(old, new, "spec", remedy)
+def _check_run(old: dict[str, object], new: dict[str, object]) -> list[Problem]:
+    stop = part(new, "spec").get("stop")
+    if part(old, "spec").get("stop") is True and stop is not True:
+        return [Problem(path="spec.stop", value=shown(stop), remedy=STOP_REMEDY)]
+    found = _changes(old, new, "spec", RUN_REMEDY)
     return [problem for problem in found if not _is_editable(problem.path)]
 
 
 def _is_editable(path: str) -> bool:
-    return any(path == free or path.startswith(f"{free}[") for free in EDITABLE_AFTER_ADMISSION)
+    """Also true of a mapping that holds an editable field: it may appear and go when empty."""
+    return any(
+        path == free or path.startswith(f"{free}[") or free.startswith(f"{path}.")
+        for free in EDITABLE_IN_A_RUN
+    )
 
 
 def _changes(
@@ -105,8 +81,11 @@ def _changes(
 
 
 def _changed_leaves(old: object, new: object, path: str) -> Iterator[tuple[str, object]]:
-    """Each leaf that differs and its new value; one that went away has the value null."""
-    if isinstance(old, dict | None) and isinstance(new, dict | None):
+    """Each leaf that differs and its new value; one that went away has the value null. An empty
+    mapping is a leaf."""
+    if (old is None and new == {}) or (old == {} and new is None):
+        yield path, new
+    elif isinstance(old, dict | None) and isinstance(new, dict | None):
         before: dict[object, object] = old or {}
         after: dict[object, object] = new or {}
         for key in [*before, *(key for key in after if key not in before)]:

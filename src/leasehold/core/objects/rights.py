@@ -47,15 +47,16 @@ def missing_right(caller: Caller, needed: list[Right]) -> Right | None:
 
 
 def _of_run(before: Wire | None, after: Wire) -> list[Right]:
-    """Cancelling spends nothing, so an edit of `stop` alone needs no right."""
+    """An edit of `stop` alone needs no right, because cancelling spends nothing. Any other edit
+    needs the right on the owner before and after it."""
     old, new = part(before, "spec"), part(after, "spec")
-    owner = text_at(new, "owner")
+    owners = dict.fromkeys(filter(None, (text_at(old, "owner"), text_at(new, "owner"))))
     is_same = (
         before is not None
         and _without(old, "stop") == _without(new, "stop")
         and _metadata(before) == _metadata(after)
     )
-    return [] if is_same or not owner else [(OwnerVerb.SPEND, owner)]
+    return [] if is_same else [(OwnerVerb.SPEND, owner) for owner in owners]
 
 
 def _of_budget(before: Wire | None, after: Wire) -> list[Right]:

@@ -143,7 +143,8 @@ def _pods() -> Wire:
 
 
 def _spend() -> Wire:
-    """Cancelling spends nothing, so an edit of `stop` alone needs no right."""
+    """An edit of `stop` alone needs no right, because cancelling spends nothing. Any other edit
+    needs the right on the owner before and after it."""
     return {
         "matchConstraints": _matches(GROUP, ["runs"], ["CREATE", "UPDATE"]),
         "matchConditions": _STRANGERS,
@@ -153,7 +154,13 @@ def _spend() -> Wire:
                 "expression": f"variables.same || {_may('spend', 'object.spec.owner')}",
                 "messageExpression": _lacks("spend", "object.spec.owner"),
                 "reason": "Forbidden",
-            }
+            },
+            {
+                "expression": "variables.same || oldObject == null"
+                f" || {_may('spend', 'oldObject.spec.owner')}",
+                "messageExpression": _lacks("spend", "oldObject.spec.owner"),
+                "reason": "Forbidden",
+            },
         ],
     }
 
@@ -195,11 +202,6 @@ def _fund() -> Wire:
                 "messageExpression": "'a parent outside the owner\\'s own path needs the verb fund"
                 " on it: ' + variables.strange.join(', ')",
                 "reason": "Forbidden",
-            },
-            {
-                "expression": "oldObject == null || object.spec.owner == oldObject.spec.owner",
-                "message": "spec.owner cannot be edited; make another Budget",
-                "reason": "Invalid",
             },
         ],
     }
