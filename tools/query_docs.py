@@ -50,10 +50,11 @@ _BEGINNING = """\
 
 `kubectl runs` and [the dashboard](user-guide/dashboard.md) ask the control plane questions, and so
 can any client: with GET at `/query/v1/QUESTION`, and a bearer token whose rights decide what is
-told. An answer is JSON with `question` and `now` beside its own fields. Fields are added, never
-renamed or given another meaning. GPU-time is exact in `gpuMs` and in words in `gpuHours`; instants
-are RFC 3339 in UTC, null for what has not happened. The schema of each answer is in the OpenAPI
-document `/openapi/v3/query/v1`.
+told. On a cluster the path is `/apis/query.rq.davidlangworthy.io/v1/questions/QUESTION`, at the
+API server; `leasehold up` answers there too. An answer is JSON with `question` and `now` beside its
+own fields. Fields are added, never renamed or given another meaning. GPU-time is exact in `gpuMs`
+and in words in `gpuHours`; instants are RFC 3339 in UTC, null for what has not happened. The schema
+of each answer is in the OpenAPI document `/openapi/v3/query/v1`.
 
 Of each list the first row is shown.
 """

@@ -21,7 +21,7 @@ from leasehold.core.objects.access import Caller
 from leasehold.ports.store import AlreadyExists, Conflict, Invalid, NotFound, StoreError
 from leasehold.shell.query import BadQuestion
 
-QUERY = "/apis/query.rq.davidlangworthy.io/v1/"
+QUERY = "/apis/query.rq.davidlangworthy.io/v1/questions/"
 TOKEN = "a-token"
 _STATUS = {Conflict: (409, "Conflict"), NotFound: (404, "NotFound"),
            AlreadyExists: (409, "AlreadyExists")}  # fmt: skip

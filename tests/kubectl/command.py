@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -27,11 +28,12 @@ class Printed:
 
 class Kubectl:
     def __init__(self, path: Path, kubeconfig: Path, home: Path) -> None:
+        """Discovery begins anew: each has an empty cache of its own."""
         self._path = path
         self.home = home
         self.env = {
             "HOME": str(home),
-            "KUBECACHEDIR": str(home / "cache"),
+            "KUBECACHEDIR": tempfile.mkdtemp(prefix="cache-", dir=home),
             "KUBECONFIG": str(kubeconfig),
             "PATH": os.environ["PATH"],
         }

@@ -43,7 +43,7 @@ async def _ask(port: int, ours: Authority, client: Path) -> tuple[int, int]:
         return 0, 0
     shown = writer.get_extra_info("ssl_object").getpeercert(True)
     writer.write(
-        b"GET /apis/query.rq.davidlangworthy.io/v1/runs HTTP/1.1\r\nHost: here\r\n"
+        b"GET /apis/query.rq.davidlangworthy.io/v1/questions/runs HTTP/1.1\r\nHost: here\r\n"
         b"X-Remote-User: ann\r\nConnection: close\r\n\r\n"
     )
     try:
@@ -67,7 +67,7 @@ def test_authorities_and_certificates_change_without_a_restart(tmp_path: Path) -
         with socket.socket() as probe:
             probe.bind((HERE, 0))
             port = probe.getsockname()[1]
-        aggregated = Aggregated(_proxy(old), ["runs"], _answer)
+        aggregated = Aggregated(_proxy(old), _answer)
         served = await aggregated.serve(HERE, port, first, first)
         try:
             status, before = await _ask(port, ours, by_old)

@@ -3,9 +3,10 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from tests.kubernetes.asking import RBAC, answering
+from tests.kubernetes.asking import RBAC, answering, grant
 from tests.kubernetes.plane import Plane, budget, job
 
 
@@ -35,6 +36,50 @@ def test_questions_are_answered_with_the_callers_own_rights(asked: Plane) -> Non
     assert refused.returncode != 0
     assert "team" in refused.stderr
     assert "Traceback" not in refused.stderr
+
+
+def test_kubectl_finds_our_kinds_beside_the_questions(asked: Plane, tmp_path: Path) -> None:
+    """By their short names, with an empty discovery cache for every command."""
+    for number, (words, said) in enumerate(
+        (
+            (("get", "runs"), "train"),
+            (("get", "run", "train"), "train"),
+            (("get", "runs,budgets"), "budget.rq.davidlangworthy.io/money"),
+            (("get", "budgets"), "money"),
+            (("get", "budget", "money", "-o", "name"), "budget.rq.davidlangworthy.io/money"),
+            (("get", "gpulease", "-o", "name"), "lease.rq.davidlangworthy.io/train"),
+            (("get", "reservations"), ""),
+            (("get", "resolutions"), ""),
+            (("explain", "run.spec.owner"), "VERSION:    v1"),
+            (("describe", "run", "train"), "paid by team/money/west"),
+            (("wait", "run/train", "--for=condition=Running"), "met"),
+            (("delete", "runs", "train", "--wait=false"), "deleted"),
+            (("delete", "budgets", "--all"), '"money" deleted'),
+        )
+    ):
+        fresh = f"--cache-dir={tmp_path / str(number)}"
+        assert said in asked.kubectl.ok(*words, "-n", "team", fresh), words
+    listed = asked.kubectl.ok("api-resources", "--api-group=query.rq.davidlangworthy.io",
+                              "--no-headers", f"--cache-dir={tmp_path / 'last'}")  # fmt: skip
+    assert sorted(line.split()[0] for line in listed.splitlines()) == ["compaction", "questions"]
+
+
+def test_a_role_may_allow_single_questions(asked: Plane) -> None:
+    group, rbac = "query.rq.davidlangworthy.io", "/apis/rbac.authorization.k8s.io/v1"
+    asked.cluster.client.ask("POST", f"{rbac}/clusterroles", {
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "q-lister"},
+        "rules": [{"apiGroups": [group], "resources": ["questions"], "resourceNames": ["runs"],
+                   "verbs": ["get"]}],
+    })  # fmt: skip
+    grant(asked, "olga", "q-lister")
+    grant(asked, "olga", "leasehold-viewer", "team")
+    asked.until(
+        lambda: "train" in asked.leasehold("runs", "list", "-n", "team", user="olga").stdout
+    )
+    refused = asked.leasehold("runs", "leases", "-n", "team", user="olga")
+    assert refused.returncode != 0
+    assert 'cannot get resource "questions"' in refused.stderr
 
 
 def test_nobody_else_may_speak_for_others(asked: Plane) -> None:

@@ -32,7 +32,7 @@ STRESS = (
         "the owner of a Run can be edited",
         "core/objects/edits.py",
         "EDITABLE_IN_A_RUN = (\n",
-        "EDITABLE_IN_A_RUN = (\n    \"spec.owner\",\n",
+        'EDITABLE_IN_A_RUN = (\n    "spec.owner",\n',
         unit("objects/test_edits"),
     ),
     Mutant(

@@ -26,7 +26,7 @@ PATHS = (
     f"{PODS}/p1", f"{PODS}/p1/log", f"{PODS}/p1/log?follow=true", RUNS, f"{RUNS}/secret",
     f"{RUNS}?watch=true", f"{RUNS}/secret/status", f"{OURS}/leases", f"{OURS}/ledgerbatches",
     "/query/v1/budgets", "/no/such/path",
-    "/apis/query.rq.davidlangworthy.io/v1/budgets",
+    "/apis/query.rq.davidlangworthy.io/v1/questions/budgets",
 )  # fmt: skip
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 

@@ -42,7 +42,7 @@ from leasehold.ports.store import StoreError
 from leasehold.shell.archive.requests import NAME as COMPACTION
 from leasehold.shell.archive.requests import CompactionAsked
 from leasehold.shell.plane import Plane
-from leasehold.shell.query import QUESTIONS, BadQuestion
+from leasehold.shell.query import BadQuestion
 
 AUTHORITY = "leasehold-query-ca"  # the Secret of the authority that all replicas serve under
 _THEIRS = ("tls.crt", "tls.key", "ca.crt")  # as cert-manager writes them
@@ -78,7 +78,7 @@ class Answers:
             _log.warning("no questions", message="the API server has no request-header authority")
             return None
         self._kept = await kept_fields(self._client, NAMESPACE, AUTHORITY, made_authority)
-        self._aggregated = Aggregated(self._proxy, QUESTIONS, self._ask, deeds=(COMPACTION,))
+        self._aggregated = Aggregated(self._proxy, self._ask, deeds=(COMPACTION,))
         with self._certificates() as made:
             return await self._aggregated.serve(host, port, made.cert_path, made.key_path)
 

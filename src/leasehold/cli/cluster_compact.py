@@ -40,7 +40,7 @@ def ask_cluster(kubeconfig: str, context: str, keep: str) -> tuple[Compacted | N
 
 def _asked(server: Server, keep: str, request: str) -> CompactionTold:
     try:
-        answer = server.ask(NAME, {}, {"keep": keep, "request": request})
+        answer = server.request(NAME, {"keep": keep, "request": request})
     except Failure as failure:
         if failure.status in (404, 405):
             raise Failure(

@@ -1,6 +1,10 @@
 """Questions through the aggregation layer: we serve `query.rq.davidlangworthy.io`, the API server
 passes it on. Beside questions there are deeds, which are only posted.
 
+All questions are one resource, `questions`, with the question as the name. kubectl looks for a
+name such as `runs` in every group, so no resource here may have the name of one of our definitions,
+and no two may have the same kind.
+
 Every replica serves discovery, because an API that nobody serves keeps the whole cluster's
 namespaces from being deleted. What is answered, and to whom, is its caller's business.
 """
@@ -15,7 +19,7 @@ from aiohttp import web
 
 from leasehold.adapters.kubernetes.client import APPLY, ApiRequest, Client
 from leasehold.adapters.kubernetes.front_proxy import Asker, FrontProxy, Stranger
-from leasehold.adapters.kubernetes.install.roles import QUERY_GROUP
+from leasehold.adapters.kubernetes.install.roles import QUERY_GROUP, QUESTIONS
 from leasehold.core.names import Wire
 from leasehold.core.objects.wire import list_at, part, whole_at
 from leasehold.ports.store import NotFound
@@ -24,6 +28,8 @@ VERSION = "v1"
 SERVICE = "leasehold-query"
 BODY_BYTES_MAX = 3 * 1024 * 1024 // 2
 _PATH = f"/apis/{QUERY_GROUP}/{VERSION}"
+# kubectl prefers the group of the higher priority; definitions have 1000.
+PRIORITY = 100
 _REGISTERED = f"/apis/apiregistration.k8s.io/v1/apiservices/{VERSION}.{QUERY_GROUP}"
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 _encode = msgspec.json.Encoder().encode
@@ -53,12 +59,11 @@ class AnswerRefused(Exception):  # noqa: N818 - it says what happened to the ans
 
 
 class Aggregated:
-    def __init__(
-        self, proxy: FrontProxy, questions: Sequence[str], ask: Ask, *, deeds: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, proxy: FrontProxy, ask: Ask, *, deeds: Sequence[str] = ()) -> None:
         self._proxy = proxy
+        self._deeds = tuple(deeds)
         self._served = [
-            *(_resource(each, "Answer", ["create", "list"]) for each in questions),
+            _resource(QUESTIONS, "Question", ["create", "get"]),
             *(_resource(each, each.capitalize(), ["create"]) for each in deeds),
         ]
         self._ask = ask
@@ -70,8 +75,9 @@ class Aggregated:
         app.router.add_get("/apis", self._groups)
         app.router.add_get(f"/apis/{QUERY_GROUP}", self._group)
         app.router.add_get(_PATH, self._resources)
-        app.router.add_get(f"{_PATH}/{{question}}", self._answer)
-        app.router.add_post(f"{_PATH}/{{question}}", self._answer)
+        for path in (f"{_PATH}/{QUESTIONS}/{{question}}", f"{_PATH}/{{deed}}"):
+            app.router.add_get(path, self._answer)
+            app.router.add_post(path, self._answer)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         self._trust = self._proxy.trust(str(cert), str(key))
@@ -114,11 +120,13 @@ class Aggregated:
 
     async def _answer(self, request: web.Request) -> web.Response:
         asker = self._known(request)
+        deed = request.match_info.get("deed", "")
+        asked = deed or request.match_info["question"]
         try:
+            if (asked in self._deeds) != bool(deed):
+                raise AnswerRefused(404, "NotFound", "the server could not find that resource")
             body = _manifest(await request.read()) if request.method == "POST" else None
-            found = await self._ask(
-                asker, request.match_info["question"], dict(request.query), body
-            )
+            found = await self._ask(asker, asked, dict(request.query), body)
         except AnswerRefused as refused:
             return _json(refused.status, refused.body)
         return _json(200, found)
@@ -155,7 +163,7 @@ async def register(client: Client, namespace: str, ca_pem: bytes) -> bool:
         "spec": {
             "group": QUERY_GROUP,
             "version": VERSION,
-            "groupPriorityMinimum": 1000,
+            "groupPriorityMinimum": PRIORITY,
             "versionPriority": 10,
             "caBundle": _base64(ca_pem),
             "service": {"namespace": namespace, "name": SERVICE, "port": ports[0]},
@@ -183,7 +191,7 @@ async def withdraw(client: Client) -> None:
 def _resource(name: str, kind: str, verbs: list[str]) -> Wire:
     return {
         "name": name,
-        "singularName": name,
+        "singularName": name.removesuffix("s"),
         "namespaced": False,
         "kind": kind,
         "verbs": verbs,

@@ -36,7 +36,12 @@ from leasehold.ports.store import StoreError
 
 VERSION = "v1.36.0+leasehold"
 OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-QUERY = ("apis", f"query.{GROUP}", "v1")  # where a cluster answers questions, and so do we
+QUERY = (
+    "apis",
+    f"query.{GROUP}",
+    "v1",
+    "questions",
+)  # where a cluster answers questions, and so do we
 HEALTH = ("healthz", "livez", "readyz")
 STREAMS_MAX = 128  # watches and followed logs of one user who is no administrator
 
@@ -179,8 +184,8 @@ class App:
         first = segments[0]
         if first == "query":
             return await self._query(request, segments)
-        if tuple(segments[:3]) == QUERY and len(segments) > 3:
-            return await self._query(request, ["query", "v1", *segments[3:]])
+        if tuple(segments[: len(QUERY)]) == QUERY and len(segments) > len(QUERY):
+            return await self._query(request, ["query", "v1", *segments[len(QUERY) :]])
         if first == "apis" and len(segments) == 4 and segments[1] in discovery.REVIEWS:
             _need(request, "POST")
             return (

@@ -57,8 +57,15 @@ class Server:
     ) -> Wire:
         given = {name: value for name, value in params.items() if value}
         query = f"?{urlencode(given)}" if given else ""
+        return self._ask(f"questions/{question}{query}", body)
+
+    def request(self, deed: str, body: Wire) -> Wire:
+        """Ask the controller to do something; the answer says how far it is."""
+        return self._ask(deed, body)
+
+    def _ask(self, path: str, body: Wire | None) -> Wire:
         try:
-            return self.send("GET" if body is None else "POST", f"{QUERY}{question}{query}", body)
+            return self.send("GET" if body is None else "POST", f"{QUERY}{path}", body)
         except Failure as failure:
             if failure.status != 404 or failure.message not in UNSERVED:
                 raise

@@ -10,6 +10,8 @@ granted as everything else is: by a Role, with `resourceNames`.
 from leasehold.core.names import GROUP, Wire
 
 QUERY_GROUP = f"query.{GROUP}"
+QUESTIONS = "questions"  # the resource of all questions; a question is asked by its name
+COMPACTION = "compaction"
 RBAC = "rbac.authorization.k8s.io"
 CONTROLLER = "leasehold-controller"
 OWNERS = "owners"
@@ -118,7 +120,10 @@ _AT_HOME: list[Wire] = [
     _rule("", ["secrets"], ["get", "create", "update"]),
 ]
 # Questions are of the cluster: bound cluster-wide. What is told is what the asker may read.
-_ASKER: list[Wire] = [_rule(QUERY_GROUP, ["*"], ["get", "list", "create"])]
+_ASKER: list[Wire] = [
+    _rule(QUERY_GROUP, [QUESTIONS], ["get", "create"]),
+    _rule(QUERY_GROUP, [COMPACTION], ["create"]),
+]
 _VIEWER: list[Wire] = [
     _rule(GROUP, _OURS, READ),
     *_ASKER,
