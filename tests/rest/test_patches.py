@@ -128,21 +128,19 @@ def test_merging_twice_is_merging_once(document: Any, patch: Any) -> None:
 
 
 def test_each_media_type_through_the_facade(facade: Facade) -> None:
-    facade.ask("POST", RUNS, run("patched"))
+    facade.ask("POST", RUNS, run("patched", template=TEMPLATE))
     path = f"{RUNS}/patched"
-    merged = facade.ask("PATCH", path, {"spec": {"opportunistic": True}}, headers=MERGE)
-    assert merged.json["spec"]["opportunistic"] is True
-    gone = [_op("remove", "/spec/opportunistic")]
+    merged = facade.ask("PATCH", path, {"spec": {"runtime": {"maxDuration": "1h"}}}, headers=MERGE)
+    assert merged.json["spec"]["runtime"] == {"maxDuration": "1h"}
+    gone = [_op("remove", "/spec/runtime/maxDuration")]
     replaced = facade.ask("PATCH", path, gone, headers=JSON_PATCH)
-    assert "opportunistic" not in replaced.json["spec"]
+    assert replaced.json["spec"]["runtime"] == {}
     same = facade.ask("PATCH", path, {}, headers=MERGE)
     assert same.json["metadata"] == replaced.json["metadata"], "nothing changed, no new version"
-    facade.ask("PATCH", path, {"spec": {"template": TEMPLATE}}, headers=MERGE)
     image = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "j"}]}}}}
     strategic = facade.ask("PATCH", path, image, headers=STRATEGIC)
-    [container] = strategic.json["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == "j"
-    assert container["command"], "containers merge by name"
+    refused = [each["field"] for each in strategic.json["details"]["causes"]]
+    assert refused == ["spec.template.spec.containers[0].image"], "containers merge by name"
     assert facade.ask("PATCH", path, {}, headers={"Content-Type": "text/plain"}).status == 415
     stale = {"metadata": {"resourceVersion": "1"}, "spec": {"stop": True}}
     assert facade.ask("PATCH", path, stale, headers=MERGE).status == 409

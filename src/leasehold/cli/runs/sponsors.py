@@ -26,9 +26,8 @@ def list_sponsors(session: Session, run: str) -> None:
 @sponsors.command("add")
 @click.argument("run")
 @click.argument("owner")
-@click.option("--allow-borrow", is_flag=True, help="Also set spec.funding.allowBorrow.")
 @with_session()
-def add(session: Session, run: str, owner: str, allow_borrow: bool) -> None:
+def add(session: Session, run: str, owner: str) -> None:
     """Let OWNER sponsor a run; it is asked after those that are named already."""
     namespace, name = session.run(run)
 
@@ -37,26 +36,15 @@ def add(session: Session, run: str, owner: str, allow_borrow: bool) -> None:
         if owner in named:
             raise Failure(f"{owner} is a sponsor of {namespace}/{name} already")
         if part(found, "spec.funding.allowBorrow") is not True:
-            _check_may_borrow(found, f"{namespace}/{name}", allow_borrow)
-        return {"spec": {"funding": {"allowBorrow": True, "sponsors": [*named, owner]}}}
+            raise Failure(
+                f"run {namespace}/{name} does not borrow (spec.funding.allowBorrow), and that "
+                "cannot be edited; delete it and submit another that does"
+            )
+        return {"spec": {"funding": {"sponsors": [*named, owner]}}}
 
     _, after = changed(session, namespace, name, added)
     line = f"run {namespace}/{name}: sponsors {', '.join(words(after, 'spec.funding.sponsors'))}"
     session.show(after, lambda _found, _wide: [line])
-
-
-def _check_may_borrow(found: Wire, run: str, allow_borrow: bool) -> None:
-    """Advises only what the server will then accept."""
-    attempt = part(found, "status.attempt")
-    if isinstance(attempt, int) and attempt > 0:
-        raise Failure(
-            f"run {run} does not borrow (spec.funding.allowBorrow), which cannot be edited once it "
-            "was admitted; submit another run that does"
-        )
-    if not allow_borrow:
-        raise Failure(
-            f"run {run} does not borrow (spec.funding.allowBorrow); --allow-borrow sets that too"
-        )
 
 
 @sponsors.command("remove")
