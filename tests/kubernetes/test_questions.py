@@ -64,6 +64,17 @@ def test_kubectl_finds_our_kinds_beside_the_questions(asked: Plane, tmp_path: Pa
     assert sorted(line.split()[0] for line in listed.splitlines()) == ["compaction", "questions"]
 
 
+def test_a_manifest_is_asked_about_in_its_own_namespace(asked: Plane) -> None:
+    """`ann` has rights in `team` only, and her context names no namespace."""
+    file = asked.kubectl.file(job("next", 8), job("after", 8))
+    for question, said in (("plan", "next (org:team)"), ("cover", "after (org:team)")):
+        answer = asked.leasehold("runs", question, "-f", file, user="ann")
+        assert said in answer.stdout, answer.stderr
+    elsewhere = asked.leasehold("runs", "plan", "-f", file, user="vic")
+    assert elsewhere.returncode != 0
+    assert "team" in elsewhere.stderr
+
+
 def test_a_role_may_allow_single_questions(asked: Plane) -> None:
     group, rbac = "query.rq.davidlangworthy.io", "/apis/rbac.authorization.k8s.io/v1"
     asked.cluster.client.ask("POST", f"{rbac}/clusterroles", {

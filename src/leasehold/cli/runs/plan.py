@@ -5,7 +5,7 @@ import click
 from leasehold.cli.runs.failure import Failure
 from leasehold.cli.runs.files import filename_option, runs_only
 from leasehold.cli.runs.options import Session, with_session
-from leasehold.cli.runs.output import cell, local, rows, table, words
+from leasehold.cli.runs.output import cell, local, part, rows, table, words
 from leasehold.core.names import Wire
 
 
@@ -31,8 +31,12 @@ def ask_about(
     if run:
         return [session.server.ask(question, session.of_run(run))]
     found = runs_only(filenames, session.namespace)
-    params = {"namespace": session.namespace}
-    return [session.server.ask(question, params, each) for each in found]
+    return [session.server.ask(question, {"namespace": _namespace(each)}, each) for each in found]
+
+
+def _namespace(manifest: Wire) -> str:
+    """The namespace that a manifest names, which may be another than the context's."""
+    return str(part(manifest, "metadata.namespace") or "")
 
 
 def _rendered(answer: Wire, wide: bool) -> list[str]:
