@@ -115,7 +115,7 @@ _WALK = (
     ("leases", "--since", "1h"), ("leases", "--node", "n1"), ("leases", "--node", "n2"),
     *(("report", "gpu-hours", "--by", by) for by in ("owner", "payer", "run", "node", "day")),
 )  # fmt: skip
-_QUERY = "/apis/query.rq.davidlangworthy.io/v1"
+_QUERY = "/apis/query.rq.davidlangworthy.io/v1/questions"
 _PLAIN = ("attention", "audit", "budgets", "burn", "fleet", "leases", "ledger-head", "report",
           "reservations", "resolutions", "runs", "drain?node=n1", "drain?node=n2",
           "report?by=run", "leases?since=1h", "fleet?at=1s")  # fmt: skip
