@@ -26,36 +26,37 @@ def test_apply_twice_and_change(kubectl: Kubectl) -> None:
     assert "created" in kubectl.ok("apply", "-f", path)
     assert "unchanged" in kubectl.ok("apply", "-f", path)
     assert kubectl.ok("diff", "-f", path) == ""
-    changed = kubectl.file(run("applied", sparesPerGroup=8))
+    changed = kubectl.file(run("applied", runtime={"maxDuration": "1h"}))
     differing = kubectl("diff", "-f", changed)
     assert differing.code == 1
-    assert "+  sparesPerGroup: 8" in differing.out
-    read = ("get", "run", "applied", "-o", "jsonpath={.spec.sparesPerGroup}")
+    assert "+    maxDuration: 1h" in differing.out
+    read = ("get", "run", "applied", "-o", "jsonpath={.spec.runtime.maxDuration}")
     assert kubectl.ok(*read) == "", "a diff writes nothing"
     assert "configured" in kubectl.ok("apply", "-f", changed)
-    assert kubectl.ok(*read) == "8"
+    assert kubectl.ok(*read) == "1h"
     assert "configured" in kubectl.ok("apply", "-f", path)
     assert kubectl.ok(*read) == "", "what is no longer in the file is removed"
 
 
 def test_server_side_apply(kubectl: Kubectl) -> None:
-    path = kubectl.file(run("ssa", sparesPerGroup=8))
+    path = kubectl.file(run("ssa", runtime={"maxDuration": "8h"}))
 
     assert "serverside-applied" in kubectl.ok("apply", "--server-side", "-f", path)
-    kubectl.ok("patch", "run", "ssa", "--type=merge", "-p", '{"spec":{"sparesPerGroup":0}}')
+    longer = '{"spec":{"runtime":{"maxDuration":"9h"}}}'
+    kubectl.ok("patch", "run", "ssa", "--type=merge", "-p", longer)
     refused = kubectl("apply", "--server-side", "-f", path)
     assert refused.code == 1
     assert "conflict with" in refused.err
-    assert ".spec.sparesPerGroup" in refused.err
+    assert ".spec.runtime.maxDuration" in refused.err
     kubectl.ok("apply", "--server-side", "--force-conflicts", "-f", path)
-    read = ("get", "run", "ssa", "-o", "jsonpath={.spec.sparesPerGroup}")
-    assert kubectl.ok(*read) == "8"
+    read = ("get", "run", "ssa", "-o", "jsonpath={.spec.runtime.maxDuration}")
+    assert kubectl.ok(*read) == "8h"
     kubectl.ok("apply", "--server-side", "-f", kubectl.file(run("ssa")))
     assert kubectl.ok(*read) == "", "what its manager no longer names is removed"
 
 
 def test_create_edit_replace_patch_label(kubectl: Kubectl) -> None:
-    path = kubectl.file(run("edited"))
+    path = kubectl.file(run("edited", runtime={"maxDuration": "8h"}))
     kubectl.ok("create", "-f", path)
     again = kubectl("create", "-f", path)
     assert again.code == 1
@@ -64,17 +65,17 @@ def test_create_edit_replace_patch_label(kubectl: Kubectl) -> None:
     assert "run.rq.davidlangworthy.io/made-" in kubectl.ok("create", "-f", kubectl.file(made))
 
     editor = kubectl.home / "editor"
-    editor.write_text("#!/bin/sh\nsed -i 's/totalGPUs: 8/totalGPUs: 16/' \"$1\"\n")
+    editor.write_text("#!/bin/sh\nsed -i 's/maxDuration: 8h/maxDuration: 16h/' \"$1\"\n")
     editor.chmod(0o755)
     assert "edited" in kubectl.ok("edit", "run", "edited", EDITOR=str(editor))
-    total = ("get", "run", "edited", "-o", "jsonpath={.spec.resources.totalGPUs}")
-    assert kubectl.ok(*total) == "16"
+    limit = ("get", "run", "edited", "-o", "jsonpath={.spec.runtime.maxDuration}")
+    assert kubectl.ok(*limit) == "16h"
 
     assert "replaced" in kubectl.ok("replace", "-f", path)
-    assert kubectl.ok(*total) == "8"
-    operations = '[{"op":"replace","path":"/spec/resources/totalGPUs","value":24}]'
+    assert kubectl.ok(*limit) == "8h"
+    operations = '[{"op":"replace","path":"/spec/runtime/maxDuration","value":"24h"}]'
     kubectl.ok("patch", "run", "edited", "--type=json", "-p", operations)
-    assert kubectl.ok(*total) == "24"
+    assert kubectl.ok(*limit) == "24h"
     same = kubectl.ok("patch", "run", "edited", "--type=json", "-p", operations)
     assert "no change" in same
     kubectl.ok("patch", "run", "edited", "-p", '{"spec":{"stop":true}}')
