@@ -214,7 +214,7 @@ CUTS = (
     Mutant(
         "pruning skipped",
         "core/decisions/cuts.py",
-        "        if _ends_with_another(cut, kept):\n",
+        "        if _ends_with_another(cut, mine):\n",
         "        if kept:\n",
         prop("resolve"),
     ),

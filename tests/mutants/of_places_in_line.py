@@ -228,7 +228,7 @@ PLACES_IN_LINE = (
     Mutant(
         "a sweep that room was made for begins where only that fits",
         "control/line/sweeps.py",
-        "    if asked == every or not chooses:\n",
+        "    if asked == every:\n",
         "    if asked:\n",
         story("line-65"),
     ),

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from leasehold.core.objects.problems import Unsound
+from leasehold.core.world.steps import TooManySteps
 from leasehold.ports.runtime import Clock
 
 PAUSE_MS = 500  # after the first failure; each one after it waits twice as long
@@ -61,8 +62,8 @@ class Containment:
 def reason_of(error: Exception) -> str:
     """One line: the error's own words, and what it is."""
     said = " ".join(str(error).split())[:WORDS_MAX]
-    if isinstance(error, Unsound):
-        return said  # whoever wrote the object reads it
+    if isinstance(error, Unsound | TooManySteps):
+        return said  # the author of the object reads it
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 

@@ -13,7 +13,7 @@ from leasehold.control.reservations import present
 from leasehold.control.running.elastic import grow_all, shrink_all
 from leasehold.control.running.tend import tend
 from leasehold.control.turn import Turn
-from leasehold.control.undecided import Undecided
+from leasehold.control.undecided import Undecided, why_put_aside
 from leasehold.core.decisions.cuts import protected_until
 from leasehold.core.facts import Uid
 from leasehold.core.reservations import State
@@ -34,11 +34,13 @@ def decide(
 
     Runs that are quarantined are looked after and nothing begins for them; those that are left
     alone are not even that. Raises `Undecided` for a defect."""
+    world.steps.begin_turn()
     turn = Turn(world, now=now, key=key, time_trusted=time_trusted)
     turn.quarantined = quarantined | left_alone
     turn.left_alone = left_alone
     try:
         _decide(turn)
+        turn.about = ""
     except Exception as error:
         raise Undecided(turn.about) from error
     turn.seal()
@@ -55,11 +57,14 @@ def _decide(turn: Turn) -> None:
             turn.about = uid
             turn.touched[uid] = None
             tend(turn, uid)
+        elif uid in world.runs and world.memory.refuse(uid, why_put_aside(world, uid)):
+            turn.touched[uid] = None
     turn.about = ""
     # Whoever was told to end may be gone in a moment, and pay for others with what it leaves.
     is_too_early = bool(turn.marked) and world.memory.may_put_off()
     has_cut = not is_too_early and handle_overdrafts(turn)
     shrink_all(turn)
+    turn.about = ""
     if not _is_put_off(turn, has_cut=has_cut):
         consider_all(turn)
         # Else it is not known what those in line keep.

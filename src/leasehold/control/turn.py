@@ -116,9 +116,17 @@ class Turn:
         self.left_alone: frozenset[Uid] = (
             frozenset()
         )  # those of them that are not even looked after
-        self.about: Uid = ""  # whom it is thought about just now, for whoever must say who failed
         self._drafts = [_Draft(world.head.seq + 1)]
         self._sealed: list[Batch] | None = None
+
+    @property
+    def about(self) -> Uid:
+        """The Run that is being decided about: a failure names it, and its steps are counted."""
+        return self.world.steps.about
+
+    @about.setter
+    def about(self, uid: Uid) -> None:
+        self.world.steps.begin(uid)
 
     @property
     def batches(self) -> list[Batch]:

@@ -9,9 +9,13 @@ from collections.abc import Callable
 from leasehold.adapters.containment import About, Containment
 from leasehold.control.undecided import Undecided
 from leasehold.core.facts import Run, Uid
-from leasehold.core.units import Millis
+from leasehold.core.units import HOUR, MINUTE, Instant, Millis
 from leasehold.core.world.invariants import Violation
+from leasehold.core.world.steps import TooManySteps
+from leasehold.core.world.world import World
 
+AGAIN_FIRST: Millis = MINUTE  # after a decision that took too many steps; then twice as long each
+AGAIN_MAX: Millis = HOUR
 FAILURES_MAX = 3  # in a row, about nobody, until binding and cutting are stopped
 _LOOP = About("Task", "controller")
 
@@ -39,6 +43,7 @@ class Defects:
         self._has_stopped = False  # for good: nothing has begun since
         self.quarantined: frozenset[Uid] = frozenset()  # neither started nor grown
         self.left_alone: frozenset[Uid] = frozenset()  # nor looked at in any other way
+        self._costly: dict[Uid, tuple[int, Instant]] = {}  # how often, and when to try again
         self.trouble = ""  # why nothing is decided; "" while it is
 
     def went_well(self) -> None:
@@ -49,6 +54,31 @@ class Defects:
 
     def lift(self, uid: Uid) -> None:
         """It was edited: another run, which may be tried again."""
+        self._costly.pop(uid, None)
+        self._try_again(uid)
+
+    @property
+    def costly(self) -> frozenset[Uid]:
+        """Runs that are put aside because deciding about them took too many steps."""
+        return frozenset(uid for uid in self._costly if uid in self.quarantined)
+
+    def try_again(self, now: Instant, world: World) -> None:
+        """Lift the quarantine of costly runs whose pause is over (`now` is monotonic), and forget
+        those that are gone."""
+        for uid, (_, at) in list(self._costly.items()):
+            if uid not in world.runs:
+                self.lift(uid)
+            elif at <= now and uid in self.quarantined:
+                self._try_again(uid)
+                world.work.look_at(uid)
+        world.steps.put_aside(self.costly)
+
+    @property
+    def next_try(self) -> Instant | None:
+        """When the next costly run is tried again, by the monotonic clock."""
+        return min((self._costly[uid][1] for uid in self.costly), default=None)
+
+    def _try_again(self, uid: Uid) -> None:
         self.quarantined -= {uid}
         self.left_alone -= {uid}
 
@@ -57,14 +87,14 @@ class Defects:
         named = frozenset(uid for each in broken.violations for uid in each.runs)
         for each in broken.violations:
             self._alert(f"defect: {each}")
-        if not named or self.quarantined:
+        if not named or self.quarantined - self.costly:
             self._stop()
         self.quarantined |= named
 
-    def failed(self, error: Exception, run: Run | None) -> Millis:
+    def failed(self, error: Exception, run: Run | None, now: Instant) -> Millis:
         """Leave the run alone that it was about, first in part and then wholly. What was about none
-        is tried again, ever later; if that does not help, without binding and cutting. How long to
-        wait before that."""
+        is tried again, ever later; if that does not help, without binding and cutting. `now` is
+        monotonic. Returns how long to wait before the next try."""
         uid, cause = about_whom(error), cause_of(error)
         about = _LOOP
         if uid:
@@ -72,6 +102,9 @@ class Defects:
         if run is not None:
             about = About("Run", run.name, run.namespace, uid)
         pause = self._containment.failed(about, cause)
+        if uid and uid not in self.quarantined and isinstance(cause, TooManySteps):
+            times = self._costly.get(uid, (0, 0))[0]
+            self._costly[uid] = (times + 1, now + min(AGAIN_FIRST << min(times, 10), AGAIN_MAX))
         if uid and uid not in self.left_alone:
             if uid in self.quarantined:
                 self.left_alone |= {uid}

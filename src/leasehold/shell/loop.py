@@ -160,7 +160,9 @@ class Controller:
                 if self._terms.is_strict or not self._has_recovered:
                     raise cause_of(error) from None
                 known = self.world.runs if self.world is not None else {}
-                pause = self._defects.failed(error, known.get(about_whom(error)))
+                pause = self._defects.failed(
+                    error, known.get(about_whom(error)), self._clock.monotonic()
+                )
                 self.drop()
                 await self._clock.sleep(pause)
 
@@ -317,6 +319,9 @@ class Controller:
     async def _has_waited(self, turn: Turn, again: Millis | None, *, complete: bool) -> bool:
         """Waits until there is news, or it is time for something, which is false."""
         wait = turn.wake_at - turn.now if turn.wake_at < FOREVER else None
+        if self._defects.next_try is not None:
+            later = max(1, self._defects.next_try - self._clock.monotonic())
+            again = later if again is None else min(again, later)
         if not complete or not self._time.trusted:
             again = RETRY_MS if again is None else min(again, RETRY_MS)
         if again is not None:
@@ -402,6 +407,7 @@ class Controller:
         if trusted_before and not self._time.trusted:
             said = f"the clock jumped by {self._time.jump} ms; nothing time-driven "
             self._audience.alerted(now, f"{said}is done until it agrees again")
+        self._defects.try_again(self._clock.monotonic(), world)
         self._audience.begin("decide")
         began = self._clock.monotonic()
         turn = self._decide(

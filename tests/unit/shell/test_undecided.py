@@ -1,14 +1,16 @@
 """A decision that fails about one run leaves that run alone; one about nobody is tried again."""
 
 import pytest
-from tests.unit.shell.plant import Plant, followed
+from tests.unit.shell.plant import START, Plant, followed
 
 from leasehold.adapters.containment import About
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
 from leasehold.control.undecided import Undecided
 from leasehold.core.facts import Uid
-from leasehold.core.units import MINUTE, Instant
+from leasehold.core.names import Wire
+from leasehold.core.objects.wire import part
+from leasehold.core.units import MINUTE, SECOND, Instant
 from leasehold.core.world.world import World
 from leasehold.ports.store import NotFound, Watch
 from leasehold.shell.ledger import Ledger
@@ -61,6 +63,89 @@ def test_a_run_that_cannot_be_thought_about_is_left_alone(tends: bool) -> None:
     ]
     assert not [each for each in plant.told if "stopped" in each]
     assert plant.problems() == []
+
+
+def with_steps(most: list[int], failed: list[Instant] | None = None) -> Decider:
+    """Decides with a budget of the last of these numbers of steps, and notes what failed when."""
+
+    def deciding(
+        world: World,
+        *,
+        now: Instant,
+        key: bytes,
+        time_trusted: bool,
+        quarantined: frozenset[Uid],
+        left_alone: frozenset[Uid],
+    ) -> Turn:
+        world.steps.most = most[-1]
+        try:
+            return decide(
+                world,
+                now=now,
+                key=key,
+                time_trusted=time_trusted,
+                quarantined=quarantined,
+                left_alone=left_alone,
+            )
+        except Undecided:
+            if failed is not None:
+                failed.append(now - START)
+            raise
+
+    return deciding
+
+
+SWEEP: Wire = {
+    "gang": "Group",
+    "resources": {"gpuType": "H", "totalGPUs": 400, "gpusPerPod": 1},
+    "locality": {"groupGPUs": 1},
+}
+
+
+def test_run_whose_decision_takes_too_many_steps_is_put_aside_with_the_reason() -> None:
+    plant = Plant(nodes=3, strict=False, decider=with_steps([300]))
+    plant.submit("b/first")
+    plant.submit("a/costly", **SWEEP)
+    plant.submit("b/second")
+    plant.wait(10 * MINUTE)
+
+    assert plant.views()["b/first"] == ("Running", "Running", 8)
+    assert plant.views()["b/second"] == ("Running", "Running", 8)
+    assert plant.views()["a/costly"] == ("Pending", "Quarantined", 0)
+    status = at_once(plant.store.get("Run", "a", "costly"))["status"]
+    assert "takes more than 300 steps; fewer groups" in str(status)
+    assert "tried again when it is edited" in str(status)
+    [(about, why)] = plant.contained
+    assert (about.kind, about.name, about.namespace) == ("Run", "costly", "a")
+    assert why.startswith("deciding about it takes more than 300 steps")
+    assert plant.controller.trouble == ""
+    assert plant.problems() == []
+
+
+def test_run_that_took_too_many_steps_starts_as_soon_as_it_is_edited() -> None:
+    plant = Plant(strict=False, decider=with_steps([300]))
+    plant.submit("a/costly", **SWEEP)
+    plant.wait(MINUTE // 2)
+    run = at_once(plant.store.get("Run", "a", "costly"))
+    spec = {**part(run, "spec"), "resources": {"gpuType": "H", "totalGPUs": 4, "gpusPerPod": 1}}
+
+    at_once(plant.store.update({**run, "spec": spec}))
+    plant.wait(5 * SECOND)
+
+    assert plant.views()["a/costly"] == ("Running", "Running", 4)
+
+
+def test_run_that_took_too_many_steps_is_tried_again_after_a_growing_pause() -> None:
+    most, failed = [300], list[Instant]()
+    plant = Plant(strict=False, decider=with_steps(most, failed))
+    plant.submit("a/costly", **SWEEP)
+    plant.wait(16 * MINUTE)
+    most.append(1_000_000)
+    plant.wait(16 * MINUTE)
+
+    assert [round(at / MINUTE) for at in failed] == [0, 0, 1, 1, 3, 3, 7, 7, 15, 15]
+    assert plant.views()["a/costly"] == ("Running", "Running", 16)
+    assert len(plant.contained) == 1, "what is known already is not told again"
 
 
 def test_a_run_is_tried_again_when_it_is_deleted() -> None:

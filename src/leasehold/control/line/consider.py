@@ -26,6 +26,7 @@ from leasehold.control.line.wishes import (
 from leasehold.control.reservations import present
 from leasehold.control.running.life import BIND_FAILING, Standing, Where, units_of
 from leasehold.control.turn import Turn
+from leasehold.control.undecided import why_put_aside
 from leasehold.core.decisions.admit import (
     Wish,
     admit,
@@ -51,6 +52,7 @@ class Started(Record):
     wish: Wish
     plan: Admitted
     left: tuple[int, ...] = ()  # groups
+    one_by_one: bool = False  # they were refused together, and are not asked together again
 
 
 class Planned(Record):
@@ -92,10 +94,16 @@ Verdict = Started | Planned | InLine | Denied
 
 
 def consider(
-    turn: Turn, run: Run, line: Line, *, left: tuple[int, ...] = (), begun: int = 0
+    turn: Turn,
+    run: Run,
+    line: Line,
+    *,
+    left: tuple[int, ...] = (),
+    begun: int = 0,
+    one_by_one: bool = False,
 ) -> Verdict | None:
     """None: nothing of it waits. `left`: what a start of some groups has left of a sweep, and
-    `begun` how many of its groups live that no lease tells of."""
+    `begun` how many of its groups live that no lease tells of. `one_by_one`: as the start said."""
     known = line.answer(turn, run)
     if known is not None and line.places.is_full(run, known):
         # Most of a long line are behind all that are planned, and just like one that was refused
@@ -109,7 +117,7 @@ def consider(
     if not groups:
         return None
     if run.spec.gang is Gang.GROUP:
-        return _consider_sweep(turn, run, line, groups, begun)
+        return _consider_sweep(turn, run, line, groups, begun=begun, one_by_one=one_by_one)
     wish = wish_for(turn.world, run, groups)
     answer = known or _try(turn, wish)
     if isinstance(answer, Admitted):
@@ -120,7 +128,13 @@ def consider(
 
 
 def _consider_sweep(
-    turn: Turn, run: Run, line: Line, groups: tuple[int, ...], begun: int
+    turn: Turn,
+    run: Run,
+    line: Line,
+    groups: tuple[int, ...],
+    *,
+    begun: int,
+    one_by_one: bool,
 ) -> Verdict | None:
     """Groups that live alone: as many as fit, lowest index first. Only those that are short of
     its minimum are planned."""
@@ -139,10 +153,16 @@ def _consider_sweep(
             now=turn.now,
             try_=partial(_try_groups, turn),
             most=most,
+            one_by_one=one_by_one,
         )
         if not isinstance(answer, Refused):
             first = answer.wish.want.groups
-            return Started(wish=answer.wish, plan=answer.plan, left=groups[len(first) :])
+            return Started(
+                wish=answer.wish,
+                plan=answer.plan,
+                left=groups[len(first) :],
+                one_by_one=answer.one_by_one,
+            )
         if not short:
             return Denied(refused=answer, then=Then.REST)
     if not short:
@@ -159,12 +179,7 @@ def _consider_sweep(
 
 def _not_now(turn: Turn, run: Run) -> Denied | None:
     if run.uid in turn.quarantined:
-        refused = Refused(
-            reason=Refusal.QUARANTINED,
-            remedy="a decision about this run failed; it is left alone until it is "
-            "edited or the controller is restarted. Please report it",
-        )
-        return Denied(refused=refused, then=Then.CANCEL)
+        return Denied(refused=why_put_aside(turn.world, run.uid), then=Then.CANCEL)
     not_allowed = owner_allowed(turn.world, run)
     if not_allowed is not None:
         return Denied(refused=not_allowed, then=Then.CANCEL)

@@ -60,7 +60,11 @@ def _consider(turn: Turn, run: Run, line: Line, due: list[Due]) -> None:
     while verdict is not None:
         _note_binds(turn, run, verdict)
         left = _apply(turn, run, verdict, due)
-        verdict = consider(turn, run, line, left=left) if left else None
+        turn.about = run.uid  # what has started has used up its steps
+        one_by_one = isinstance(verdict, Started) and verdict.one_by_one
+        verdict = None
+        if left:
+            verdict = consider(turn, run, line, left=left, one_by_one=one_by_one)
 
 
 def _note_binds(turn: Turn, run: Run, verdict: Verdict) -> None:

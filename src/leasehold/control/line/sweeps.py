@@ -13,7 +13,7 @@ from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.pack import candidate_pools, pods_room, shape_of
 from leasehold.core.facts import Record, Run
 from leasehold.core.units import Instant
-from leasehold.core.verdicts import Admitted, Refused
+from leasehold.core.verdicts import Admitted, Refusal, Refused
 from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
@@ -25,6 +25,7 @@ class Some(Record):
 
     wish: Wish
     plan: Admitted
+    one_by_one: bool = False  # all that wait were refused together, and so will the others be
 
 
 def some_of(
@@ -36,26 +37,42 @@ def some_of(
     now: Instant,
     try_: Try,
     most: int | None = None,
+    one_by_one: bool = False,
 ) -> Some | Refused:
     """The next of a sweep's waiting groups to start, lowest index first, or why none can. `most`:
-    no more than so many, as when room was made for those alone."""
+    no more than so many, as when room was made for those alone. `one_by_one`: all of them together
+    were refused a moment ago, and one has started since."""
     asked = groups[:most]
     whole = wish_for(world, run, asked)
-    every = all_waiting_groups(world, run)
     chooses = not (whole.want.spread or whole.want.own_domains)  # where all of it will be
-    if asked == every or not chooses:
+    if not chooses:
+        return _next_of(world, run, asked, try_, one_by_one=one_by_one)
+    every = all_waiting_groups(world, run)
+    if asked == every:
         answer = try_(whole)
         if isinstance(answer, Admitted):
             return Some(wish=whole, plan=answer)
         if len(asked) == 1:
             return answer
-    if not chooses:
-        first = wish_for(world, run, asked[:1])
-        answer = try_(first)
-        return Some(wish=first, plan=answer) if isinstance(answer, Admitted) else answer
     roomy = _domains_for(world, wish_for(world, run, every), agenda, now=now)
     found = _widest(world, run, asked, roomy, try_) if roomy else None
     return found if isinstance(found, Some) else _widest(world, run, asked, (), try_)
+
+
+def _next_of(
+    world: World, run: Run, groups: tuple[int, ...], try_: Try, *, one_by_one: bool
+) -> Some | Refused:
+    """Return all groups if they fit together, or as many of the first as one batch holds; failing
+    that, the first alone."""
+    count = 1 if one_by_one else len(groups)
+    while True:
+        wish = wish_for(world, run, groups[:count])
+        answer = try_(wish)
+        if isinstance(answer, Admitted):
+            return Some(wish=wish, plan=answer, one_by_one=count == 1 and len(groups) > 1)
+        if count == 1:
+            return answer
+        count = count // 2 if answer.reason is Refusal.GANG_TOO_LARGE else 1
 
 
 def _widest(

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from leasehold.control.running.elastic import borrowed_gpus
-from leasehold.control.running.life import Standing, Where, units_of
+from leasehold.control.running.life import Standing, Where, units_of, where_is
 from leasehold.core.decisions.admit import Wish
 from leasehold.core.decisions.pack import wanted
 from leasehold.core.facts import Cause, Gang, Run
@@ -46,10 +46,13 @@ def groups_short_of_minimum(
     groups that live, and of which no lease tells."""
     if run.spec.gang is Gang.RUN:
         return waiting
-    units = units_of(world, run)
-    alive = sum(1 for where in units.values() if where.standing is Standing.LIVE)
-    needed = max(0, minimum_gpus(run.spec) // run.spec.group_gpus - alive - begun)
-    return waiting[:needed]
+    needed = minimum_gpus(run.spec) // run.spec.group_gpus - begun
+    book = world.books.get(run.uid)
+    for key in book.units if book else ():
+        if needed <= 0:
+            break  # mostly at once: the others of a large sweep need not be looked at
+        needed -= where_is(world, run, key).standing is Standing.LIVE
+    return waiting[: max(0, needed)]
 
 
 def wish_for(world: World, run: Run, groups: tuple[int, ...], within: tuple[str, ...] = ()) -> Wish:

@@ -78,7 +78,9 @@ def _considered(turn: Turn, run: Run, line: Line) -> tuple[list[Started], Verdic
         _keep(turn, replace(verdict.wish, run=beside), verdict.plan)
         if not verdict.left:
             return started, None
-        verdict = consider(turn, run, line, left=verdict.left, begun=begun)
+        verdict = consider(
+            turn, run, line, left=verdict.left, begun=begun, one_by_one=verdict.one_by_one
+        )
     return started, verdict
 
 

@@ -59,7 +59,9 @@ def units_of(world: World, run: Run) -> dict[int, Where]:
     """Every unit that it wants or ever had."""
     book = world.books.get(run.uid)
     had = book.units if book else {}
-    return {key: where_is(world, run, key) for key in sorted({*unit_keys(run), *had})}
+    wanted = unit_keys(run)
+    world.steps.take(len(wanted) + len(had))
+    return {key: where_is(world, run, key) for key in sorted({*wanted, *had})}
 
 
 def phase_of(world: World, run: Run) -> tuple[Phase, str]:

@@ -198,6 +198,7 @@ def _step(
     taken: list[Segment],
     now: Instant,
 ) -> CoverStep:
+    world.steps.take(1 + len(world.aggregates[envelope.key]))
     shut = _shut(world, ask, envelope, relation)
     if shut is not None:
         return CoverStep(envelope=envelope.key, relation=relation, taken=0, held_back=shut)

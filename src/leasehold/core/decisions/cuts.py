@@ -5,6 +5,7 @@ three phases, the lottery and the pruning are the same and live here. Everything
 caller's mark: cuts are applied to the indices, never to the ledger.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 
@@ -40,6 +41,11 @@ class Cut(Record):
     owner: str = ""
 
     @property
+    def ends(self) -> dict[str, Lease]:
+        """Every lease that ends by it, by name."""
+        return {lease.name: lease for lease in (*self.leases, *self.fillers)}
+
+    @property
     def name(self) -> str:
         if self.kind is CutKind.SPARE:
             return self.leases[0].name
@@ -73,16 +79,10 @@ class Scope:
                 self.gone.add(lease.name)
                 self._free(lease)
 
-    def give_back(self, cut: Cut, others: Iterable[Cut]) -> None:
-        """Undo a cut, but not what another cut ends as well."""
-        kept = {
-            lease.name
-            for other in others
-            if other is not cut
-            for lease in (*other.leases, *other.fillers)
-        }
-        for lease in (*cut.leases, *cut.fillers):
-            if lease.name in self.gone and lease.name not in kept:
+    def give_back(self, cut: Cut, ended: Counter[str]) -> None:
+        """Undo a cut, but not what another cut ends as well. `ended`: by how many each lease is."""
+        for lease in cut.ends.values():
+            if lease.name in self.gone and ended[lease.name] == 1:
                 self.gone.discard(lease.name)
                 self._restore(lease)
 
@@ -360,14 +360,20 @@ def pruned(
     draws: list[Draw],
 ) -> Cuts:
     """Walk the victims backwards and give back every one without whom it still fits."""
-    kept = list(taken)
+    kept: dict[Uid, list[Cut]] = {}
+    for cut in taken:
+        kept.setdefault(cut.uid, []).append(cut)
+    ended = Counter(name for cut in taken for name in cut.ends)
     returned: list[Cut] = []
     for cut in reversed(taken):
-        if _ends_with_another(cut, kept):
+        mine = kept[cut.uid]
+        scope.world.steps.take(len(mine))
+        if _ends_with_another(cut, mine):
             continue
-        scope.give_back(cut, kept)
+        scope.give_back(cut, ended)
         if scope.fits():
-            kept.remove(cut)
+            kept[cut.uid] = [other for other in mine if other is not cut]
+            ended.subtract(cut.ends.keys())
             returned.append(cut)
         else:
             scope.apply(cut)
@@ -383,10 +389,10 @@ def pruned(
 
 
 def _ends_with_another(cut: Cut, kept: list[Cut]) -> bool:
-    """A dead run has no use for its spare, nor for the group it gave up before it was drawn."""
+    """A dead run has no use for its spare, nor for the group it gave up before it was drawn.
+    `kept`: the cuts of the same run."""
     return any(
         other is not cut
-        and other.uid == cut.uid
         and other.kind is not CutKind.SPARE
         and (other.group is None or (other.group == cut.group and cut.kind is CutKind.SPARE))
         for other in kept

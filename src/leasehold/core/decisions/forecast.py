@@ -59,6 +59,7 @@ def forecast(
     others.wait_for(refused)
     lacks_money = refused.reason.is_about_money
     for at in _instants(wish, pods, fleeting, others, max(now, not_before - 1)):
+        world.steps.take()
         if at in loose:
             continue  # nothing is known to end then
         unpaid = nobody_pays(world, wish, agenda, at=at, now=now) if lacks_money else None

@@ -201,6 +201,7 @@ def _first_fit(
 ) -> list[PodPlace] | None:
     per_group = want.pods + want.spares
     for pool in pools:
+        world.steps.take()
         if pool.room(want.pod_gpus) < per_group * len(groups):
             continue
         placed = _fill(world, want, groups, pool)
@@ -263,6 +264,7 @@ def best_node(
     gpus = shape.gpus
     for bucket in sorted((each for each in pool.buckets if each >> 1 >= gpus), key=_use_first):
         for name in pool.buckets[bucket]:
+            fleet.steps.take()
             if name not in never and fleet.nodes[name].holds(shape):
                 if name not in last and name not in rather_not:
                     return name

@@ -320,6 +320,7 @@ class Terrain:
     def _loss(self, pool: Pool, groups: int) -> Loss:
         """What so many groups would cost there after structural cuts, without drawing."""
         want, world = self.want, self._world
+        world.steps.take(len(pool.nodes))
         needed = groups * (want.pods + want.spares)
         room = self._room(pool)
         if room >= needed:

@@ -157,6 +157,7 @@ class Fleet:
 
     def __init__(self, what_if: WhatIf) -> None:
         self._what_if = what_if
+        self.steps = what_if.steps
         self.nodes: dict[str, NodeState] = {}
         self.pools: dict[tuple[str, str], Pool] = {}
         self._orders: dict[tuple[str, str, str], list[tuple[int, str]]] = {}

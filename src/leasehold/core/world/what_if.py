@@ -6,17 +6,21 @@ noted outside a mark, so folding history costs nothing extra.
 
 from collections.abc import Callable
 
+from leasehold.core.world.steps import Steps
+
 
 class WhatIf:
     """A stack of inverse operations."""
 
-    def __init__(self) -> None:
+    def __init__(self, steps: Steps | None = None) -> None:
+        self.steps = steps or Steps()  # every change is one
         self._inverses: list[Callable[[], None]] = []
         self._marks = 0
         self.active = False  # whether anybody will want to undo; callers ask before they note
 
     def note(self, inverse: Callable[[], None]) -> None:
         assert self.active
+        self.steps.take()
         self._inverses.append(inverse)
 
     def mark(self) -> int:

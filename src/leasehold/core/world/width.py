@@ -10,7 +10,9 @@ from leasehold.core.world.world import World
 
 def open_leases(world: World, uid: str) -> list[Lease]:
     """A run's open leases, by name."""
-    return [world.leases[name] for name in sorted(world.open_by_run.get(uid, ()))]
+    names = world.open_by_run.get(uid, ())
+    world.steps.take(len(names))
+    return [world.leases[name] for name in sorted(names)]
 
 
 def standing_groups(world: World, uid: str) -> dict[int, list[Lease]]:

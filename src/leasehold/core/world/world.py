@@ -39,6 +39,7 @@ from leasehold.core.world.fleet import Fleet
 from leasehold.core.world.memory import Memory
 from leasehold.core.world.open_index import OpenIndex
 from leasehold.core.world.pods import PodIndex
+from leasehold.core.world.steps import Steps
 from leasehold.core.world.tree import Tree
 from leasehold.core.world.what_if import WhatIf
 from leasehold.core.world.worklist import Worklist
@@ -61,7 +62,8 @@ class World:
         self.policy = policy
         self.work = Worklist()
         self.memory = Memory()
-        self.what_if = WhatIf()
+        self.steps = Steps()
+        self.what_if = WhatIf(self.steps)
         self.fleet = Fleet(self.what_if)
         self.accounts = Accounts(self.what_if)
         self.head = Head()
