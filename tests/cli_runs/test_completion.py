@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cli_runs.conftest import Cli
 from tests.cli_runs.facade import Facade
 
 from leasehold.cli.runs.command import COMMANDS
@@ -70,3 +71,12 @@ def test_what_goes_wrong_inside_is_a_failure(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("KUBECONFIG", "/no/such/kubeconfig")
     with pytest.raises(Failure):
         candidates(["explain", ""])
+
+
+def test_a_phase_is_taken_in_any_case_and_spelt_as_statuses_spell_it(cli: Cli) -> None:
+    assert "[Pending|Running|Completed|Failed]" in cli("list", "--help").output
+    assert (
+        cli("list", "-A", "--phase", "running").output
+        == cli("list", "-A", "--phase", "Running").output
+    )
+    assert "'Pending', 'Running', 'Completed', 'Failed'" in cli("list", "--phase", "asleep").output

@@ -53,7 +53,7 @@ def test_an_operator_has_it_compacted_while_the_fleet_works(working: Plane, tmp_
     assert sorted(_leases(working)) == ["long", "short"]
     said = _compact(working, "--keep", "0s")
     assert said.startswith("archived up to batch ")
-    assert ", 1 leases and 0 resolutions left the store" in said
+    assert ", 1 lease and 0 resolutions left the store" in said
     assert _leases(working) == ["long"]
     assert working.run("long")["status"]["phase"] == "Running"
     assert list((tmp_path / "archive").glob("segment-*.json"))

@@ -200,6 +200,9 @@ def test_unknown_fields(facade: Facade) -> None:
     assert warned.status == 201
     assert warned.warnings == ('299 - "unknown field \\"spec.zork\\""',)
     assert "zork" not in warned.json["spec"]
+    unsaid = facade.ask("POST", RUNS, run("u1", funding={"maxBorowGPUs": 4}))
+    assert unsaid.status == 400, "a limit on money that is misspelt must not be dropped"
+    assert 'unknown field "spec.funding.maxBorowGPUs"' in unsaid.json["message"]
     ignored = facade.ask("POST", RUNS, run("u2", zork=1), fieldValidation="Ignore")
     assert (ignored.status, ignored.warnings) == (201, ())
     assert facade.ask("POST", RUNS, run("u3"), fieldValidation="Lax").status == 422

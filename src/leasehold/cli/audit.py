@@ -14,6 +14,7 @@ from leasehold.cli.config import read_config
 from leasehold.cli.ledger_source import snapshot_of
 from leasehold.cli.visible import say
 from leasehold.control.audit import audit
+from leasehold.core.units import plural
 from leasehold.core.world.invariants import check_all
 from leasehold.shell.archive.snapshot import Snapshot, world_of
 from leasehold.shell.config import Config
@@ -41,7 +42,7 @@ def command(data: DataFolder) -> None:
         say(each)
     if found:
         raise SystemExit(1)
-    click.echo(f"audit: ok ({leases} open lease{'' if leases == 1 else 's'})")
+    click.echo(f"audit: ok ({plural(leases, 'open lease')})")
 
 
 def _look(data: DataFolder, config: Config) -> tuple[int, list[str]]:

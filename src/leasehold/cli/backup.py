@@ -5,16 +5,17 @@ from pathlib import Path
 
 import click
 
-from leasehold.cli.data_folder import data_option
+from leasehold.cli.data_folder import server_data_option
 from leasehold.cli.ledger_source import archive_of, sentences, snapshot_of
 from leasehold.cli.ledger_verify import verify_folder
+from leasehold.core.units import plural
 from leasehold.shell.archive.backup import BadBackup, take_backup
 from leasehold.shell.folder import DataFolder
 
 
 @click.command("backup")
 @click.argument("to", type=click.Path(dir_okay=False, path_type=Path), metavar="TO.tar")
-@data_option
+@server_data_option
 def command(to: Path, data: DataFolder) -> None:
     """Write the store, archive, tokens, keys and configuration into one file (0600).
 
@@ -36,4 +37,4 @@ def command(to: Path, data: DataFolder) -> None:
         said = f"{error.filename or to}: {error.strerror}; name a file that can be written"
         raise click.ClickException(said) from None
     size = sum(member.bytes for member in contents.files.values())
-    click.echo(f"backup: ok ({len(contents.files)} files, {size} bytes) in {to}")
+    click.echo(f"backup: ok ({plural(len(contents.files), 'file')}, {size} bytes) in {to}")

@@ -24,7 +24,7 @@ from leasehold.adapters.objects.storage import Change, decode
 from leasehold.adapters.sqlite.schema import open_file
 from leasehold.adapters.sqlite.storage import FileStorage
 from leasehold.cli.archive_place import archive_at
-from leasehold.cli.data_folder import data_option
+from leasehold.cli.data_folder import ledger_data_option
 from leasehold.cli.kube_options import kube_sentences, loader
 from leasehold.ports.store import StoreError, WatchExpired
 from leasehold.shell.archive.segments import BadArchive
@@ -132,7 +132,10 @@ def _archive(named: str) -> Path | None:
 
 
 def ledger_options(command: F) -> F:
-    """`--data`, or a cluster instead; the command is given a data folder either way."""
+    """`--data`, or a cluster instead; the command is given a data folder either way.
+
+    Without options it is what KUBECONFIG names.
+    """
 
     @click.option("--kubeconfig", default="", help="Of the cluster of this kubeconfig instead.")
     @click.option("--context", default="", help="Of the cluster of this context instead.")
@@ -144,13 +147,13 @@ def ledger_options(command: F) -> F:
     @functools.wraps(command)
     def with_data(
         *args: object,
-        data: DataFolder,
+        data: DataFolder | None,
         kubeconfig: str,
         context: str,
         archive: str,
         **others: object,
     ) -> object:
-        if not kubeconfig and not context:
+        if data is not None and not kubeconfig and not context:
             if archive:
                 raise click.UsageError("--archive goes with a cluster; a data folder names its own")
             return command(*args, data=data, **others)
@@ -158,4 +161,4 @@ def ledger_options(command: F) -> F:
             copy = ClusterCopy(Path(folder), loader(kubeconfig, context), _archive(archive))
             return command(*args, data=copy, **others)
 
-    return data_option(with_data)  # type: ignore[return-value]
+    return ledger_data_option(with_data)  # type: ignore[return-value]

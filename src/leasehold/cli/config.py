@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import yaml
 
-from leasehold.cli.data_folder import data_option
+from leasehold.cli.data_folder import ledger_data_option
 from leasehold.shell.config import BadConfig, Config, effective, load_config
 from leasehold.shell.folder import DataFolder
 from leasehold.shell.yamlfile import BadFile
@@ -24,22 +24,26 @@ def command() -> None:
 
 
 @command.command("show")
-@data_option
+@ledger_data_option
 @config_option
-def show(data: DataFolder, config_file: Path | None) -> None:
+def show(data: DataFolder | None, config_file: Path | None) -> None:
     """Print every key with the value in force, as a file that could be used as it is."""
+    if data is None and config_file is None:
+        raise click.UsageError(
+            "KUBECONFIG names a server without a data folder here; name the folder with --data, or "
+            "the file that its controllers read with --config"
+        )
     shown = effective(read_config(data, config_file))
     click.echo(yaml.safe_dump(shown, sort_keys=False, default_flow_style=False), nl=False)
 
 
-def read_config(data: DataFolder, config_file: Path | None) -> Config:
+def read_config(data: DataFolder | None, config_file: Path | None) -> Config:
     """The named file, or the data folder's own, or the defaults; mistakes end the command."""
-    path = config_file
-    if path is None:
-        if not data.config.is_file():
-            return Config()
-        path = data.config
-    return read_config_file(path)
+    if config_file is not None:
+        return read_config_file(config_file)
+    if data is None or not data.config.is_file():
+        return Config()
+    return read_config_file(data.config)
 
 
 def read_config_file(path: Path, base: Config | None = None) -> Config:

@@ -1,6 +1,8 @@
 """The `--data` option: where an embedded control plane keeps everything, and its default.
 
-Used by every command that works on a data folder. The folder itself is `shell.folder`'s.
+`data_option` is for commands that make or fill a folder. `server_data_option` is for commands that
+work on the folder of a server: without --data and LEASEHOLD_DATA they follow KUBECONFIG, as kubectl
+and `leasehold runs` do. The folder itself is `shell.folder`'s.
 """
 
 import os
@@ -9,10 +11,14 @@ from pathlib import Path
 from typing import TypeVar
 
 import click
+from click.core import ParameterSource
 
+from leasehold.adapters.kubeconfig.read import BadKubeconfig, KubeContext, load_context
+from leasehold.adapters.kubeconfig.written import read_back
 from leasehold.shell.folder import DataFolder
 
 F = TypeVar("F", bound=Callable[..., object])
+_DEFAULT = "/var/lib/leasehold as root, else ~/.local/share/leasehold"
 
 
 def default_data() -> Path:
@@ -24,6 +30,22 @@ def default_data() -> Path:
 
 
 def data_option(command: F) -> F:
+    return _option(_DEFAULT, lambda _ctx, _param, value: DataFolder(value))(command)
+
+
+def server_data_option(command: F) -> F:
+    """`--data` of a command that works on nothing but a folder."""
+    return _option(f"that of the server that KUBECONFIG names; else {_DEFAULT}", _required)(command)
+
+
+def ledger_data_option(command: F) -> F:
+    """`--data` of a command that can also work on a cluster: None if KUBECONFIG names one."""
+    return _option(f"what KUBECONFIG names; else {_DEFAULT}", _found)(command)
+
+
+def _option(
+    default: str, found: Callable[[click.Context, click.Parameter, Path], DataFolder | None]
+) -> Callable[[F], F]:
     return click.option(
         "--data",
         "data",
@@ -31,7 +53,44 @@ def data_option(command: F) -> F:
         envvar="LEASEHOLD_DATA",
         show_envvar=True,
         default=default_data,
-        show_default="/var/lib/leasehold as root, else ~/.local/share/leasehold",
-        callback=lambda _ctx, _param, value: DataFolder(value),
+        show_default=default,
+        callback=found,
         help="The data folder.",
-    )(command)
+    )
+
+
+def _found(ctx: click.Context, param: click.Parameter, value: Path) -> DataFolder | None:
+    """Return the folder of the server that KUBECONFIG names, or None if it has none here."""
+    is_chosen = ctx.get_parameter_source(param.name or "") is not ParameterSource.DEFAULT
+    if is_chosen or not os.environ.get("KUBECONFIG") or ctx.resilient_parsing:
+        return DataFolder(value)
+    try:
+        context = load_context("", "")
+    except BadKubeconfig as bad:
+        raise click.UsageError(f"{bad}; or name a data folder with --data") from None
+    return _folder_of(context, value)
+
+
+def _required(ctx: click.Context, param: click.Parameter, value: Path) -> DataFolder:
+    folder = _found(ctx, param, value)
+    if folder is None:
+        raise click.UsageError(
+            f"KUBECONFIG names {load_context('', '').server}, which is not the server of a data "
+            "folder here; name the folder with --data"
+        )
+    return folder
+
+
+def _folder_of(context: KubeContext, default: Path) -> DataFolder | None:
+    """`leasehold up` writes the kubeconfig of a folder into it: look beside the files that
+    KUBECONFIG names, and into the default folder."""
+    listed = os.environ["KUBECONFIG"].split(os.pathsep)
+    for root in (*(Path(each).resolve().parent for each in listed if each), default):
+        folder = DataFolder(root)
+        written = read_back(folder.kubeconfig)
+        if written is not None and (written.server, written.ca_pem) == (
+            context.server,
+            context.ca_data,
+        ):
+            return folder
+    return None

@@ -18,9 +18,9 @@ from leasehold.adapters.sqlite.lock import FileLock
 from leasehold.adapters.sqlite.store import SqliteStore
 from leasehold.cli.cluster_compact import ask_cluster
 from leasehold.cli.config import read_config
-from leasehold.cli.data_folder import data_option
+from leasehold.cli.data_folder import ledger_data_option
 from leasehold.cli.ledger_source import archive_of, sentences
-from leasehold.core.units import Millis, parse_span
+from leasehold.core.units import Millis, parse_span, plural
 from leasehold.ports.store import NotFound
 from leasehold.shell.archive.compactor import ANSWER, Compacted, CompactionAnswer, Compactor
 from leasehold.shell.config import Config
@@ -34,11 +34,11 @@ _POLL_S = 0.1
 
 
 @click.command("compact")
-@data_option
+@ledger_data_option
 @click.option("--keep", help="How long closed leases stay.  [default: ledger.keepClosed]")
 @click.option("--kubeconfig", default="", help="Of the cluster of this kubeconfig instead.")
 @click.option("--context", default="", help="Of the cluster of this context instead.")
-def compact(data: DataFolder, keep: str | None, kubeconfig: str, context: str) -> None:
+def compact(data: DataFolder | None, keep: str | None, kubeconfig: str, context: str) -> None:
     """Archive and verify what is old enough, then take it out of the store.
 
     Balances, books and reports stay the same; `ledger verify` and `ledger export` read archive and
@@ -48,7 +48,7 @@ def compact(data: DataFolder, keep: str | None, kubeconfig: str, context: str) -
     """
     if keep is not None and parse_span(keep) is None:
         raise click.BadParameter(f"{keep!r} is no span; write 7d or 12h", param_hint="--keep")
-    if kubeconfig or context:
+    if data is None or kubeconfig or context:
         _tell(*ask_cluster(kubeconfig, context, keep or ""))
     else:
         _tell(*_compact_folder(data, keep))
@@ -61,8 +61,9 @@ def _tell(compacted: Compacted | None, problem: str) -> None:
         click.echo("nothing is old enough to be archived")
         return
     click.echo(
-        f"archived up to batch {compacted.seq}: {compacted.batches} batches, {compacted.leases} "
-        f"leases and {compacted.resolutions} resolutions left the store"
+        f"archived up to batch {compacted.seq}: {plural(compacted.batches, 'batch', 'batches')}, "
+        f"{plural(compacted.leases, 'lease')} and "
+        f"{plural(compacted.resolutions, 'resolution')} left the store"
     )
 
 

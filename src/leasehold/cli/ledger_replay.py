@@ -10,7 +10,7 @@ from leasehold.cli.visible import say
 from leasehold.core.facts import Lease
 from leasehold.core.ledger.verify import Fold
 from leasehold.core.names import Wire
-from leasehold.core.units import format_gpu_hours, format_instant
+from leasehold.core.units import format_gpu_hours, format_instant, plural
 from leasehold.shell.folder import DataFolder
 
 
@@ -36,7 +36,8 @@ def replay(files: tuple[Path, ...], instant: str, data: DataFolder) -> None:
                 say(f"{title_of(files, data)}: {wrong}", err=True)
                 raise SystemExit(1)
             seen += 1
-    click.echo(f"{format_instant(at)}: {seen} batches, {len(_open(fold, at))} open leases")
+    open_leases = plural(len(_open(fold, at)), "open lease")
+    click.echo(f"{format_instant(at)}: {plural(seen, 'batch', 'batches')}, {open_leases}")
     for lease in _open(fold, at):
         slots = ",".join(map(str, lease.slots))
         say(

@@ -14,6 +14,7 @@ from leasehold.core.ledger.verify import Disagreement, verify_lines, verify_obje
 from leasehold.core.names import Wire
 from leasehold.core.objects.lease import lease_to_wire
 from leasehold.core.objects.wire import part, text_at, whole_at
+from leasehold.core.units import plural
 from leasehold.shell.archive.reader import Archive
 from leasehold.shell.archive.snapshot import Snapshot, whole_ledger
 from leasehold.shell.archive.writer import check_segment
@@ -60,7 +61,7 @@ def verify(
         say(f"{title_of(files, data)}: {batches.problem}", err=True)
         raise SystemExit(1)
     goes_on = f", which go on from {head}" if head else ""
-    click.echo(f"ledger verify: ok ({batches.count} batches{goes_on})")
+    click.echo(f"ledger verify: ok ({plural(batches.count, 'batch', 'batches')}{goes_on})")
     if print_head:
         click.echo(f"{batches.digest or GENESIS}@{batches.seq}")
 

@@ -77,7 +77,7 @@ def _fill_from(salvaged: Salvaged, backup: Path) -> int:
 
 def _found(rescue: Rescue, filled: int) -> list[str]:
     salvaged = rescue.salvaged
-    said = [f"{salvaged.path}: {len(salvaged.objects)} objects"]
+    said = [f"{salvaged.path}: {_some(len(salvaged.objects), 'object')}"]
     if salvaged.damaged_pages or salvaged.wrong_frames:
         said.append(f"{_some(salvaged.damaged_pages, 'damaged page')}")
     if salvaged.wrong_frames:

@@ -11,7 +11,7 @@ import click
 
 from leasehold.adapters.http.tokens import BadTokenFile, Tokens
 from leasehold.adapters.kubeconfig.written import read_back, write_kubeconfig
-from leasehold.cli.data_folder import data_option
+from leasehold.cli.data_folder import server_data_option
 from leasehold.cli.runs.output import table
 from leasehold.core.objects.access import Caller, CallerRole
 from leasehold.core.objects.owners import GLOB_REMEDY, is_owner_glob
@@ -27,7 +27,7 @@ def command() -> None:
 
 
 @command.command("create")
-@data_option
+@server_data_option
 @click.option("--user", required=True, help="Who it is for; audit and `whoami` say this name.")
 @click.option("--role", type=click.Choice(ROLES), default="user", show_default=True)
 @click.option("--namespace", "-n", "namespaces", multiple=True, help="Globs; may be repeated.")
@@ -92,7 +92,7 @@ def create(
 
 
 @command.command("list")
-@data_option
+@server_data_option
 def list_tokens(data: DataFolder) -> None:
     """Who has a token, and what it may do."""
     head = ("USER", "ROLE", "NAMESPACES", "SPEND", "FUND", "LEND", "EXPIRES")
@@ -113,7 +113,7 @@ def list_tokens(data: DataFolder) -> None:
 
 
 @command.command("revoke")
-@data_option
+@server_data_option
 @click.option("--user", required=True)
 def revoke(data: DataFolder, user: str) -> None:
     """End every token of a user, at once."""

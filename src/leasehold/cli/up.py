@@ -29,6 +29,7 @@ from leasehold.cli.config import config_option, read_config
 from leasehold.cli.data_folder import data_option
 from leasehold.cli.embedded import Embedded, UpSettings
 from leasehold.core.ledger.head import UnknownFormat
+from leasehold.core.units import plural
 from leasehold.shell.archive.checkpoints import CheckpointLost
 from leasehold.shell.fleetfile import NODE_GPUS_MAX, load_fleet, node_rows
 from leasehold.shell.folder import BadFolder, DataFolder
@@ -227,9 +228,8 @@ async def _serve(settings: UpSettings, embedded: Embedded, *, quiet: bool, end_j
             await embedded.end_jobs()
         left = embedded.agent.running
         if not quiet:
-            after = f"; {left} jobs go on, and the next `leasehold up` adopts them" if left else ""
-            with suppress(OSError):  # whoever read the greeting may have gone
-                click.echo(f"stopped{after}")
+            with suppress(OSError):  # the reader of the greeting may have gone
+                click.echo(_farewell(left))
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             loop.remove_signal_handler(number)
@@ -258,12 +258,13 @@ def _greeting(settings: UpSettings, embedded: Embedded, *, end_jobs: bool) -> li
     nodes = settings.nodes
     gpus = sum(node.gpus for node in nodes)
     is_virtual = not any(node.devices for node in nodes)
-    where = f"{len(nodes)} node{'s' if len(nodes) > 1 else ''}"
     flavors = ", ".join(sorted({node.flavor for node in nodes}))
-    slots = ("virtual slot" if is_virtual else "GPU") + ("" if gpus == 1 else "s")
+    slots = plural(gpus, "virtual slot" if is_virtual else "GPU")
+    if flavors:
+        slots += f" ({flavors})"
     return [
-        f"leasehold is up at {embedded.reception.url} with {gpus} {slots} ({flavors}) on {where}, "
-        f"pid {os.getpid()}",
+        f"leasehold is up at {embedded.reception.url} with {slots} on "
+        f"{plural(len(nodes), 'node')}, pid {os.getpid()}",
         f"  {embedded.users.trust}",
         f"  export KUBECONFIG={settings.folder.kubeconfig}",
         "  kubectl get nodes          what there is",
@@ -275,3 +276,12 @@ def _greeting(settings: UpSettings, embedded: Embedded, *, end_jobs: bool) -> li
         if end_jobs
         else "Ctrl-C stops it; jobs go on and are adopted by the next start.",
     ]
+
+
+def _farewell(running: int) -> str:
+    if not running:
+        return "stopped"
+    goes_on = "1 job goes on" if running == 1 else f"{running} jobs go on"
+    return (
+        f"stopped; {goes_on}, and the next `leasehold up` adopts {'it' if running == 1 else 'them'}"
+    )

@@ -76,9 +76,9 @@ def format_span(span: Millis) -> str:
     return "".join(parts) or "0s"
 
 
-def plural(count: object, noun: str) -> str:
+def plural(count: object, noun: str, nouns: str = "") -> str:
     """`1 GPU`, `2 GPUs`; the count may stand in an answer, as a number or as text."""
-    return f"{count} {noun}" if str(count) == "1" else f"{count} {noun}s"
+    return f"{count} {noun}" if str(count) == "1" else f"{count} {nouns or noun + 's'}"
 
 
 def format_gpu_hours(amount: GpuMs) -> str:

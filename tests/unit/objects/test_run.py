@@ -318,7 +318,22 @@ RULES: tuple[tuple[str, object, list[str]], ...] = (
         [f"{C0}.resources.limits.memory"],
     ),
     ("a variable without a name", container(env=[{"value": "x"}]), [f"{C0}.env[0].name"]),
+    (
+        "a variable that is a number",
+        container(env=[{"name": "A", "value": 0}]),
+        [f"{C0}.env[0].value"],
+    ),
     ("an image that is a number", container(image=5), [f"{C0}.image"]),
+    ("a folder that is a number", container(workingDir=0), [f"{C0}.workingDir"]),
+    ("a folder that is a list", container(workingDir=[]), [f"{C0}.workingDir"]),
+    ("a pull policy that is a number", container(imagePullPolicy=0), [f"{C0}.imagePullPolicy"]),
+    ("a command that is a text", container(command="train"), [f"{C0}.command"]),
+    ("an argument that is a number", container(args=["-n", 4]), [f"{C0}.args"]),
+    (
+        "a grace period that is a text",
+        template(terminationGracePeriodSeconds="30"),
+        ["spec.template.spec.terminationGracePeriodSeconds"],
+    ),
     (
         "a label that is a number",
         {

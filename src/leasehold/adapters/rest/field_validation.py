@@ -1,8 +1,9 @@
 """What is done about fields that a schema does not know: `fieldValidation`, in Kubernetes' words.
 
 Called before a write. Strict refuses unknown fields, Warn drops them with a warning, Ignore drops
-them. The rules of Runs and Budgets are `core.objects`' and give better advice; here their types are
-looked at only outside spec and status.
+them. A client that asks for nothing gets Strict for Runs and Budgets, where Kubernetes would warn:
+a limit on money that is misspelt must not be dropped. The rules of Runs and Budgets are
+`core.objects`' and give better advice; here their types are looked at only outside spec and status.
 """
 
 from leasehold.adapters.api.resources import Resource
@@ -19,7 +20,8 @@ _SHOWN_MAX = 16
 def check_fields(request: Request, resource: Resource, obj: Wire) -> None:
     """Does with unknown fields of `obj` what the caller asked for; raises `RequestRefused` 400 for
     what cannot be an object of its kind at all."""
-    mode = request.query.get("fieldValidation", "") or "Warn"
+    is_ours = resource.kind in USER_SCHEMAS
+    mode = request.query.get("fieldValidation", "") or ("Strict" if is_ours else "Warn")
     if mode not in ("Strict", "Warn", "Ignore"):
         remedy = f"{mode[:80]!r}: write Strict, Warn or Ignore"
         raise wrong_option(request, "fieldValidation", "FieldValueNotSupported", remedy)
@@ -36,7 +38,7 @@ def check_fields(request: Request, resource: Resource, obj: Wire) -> None:
             holder.pop(key, None)
         if mode == "Warn":
             request.warn(f'unknown field "{path}"')
-    checked: Wire = obj if resource.kind not in USER_SCHEMAS else {"metadata": obj.get("metadata")}
+    checked: Wire = obj if not is_ours else {"metadata": obj.get("metadata")}
     first = next(wrong(checked, schema, ""), None)
     if first is not None:
         raise bad_request(

@@ -21,6 +21,17 @@ SORTS = {
 }
 
 
+class PhaseName(click.Choice[str]):
+    """Accepts a phase in any case and spells it everywhere as a status does."""
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        typed = str(value).casefold()
+        known = {each.casefold(): each for each in self.choices}
+        return super().convert(known.get(typed, value), param, ctx)
+
+
 @click.command("list")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Runs of every namespace you see.")
 @click.option("--owner", default="", help="Only runs of this owner; * stands for anything.")
@@ -28,7 +39,7 @@ SORTS = {
     "--phase",
     "phases",
     multiple=True,
-    type=click.Choice(PHASES, case_sensitive=False),
+    type=PhaseName(PHASES),
     help="Only runs in this phase; may be given several times.",
 )
 @click.option("-l", "--selector", default="", help="Only runs with these labels, as for kubectl.")

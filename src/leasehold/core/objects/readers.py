@@ -53,6 +53,12 @@ def text_or_none(value: object) -> str:
     return value
 
 
+def texts(value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise WrongValue("write a list of texts")
+    return value
+
+
 def whole(low: int, high: int) -> Callable[[object], int]:
     """A whole number within bounds; true is not 1, and 8.0 is not 8."""
     remedy = f"write a whole number from {low} to {high}"

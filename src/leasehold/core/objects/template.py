@@ -18,6 +18,7 @@ from leasehold.core.objects.wire import canonical
 
 DEPTH_MAX = 32
 NEVER = "Never"
+_SECONDS = readers.whole(0, 2**31 - 1)
 WHOLE_BITS_MAX = 63  # what every JSON reader on the way can hold
 
 PLACEMENT = {
@@ -48,6 +49,7 @@ def read_template(spec: Fields, *, required: bool) -> Template:
     before = len(spec.problems)
     if not _is_json(template.members, DEPTH_MAX):
         spec.problems.extend(_not_json(template.members, template.path, DEPTH_MAX))
+        return Template()
     check_labels(template.inside("metadata"))
     pod = template.inside("spec")
     template.finish()
@@ -74,6 +76,7 @@ def _check_pod(pod: Fields) -> tuple[Toleration, ...]:
             pod.note(key, remedy)
     if pod.take("restartPolicy", readers.text, NEVER) != NEVER:
         pod.note("restartPolicy", f"write {NEVER}, or leave it out; see spec.runtime.retries")
+    pod.take("terminationGracePeriodSeconds", _SECONDS, None)
     containers = pod.each("containers")
     if not containers and not pod.is_wrong("containers"):
         pod.note("containers", "write at least one container")
@@ -89,8 +92,13 @@ def _check_pod(pod: Fields) -> tuple[Toleration, ...]:
 
 def _check_container(container: Fields) -> None:
     container.take("image", readers.text, None)
+    for key in ("imagePullPolicy", "workingDir"):
+        container.take(key, readers.text_or_none, None)
+    for key in ("command", "args"):
+        container.take(key, readers.texts, None)
     for variable in container.each("env"):
         variable.need("name", readers.text)
+        variable.take("value", readers.text_or_none, None)
     for port in container.each("ports"):
         if port.has("hostPort"):
             port.note("hostPort", "several pods may share a host; leave this out")
