@@ -1,45 +1,91 @@
 # Everything works from a bare checkout with Python 3.11 or later and make: each target first
-# makes .venv from the hashed requirement files.
+# installs what it needs, from the hashed requirement files, into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
-STAMP := .venv/.installed
 WORKERS ?= 2
 SHIM := $(wildcard src/leasehold/adapters/agent/shim/*.[ch])
 PROGRAM := src/leasehold/adapters/agent/shim/leasehold-shim
 
-.PHONY: help setup demo test test-kills test-torch test-web test-kubelets test-kube bench-web pictures coverage check format bench bench-kube test-mutants test-mutants-sim test-model test-spec test-sim bench-sim soak soak-kube docs lock clean \
-	missing-shim
+.PHONY: help setup demo test test-seeds test-kube test-all test-kills test-torch test-web \
+	test-kubelets test-mutants test-mutants-sim test-model test-spec test-sim check coverage bench \
+	bench-kube bench-web bench-sim soak soak-kube pictures docs format lock clean missing-shim
 
 help:
-	@echo "make demo | test | test-kills | test-torch | test-web | test-kubelets | test-kube | check | coverage | bench | bench-kube | bench-web | test-mutants | test-mutants-sim | test-model | test-spec | test-sim | bench-sim | soak | soak-kube | docs | format | lock | clean"
+	@echo "make demo       six acts on virtual GPUs, in twenty seconds"
+	@echo "make test       everything that needs Python only; six minutes"
+	@echo "make check      format, lint, types, layers, house rules"
+	@echo "make test-all   every test there is: test, test-seeds, test-kube, test-spec, test-sim,"
+	@echo "                test-model, test-web, test-kubelets"
+	@echo "make setup      installs all that demo, test and check need into .venv"
+	@echo "also: test-kills test-torch test-mutants test-mutants-sim coverage bench bench-kube"
+	@echo "      bench-web bench-sim soak soak-kube pictures docs format lock clean"
 
-setup: $(STAMP)
+# What is installed is noted in files under .venv: what leasehold runs on, what its tests import,
+# what `make check` and `make docs` start, and what drives a browser. Each lock file names all that
+# there is to install, so pip must not look for more (--no-deps).
+RUN := .venv/.installed-run
+TEST := .venv/.installed-test
+CHECK := .venv/.installed-check
+WEB := .venv/.installed-web
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps
 
-# Installing compiles the shim (hatch_build.py): about a minute the first time. The files name all
-# there is to install: pip is not to look for more, since it finds releases that they do not pin.
-$(STAMP): requirements.txt requirements-dev.txt pyproject.toml hatch_build.py $(SHIM) \
+setup: $(TEST) $(CHECK)
+
+$(RUN): requirements.txt requirements-build.txt pyproject.toml hatch_build.py $(SHIM) \
 		$(if $(wildcard $(PROGRAM)),,missing-shim)
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "leasehold needs Python 3.11 or later")'
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
-		-r requirements.txt -r requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
-		--no-build-isolation --editable .
-	$(BIN)/python -m pip check --quiet
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "leasehold needs Python 3.11 or later")'
+	@echo "setup: making .venv"
+	@$(PYTHON) -m venv .venv
+	@echo "setup: installing what leasehold runs on, and the compiler of its shim (150 MB)"
+	@$(INSTALL) --require-hashes -r requirements.txt -r requirements-build.txt
+	@echo "setup: compiling the shim and installing leasehold"
+	@$(INSTALL) --no-build-isolation --editable .
 	@touch $@
 
 missing-shim:
 
+$(TEST): $(RUN) requirements-test.txt
+	@echo "setup: installing what the tests import (110 MB)"
+	@$(INSTALL) --require-hashes -r requirements-test.txt
+	@$(BIN)/python -m pip check --quiet
+	@touch $@
+
+$(CHECK): $(RUN) requirements-check.txt
+	@echo "setup: installing ruff, mypy and what else \`make check\` and \`make docs\` start"
+	@$(INSTALL) --require-hashes -r requirements-check.txt
+	@touch $@
+
+$(WEB): $(TEST) requirements-web.txt
+	@echo "setup: installing playwright (53 MB)"
+	@$(INSTALL) --require-hashes -r requirements-web.txt
+	@touch $@
+
 # `make demo KEEP=1` leaves it running, to be explored with kubectl.
-demo: $(STAMP)
+demo: $(RUN)
 	$(BIN)/python -m demo $(if $(KEEP),--keep)
 
-test: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS)
+# What needs Python and make, and nothing else. Of random seeds it plays as many as fit into a
+# budget of CPU seconds.
+test: $(TEST)
+	$(BIN)/python -m pytest -n $(WORKERS) --few-seeds -m "not kube and not long"
+
+# All of those seeds, and what takes long.
+test-seeds: $(TEST)
+	$(BIN)/python -m pytest -n $(WORKERS) -m "(seeds or long) and not kube"
+
+# What needs a real API server, kubectl, helm, kwok, an S3 server or Prometheus' parser. They are
+# built from Go modules, once, which takes ten minutes; tools/toolchain finds or installs Go.
+KUBE_PROGRAMS := kubectl etcd kube-apiserver kube-controller-manager informer helm kwok versitygw promql
+test-kube: $(TEST)
+	@for name in $(KUBE_PROGRAMS); do tools/kube/build $$name >/dev/null || exit 1; done
+	$(BIN)/python -m pytest -n $(WORKERS) -m kube
+	$(BIN)/python -m pytest -q tests/kube/story_*.py
+
+test-all: check test test-seeds test-kube test-spec test-sim test-model test-web test-kubelets
 
 # A real torchrun job that is resized and loses nodes. Jobs take PyTorch from the machine: Debian's
 # package is a CPU build, and .venv does not have it.
-test-torch: $(STAMP)
+test-torch: $(TEST)
 	@command -v torchrun >/dev/null || { \
 		echo "torchrun is not here; installing Debian's python3-torch"; \
 		apt-get install -y python3-torch || \
@@ -49,12 +95,6 @@ test-torch: $(STAMP)
 	$(BIN)/python -m tests.torchrun.elastic
 
 # Every page in Debian's Chromium, which is no part of .venv; pictures lie under build/web.
-WEB := .venv/.installed-web
-$(WEB): $(STAMP) requirements-web.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
-		-r requirements-web.txt
-	@touch $@
-
 test-web: $(WEB)
 	@test -x /usr/bin/chromium || { \
 		echo "chromium is not here; installing Debian's"; \
@@ -64,13 +104,8 @@ test-web: $(WEB)
 	$(BIN)/python -m pytest -q tests/web/browser/browse_*.py
 
 # Runs in containers of real kubelets, each in a mount namespace of its own; needs root on Debian.
-test-kubelets: $(STAMP)
+test-kubelets: $(TEST)
 	tests/kubelets/run
-
-# What needs more programs, all built once from Go modules: helm, kwok, an S3 server, Prometheus'
-# parser.
-test-kube: $(STAMP)
-	$(BIN)/python -m pytest -q tests/kube/story_*.py
 
 # The fleet of the benchmarks in a browser: how long until it is drawn and answers.
 bench-web: $(WEB)
@@ -81,14 +116,14 @@ pictures:
 	cd build/web && for each in docs-*; do cp "$$each" "../../docs/pictures/$${each#docs-}"; done
 
 # The control plane is killed 200 times while it works; takes about ten minutes.
-test-kills: $(STAMP)
+test-kills: $(TEST)
 	$(BIN)/python -m tests.up.storm --kills 200
 
-coverage: $(STAMP)
+coverage: $(TEST)
 	$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term-missing:skip-covered \
 		--cov-fail-under=99
 
-check: $(STAMP)
+check: $(TEST) $(CHECK)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/clang-format --dry-run -Werror $(SHIM)
@@ -96,36 +131,36 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/tidy
 
-format: $(STAMP)
+format: $(CHECK)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(SHIM)
 
-bench: $(STAMP)
+bench: $(TEST)
 	$(BIN)/python -m bench
 
 # A real API server and scheduler beside it; `SIZES=50,100 LEASES=500` asks for less.
 SIZES ?= 500,2000
 LEASES ?= 20000
-bench-kube: $(STAMP)
+bench-kube: $(TEST)
 	$(BIN)/python -m bench.kubernetes --sizes $(SIZES) --leases $(LEASES) --foreign $(LEASES)
 
-test-mutants: $(STAMP)
+test-mutants: $(TEST)
 	$(BIN)/python tests/mutants/run.py
 
 # Those that simulations of three controllers must catch, with the number of seeds it takes.
-test-mutants-sim: $(STAMP)
+test-mutants-sim: $(TEST)
 	$(BIN)/python tests/mutants/storm.py
 
 # The product against a second implementation, on random stories; `SEEDS=0..1999` asks for more.
 SEEDS ?= 0..499
-test-model: $(STAMP)
+test-model: $(TEST)
 	$(BIN)/python -m tests.model --seeds $(SEEDS) --workers $(WORKERS)
 
 # Three controllers under the faults of seeds: fixed ones, and some of each commit. DST_SEED plays
 # one with its trace.
 SIM_SEEDS ?= 0..59
-test-sim: $(STAMP)
+test-sim: $(TEST)
 ifdef DST_SEED
 	$(BIN)/leasehold sim --seed $(DST_SEED)
 else
@@ -134,33 +169,27 @@ else
 endif
 
 # How fast that goes, for 200 nodes; writes build/bench-sim.json.
-bench-sim: $(STAMP)
+bench-sim: $(TEST)
 	$(BIN)/python -m bench.storm
 
 # Seeds for so many hours; those that failed are left in build/storm.
 HOURS ?= 1
-soak: $(STAMP)
+soak: $(TEST)
 	$(BIN)/python tools/soak.py --hours $(HOURS) --workers $(WORKERS)
 
 # Controllers on a real API server that are killed, paused and stopped: every step, and so many moments.
 MOMENTS ?= 100
-soak-kube: $(STAMP)
+soak-kube: $(TEST)
 	SOAK_MOMENTS=$(MOMENTS) $(BIN)/python -m pytest -q tests/kubernetes/test_moments.py \
 		tests/kubernetes/test_fail_over.py tests/kubernetes/test_replicas.py \
 		tests/kubernetes/test_three_replicas.py
 
-# The models of tenure and of the commit, by TLC; it needs Java.
-test-spec: $(STAMP)
-	@command -v java >/dev/null || { \
-		echo "java is not here; installing Debian's default-jre-headless"; \
-		apt-get install -y default-jre-headless || \
-		{ apt-get update && apt-get install -y default-jre-headless; } || \
-		{ echo "it cannot be installed: as root on Debian, apt-get install default-jre-headless" >&2; \
-		exit 1; }; }
+# The models of tenure and of the commit, by TLC; tools/toolchain finds or installs Java.
+test-spec: $(TEST)
 	$(BIN)/python spec/check.py
 
 # Nothing is regenerated here: it builds, and fails when something is stale, broken or missing.
-docs: $(STAMP)
+docs: $(TEST) $(CHECK)
 	$(BIN)/python tools/cli_docs.py --check
 	$(BIN)/python tools/query_docs.py --check
 	$(BIN)/python tools/runbook_page.py --check
@@ -168,20 +197,20 @@ docs: $(STAMP)
 	$(BIN)/python -m pytest -q -n $(WORKERS) tests/docs tests/tidy/test_docs.py \
 		tests/tidy/test_docs_complete.py
 
-# Needs uv. The files name no index, so they say nothing about the machine that made them.
+# Needs uv. The files name no index, so they say nothing about the machine that made them. Each is
+# compiled under the versions of those before it, so that all fit into one environment.
+COMPILE := uv pip compile --quiet --python-version 3.11 --universal --generate-hashes \
+	--no-emit-index-url --no-header
 lock:
-	uv pip compile --quiet --python-version 3.11 --universal --generate-hashes \
-		--no-emit-index-url --no-header pyproject.toml -o requirements.txt
-	uv pip compile --quiet --python-version 3.11 --universal --generate-hashes \
-		--no-emit-index-url --no-header --group dev -c requirements.txt \
-		-o requirements-dev.txt
-	uv pip compile --quiet --python-version 3.11 --universal --generate-hashes \
-		--no-emit-index-url --no-header --extra bucket --extra parquet -c requirements.txt \
-		-c requirements-dev.txt pyproject.toml -o requirements-image.txt
-	uv pip compile --quiet --python-version 3.11 --universal --generate-hashes \
-		--no-emit-index-url --no-header --group web -c requirements.txt \
-		-c requirements-dev.txt -o requirements-web.txt
+	$(COMPILE) pyproject.toml -o requirements.txt
+	$(COMPILE) --group build -c requirements.txt -o requirements-build.txt
+	$(COMPILE) --group test -c requirements.txt -c requirements-build.txt -o requirements-test.txt
+	$(COMPILE) --group check -c requirements-test.txt -c requirements-build.txt -o requirements-check.txt
+	$(COMPILE) --group web -c requirements-test.txt -o requirements-web.txt
+	$(COMPILE) --group tools -o requirements-tools.txt
+	$(COMPILE) --extra bucket --extra parquet -c requirements-test.txt -c requirements-build.txt \
+		pyproject.toml -o requirements-image.txt
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis htmlcov .coverage
+	rm -rf .venv .venv-tools .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis htmlcov .coverage
 	rm -f $(PROGRAM)

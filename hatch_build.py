@@ -1,8 +1,10 @@
 """Compiles the shim, `leasehold-shim`, when leasehold is installed or packed into a wheel.
 
 Hatchling calls it (pyproject.toml). The compiler is Zig's, a wheel of PyPI, so that nothing of the
-machine is needed and the program is the same wherever it was built: static, of x86-64 or ARM,
-for any Linux. Elsewhere nothing is compiled: everything but `leasehold up` works there.
+machine is needed. In a wheel the program is static and the same wherever it was built: of x86-64 or
+ARM, for any Linux. For a checkout it uses the C library of this machine if that is glibc, because
+compiling Zig's own takes 35 CPU seconds and `make demo` would wait for it. Elsewhere than on Linux
+nothing is compiled: everything but `leasehold up` works there.
 """
 
 import os
@@ -20,7 +22,9 @@ SHIM = Path("src/leasehold/adapters/agent/shim")
 PROGRAM = "leasehold-shim"
 MACHINES = ("x86_64", "aarch64")
 OPTIONS = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-O2")
-LINKING = ("-static", "-s")
+STATIC = ("-static", "-s")
+DYNAMIC = ("-s",)
+GLIBC = (2, 28)  # the newest whose functions the shim may use
 MACHINE = "LEASEHOLD_MACHINE"  # in the environment: for which machine, if not for this one
 
 
@@ -35,20 +39,27 @@ class ShimBuild(BuildHookInterface[Any]):
             self.app.display_warning(f"{PROGRAM} is not compiled for {sys.platform} on {machine}")
             return
         if version == "editable":  # it is run where it lies
-            compile_shim(ROOT / SHIM, ROOT / SHIM / PROGRAM)
+            compile_shim(ROOT / SHIM, ROOT / SHIM / PROGRAM, *linking())
             return
         program = ROOT / "build" / machine / PROGRAM
-        compile_shim(ROOT / SHIM, program, machine=machine)
+        compile_shim(ROOT / SHIM, program, f"{machine}-linux-musl", STATIC)
         build_data["force_include"][str(program)] = f"{SHIM.relative_to('src')}/{PROGRAM}"
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-manylinux_2_17_{machine}.musllinux_1_1_{machine}"
 
 
-def compile_shim(
-    source: Path, program: Path, *, machine: str = "", options: Sequence[str] = LINKING
-) -> None:
+def linking() -> tuple[str, Sequence[str]]:
+    """Return the target and the link options for a program that runs on this machine only."""
+    name, version = platform.libc_ver()
+    if name != "glibc":
+        return f"{platform.machine()}-linux-musl", STATIC
+    here = tuple(int(part) for part in version.split(".")[:2])
+    major, minor = min(here, GLIBC)
+    return f"{platform.machine()}-linux-gnu.{major}.{minor}", DYNAMIC
+
+
+def compile_shim(source: Path, program: Path, target: str, options: Sequence[str]) -> None:
     """Raises `CalledProcessError` when it cannot; the compiler has said why."""
-    target = f"{machine or platform.machine()}-linux-musl"
     files = sorted(str(path) for path in source.glob("*.c"))
     # In its place at once, so that whoever starts it meanwhile finds the old one or the new one.
     coming = program.with_name(f".{program.name}.{os.getpid()}")

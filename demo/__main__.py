@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from demo.stage import Gone, Stage
+from demo.stage import RUNS, Gone, Stage
 
 FOLDER = Path("build/demo")
 BUDGETS, REDTEAM, SWEEP, EVAL, TRAIN = (
@@ -31,9 +31,8 @@ def main() -> int:
         stage.say("")
         stage.say(f"It goes on, pid {stage.pid}; kill {stage.pid} ends it and its jobs.")
         stage.say(f"  export KUBECONFIG={(stage.data / 'kubeconfig').absolute()}")
-        stage.say(
-            "  kubectl get runs,pods -A; kubectl runs watch; kubectl runs explain safety/eval"
-        )
+        typed = " ".join(RUNS)
+        stage.say(f"  {typed} list -A; {typed} watch; {typed} explain safety/eval")
         stage.say("The same in a browser, by a link that works once (leasehold ui prints another):")
         stage.say(f"  {stage.printed('ui')}")
     else:

@@ -19,6 +19,9 @@ HERE = Path(__file__).parent
 BIN = Path(sys.executable).parent
 PATIENCE_S = 40.0
 PAUSE_S = 0.1
+# What a reader can type: kubectl finds `kubectl-runs` as its plugin, and without kubectl
+# `leasehold runs` is the same.
+RUNS = ("kubectl", "runs") if shutil.which("kubectl") else ("leasehold", "runs")
 BOLD, DIM, PLAIN = ("\033[1m", "\033[2m", "\033[0m") if sys.stdout.isatty() else ("", "", "")
 
 
@@ -92,8 +95,8 @@ class Stage:
         self.say(words, DIM)
 
     def runs(self, *arguments: str) -> None:
-        """One `kubectl runs` command, shown with its answer."""
-        self.show(["kubectl", "runs", *arguments], [BIN / "kubectl-runs", *arguments])
+        """Run one `kubectl runs` command and show it with its answer."""
+        self.show([*RUNS, *arguments], [BIN / "kubectl-runs", *arguments])
 
     def leasehold(self, *arguments: str, shown: tuple[str, ...] = ()) -> None:
         command = [BIN / "leasehold", *arguments]

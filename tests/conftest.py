@@ -6,18 +6,27 @@ that a test starts.
 
 import contextlib
 import signal
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 from tests.deadlines import deadline, keep_screen
 from tests.kubernetes.cluster import Cluster
+from tests.seeds import Budget
 
 # A slow shared machine must not turn a passing property into a flaky one, and a failure in CI
 # must be the same failure at a desk.
-settings.register_profile("leasehold", deadline=None, derandomize=True, max_examples=100)
+settings.register_profile(
+    "leasehold",
+    deadline=None,
+    derandomize=True,
+    max_examples=100,
+    suppress_health_check=[HealthCheck.too_slow],  # which looks at the clock on the wall
+)
 settings.load_profile("leasehold")
 # For planted bugs the first failure is enough: making it small would take minutes.
 settings.register_profile(
@@ -27,8 +36,18 @@ settings.register_profile(
 DEADLINE_S = 300.0  # of each phase of a test; one that needs longer has a mark, @…deadline(SECONDS)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--few-seeds", action="store_true", help="stop at each test's budget of seeds")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "deadline(seconds): how long a phase of this test may take")
+    for line in (
+        "kube: needs a program that tools/kube/build builds",
+        "seeds: plays random seeds; with --few-seeds as many as fit into its budget",
+        "long: takes long, and is left to make test-seeds",
+    ):
+        config.addinivalue_line("markers", line)
     keep_screen()
     default_signals()
 
@@ -69,12 +88,45 @@ def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
         return (yield)
 
 
+@pytest.fixture
+def open_tmp() -> Iterator[Path]:
+    """A temporary folder that other users can enter, as they cannot enter pytest's own: as root,
+    jobs run as the users of their namespaces. A shim that was just killed may write its last
+    record while the folder is removed."""
+    with tempfile.TemporaryDirectory(prefix="leasehold-", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture
+def budget(
+    request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+) -> Iterator[Budget]:
+    """The random seeds that this test plays."""
+    found = Budget(is_limited=request.config.getoption("--few-seeds"))
+    yield found
+    record_property("seeds", (found.played, found.left_out))
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A real API server of this worker's own, for whoever asks first."""
     cluster = Cluster(tmp_path_factory.mktemp("cluster"))
     yield cluster
     cluster.stop()
+
+
+# Each of these fixtures starts a program that tools/kube/build builds.
+_KUBE_FIXTURES = {"cluster", "real", "kubectl_path", "go_client"}
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test by what its fixtures need, however indirectly."""
+    fixtures = set(getattr(item, "fixturenames", ()))
+    if fixtures & _KUBE_FIXTURES:
+        item.add_marker("kube")
+    if "budget" in fixtures:
+        item.add_marker("seeds")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -88,7 +140,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     """A test says with `record_property("counts", …)` what it wants to be read; also from a worker
     of xdist, whose output nobody sees."""
     reports = [each for kind in ("passed", "failed") for each in terminalreporter.getreports(kind)]
+    played = left_out = 0
     for report in reports:
         for name, value in getattr(report, "user_properties", ()):
             if name == "counts":
                 terminalreporter.write_line(str(value))
+            elif name == "seeds":
+                played, left_out = played + value[0], left_out + value[1]
+    if left_out:
+        said = f"{played} random seeds played; make test-seeds plays {left_out} more"
+        terminalreporter.write_line(said)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from hatch_build import LINKING, PROGRAM, ROOT, SHIM, compile_shim
+from hatch_build import PROGRAM, ROOT, SHIM, compile_shim, linking
 from tests.agent.harness import is_alive
 
 from leasehold.adapters.agent import forks
@@ -156,5 +156,6 @@ def variant(to: Path, *options: str) -> Path:
     """The same program compiled otherwise."""
     program = to / PROGRAM
     source = SOURCE if (SOURCE / "zygote.c").exists() else ROOT / SHIM
-    compile_shim(source, program, options=(*LINKING, *options))
+    target, link = linking()
+    compile_shim(source, program, target, (*link, *options))
     return program

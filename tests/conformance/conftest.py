@@ -8,7 +8,7 @@ from tests.conformance.harness import STORES, KubernetesHarness, MemoryHarness
 KUBERNETES = "kubernetes"
 
 
-@pytest.fixture(params=[*sorted(STORES), KUBERNETES])
+@pytest.fixture(params=[*sorted(STORES), pytest.param(KUBERNETES, marks=pytest.mark.kube)])
 def harness(request: pytest.FixtureRequest) -> Iterator[MemoryHarness]:
     if request.param == KUBERNETES:
         made: MemoryHarness = KubernetesHarness(request.getfixturevalue("cluster"))

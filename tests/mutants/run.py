@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from hatch_build import PROGRAM, compile_shim  # noqa: E402 - the path above comes first
+from hatch_build import PROGRAM, compile_shim, linking  # noqa: E402 - the path above comes first
 from tests.mutants import agent  # noqa: E402
 from tests.mutants import list as listed  # noqa: E402
 from tests.mutants.mutant import Mutant  # noqa: E402
@@ -75,7 +75,7 @@ def is_caught(mutant: Mutant, sound: Path) -> bool:
     text = file.read_text(encoding="utf-8")
     file.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
     if file.suffix in (".c", ".h"):
-        compile_shim(file.parent, file.parent / PROGRAM)
+        compile_shim(file.parent, file.parent / PROGRAM, *linking())
     status, said = run_tests(mutant.tests, copy)
     shutil.rmtree(copy)
     if status not in (PASSED, FAILED):

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.seeds import Budget
 
 from leasehold.control.line.activation import victims_are_gone
 from leasehold.control.line.wishes import groups_short_of_minimum, waiting_groups, wish_for
@@ -32,13 +33,19 @@ from leasehold.sim.scenario.story import RestartController
 from leasehold.sim.storm.stories import story_of
 
 SEEDS = [int(os.environ["RANDOM_STORY"])] if "RANDOM_STORY" in os.environ else range(40)
+SHARES = 4
 FAULTY_SEEDS = SEEDS if "RANDOM_STORY" in os.environ else range(100, 108)
 REST = 30 * HOUR  # longer than any limit, grace or tenure in the stories
 NEVER_BROKEN = ("expected every invariant", "expected ledger ok", "expected audit ok")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_nobody_is_left_behind(seed: int) -> None:
+@pytest.mark.parametrize("share", range(SHARES))
+def test_nobody_is_left_behind(share: int, budget: Budget) -> None:
+    for seed in budget.of(3, SEEDS[share::SHARES]):
+        _leaves_nobody_behind(seed)
+
+
+def _leaves_nobody_behind(seed: int) -> None:
     stage = _played(seed)
     stage.advance_to(stage.now + REST)
     world = stage.world
@@ -52,8 +59,12 @@ def test_nobody_is_left_behind(seed: int) -> None:
     assert _what_stands(stage.world) == before, f"RANDOM_STORY={seed}: a restart changed something"
 
 
-@pytest.mark.parametrize("seed", FAULTY_SEEDS)
-def test_what_must_always_hold_holds_under_faults(seed: int, tmp_path: Path) -> None:
+def test_what_must_always_hold_holds_under_faults(tmp_path: Path, budget: Budget) -> None:
+    for seed in budget.of(3, FAULTY_SEEDS):
+        _holds_under_faults(seed, tmp_path)
+
+
+def _holds_under_faults(seed: int, tmp_path: Path) -> None:
     file = tmp_path / "story.yaml"
     file.write_text(story_of(seed))
     first, second = (run_scenario(file, seed=seed, echo=lambda _: None) for _ in range(2))

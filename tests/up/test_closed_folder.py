@@ -17,7 +17,7 @@ from tests.conftest import default_signals
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("src", "demo", "tests", "tools", "docs", "Makefile", "pyproject.toml", "README.md",
-          "hatch_build.py", "requirements.txt", "requirements-dev.txt")  # fmt: skip
+          "hatch_build.py", *(path.name for path in ROOT.glob("requirements*.txt")))  # fmt: skip
 LEFT_OUT = shutil.ignore_patterns("build", ".hypothesis", ".pytest_cache")
 # What once failed there; it compiles nothing, for which there is no cache in a new home.
 SHIM = "tests/agent/test_shim.py::test_a_start_that_cannot_be_recorded_is_refused_with_the_reason"
@@ -56,7 +56,8 @@ class Closed:
         return subprocess.run(
             # -o: the packages are there, whatever the dates of the files say. And a shell that
             # simply tries, where make would ask first whether a plain user could.
-            [*self.command, "make", "-o", ".venv/.installed", "BIN=exec .venv/bin", *words],
+            [*self.command, "make", "-o", ".venv/.installed-run", "-o", ".venv/.installed-test",
+             "BIN=exec .venv/bin", *words],
             cwd=self.folder,
             # Not as a part of the make that may have started this test.
             env={
@@ -70,7 +71,7 @@ class Closed:
             timeout=240,
             check=False,
             preexec_fn=default_signals,
-        )
+        )  # fmt: skip
 
 
 def _ours() -> dict[str, str]:

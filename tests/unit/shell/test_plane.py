@@ -12,76 +12,76 @@ from leasehold.sim.scenario.ledger import at_once, ledger_problems
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Cluster:
+def rivals(tmp_path: Path) -> Cluster:
     return Cluster(tmp_path)
 
 
-def test_who_does_not_lead_knows_and_writes_nothing(cluster: Cluster) -> None:
-    standby = cluster.plane("standby")
-    before = cluster.store.version
-    cluster.submit("t/a")
-    cluster.wait(20 * MINUTE)
+def test_who_does_not_lead_knows_and_writes_nothing(rivals: Cluster) -> None:
+    standby = rivals.plane("standby")
+    before = rivals.store.version
+    rivals.submit("t/a")
+    rivals.wait(20 * MINUTE)
     assert standby.world is None
     assert not standby.is_leading
-    assert cluster.store.version == before + 1
+    assert rivals.store.version == before + 1
     with pytest.raises(BadQuestion) as refused:
         at_once(standby.questions.answer(ADMIN, "runs", {}))
     assert refused.value.status == 503
 
 
-def test_one_loses_it_and_another_goes_on(cluster: Cluster) -> None:
-    first, second = cluster.plane("first"), cluster.plane("second")
+def test_one_loses_it_and_another_goes_on(rivals: Cluster) -> None:
+    first, second = rivals.plane("first"), rivals.plane("second")
     first.gained(tenure(3))
-    cluster.submit("t/a")
-    cluster.wait(MINUTE)
-    assert (cluster.epoch(), cluster.phase(first, "t/a")) == (3, "Running")
+    rivals.submit("t/a")
+    rivals.wait(MINUTE)
+    assert (rivals.epoch(), rivals.phase(first, "t/a")) == (3, "Running")
 
-    events = cluster.events()
-    cluster.submit("t/b")
-    cluster.wait(SECOND // 4)
-    assert cluster.phase(first, "t/b") == "Running"
+    events = rivals.events()
+    rivals.submit("t/b")
+    rivals.wait(SECOND // 4)
+    assert rivals.phase(first, "t/b") == "Running"
     first.lost("no renewal was answered")  # what it had to tell of that is not written yet
     assert first.world is None
-    cluster.wait(MINUTE)
-    assert cluster.events() == events
+    rivals.wait(MINUTE)
+    assert rivals.events() == events
     second.gained(tenure(4))
-    cluster.wait(MINUTE)
-    assert (cluster.epoch(), cluster.phase(second, "t/b")) == (4, "Running")
+    rivals.wait(MINUTE)
+    assert (rivals.epoch(), rivals.phase(second, "t/b")) == (4, "Running")
 
     second.lost("stopped")
     first.gained(tenure(5))
-    cluster.wait(MINUTE)
-    assert cluster.phase(first, "t/a") == cluster.phase(first, "t/b") == "Running"
-    assert ledger_problems(cluster.store) == []
-    assert cluster.fleet.breaches == []
+    rivals.wait(MINUTE)
+    assert rivals.phase(first, "t/a") == rivals.phase(first, "t/b") == "Running"
+    assert ledger_problems(rivals.store) == []
+    assert rivals.fleet.breaches == []
 
 
-def test_who_is_deposed_by_the_head_says_so_once_and_stops(cluster: Cluster) -> None:
-    first, second = cluster.plane("first"), cluster.plane("second")
+def test_who_is_deposed_by_the_head_says_so_once_and_stops(rivals: Cluster) -> None:
+    first, second = rivals.plane("first"), rivals.plane("second")
     told: list[str] = []
     first.on_deposed(told.append)
     first.gained(tenure(1))
-    cluster.wait(SECOND)
+    rivals.wait(SECOND)
     second.gained(tenure(2))
-    cluster.wait(SECOND)
-    cluster.submit("t/a")
-    cluster.wait(MINUTE)
+    rivals.wait(SECOND)
+    rivals.submit("t/a")
+    rivals.wait(MINUTE)
     assert told == ["somebody else moved the ledger's head"]
     assert first.world is None
-    assert cluster.phase(second, "t/a") == "Running"
-    assert ledger_problems(cluster.store) == []
+    assert rivals.phase(second, "t/a") == "Running"
+    assert ledger_problems(rivals.store) == []
 
 
-def test_who_is_unsure_decides_nothing_until_it_is_sure(cluster: Cluster) -> None:
-    plane = cluster.plane("first")
+def test_who_is_unsure_decides_nothing_until_it_is_sure(rivals: Cluster) -> None:
+    plane = rivals.plane("first")
     plane.gained(tenure(1))
-    cluster.submit("t/a")
-    cluster.wait(MINUTE)
+    rivals.submit("t/a")
+    rivals.wait(MINUTE)
     plane.unsure()
-    before = cluster.store.version
-    cluster.submit("t/b")
-    cluster.wait(5 * SECOND)
-    assert cluster.store.version == before + 1
+    before = rivals.store.version
+    rivals.submit("t/b")
+    rivals.wait(5 * SECOND)
+    assert rivals.store.version == before + 1
     plane.sure()
-    cluster.wait(MINUTE)
-    assert cluster.phase(plane, "t/b") == "Running"
+    rivals.wait(MINUTE)
+    assert rivals.phase(plane, "t/b") == "Running"
