@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from leasehold.adapters.containment import About, Containment
 from leasehold.control.decide import decide
 from leasehold.control.line.promises import broken_promises
+from leasehold.control.touched import broken_by
 from leasehold.control.turn import Turn
 from leasehold.core.facts import Run, Uid
 from leasehold.core.ledger.batch import Batch
 from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.core.units import FOREVER, Instant, Millis
-from leasehold.core.world.invariants import Touched, check_delta
 from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock, Signal, Task, Tasks
 from leasehold.ports.store import Store
@@ -454,19 +454,7 @@ class Controller:
             self._containment.failed(About("Task", "report of a turn"), error)
 
     def _check(self, turn: Turn) -> None:
-        world = turn.world
-        batches = turn.batches
-        opened = [lease.name for batch in batches for lease in batch.opened]
-        changed = dict.fromkeys(
-            name
-            for batch in batches
-            for name in ([e[0] for e in batch.ending] + [c.lease for c in batch.closed])
-        )
-        touched = Touched(
-            opened=tuple(world.leases[name] for name in opened),
-            changed=tuple(world.leases[name] for name in changed),
-        )
-        violations = check_delta(world, touched, turn.now)
+        violations = broken_by(turn)
         if self._terms.is_strict:
             violations += broken_promises(turn)
         if violations:
