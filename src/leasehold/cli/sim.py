@@ -2,7 +2,8 @@
 no cluster and no network.
 
 `sim --seed` and `--seeds` play the control plane, three of it, under the faults of a seed; that is
-in `storm`. `sim scenario FILE…` plays scenario files. Exit status: 0 everything held, 1 something
+in `storm`. `sim scenario FILE…` plays scenario files, `sim replay` a workload trace
+(in `replay`). Exit status: 0 everything held, 1 something
 did not (`FILE:LINE: expected … got …`), 2 a file is wrong, 3 a defect of ours; the worst of
 several files.
 """
@@ -16,6 +17,7 @@ from leasehold.adapters.kubeconfig.read import BadKubeconfig, KubeContext
 from leasehold.adapters.sqlite.errors import BadStore
 from leasehold.cli import storm
 from leasehold.cli.kube_options import kube_options, loader
+from leasehold.cli.replay.command import replay
 from leasehold.cli.storm import PROFILES
 from leasehold.shell.yamlfile import BadFile
 from leasehold.sim.on_cluster import BadCluster
@@ -56,6 +58,9 @@ def command(context: click.Context, /, **asked: object) -> None:
     """
     if context.invoked_subcommand is None:
         raise SystemExit(storm.run(storm.Asked(**asked)))  # type: ignore[arg-type]
+
+
+command.add_command(replay)
 
 
 @command.command("scenario")

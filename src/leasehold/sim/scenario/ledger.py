@@ -134,8 +134,13 @@ def digest_of_store(store: Store) -> str:
 
 def write_out(store: Store, folder: Path, archive: Archive | None = None) -> None:
     """`objects.jsonl` and `ledger.jsonl`, for whoever wants to check us."""
-    folder.mkdir(parents=True, exist_ok=True)
+    write_ledger(store, folder, archive)
     (folder / "objects.jsonl").write_bytes(_lines(every_object(store)))
+
+
+def write_ledger(store: Store, folder: Path, archive: Archive | None = None) -> None:
+    """`ledger.jsonl`, as `leasehold ledger export` writes it."""
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "ledger.jsonl").write_bytes(_lines(ledger_lines(store, archive)))
 
 

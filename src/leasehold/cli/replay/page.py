@@ -1,0 +1,185 @@
+"""A replay's report as one page: tables and charts in one file that needs nothing else.
+
+The charts are SVG drawn here: waiting time curves and GPUs in use by team. Where two settings were
+played, each chart shows both, the first solid and the second dashed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+
+from jinja2 import Environment
+
+from leasehold.cli.replay.table import HEAD, LETTERS, cells_of, summary_of
+from leasehold.core.names import Wire
+from leasehold.core.units import DAY, HOUR, MINUTE, SECOND
+from leasehold.sim.replay.figures import Figures, TeamFigures
+
+HUES = 12  # colours of teams; the page has one class for each
+CURVES_MAX = 24  # teams with a curve of their own, those with most GPU-hours first
+WIDE, HIGH = 1000.0, 240.0  # of the chart of GPUs in use
+CURVE_WIDE, CURVE_HIGH = 320.0, 180.0
+
+# Waits are drawn on a scale where each of these is as far from the next.
+_MARKS = (0, SECOND, MINUTE, 10 * MINUTE, HOUR, 6 * HOUR, DAY, 3 * DAY, 10 * DAY, 30 * DAY)
+_MARK_NAMES = ("0", "1s", "1m", "10m", "1h", "6h", "1d", "3d", "10d", "30d")
+
+
+@dataclass(frozen=True)
+class Tick:
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class CurveLine:
+    points: str
+    look: str
+    title: str
+
+
+@dataclass(frozen=True)
+class Curve:
+    """How many percent of a team's jobs waited at most so long."""
+
+    title: str
+    hue: int
+    lines: tuple[CurveLine, ...]
+    ticks: tuple[Tick, ...]
+
+
+@dataclass(frozen=True)
+class Area:
+    points: str
+    hue: int
+    title: str
+
+
+@dataclass(frozen=True)
+class UseChart:
+    """GPUs in use over time, one team on top of the other."""
+
+    title: str
+    summary: str
+    areas: tuple[Area, ...]
+    fleet: float  # where the line of all GPUs lies
+    gpus: int
+    ticks: tuple[Tick, ...]
+
+
+def page(document: Wire, replays: Sequence[Figures]) -> str:
+    """The whole file."""
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    text = files("leasehold.cli.replay").joinpath("page.html.j2").read_text("utf-8")
+    owners = [team.owner for team in replays[0].teams]
+    has_two = len(replays) > 1
+    return environment.from_string(text).render(
+        about=document,
+        settings=list(zip(LETTERS, replays)),
+        has_two=has_two,
+        head=HEAD,
+        rows=_rows(replays),
+        curves=_curves(replays, owners),
+        uses=[_use(each, letter if has_two else "") for letter, each in zip(LETTERS, replays)],
+        legend=[(owner, _hue(owners, owner)) for owner in owners],
+        wide=WIDE,
+        high=HIGH,
+        curve_wide=CURVE_WIDE,
+        curve_high=CURVE_HIGH,
+    )
+
+
+def _hue(owners: Sequence[str], owner: str) -> int:
+    return owners.index(owner) % HUES
+
+
+def _rows(replays: Sequence[Figures]) -> list[tuple[str, list[str]]]:
+    """(setting, cells) of every team, the settings below each other."""
+    teams = [(each.total, *each.teams) for each in replays]
+    return [(letter, cells_of(row)) for rows in zip(*teams) for letter, row in zip(LETTERS, rows)]
+
+
+def _curves(replays: Sequence[Figures], owners: Sequence[str]) -> list[Curve]:
+    by_use = sorted(replays[0].teams, key=lambda team: -team.gpu_hours)
+    shown = {team.owner for team in by_use[:CURVES_MAX]}
+    found = [_curve("all teams", HUES, [each.total for each in replays])]
+    for place, owner in enumerate(owners):
+        if owner in shown:
+            teams = [each.teams[place] for each in replays]
+            found.append(_curve(owner, _hue(owners, owner), teams))
+    return found
+
+
+def _curve(title: str, hue: int, teams: Sequence[TeamFigures]) -> Curve:
+    longest = max((each.curve[-1] for each in teams if each.curve), default=0.0)
+    count = next((i for i, at in enumerate(_MARKS) if at >= longest * SECOND), len(_MARKS) - 1)
+    count = max(count, 1)
+    lines = [
+        CurveLine(
+            points=" ".join(
+                f"{_across(seconds, count):.1f},{CURVE_HIGH * (1 - percent / 100):.1f}"
+                for percent, seconds in enumerate(each.curve)
+            ),
+            look=("first", "second")[place],
+            title=f"{title}, setting {LETTERS[place]}" if len(teams) > 1 else title,
+        )
+        for place, each in enumerate(teams)
+        if each.curve
+    ]
+    ticks = [Tick(CURVE_WIDE * place / count, _MARK_NAMES[place]) for place in range(count + 1)]
+    return Curve(title, hue, tuple(lines), tuple(ticks))
+
+
+def _across(seconds: float, count: int) -> float:
+    """How far to the right a wait lies where so many marks are shown after the first."""
+    at = seconds * SECOND
+    for place in range(count):
+        low, high = _MARKS[place], _MARKS[place + 1]
+        if at <= high:
+            return CURVE_WIDE * (place + (at - low) / (high - low)) / count
+    return CURVE_WIDE
+
+
+def _use(replay: Figures, letter: str) -> UseChart:
+    use = replay.use
+    steps = len(use.gpus[0])
+    totals = [sum(mine[step] for mine in use.gpus) for step in range(steps)]
+    top = max(float(replay.gpus), *totals)
+    below = [0.0] * steps
+    areas = []
+    for owner, mine in zip(use.owners, use.gpus):
+        above = [low + each for low, each in zip(below, mine)]
+        mean = sum(mine) / steps
+        areas.append(
+            Area(
+                points=_outline(below, above, top),
+                hue=_hue(use.owners, owner),
+                title=f"{owner}: {mean:.0f} GPUs in the mean",
+            )
+        )
+        below = above
+    return UseChart(
+        title=f"{letter}: {replay.setting}" if letter else replay.setting,
+        summary=summary_of(replay),
+        areas=tuple(areas),
+        fleet=round(HIGH * (1 - replay.gpus / top), 1),
+        gpus=replay.gpus,
+        ticks=(
+            Tick(0, replay.first_submission[:10]),
+            Tick(WIDE, replay.end[:10]),
+        ),
+    )
+
+
+def _outline(below: Sequence[float], above: Sequence[float], top: float) -> str:
+    """A polygon along the steps of `above`, and back along those of `below`."""
+
+    def walk(levels: Sequence[float]) -> list[str]:
+        width = WIDE / len(levels)
+        return [
+            f"{x:.1f},{HIGH * (1 - level / top):.1f}"
+            for step, level in enumerate(levels)
+            for x in (step * width, (step + 1) * width)
+        ]
+
+    return " ".join([*walk(above), *reversed(walk(below))])

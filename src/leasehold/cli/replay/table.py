@@ -1,0 +1,73 @@
+"""A replay's report as a table: waits, preemptions and work lost by team, one row per setting."""
+
+from collections.abc import Sequence
+
+from leasehold.cli.runs.output import span, table
+from leasehold.cli.visible import visible
+from leasehold.core.units import SECOND, plural
+from leasehold.sim.replay.figures import Figures, TeamFigures
+
+HEAD = (
+    "TEAM",
+    "JOBS",
+    "DONE",
+    "FAILED",
+    "NEVER STARTED",
+    "MEAN WAIT",
+    "MEDIAN",
+    "P95",
+    "LONGEST",
+    "PREEMPTIONS",
+    "GPU-HOURS",
+    "LOST",
+)
+LETTERS = "AB"  # what the settings are called where there are two
+
+
+def lines_of(replays: Sequence[Figures]) -> list[str]:
+    """The table, and below it a line for each setting."""
+    has_two = len(replays) > 1
+    teams = [[each.total, *each.teams] for each in replays]
+    body = []
+    for rows in zip(*teams):
+        for letter, row in zip(LETTERS, rows):
+            body.append([*([letter] if has_two else []), *cells_of(row)])
+    head = ["SETTING", *HEAD] if has_two else list(HEAD)
+    found = table(head, body)
+    for letter, replay in zip(LETTERS, replays):
+        name = f"{letter}: {visible(replay.setting)}: " if has_two else ""
+        found.append(f"{name}{summary_of(replay)}")
+    return found
+
+
+def cells_of(row: TeamFigures) -> list[str]:
+    """A team's figures under `HEAD`."""
+    waits = row.waits
+    spans = (
+        ["-"] * 4
+        if waits is None
+        else [_span(each) for each in (waits.mean, waits.median, waits.p95, waits.longest)]
+    )
+    return [
+        visible(row.owner) or "all",
+        str(row.jobs),
+        str(row.completed),
+        str(row.failed),
+        str(row.never_started + row.unfinished),
+        *spans,
+        str(row.preemptions),
+        f"{row.gpu_hours:.0f}",
+        f"{row.lost_percent} %",
+    ]
+
+
+def _span(seconds: float) -> str:
+    return span(round(seconds * SECOND))
+
+
+def summary_of(replay: Figures) -> str:
+    """What is said of a setting as a whole."""
+    return (
+        f"{replay.busy_percent} % of {plural(replay.gpus, 'GPU')} were in use from the first "
+        f"submission to the last; {replay.turns} turns, {replay.cpu_seconds} CPU seconds"
+    )

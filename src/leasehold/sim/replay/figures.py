@@ -1,0 +1,193 @@
+"""The figures of a replay: waits by team, GPUs in use over time, preemptions and work lost.
+
+Computed once from what happened; the table, the JSON document and the page only render them.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+
+from leasehold.core.facts import Phase, Record
+from leasehold.core.units import SECOND, GpuMs, Instant, Millis, format_instant
+from leasehold.sim.replay.player import Course, Played
+
+CURVE_POINTS = 101  # of a waiting time curve: every hundredth of the jobs
+USE_POINTS = 400  # of the GPUs in use, at most
+
+ALL = ""  # the team of all jobs
+
+
+class Waits(Record, rename="camel"):
+    """Seconds between submission and completion in which jobs did not run."""
+
+    mean: float
+    median: float
+    p95: float
+    longest: float
+    to_first_start: float  # mean
+
+
+class TeamFigures(Record, rename="camel"):
+    """What happened to the jobs of one owner; of all, if `owner` is empty."""
+
+    owner: str
+    jobs: int
+    completed: int
+    failed: int  # ended for good by a preemption or a limit
+    never_started: int
+    unfinished: int  # started, and still waiting to go on at the end
+    waits: Waits | None  # of completed jobs; None if there are none
+    curve: tuple[float, ...]  # their waits in seconds: of 0 %, 1 %, … 100 % of them at most so long
+    preempted: int  # jobs that were preempted at least once
+    preemptions: int
+    gpu_hours: float
+    lost_gpu_hours: float
+    lost_percent: float  # of the GPU-hours used
+
+
+class GpuUse(Record, rename="camel"):
+    """GPUs in use: means over equal steps of time."""
+
+    start: str
+    step_seconds: float
+    owners: tuple[str, ...]
+    gpus: tuple[tuple[float, ...], ...]  # by owner, then by step
+
+
+class Figures(Record, rename="camel"):
+    """One setting's replay."""
+
+    setting: str
+    gpus: int
+    first_submission: str
+    last_submission: str
+    end: str
+    busy_percent: float  # GPUs in use between the first submission and the last
+    total: TeamFigures
+    teams: tuple[TeamFigures, ...]
+    use: GpuUse
+    turns: int
+    cpu_seconds: float
+
+
+def figures_of(played: Played) -> Figures:
+    """Everything that the report shows of one replay."""
+    courses = played.courses
+    owners = sorted({course.job.owner for course in courses})
+    gpus = sum(node.gpus for node in played.setting.nodes)
+    first, last = courses[0].job.submit, courses[-1].job.submit
+    return Figures(
+        setting=played.setting.name,
+        gpus=gpus,
+        first_submission=format_instant(first),
+        last_submission=format_instant(last),
+        end=format_instant(played.ended_at),
+        busy_percent=_percent(_used_between(played.use, first, last), gpus * (last - first)),
+        total=_team(ALL, courses),
+        teams=tuple(
+            _team(owner, [course for course in courses if course.job.owner == owner])
+            for owner in owners
+        ),
+        use=_use(played, owners),
+        turns=played.turns,
+        cpu_seconds=round(played.cpu_seconds, 1),
+    )
+
+
+def _team(owner: str, courses: Sequence[Course]) -> TeamFigures:
+    completed = [course for course in courses if course.ending == Phase.COMPLETED]
+    waits = sorted(course.waited for course in completed)
+    ran, lost = sum(course.ran for course in courses), sum(course.lost for course in courses)
+    return TeamFigures(
+        owner=owner,
+        jobs=len(courses),
+        completed=len(completed),
+        failed=sum(bool(course.ending) for course in courses) - len(completed),
+        never_started=sum(course.first_start is None for course in courses),
+        unfinished=sum(not course.ending and course.first_start is not None for course in courses),
+        waits=_waits(waits, completed) if waits else None,
+        curve=tuple(_seconds(at) for at in curve_of(waits)),
+        preempted=sum(course.preemptions > 0 for course in courses),
+        preemptions=sum(course.preemptions for course in courses),
+        gpu_hours=_hours(ran),
+        lost_gpu_hours=_hours(lost),
+        lost_percent=_percent(lost, ran),
+    )
+
+
+def _waits(waits: Sequence[Millis], completed: Sequence[Course]) -> Waits:
+    first = sum((course.first_start or 0) - course.job.submit for course in completed)
+    return Waits(
+        mean=_seconds(sum(waits) / len(waits)),
+        median=_seconds(quantile(waits, 50)),
+        p95=_seconds(quantile(waits, 95)),
+        longest=_seconds(waits[-1]),
+        to_first_start=_seconds(first / len(completed)),
+    )
+
+
+def quantile(ordered: Sequence[Millis], percent: int) -> Millis:
+    """The least value that at least so many percent of these do not exceed (nearest rank)."""
+    rank = -(-len(ordered) * percent // 100)
+    return ordered[max(rank, 1) - 1]
+
+
+def curve_of(ordered: Sequence[Millis]) -> list[Millis]:
+    """The quantiles for every percent from 0 to 100; none of nothing."""
+    return [quantile(ordered, percent) for percent in range(CURVE_POINTS)] if ordered else []
+
+
+def _used_between(
+    changes: Iterable[tuple[Instant, str, int]], start: Instant, end: Instant
+) -> GpuMs:
+    """The area under the curve of GPUs in use from `start` to `end`."""
+    area, level, since = 0, 0, start
+    for at, _, change in changes:
+        until = min(max(at, start), end)
+        area += level * (until - since)
+        level, since = level + change, until
+    return area + level * (end - since)
+
+
+def _use(played: Played, owners: Sequence[str]) -> GpuUse:
+    start, end = played.started_at, max(played.ended_at, played.started_at + SECOND)
+    count = min(USE_POINTS, max(1, (end - start) // SECOND))
+    # Edges are whole milliseconds, so that the areas of the steps add up to the whole.
+    edges = [start + (end - start) * index // count for index in range(count + 1)]
+    return GpuUse(
+        start=format_instant(start),
+        step_seconds=round((end - start) / count / SECOND, 3),
+        owners=tuple(owners),
+        gpus=tuple(
+            _means([each for each in played.use if each[1] == owner], edges) for owner in owners
+        ),
+    )
+
+
+def _means(
+    changes: Sequence[tuple[Instant, str, int]], edges: Sequence[Instant]
+) -> tuple[float, ...]:
+    """The mean level between each two edges."""
+    areas = [0] * (len(edges) - 1)
+    level, since = 0, edges[0]
+    for at, _, change in (*changes, (edges[-1], "", 0)):
+        step = bisect_right(edges, since) - 1
+        while level and since < at:
+            until = min(at, edges[step + 1])
+            areas[step] += level * (until - since)
+            since, step = until, step + 1
+        level, since = level + change, at
+    return tuple(
+        round(area / (right - left), 2) for area, left, right in zip(areas, edges, edges[1:])
+    )
+
+
+def _seconds(millis: float) -> float:
+    return round(millis / SECOND, 3)
+
+
+def _hours(amount: GpuMs) -> float:
+    return round(amount / (3_600 * SECOND), 3)
+
+
+def _percent(part: int, whole: int) -> float:
+    return round(100 * part / whole, 2) if whole else 0.0

@@ -1,0 +1,215 @@
+"""Reads the jobs of an exported ledger: what would have happened to them under other Budgets?
+
+The ledger says who held which GPUs from when to when, and so how much work each run did; a run that
+never held any is not in it. A run was submitted when its reservation was announced or, if it never
+waited, when it started.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from leasehold.core.facts import Budget, Closed, Lease, Node, Role, Uid
+from leasehold.core.ledger.batch import Batch, Closing, NodeFact, batch_from_wire, closure_of
+from leasehold.core.ledger.chain import GENESIS, canonical, next_digest
+from leasehold.core.objects.budget import budget_from_fact
+from leasehold.core.objects.lease import cut_run
+from leasehold.core.units import GpuMs, Instant, Millis, plural
+from leasehold.sim.replay.jobs import NEVER_RAN, UNFINISHED, Job, Workload, bad_file
+from leasehold.sim.replay.trace import opened
+
+_LOSSES = (Closed.FAIL, Closed.NODE_FAILURE, Closed.RANDOM_PREEMPT, Closed.RECLAIMED)
+_AGAIN = "export it again with `leasehold ledger export --out FILE`"
+
+_decode = msgspec.json.Decoder(dict[str, object]).decode
+
+
+@dataclass
+class _Spell:
+    """One lease, and how it ended."""
+
+    lease: Lease
+    line: int
+    closing: Closing | None = None
+
+
+@dataclass
+class PastJobs:
+    """The jobs of a ledger, and the nodes and Budgets that it was told of."""
+
+    workload: Workload
+    unstated: list[str]  # nodes with leases of which the export does not say what they are
+    _nodes: dict[str, NodeFact] = field(default_factory=dict)
+    _budgets: dict[str, bytes] = field(default_factory=dict)
+
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes as the ledger last knew them; raises `BadFile` if it does not say."""
+        if self.unstated:
+            nodes = plural(len(self.unstated), "node")
+            said = f"{nodes} that it does not describe, such as {self.unstated[0]}"
+            remedy = "export the ledger from its beginning, or name a fleet file with --fleet"
+            raise bad_file(self.workload.path, 1, said, remedy)
+        found = []
+        for name, fact in sorted(self._nodes.items()):
+            region, cluster, fabric = fact.domain.split("/", 2)
+            found.append(
+                Node(
+                    name=name,
+                    flavor=fact.flavor,
+                    region=region,
+                    cluster=cluster,
+                    fabric=fabric,
+                    gpus=fact.gpus,
+                )
+            )
+        return tuple(found)
+
+    def budgets(self) -> tuple[Budget, ...]:
+        """The Budgets as the ledger last knew them; raises `BadFile` if it names none."""
+        if not self._budgets:
+            remedy = "export the ledger from its beginning, or name Budgets with --budgets"
+            raise bad_file(self.workload.path, 1, "no Budget is described", remedy)
+        return tuple(budget_from_fact(key, spec) for key, spec in sorted(self._budgets.items()))
+
+
+def read_past(paths: Sequence[Path], *, teams: Sequence[str] = ()) -> PastJobs:
+    """The jobs of these files of one ledger, in their order; raises `BadFile`."""
+    assert paths, "a ledger has at least one file"
+    reader = _Reader()
+    for path in paths:
+        for line, batch in reader.lines(path):
+            reader.take(line, batch)
+    if not reader.spells:
+        remedy = "export a span in which something ran"
+        raise bad_file(str(paths[0]), 1, "no lease begins in there", remedy)
+    workload = Workload(path=", ".join(map(str, paths)))
+    for mine in reader.by_run().values():
+        if not teams or mine[0].lease.owner in teams:
+            reader.add(workload, mine)
+    workload.sort()
+    used = {spell.lease.node for spell in reader.spells.values()}
+    return PastJobs(workload, sorted(used - set(reader.flavors)), reader.nodes, reader.budgets)
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.spells: dict[str, _Spell] = {}  # by the lease's name
+        self.nodes: dict[str, NodeFact] = {}
+        self.flavors: dict[str, str] = {}  # of every node there ever was
+        self.budgets: dict[str, bytes] = {}
+        self._announced: dict[tuple[str, str], list[Instant]] = {}  # by namespace and short name
+        self._digest: str | None = None
+        self._until: Instant = 0
+
+    def lines(self, path: Path) -> Iterator[tuple[int, Batch]]:
+        """Every batch with its line number; each must follow from the one before."""
+        with opened(path) as file:
+            for number, text in enumerate(file, start=1):
+                if text.strip():
+                    yield number, self._batch(str(path), number, text)
+
+    def _batch(self, path: str, number: int, text: str) -> Batch:
+        try:
+            line = _decode(text)
+            wire, digest = line.get("batch"), line.get("digest")
+            if not isinstance(wire, dict) or not isinstance(digest, str):
+                raise bad_file(path, number, "not a line of a ledger", _AGAIN)
+            batch = batch_from_wire(wire)
+            before = GENESIS if batch.seq == 1 else self._digest
+            follows = digest if before is None else next_digest(before, canonical(wire))
+        except (msgspec.DecodeError, AssertionError, RecursionError) as error:
+            said = " ".join(str(error).split())
+            raise bad_file(path, number, f"not a line of a ledger: {said}", _AGAIN) from None
+        if follows != digest:
+            remedy = f"name the files in their order, or {_AGAIN}"
+            raise bad_file(path, number, "this does not follow from the line before", remedy)
+        self._digest = digest
+        return batch
+
+    def take(self, line: int, batch: Batch) -> None:
+        """What a batch says of nodes, Budgets, announcements and leases."""
+        self._until = batch.instant
+        for fact in batch.facts_nodes:
+            if fact.gone:
+                self.nodes.pop(fact.name, None)
+            else:
+                self.nodes[fact.name] = fact
+                self.flavors[fact.name] = fact.flavor
+        for key, spec in batch.facts_budgets:
+            if spec is None:
+                self.budgets.pop(key, None)
+            else:
+                self.budgets[key] = spec
+        for subject, _ in batch.announced:
+            namespace, _, name = subject.partition("/")
+            stem = (namespace, name.rpartition("-")[0])
+            self._announced.setdefault(stem, []).append(batch.instant)
+        for closing in batch.closed:
+            spell = self.spells.get(closing.lease)
+            if spell is not None:  # otherwise it began before the export
+                spell.closing = closing
+        for lease in batch.opened:
+            self.spells[lease.name] = _Spell(lease, line)
+
+    def by_run(self) -> dict[Uid, list[_Spell]]:
+        """The leases of each run in which it worked, in the order of their starts."""
+        found: dict[Uid, list[_Spell]] = {}
+        for spell in self.spells.values():
+            if spell.lease.role is not Role.SPARE:
+                found.setdefault(spell.lease.uid, []).append(spell)
+        return found
+
+    def add(self, workload: Workload, mine: Sequence[_Spell]) -> None:
+        """One run as a job: the most GPUs it held at once, for as long as its work takes there."""
+        first = mine[0].lease
+        gpus = self._widest(mine)
+        duration = -(-sum(self._work(spell, mine) for spell in mine) // gpus)
+        if not duration:
+            workload.remarks[NEVER_RAN] += 1
+            return
+        workload.remarks[UNFINISHED] += any(spell.closing is None for spell in mine)
+        workload.jobs.append(
+            Job(
+                line=mine[0].line,
+                name=f"job-{len(workload.jobs) + 1}",
+                owner=first.owner,
+                gpus=gpus,
+                submit=self._submitted(first),
+                duration=duration,
+                flavor=self.flavors.get(first.node, ""),
+            )
+        )
+
+    def _end(self, spell: _Spell) -> Instant:
+        return self._until if spell.closing is None else spell.closing.end
+
+    def _widest(self, mine: Sequence[_Spell]) -> int:
+        """The most GPUs that it held at once."""
+        changes = [(spell.lease.start, spell.lease.gpus) for spell in mine]
+        changes += [(self._end(spell), -spell.lease.gpus) for spell in mine]
+        most = level = 0
+        for _, change in sorted(changes):
+            level += change
+            most = max(most, level)
+        return most or max(spell.lease.gpus for spell in mine)
+
+    def _work(self, spell: _Spell, mine: Sequence[_Spell]) -> GpuMs:
+        """GPU time that it did not have to spend again later."""
+        lease, end = spell.lease, self._end(spell)
+        if spell.closing is not None:
+            closure = closure_of(spell.closing, 0)
+            is_lost = closure.why.reason in _LOSSES
+            if is_lost and any(other.lease.start >= end for other in mine if other is not spell):
+                end = closure.saved or lease.start
+        span: Millis = end - lease.start
+        return span * lease.gpus
+
+    def _submitted(self, lease: Lease) -> Instant:
+        """When its reservation was announced, if that was before its start."""
+        waiting = self._announced.get((lease.namespace, cut_run(lease.run)), [])
+        before = [at for at in waiting if at <= lease.start]
+        # A later run of this name was announced after this one began.
+        waiting[:] = [at for at in waiting if at > lease.start]
+        return min(before, default=lease.start)

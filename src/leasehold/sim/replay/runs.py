@@ -1,0 +1,111 @@
+"""Makes a Run of a job, as its owner would have submitted it."""
+
+from collections.abc import Iterable, Mapping
+
+from leasehold.core.facts import Budget, Node, Run, Uid
+from leasehold.core.names import API_VERSION, Wire
+from leasehold.core.objects.run import run_from_wire
+from leasehold.core.units import Instant, Millis, format_instant, format_span
+from leasehold.sim.replay.jobs import Job, Known
+
+NAMESPACE = "replay"  # of owners without a Budget
+
+
+class UnknownFlavor(Exception):  # noqa: N818 - it says what the job lacks
+    """A job names no flavor, or one that no node has."""
+
+
+class RunMaker:
+    """Knows the fleet and the Budgets: a Run lies where its owner may spend, its groups fit into a
+    domain."""
+
+    def __init__(
+        self,
+        nodes: Iterable[Node],
+        budgets: Iterable[Budget],
+        known: Known,
+        checkpoint: Millis | None,
+    ) -> None:
+        self._known = known
+        self._checkpoint = checkpoint
+        self._widest = _widest(nodes)
+        self._namespaces: dict[str, str] = {}
+        for budget in sorted(budgets, key=lambda each: each.key):
+            self._namespaces.setdefault(budget.owner, budget.namespace)
+
+    def run_of(self, job: Job, index: int) -> Run:
+        """The Run as a store would give it back."""
+        flavor = _flavor_of(job, self._widest)
+        runtime: Wire = {}
+        limit = self._known(job)
+        if limit is not None:
+            runtime["maxDuration"] = format_span(limit)
+        if self._checkpoint is not None:
+            runtime["checkpoint"] = format_span(self._checkpoint)
+        spec: Wire = {
+            "owner": job.owner,
+            "resources": {"gpuType": flavor, "totalGPUs": job.gpus},
+            "locality": {"groupGPUs": _group(job.gpus, self._widest[flavor])},
+            "runtime": runtime,
+        }
+        namespace = self._namespaces.get(job.owner, NAMESPACE)
+        return run_from_wire(
+            _manifest(namespace, job.name, f"replay-{index:07d}", job.submit, spec)
+        )
+
+
+def check_flavors(nodes: Iterable[Node], jobs: Iterable[Job]) -> None:
+    """Raises `UnknownFlavor` if a job has none that a node of the fleet has."""
+    widest = _widest(nodes)
+    for job in {job.flavor: job for job in jobs}.values():
+        _flavor_of(job, widest)
+
+
+def _widest(nodes: Iterable[Node]) -> dict[str, int]:
+    """The GPUs of the largest domain, by flavor."""
+    domains: dict[tuple[str, str], int] = {}
+    for node in nodes:
+        key = (node.flavor, node.domain)
+        domains[key] = domains.get(key, 0) + node.gpus
+    widest: dict[str, int] = {}
+    for (flavor, _), gpus in domains.items():
+        widest[flavor] = max(gpus, widest.get(flavor, 0))
+    return widest
+
+
+def _flavor_of(job: Job, widest: Mapping[str, int]) -> str:
+    """The flavor that the job names; without one, the only flavor of the fleet."""
+    flavors = ", ".join(sorted(widest))
+    if job.flavor in widest:
+        return job.flavor
+    if job.flavor:
+        raise UnknownFlavor(
+            f"no node has the flavor {job.flavor} of {job.name}; the fleet has {flavors}"
+        )
+    if len(widest) > 1:
+        raise UnknownFlavor(f"the fleet has {flavors}; say with --flavor which one jobs ask for")
+    return next(iter(widest))
+
+
+def _group(gpus: int, widest: int) -> int:
+    """The whole job, or the largest equal parts that one domain can hold."""
+    if gpus <= widest:
+        return gpus
+    return next(size for size in range(widest, 0, -1) if gpus % size == 0)
+
+
+def _manifest(namespace: str, name: str, uid: Uid, created: Instant, spec: Wire) -> Wire:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Run",
+        "metadata": {
+            "namespace": namespace,
+            "name": name,
+            "uid": uid,
+            "creationTimestamp": format_instant(created),
+            "resourceVersion": "1",
+            "generation": 1,
+            "finalizers": [],
+        },
+        "spec": spec,
+    }
