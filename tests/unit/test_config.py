@@ -47,6 +47,7 @@ SET: tuple[tuple[str, object, object], ...] = (
     ("tenure.softStop", "8s", 8 * SECOND),
     ("tenure.renew", "1s", SECOND),
     ("tenure.timeout", "1s", SECOND),
+    ("tenure.stall", "20s", 20 * SECOND),
     ("agent.users", {"vision": "ann"}, (("vision", "ann"),)),
     ("agent.pidsMax", 100, 100),
     ("query.hideTenants", True, True),

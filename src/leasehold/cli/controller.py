@@ -119,12 +119,19 @@ def command(
     logs.configure(log_level)
 
     async def main(clock: AsyncioClock, tasks: AsyncioTasks) -> None:
-        client = Client(loader(kubeconfig, context), in_flight=config.connection.in_flight)
+        def connect(*, patient: bool = True) -> Client:
+            found = Client(loader(kubeconfig, context), in_flight=config.connection.in_flight)
+            found.is_patient = patient
+            return found
+
+        client = connect(patient=False)
         try:
             await _check(client)
             client.is_patient = True
             pod = os.environ.get("POD_NAME", "")
-            replica = Replica(client, clock, tasks, name=who, config=config, pod=pod)
+            replica = Replica(
+                client, clock, tasks, name=who, config=config, connect=connect, pod=pod
+            )
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, replica.stop)

@@ -7,8 +7,9 @@ store, whose tenure a keeper keeps.
 
 import hashlib
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import msgspec
 import structlog
@@ -22,21 +23,21 @@ from leasehold.adapters.kubernetes.store import KubernetesStore
 from leasehold.adapters.objects.admission import Admission
 from leasehold.cli.archive_place import archive_at
 from leasehold.cli.notifying import notifications_of
+from leasehold.cli.tenure_thread import TenureThread
 from leasehold.control.turn import Turn
 from leasehold.core.ledger.head import UnknownFormat
 from leasehold.core.objects.run import grace_problems
 from leasehold.core.objects.tenure import NAMESPACE, Holder
 from leasehold.core.units import SECOND, Millis
 from leasehold.ports.runtime import Task
-from leasehold.ports.store import StoreError
+from leasehold.ports.store import Store, StoreError
 from leasehold.ports.tenure import Tenure
 from leasehold.shell.config import Config
-from leasehold.shell.keeper import STOPPED, Keeper
+from leasehold.shell.keeper import STOPPED
 from leasehold.shell.ledger import SHARD, sealed_epoch
 from leasehold.shell.metrics import IDLE
 from leasehold.shell.plane import Answering, Plane
 from leasehold.shell.standby import Standby
-from leasehold.shell.tenure import StoreTenures
 from leasehold.shell.terms import Terms
 from leasehold.shell.within import answered_within
 
@@ -59,10 +60,12 @@ class Replica:
         *,
         name: str,
         config: Config,
+        connect: Callable[[], Client],
         pod: str = "",
     ) -> None:
-        """`pod`: the one that we are, in leasehold's own namespace. Raises `BucketTrouble` where
-        the archive's bucket cannot be one."""
+        """`connect` makes another client, for the thread that keeps tenure. `pod`: the one that we
+        are, in leasehold's own namespace. Raises `BucketTrouble` where the archive's bucket cannot
+        be one."""
         self._archive, self._bucket = archive_at(config.policy.archive)
         self._pod = pod
         self._client = client
@@ -79,8 +82,8 @@ class Replica:
         self._begin_duties: Callable[[], Awaitable[None]] = _nothing
         self._end_duties: Callable[[], Awaitable[None]] = _nothing
         self._standby = Standby(self.store, clock, tasks)
-        self._keeper = Keeper(
-            StoreTenures(self.store, clock, tasks, margins=config.tenure),
+        self._keeper = TenureThread(
+            partial(_connected, connect),
             clock,
             tasks,
             key=SHARD,
@@ -88,6 +91,7 @@ class Replica:
             office=self,
             epoch=self._sealed_epoch,
             margins=config.tenure,
+            about=self._about,
         )
 
     async def run(self) -> None:
@@ -231,19 +235,33 @@ class Replica:
         except StoreError as error:
             _log.warning("its pod cannot be labelled", message=str(error))
 
-    async def _sealed_epoch(self) -> int:
+    async def _sealed_epoch(self, store: Store, clock: AsyncioClock, tasks: AsyncioTasks) -> int:
+        """Called by the thread that keeps tenure."""
         try:
             # Asked until it is answered; but whoever is told to stop must get to hear of that.
             return await answered_within(
-                self._clock,
-                self._tasks,
-                self._config.tenure.hold,
-                lambda: sealed_epoch(self.store, self._clock),
+                clock, tasks, self._config.tenure.hold, lambda: sealed_epoch(store, clock)
             )
         except UnknownFormat as unknown:
             if not self._keeper.trouble:
                 _log.error("it cannot decide here", message=str(unknown))
             raise
+
+    def _about(self) -> str:
+        """The Run that is being decided about; called by another thread, it reads and changes
+        nothing."""
+        return "" if self._plane is None else self._plane.controller.about
+
+
+@asynccontextmanager
+async def _connected(
+    connect: Callable[[], Client], clock: AsyncioClock, _: AsyncioTasks
+) -> AsyncIterator[Store]:
+    client = connect()
+    try:
+        yield KubernetesStore(client, clock)
+    finally:
+        await client.close()
 
 
 async def _nothing() -> None:

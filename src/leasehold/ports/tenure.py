@@ -26,6 +26,7 @@ class Margins(Record, frozen=True):
     soft_stop: Millis = 7 * SECOND
     renew: Millis = 3 * SECOND
     timeout: Millis = 2 * SECOND
+    stall: Millis = 60 * SECOND  # of a loop that decides and answers nothing, until it is deposed
 
     @property
     def hold_max(self) -> Millis:
@@ -50,6 +51,9 @@ def margin_problems(margins: Margins) -> list[tuple[str, Millis, str]]:
     for low, below, high, above in ordered:
         if below >= above:
             found.append((low, below, f"write less than tenure.{high}, {format_span(above)}"))
+    if margins.stall < margins.take:
+        remedy = f"a decision may take some seconds; write tenure.take, {format_span(margins.take)}"
+        found.append(("stall", margins.stall, f"{remedy}, or more"))
     spent = margins.renew + margins.timeout
     if margins.renew < margins.soft_stop <= spent:
         remedy = (

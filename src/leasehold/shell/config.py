@@ -285,6 +285,7 @@ KEYS = (
     Key("tenure.softStop", "tenure", "soft_stop", readers.span),
     Key("tenure.renew", "tenure", "renew", readers.span),
     Key("tenure.timeout", "tenure", "timeout", readers.span),
+    Key("tenure.stall", "tenure", "stall", readers.span),
     Key("agent.users", "embedding", "users", _users),
     Key("agent.pidsMax", "embedding", "pids_max", readers.whole(1, PIDS_MAX)),
     Key("query.hideTenants", "asking", "hide_tenants", readers.flag),

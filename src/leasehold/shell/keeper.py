@@ -32,6 +32,10 @@ WAIT_MIN: Millis = 20  # between two tries that were refused by somebody who was
 Epoch = Callable[[], Awaitable[int]]
 
 
+async def _at_once() -> bool:
+    return True
+
+
 class Office(Protocol):
     """Whoever decides while the tenure is held."""
 
@@ -66,8 +70,14 @@ class Keeper:
         office: Office,
         epoch: Epoch,
         margins: Margins | None = None,
+        silence: Callable[[], Millis] = lambda: 0,
+        has_let_go: Callable[[], Awaitable[bool]] = _at_once,
     ) -> None:
-        """`epoch` tells the one in the ledger's head, which a new one must be above."""
+        """`epoch` tells the one in the ledger's head, which a new one must be above. `silence`: for
+        how long the office has not shown that it is alive. `has_let_go`: whether the office has
+        dropped everything since it was told that the tenure is lost."""
+        self._silence = silence
+        self._has_let_go = has_let_go
         self._tenures = tenures
         self._clock = clock
         self._tasks = tasks
@@ -137,6 +147,10 @@ class Keeper:
         )
         try:
             while not self._is_stopping:
+                if self._silence() >= self._margins.hold:
+                    # An office that cannot answer would hold the key and decide nothing.
+                    await self._maybe_free.wait(self._margins.renew)
+                    continue
                 outcome = await self._try()
                 if isinstance(outcome, Tenure):
                     return outcome
@@ -189,10 +203,12 @@ class Keeper:
         await self._give_back(tenure)
 
     async def _give_back(self, tenure: Tenure) -> None:
-        """Ours or not, by then nobody here believes in it; a stranger's is left as it is. Who stops
-        asks until it is answered, or everybody has waited for us in vain anyway: otherwise one
-        request that a busy server loses costs all of them the whole tenure."""
-        due = self._clock.monotonic() + self._margins.take
+        """Ours or not, by then nobody here believes in it; a stranger's is left as it is. A keeper
+        that stops asks for half of `tenure.hold`: otherwise one request that a busy server loses
+        costs the others the whole tenure. A server that refuses it keeps nobody here for longer."""
+        due = self._clock.monotonic() + self._margins.hold // 2
+        if not await self._has_let_go():
+            return  # the record stands still, and the others wait until nobody can believe in it
         while True:
             outcome = await self._tenures.release(tenure)
             is_over = not isinstance(outcome, Unanswered) or self._clock.monotonic() >= due
@@ -220,6 +236,10 @@ class Keeper:
     async def _renew(self, tenure: Tenure) -> None:
         while True:
             await self._clock.sleep(self._margins.renew)
+            silence = self._silence()
+            if silence >= self._margins.stall:
+                self.give_up(f"nothing was heard of the loop that decides for {silence} ms")
+                return
             while True:
                 outcome = await self._tenures.renew(tenure)
                 if not isinstance(outcome, Unanswered):

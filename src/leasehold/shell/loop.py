@@ -178,6 +178,13 @@ class Controller:
         self._set_committing(is_committing=False)
 
     @property
+    def about(self) -> str:
+        """The Run that is being decided about just now, for another thread to name."""
+        world = self.world
+        run = world.runs.get(world.steps.about) if world is not None else None
+        return "" if run is None else run.key
+
+    @property
     def trouble(self) -> str:
         """Why nothing is decided; "" while it is."""
         return self._lost or self._defects.trouble

@@ -1,7 +1,7 @@
 """A keeper holds while it can be sure, says so in time when it cannot, and hands over at once."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -51,7 +51,14 @@ class World:
         for name in names:
             self.start(name)
 
-    def start(self, name: str, epoch: Epoch | None = None) -> None:
+    def start(
+        self,
+        name: str,
+        epoch: Epoch | None = None,
+        *,
+        silence: Callable[[], Millis] = lambda: 0,
+        let_go: Callable[[], Awaitable[bool]] | None = None,
+    ) -> None:
         process = self.kernel.process(name)
         store = NetworkedStore(self.store, process, self.network)
         self.offices[name] = Office(lambda: self.kernel.now)
@@ -63,6 +70,8 @@ class World:
             holder=Holder(name=name, nonce=str(process.incarnation)),
             office=self.offices[name],
             epoch=epoch or _no_ledger,
+            silence=silence,
+            has_let_go=let_go or _at_once,
         )
         process.tasks.spawn("keeper", self.keepers[name].run())
 
@@ -88,6 +97,10 @@ class World:
 
 async def _no_ledger() -> int:
     return 0
+
+
+async def _at_once() -> bool:
+    return True
 
 
 def test_one_holds_and_goes_on_holding() -> None:
@@ -199,9 +212,40 @@ def test_who_stops_and_is_never_heard_ends_all_the_same() -> None:
     first = world.the_holder()
     world.network.cut(first)
     world.keepers[first].stop()
-    world.wait(30 * SECOND)
+    world.wait(MARGINS.hold)
     assert world.keepers[first].is_stopped
+    world.wait(20 * SECOND)
     assert world.the_holder() != first
+
+
+def test_leader_whose_office_hangs_gives_the_tenure_up_and_waits_for_it_to_answer() -> None:
+    world, hung = World(""), [0]
+
+    async def never() -> bool:
+        return not hung[0]
+
+    world.start("a", silence=lambda: world.kernel.now - hung[0] if hung[0] else 0, let_go=never)
+    world.wait(10 * SECOND)
+    world.start("b")
+    hung[0] = world.kernel.now
+    world.wait(MARGINS.stall - SECOND)
+    assert world.the_holder() == "a", "a long decision costs nobody the tenure"
+
+    world.wait(MARGINS.renew + SECOND)
+    lost, said = world.last("a")
+    world.wait(MARGINS.take + 2 * MARGINS.renew)
+
+    assert said == "lost"
+    assert world.the_holder() == "b"
+    gained, said = world.last("b")
+    assert said == "gained 2"
+    assert gained - lost > MARGINS.take - 2 * MARGINS.renew, "nothing was given back"
+    world.keepers["b"].stop()
+    world.wait(60 * SECOND)
+    assert world.holders() == [], "an office that hangs contends for nothing"
+    hung[0] = 0
+    world.wait(MARGINS.renew + SECOND)
+    assert world.the_holder() == "a"
 
 
 def test_whoever_is_cut_off_stops_before_anybody_else_begins() -> None:

@@ -122,17 +122,22 @@ def test_run_whose_decision_takes_too_many_steps_is_put_aside_with_the_reason() 
     assert plant.problems() == []
 
 
-def test_run_that_took_too_many_steps_starts_as_soon_as_it_is_edited() -> None:
-    plant = Plant(strict=False, decider=with_steps([300]))
+def test_run_that_took_too_many_steps_is_tried_again_as_soon_as_it_is_edited() -> None:
+    most = [300]
+    plant = Plant(strict=False, decider=with_steps(most))
     plant.submit("a/costly", **SWEEP)
     plant.wait(MINUTE // 2)
     run = at_once(plant.store.get("Run", "a", "costly"))
-    spec = {**part(run, "spec"), "resources": {"gpuType": "H", "totalGPUs": 4, "gpusPerPod": 1}}
+    most.append(1_000_000)
+    plant.wait(SECOND)
+    before = plant.views()["a/costly"]
 
+    spec = {**part(run, "spec"), "runtime": {"maxDuration": "1h"}}
     at_once(plant.store.update({**run, "spec": spec}))
     plant.wait(5 * SECOND)
 
-    assert plant.views()["a/costly"] == ("Running", "Running", 4)
+    assert before == ("Pending", "Quarantined", 0)
+    assert plant.views()["a/costly"] == ("Running", "Running", 16)
 
 
 def test_run_that_took_too_many_steps_is_tried_again_after_a_growing_pause() -> None:
