@@ -5,6 +5,7 @@ that a test starts.
 """
 
 import contextlib
+import os
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
@@ -48,6 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "long: takes long, and is left to make test-seeds",
     ):
         config.addinivalue_line("markers", line)
+    # Jobs of other users come to what tests make, whatever the caller's mask. That the product sets
+    # the modes it needs by itself is shown by tests that start it under another mask.
+    os.umask(0o022)
     keep_screen()
     default_signals()
 

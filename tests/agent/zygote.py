@@ -31,11 +31,15 @@ class Zygote:
         self._socket, theirs = socket.socketpair()
         self._socket.settimeout(DEADLINE_S)
         self.errors = errors
-        with theirs, errors.open("ab") as file:
-            self.process = subprocess.Popen(
-                [program], stdin=theirs.fileno(), stdout=file, stderr=file, env={}, cwd="/",
-                user=user,
-            )  # fmt: skip
+        try:
+            with theirs, errors.open("ab") as file:
+                self.process = subprocess.Popen(
+                    [program], stdin=theirs.fileno(), stdout=file, stderr=file, env={}, cwd="/",
+                    user=user,
+                )  # fmt: skip
+        except OSError:
+            self._socket.close()
+            raise
         self._lines = self._socket.makefile("rb")
         self._pids: list[int] = []
 

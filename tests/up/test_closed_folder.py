@@ -1,7 +1,8 @@
 """The two commands in a checkout that lies below a folder that nobody else can enter.
 
-As root and as a plain user, each in a copy of its own. Without root there is only the user. The
-copy shares the interpreter and its packages with this checkout; its source is its own.
+As root and as a plain user, each in a copy of its own, and with a umask that closes whatever is
+made. Without root there is only the user. The copy shares the interpreter and its packages with
+this checkout; its source is its own.
 """
 
 import os
@@ -21,7 +22,8 @@ COPIED = ("src", "demo", "tests", "tools", "docs", "Makefile", "pyproject.toml",
 LEFT_OUT = shutil.ignore_patterns("build", ".hypothesis", ".pytest_cache")
 # What once failed there; it compiles nothing, for which there is no cache in a new home.
 SHIM = "tests/agent/test_shim.py::test_a_start_that_cannot_be_recorded_is_refused_with_the_reason"
-ESSENTIALS = (SHIM, "tests/up/test_as_a_user.py")
+LOG = "tests/agent/test_logs.py"
+ESSENTIALS = (SHIM, LOG, "tests/up/test_as_a_user.py")
 USERS = ("root", "nobody") if os.geteuid() == 0 else (pwd.getpwuid(os.geteuid()).pw_name,)
 
 
@@ -70,13 +72,18 @@ class Closed:
             text=True,
             timeout=240,
             check=False,
-            preexec_fn=default_signals,
+            preexec_fn=_closing,
         )  # fmt: skip
 
 
 def _ours() -> dict[str, str]:
     """Not as a part of the make that may have started this test."""
     return {key: value for key, value in os.environ.items() if "MAKE" not in key}
+
+
+def _closing() -> None:
+    default_signals()
+    os.umask(0o077)
 
 
 @pytest.fixture(params=USERS)
