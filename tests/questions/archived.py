@@ -4,10 +4,11 @@ from collections.abc import Iterable
 
 from tests.questions.played import Played
 
-from leasehold.core.facts import Lease, ledger_order
+from leasehold.core.facts import EnvelopeKey, Lease, Relation, Uid, ledger_order
+from leasehold.core.ledger.checkpoint import Carried, CarriedBook
 from leasehold.core.objects.resolution import resolution_to_wire
 from leasehold.core.resolutions import Resolution
-from leasehold.core.units import Millis
+from leasehold.core.units import GpuMs, Millis
 from leasehold.core.world.world import World
 from leasehold.shell.query import Questions
 
@@ -33,26 +34,44 @@ class Shelf:
                 yield lease
 
 
+def _books(world: World, closed: Iterable[Lease]) -> dict[Uid, CarriedBook]:
+    """What the closed leases of runs that stay cost."""
+    sums: dict[Uid, dict[tuple[EnvelopeKey, Relation], GpuMs]] = {}
+    for lease in closed:
+        if _stays(world, lease.uid):
+            assert lease.end is not None
+            mine, key = sums.setdefault(lease.uid, {}), (lease.payer, lease.relation)
+            mine[key] = mine.get(key, 0) + lease.gpu_ms(lease.end)
+    return {
+        uid: CarriedBook(settled=tuple((*key, amount) for key, amount in mine.items()))
+        for uid, mine in sums.items()
+    }
+
+
+def _stays(world: World, uid: Uid) -> bool:
+    return uid in world.open_by_run or uid in world.work.pending
+
+
 def compacted(played: Played, *, hide_tenants: bool = False) -> Questions:
     """The same ledger with every closed lease, Resolution and finished Run out of the World."""
     old = played.world
     new = World(old.policy)
     new.head = old.head
+    closed = sorted((each for each in old.leases.values() if not each.is_open), key=ledger_order)
+    new.carry(Carried(books=_books(old, closed)))
     for budget in old.budgets.values():
         new.put_budget(budget)
     for state in old.fleet.nodes.values():
         new.put_node(state.node)
     for uid, run in old.runs.items():
-        if uid in old.open_by_run or uid in old.work.pending:
+        if _stays(old, uid):
             new.put_run(run)
-    leases = sorted(old.leases.values(), key=ledger_order)
-    for lease in leases:
+    for lease in sorted(old.leases.values(), key=ledger_order):
         if lease.is_open:
             new.fold_open(lease)
     new.bound = dict(old.bound)
     for pod in old.pods.values():
         new.put_pod(pod)
-    closed = [lease for lease in leases if not lease.is_open]
     shelf = Shelf(closed, old.resolutions.values())
 
     async def at_rest(_: Millis) -> World | None:

@@ -54,9 +54,11 @@ class Subject:
         return [pod for pod in found if not pod.has_ended or _is_of_newest_attempt(world, pod)]
 
     def spent(self, world: World, now: Instant) -> dict[tuple[EnvelopeKey, Relation], GpuMs]:
-        """GPU-time to date by payer, archived leases too."""
-        spent = spent_by(world, self.uid, now)
-        for lease in self.archived:
+        """Return the GPU-time to date by payer, with archived leases."""
+        if self.run is not None:  # its book counts archived leases, too
+            return spent_by(world, self.uid, now)
+        spent: dict[tuple[EnvelopeKey, Relation], GpuMs] = {}
+        for lease in self.every_lease():
             key = (lease.payer, lease.relation)
             spent[key] = spent.get(key, 0) + lease.gpu_ms(now)
         return spent
