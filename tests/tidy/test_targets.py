@@ -1,0 +1,77 @@
+"""No test falls between the targets of the Makefile, and CI plays every target to its end."""
+
+import itertools
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+MARKS = ("kube", "long", "seeds")
+
+
+def chosen(target: str) -> str:
+    """What a target's pytest selects with -m."""
+    (found,) = re.findall(
+        rf'^{target}:.*\n(?:[\t@#].*\n)*?.*-m "?([^"\n]+?)"?$', MAKEFILE, re.MULTILINE
+    )
+    return str(found)
+
+
+def test_every_test_belongs_to_a_target() -> None:
+    expressions = [chosen(target) for target in ("test", "test-seeds", "test-kube")]
+    for values in itertools.product((False, True), repeat=len(MARKS)):
+        marks = dict(zip(MARKS, values))
+        assert any(eval(each, {}, marks) for each in expressions), marks
+        assert sum(eval(each, {}, marks) for each in expressions) == 1 + (
+            marks["seeds"] and not marks["long"] and not marks["kube"]
+        ), "a test is played twice, and it does not play more seeds the second time"
+
+
+def test_all_targets_of_tests_are_in_test_all() -> None:
+    (listed,) = re.findall(r"^test-all: (.*)$", MAKEFILE, re.MULTILINE)
+    every = set(re.findall(r"^(test(?:-[a-z]+)*):", MAKEFILE, re.MULTILINE))
+    # These take long or need what cannot be installed from PyPI, and are for a release.
+    rare = {"test-kills", "test-torch", "test-mutants", "test-mutants-sim"}
+    assert set(listed.split()) == {"check", *every} - rare - {"test-all"}
+
+
+GOOD = "===== 7 passed in 3.21s ====="
+
+
+@pytest.mark.parametrize(
+    ("said", "ends", "status", "told"),
+    [
+        (GOOD, 0, 0, GOOD),
+        ("7 passed, 2 deselected in 3.21s", 0, 0, "7 passed, 2 deselected in 3.21s"),
+        ("===== 7 passed, 1 skipped in 3.21s =====", 0, 1, "skipped a test"),
+        ("===== 1 failed in 3.21s =====", 2, 1, "ended with exit status 2"),
+        ("25 of 25 as expected", 0, 0, "25 of 25 as expected"),
+    ],
+)
+def test_ci_prints_what_each_target_ended_with(
+    said: str, ends: int, status: int, told: str, tmp_path: Path
+) -> None:
+    make = tmp_path / "make"
+    make.write_text(
+        f'#!/bin/sh\n[ "$1" = test-kube ] && echo "{said}" && exit {ends}\necho "{GOOD}"\n'
+    )
+    make.chmod(0o755)
+
+    done = subprocess.run(
+        [ROOT / ".ci" / "run"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == status, done.stdout
+    assert told in done.stdout + done.stderr
+    (targets,) = re.findall(r"^test-all: (.*)$", MAKEFILE, re.MULTILINE)
+    last = done.stdout.splitlines()[-len(targets.split()) :]
+    assert [line.split(",")[0] for line in last] == [f"make {each}" for each in targets.split()]
+    assert last[0].endswith(GOOD)
