@@ -28,6 +28,7 @@ from typing import Any
 
 from tests.apiserver.server import program
 from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.delaying import Delaying
 from tests.kubernetes.plane import budget, free_port, job
 
 from bench.kube_ceiling import GPUS, PODS, bare, ceiling, made_on, plain_pod
@@ -47,6 +48,8 @@ MERGE = {"Content-Type": "application/merge-patch+json"}
 DEADLINE_S = 300
 DEADLINE_S_PER_POD = 0.1
 FAIL_OVERS = 3
+FAR_ROUND_TRIP_S = 0.6
+FAR_RUNS = 6  # of which the first is not timed
 SMALL_GANG = 64  # pods of one GPU, where what they weigh is asked
 # Whatever a controller asks for; the API server itself hardly does.
 _OURS = ("davidlangworthy", "coordination.k8s.io", 'resource="pods"', 'resource="nodes"')
@@ -68,6 +71,8 @@ def main() -> None:
             # One node each, and some for whoever takes over.
             runs = min(asked.latency_runs, size - FAIL_OVERS) if size == sizes[0] else 0
             _tell(figures, bench.all(runs))
+    with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as folder:
+        _tell(figures, Bench(Path(folder), FAR_RUNS).far())
     for name in ("ceiling_pods_per_s", "ceiling_ratio", "kube_scheduler_ratio"):
         figures[name] = figures[f"{name}_{sizes[-1]}"]
     with tempfile.TemporaryDirectory(prefix="leasehold-bench-") as folder:
@@ -158,6 +163,23 @@ class Bench:
             "idle_requests_per_s": round(idle, 2),
             "failover_s": round(statistics.median(losses), 1),
             "failover_worst_s": round(max(losses), 1),
+        }
+
+    def far(self) -> dict[str, object]:
+        """How long a start takes where the API server is far away."""
+        way = Delaying(self._cluster, FAR_ROUND_TRIP_S)
+        try:
+            asyncio.run(self._make_nodes())
+            self._replica = self._controller("bench", server=way.server)
+            self._make_budget()
+            self._until(self._is_deciding)
+            latencies = self._latencies(self._nodes)
+        finally:
+            self._stop()
+            way.stop()
+        return {
+            "far_round_trip_ms": round(1000 * FAR_ROUND_TRIP_S),
+            "far_start_latency_ms_p50": round(statistics.median(latencies)),
         }
 
     def weight(self, leases: int, foreign: int) -> dict[str, object]:
@@ -271,13 +293,13 @@ class Bench:
             process.kill()
             process.wait()
 
-    def _controller(self, name: str) -> Replica:
+    def _controller(self, name: str, *, server: str = "") -> Replica:
         port = free_port()
         words = ["controller", "--name", name, "--probes", f"127.0.0.1:{port}"]
         with (self._folder / "controller.log").open("a") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", "leasehold", *words, "--log-level", "warning",
-                 "--kubeconfig", str(self._cluster.kubeconfig())],
+                 "--kubeconfig", str(self._cluster.kubeconfig(server=server))],
                 stderr=log,
             )  # fmt: skip
         return Replica(process, port)
@@ -315,7 +337,12 @@ class Bench:
             self._until(partial(self._are_bound, wanted), pause_s=0.002)
             if number:  # the first one waits for the controller to come up
                 found.append(1000 * (time.perf_counter() - began))
+            self._until(partial(self._is_told, name))  # so that the next finds nothing under way
         return found
+
+    def _is_told(self, name: str) -> bool:
+        status = self._cluster.client.ask("GET", f"{RUNS}/{name}").json.get("status", {})
+        return status.get("phase") not in (None, "Pending")
 
     def _gangs(self) -> float:
         """Pods per second, from the first Run that is made to the last pod that is bound. The last

@@ -87,8 +87,8 @@ LINES = (
     Mutant(
         "a start is told twice",
         "shell/effects.py",
-        "        if pods.makes and not was_untold:\n",
-        "        if pods.makes and not run:\n",
+        "        if (pods.makes or uid in self._begun) and not was_untold:\n",
+        "        if (pods.makes or uid in self._begun) and not run:\n",
         _ECHOES,
     ),
     Mutant(

@@ -61,6 +61,7 @@ class Order:
     write: Write
     settle: Settle
     asks: bool = False
+    waits: bool = False  # a status: what makes pods run goes first
 
 
 def _is_news(old: Reservation | None, new: Reservation) -> bool:
@@ -97,6 +98,9 @@ class Effects:
         self._untold: dict[str, None] = {}  # runs whose pods were made, and whose status waits
         self._has_refused = False  # a pod
         self._bindings: list[Order] = []  # of pods that this round has made
+        self._begun: dict[str, None] = {}  # runs whose pods were made with their leases
+        self._waiting: list[Order] = []  # statuses that are written when all else is
+        self._put_off: set[str] = set()  # whose statuses are written after the next turn
         self._reservations: dict[str, None] = {}
         self._budgets: dict[str, None] = {}
         self._said = Said()
@@ -147,9 +151,36 @@ class Effects:
                 self._reservations[f"{namespace}/{name}"] = None
         return True
 
+    def begin(self, turn: Turn) -> list[Order]:
+        """Return the first orders of pods for the leases that the turn has opened, to be written
+        together with the leases; then `settle` them. Where no other process decides there are none:
+        a pod is made with its node there, after its lease."""
+        orders: list[Order] = []
+        if not self._ledger.is_shared:
+            return orders
+        opened = dict.fromkeys(lease.uid for batch in turn.batches for lease in batch.opened)
+        for uid in opened:
+            if len(orders) >= ROUND_MAX:
+                break
+            with self._apart("Run", uid, turn.world.runs.get(uid)):
+                makes = pod_orders(turn, uid).makes
+                orders += [self._making(turn.world, order, uid) for order in makes]
+                self._begun.update({uid: None} if makes else {})
+        return orders
+
+    def settle(self, orders: Sequence[Order], answers: Sequence[Answer]) -> bool:
+        """Note what came of each; what was not done is owed again, and makes it False."""
+        complete = True
+        for order, answer in zip(orders, answers, strict=True):
+            if not order.settle(answer):
+                order.owed[order.key] = None
+                complete = False
+        return complete
+
     async def perform(self, turn: Turn) -> bool:
         """Write what is owed, in rounds: the first pods start while the last are being made. False
         if something is left for later."""
+        self._bindings = []  # those of pods that were begun are ordered anew
         reservations, runs, budgets = [*self._reservations], [*self._runs], [*self._budgets]
         self._reservations.clear()
         self._runs.clear()
@@ -170,6 +201,10 @@ class Effects:
                 orders += self._budget_orders(turn, key)
         for first in range(0, len(orders), ROUND_MAX):
             complete &= await self._place(orders[first : first + ROUND_MAX])
+        waiting = self._due_statuses()
+        for first in range(0, len(waiting), ROUND_MAX):
+            complete &= await self._send(waiting[first : first + ROUND_MAX])
+        self._begun.clear()
         # Pods that were made, or refused for good, are news of their runs. Each is told of in the
         # next turn, whether or not its pods have been seen by then: one that were left over would
         # have the loop never rest while anything else is tried again.
@@ -177,6 +212,23 @@ class Effects:
         turn.again = turn.again or bool(self._untold) or self._has_refused
         self._has_refused = False
         return complete
+
+    def _due_statuses(self) -> list[Order]:
+        """Return the statuses to be written now. While pods were just bound, the next turn has more
+        to say, and what is not urgent travels with that; once, so that no status waits for ever."""
+        waiting, self._waiting = self._waiting, []
+        if not self._untold:
+            self._put_off.clear()
+            return waiting
+        due = []
+        for order in waiting:
+            if order.key in self._put_off:
+                self._put_off.discard(order.key)
+                due.append(order)
+            else:
+                self._put_off.add(order.key)
+                order.owed[order.key] = None
+        return due
 
     @contextmanager
     def _apart(self, kind: str, key: str, run: Run | None = None) -> Iterator[None]:
@@ -195,7 +247,8 @@ class Effects:
         """One round of writes; whatever could not be done is owed again."""
         if not self._ledger.is_shared:
             return await self._send(orders)
-        complete = await self._send([order for order in orders if not order.asks])
+        self._waiting += [order for order in orders if order.waits and not order.asks]
+        complete = await self._send([each for each in orders if not each.waits and not each.asks])
         asking = [order for order in orders if order.asks] + self._bindings
         self._bindings = []
         if asking:
@@ -213,11 +266,7 @@ class Effects:
             answers = [error] * len(orders)
         finally:
             self._is_sending = False
-        complete = True
-        for order, answer in zip(orders, answers, strict=True):
-            if not order.settle(answer):
-                order.owed[order.key] = None
-                complete = False
+        complete = self.settle(orders, answers)
         heard, self._heard = self._heard, []
         for place, version in heard:
             complete &= not self._owe_again(place, version)
@@ -242,7 +291,7 @@ class Effects:
             # From now on its name may be another Run's.
             is_held = LEASES_CLOSED in run.finalizers
             return [*orders, self._letting_go(run)] if is_held else orders
-        if pods.makes and not was_untold:
+        if (pods.makes or uid in self._begun) and not was_untold:
             # They will be bound in a moment: what is to be said then is said once.
             self._untold[uid] = None
             return orders
@@ -375,7 +424,7 @@ class Effects:
             return written(answer)
 
         asks = self._said.is_disputed(place)
-        return [Order(owed, key, PatchStatus(*place[:3], status), settle, asks)]
+        return [Order(owed, key, PatchStatus(*place[:3], status), settle, asks, waits=True)]
 
     def _holding(self, run: Run) -> Order:
         return self._finalizers(run, (*run.finalizers, LEASES_CLOSED), asks=False)

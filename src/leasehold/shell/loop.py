@@ -438,7 +438,7 @@ class Controller:
             world.fold_head(self._ledger.known.head)
             if batch is batches[-1]:
                 self._set_committing(is_committing=False)
-            await self._materialise(world, batch)
+            await self._materialise(world, batch, turn if batch is batches[-1] else None)
         self._effects.owe(turn)
         complete = await self._effects.perform(turn) if self._effects.are_owed else True
         if not self._quarantine.is_empty:
@@ -467,11 +467,17 @@ class Controller:
         if violations:
             raise InvariantBroken(violations)
 
-    async def _materialise(self, world: World, batch: Batch) -> None:
-        refused = await materialise(self._store, self._clock, world, batch)
-        for name in refused:
+    async def _materialise(self, world: World, batch: Batch, turn: Turn | None = None) -> None:
+        """Write the leases of a committed batch. With the `turn` of which it is the last, the pods
+        of its leases are made at the same time: a pod without a node uses nothing."""
+        along = [] if turn is None else self._effects.begin(turn)
+        writes = [order.write for order in along]
+        done = await materialise(self._store, self._clock, world, batch, along=writes)
+        for name in done.refused:
             world.put_refused_lease(name)
         self._ledger.note_materialised(batch.seq)
+        if along:
+            self._effects.settle(along, done.answers)
 
     def _alert(self, words: str) -> None:
         self._audience.alerted(self._clock.now(), words)

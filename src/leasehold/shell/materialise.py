@@ -4,6 +4,9 @@ Names are unique for ever, so "already exists" and "already closed" are success.
 store refuses for good never stops the chain: its lease is reported back to be closed.
 """
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 from msgspec.structs import replace
 
 from leasehold.adapters.retry import FIRST_MS, MOST_MS
@@ -26,8 +29,18 @@ from leasehold.ports.store import (
 )
 
 
-async def materialise(store: Store, clock: Clock, world: World, batch: Batch) -> list[str]:
-    """Make the objects say what the batch says; returns leases whose objects were refused."""
+class Materialised(NamedTuple):
+    """The leases whose objects were refused, and the answers to the writes made along."""
+
+    refused: list[str]
+    answers: Answers
+
+
+async def materialise(
+    store: Store, clock: Clock, world: World, batch: Batch, *, along: Sequence[Write] = ()
+) -> Materialised:
+    """Make the objects say what the batch says. `along` are further writes, of other objects, that
+    travel with them and are tried once."""
     # The World's record knows the pod; a batch read back from the store does not.
     writes: list[tuple[str, Write]] = [
         (opened.name, Create(_as_opened(world.leases[opened.name]))) for opened in batch.opened
@@ -36,18 +49,25 @@ async def materialise(store: Store, clock: Clock, world: World, batch: Batch) ->
     writes += [
         (name, PatchStatus("Lease", "", name, lease_status(world.leases[name]))) for name in changed
     ]
-    return await _write_all(store, clock, writes)
+    return await _write_all(store, clock, writes, along)
 
 
-async def _write_all(store: Store, clock: Clock, writes: list[tuple[str, Write]]) -> list[str]:
-    """Until every one has a definite answer; what is not answered yet is asked again, in order."""
+async def _write_all(
+    store: Store, clock: Clock, writes: list[tuple[str, Write]], along: Sequence[Write]
+) -> Materialised:
+    """Write until every lease has a definite answer; what is not answered yet is asked again, in
+    order."""
     refused: dict[str, None] = {}
+    found: Answers = []
     pause = FIRST_MS
-    while writes:
+    while writes or along:
+        wanted = [*(write for _, write in writes), *along]
         try:
-            answers: Answers = await store.write_all([write for _, write in writes])
+            answers: Answers = await store.write_all(wanted)
         except (Unavailable, OutcomeUnknown) as error:
-            answers = [error] * len(writes)
+            answers = [error] * len(wanted)
+        if along:
+            answers, found, along = answers[: len(writes)], answers[len(writes) :], ()
         waiting: list[tuple[str, Write]] = []
         for (name, write), answer in zip(writes, answers, strict=True):
             if isinstance(answer, Unavailable | OutcomeUnknown):
@@ -58,7 +78,7 @@ async def _write_all(store: Store, clock: Clock, writes: list[tuple[str, Write]]
             await clock.sleep(pause)
             pause = min(MOST_MS, pause * 2)
         writes = waiting
-    return list(refused)
+    return Materialised(refused=list(refused), answers=found)
 
 
 def _is_there(write: Write, answer: StoreError) -> bool:

@@ -79,6 +79,7 @@ class KubernetesStore:
         self._clock = clock
         self._version = 0  # the highest that the server told us
         self._companies: dict[Key, _Company] = {}  # by the Service of a Run
+        self._alone: dict[tuple[str, str], Wire] = {}  # pods made without what they share
 
     @property
     def companies(self) -> Sequence[Key]:
@@ -158,10 +159,27 @@ class KubernetesStore:
 
     async def create(self, obj: Wire) -> Wire:
         if is_ours(obj):
-            await self._companions(obj)
-            obj = dressed(obj)
+            return await self._create_pod(obj)
         place, key = _place(obj), key_of(obj)
         return await self._sent_whole(place, obj, "POST", place.all(key[1]))
+
+    async def _create_pod(self, pod: Wire) -> Wire:
+        """Make the pod and what the pods of its Run share at once; a pod is not bound before both
+        are there."""
+        _, namespace, name = key_of(pod)
+        self._alone[namespace, name] = pod
+        made, shared = await asyncio.gather(
+            self._sent_whole(place_of("Pod"), dressed(pod), "POST", place_of("Pod").all(namespace)),
+            self._companions(pod),
+            return_exceptions=True,
+        )
+        if shared is None:
+            del self._alone[namespace, name]
+        for each in (shared, made):
+            if isinstance(each, BaseException):
+                raise each
+        assert isinstance(made, dict), "it was made"
+        return made
 
     async def rehearse(self, trials: Sequence[Trial]) -> Sequence[TriedPod | StoreError]:
         """Each as the server would make it now, or why it would not; nothing is made. What one pod
@@ -210,8 +228,8 @@ class KubernetesStore:
         return [each for each in listed if isinstance(each, dict)]
 
     async def _companions(self, pod: Wire) -> None:
-        """What several pods of a Run have in common, before the first of them: the Service that
-        whoever starts looks for, and how many of them must stay at a time."""
+        """Make what several pods of a Run have in common, before the first of them is bound: the
+        Service by which they find each other, and how many of them must stay at a time."""
         if not has_mates(pod):
             return
         service, place = service_of(pod), place_of("Service")
@@ -221,17 +239,25 @@ class KubernetesStore:
             self._companies.clear()  # asking again is harmless
         company = self._companies.setdefault(key, _Company())
         async with company.meeting:
-            if company.budget is None:
-                with suppress(AlreadyExists):
-                    await self._sent_whole(place, service, "POST", place.all(key[1]))
             if company.budget != budget:
-                await self._client.ask(_applied(key[1], key[2], budget))
+                applied = self._client.ask(_applied(key[1], key[2], budget))
+                if company.budget is None:
+                    await asyncio.gather(self._made_once(place, service), applied)
+                else:
+                    await applied
             company.budget = budget
+
+    async def _made_once(self, place: Place, obj: Wire) -> None:
+        with suppress(AlreadyExists):
+            await self._sent_whole(place, obj, "POST", place.all(key_of(obj)[1]))
 
     async def update(self, obj: Wire) -> Wire:
         place, key = _place(obj), key_of(obj)
         if not text_at(part(obj, "metadata"), "resourceVersion"):
             raise Invalid([("metadata.resourceVersion", "is required to update")], *key)
+        if is_ours(obj) and not text_at(part(obj, "spec"), "nodeName"):
+            # Its maker may have died before it had made what its pods share.
+            await self._companions(obj)
         return await self._sent_whole(place, obj, "PUT", place.one(key[1], key[2]))
 
     async def _sent_whole(self, place: Place, obj: Wire, method: str, path: str) -> Wire:
@@ -271,6 +297,10 @@ class KubernetesStore:
     async def bind(
         self, namespace: str, name: str, node: str, *, uid: str, version: int | None = None
     ) -> None:
+        alone = self._alone.get((namespace, name))
+        if alone is not None:
+            await self._companions(alone)
+            self._alone.pop((namespace, name), None)
         metadata: Wire = {"name": name, "namespace": namespace, "uid": uid}
         if version is not None:
             metadata["resourceVersion"] = str(version)
