@@ -7,12 +7,13 @@ from tests.docs.examples import Shown, first_difference, steps
 from tests.docs.reader import Reader
 
 ROOT = Path(__file__).resolve().parents[2]
-CLUSTER = ROOT / "docs" / "operator-guide" / "kubernetes.md"
+OPERATORS = ROOT / "docs" / "operator-guide"
+# Those of a cluster are followed on one: by `make test-kubelets`, and by `tests/kubernetes`.
+CLUSTER = {OPERATORS / "kubernetes.md", OPERATORS / "outside.md"}
 GUIDES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs" / "user-guide").glob("*.md")),
-    # That of a cluster is followed on one, by `make test-kubelets`.
-    *sorted(set((ROOT / "docs" / "operator-guide").glob("*.md")) - {CLUSTER}),
+    *sorted(set(OPERATORS.glob("*.md")) - CLUSTER),
 ]
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+import structlog
 
 from leasehold.adapters import asyncio_runtime
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks
@@ -35,6 +36,7 @@ ON_CLUSTERS = Config(
     policy=Policy(max_objects=50_000, spares_on_reserved=True),
     asking=Asking(hide_tenants=True),
 )
+_log = structlog.get_logger("leasehold")
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,9 @@ async def _open(
     host, port = doors.probes
     served = await serve_probes(host, port, troubles=replica.troubles, metrics=replica.metrics)
     opened.push_async_callback(served.cleanup)
-    if doors.questions is not None:
+    if doors.questions is None:
+        _log.info("no questions", message="--questions is not given: another replica answers")
+    else:
         answers = Answers(replica, client, clock, certificates=doors.certificates)
         if config.asking.aggregated:
             answering = await answers.serve(*doors.questions)

@@ -1,20 +1,37 @@
 """`leasehold install`: what leasehold needs on a cluster, printed or applied."""
 
 import asyncio
+import base64
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import click
+import msgspec
 import yaml
 
+from leasehold.adapters.kubeconfig.read import KubeContext
 from leasehold.adapters.kubernetes.client import Client
 from leasehold.adapters.kubernetes.install.apply import NotApplied, apply_all, remove_all
 from leasehold.adapters.kubernetes.install.documents import NO_CONFIG, Settings, documents
+from leasehold.adapters.kubernetes.install.roles import CONTROLLER
+from leasehold.adapters.private_file import write_private
 from leasehold.cli.config import read_config_file
 from leasehold.cli.kube_options import kube_options, kube_sentences, loader
 from leasehold.cli.plain_yaml import PlainDumper
 from leasehold.core.names import Wire
+from leasehold.core.objects.tenure import NAMESPACE
+from leasehold.core.objects.wire import part, text_at
 from leasehold.ports.store import StoreError
 from leasehold.shell.config import Config
+
+_TOKENS = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{CONTROLLER}/token"
+_TOKEN_REQUEST = {
+    "apiVersion": "authentication.k8s.io/v1",
+    "kind": "TokenRequest",
+    "spec": {"expirationSeconds": 365 * 24 * 3600},  # the server may give less
+}
+_ADDRESS = re.compile(r"[0-9.]+")  # which no ExternalName may be
 
 
 @click.command("install")
@@ -40,6 +57,20 @@ from leasehold.shell.config import Config
     is_flag=True,
     help="Also what the operators of Prometheus and Grafana read: rules and a dashboard.",
 )
+@click.option(
+    "--questions-at",
+    default="",
+    metavar="HOST:PORT",
+    help="Without --image: where the API server reaches the --questions of a controller that runs "
+    "outside the cluster. HOST is a DNS name.",
+)
+@click.option(
+    "--controller-kubeconfig",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also write a kubeconfig (0600) with the rights of the controller, and no others, for one "
+    "that runs outside the cluster.",
+)
 @click.option("--remove", is_flag=True, help="Take it off the cluster again; the ledger stays.")
 @click.option("--remove-ledger", is_flag=True, help="With --remove: the definitions and all of it.")
 @click.option("--yes", is_flag=True, help="Do not ask before the ledger is removed.")
@@ -52,6 +83,8 @@ def command(
     config_file: Path | None,
     pages: bool,
     monitoring: bool,
+    questions_at: str,
+    controller_kubeconfig: Path | None,
     remove: bool,
     remove_ledger: bool,
     yes: bool,
@@ -75,7 +108,12 @@ def command(
         config=_config(config_file, has_pages=pages),
         pages=pages,
         monitoring=monitoring,
+        questions_at=_host_and_port(questions_at) if questions_at else None,
     )
+    if image and settings.questions_at is not None:
+        raise click.UsageError(
+            "--questions-at is for a controller outside the cluster, not --image"
+        )
     wanted = documents(settings)
     if remove:
         wanted = documents(Settings(image="any", pages=True, monitoring=True))
@@ -92,10 +130,60 @@ def command(
         return
     with kube_sentences():
         missing = asyncio.run(_install(Client(loader(kubeconfig, context)), wanted))
+        if controller_kubeconfig is not None:
+            until = asyncio.run(_write_access(loader(kubeconfig, context), controller_kubeconfig))
+            click.echo(f"wrote {controller_kubeconfig}; its token is good until {until}")
     for kind in missing:
         click.echo(f"this server has no {kind}: Runs do not say who submitted them", err=True)
     if not image:
         click.echo("no --image was named, so no controller was started in the cluster")
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    is_name = re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", host) and not _ADDRESS.fullmatch(host)
+    if not is_name or not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65_536):
+        said = f"{text[:100]!r}: write HOST:PORT with a DNS name that the API server can resolve"
+        raise click.BadParameter(said, param_hint="--questions-at")
+    return host, int(port)
+
+
+async def _write_access(load: Callable[[], KubeContext], path: Path) -> str:
+    """Write a kubeconfig with a token of the controller's service account; return until when the
+    token is good. A controller reads the file again when its token is refused."""
+    client = Client(load)
+    try:
+        context = await client.context()
+        made = await client.write("POST", _TOKENS, _TOKEN_REQUEST)
+    except StoreError as error:
+        notes = " ".join(getattr(error, "__notes__", []))
+        raise click.ClickException(
+            f"no token for the controller: {error} {notes}".strip()
+        ) from None
+    finally:
+        await client.close()
+    status = part(msgspec.json.decode(made, type=dict[str, object]), "status")
+    cluster: Wire = {"server": context.server}
+    authority = context.ca_data or (Path(context.ca_file).read_bytes() if context.ca_file else b"")
+    if authority:
+        cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
+    if context.server_name:
+        cluster["tls-server-name"] = context.server_name
+    if not context.verify:
+        cluster["insecure-skip-tls-verify"] = True
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": CONTROLLER,
+        "clusters": [{"name": CONTROLLER, "cluster": cluster}],
+        "users": [{"name": CONTROLLER, "user": {"token": text_at(status, "token")}}],
+        "contexts": [{"name": CONTROLLER, "context": {"cluster": CONTROLLER, "user": CONTROLLER}}],
+    }
+    try:
+        write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror}") from None
+    return text_at(status, "expirationTimestamp")
 
 
 def _config(path: Path | None, *, has_pages: bool) -> str:

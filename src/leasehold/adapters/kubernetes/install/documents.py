@@ -34,13 +34,15 @@ LABELS: dict[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Without an image nothing runs in the cluster: the controller is started elsewhere."""
+    """Without an image nothing runs in the cluster: the controller is started elsewhere, and
+    `questions_at` is the name of that machine, and a port, where the API server reaches it."""
 
     namespace: str = "leasehold-system"
     image: str = ""
     replicas: int = 3
     config: str = NO_CONFIG  # the text of the controller's configuration file
     pages: bool = False  # the dashboard, behind a proxy that the configuration names
+    questions_at: tuple[str, int] | None = None
     monitoring: bool = False  # for clusters with the operators of Prometheus and Grafana
 
 
@@ -53,6 +55,8 @@ def documents(settings: Settings) -> list[Wire]:
         if settings.pages:
             found.append(_service(settings, "leasehold-pages", "pages"))
         found += [_deployment(settings), _disruption_budget(settings)]
+    elif settings.questions_at is not None:
+        found.append(_outside(settings.namespace, *settings.questions_at))
     if settings.image and settings.monitoring:
         found += monitoring(settings.namespace, LABELS)
     return found
@@ -233,6 +237,20 @@ def _service(settings: Settings, name: str, port: str) -> Wire:
         "spec": {
             "selector": LABELS | {HOLDER: "true"},
             "ports": [{"name": port, "port": 443, "targetPort": port}],
+        },
+    }
+
+
+def _outside(namespace: str, host: str, port: int) -> Wire:
+    """Where the API server passes questions on to a controller that is not in the cluster."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "leasehold-query", "namespace": namespace},
+        "spec": {
+            "type": "ExternalName",
+            "externalName": host,
+            "ports": [{"name": "questions", "port": port}],
         },
     }
 
