@@ -312,8 +312,9 @@ class Controller:
         assert world is not None
         if self._doubt is not None:
             raise self._doubt
-        news, self._inbox[:] = list(self._inbox), []
-        self._fold_news(world, news, await self._tryouts.refused(world, news))
+        now = self._clock.monotonic()
+        news, self._inbox[:] = [*self._tryouts.due(now), *self._inbox], []
+        self._fold_news(world, news, await self._tryouts.refused(world, news, now))
         turn, complete = await self._turn(world)
         self._defects.went_well()
         again = await self._rest(world)
@@ -326,9 +327,10 @@ class Controller:
     async def _has_waited(self, turn: Turn, again: Millis | None, *, complete: bool) -> bool:
         """Waits until there is news, or it is time for something, which is false."""
         wait = turn.wake_at - turn.now if turn.wake_at < FOREVER else None
-        if self._defects.next_try is not None:
-            later = max(1, self._defects.next_try - self._clock.monotonic())
-            again = later if again is None else min(again, later)
+        for at in (self._defects.next_try, self._tryouts.next_try):
+            if at is not None:
+                later = max(1, at - self._clock.monotonic())
+                again = later if again is None else min(again, later)
         if not complete or not self._time.trusted:
             again = RETRY_MS if again is None else min(again, RETRY_MS)
         if again is not None:
@@ -377,13 +379,13 @@ class Controller:
 
     def _fold_news(self, world: World, news: list[News], refused: dict[Uid, Unreadable]) -> None:
         for each in news:
-            if each.kind in ("Run", "Budget"):
-                self._quarantine.release(each.kind, each.obj)
-            bad: list[Unreadable] = []
             if each.kind == "Run" and not each.gone and (found := refused.get(uid_of(each.obj))):
                 world.drop_run(uid_of(each.obj))
                 self._put_aside(found)
                 continue
+            if each.kind in ("Run", "Budget"):
+                self._quarantine.release(each.kind, each.obj)
+            bad: list[Unreadable] = []
             for fold in readable(each.kind, iter([each.obj]), self._reader(each, world), bad):
                 fold(world)
             for found in bad:

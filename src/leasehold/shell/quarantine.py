@@ -30,6 +30,7 @@ class _Kept:
     kind: str
     obj: Wire
     why: str
+    is_tried_again: bool
     is_told: bool = False
     version: int = 0  # that the object had when it was told last
     heard: int = 0  # that somebody's status had, ours or not
@@ -44,7 +45,11 @@ class Quarantine:
         self._kept: dict[tuple[str, str], _Kept] = {}
 
     def put(self, found: Unreadable) -> None:
-        self._kept[found.kind, found.key] = _Kept(found.kind, found.obj, found.why)
+        known = self._kept.get((found.kind, found.key))
+        if known is not None and (known.obj, known.why) == (found.obj, found.why):
+            return  # it was tried once more, and the answer is the same
+        kept = _Kept(found.kind, found.obj, found.why, found.is_tried_again)
+        self._kept[found.kind, found.key] = kept
 
     def release(self, kind: str, obj: Wire) -> None:
         """It can be read now, or is gone."""
@@ -117,6 +122,11 @@ def _status(kept: _Kept) -> Wire:
     ]
     remedy = "delete it and submit another" if kept.kind == "Run" else "edit or delete it"
     message = f"it cannot be read and is left alone; {remedy}: {kept.why}"
+    if kept.is_tried_again:
+        message = (
+            "the API server refuses its pods, and is asked again after a pause that grows from a "
+            f"second to ten minutes: {kept.why}"
+        )
     condition: Wire = {"type": CONDITION, "status": "True", "reason": CONDITION, "message": message}
     status: Wire = {**before, "conditions": [*others, condition]}
     if kept.kind == "Run":

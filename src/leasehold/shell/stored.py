@@ -28,6 +28,7 @@ class Unreadable(Record):
     obj: Wire
     why: str
     error: Exception
+    is_tried_again: bool = False  # the API server refuses its pods, and may think better of it
 
     @property
     def key(self) -> str:

@@ -2,10 +2,12 @@
 
 Used by the loop, where the store has somebody to ask (an API server's dry run): otherwise a Run
 whose pods can never be made would get leases again and again. What the server adds to a pod (limits
-of its namespace, sidecars) counts for where it fits.
+of its namespace, sidecars) counts for where it fits. A refusal may be of the moment (a namespace
+has no ServiceAccount yet, a quota is raised a minute later): the Run is tried again, ever later.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 from msgspec.structs import replace
@@ -13,10 +15,12 @@ from msgspec.structs import replace
 from leasehold.control.running.pods import trial_pod
 from leasehold.core.facts import Gang, Run, Uid
 from leasehold.core.names import Wire
+from leasehold.core.objects.bounds import check_bounds, check_sizes
 from leasehold.core.objects.problems import Problem, Unsound
 from leasehold.core.objects.quantity import CPU, MEMORY, asked, milli, units
 from leasehold.core.objects.run import run_from_wire
-from leasehold.core.objects.wire import part
+from leasehold.core.objects.wire import part, text_at
+from leasehold.core.units import MINUTE, SECOND, Instant, Millis
 from leasehold.core.world.width import pod_size
 from leasehold.core.world.world import World
 from leasehold.ports.store import Forbidden, Invalid, StoreError
@@ -28,12 +32,25 @@ from leasehold.shell.stored import Unreadable
 Rehearse = Callable[[Sequence[Trial]], Awaitable[Sequence[TriedPod | StoreError]]]
 Untried = Callable[[Run, str], None]
 KNOWN_MAX = 100_000
+AGAIN_FIRST: Millis = SECOND  # after a refusal; twice as long after each other one
+AGAIN_MAX: Millis = 10 * MINUTE
+AGAIN_AT_ONCE = 32  # of those whose pause is over, in one turn
 _CLAIM = b'"persistentVolumeClaim"'
 _ASIDE = f'"{CONDITION}"'.encode()
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 # What may be otherwise tomorrow, and what a server cannot try, is no refusal.
 _FULL = "exceeded quota"
 _UNTRIABLE = "dry run"
+
+
+@dataclass(slots=True)
+class _Refused:
+    """A Run that the server refused pods of, as it was then."""
+
+    obj: Wire
+    generation: int
+    times: int
+    due: Instant  # by the monotonic clock
 
 
 class Tryouts:
@@ -43,22 +60,43 @@ class Tryouts:
         self._rehearse = rehearse
         self._tell = untried
         self._tried: dict[Uid, int] = {}  # the generation that was tried
+        self._refused: dict[Uid, _Refused] = {}
         # Of a pod as it would be made: CPU, memory, and where its volumes can be reached from.
         self._amounts: dict[Uid, tuple[int, int, frozenset[str] | None]] = {}
 
-    async def refused(self, world: World, news: list[News]) -> dict[Uid, Unreadable]:
+    def due(self, now: Instant) -> list[News]:
+        """Return the Runs that are tried once more (`now` is monotonic), as news of them."""
+        again = [each for each in self._refused.values() if each.due <= now][:AGAIN_AT_ONCE]
+        return [News(kind="Run", gone=False, obj=each.obj) for each in again]
+
+    @property
+    def next_try(self) -> Instant | None:
+        """When the next refused Run is tried again, by the monotonic clock."""
+        return min((each.due for each in self._refused.values()), default=None)
+
+    async def refused(self, world: World, news: list[News], now: Instant) -> dict[Uid, Unreadable]:
         """Of the Runs among the news that were not tried yet: those that no pod can be made of."""
         if self._rehearse is None:
             return {}
         runs = {run.uid: (run, each.obj) for each in news if (run := self._untried(world, each))}
+        for each in news:
+            if each.kind == "Run" and (each.gone or _uid(each.obj) not in runs):
+                self._refused.pop(_uid(each.obj), None)
+        found = {}
+        for run, obj in list(runs.values()):
+            whole: dict[object, object] = {"kind": "Run", "spec": part(obj, "spec")}
+            over = [*check_bounds(whole), *check_sizes(whole)]
+            if over and not _is_admitted(world, run):
+                error = Unsound(over)
+                found[run.uid] = Unreadable(kind="Run", obj=obj, why=str(error), error=error)
+                del runs[run.uid]
         if not runs:
-            return {}
+            return found
         trials = [_trial(world, run) for run, _ in runs.values()]
         answers = await self._rehearse(trials)
         if len(self._tried) > KNOWN_MAX:
             self._tried.clear()
             self._amounts.clear()
-        found = {}
         for (run, obj), answer in zip(runs.values(), answers, strict=True):
             if isinstance(answer, TriedPod):
                 spec = part(answer.pod, "spec")
@@ -69,9 +107,20 @@ class Tryouts:
                 if isinstance(answer, StoreError) and _UNTRIABLE in _words(answer):
                     self._tell(run, _words(answer))
                 self._tried[run.uid] = run.generation
+                self._refused.pop(run.uid, None)
             else:
-                found[run.uid] = Unreadable(kind="Run", obj=obj, why=str(why), error=why)
+                self._refuse(run, obj, now)
+                found[run.uid] = Unreadable(
+                    kind="Run", obj=obj, why=str(why), error=why, is_tried_again=True
+                )
         return found
+
+    def _refuse(self, run: Run, obj: Wire, now: Instant) -> None:
+        known = self._refused.pop(run.uid, None)
+        is_same = known is not None and known.generation == run.generation
+        times = known.times + 1 if known is not None and is_same else 0
+        pause = min(AGAIN_FIRST << min(times, 20), AGAIN_MAX)
+        self._refused[run.uid] = _Refused(obj, run.generation, times, now + pause)
 
     def amended(self, run: Run) -> Run:
         """With what its pods really ask for."""
@@ -124,6 +173,10 @@ def _trial(world: World, run: Run) -> Trial:
     resource = world.policy.gpu_resource
     pod = trial_pod(run, resource)
     return Trial(pod=pod, count=-(-gpus // max(1, size)), gpus=gpus, gpu_resource=resource)
+
+
+def _uid(obj: Wire) -> Uid:
+    return text_at(part(obj, "metadata"), "uid")
 
 
 def _words(answer: StoreError) -> str:

@@ -46,7 +46,7 @@ def _tried(
 
     tryouts = Tryouts(rehearse, lambda run, why: said.append(f"{run.key}: {why}"))
     news = [News(kind="Run", gone=False, obj=run)]
-    refused = asyncio.run(tryouts.refused(world or World(Policy()), news))
+    refused = asyncio.run(tryouts.refused(world or World(Policy()), news, 0))
     return asked, [each.why for each in refused.values()], said
 
 
@@ -81,6 +81,59 @@ def test_one_that_runs_is_asked_for_its_volumes_and_never_refused() -> None:
         world.fold_open(a_lease(mine, "n0", range(4), batch=1, index=0))
         trials, refused, _ = _tried(run, refusal, world)
         assert (len(trials), refused) == (asked, [])
+
+
+def test_refusal_is_asked_about_again_after_a_growing_pause_until_the_server_allows_it() -> None:
+    answers: list[TriedPod | StoreError] = [Invalid([("spec", "no")], "Pod", "team", "x")]
+    world, now, asked = World(Policy()), 0, list[int]()
+
+    async def rehearse(trials: Sequence[Trial]) -> Sequence[TriedPod | StoreError]:
+        asked.append(now // 1000)
+        return [answers[-1]] * len(trials)
+
+    tryouts = Tryouts(rehearse)
+    news = [News(kind="Run", gone=False, obj=_run())]
+    while now < 40 * 60_000:
+        refused = asyncio.run(tryouts.refused(world, news, now))
+        assert [each.is_tried_again for each in refused.values()] == [True]
+        assert tryouts.next_try is not None
+        now = tryouts.next_try
+        assert tryouts.due(now - 1) == []
+        news = tryouts.due(now)
+    answers.append(TriedPod(pod={}))
+
+    assert asyncio.run(tryouts.refused(world, news, now)) == {}
+    assert asked[:8] == [0, 1, 3, 7, 15, 31, 63, 127]
+    assert asked[-1] - asked[-2] == 600, "it is never asked about less often"
+    assert tryouts.next_try is None
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_refused_run_that_is_deleted_or_stopped_is_not_asked_about_any_more(gone: bool) -> None:
+    tryouts, refusal = Tryouts(_refusing), World(Policy())
+    asyncio.run(tryouts.refused(refusal, [News(kind="Run", gone=False, obj=_run())], 0))
+    assert tryouts.next_try == 1000
+
+    last = News(kind="Run", gone=gone, obj=_run() if gone else _run(stop=True))
+    asyncio.run(tryouts.refused(refusal, [last], 1))
+
+    assert tryouts.next_try is None
+
+
+def test_run_with_more_than_its_bounds_is_refused_for_good_where_no_definition_says_so() -> None:
+    container = {"name": "main", "image": "none", "args": ["x"] * 4097}
+    run = _run(template={"spec": {"containers": [container]}})
+
+    asked, refused, _ = _tried(run, TriedPod(pod={}))
+
+    assert asked == []
+    [why] = refused
+    assert "spec.template.spec.containers[0].args" in why
+    assert "write at most 4096" in why
+
+
+async def _refusing(trials: Sequence[Trial]) -> Sequence[TriedPod | StoreError]:
+    return [Invalid([("spec", "no")], "Pod", "team", "x")] * len(trials)
 
 
 MALLEABLE = {"minTotalGPUs": 16, "maxTotalGPUs": 32, "stepGPUs": 8, "desiredTotalGPUs": 32}
