@@ -54,7 +54,7 @@ def setting() -> Setting:
 
 
 def exported(folder: Path, jobs: Sequence[Job] = JOBS) -> Path:
-    write_ledger(play(setting(), jobs, Habits(known=all_known)).store, folder)
+    write_ledger(play(setting(), jobs, Habits(known=all_known())).store, folder)
     return folder / "ledger.jsonl"
 
 

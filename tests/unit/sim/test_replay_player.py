@@ -70,7 +70,7 @@ QUEUE = [
 
 
 def test_jobs_of_one_node_wait_for_each_other() -> None:
-    played = play(setting(1, a=8), QUEUE, Habits(known=all_known))
+    played = play(setting(1, a=8), QUEUE, Habits(known=all_known()))
     figures = figures_of(played)
 
     assert waits(played) == [0, 50 * MINUTE, 100 * MINUTE]
@@ -130,6 +130,13 @@ def test_a_job_that_saves_when_it_is_told_to_stop_loses_only_what_loading_takes(
     assert (course.preemptions, course.lost) == (1, 0)
     assert course.ended_at == START + 1 + 3 * HOUR + 10 * MINUTE
     assert course.ran == 8 * (2 * HOUR + 10 * MINUTE)
+
+
+def test_a_declared_duration_includes_the_time_to_load_a_checkpoint() -> None:
+    played = play(setting(1, a=8), QUEUE, Habits(known=all_known(resume=MINUTE)))
+
+    declared = [run.spec.max_duration for run in played.world.runs.values()]
+    assert declared == [HOUR + MINUTE, HOUR + MINUTE, 31 * MINUTE]
 
 
 def test_a_job_without_checkpoints_fails_when_it_is_preempted() -> None:
@@ -204,6 +211,6 @@ def test_the_same_seed_gives_the_same_ledger() -> None:
 def test_progress_counts_the_jobs_that_are_over() -> None:
     told: list[int] = []
 
-    play(setting(1, a=8), QUEUE, Habits(known=all_known), progress=told.append)
+    play(setting(1, a=8), QUEUE, Habits(known=all_known()), progress=told.append)
 
     assert told == [1, 2, 3]

@@ -21,6 +21,7 @@ from leasehold.core.units import format_span, plural
 from leasehold.shell.yamlfile import BadFile
 from leasehold.sim.replay.figures import Figures, figures_of
 from leasehold.sim.replay.jobs import (
+    INSTANT_MAX,
     Job,
     Known,
     Workload,
@@ -38,7 +39,7 @@ from leasehold.sim.scenario.ledger import write_ledger
 
 DEFECT = 3
 FILE = click.Path(dir_okay=False, path_type=Path)
-KNOWN: dict[str, Known] = {"none": none_known, "all": all_known, "column": limits_known}
+DURATIONS = ("none", "all", "column")
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class ReplayOptions:
 )
 @click.option(
     "--durations",
-    type=click.Choice(list(KNOWN)),
+    type=click.Choice(DURATIONS),
     default="none",
     show_default=True,
     help="Which runs declare a maxDuration: none, all (exactly what they take), or those whose "
@@ -242,15 +243,23 @@ def _chosen(workload: Workload, asked: ReplayOptions) -> list[Job]:
         )
         raise click.ClickException(said)
     jobs = hurried(jobs, inputs.factor_option(asked.scale, "--scale"))
+    if jobs[-1].submit >= INSTANT_MAX:
+        raise click.ClickException("--scale: the last job would come after the year 3000")
     return [replace(job, flavor=job.flavor or asked.flavor) for job in jobs]
 
 
 def _habits(asked: ReplayOptions) -> Habits:
+    resume = inputs.span_option(asked.resume, "--resume") or 0
+    known: dict[str, Known] = {
+        "none": none_known,
+        "all": all_known(resume),
+        "column": limits_known,
+    }
     return Habits(
-        known=KNOWN[asked.durations],
+        known=known[asked.durations],
         checkpoint=inputs.span_option(asked.checkpoint, "--checkpoint"),
         saves_on_stop=asked.checkpoint_on_stop,
-        resume=inputs.span_option(asked.resume, "--resume") or 0,
+        resume=resume,
     )
 
 

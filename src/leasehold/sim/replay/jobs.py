@@ -13,6 +13,7 @@ from leasehold.core.units import Instant, Millis
 from leasehold.shell.yamlfile import BadFile, Mistake
 
 MISTAKES_MAX = 10  # of one file; the rest is not looked at
+INSTANT_MAX: Instant = 32_503_680_000_000  # the year 3000: every instant of a replay can be written
 
 NO_GPU = "without a GPU, left out"
 NEVER_RAN = "without a duration, left out"
@@ -95,9 +96,9 @@ def none_known(_: Job) -> Millis | None:
     return None
 
 
-def all_known(job: Job) -> Millis | None:
-    """Every run declares exactly how long it takes."""
-    return job.duration
+def all_known(resume: Millis = 0) -> Known:
+    """Every run declares how long it takes, and what loading a checkpoint takes if it has to."""
+    return lambda job: job.duration + resume
 
 
 def limits_known(job: Job) -> Millis | None:

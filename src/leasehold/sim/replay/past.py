@@ -5,14 +5,14 @@ never held any is not in it. A run was submitted when its reservation was announ
 waited, when it started.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from leasehold.core.facts import Budget, Closed, Lease, Node, Role, Uid
-from leasehold.core.ledger.batch import Batch, Closing, NodeFact, batch_from_wire, closure_of
+from leasehold.core.facts import Budget, Closed, Closure, Lease, Node, Role, Uid
+from leasehold.core.ledger.batch import Batch, NodeFact, batch_from_wire, closure_of
 from leasehold.core.ledger.chain import GENESIS, canonical, next_digest
 from leasehold.core.objects.budget import budget_from_fact
 from leasehold.core.objects.lease import cut_run
@@ -32,7 +32,7 @@ class _Spell:
 
     lease: Lease
     line: int
-    closing: Closing | None = None
+    closure: Closure | None = None
 
 
 @dataclass
@@ -79,8 +79,7 @@ def read_past(paths: Sequence[Path], *, teams: Sequence[str] = ()) -> PastJobs:
     assert paths, "a ledger has at least one file"
     reader = _Reader()
     for path in paths:
-        for line, batch in reader.lines(path):
-            reader.take(line, batch)
+        reader.read(path)
     if not reader.spells:
         remedy = "export a span in which something ran"
         raise bad_file(str(paths[0]), 1, "no lease begins in there", remedy)
@@ -103,12 +102,12 @@ class _Reader:
         self._digest: str | None = None
         self._until: Instant = 0
 
-    def lines(self, path: Path) -> Iterator[tuple[int, Batch]]:
-        """Every batch with its line number; each must follow from the one before."""
+    def read(self, path: Path) -> None:
+        """Every batch of a file; each must follow from the one before."""
         with opened(path) as file:
             for number, text in enumerate(file, start=1):
                 if text.strip():
-                    yield number, self._batch(str(path), number, text)
+                    self._take(number, self._batch(str(path), number, text))
 
     def _batch(self, path: str, number: int, text: str) -> Batch:
         try:
@@ -117,9 +116,10 @@ class _Reader:
             if not isinstance(wire, dict) or not isinstance(digest, str):
                 raise bad_file(path, number, "not a line of a ledger", _AGAIN)
             batch = batch_from_wire(wire)
+            _check(batch)
             before = GENESIS if batch.seq == 1 else self._digest
             follows = digest if before is None else next_digest(before, canonical(wire))
-        except (msgspec.DecodeError, AssertionError, RecursionError) as error:
+        except (ValueError, AssertionError, RecursionError) as error:
             said = " ".join(str(error).split())
             raise bad_file(path, number, f"not a line of a ledger: {said}", _AGAIN) from None
         if follows != digest:
@@ -128,7 +128,7 @@ class _Reader:
         self._digest = digest
         return batch
 
-    def take(self, line: int, batch: Batch) -> None:
+    def _take(self, line: int, batch: Batch) -> None:
         """What a batch says of nodes, Budgets, announcements and leases."""
         self._until = batch.instant
         for fact in batch.facts_nodes:
@@ -149,7 +149,7 @@ class _Reader:
         for closing in batch.closed:
             spell = self.spells.get(closing.lease)
             if spell is not None:  # otherwise it began before the export
-                spell.closing = closing
+                spell.closure = closure_of(closing, batch.seq)
         for lease in batch.opened:
             self.spells[lease.name] = _Spell(lease, line)
 
@@ -169,7 +169,7 @@ class _Reader:
         if not duration:
             workload.remarks[NEVER_RAN] += 1
             return
-        workload.remarks[UNFINISHED] += any(spell.closing is None for spell in mine)
+        workload.remarks[UNFINISHED] += any(spell.closure is None for spell in mine)
         workload.jobs.append(
             Job(
                 line=mine[0].line,
@@ -183,7 +183,7 @@ class _Reader:
         )
 
     def _end(self, spell: _Spell) -> Instant:
-        return self._until if spell.closing is None else spell.closing.end
+        return self._until if spell.closure is None else spell.closure.at
 
     def _widest(self, mine: Sequence[_Spell]) -> int:
         """The most GPUs that it held at once."""
@@ -198,11 +198,10 @@ class _Reader:
     def _work(self, spell: _Spell, mine: Sequence[_Spell]) -> GpuMs:
         """GPU time that it did not have to spend again later."""
         lease, end = spell.lease, self._end(spell)
-        if spell.closing is not None:
-            closure = closure_of(spell.closing, 0)
-            is_lost = closure.why.reason in _LOSSES
-            if is_lost and any(other.lease.start >= end for other in mine if other is not spell):
-                end = closure.saved or lease.start
+        closure = spell.closure
+        went_on = any(other.lease.start >= end for other in mine if other is not spell)
+        if closure is not None and closure.why.reason in _LOSSES and went_on:
+            end = closure.saved or lease.start
         span: Millis = end - lease.start
         return span * lease.gpus
 
@@ -213,3 +212,15 @@ class _Reader:
         # A later run of this name was announced after this one began.
         waiting[:] = [at for at in waiting if at > lease.start]
         return min(before, default=lease.start)
+
+
+def _check(batch: Batch) -> None:
+    """Raises `ValueError` for what a ledger of ours never says."""
+    for closing in batch.closed:
+        closure_of(closing, batch.seq)
+    for key, spec in batch.facts_budgets:
+        if spec is not None:
+            budget_from_fact(key, spec)
+    for fact in batch.facts_nodes:
+        if not fact.gone and fact.domain.count("/") != 2:
+            raise ValueError(f"{fact.name} lies in no domain")

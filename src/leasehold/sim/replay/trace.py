@@ -18,8 +18,10 @@ from typing import TextIO
 from leasehold.core.facts import Record
 from leasehold.core.objects.owners import OWNER_REMEDY, is_owner
 from leasehold.core.objects.problems import shown
-from leasehold.core.units import SECOND, Instant, Millis
+from leasehold.core.objects.readers import GPUS_MAX
+from leasehold.core.units import DAY, SECOND, SPAN_MAX, Instant, Millis, format_span
 from leasehold.sim.replay.jobs import (
+    INSTANT_MAX,
     NEVER_RAN,
     NO_GPU,
     ROUNDED,
@@ -259,7 +261,7 @@ class _Reader:
                 gpus=gpus,
                 submit=self._instant(row, "submit"),
                 duration=duration,
-                limit=None if not limit else _span(limit) or None,
+                limit=(_bounded(_span(limit)) or None) if limit else None,
                 flavor=self._cell(row, "flavor"),
             )
         except _Unreadable as wrong:
@@ -281,6 +283,8 @@ class _Reader:
     def _gpus(self, row: Mapping[str, str]) -> int:
         text = self._cell(row, "gpus")
         number = _number(text or "0", "a number of GPUs")
+        if number > GPUS_MAX:
+            raise _Unreadable(shown(text), f"write at most {GPUS_MAX} GPUs")
         whole = ceil(number)
         self._workload.remarks[ROUNDED] += whole != number
         return max(0, whole)
@@ -289,18 +293,18 @@ class _Reader:
         """0 if it never ran, or nobody knows how long."""
         if "duration" in self._layout:
             text = self._cell(row, "duration")
-            return max(0, _span(text)) if text else 0
+            return _bounded(_span(text)) if text else 0
         if not (self._cell(row, "start") and self._cell(row, "end")):
             return 0
-        return max(0, self._instant(row, "end") - self._instant(row, "start"))
+        return _bounded(self._instant(row, "end") - self._instant(row, "start"))
 
     def _instant(self, row: Mapping[str, str], part: str) -> Instant:
         text = self._cell(row, part)
         at = _moment(text)
         if at is None:
             at = self._origin + _span(text, "an instant or a number of seconds")
-        if at < 0:
-            raise _Unreadable(shown(text), "write an instant from 1970 on")
+        if not 0 <= at < INSTANT_MAX:
+            raise _Unreadable(shown(text), "write an instant between 1970 and 3000")
         return at
 
 
@@ -323,6 +327,13 @@ def _number(text: str, what: str) -> Decimal:
 
 def _span(text: str, what: str = "a number of seconds") -> Millis:
     return int(_number(text, what) * SECOND)
+
+
+def _bounded(span: Millis) -> Millis:
+    """At least nothing, and no more than a Run may declare."""
+    if span > SPAN_MAX:
+        raise _Unreadable(format_span(span), f"write at most {SPAN_MAX // DAY} days")
+    return max(0, span)
 
 
 def _moment(text: str) -> Instant | None:
