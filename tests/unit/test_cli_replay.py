@@ -1,7 +1,11 @@
 """`leasehold sim replay` on small files: its reports, its settings side by side, its complaints."""
 
 import json
+import os
+import pty
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -60,6 +64,25 @@ def test_a_table_has_a_row_for_each_team(folder: Path) -> None:
     assert result.stderr == ""  # no progress bar
 
 
+def test_a_terminal_shows_how_far_it_is(folder: Path) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "leasehold", "sim", "replay", *GIVEN],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+    ) as process:
+        os.close(theirs)
+        stdout, _ = process.communicate()
+        shown = os.read(ours, 1 << 16).decode()
+    os.close(ours)
+
+    assert process.returncode == 0
+    assert b"2 jobs of trace.csv" in stdout
+    assert "A: fleet.yaml, budgets.yaml" in shown
+    assert "jobs over" in shown
+
+
 def test_json_has_every_figure_of_two_settings(folder: Path) -> None:
     result = replay(*GIVEN, "--durations", "all", "--against-fleet", "two.yaml", "-o", "json")
 
@@ -90,10 +113,10 @@ class Tags(HTMLParser):
 
 
 def test_the_page_holds_its_charts_and_fetches_nothing(folder: Path) -> None:
-    hostile = TRACE.replace("0,3600,8,a", "0,3600,8,a", 1)
-    (folder / "<b>.csv").write_text(hostile)
+    (folder / "<b>.csv").write_text(TRACE)
 
-    result = replay("<b>.csv", *GIVEN[1:], "--against-fleet", "two.yaml", "--html", "page.html")
+    result = replay("<b>.csv", *GIVEN[1:], "--durations", "all",
+                    "--against-fleet", "two.yaml", "--html", "page.html")  # fmt: skip
 
     assert result.exit_code == 0, result.stderr
     text = (folder / "page.html").read_text()
@@ -104,6 +127,7 @@ def test_the_page_holds_its_charts_and_fetches_nothing(folder: Path) -> None:
     assert tags.names.count("svg") == 4  # curves of all and of a team, and the use of each setting
     assert tags.names.count("polyline") == 4  # two settings in each curve
     assert "url(" not in text
+    assert "A: mean 25m, p95 50m; B: mean 0s, p95 0s" in text
     assert "&lt;b&gt;.csv" in text
     assert "org:a" in text
 

@@ -4,13 +4,13 @@ The charts are SVG drawn here: waiting time curves and GPUs in use by team. Wher
 played, each chart shows both, the first solid and the second dashed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
 from jinja2 import Environment
 
-from leasehold.cli.replay.table import HEAD, LETTERS, cells_of, summary_of
+from leasehold.cli.replay.table import HEAD, LETTERS, cells_of, span_of, summary_of
 from leasehold.core.names import Wire
 from leasehold.core.units import DAY, HOUR, MINUTE, SECOND
 from leasehold.sim.replay.figures import Figures, TeamFigures
@@ -44,6 +44,7 @@ class Curve:
 
     title: str
     hue: int
+    notes: tuple[str, ...]
     lines: tuple[CurveLine, ...]
     ticks: tuple[Tick, ...]
 
@@ -116,10 +117,7 @@ def _curve(title: str, hue: int, teams: Sequence[TeamFigures]) -> Curve:
     count = max(count, 1)
     lines = [
         CurveLine(
-            points=" ".join(
-                f"{_across(seconds, count):.1f},{CURVE_HIGH * (1 - percent / 100):.1f}"
-                for percent, seconds in enumerate(each.curve)
-            ),
+            points=_rising(each.curve, count),
             look=("first", "second")[place],
             title=f"{title}, setting {LETTERS[place]}" if len(teams) > 1 else title,
         )
@@ -127,7 +125,26 @@ def _curve(title: str, hue: int, teams: Sequence[TeamFigures]) -> Curve:
         if each.curve
     ]
     ticks = [Tick(CURVE_WIDE * place / count, _MARK_NAMES[place]) for place in range(count + 1)]
-    return Curve(title, hue, tuple(lines), tuple(ticks))
+    return Curve(title, hue, tuple(_notes(teams)), tuple(lines), tuple(ticks))
+
+
+def _notes(teams: Sequence[TeamFigures]) -> Iterator[str]:
+    """Mean and 95th percentile for each setting."""
+    for letter, each in zip(LETTERS, teams):
+        name = f"{letter}: " if len(teams) > 1 else ""
+        if each.waits is None:
+            yield f"{name}no job completed"
+        else:
+            yield f"{name}mean {span_of(each.waits.mean)}, p95 {span_of(each.waits.p95)}"
+
+
+def _rising(curve: Sequence[float], count: int) -> str:
+    """The points of a curve, which ends at the right edge."""
+    points = [
+        f"{_across(seconds, count):.1f},{CURVE_HIGH * (1 - percent / 100):.1f}"
+        for percent, seconds in enumerate(curve)
+    ]
+    return " ".join([*points, f"{CURVE_WIDE},0"])
 
 
 def _across(seconds: float, count: int) -> float:

@@ -46,7 +46,7 @@ def cells_of(row: TeamFigures) -> list[str]:
     spans = (
         ["-"] * 4
         if waits is None
-        else [_span(each) for each in (waits.mean, waits.median, waits.p95, waits.longest)]
+        else [span_of(each) for each in (waits.mean, waits.median, waits.p95, waits.longest)]
     )
     return [
         visible(row.owner) or "all",
@@ -61,7 +61,8 @@ def cells_of(row: TeamFigures) -> list[str]:
     ]
 
 
-def _span(seconds: float) -> str:
+def span_of(seconds: float) -> str:
+    """Seconds as kubectl would write them."""
     return span(round(seconds * SECOND))
 
 
