@@ -419,16 +419,18 @@ class Controller:
         self._defects.try_again(self._clock.monotonic(), world)
         self._audience.begin("decide")
         began = self._clock.monotonic()
-        turn = self._decide(
-            world,
-            now=now,
-            key=self._terms.lottery_key,
-            time_trusted=self._time.trusted,
-            quarantined=self._defects.quarantined,
-            left_alone=self._defects.left_alone,
-        )
-        self._check(turn)
-        self._audience.end("decide")
+        try:
+            turn = self._decide(
+                world,
+                now=now,
+                key=self._terms.lottery_key,
+                time_trusted=self._time.trusted,
+                quarantined=self._defects.quarantined,
+                left_alone=self._defects.left_alone,
+            )
+            self._check(turn)
+        finally:
+            self._audience.end("decide")
         self._thought = self._clock.monotonic() - began
         batches = turn.batches
         self._set_committing(is_committing=bool(batches))

@@ -1,12 +1,17 @@
 """What a scrape says after things happened, on the shipped loop."""
 
 import re
+import time
 
+import pytest
 from tests.unit.shell.plant import Plant
 
 from leasehold.control.turn import Turn
 from leasehold.core.units import HOUR, MINUTE
+from leasehold.shell import costs as costs_module
+from leasehold.shell.costs import DecisionCosts
 from leasehold.shell.metrics import Metrics
+from leasehold.sim.kernel import Kernel
 
 # The names that 6-interfaces promises to whoever writes alerts.
 PROMISED = """
@@ -14,8 +19,9 @@ run_admissions_total leases_open leases_closed_total borrowing_attempts_total
 borrowing_denied_total borrowed_gpus_current borrowed_gpu_hours_total budget_gpus budget_gpu_hours
 lending_cap_used_ratio resolver_invocations_total resolver_spares_dropped_total
 resolver_shrinks_total resolver_lottery_draws_total spares_active spare_swaps_total
-filler_preemptions_total reservation_seconds_until_start decide_seconds commit_seconds bind_seconds
-tenure_epoch ledger_head drift_found_total decides ledger_gaps
+filler_preemptions_total reservation_seconds_until_start decide_seconds
+decide_run_seconds commit_seconds bind_seconds tenure_epoch ledger_head drift_found_total decides
+ledger_gaps
 """
 
 
@@ -53,6 +59,42 @@ def test_every_promised_name_is_there() -> None:
     text = scraped.text
     for name in PROMISED.split():
         assert re.search(rf"^# TYPE leasehold_{name} ", text, re.M), name
+
+
+def test_decision_is_measured_by_the_cpu_that_it_took_however_long_the_machine_was_paused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    metrics = Metrics(lambda: None, Kernel(0).process("a").clock)
+
+    for step in ("decide", "commit"):
+        metrics.begin(step)
+        clock[0] += 120
+        metrics.end(step)
+
+    sums = dict(re.findall(r"leasehold_(\w+)_seconds_sum (\S+)", metrics.text().decode()))
+    assert float(sums["decide"]) < 60
+    assert float(sums["commit"]) == 120
+
+
+def test_run_on_which_decisions_spend_their_time_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    costs = DecisionCosts()
+    said: list[dict[str, object]] = []
+    monkeypatch.setattr(costs_module._log, "warning", lambda _, **more: said.append(more))
+    plant = Plant(nodes=3, on_turn=lambda turn: costs.note(turn, 2.0))
+    plant.submit("b/small")
+    resources = {"gpuType": "H", "totalGPUs": 4000, "gpusPerPod": 1}
+    plant.submit("a/large", gang="Group", resources=resources, locality={"groupGPUs": 1})
+    plant.wait(MINUTE)
+
+    [metric] = costs.collect()
+    [first, *others] = metric.samples
+    assert first.labels == {"run": "a/large"}
+    assert all(first.value > 10 * other.value for other in others)
+    assert said[-1]["run"] == "a/large"
 
 
 def test_admissions_and_closings_count_what_was_committed() -> None:

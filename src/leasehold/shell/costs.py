@@ -1,0 +1,69 @@
+"""Which Runs decisions spend their time on: a metric of the costliest, and a line in the log.
+
+Told of every turn by `metrics`. Steps are counted by Run (`core/world/steps.py`); the CPU time of a
+turn is divided in proportion to them, so that a name can be put to it.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import structlog
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from leasehold.control.turn import Turn
+from leasehold.core.units import MINUTE, Instant
+
+NAME = "leasehold_decide_run_seconds"
+NAMED = 5  # at most so many runs have a series
+SLOW_S = 1.0  # CPU of one decision, from which on the log names its costliest run
+WINDOW = 5 * MINUTE
+
+_log = structlog.get_logger("leasehold")
+
+
+class DecisionCosts(Collector):
+    """The CPU seconds of the costliest runs in this window of time and the one before it."""
+
+    def __init__(self) -> None:
+        self._window = -1
+        self._now: dict[str, float] = {}
+        self._before: dict[str, float] = {}
+
+    def note(self, turn: Turn, seconds: float) -> None:
+        """A turn is over, and deciding took so many seconds of CPU."""
+        self._move_to(turn.now)
+        steps = turn.world.steps
+        total = sum(steps.by_run.values())
+        costliest = sorted(steps.by_run.items(), key=lambda each: (-each[1], each[0]))
+        for uid, count in costliest[:NAMED]:
+            run = turn.world.runs.get(uid)
+            if run is not None:
+                self._now[run.key] = self._now.get(run.key, 0.0) + seconds * count / total
+        named = [(turn.world.runs[uid].key, n) for uid, n in costliest if uid in turn.world.runs]
+        if seconds >= SLOW_S and named:
+            key, count = named[0]
+            _log.warning("slow decision", run=key, seconds=round(seconds, 2), steps=count,
+                         steps_of_all=total)  # fmt: skip
+
+    def _move_to(self, now: Instant) -> None:
+        window = now // WINDOW
+        if window != self._window:
+            self._before = self._now if window == self._window + 1 else {}
+            self._window, self._now = window, {}
+        elif len(self._now) > 100 * NAMED:
+            most = sorted(self._now.items(), key=lambda each: -each[1])
+            self._now = dict(most[:NAMED])
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        found = GaugeMetricFamily(
+            NAME, "CPU seconds of decisions about the costliest Runs of late.", labels=["run"]
+        )
+        keys = dict.fromkeys([*self._now, *self._before])
+        both = {key: self._now.get(key, 0.0) + self._before.get(key, 0.0) for key in keys}
+        for key, seconds in sorted(both.items(), key=lambda each: (-each[1], each[0]))[:NAMED]:
+            found.add_metric([key], seconds)
+        yield found
