@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.archive.looks import differences
+from tests.seeds import Budget
 
 from leasehold.sim.scenario.ledger import at_once
 from leasehold.sim.scenario.runner import HELD, run_scenario
@@ -19,10 +20,10 @@ NEVER_BROKEN = ("expected every invariant", "expected ledger ok", "expected audi
 
 @pytest.mark.parametrize("share", range(SHARES))
 def test_every_expectation_holds_and_a_restart_finds_the_same_world(
-    share: int, tmp_path: Path
+    share: int, tmp_path: Path, budget: Budget
 ) -> None:
     archived = 0
-    for number, story in enumerate(STORIES[share::SHARES]):
+    for number, story in enumerate(budget.of(2, STORIES[share::SHARES])):
         folder, found = tmp_path / str(number), list[str]()
         stages: list[Stage] = []
 
@@ -55,9 +56,9 @@ def test_random_stories_are_the_same_world_after_a_restart(seed: int, tmp_path: 
 
 
 @pytest.mark.parametrize("seed", [11, 12])
-def test_under_faults_and_deaths(seed: int, tmp_path: Path) -> None:
+def test_under_faults_and_deaths(seed: int, tmp_path: Path, budget: Budget) -> None:
     lines: list[str] = []
-    for number, story in enumerate(SEEDED):
+    for number, story in enumerate(budget.of(1, SEEDED)):
         outcome = run_scenario(
             story, seed=seed, archive=tmp_path / str(number), echo=lambda line: lines.append(line)
         )

@@ -12,6 +12,8 @@ from leasehold.sim.storm.file import plan_of
 from leasehold.sim.storm.plan import StormPlan
 from leasehold.sim.storm.play import play
 
+pytestmark = pytest.mark.long
+
 STORIES = Path(__file__).resolve().parents[1] / "scenarios"
 MAKES = "before make Pod"
 FOUND = Path(__file__).resolve().parent / "found"

@@ -16,6 +16,9 @@ from pathlib import Path
 import pytest
 from tests.conftest import default_signals
 
+# They play both commands again; make test-seeds has time for that.
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("src", "demo", "tests", "tools", "docs", "Makefile", "pyproject.toml", "README.md",
           "hatch_build.py", *(path.name for path in ROOT.glob("requirements*.txt")))  # fmt: skip

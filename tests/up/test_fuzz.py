@@ -10,6 +10,7 @@ from tests.up.fuzz import SUBMISSIONS, Fuzz, seed_of_commit
 MINE = 600.0  # seconds; on an idle machine it takes one minute
 
 
+@pytest.mark.long
 @pytest.mark.deadline(MINE)
 def test_nobody_stops_the_server(record_property: Callable[[str, object], None]) -> None:
     # Not pytest's own folder: as root jobs run as other users, who must be able to come here.
