@@ -183,7 +183,7 @@ def rehearsals(it: Talk) -> None:
     it.ask("DELETE", f"{it.runs}/a", {"dryRun": ["Some"]})
 
 
-@case()
+@case({"4 http": "unasked", "4 *": "unasked"})
 def unknown_fields(it: Talk) -> None:
     asked = run(it, "a", colour="red")
     asked["spec"]["resources"]["shade"] = 1

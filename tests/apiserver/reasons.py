@@ -25,6 +25,8 @@ REASONS = {
     "past selector": "A watch with a selector that starts in the past tells an object as it is, "
     "and says MODIFIED where it cannot know that the object did not match before.",
     "typed 404": "Every refusal is a Status; for some paths the real server answers plain text.",
+    "unasked": "Unknown fields of Runs and Budgets are refused also when a client does not ask for "
+    "that, where the real server drops them with a warning: a limit on money must not be lost.",
     "verbs": "A verb that a resource does not have is a 405 before the body is looked at.",
     "405 details": "A 405 lists the verbs in its message and has no details.",
     "columns": "Nodes have a column with their GPUs.",
