@@ -3,7 +3,7 @@
 import pytest
 
 from leasehold.core.facts import Node
-from leasehold.core.ledger.verify import verify_lines
+from leasehold.core.ledger.verify import fold_lines
 from leasehold.core.objects.budget import budget_from_wire
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR, MINUTE, SECOND, Millis
@@ -195,7 +195,11 @@ def test_what_is_played_is_a_ledger_that_verifies() -> None:
     lines = ledger_lines(played.store)
 
     assert len(lines) > 4
-    assert verify_lines(lines) is None
+    fold, wrong = fold_lines(lines)
+    assert wrong is None
+    paid = sum(lease.gpu_ms(0) for lease in fold.leases.values())
+    assert paid == sum(course.ran for course in played.courses)
+    assert paid == -sum((at - START) * gpus for at, _, gpus in played.use)
 
 
 def test_the_same_seed_gives_the_same_ledger() -> None:
