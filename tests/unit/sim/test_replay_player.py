@@ -86,13 +86,12 @@ def test_jobs_of_one_node_wait_for_each_other() -> None:
 
 
 def test_gpus_in_use_are_means_over_equal_steps() -> None:
-    played = play(setting(1, a=8), [job(1, "a", 4, 0, MINUTE), job(2, "a", 2, 30 * SECOND, MINUTE)],
-                  Habits())  # fmt: skip
+    jobs = [job(1, "a", 4, 0, MINUTE), job(2, "a", 2, 30 * SECOND + 500, 59 * SECOND + 500)]
 
-    use = figures_of(played).use
+    use = figures_of(play(setting(1, a=8), jobs, Habits())).use
 
     assert (use.owners, use.step_seconds, len(use.gpus[0])) == (("org:a",), 1, 90)
-    assert (use.gpus[0][0], use.gpus[0][30], use.gpus[0][60], use.gpus[0][89]) == (4, 6, 2, 2)
+    assert [use.gpus[0][step] for step in (0, 29, 30, 31, 59, 60, 89)] == [4, 4, 5, 6, 6, 2, 2]
 
 
 # a uses the whole fleet, half of it paid by b's envelope. b asks for its own half: it has it when
@@ -121,6 +120,16 @@ def test_an_owner_that_takes_its_envelope_back_costs_what_was_not_saved() -> Non
         pytest.approx(8 * lost / HOUR, abs=0.001),
         0,
     )
+
+
+def test_a_job_waits_until_its_start_and_again_when_it_was_preempted() -> None:
+    before = job(0, "a", 16, 0, MINUTE)
+
+    played = play(setting(2, a=8, b=8), [before, *TAKEN_BACK], Habits(checkpoint=HOUR))
+
+    assert [course.preemptions for course in played.courses] == [0, 0, 1, 0]
+    assert waits(played) == [0, MINUTE, MINUTE - 1 + HOUR, LEAD]
+    assert played.courses[2].first_start == START + MINUTE
 
 
 def test_a_job_that_saves_when_it_is_told_to_stop_loses_only_what_loading_takes() -> None:
@@ -158,11 +167,13 @@ def test_a_job_is_ended_at_the_limit_of_its_row_and_not_at_its_exact_end() -> No
         job(3, "a", 8, 1, MINUTE),
     ]
 
-    played = play(setting(1, a=8), jobs, Habits(known=limits_known))
+    played = play(setting(1, a=8), jobs, Habits(known=limits_known, checkpoint=10 * MINUTE))
 
     assert [course.ending for course in played.courses] == ["TimeLimit", "Completed", "Completed"]
     assert [course.preemptions for course in played.courses] == [0, 0, 0]
     assert waits(played)[2] == HOUR - 1
+    # What it had saved is of no use to anybody.
+    assert played.courses[0].lost == played.courses[0].ran == 4 * 30 * MINUTE
 
 
 def test_a_job_that_no_fleet_or_budget_holds_never_starts_and_the_replay_ends() -> None:
