@@ -300,6 +300,58 @@ def test_a_budget_that_cannot_be_is_refused_by_the_same_path(
     assert {problem.path for problem in check_budget(wire)} == {path}
 
 
+@pytest.mark.parametrize(
+    ("kind", "path", "spec"),
+    [
+        ("Budget", "spec.envelopes[1]",
+         {"envelopes": [ENVELOPE, {**ENVELOPE, "concurrency": 9}]}),
+        ("Budget", "spec.aggregateCaps[1]",
+         {"envelopes": [ENVELOPE], "aggregateCaps": [CAP, {**CAP, "maxConcurrency": 5}]}),
+        ("Budget", "spec.aggregateCaps[0].envelopes[1]",
+         {"envelopes": [ENVELOPE], "aggregateCaps": [{**CAP, "envelopes": ["e", "e"]}]}),
+        ("Budget", "spec.envelopes[0].lending.to[1]",
+         {"envelopes": [{**ENVELOPE, "lending": {"allow": True, "to": ["a:*", "a:*"]}}]}),
+        ("Budget", "spec.parents[1]", {"parents": ["org", "org"]}),
+        ("Budget", "spec.namespaces[1]", {"namespaces": ["audio", "audio"]}),
+        ("Run", "spec.funding.sponsors[1]",
+         {"funding": {"allowBorrow": True, "sponsors": ["org:a", "org:a"]}}),
+        ("Run", "spec.template.spec.containers[1]",
+         {"template": {"spec": {"containers": [{"name": "m"}, {"name": "m"}]}}}),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)  # fmt: skip
+def test_what_has_one_name_stands_there_once(
+    real: Client, ours: Client, kind: str, path: str, spec: dict[str, Any]
+) -> None:
+    """Both servers refuse it, and so does everybody who reads the manifest."""
+    wire = {"apiVersion": API_VERSION, "kind": kind,
+            "metadata": {"name": "twice", "namespace": "vision"},
+            "spec": {"owner": "org:team", **spec}}  # fmt: skip
+    if kind == "Run":
+        wire["spec"] = {**RUN_SPEC, **spec}
+    for server in (real, ours):
+        answer = server.ask("POST", place(kind, "vision"), wire)
+        assert answer.status == 422, answer.body
+        fields = [each["field"] for each in answer.json["details"]["causes"]]
+        assert [field for field in fields if field.startswith(path)] == fields, fields
+    assert check_manifest(wire)
+
+
+def test_a_lender_cannot_give_an_envelope_the_name_of_another(real: Client) -> None:
+    where = place("Budget", "vision")
+    wire = {"apiVersion": API_VERSION, "kind": "Budget",
+            "metadata": {"name": "two", "namespace": "vision"},
+            "spec": {"owner": "org:team",
+                     "envelopes": [ENVELOPE, {**ENVELOPE, "name": "f"}]}}  # fmt: skip
+    assert real.ask("POST", where, wire).status == 201
+    operations = [{"op": "replace", "path": "/spec/envelopes/1/name", "value": "e"}]
+    answer = real.ask("PATCH", f"{where}/two", operations,
+                      headers={"Content-Type": "application/json-patch+json"})  # fmt: skip
+    real.ask("DELETE", f"{where}/two")
+    assert answer.status == 422, answer.body
+    assert "Duplicate value" in answer.json["message"]
+
+
 def test_a_budget_that_says_all_there_is_to_say_is_taken(real: Client) -> None:
     lending = {"allow": True, "to": ["org:*"], "maxConcurrency": 4, "maxGPUHours": 0.5}
     window = {"start": WINDOW["end"], "end": WINDOW["start"]}

@@ -53,6 +53,20 @@ def many(about: str, item: Wire) -> Wire:
     return {"type": "array", "description": about, "items": item}
 
 
+def named(about: str, item: Wire, *, key: str = "name") -> Wire:
+    """A list in which no two items have the same key; an apply merges its items by that key."""
+    return {
+        **many(about, item),
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": [key],
+    }
+
+
+def distinct(about: str) -> Wire:
+    """A list of texts, each written once."""
+    return {**many(about, TEXT), "x-kubernetes-list-type": "set"}
+
+
 def table(about: str, value: Wire) -> Wire:
     """A mapping from any text to such values."""
     return {"type": "object", "description": about, "additionalProperties": value}
@@ -69,5 +83,6 @@ CONDITION = mapping(
         "lastTransitionTime": instant("When it last changed."),
         "observedGeneration": whole("The metadata.generation it was computed from."),
     },
+    required=("type", "status"),
     is_open=True,
 )

@@ -8,10 +8,12 @@ from leasehold.adapters.api.schema_words import (
     CONDITION,
     TEXT,
     anything,
+    distinct,
     flag,
     instant,
     many,
     mapping,
+    named,
     number,
     table,
     text,
@@ -36,7 +38,7 @@ _TEMPLATE = mapping(
         "spec": mapping(
             "A pod spec. GPUs go to its first container.",
             {
-                "containers": many(
+                "containers": named(
                     "What runs. The first container gets the GPUs.",
                     mapping(
                         "A container.",
@@ -143,7 +145,7 @@ _RUN_SPEC = mapping(
             {
                 "allowBorrow": flag("Whether budgets outside the family may pay; default false."),
                 "maxBorrowGPUs": whole("At most so many borrowed GPUs."),
-                "sponsors": many("Only these owners may lend, in this order.", TEXT),
+                "sponsors": distinct("Only these owners may lend, in this order."),
             },
         ),
         "template": _TEMPLATE,
@@ -199,8 +201,10 @@ _RUN_STATUS = mapping(
                 "earliestStart": instant("When it can start at the earliest."),
             },
         ),
-        "conditions": many(
-            "Admitted, Bound, Running, Completed, Failed, Preempted, Blocked.", CONDITION
+        "conditions": named(
+            "Admitted, Bound, Running, Completed, Failed, Preempted, Blocked.",
+            CONDITION,
+            key="type",
         ),
     },
     is_open=True,
@@ -234,7 +238,7 @@ _ENVELOPE = mapping(
             "Who outside the family may be sponsored.",
             {
                 "allow": flag("Whether it lends at all; default false."),
-                "to": many("Globs over owner paths, * crosses colons; none admits nobody.", TEXT),
+                "to": distinct("Globs over owner paths, * crosses colons; none admits nobody."),
                 "maxConcurrency": whole("At most so many lent GPUs at one time."),
                 "maxGPUHours": number("At most so many lent GPU-hours."),
             },
@@ -247,17 +251,17 @@ _BUDGET_SPEC = mapping(
     "What an owner may claim.",
     {
         "owner": text("Whose budget it is, an owner path such as org:ai:mm. Cannot be edited."),
-        "parents": many("Owners above it; default: the owner's path less its last part.", TEXT),
-        "namespaces": many("Where Runs may spend as this owner, besides its own.", TEXT),
-        "envelopes": many("What it may use.", _ENVELOPE),
-        "aggregateCaps": many(
+        "parents": distinct("Owners above it; default: the owner's path less its last part."),
+        "namespaces": distinct("Where Runs may spend as this owner, besides its own."),
+        "envelopes": named("What it may use.", _ENVELOPE),
+        "aggregateCaps": named(
             "Caps over several of its envelopes.",
             mapping(
                 "A cap.",
                 {
                     "name": text("Its name within the Budget."),
                     "flavor": text("The flavor of all its envelopes."),
-                    "envelopes": many("Names of envelopes of this Budget.", TEXT),
+                    "envelopes": distinct("Names of envelopes of this Budget."),
                     "maxConcurrency": whole("GPUs at one time, over all of them."),
                 },
                 required=("name", "flavor", "envelopes", "maxConcurrency"),
@@ -270,7 +274,7 @@ _BUDGET_SPEC = mapping(
 _BUDGET_STATUS = mapping(
     "What is used of it, computed from the ledger.",
     {
-        "envelopes": many(
+        "envelopes": named(
             "By envelope.",
             mapping(
                 "Use of one envelope.",
@@ -285,10 +289,11 @@ _BUDGET_STATUS = mapping(
                     "gpuHoursLeft": text("GPU-hours left, if they are limited."),
                     "overdrawnSince": instant("Since when it is over its limits."),
                 },
+                required=("name",),
                 is_open=True,
             ),
         ),
-        "conditions": many("Healthy, NearLimit or Overdrawn.", CONDITION),
+        "conditions": named("Healthy, NearLimit or Overdrawn.", CONDITION, key="type"),
     },
     is_open=True,
 )
