@@ -32,9 +32,10 @@ def bodies_that_are_too_large(it: Talk) -> None:
 
 @case()
 def merge_patches(it: Talk) -> None:
-    it.make(it.runs, run(it, "a", labels={"x": "y", "z": "w"}))
+    borrows = {"allowBorrow": True}
+    it.make(it.runs, run(it, "a", labels={"x": "y", "z": "w"}, funding=borrows))
     it.patch(f"{it.runs}/a", {"metadata": {"labels": {"x": None, "n": "m"}}})
-    it.patch(f"{it.runs}/a", {"spec": {"funding": {"allowBorrow": True, "sponsors": ["org:b"]}}})
+    it.patch(f"{it.runs}/a", {"spec": {"funding": {"sponsors": ["org:b"]}}})
     it.patch(f"{it.runs}/a", {"spec": {"funding": {"sponsors": []}}})
     it.patch(f"{it.runs}/a", {})
 
@@ -144,12 +145,12 @@ def patches_of_no_kind(it: Talk) -> None:
 
 @case()
 def apply(it: Talk) -> None:
-    asked = run(it, "a", labels={"x": "y"})
+    asked = run(it, "a", labels={"x": "y"}, runtime={"maxDuration": "1h"})
     it.patch(f"{it.runs}/a", asked, APPLY, fieldManager="one")
     it.patch(f"{it.runs}/a", asked, APPLY, fieldManager="one")
     del asked["metadata"]["labels"]
     it.patch(f"{it.runs}/a", asked, APPLY, fieldManager="one")
-    theirs = run(it, "a", resources={"gpuType": "H100-80GB", "totalGPUs": 16})
+    theirs = run(it, "a", runtime={"maxDuration": "2h"})
     it.patch(f"{it.runs}/a", theirs, APPLY, fieldManager="two")
     it.patch(f"{it.runs}/a", theirs, APPLY, fieldManager="two", force="true")
 
