@@ -16,6 +16,15 @@ def _planted(name: str, file: str, old: str, new: str) -> Mutant:
 
 STORM = (
     _planted(
+        "a leader keeps what a run said when it was admitted",
+        "shell/loop.py",
+        "        run = self._tryouts.amended(run)\n",
+        "        run = self._tryouts.amended(run)\n"
+        "        known = world.runs.get(run.uid)\n"
+        "        if known is not None and world.open_by_run.get(run.uid):\n"
+        "            run = replace(run, spec=replace(known.spec, stop=run.spec.stop))\n",
+    ),
+    _planted(
         "a new owner does not seal",
         "shell/ledger.py",
         "            try:\n                await self._swap(sealed)\n",

@@ -274,7 +274,7 @@ class Effects:
 
     def _run_orders(self, turn: Turn, uid: str) -> list[Order]:
         world = turn.world
-        run = world.runs.get(uid)
+        run = world.wanted_run(uid)
         was_untold = uid in self._untold
         self._untold.pop(uid, None)
         orders: list[Order] = []

@@ -66,6 +66,19 @@ def fold_of_gone(kind: str, obj: Wire, terms: Terms) -> Fold:
             return fold
 
 
+def fold_of_unreadable(kind: str, obj: Wire) -> Fold:
+    """Forget the object, because a controller that begins now could not read it either."""
+    match kind:
+        case "Budget":
+            return lambda world: world.drop_budget(key_of(obj))
+        case "Node":
+            return lambda world: world.drop_node(key_of(obj))
+        case "Run":
+            return lambda world: world.drop_run(uid_of(obj))
+        case _:
+            return lambda world: world.drop_pod(key_of(obj))
+
+
 def as_heard(node: Node, known: Node | None, now: Instant) -> Node:
     """A node that is silent, since when we know it: how long ago that is by the clock of another
     machine says nothing about how long it has been."""

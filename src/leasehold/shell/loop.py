@@ -27,7 +27,7 @@ from leasehold.shell.archive.checkpoints import CheckpointLost
 from leasehold.shell.audience import Audience
 from leasehold.shell.defects import Defects, InvariantBroken, about_whom, cause_of
 from leasehold.shell.effects import RETRY_MS, Effects
-from leasehold.shell.folding import Fold, fold_of, fold_of_gone, uid_of
+from leasehold.shell.folding import Fold, fold_of, fold_of_gone, fold_of_unreadable, uid_of
 from leasehold.shell.gaps import Gaps
 from leasehold.shell.informer import Informer, News, hear_of_ours
 from leasehold.shell.ledger import Deposed, HeadLost, Ledger
@@ -203,6 +203,11 @@ class Controller:
         if str(lost) != self._lost:
             self._lost = str(lost)
             self._alert(f"nothing is decided: {lost}; leasehold ledger verify says what to do")
+
+    @property
+    def has_news(self) -> bool:
+        """Whether something was heard that the World does not say yet."""
+        return bool(self._inbox)
 
     @property
     def settled(self) -> World | None:
@@ -391,6 +396,8 @@ class Controller:
             for found in bad:
                 if self._terms.is_strict:
                     raise found.error
+                # What it said before is in no store: a successor could not know it.
+                fold_of_unreadable(each.kind, each.obj)(world)
                 self._put_aside(found)
 
     def _reader(self, news: News, world: World) -> Callable[[Wire], Fold]:

@@ -77,6 +77,42 @@ def test_a_budget_that_cannot_be_read_keeps_only_its_own_from_starting() -> None
     assert "a/a" not in plant.world.budgets
 
 
+def test_a_leader_forgets_what_it_cannot_read_any_more_as_a_successor_would() -> None:
+    """Two envelopes of one name, as one who may only lend could once write."""
+    plant = Plant(nodes=3, strict=False)
+    plant.submit("a/paid", lasts=HOUR)
+    plant.submit("a/spoilt", lasts=HOUR)
+    plant.submit("b/good", lasts=HOUR)
+    plant.wait(MINUTE)
+    envelope = part(at_once(plant.store.get("Budget", "a", "a")), "spec")["envelopes"]
+    assert isinstance(envelope, list)
+    spoil(plant, "Budget", "a/a", envelopes=[*envelope, *envelope])
+    spoil(plant, "Run", "a/spoilt", resources="nonsense")
+    plant.wait(MINUTE)
+    led = known(plant)
+    assert "a/a" not in led[0]
+    assert "a/spoilt" not in led[1]
+    assert {each.run for each in plant.leases() if each.end is None} >= {"good"}
+    assert "spoilt" not in {each.run for each in plant.leases() if each.end is None}
+
+    plant.control.crash()
+    plant.wait(SECOND)
+
+    assert known(plant) == led
+    assert plant.problems() == []
+
+
+def known(plant: Plant) -> tuple[set[str], set[str], list[tuple[str, str]]]:
+    """Budgets and Runs that the controller knows, and who pays for which open lease."""
+    world = plant.world
+    open_leases = [each for each in world.leases.values() if each.is_open]
+    return (
+        set(world.budgets),
+        {run.key for uid, run in world.runs.items() if world.wanted_run(uid) is not None},
+        sorted((each.name, each.payer) for each in open_leases),
+    )
+
+
 def test_an_observer_that_fails_keeps_nobody_from_deciding() -> None:
     def observe(_: Turn) -> None:
         raise ZeroDivisionError("nobody thought of this")

@@ -26,7 +26,7 @@ def handle_losses(turn: Turn, uid: Uid) -> None:
     lost = [lease for lease in open_leases(world, uid) if _is_lost(turn, lease)]
     for lease in lost:
         _close_lost(turn, lease)
-    run = world.runs.get(uid)
+    run = world.wanted_run(uid)
     if run is None:
         return
     if lost:

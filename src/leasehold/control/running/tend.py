@@ -48,7 +48,7 @@ def tend(turn: Turn, uid: Uid) -> None:
     world = turn.world
     if uid in world.gone_runs and not world.open_by_run.get(uid):
         world.drop_run(uid)  # its end has been told, in the turn that closed its last lease
-    run = world.runs.get(uid)
+    run = world.wanted_run(uid)
     world.work.call_off(uid)
     _note_bound(turn, uid)
     _close_refused(turn, uid)

@@ -231,9 +231,14 @@ class World:
             for name in sorted(self.open_by_run.get(run.uid, ())):
                 self._reterm(self.leases[name])
 
+    def wanted_run(self, uid: Uid) -> Run | None:
+        """Return the run if its object exists and can be read. The record of any other run is kept
+        for the indices over its open leases only: a successor does not have that record."""
+        return None if uid in self.gone_runs else self.runs.get(uid)
+
     def drop_run(self, uid: Uid) -> None:
-        """The object is gone. Its leases are not, until they are closed: then it is dropped for
-        good, by whoever looks after it next."""
+        """The object is gone or cannot be read. Its leases are open until they are closed: then the
+        run is dropped for good, by the next turn that looks at it."""
         run = self.runs.get(uid)
         if run is None:
             return

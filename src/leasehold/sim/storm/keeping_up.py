@@ -6,7 +6,7 @@ shown and answered is noted as it comes out of all that lies between it and the 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from leasehold.adapters.objects.storage import Change, decode
 from leasehold.control.turn import Turn
@@ -120,6 +120,10 @@ class KeepingUp:
         """For a new start of it."""
         attention = self._attention[process] = Attention()
         return AttentiveStore(store, attention)
+
+    def shown(self, process: str) -> Mapping[str, int]:
+        """By kind, the newest version that this start of a process was shown."""
+        return self._attention[process].shown
 
     def on_change(self, change: Change) -> None:
         kind, namespace, name = change.key

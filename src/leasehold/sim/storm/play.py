@@ -17,6 +17,7 @@ from leasehold.adapters.memory.store import MemoryStore
 from leasehold.adapters.objects.admission import Admission
 from leasehold.adapters.objects.storage import Change
 from leasehold.control.audit import audit
+from leasehold.control.turn import Turn
 from leasehold.core.ledger.head import Head
 from leasehold.core.ledger.verify import Fold
 from leasehold.core.names import Wire
@@ -52,6 +53,7 @@ from leasehold.sim.storm.asking import Curious
 from leasehold.sim.storm.cast import Cast
 from leasehold.sim.storm.checks import TakeOver, TenureChecks
 from leasehold.sim.storm.keeping_up import KeepingUp
+from leasehold.sim.storm.knowing import Successors
 from leasehold.sim.storm.marks import Marks
 from leasehold.sim.storm.nemesis import Nemesis, link_of
 from leasehold.sim.storm.plan import StormPlan
@@ -137,6 +139,7 @@ class Storm:
         self.store = MemoryStore(
             self._user.tasks, self._user.clock, self._admission, on_change=self._on_change
         )
+        self._successors = Successors(self.store, self._user.clock, config.labels, self._fail)
         self._faults = Faults(plan.seed, plan.store)
         self._node_faults = Faults(plan.seed, plan.nodes)
         self._network = Network(self.kernel, plan.seed, plan.network)
@@ -153,7 +156,7 @@ class Storm:
             wrap=self._wrapped,
             tell=self._tell,
             on_commit=self._on_commit,
-            on_turn=self._keeping_up.turned,
+            on_turn=self._on_turn,
             on_handed_over=self._on_handed_over,
             fail=self._fail,
             archive=folder,
@@ -205,7 +208,7 @@ class Storm:
             self._late, self._nemesis, self.fleet,
         ):  # fmt: skip
             outcome.effects += counter.effects
-        for checked in (self._checks, self._curious, self._keeping_up):
+        for checked in (self._checks, self._curious, self._keeping_up, self._successors):
             outcome.evaluated += checked.evaluated
         outcome.take_overs = self._checks.take_overs
         self._marks.count_effects(outcome.effects, self._checks.take_overs)
@@ -329,6 +332,13 @@ class Storm:
         self._checks.on_change(change)
         self._curious.on_change(change)
         self._keeping_up.on_change(change)
+        self._successors.on_change(change)
+
+    def _on_turn(self, name: str, turn: Turn) -> None:
+        self._keeping_up.turned(name, turn)
+        is_folded = not self._cast.members[name].plane.controller.has_news
+        shown = self._keeping_up.shown(name)
+        self._successors.turned(name, turn.world, shown, folded=is_folded)
 
     def _on_status(self, writer: str, write: PatchStatus, obj: Wire) -> None:
         """Whether it is late: the head is sealed with the epoch of somebody else who is alive."""

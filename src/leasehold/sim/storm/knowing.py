@@ -1,0 +1,184 @@
+"""Whether the leader decides with anything that a successor could not read from the store.
+
+After a turn a fresh controller reads all that is stored, through no faults, and what it knows is
+compared with the leader's World. Objects are compared only where the leader has been shown, and has
+folded, the newest version of every object of their kind; what the ledger says is always compared.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from leasehold.adapters.objects.storage import Change, decode
+from leasehold.core.facts import Node, PodPhase, Run
+from leasehold.core.ledger.batch import resolution_digest
+from leasehold.core.names import Wire
+from leasehold.core.objects.node import Labels
+from leasehold.core.objects.wire import part
+from leasehold.core.world.world import World
+from leasehold.ports.runtime import Clock
+from leasehold.ports.store import NotFound, Store
+from leasehold.shell.ledger import Ledger
+from leasehold.shell.recover import WATCHED, read_world
+from leasehold.sim.scenario.ledger import at_once
+
+INVARIANT = "SuccessorKnowsTheSame"
+_STATUS_IS_OURS = ("Budget", "Run")  # a write of their status alone is no news
+Tables = Iterator[tuple[str, Mapping[str, object]]]
+
+
+class Successors:
+    """`fail` is told what differs."""
+
+    def __init__(
+        self, store: Store, clock: Clock, labels: Labels, fail: Callable[[str], None]
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._labels = labels
+        self._fail = fail
+        self._newest: dict[str, int] = {}  # by kind, the version of the last news
+        self._said: dict[tuple[str, str, str], Wire] = {}  # without status
+        self.evaluated: Counter[str] = Counter()
+
+    def on_change(self, change: Change) -> None:
+        """A write has reached the store."""
+        kind = change.key[0]
+        if kind not in WATCHED:
+            return
+        if kind in _STATUS_IS_OURS:
+            before = self._said.pop(change.key, None)
+            if change.event != "DELETED":
+                said = self._said[change.key] = _without_status(decode(change.body))
+                if said == before:
+                    return
+        self._newest[kind] = change.version
+
+    def turned(self, process: str, world: World, shown: Mapping[str, int], *, folded: bool) -> None:
+        """A turn is over. `shown`: by kind, the newest version that the leader has been told of;
+        `folded`: whether it has folded all of that."""
+        fresh = self._fresh(world)
+        if fresh is None:
+            return  # somebody else has moved the head, and the leader is about to find out
+        self.evaluated[INVARIANT] += 1
+        tables = [*zip(_ledger(world, fresh), _ledger(fresh, world), strict=True)]
+        for kind in WATCHED:
+            if folded and self._newest.get(kind, 0) <= shown.get(kind, 0):
+                tables += zip(_objects(kind, world), _objects(kind, fresh), strict=True)
+        for (what, known), (_, stored) in tables:
+            if known != stored:
+                self._fail(f"{INVARIANT}: {_difference(process, what, known, stored)}")
+
+    def _fresh(self, world: World) -> World | None:
+        """What a controller knows that begins now; None unless the head is where the World is."""
+        ledger = Ledger(self._store, self._clock)
+        try:
+            there = at_once(ledger.look())
+        except NotFound:
+            return None
+        if there.head != world.head:
+            return None
+        return at_once(
+            read_world(self._store, self._clock, ledger, policy=world.policy, labels=self._labels)
+        ).world
+
+
+def _ledger(world: World, other: World) -> Tables:
+    """What committed batches say, and what follows from them. Of announced overdrafts and of
+    reservations only those are compared that both know: the first turn of a successor drops the
+    ones that are over, and plans the ones that could not be written yet again."""
+    yield "lease", world.leases
+    yield "resolution", {name: resolution_digest(each) for name, each in world.resolutions.items()}
+    yield (
+        "overdraft",
+        {key: each for key, each in world.overdrafts.items() if key in other.overdrafts},
+    )
+    yield "told Budget", world.budget_facts
+    yield "told node", world.node_facts
+    yield (
+        "reservation",
+        {
+            name: (each.uid, each.batch, each.announced, each.commitment)
+            for name, each in world.reservations.items()
+            if name in other.reservations
+        },
+    )
+    yield (
+        "book",
+        {
+            uid: (book.attempt, book.resized_at, book.swapped_at, book.cuts, book.resolved_in)
+            for uid, book in world.books.items()
+        },
+    )
+
+
+def _objects(kind: str, world: World) -> Tables:
+    """What people, nodes and kubelets have written."""
+    match kind:
+        case "Budget":
+            yield kind, {key: replace(each, version=0) for key, each in world.budgets.items()}
+            payers = {lease.payer for lease in world.leases.values()}
+            yield (
+                "lowered cap",
+                {
+                    f"{payer} {lent}": said
+                    for payer, lent, *said in world.lowered.to_rows()[1]
+                    if payer in payers
+                },
+            )
+        case "Run":
+            found = {uid: world.wanted_run(uid) for uid in world.runs}
+            yield kind, {uid: _run(each) for uid, each in found.items() if each is not None}
+        case "Node":
+            yield kind, {key: _node(each.node) for key, each in world.fleet.nodes.items()}
+        case _:
+            yield (
+                kind,
+                {
+                    key: each
+                    for key, each in world.pods.items()
+                    if each.phase is not PodPhase.ORDERED
+                },
+            )
+
+
+def _run(run: Run) -> Run:
+    """Without what its status says, which is no news to the leader that wrote it."""
+    return replace(run, version=0, seen_running=0)
+
+
+def _node(node: Node) -> Node:
+    """Without since when it is silent by the clock of whoever hears nothing."""
+    return replace(node, unheard_since=None)
+
+
+def _difference(
+    process: str, what: str, known: Mapping[str, object], stored: Mapping[str, object]
+) -> str:
+    for key in sorted(known.keys() | stored.keys()):
+        one, other = known.get(key), stored.get(key)
+        if one != other:
+            if type(one) is type(other) and isinstance(one, msgspec.Struct):
+                what, one, other = _field(what, one, other)
+            return f"{process} knows {what} {key} as {one}, and a successor reads {other}"
+    return f"{process} and a successor have the same {what} in another order"
+
+
+def _field(what: str, one: object, other: object) -> tuple[str, object, object]:
+    """The first field that differs."""
+    for name in one.__struct_fields__:  # type: ignore[attr-defined]
+        mine, theirs = getattr(one, name), getattr(other, name)
+        if mine != theirs:
+            return f"{name} of {what}", mine, theirs
+    return what, one, other
+
+
+def _without_status(obj: Wire) -> Wire:
+    metadata = {
+        key: value
+        for key, value in part(obj, "metadata").items()
+        if key not in ("resourceVersion", "managedFields")
+    }
+    return {**obj, "metadata": metadata, "status": None}

@@ -1,0 +1,65 @@
+"""The comparison of a leader's World with what a fresh controller reads."""
+
+from msgspec.structs import replace
+from tests.unit.shell.plant import Plant
+
+from leasehold.adapters.objects.storage import Change, encode
+from leasehold.core.objects.node import Labels
+from leasehold.core.units import MINUTE
+from leasehold.shell.recover import WATCHED
+from leasehold.sim.storm.knowing import INVARIANT, Successors
+
+ALL = dict.fromkeys(WATCHED, 1 << 60)
+
+
+def compared(plant: Plant, shown: dict[str, int], *, folded: bool = True) -> list[str]:
+    wrong: list[str] = []
+    checks = Successors(plant.store, plant.user.clock, Labels(), wrong.append)
+    for kind in WATCHED:
+        key = (kind, "", "any")
+        checks.on_change(Change(1, "ADDED", key, encode({"kind": kind, "metadata": {}})))
+    checks.turned("c1", plant.world, shown, folded=folded)
+    assert checks.evaluated[INVARIANT] == 1
+    return wrong
+
+
+def busy() -> Plant:
+    plant = Plant(nodes=3)
+    plant.submit("a/one", lasts=2 * MINUTE)
+    plant.submit("b/two")
+    plant.wait(5 * MINUTE)
+    return plant
+
+
+def test_leader_that_read_everything_from_the_store_is_right() -> None:
+    assert compared(busy(), ALL) == []
+
+
+def test_leader_with_another_spec_of_a_run_is_told_the_field_that_differs() -> None:
+    plant = busy()
+    run = plant.world.runs[plant.world.uid_of["b/two"]]
+    plant.world.put_run(replace(run, spec=replace(run.spec, max_duration=MINUTE)))
+
+    [said] = compared(plant, ALL)
+
+    assert said.startswith(f"{INVARIANT}: c1 knows spec of Run {run.uid} as RunSpec(")
+    assert compared(plant, {**ALL, "Run": 0}) == [], "it has not heard of the newest Run"
+    assert compared(plant, ALL, folded=False) == []
+
+
+def test_leader_with_a_budget_that_is_not_stored_is_wrong() -> None:
+    plant = busy()
+    budget = plant.world.budgets["a/a"]
+    plant.world.put_budget(replace(budget, parents=("org:other",)))
+
+    [said] = compared(plant, ALL)
+
+    assert "parents of Budget a/a as ('org:other',)" in said
+
+
+def test_leader_with_a_lease_that_is_not_stored_is_wrong() -> None:
+    plant = busy()
+    name = next(name for name, lease in plant.world.leases.items() if lease.is_open)
+    plant.world.leases[name] = replace(plant.world.leases[name], slots=(7, 6))
+
+    assert [said for said in compared(plant, {}) if f"slots of lease {name}" in said]
