@@ -35,6 +35,7 @@ class Where(Record):
 LIVE = Where(standing=Standing.LIVE)
 DONE = Where(standing=Standing.DONE)
 BIND_FAILING = "BindFailing"
+NEVER_STARTED = -2  # the key of no unit
 
 
 def unit_keys(run: Run) -> list[int]:
@@ -60,8 +61,12 @@ def units_of(world: World, run: Run) -> dict[int, Where]:
     book = world.books.get(run.uid)
     had = book.units if book else {}
     wanted = unit_keys(run)
-    world.steps.take(len(wanted) + len(had))
-    return {key: where_is(world, run, key) for key in sorted({*wanted, *had})}
+    world.steps.take(len(had) + len(wanted))
+    # Units without a history all stand alike: of thousands that wait only one is looked at.
+    found = dict.fromkeys(wanted, where_is(world, run, NEVER_STARTED))
+    for key in had:
+        found[key] = where_is(world, run, key)
+    return dict(sorted(found.items())) if had else found
 
 
 def phase_of(world: World, run: Run) -> tuple[Phase, str]:
