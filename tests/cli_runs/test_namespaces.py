@@ -50,3 +50,14 @@ def test_a_bill_of_a_namespace(cli: Cli) -> None:
     assert mine
     assert len(mine) < len(by_run)
     assert found == mine
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("leases", "--closed"), ("budgets", "usage"), ("budgets", "balance"), ("budgets", "tree"),
+     ("report", "gpu-hours", "--by", "run")],
+    ids=" ".join,
+)  # fmt: skip
+def test_all_namespaces_can_be_asked_for_in_kubectls_way(cli: Cli, words: tuple[str, ...]) -> None:
+    assert rows(cli, *words, "-A") == rows(cli, *words)
+    assert rows(cli, *words, "-n", "speech", "-A") == rows(cli, *words)

@@ -77,3 +77,18 @@ def test_whoever_the_api_server_took_first_is_first_in_line(plane: Plane) -> Non
     plane.until_phase("m", "Running")
     assert plane.run("a")["status"]["phase"] == "Pending"
     assert [plane.run(name)["status"]["arrived"] for name in names] == places
+
+
+def test_a_budget_is_listed_with_its_envelopes_its_gpus_and_its_state(plane: Plane) -> None:
+    """A definition's columns come from the object as it is stored."""
+    plane.kubelets.add("n1")
+    plane.controller("a")
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(budget(gpus=16), job("first", 8)))
+    plane.until_phase("first", "Running")
+
+    def is_listed() -> bool:
+        header, row = plane.kubectl.ok("get", "budgets", "-n", "team").splitlines()
+        assert header.split() == ["NAME", "OWNER", "ENVELOPES", "GPUS", "STATUS", "AGE"]
+        return row.split()[:5] == ["money", "org:team", "1", "8/16", "Healthy"]
+
+    plane.until(is_listed)

@@ -175,9 +175,10 @@ class Teller:
         else:
             self._lacks.pop(name, None)
         if lacks and lacks != before:
+            told = f"it is not used, for it lacks {lacks}"
             self.tell(
                 Happening(
-                    kind="Node", namespace="", name=name, uid="", reason="NotUsed", message=lacks
+                    kind="Node", namespace="", name=name, uid="", reason="NotUsed", message=told
                 )
             )
 

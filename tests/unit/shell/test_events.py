@@ -122,7 +122,11 @@ def test_a_node_that_is_not_used_says_why() -> None:
     }
     at_once(store.create(bare))
     telling.plant.wait(MINUTE)
-    assert "NotUsed" in telling.events("bare")
+    (told,) = [each for each in objects_of(store, "Event") if each["reason"] == "NotUsed"]
+    assert told["message"] == (
+        "it is not used, for it lacks label region, label cluster, label fabric.domain, "
+        "label gpu.flavor"
+    )
 
 
 def test_whoever_knows_says_whether_it_is_a_warning() -> None:

@@ -354,9 +354,14 @@ RUN = (
 BUDGET = (
     NAME,
     Column("Owner", at("spec.owner"), about="Whose budget it is."),
-    Column("Envelopes", _count_of("spec.envelopes"), "integer"),
-    Column("GPUs", _budget_gpus, about="GPUs in use, of those it may use at one time."),
-    Column("Status", _budget_state, about="Healthy, NearLimit or Overdrawn."),
+    Column("Envelopes", _count_of("spec.envelopes"), "integer", path="status.envelopeCount"),
+    Column(
+        "GPUs",
+        _budget_gpus,
+        about="GPUs in use, of those it may use at one time.",
+        path="status.gpus",
+    ),
+    Column("Status", _budget_state, about="Healthy, NearLimit or Overdrawn.", path="status.state"),
     AGE,
     Column("GPU-Hours", _budget_hours, wide=True, about="Used, by envelope."),
 )

@@ -274,6 +274,9 @@ _BUDGET_SPEC = mapping(
 _BUDGET_STATUS = mapping(
     "What is used of it, computed from the ledger.",
     {
+        "state": text("Healthy, NearLimit or Overdrawn, as the condition says."),
+        "gpus": text("GPUs in use, of those that it may use at one time: 8/16."),
+        "envelopeCount": whole("How many envelopes it has."),
         "envelopes": named(
             "By envelope.",
             mapping(

@@ -17,7 +17,7 @@ def budgets() -> None:
 
 @budgets.command("usage")
 @_owner
-@with_session(namespace_help=_HERE)
+@with_session(everywhere=True, namespace_help=_HERE)
 def usage(session: Session, owner: str) -> None:
     """GPUs in use, lent and free by envelope; borrowed by owner."""
     session.show(_asked(session, "usage", owner), _usage)
@@ -25,7 +25,7 @@ def usage(session: Session, owner: str) -> None:
 
 @budgets.command("balance")
 @_owner
-@with_session(namespace_help=_HERE)
+@with_session(everywhere=True, namespace_help=_HERE)
 def balance(session: Session, owner: str) -> None:
     """GPU-hours used, committed and left by envelope, and how long that lasts."""
     session.show(_asked(session, "balance", owner), _balance)
@@ -33,7 +33,7 @@ def balance(session: Session, owner: str) -> None:
 
 @budgets.command("tree")
 @_owner
-@with_session(namespace_help=_HERE)
+@with_session(everywhere=True, namespace_help=_HERE)
 def tree(session: Session, owner: str) -> None:
     """Owners from the top, each with all that lies below it."""
     session.show(_asked(session, "tree", owner), _tree)

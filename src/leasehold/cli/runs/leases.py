@@ -16,7 +16,10 @@ from leasehold.core.names import Wire
 @click.option("--at", "instant", default="", help="Open at this instant.")
 @click.option("--closed", is_flag=True, help="Only leases that have ended.")
 @click.option("--limit", default="", help="Only so many, the newest.")
-@with_session(namespace_help="Only of runs of this namespace, and that of RUN; without it, of all.")
+@with_session(
+    everywhere=True,
+    namespace_help="Only of runs of this namespace, and that of RUN; without it, of all.",
+)
 def leases(
     session: Session,
     run: str | None,

@@ -57,10 +57,12 @@ def with_session(
     *,
     forms: tuple[str, ...] = FORMS,
     namespaced: bool = True,
+    everywhere: bool = False,
     namespace_help: str = "The namespace; the context's if not.",
 ) -> Callable[[Callable[Concatenate[Session, P], None]], Callable[..., None]]:
-    """Adds the common flags to a command and hands it the Session they name; what is in no
-    namespace is not asked for one."""
+    """Add the common flags to a command and hand it the Session they name; what is in no namespace
+    is not asked for one. `everywhere`: the command is about all namespaces without -n, and takes -A
+    for that, too."""
 
     def decorate(function: Callable[Concatenate[Session, P], None]) -> Callable[..., None]:
         @click.option(
@@ -86,6 +88,8 @@ def with_session(
         @wraps(function)
         def inner(*args: P.args, **kwargs: P.kwargs) -> None:
             flags = {name: kwargs.pop(name, "") for name in _FLAGS}
+            if everywhere and kwargs.pop("all_namespaces", False):
+                flags["namespace"] = ""
             namespace, form, context, kubeconfig = (str(flags[name]) for name in _FLAGS[:4])
             timeout = flags["timeout"]
             assert isinstance(timeout, float), timeout
@@ -103,6 +107,10 @@ def with_session(
 
         if not namespaced:
             return inner
-        return click.option("-n", "--namespace", default="", help=namespace_help)(inner)
+        found = click.option("-n", "--namespace", default="", help=namespace_help)(inner)
+        if not everywhere:
+            return found
+        said = "Of all namespaces, as without -n."
+        return click.option("-A", "--all-namespaces", is_flag=True, help=said)(found)
 
     return decorate

@@ -39,6 +39,7 @@ def report() -> None:
 @click.option("--file", "file", default="", help="Write to this file (needed for parquet).")
 @with_session(
     forms=(*FORMS, "csv", "parquet"),
+    everywhere=True,
     namespace_help="Only what runs of this namespace used; without it, of all.",
 )
 def gpu_hours(

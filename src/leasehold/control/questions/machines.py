@@ -149,7 +149,7 @@ def state_of(state: NodeState) -> tuple[str, str]:
     if node.fenced:
         return "Fenced", "it is declared dead: none of its processes is alive"
     if node.lacks:
-        return "Unusable", node.lacks
+        return "Unusable", f"it lacks {node.lacks}"
     if not node.ready:
         return "NotReady", f"its agent is silent{_since(node)}; what ran there may still run"
     if node.is_draining:

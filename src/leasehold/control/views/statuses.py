@@ -112,8 +112,10 @@ def _conditions(world: World, run: Run, phase: Phase, because: str, message: str
 def budget_status(world: World, budget: Budget, now: Instant) -> Wire:
     envelopes: list[Wire] = []
     overdrawn = near = False
+    used = 0
     for envelope in budget.envelopes:
         view = envelope_view(world, envelope.key, now)
+        used += view.used
         account = world.accounts.of(envelope.key)
         spare = sum(
             world.leases[name].gpus
@@ -142,7 +144,11 @@ def budget_status(world: World, budget: Budget, now: Instant) -> Wire:
         envelopes.append(row)
     announced = _announced_cuts(world, budget)
     word = "Overdrawn" if overdrawn or announced else "NearLimit" if near else "Healthy"
+    most = sum(envelope.concurrency for envelope in budget.envelopes)
     return {
+        "state": word,
+        "gpus": f"{used}/{most}",
+        "envelopeCount": len(envelopes),
         "envelopes": envelopes,
         "conditions": [{"type": word, "status": "True", "reason": word, "message": announced}],
     }
