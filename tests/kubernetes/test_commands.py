@@ -43,6 +43,7 @@ WORKS = {
     "leasehold lint": NOWHERE,
     "leasehold lottery verify": BOTH,
     "leasehold restore": HERE,
+    "leasehold sim replay": NOWHERE,
     "leasehold sim scenario": NOWHERE,
     "leasehold token create": HERE,  # a cluster has users of its own
     "leasehold token list": HERE,
@@ -117,10 +118,13 @@ STORY = (
     Step("kubectl runs shrink elastic --to 8", "16 -> 8 GPUs"),
     Step("kubectl runs grow elastic --to 16", "8 -> 16 GPUs"),
     Step("kubectl runs submit -f {wide}", "team/wide"),
+    Step("kubectl runs submit -f {lean}", "team/lean"),
     Step("kubectl runs reservations --past", "RUN"),
     Step("kubectl runs sponsors list wide", "does not borrow"),
-    Step("kubectl runs sponsors add wide org:other --allow-borrow", "org:other"),
-    Step("kubectl runs sponsors remove wide org:other", "sponsors none"),
+    Step("kubectl runs sponsors add wide org:other", "cannot be edited", who="ann, in vain"),
+    Step("kubectl runs sponsors add lean org:other", "org:other"),
+    Step("kubectl runs sponsors remove lean org:other", "sponsors none"),
+    Step("kubectl runs cancel lean", "is being stopped"),
     Step("kubectl runs cancel wide", "is being stopped"),
     Step("kubectl runs cancel elastic", "is being stopped"),
     Step("kubectl runs watch elastic", "Failed", who="ann, in vain"),
@@ -158,6 +162,7 @@ def _files(folder: Path) -> dict[str, str]:
     made: dict[str, Any] = {
         "elastic": elastic,
         "wide": job("wide", 16, template=template),
+        "lean": job("lean", 16, template=template, funding={"allowBorrow": True}),
         "bad": job("bad", 0, template=template),
     }
     for name, manifest in made.items():
