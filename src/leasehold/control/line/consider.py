@@ -183,8 +183,12 @@ def _not_now(turn: Turn, run: Run) -> Denied | None:
     not_allowed = owner_allowed(turn.world, run)
     if not_allowed is not None:
         return Denied(refused=not_allowed, then=Then.CANCEL)
-    units = units_of(turn.world, run).values()
-    waiting = list({id(each): each for each in units if each.standing is Standing.WAITING}.values())
+    waiting: list[Where] = []
+    for where in units_of(turn.world, run).values():
+        # Thousands of groups that never started share one.
+        is_known = bool(waiting) and waiting[-1] is where
+        if where.standing is Standing.WAITING and not is_known:
+            waiting.append(where)
     for where in waiting:
         turn.wake(where.retry_at)
     if waiting and all(_backs_off(turn, run, where) for where in waiting):
