@@ -4,6 +4,7 @@ from enum import Enum
 
 import msgspec
 
+from leasehold.core.world.steps import Steps
 from leasehold.core.world.world import World
 
 _REMEMBERED = ("_tree", "in_place")
@@ -32,6 +33,8 @@ def _plain(value: object, above: set[int]) -> object:
         return sorted(map(repr, value))
     if isinstance(value, msgspec.Struct):
         return repr(value)
+    if isinstance(value, Steps):  # its counts are forgotten when the next turn begins
+        return (value.most, sorted(value.over))
     fields = dict(getattr(value, "__dict__", {}))
     for kind in type(value).__mro__:
         for name in getattr(kind, "__slots__", ()):
