@@ -35,6 +35,8 @@ TOLD = [
     ("life-01", "15m", "t/third", ["tried again at 2026-01-01T00:15:30.000Z, and 1 more of 2 "
                                    "retries after that", "runs logs third -n t"]),
     ("life-01", "30m30s", "t/third", ["tried again at 2026-01-01T00:31:30.000Z, and 0 more of"]),
+    ("resize-03", "1h6m", "e/e", ["to be 16 GPUs wide and has 32", "resize.interval (10m)",
+                                  "at 2026-01-01T01:10:00Z at the earliest"]),
     ("bind-01", "5s", "*", ["was rejected; tried again at 2026-01-01T00:00:"]),
     ("cuts-07", "1h20m", "g/sweep", ["32 GPUs bound, shrunk by resolver (z1-", "drawn"]),
     ("cuts-07", "1h50m", "g/sweep", ["8 GPUs bound, shrunk by resolver (z1-", ", z2-"]),

@@ -75,7 +75,8 @@ def _resize(session: Session, run: str, width: int, *, grows: bool) -> None:
 
     before, after = changed(session, namespace, name, resized)
     line = f"run {namespace}/{name}: desired width {_desired(before)} -> {plural(width, 'GPU')}"
-    session.show(after, lambda _found, _wide: [line])
+    hint = f"a run is resized once per resize.interval; `kubectl runs explain {name}` says when"
+    session.show(after, lambda _found, _wide: [line, hint])
 
 
 def _desired(found: Wire) -> int:

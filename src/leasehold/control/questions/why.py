@@ -20,6 +20,7 @@ from leasehold.control.questions.walk import says, walk_of
 from leasehold.control.reservations import present
 from leasehold.control.running.life import Standing, units_of
 from leasehold.control.views.numbers import RunView, run_view
+from leasehold.core.decisions.resize import may_resize
 from leasehold.core.facts import (
     Cause,
     Closed,
@@ -32,10 +33,10 @@ from leasehold.core.facts import (
     Run,
 )
 from leasehold.core.reservations import Confidence, Reservation, State
-from leasehold.core.units import Instant, plural
+from leasehold.core.units import Instant, format_span, plural
 from leasehold.core.verdicts import CoverStep, Refusal, Refused
 from leasehold.core.world.book import WHOLE
-from leasehold.core.world.width import open_leases
+from leasehold.core.world.width import active_gpus, desired_gpus, open_leases
 from leasehold.core.world.world import World
 
 _SURE = {
@@ -79,6 +80,7 @@ def explain(
     sentences += money_ahead(world, subject, now)
     sentences += _here(run, where)
     sentences += _swaps(subject)
+    sentences += _resizing(world, run, now)
     sentences += drain_words(world, subject)
     sentences += [words for cut in lost for words in cut.sentences]
     sentences += _aftermath(world, run, lost)
@@ -105,6 +107,21 @@ def _summary(key: str, view: RunView) -> str:
     because = "" if view.because == str(view.phase) else f" ({view.because})"
     message = view.message.partition("; `explain`")[0]  # this is what that points to
     return f"{key} is {view.phase}{because}: {message}."
+
+
+def _resizing(world: World, run: Run | None, now: Instant) -> list[str]:
+    """Say when an elastic run is resized, if it was resized a short while ago."""
+    if run is None or run.spec.malleable is None or run.spec.gang is Gang.GROUP:
+        return []
+    width, desired = active_gpus(world, run.uid), desired_gpus(run.spec)
+    at = may_resize(world, run.uid, now)
+    if not width or width == desired or at <= now:
+        return []
+    return [
+        f"It is to be {plural(desired, 'GPU')} wide and has {width}: it was resized less than "
+        f"resize.interval ({format_span(world.policy.resize_interval)}) ago, so this begins at "
+        f"{moment(at)} at the earliest."
+    ]
 
 
 def _stopping(world: World, subject: Subject) -> list[str]:
