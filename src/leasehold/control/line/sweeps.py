@@ -69,7 +69,9 @@ def _next_of(
         wish = wish_for(world, run, groups[:count])
         answer = try_(wish)
         if isinstance(answer, Admitted):
-            return Some(wish=wish, plan=answer, one_by_one=count == 1 and len(groups) > 1)
+            # The others of a filler may fit together beside what a spare leaves free.
+            alone = count == 1 and len(groups) > 1 and not run.spec.opportunistic
+            return Some(wish=wish, plan=answer, one_by_one=alone)
         if count == 1:
             return answer
         count = count // 2 if answer.reason is Refusal.GANG_TOO_LARGE else 1
