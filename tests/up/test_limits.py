@@ -54,18 +54,12 @@ def test_a_grace_period_beyond_the_limit_is_refused_by_path(up: Servers) -> None
 def test_an_edit_is_held_to_what_a_new_run_is(up: Servers) -> None:
     server = up(config=f"{QUICK}\ngracePeriod.max: 2m").start()
     server.submit(*team(), job("poor", "sleep 1", owner="org:nobody"))
-    container = {"name": "main", "image": "none", "command": []}
-    edit: Wire = {
-        "spec": {
-            "runtime": {"gracePeriod": "3m"},
-            "template": {"spec": {"containers": [container]}},
-        }
-    }
+    edit: Wire = {"spec": {"runtime": {"maxDuration": "never", "gracePeriod": "3m"}}}
     path = "/apis/rq.davidlangworthy.io/v1/namespaces/team/runs/poor"
     with client_of(server) as client, pytest.raises(Failure) as refused:
         client.send("PATCH", path, edit, content_type="application/merge-patch+json")
     causes = dict(refused.value.causes)
-    assert "write the command" in causes.pop("spec.template.spec.containers[0].command")
+    assert "write a span" in causes.pop("spec.runtime.maxDuration")
     assert "write at most 2m (gracePeriod.max of" in causes.pop("spec.runtime.gracePeriod")
     assert causes == {}
 
