@@ -384,9 +384,10 @@ class Controller:
 
     def _fold_news(self, world: World, news: list[News], refused: dict[Uid, Unreadable]) -> None:
         for each in news:
-            if each.kind == "Run" and not each.gone and (found := refused.get(uid_of(each.obj))):
+            refusal = refused.get(uid_of(each.obj)) if each.kind == "Run" else None
+            if refusal is not None and refusal.obj is each.obj:
                 world.drop_run(uid_of(each.obj))
-                self._put_aside(found)
+                self._put_aside(refusal)
                 continue
             if each.kind in ("Run", "Budget"):
                 self._quarantine.release(each.kind, each.obj)

@@ -75,13 +75,15 @@ class Tryouts:
         return min((each.due for each in self._refused.values()), default=None)
 
     async def refused(self, world: World, news: list[News], now: Instant) -> dict[Uid, Unreadable]:
-        """Of the Runs among the news that were not tried yet: those that no pod can be made of."""
+        """Of the Runs among the news that were not tried yet: those that no pod can be made of.
+        Only the last news of each Run counts: it may say that the Run is deleted."""
         if self._rehearse is None:
             return {}
-        runs = {run.uid: (run, each.obj) for each in news if (run := self._untried(world, each))}
-        for each in news:
-            if each.kind == "Run" and (each.gone or _uid(each.obj) not in runs):
-                self._refused.pop(_uid(each.obj), None)
+        last = {_uid(each.obj): each for each in news if each.kind == "Run"}
+        runs = {uid: (run, each.obj) for uid, each in last.items()
+                if (run := self._untried(world, each))}  # fmt: skip
+        for uid in last.keys() - runs.keys():
+            self._refused.pop(uid, None)
         found = {}
         for run, obj in list(runs.values()):
             whole: dict[object, object] = {"kind": "Run", "spec": part(obj, "spec")}

@@ -10,6 +10,7 @@ from tests.properties.worlds import a_budget, a_lease, a_node, a_run, a_world
 
 from leasehold.adapters.kubernetes.quotas import quota_problem
 from leasehold.core.names import Wire
+from leasehold.core.objects.wire import part
 from leasehold.core.policy import Policy
 from leasehold.core.world.world import World
 from leasehold.ports.store import Invalid, StoreError
@@ -117,6 +118,21 @@ def test_refused_run_that_is_deleted_or_stopped_is_not_asked_about_any_more(gone
     last = News(kind="Run", gone=gone, obj=_run() if gone else _run(stop=True))
     asyncio.run(tryouts.refused(refusal, [last], 1))
 
+    assert tryouts.next_try is None
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_refused_run_is_not_refused_again_when_its_deletion_is_in_the_same_news(gone: bool) -> None:
+    """Otherwise its finalizer stayed on it for ever, or a Run that is gone was considered."""
+    tryouts, world = Tryouts(_refusing), World(Policy())
+    asyncio.run(tryouts.refused(world, [News(kind="Run", gone=False, obj=_run())], 0))
+    deleted = _run()
+    part(deleted, "metadata")["deletionTimestamp"] = "2026-11-19T02:25:09Z"
+
+    news = [*tryouts.due(1000), News(kind="Run", gone=gone, obj=deleted)]
+
+    assert len(news) == 2
+    assert asyncio.run(tryouts.refused(world, news, 1000)) == {}
     assert tryouts.next_try is None
 
 
