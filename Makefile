@@ -65,20 +65,21 @@ demo: $(RUN)
 	$(BIN)/python -m demo $(if $(KEEP),--keep)
 
 # What needs Python and make, and nothing else. Of random seeds it plays as many as fit into a
-# budget of CPU seconds.
+# budget of CPU seconds. A worker that has nothing left takes tests from another one.
+SPREAD := -n $(WORKERS) --dist worksteal
 test: $(TEST)
-	$(BIN)/python -m pytest -n $(WORKERS) --few-seeds -m "not kube and not long"
+	$(BIN)/python -m pytest $(SPREAD) --few-seeds -m "not kube and not long"
 
 # All of those seeds, and what takes long.
 test-seeds: $(TEST)
-	$(BIN)/python -m pytest -n $(WORKERS) -m "(seeds or long) and not kube"
+	$(BIN)/python -m pytest $(SPREAD) -m "(seeds or long) and not kube"
 
 # What needs a real API server, kubectl, helm, kwok, an S3 server or Prometheus' parser. They are
 # built from Go modules, once, which takes ten minutes; tools/toolchain finds or installs Go.
 KUBE_PROGRAMS := kubectl etcd kube-apiserver kube-controller-manager informer helm kwok versitygw promql
 test-kube: $(TEST)
 	@for name in $(KUBE_PROGRAMS); do tools/kube/build $$name >/dev/null || exit 1; done
-	$(BIN)/python -m pytest -n $(WORKERS) -m kube
+	$(BIN)/python -m pytest $(SPREAD) -m kube
 	$(BIN)/python -m pytest -q tests/kube/story_*.py
 
 test-all: check test test-seeds test-kube test-spec test-sim test-model test-web test-kubelets
@@ -120,7 +121,7 @@ test-kills: $(TEST)
 	$(BIN)/python -m tests.up.storm --kills 200
 
 coverage: $(TEST)
-	$(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term-missing:skip-covered \
+	$(BIN)/python -m pytest $(SPREAD) --cov --cov-report=term-missing:skip-covered \
 		--cov-fail-under=99
 
 check: $(TEST) $(CHECK)

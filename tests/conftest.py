@@ -76,6 +76,8 @@ def _deadline(item: pytest.Item) -> contextlib.AbstractContextManager[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    # Otherwise `make test` would need Go, or a machine on which somebody has built before.
+    os.environ["LEASEHOLD_BUILDS"] = "yes" if item.get_closest_marker("kube") else "no"
     with _deadline(item):
         return (yield)
 
@@ -120,14 +122,23 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster.stop()
 
 
-# Each of these fixtures starts a program that tools/kube/build builds.
-_KUBE_FIXTURES = {"cluster", "real", "kubectl_path", "go_client"}
+@pytest.fixture
+def own_cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """An API server of this test's own, on which nothing of ours is installed."""
+    cluster = Cluster(tmp_path / "cluster")
+    yield cluster
+    cluster.stop()
+
+
+# Each of these fixtures starts a program that tools/kube/build builds, and so do these folders.
+_KUBE_FIXTURES = {"cluster", "own_cluster", "real", "kubectl_path", "go_client"}
+_KUBE_FOLDERS = {"kube", "kubelets"}
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark a test by what its fixtures need, however indirectly."""
     fixtures = set(getattr(item, "fixturenames", ()))
-    if fixtures & _KUBE_FIXTURES:
+    if fixtures & _KUBE_FIXTURES or item.path.parent.name in _KUBE_FOLDERS:
         item.add_marker("kube")
     if "budget" in fixtures:
         item.add_marker("seeds")

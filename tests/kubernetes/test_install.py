@@ -47,22 +47,18 @@ def test_what_is_removed_stands_in_nobodys_way_and_the_ledger_stays(plane: Plane
         plane.cluster.install()
 
 
-def test_with_the_ledger_everything_goes(tmp_path: Path) -> None:
+def test_with_the_ledger_everything_goes(own_cluster: Cluster, tmp_path: Path) -> None:
     """Objects of the ledger have finalizers, and no controller takes them off any more."""
-    cluster = Cluster(tmp_path / "cluster")
-    try:
-        cluster.install()
-        plane = Plane(cluster, tmp_path)
-        plane.controller("a")
-        plane.until(lambda: plane.all("ledgerheads") != [])
-        head = plane.all("ledgerheads")[0]["metadata"]
-        assert head["finalizers"] == ["rq.davidlangworthy.io/archived"]
-        plane.stop()
-        removed = plane.leasehold("install", "--remove", "--remove-ledger", "--yes")
-        assert removed.returncode == 0, removed.stderr
-        plane.until(lambda: not _definitions(plane))
-    finally:
-        cluster.stop()
+    own_cluster.install()
+    plane = Plane(own_cluster, tmp_path)
+    plane.controller("a")
+    plane.until(lambda: plane.all("ledgerheads") != [])
+    head = plane.all("ledgerheads")[0]["metadata"]
+    assert head["finalizers"] == ["rq.davidlangworthy.io/archived"]
+    plane.stop()
+    removed = plane.leasehold("install", "--remove", "--remove-ledger", "--yes")
+    assert removed.returncode == 0, removed.stderr
+    plane.until(lambda: not _definitions(plane))
 
 
 def _definitions(plane: Plane) -> list[str]:

@@ -54,12 +54,10 @@ class Administrator(Reader):
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> Iterator[Administrator]:
-    cluster = Cluster(tmp_path / "cluster")
-    found = Administrator(tmp_path, cluster)
+def reader(tmp_path: Path, own_cluster: Cluster) -> Iterator[Administrator]:
+    found = Administrator(tmp_path, own_cluster)
     yield found
     found.stop()
-    cluster.stop()
 
 
 @pytest.mark.deadline(600)

@@ -75,3 +75,12 @@ def test_ci_prints_what_each_target_ended_with(
     last = done.stdout.splitlines()[-len(targets.split()) :]
     assert [line.split(",")[0] for line in last] == [f"make {each}" for each in targets.split()]
     assert last[0].endswith(GOOD)
+
+
+def test_a_test_without_the_mark_kube_gets_no_program_that_is_built() -> None:
+    """This is one: what lies in a developer's cache must not make it pass."""
+    done = subprocess.run(
+        [ROOT / "tools" / "kube" / "build", "kubectl"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "a test that has not the mark kube wants kubectl" in done.stderr
