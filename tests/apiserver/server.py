@@ -91,8 +91,9 @@ def _is_last(users: int) -> bool:
     return True
 
 
-def start(state: Path, *options: str) -> Running:
-    """A server of one's own, with our definitions; whoever starts it calls `stop`."""
+def start(state: Path, *options: str, accounts: bool = False) -> Running:
+    """A server of one's own, with our definitions; whoever starts it calls `stop`. `accounts`: pods
+    need a ServiceAccount, which a controller-manager makes in every namespace."""
     etcd, apiserver = (program(name) for name in ("etcd", "kube-apiserver"))
     shutil.rmtree(state, ignore_errors=True)  # of a session that was killed
     state.mkdir()
@@ -123,7 +124,8 @@ def start(state: Path, *options: str) -> Running:
             f"--tls-cert-file={certificates.cert_path}",
             f"--tls-private-key-file={certificates.key_path}",
             f"--token-auth-file={state / 'tokens.csv'}", "--authorization-mode=RBAC",
-            "--disable-admission-plugins=ServiceAccount", "--service-account-issuer=https://test",
+            *(() if accounts else ("--disable-admission-plugins=ServiceAccount",)),
+            "--service-account-issuer=https://test",
             f"--service-account-key-file={state / 'sa.key'}",
             f"--service-account-signing-key-file={state / 'sa.key'}",
             "--service-cluster-ip-range=10.0.0.0/24", "--anonymous-auth=false",

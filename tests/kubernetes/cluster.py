@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.apiserver.client import Client
-from tests.apiserver.server import USERS, restart, start, stop
+from tests.apiserver.server import STOP_S, USERS, program, restart, start, stop
 
 from leasehold.adapters.api.resources import RESOURCES
 from leasehold.adapters.kubeconfig.read import KubeContext
@@ -27,13 +27,13 @@ _MADE = ("Node", "Pod", "Tenure", *(each.kind for each in RESOURCES if each.is_o
 class Cluster:
     """`client` is anybody, `context` an administrator."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        """`options`: further ones of the API server."""
+    def __init__(self, folder: Path, *options: str, accounts: bool = False) -> None:
+        """`options`: further ones of the API server; `accounts`: as `start` says."""
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._running = start(folder / "state", *options)
+        self._running = start(folder / "state", *options, accounts=accounts)
         self.port, self.ca = self._running.ports[-1], self._running.ca
-        self.client = Client(self.port, self.ca, {name: name for name in USERS})
+        self.client = self.connect()
         for name in NAMESPACES:
             self.namespace(name)
 
@@ -50,6 +50,10 @@ class Cluster:
             ca_data=self.ca.encode(),
             token=user,
         )
+
+    def connect(self) -> Client:
+        """Another connection, for a thread of its own."""
+        return Client(self.port, self.ca, {name: name for name in USERS})
 
     def service_account(self, namespace: str, name: str) -> str:
         """A token with nothing but the rights of an account."""
@@ -128,7 +132,28 @@ class Cluster:
         """`etcd` or `kube-apiserver`, killed and started again on what it has written."""
         self.client.close()
         restart(self._running, ("etcd", "kube-apiserver").index(name))
-        self.client = Client(self.port, self.ca, {name: name for name in USERS})
+        self.client = self.connect()
+
+    @contextmanager
+    def managers(self, *controllers: str) -> Iterator[int]:
+        """Some of Kubernetes' own controllers, in one process, whose id this is."""
+        with (self.folder / "controller-manager.log").open("w") as log:
+            process = subprocess.Popen(
+                [
+                    program("kube-controller-manager"),
+                    f"--kubeconfig={self.kubeconfig()}",
+                    f"--controllers={','.join(controllers)}",
+                    "--leader-elect=false",
+                    "--secure-port=0",
+                ],
+                stderr=log,
+                stdout=log,
+            )
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+            process.wait(STOP_S)
 
     @contextmanager
     def asleep(self) -> Iterator[None]:

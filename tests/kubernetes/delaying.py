@@ -59,6 +59,10 @@ class Delaying(Beside):
     def server(self) -> str:
         return f"http://127.0.0.1:{self._port}"
 
+    def move_away(self, round_trip_s: float) -> None:
+        """From now on a round trip takes so long."""
+        self.do(lambda: setattr(self, "_half", round_trip_s / 2))
+
     def forget(self) -> None:
         """Remembers what is asked from now on."""
         self.do(lambda: setattr(self, "_order", _Order()))

@@ -24,14 +24,19 @@ class Kubelets(Beside):
         super().__init__()
 
     def add(
-        self, *names: str, gpus: int = 8, domain: str = "us/gpu-a/a", reserved: bool = False
+        self,
+        *names: str,
+        gpus: int = 8,
+        domain: str = "us/gpu-a/a",
+        flavor: str = "H100-80GB",
+        reserved: bool = False,
     ) -> None:
         """`reserved`: with the taint that keeps other schedulers away."""
         region, room, fabric = domain.split("/")
         for name in names:
             node = Node(
                 name=name,
-                flavor="H100-80GB",
+                flavor=flavor,
                 region=region,
                 cluster=room,
                 fabric=fabric,

@@ -1,35 +1,17 @@
 """A namespace that is deleted takes its Runs along, with Kubernetes' own controllers at work."""
 
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from tests.apiserver.server import program
 from tests.kubernetes.cluster import Cluster
 from tests.kubernetes.plane import API, Plane, budget, job
 
-STOP_S = 20
-
 
 @pytest.fixture
-def cluster_at_work(installed: Cluster, tmp_path: Path) -> Iterator[Cluster]:
+def cluster_at_work(installed: Cluster) -> Iterator[Cluster]:
     """With the controllers that empty namespaces and remove what nobody owns."""
-    with (tmp_path / "controller-manager.log").open("w") as log:
-        process = subprocess.Popen(
-            [
-                program("kube-controller-manager"),
-                f"--kubeconfig={installed.kubeconfig()}",
-                "--controllers=namespace-controller,garbage-collector-controller",
-                "--leader-elect=false",
-                "--secure-port=0",
-            ],
-            stderr=log,
-            stdout=log,
-        )
-    yield installed
-    process.kill()
-    process.wait(STOP_S)
+    with installed.managers("namespace-controller", "garbage-collector-controller"):
+        yield installed
 
 
 def test_a_namespace_goes_with_its_runs_and_leaves_the_ledger(

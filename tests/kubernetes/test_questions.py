@@ -105,7 +105,7 @@ def test_nobody_else_may_speak_for_others(asked: Plane) -> None:
 
 
 # As `kubectl runs` asks them; whatever is about the fleet or about one Run of the caller's own.
-_WALK = (
+WALK = (
     ("list", "-A"), ("list", "-n", "team"), ("reservations", "-n", "team"),
     ("reservations", "-A", "--past"),
     ("explain", "train", "-n", "team"), ("plan", "train", "-n", "team"),
@@ -119,7 +119,7 @@ _QUERY = "/apis/query.rq.davidlangworthy.io/v1/questions"
 _PLAIN = ("attention", "audit", "budgets", "burn", "fleet", "leases", "ledger-head", "report",
           "reservations", "resolutions", "runs", "drain?node=n1", "drain?node=n2",
           "report?by=run", "leases?since=1h", "fleet?at=1s")  # fmt: skip
-_FOREIGN = re.compile(r"rivals|raid|org:rivals|hoard")
+FOREIGN = re.compile(r"rivals|raid|org:rivals|hoard")
 
 
 def test_a_researcher_of_one_namespace_reads_no_other_teams_names(asked: Plane) -> None:
@@ -133,13 +133,13 @@ def test_a_researcher_of_one_namespace_reads_no_other_teams_names(asked: Plane) 
     asked.kubectl.ok("apply", "-f", asked.kubectl.file(namespace, money, run))
     asked.until(lambda: "raid" in asked.leasehold("runs", "leases", "--since", "1h").stdout)
 
-    for words in _WALK:
+    for words in WALK:
         mine = asked.leasehold("runs", *words, user="ann")
-        assert not _FOREIGN.search(mine.stdout + mine.stderr), (words, mine.stdout, mine.stderr)
+        assert not FOREIGN.search(mine.stdout + mine.stderr), (words, mine.stdout, mine.stderr)
         assert mine.returncode == 0, (words, mine.stderr)
     for path in _PLAIN:
         told = asked.kubectl("get", "--raw", f"{_QUERY}/{path}", "--as", "ann")
-        assert not _FOREIGN.search(told.out + told.err), (path, told.out)
+        assert not FOREIGN.search(told.out + told.err), (path, told.out)
         assert (told.code == 0) is (path != "resolutions"), told.err
     own = asked.leasehold("runs", "budgets", "usage", "--owner", "org:team", user="ann")
     assert "team/money/west" in own.stdout, own.stderr

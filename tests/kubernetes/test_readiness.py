@@ -3,6 +3,7 @@
 import urllib.error
 import urllib.request
 
+from tests.kubernetes.delaying import Delaying
 from tests.kubernetes.partition import Partition
 from tests.kubernetes.plane import Controller, Plane
 from tests.kubernetes.replicas import holder
@@ -43,6 +44,24 @@ def test_three_replicas_that_the_api_server_cannot_reach_are_not_ready(plane: Pl
         assert all(asked(each, "/livez")[0] == 200 for each in replicas)
 
         way.heal()
+        plane.until(lambda: all(asked(each, "/readyz")[0] == 200 for each in replicas))
+        assert sum(decides(replicas)) == 1
+    finally:
+        plane.kill_controllers()
+        way.stop()
+
+
+def test_three_replicas_whose_api_server_is_seconds_away_are_not_ready(plane: Plane) -> None:
+    """It answers, and always too late for a tenure."""
+    way = Delaying(plane.cluster, 0.0)
+    try:
+        replicas = [plane.controller(name, server=way.server) for name in NAMES]
+        plane.until(lambda: all(asked(each, "/readyz")[0] == 200 for each in replicas))
+        way.move_away(3.0)
+        plane.until(lambda: all(asked(each, "/readyz")[0] == 503 for each in replicas))
+        plane.until(lambda: not any(decides(replicas)))
+        assert all(asked(each, "/livez")[0] == 200 for each in replicas)
+        way.move_away(0.0)
         plane.until(lambda: all(asked(each, "/readyz")[0] == 200 for each in replicas))
         assert sum(decides(replicas)) == 1
     finally:

@@ -45,7 +45,8 @@ class Mutations:
     def run(self, name: str) -> dict[str, Any]:
         """Sound, of one of several shapes."""
         chance = self._chance
-        container: dict[str, Any] = {"name": "main", "command": list(chance.choice(LIVES))}
+        command = list(chance.choice(LIVES))
+        container: dict[str, Any] = {"name": "main", "image": "none", "command": command}
         if chance.random() < 0.5:
             container["env"] = [
                 {"name": "A", "value": "$(B)"},

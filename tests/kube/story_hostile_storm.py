@@ -1,0 +1,151 @@
+"""Thousands of mutated manifests of one tenant on a real API server with three replicas, of which
+the one that decides is killed and stopped in between. Nobody exits, a probe of another team starts
+quickly meanwhile, and when everything is deleted nothing is left behind."""
+
+import json
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from tests.kubernetes.asking import RBAC, grant
+from tests.kubernetes.cluster import Cluster
+from tests.kubernetes.conftest import SETTINGS
+from tests.kubernetes.plane import Controller, Plane, plane_on
+from tests.kubernetes.probe import Probe
+from tests.kubernetes.replicas import holder
+from tests.kubernetes.wellbeing import all_is_well
+from tests.up.fuzz import CONFIG, SUBMISSIONS, seed_of_commit
+from tests.up.raw import Raw
+from tests.up.server import team
+from tests.up.submissions import NODE_NAMES, Submissions, clear
+
+TENANT = "ann"
+# What the API server itself answers to an apply that it cannot decode or merge: of ours nothing is
+# asked about those, and a policy of ours that failed would refuse with another status.
+EXCUSED = 500
+NAMES = ("a", "b", "c")
+PAUSE_S = 0.5
+# Two clients, some forty submissions a second together: an API server that shares two cores with all
+# of this can write what follows from about three times as many.
+GAP_S = 0.02
+# Who decides is killed after the first part of the storm, and stopped after the second.
+ENDS = (signal.SIGKILL, signal.SIGTERM, None)
+
+
+@pytest.fixture
+def stormy(cluster: Cluster, tmp_path: Path) -> Iterator[Plane]:
+    cluster.install()
+    with (
+        cluster.managers("garbage-collector-controller"),
+        plane_on(cluster, tmp_path, SETTINGS + CONFIG) as plane,
+    ):
+        _give_rights(plane)
+        plane.kubelets.add(*NODE_NAMES, domain="r/c/a", flavor="virtual")
+        yield plane
+
+
+def _give_rights(plane: Plane) -> None:
+    """Everything that a tenant can be given in a namespace of its own, for any owner's name."""
+    group = "rbac.authorization.k8s.io"
+    plane.cluster.client.ask("POST", f"{RBAC}/namespaces/team/roles", {
+        "apiVersion": f"{group}/v1", "kind": "Role", "metadata": {"name": "owns-all"},
+        "rules": [{"apiGroups": ["rq.davidlangworthy.io"], "resources": ["owners"],
+                   "verbs": ["spend", "fund", "lend"]}],
+    })  # fmt: skip
+    grant(plane, TENANT, "owns-all", "team", kind="Role")
+    for role in ("researcher", "budget-owner"):
+        grant(plane, TENANT, f"leasehold-{role}", "team")
+
+
+class Watched:
+    """The probe on a thread of its own, again and again until it is stopped."""
+
+    def __init__(self, probe: Probe, plane: Plane) -> None:
+        self._probe, self._plane = probe, plane
+        self._is_over = threading.Event()
+        self._trouble: list[BaseException] = []
+        self.took: list[float] = []
+        self._thread = threading.Thread(target=self._play)
+        self._thread.start()
+
+    def stop(self) -> list[float]:
+        self._is_over.set()
+        self._thread.join()
+        assert not self._trouble, self._trouble
+        return self.took
+
+    def _play(self) -> None:
+        client = self._plane.cluster.connect()
+        try:
+            while not self._is_over.wait(PAUSE_S):
+                self.took.append(self._probe.once(client))
+        except BaseException as error:
+            self._trouble.append(error)
+        finally:
+            client.close()
+
+
+def _change_hands(plane: Plane, replicas: dict[str, Controller], how: signal.Signals) -> int:
+    """What the replica that decided exits with; another one is started instead of it."""
+    name = holder(plane)
+    gone = replicas.pop(name)
+    gone.process.send_signal(how)
+    code = gone.process.wait(plane.patience_s)
+    replicas[f"{name}-again"] = plane.controller(f"{name}-again")
+    plane.until(lambda: holder(plane) not in ("", name))
+    return code
+
+
+@pytest.mark.deadline(1500)
+def test_nobody_stops_three_replicas(
+    stormy: Plane, record_property: Callable[[str, object], None]
+) -> None:
+    replicas = {name: stormy.controller(name) for name in NAMES}
+    stormy.until(lambda: bool(holder(stormy)))
+    probe = Probe(stormy)
+    probe.calm()
+    stormy.kubectl.ok("apply", "-f", stormy.kubectl.file(*team(concurrency=32)))
+    tenant = stormy.cluster.kubeconfig(TENANT)
+    sent = Submissions(lambda: Raw(tenant), seed=seed_of_commit(), excused=EXCUSED, pause_s=GAP_S)
+    watched, began, codes = Watched(probe, stormy), time.monotonic(), []
+    try:
+        for part, how in enumerate(ENDS):
+            sent.send(SUBMISSIONS * (part + 1) // 3, part)
+            if how is not None:
+                codes.append(_change_hands(stormy, replicas, how))
+    finally:
+        took = watched.stop()
+    seconds = time.monotonic() - began
+    assert sent.found.problems == [], sent.found.problems
+    assert codes == [-signal.SIGKILL, 0]
+    assert [each.process.poll() for each in replicas.values()] == [None] * 3
+    with closing(Raw(stormy.cluster.kubeconfig())) as administrator:
+        clear(administrator, sent.found.problems)
+    sent.found.problems += _defects(stormy)
+    told = f"{sent.found} in {seconds:.0f} s; {probe.judge(took)}"
+    record_property("counts", told)
+    assert sent.found.problems == [], told
+    assert sent.found.submissions >= SUBMISSIONS
+    # It is no storm before doors that are closed: much of it was taken in, and ran.
+    assert sent.found.counts["run accepted"] > SUBMISSIONS // 20
+    assert sent.found.counts["edit accepted"] > 0
+    stormy.until(lambda: all(each.get("status", {}).get("closed") for each in stormy.all("leases")))
+    all_is_well(stormy)
+    assert [each.stop() for each in replicas.values()] == [0, 0, 0]
+
+
+def _defects(plane: Plane) -> list[str]:
+    """Failures of our own that a replica has written down; what it says of manifests is no such."""
+    found = []
+    for path in plane.kubectl.home.glob("*.log"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            said = json.loads(line) if line.startswith("{") else {"exception": line}
+            kinds = {each.get("exc_type") for each in said.get("exception", ())
+                     if isinstance(each, dict)}  # fmt: skip
+            if "exception" in said and not kinds & {"Unsound"}:
+                found.append(f"{path.name}: {line[:2000]}")
+    return found[:5]

@@ -1,0 +1,79 @@
+"""How quickly a Run of a team that does nothing else starts, whatever another team does."""
+
+import statistics
+import time
+
+from tests.apiserver.client import Client
+from tests.kubernetes.plane import API, DEADLINE_S, Plane, budget
+
+OWNER, NAMESPACE, FLAVOR = "lab:probe", "other", "PROBE-1"
+RUNS = f"/apis/{API}/namespaces/{NAMESPACE}/runs"
+PROMISE_S = 2.0
+SLOWER = 4  # as many times slower than while nothing else goes on, on a machine that is slow anyway
+
+
+class Probe:
+    """Its Runs need one GPU each, of a node that no other team has a Budget for."""
+
+    def __init__(self, plane: Plane) -> None:
+        plane.kubelets.add("probe", flavor=FLAVOR)
+        money = budget(OWNER, NAMESPACE)
+        money["spec"] = {
+            "owner": OWNER,
+            "envelopes": [{"name": "e", "flavor": FLAVOR, "concurrency": 8}],
+        }
+        plane.kubectl.ok("apply", "-f", plane.kubectl.file(money))
+        self._connect = plane.cluster.connect
+        self._number = 0
+        self.quiet = 0.0  # the median while nothing else goes on
+
+    def calm(self) -> None:
+        """Starts once for warming up, then notes how long a start takes while all is quiet."""
+        self.started(1)
+        self.quiet = statistics.median(self.started(5))
+
+    def started(self, count: int) -> list[float]:
+        """How many seconds each of `count` Runs took from its creation to Running."""
+        client = self._connect()
+        try:
+            return [self.once(client) for _ in range(count)]
+        finally:
+            client.close()
+
+    def once(self, client: Client) -> float:
+        self._number += 1
+        path = f"{RUNS}/probe-{self._number}"
+        began = time.monotonic()
+        made = client.ask("POST", RUNS, _run(f"probe-{self._number}"))
+        assert made.status == 201, made.body
+        phase = ""
+        while phase != "Running":
+            assert time.monotonic() - began < DEADLINE_S, f"{path} is {phase or 'not looked at'}"
+            time.sleep(0.01)
+            phase = client.ask("GET", path).json.get("status", {}).get("phase", "")
+        took = time.monotonic() - began
+        client.ask("DELETE", path)
+        return took
+
+    def judge(self, took: list[float]) -> str:
+        """What is read in the report; the median must be what we promise."""
+        median = statistics.median(took)
+        assert median <= max(PROMISE_S, SLOWER * self.quiet), (took, self.quiet)
+        return (
+            f"the probe started within {median:.2f} s at the median of {len(took)} "
+            f"({max(took):.2f} s at most; {self.quiet:.2f} s while all was quiet)"
+        )
+
+
+def _run(name: str) -> dict[str, object]:
+    container = {"name": "main", "image": "none", "command": ["train"]}
+    return {
+        "apiVersion": API,
+        "kind": "Run",
+        "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "owner": OWNER,
+            "resources": {"gpuType": FLAVOR, "totalGPUs": 1, "gpusPerPod": 1},
+            "template": {"spec": {"containers": [container]}},
+        },
+    }
