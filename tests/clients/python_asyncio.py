@@ -10,7 +10,7 @@ from tests.clients.rows import NAMESPACE, Refused, Wire
 
 from leasehold.adapters.api.resources import Resource
 
-WATCH_S = 2
+WATCH_S = 2  # ended before, once all that is there was told
 
 
 class KubernetesAsyncio:
@@ -25,12 +25,16 @@ class KubernetesAsyncio:
         return [_name(each) for each in items]
 
     def watch(self, resource: Resource) -> list[str]:
+        there = len(self.names(resource))
+
         async def told(api: Any) -> list[str]:
             call, *args = _called(api, "list", resource)
-            names = []
+            names = list[str]()
             async with watch.Watch().stream(call, *args, timeout_seconds=WATCH_S) as events:
                 async for event in events:
                     names.append(_name(event["object"]))
+                    if len(names) >= there:
+                        break
             return names
 
         found = asyncio.run(self._with(told))

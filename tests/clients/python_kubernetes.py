@@ -9,7 +9,7 @@ from tests.clients.rows import NAMESPACE, Refused, Wire
 from kubernetes import client, config, watch
 from leasehold.adapters.api.resources import Resource
 
-WATCH_S = 2
+WATCH_S = 2  # ended before, once all that is there was told
 
 
 class Kubernetes:
@@ -25,10 +25,13 @@ class Kubernetes:
         return [_name(each) for each in items]
 
     def watch(self, resource: Resource) -> list[str]:
-        names = []
+        there, names = len(self.names(resource)), list[str]()
         call, *args = self._lister(resource)
-        for event in watch.Watch().stream(call, *args, timeout_seconds=WATCH_S):
+        watched = watch.Watch()
+        for event in watched.stream(call, *args, timeout_seconds=WATCH_S):
             names.append(_name(event["object"]))
+            if len(names) >= there:
+                watched.stop()
         return names
 
     def create(self, resource: Resource, obj: Wire) -> None:

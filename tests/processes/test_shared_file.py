@@ -96,6 +96,7 @@ def test_a_clock_that_is_set_back_changes_nothing_about_who_decides(house: House
     _ended_well(house)
 
 
+@pytest.mark.long
 def test_whoever_is_stopped_anywhere_is_followed_when_the_file_allows_it(house: House) -> None:
     """At no point in particular, for longer than its tenure; twice."""
     house.start_all("a", "b", "c")
