@@ -29,8 +29,8 @@ TENANT = "ann"
 EXCUSED = 500
 NAMES = ("a", "b", "c")
 PAUSE_S = 0.5
-# Two clients, some forty submissions a second together: an API server that shares two cores with all
-# of this can write what follows from about three times as many.
+# Two clients, some forty submissions a second together: an API server that shares two cores with
+# all of this can write what follows from about three times as many.
 GAP_S = 0.02
 # Who decides is killed after the first part of the storm, and stopped after the second.
 ENDS = (signal.SIGKILL, signal.SIGTERM, None)
