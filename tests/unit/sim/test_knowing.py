@@ -5,8 +5,10 @@ from tests.unit.shell.plant import Plant
 
 from leasehold.adapters.objects.storage import Change, encode
 from leasehold.core.objects.node import Labels
+from leasehold.core.objects.wire import part
 from leasehold.core.units import MINUTE
 from leasehold.shell.recover import WATCHED
+from leasehold.sim.scenario.ledger import at_once, objects_of
 from leasehold.sim.storm.knowing import INVARIANT, Successors
 
 ALL = dict.fromkeys(WATCHED, 1 << 60)
@@ -63,3 +65,26 @@ def test_leader_with_a_lease_that_is_not_stored_is_wrong() -> None:
     plant.world.leases[name] = replace(plant.world.leases[name], slots=(7, 6))
 
     assert [said for said in compared(plant, {}) if f"slots of lease {name}" in said]
+
+
+def test_leader_that_still_knows_a_run_that_is_gone_is_not_asked_about_its_book() -> None:
+    """A reader that has no Run cannot know that the lost pod was a group of its own."""
+    plant = Plant(nodes=3)
+    plant.submit(
+        "a/sweep",
+        gang="Group",
+        resources={"gpuType": "H", "totalGPUs": 16, "gpusPerPod": 8},
+        locality={"groupGPUs": 8},
+        lasts=20 * MINUTE,
+    )
+    plant.wait(MINUTE)
+    plant.fleet.delete_node(next(iter(plant.world.open_by_node)))
+    plant.wait(30 * MINUTE)
+    at_once(plant.store.delete("Run", "a", "sweep", uid=None))
+    wire = at_once(plant.store.get("Run", "a", "sweep"))
+    metadata = {**part(wire, "metadata"), "finalizers": []}
+    at_once(plant.store.update({**wire, "metadata": metadata}))
+
+    assert not objects_of(plant.store, "Run")
+    assert "a/sweep" in plant.world.uid_of
+    assert compared(plant, {}) == []

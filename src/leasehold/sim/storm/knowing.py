@@ -88,7 +88,9 @@ class Successors:
 def _ledger(world: World, other: World) -> Tables:
     """What committed batches say, and what follows from them. Of announced overdrafts and of
     reservations only those are compared that both know: the first turn of a successor drops the
-    ones that are over, and plans the ones that could not be written yet again."""
+    ones that are over, and plans the ones that could not be written yet again. The same holds for
+    books: their units are those of the Run's gang, and nothing is decided about a Run that is gone.
+    """
     yield "lease", world.leases
     yield "resolution", {name: resolution_digest(each) for name, each in world.resolutions.items()}
     yield (
@@ -110,6 +112,7 @@ def _ledger(world: World, other: World) -> Tables:
         {
             uid: (book.attempt, book.resized_at, book.swapped_at, book.cuts, book.resolved_in)
             for uid, book in world.books.items()
+            if uid in world.runs and uid in other.runs
         },
     )
 
@@ -119,15 +122,7 @@ def _objects(kind: str, world: World) -> Tables:
     match kind:
         case "Budget":
             yield kind, {key: replace(each, version=0) for key, each in world.budgets.items()}
-            payers = {lease.payer for lease in world.leases.values()}
-            yield (
-                "lowered cap",
-                {
-                    f"{payer} {lent}": said
-                    for payer, lent, *said in world.lowered.to_rows()[1]
-                    if payer in payers
-                },
-            )
+            yield "lowered cap", dict(_lowered(world))
         case "Run":
             found = {uid: world.wanted_run(uid) for uid in world.runs}
             yield kind, {uid: _run(each) for uid, each in found.items() if each is not None}
@@ -142,6 +137,15 @@ def _objects(kind: str, world: World) -> Tables:
                     if each.phase is not PodPhase.ORDERED
                 },
             )
+
+
+def _lowered(world: World) -> Iterator[tuple[str, list[int]]]:
+    """Caps that were lowered under a lease that is still open. About any other lease such a cap
+    decides nothing, and a successor cannot know when the cap became enough again."""
+    for payer, lent, *said in world.lowered.to_rows()[1]:
+        names = world.open_by_payer.get(payer, ())
+        if any(world.lowered.was_lowered_under(world.leases[name], lent=lent) for name in names):
+            yield f"{payer} {lent}", said
 
 
 def _run(run: Run) -> Run:
