@@ -153,6 +153,28 @@ def test_run_that_took_too_many_steps_is_tried_again_after_a_growing_pause() -> 
     assert len(plant.contained) == 1, "what is known already is not told again"
 
 
+def test_elastic_run_with_thousands_of_widths_takes_few_steps_and_grows_as_far_as_it_can() -> None:
+    """Each width was tried, the widest first: two hundred such runs made a turn of 15 s."""
+    taken: list[int] = []
+
+    def count(world: World, _: Turn) -> None:
+        taken.append(max(world.steps.by_run.values(), default=0))
+
+    plant = Plant(nodes=3, decider=followed(decide, count))
+    plant.submit("b/first")
+    plant.wait(MINUTE)
+    plant.submit(
+        "a/elastic",
+        resources={"gpuType": "H", "totalGPUs": 1, "gpusPerPod": 1},
+        locality={"groupGPUs": 1},
+        malleable={"minTotalGPUs": 1, "maxTotalGPUs": 4096, "desiredTotalGPUs": 4096},
+    )
+    plant.wait(MINUTE)
+
+    assert plant.views()["a/elastic"] == ("Running", "Running", 16)
+    assert 0 < max(taken) < 2_000
+
+
 def test_a_run_is_tried_again_when_it_is_deleted() -> None:
     plant = Plant(strict=False, decider=failing("bad"))
     plant.submit("a/bad")
