@@ -8,7 +8,15 @@ trace, with what it gave or why it gave nothing.
 from collections.abc import Iterator
 from typing import assert_never
 
-from leasehold.core.facts import Envelope, EnvelopeKey, Funding, Record, Relation, Sharing
+from leasehold.core.facts import (
+    Aggregate,
+    Envelope,
+    EnvelopeKey,
+    Funding,
+    Record,
+    Relation,
+    Sharing,
+)
 from leasehold.core.objects.owners import glob_admits
 from leasehold.core.units import (
     FOREVER,
@@ -55,6 +63,7 @@ def cover(world: World, ask: Ask, *, now: Instant) -> Covered | Refused:
     borrow_left = _borrow_left(ask)
     segments: list[Segment] = []
     trace: list[CoverStep] = []
+    together = _Together(world, ask, now)
     for envelope, relation in _walk(world, ask):
         step = _step(
             world,
@@ -63,11 +72,12 @@ def cover(world: World, ask: Ask, *, now: Instant) -> Covered | Refused:
             relation=relation,
             wanted=left,
             borrow_left=borrow_left,
-            taken=segments,
+            together=together,
             now=now,
         )
         trace.append(step)
         if step.taken:
+            together.take(envelope, step.taken)
             segments.append(
                 Segment(
                     envelope=envelope.key,
@@ -82,6 +92,31 @@ def cover(world: World, ask: Ask, *, now: Instant) -> Covered | Refused:
             if not left:
                 return Covered(segments=tuple(segments), trace=tuple(trace))
     return _refusal(world, ask, tuple(trace), left)
+
+
+class _Together:
+    """What one walk knows of aggregate caps: the use of each is summed up once, however many of its
+    envelopes the walk meets."""
+
+    def __init__(self, world: World, ask: Ask, now: Instant) -> None:
+        self._world, self._ask, self._now = world, ask, now
+        self._used: dict[str, int] = {}
+        self._taken: dict[str, int] = {}  # by this very walk, from all members
+
+    def used(self, aggregate: Aggregate, *, end: Instant) -> int:
+        """Return how many GPUs count against the cap, those that this walk takes included."""
+        known = self._used.get(aggregate.key)
+        if known is None:
+            self._world.steps.take(len(aggregate.members))
+            known, _ = self._world.accounts.peak(
+                aggregate.members, start=self._ask.start, end=end, now=self._now
+            )
+            self._used[aggregate.key] = known
+        return known + self._taken.get(aggregate.key, 0)
+
+    def take(self, envelope: Envelope, gpus: int) -> None:
+        for aggregate in self._world.aggregates[envelope.key]:
+            self._taken[aggregate.key] = self._taken.get(aggregate.key, 0) + gpus
 
 
 def answers_so_until(
@@ -195,7 +230,7 @@ def _step(
     relation: Relation,
     wanted: int,
     borrow_left: int,
-    taken: list[Segment],
+    together: _Together,
     now: Instant,
 ) -> CoverStep:
     world.steps.take(1 + len(world.aggregates[envelope.key]))
@@ -204,7 +239,7 @@ def _step(
         return CoverStep(envelope=envelope.key, relation=relation, taken=0, held_back=shut)
     least: _Limit | None = None
     limits = _limits(
-        world, ask, envelope, relation=relation, borrow_left=borrow_left, taken=taken, now=now
+        world, ask, envelope, relation=relation, borrow_left=borrow_left, together=together, now=now
     )
     for each in limits:
         if least is None or each.gpus < least.gpus:
@@ -256,7 +291,7 @@ def _limits(
     *,
     relation: Relation,
     borrow_left: int,
-    taken: list[Segment],
+    together: _Together,
     now: Instant,
 ) -> Iterator[_Limit]:
     """Everything that caps it, in the order in which ties are named."""
@@ -275,10 +310,7 @@ def _limits(
         left = max(0, hours.cap - hours.spent)
         yield _Limit(gpus=left // span, reason=hours.reason, limit=hours.cap, used=hours.spent)
     for aggregate in world.aggregates[envelope.key]:
-        used, _ = world.accounts.peak(aggregate.members, start=ask.start, end=end, now=now)
-        # What this very walk has taken from the other members counts against the cap they share.
-        used += sum(each.gpus for each in taken if each.envelope in aggregate.members)
-        cap = aggregate.max_concurrency
+        used, cap = together.used(aggregate, end=end), aggregate.max_concurrency
         yield _Limit(gpus=cap - used, reason=Refusal.AGGREGATE, limit=cap, used=used)
     if borrowed:
         if lending.max_concurrency is not None:
