@@ -79,16 +79,15 @@ def admit(
 
 
 def groups_at_most(world: World, wish: Wish, agenda: Agenda, *, now: Instant) -> int:
-    """Return a number that the groups of `wish` which can start now do not exceed: the free GPUs of
-    all locations, and what the payers there have left for `wish`. Placement may allow fewer."""
+    """Return how many groups of `wish` the free GPUs and the payers of all locations allow."""
     locations = locations_for(world, wish.run.spec)
     mark = world.what_if.mark()
     as_found_by(world, wish, agenda, start=now)
     fleet, flavor = world.fleet, wish.want.flavor
     free = sum(free for location in locations for free, _ in fleet.by_free(flavor, *location))
-    covers = _covers(world, wish, locations, now, now)
-    paid = sum(step.taken for _, answer in covers for step in answer.trace)
+    answers = [answer for _, answer in _covers(world, wish, locations, now, now)]
     world.what_if.undo(mark)
+    paid = sum(step.taken for answer in answers for step in answer.trace)
     return min(free, paid) // wish.want.gpus_per_group
 
 
