@@ -17,7 +17,7 @@ from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.problems import Problem, show, shown
-from leasehold.core.policy import Policy
+from leasehold.core.policy import CutPolicy, Policy
 from leasehold.core.units import SECOND, Millis, format_span
 from leasehold.ports.tenure import DRIFT_PERCENT, Margins, margin_problems
 from leasehold.shell.yamlfile import parse_documents
@@ -148,6 +148,8 @@ def effective(config: Config) -> dict[str, object]:
             value = {namespace: list(argv) for namespace, argv in value}
         elif key.kind is _events:
             value = list(value)
+        elif value is None:
+            value = "2h, or twice the checkpoint, at most 24h"  # of resolver.minTenure
         elif key.kind in (readers.span, readers.span_or_none):
             value = format_span(value)
         shown_values[key.name] = value
@@ -243,18 +245,28 @@ def _header(value: object) -> str:
     return str(value)
 
 
+def _cuts(value: object) -> CutPolicy:
+    try:
+        return CutPolicy(str(value))
+    except ValueError:
+        raise readers.WrongValue(f"write one of {', '.join(CutPolicy)}") from None
+
+
 _count = readers.whole(1, COUNT_MAX)
 
 KEYS = (
     Key("activationLead", "policy", "activation_lead", readers.span_or_none),
     Key("reservation.maxWait", "policy", "reservation_max_wait", readers.span_or_none),
+    Key("reservation.patience", "policy", "patience", readers.span_or_none),
     Key("reservation.depth", "policy", "reservation_depth", _count),
     Key("reservation.depthPerOwner", "policy", "reservation_depth_per_owner", _count),
     Key("reservation.moneyDepth", "policy", "reservation_money_depth", _count),
     Key("reservation.moneyDepthPerOwner", "policy", "reservation_money_depth_per_owner", _count),
     Key("overdraft.grace", "policy", "overdraft_grace", readers.span_or_none),
     Key("accounting.horizon", "policy", "accounting_horizon", readers.span),
-    Key("resolver.minTenure", "policy", "lottery_immunity", readers.span_or_none),
+    Key("resolver.minTenure", "policy", "min_tenure", readers.span_or_none),
+    Key("resolver.cuts", "policy", "cuts", _cuts),
+    Key("resolver.ownedLast", "policy", "owned_last", readers.flag),
     Key("bind.timeout", "policy", "bind_timeout", readers.span),
     Key("bind.startTimeout", "policy", "start_timeout", readers.span),
     Key("bind.attempts", "policy", "bind_attempts", readers.whole(1, readers.RETRIES_MAX)),

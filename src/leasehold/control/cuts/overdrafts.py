@@ -142,7 +142,7 @@ def _payer_beside(turn: Turn, lease: Lease, claims: Iterable[Claim]) -> Covered 
     for claim in claims:
         by_payer.setdefault(claim.payer, []).append(claim)
     mark = world.what_if.mark()
-    world.accounts.respect(by_payer, but=lease.uid)
+    world.accounts.respect(by_payer, but=frozenset((lease.uid,)))
     covered = other_payer(world, lease, now=turn.now)
     world.what_if.undo(mark)
     return covered

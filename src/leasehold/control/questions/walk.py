@@ -4,7 +4,7 @@ from typing import assert_never
 
 from msgspec import structs
 
-from leasehold.control.line.wishes import wish_for
+from leasehold.control.scheduling.wishes import wish_for
 from leasehold.control.questions.answers.reasons import CoverAnswer, StepRow, WalkRow, WalkStep
 from leasehold.control.questions.forms import moment
 from leasehold.control.questions.rehearse import in_front_of
@@ -33,7 +33,7 @@ def afresh(world: World, run: Run, now: Instant) -> CoverAnswer:
     wish = wish_for(world, run, groups)
     walks: list[WalkRow] = []
     mark = world.what_if.mark()
-    as_found_by(world, wish, turn.agenda, start=turn.now)
+    as_found_by(world, wish, turn.calendar, start=turn.now)
     for place in locations_for(world, run.spec):
         ask = ask_for(wish, place, wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
         answer = cover(world, ask, now=turn.now)

@@ -7,7 +7,7 @@ reservation holds. Forced shrinks are not decided here.
 from leasehold.control.running.open_leases import end_all, live_units
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.admit import Wish, admit, money_stays_until
+from leasehold.core.decisions.admit import Wish, admit
 from leasehold.core.decisions.order import in_order
 from leasehold.core.decisions.pack import wanted
 from leasehold.core.decisions.resize import groups_to_give_up, grow_targets, may_resize
@@ -98,7 +98,7 @@ def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> N
             span=_span_left(turn, run),
             borrowed_already=borrowed_gpus(world, run.uid),
         )
-        plan = admit(world, wish, turn.agenda, start=turn.now, now=turn.now)
+        plan = admit(world, wish, turn.calendar, start=turn.now, now=turn.now)
         if isinstance(plan, Admitted):
             attempt = next(iter(groups.values()))[0].attempt
             opened = turn.start(
@@ -111,9 +111,6 @@ def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> N
                 )
                 turn.again = True
                 return
-        else:
-            now = turn.now
-            turn.wake(money_stays_until(world, wish, plan, turn.agenda, now=now, runs=True))
 
 
 def _span_left(turn: Turn, run: Run) -> Millis | None:

@@ -8,9 +8,8 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from leasehold.core.decisions.agenda import Agenda
-from leasehold.core.decisions.cover import Ask, answers_so_until, cover
-from leasehold.core.decisions.kept import Kept
+from leasehold.core.decisions.calendar import Calendar, Kept
+from leasehold.core.decisions.cover import Ask, cover
 from leasehold.core.decisions.pack import (
     Want,
     fits,
@@ -20,7 +19,7 @@ from leasehold.core.decisions.pack import (
     try_pack,
 )
 from leasehold.core.facts import EnvelopeKey, Location, Record, Relation, Run
-from leasehold.core.units import FOREVER, Instant, Millis, plural
+from leasehold.core.units import FOREVER, HOUR, Instant, Millis, plural
 from leasehold.core.verdicts import (
     Admitted,
     Covered,
@@ -49,25 +48,33 @@ class Wish(Record):
     def end_after(self) -> Millis:
         return FOREVER if self.span is None else self.span
 
+    @property
+    def linger(self) -> Millis:
+        """How long it may take to stop once its limit is reached (Q8)."""
+        return min(self.run.spec.grace, HOUR)
+
+    @property
+    def in_the_way(self) -> Millis:
+        """How long its GPUs may be missing to others."""
+        return FOREVER if self.span is None else self.span + self.linger
+
 
 def admit(
     world: World,
     wish: Wish,
-    agenda: Agenda,
+    calendar: Calendar,
     *,
     start: Instant,
     now: Instant,
     gone: Collection[str] = (),
 ) -> Admitted | Refused:
-    """Who pays for all of it and where it goes, leaving alone what the agenda keeps. `gone`: leases
+    """Who pays for all of it and where it goes, leaving alone what the calendar keeps. `gone`: leases
     that the caller has given back."""
     locations = locations_for(world, wish.run.spec)
     if not locations:
         return no_such_flavor(wish.want)
     mark = world.what_if.mark()
-    as_found_by(
-        world, wish, agenda, start=start, gone=gone, planned_at=now if start > now else None
-    )
+    as_found_by(world, wish, calendar, start=start, gone=gone)
     answer: Admitted | Refused | None = _elsewhere(world, wish, locations, start, now)
     funded: list[Location] = []
     if answer is None:
@@ -78,46 +85,21 @@ def admit(
     return answer
 
 
-def money_stays_until(
-    world: World,
-    wish: Wish,
-    refused: Refused,
-    agenda: Agenda,
-    *,
-    now: Instant,
-    runs: bool = False,
-) -> Instant:
-    """Until when those who were asked pay for it as they do now, if nothing happens. `runs`: it
-    runs already, and wants more."""
-    if not any(world.envelopes[key].caps_hours for key in refused.payers_asked):
-        return FOREVER
-    mark = world.what_if.mark()
-    as_found_by(world, wish, agenda, start=now)
-    first = FOREVER
-    for location, answer in _covers(world, wish, locations_for(world, wish.run.spec), now, now):
-        ask = ask_for(wish, location, wish.want.gpus, start=now, borrowed=wish.borrowed_already)
-        first = min(first, answers_so_until(world, ask, answer, now=now, runs=runs))
-    world.what_if.undo(mark)
-    return first
-
-
 def as_found_by(
     world: World,
     wish: Wish,
-    agenda: Agenda,
+    calendar: Calendar,
     *,
     start: Instant,
     gone: Collection[str] = (),
-    planned_at: Instant | None = None,
 ) -> Kept:
-    """Under a mark: the fleet and the accounts as a run that starts then would find them. `gone`:
-    leases whose slots were given back under it; `planned_at`: it is planned for later, and leaves
-    alone the room that others will have made."""
-    # Tolerated nodes come first: what is held on them is not free either.
+    """The fleet and the accounts as a run that starts then would find them. The caller holds a
+    mark. `gone`: leases that the caller has given back."""
+    # Tolerated nodes come first: what is kept of them is not free either.
     world.fleet.tolerate(wish.run.spec.tolerations)
-    end = min(FOREVER, start + wish.end_after)
+    end = min(FOREVER, start + wish.in_the_way)
     uid = wish.run.uid
-    return agenda.apply(world, uid, start=start, end=end, gone=gone, planned_at=planned_at)
+    return calendar.apply(world, uid, span=wish.end_after, start=start, end=end, gone=gone)
 
 
 def _elsewhere(
@@ -190,6 +172,7 @@ def ask_for(wish: Wish, location: Location, gpus: int, *, start: Instant, borrow
         gpus=gpus,
         start=start,
         span=wish.span,
+        linger=wish.linger,
         funding=spec.funding,
         borrowed_already=borrowed,
     )

@@ -6,12 +6,14 @@ under its mark, before anybody is cut: what victims would free pays for nobody; 
 which would else look for room at every instant at which some comes free.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+
+from msgspec.structs import replace
 
 from leasehold.core.decisions.admit import Wish, ask_for, claim_on_top, merged, paid_here
-from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.calendar import Calendar
 from leasehold.core.decisions.cover import cover
-from leasehold.core.facts import Location
+from leasehold.core.facts import EnvelopeKey, Location
 from leasehold.core.units import Instant
 from leasehold.core.verdicts import Admitted, Covered, Packed, Refusal, Refused
 from leasehold.core.world.width import locations_for
@@ -25,12 +27,13 @@ def funded(
     now: Instant,
     *,
     locations: list[Location] | None = None,
+    but: tuple[EnvelopeKey, ...] = (),
 ) -> list[Location] | Refused:
     """Where somebody pays for all of it; if groups may be in several locations, for one of them,
     and for all of them together. `locations`: only these are asked."""
     locations = locations_for(world, wish.run.spec) if locations is None else locations
     gpus = wish.want.gpus_per_group if is_split(world, wish, locations) else wish.want.gpus
-    answers = [_cover(world, wish, each, gpus, at=at, now=now) for each in locations]
+    answers = [_cover(world, wish, each, gpus, at=at, now=now, but=but) for each in locations]
     paired = zip(locations, answers, strict=True)
     funded = [location for location, each in paired if isinstance(each, Covered)]
     if not funded:
@@ -41,24 +44,25 @@ def funded(
 
 
 def nobody_pays(
-    world: World, wish: Wish, agenda: Agenda, *, at: Instant, now: Instant
+    world: World,
+    wish: Wish,
+    calendar: Calendar,
+    *,
+    at: Instant,
+    now: Instant,
+    locations: list[Location] | None = None,
+    returned: Collection[str] = (),
+    but: tuple[EnvelopeKey, ...] = (),
 ) -> Refused | None:
-    """Why nobody pays for it then, or for one group if each may be elsewhere: while nobody does, it
-    need not be asked where there is room. All were asked who may."""
-    locations = locations_for(world, wish.run.spec)
-    gpus = wish.want.gpus_per_group if is_split(world, wish, locations) else wish.want.gpus
-    by_payers = {paid_here(world, wish.want.flavor, each): each for each in locations}
+    """Why nobody pays for it then, wherever there is room; None if somebody does. `returned`:
+    leases whose money has come back. `but`: envelopes that are not asked."""
     mark = world.what_if.mark()
-    agenda.respect(world, wish.run.uid)
-    answer: Refused | None = None
-    for location in by_payers.values():
-        bill = _cover(world, wish, location, gpus, at=at, now=now)
-        if isinstance(bill, Covered):
-            answer = None
-            break
-        answer = bill
+    calendar.respect(world, wish.run.uid, wish.end_after)
+    for name in sorted(returned):
+        world.accounts.end(world.leases[name], world.terms[name], at=now)
+    answer = funded(world, wish, at, now, locations=locations, but=but)
     world.what_if.undo(mark)
-    return answer
+    return answer if isinstance(answer, Refused) else None
 
 
 def is_split(world: World, wish: Wish, locations: Sequence[Location]) -> bool:
@@ -77,9 +81,10 @@ def _cover(
     at: Instant,
     now: Instant,
     borrowed: int = 0,
+    but: tuple[EnvelopeKey, ...] = (),
 ) -> Covered | Refused:
     ask = ask_for(wish, location, gpus, start=at, borrowed=wish.borrowed_already + borrowed)
-    return cover(world, ask, now=now)
+    return cover(world, replace(ask, except_for=but) if but else ask, now=now)
 
 
 def _funded_together(

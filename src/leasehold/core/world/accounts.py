@@ -124,7 +124,17 @@ class Accounts:
         self._accounts: dict[EnvelopeKey, Account] = {}
         self._carried: Mapping[EnvelopeKey, Charges] = {}  # of leases that are no longer here
         self._planned: Mapping[EnvelopeKey, Sequence[Claim]] = {}
-        self._planner: Uid = ""
+        self._planners: frozenset[Uid] = frozenset()
+
+    def emptied(self, now: Instant) -> "Accounts":
+        """The same without open leases: what they used until now stays used."""
+        found = Accounts(WhatIf())
+        for payer, account in self._accounts.items():
+            empty = found._accounts[payer] = Account()
+            empty.since = account.since
+            empty.settled_ms = account.used_ms(now)
+            empty.lent_ms = account.lent_used_ms(now)
+        return found
 
     def of(self, payer: EnvelopeKey) -> Account:
         """To be read. One that never paid has an empty account."""
@@ -211,19 +221,23 @@ class Accounts:
         if self._what_if.active:
             self._what_if.note(lambda: self._unclaim(account))
 
-    def respect(self, planned: Mapping[EnvelopeKey, Sequence[Claim]], *, but: Uid) -> None:
-        """Under a mark: count the money of planned starts, except this run's own."""
-        before, whose = self._planned, self._planner
-        self._planned, self._planner = planned, but
+    def respect(
+        self, planned: Mapping[EnvelopeKey, Sequence[Claim]], *, but: frozenset[Uid]
+    ) -> None:
+        """Under a mark: count the money of planned starts, except that of these runs."""
+        before, whose = self._planned, self._planners
+        self._planned, self._planners = planned, but
         if self._what_if.active:
             self._what_if.note(lambda: self._respect(before, whose))
 
-    def _respect(self, planned: Mapping[EnvelopeKey, Sequence[Claim]], but: Uid) -> None:
-        self._planned, self._planner = planned, but
+    def _respect(
+        self, planned: Mapping[EnvelopeKey, Sequence[Claim]], but: frozenset[Uid]
+    ) -> None:
+        self._planned, self._planners = planned, but
 
     def claims_on(self, payer: EnvelopeKey) -> list[Claim]:
         """Money of this envelope that is spoken for."""
-        planned = [each for each in self._planned.get(payer, ()) if each.uid != self._planner]
+        planned = [each for each in self._planned.get(payer, ()) if each.uid not in self._planners]
         return planned + self.of(payer).claims
 
     def _unclaim(self, account: Account) -> None:

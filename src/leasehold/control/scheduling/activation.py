@@ -1,0 +1,222 @@
+"""Activation: the time of a start by cuts has come, and room is made (A1 to A3, O5).
+
+Runs that are due are activated after the walk over the queue, one at a time in a domain. The
+Resolution is recorded before any run is cut.
+"""
+
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
+from leasehold.control.cuts.overdrafts import move_lease
+from leasehold.control.cuts.publish import Announced, can_publish, publish_cuts
+from leasehold.control.reservations import block
+from leasehold.control.scheduling.family import TakenBack, take_back
+from leasehold.control.scheduling.holds import hold_of
+from leasehold.control.scheduling.motion import must_wait
+from leasehold.control.told import Told
+from leasehold.control.turn import Turn
+from leasehold.core.decisions.admit import Wish, ask_for
+from leasehold.core.decisions.calendar import Calendar
+from leasehold.core.decisions.cover import can_pay
+from leasehold.core.decisions.order import is_ahead, place_of
+from leasehold.core.decisions.resolve import Planned, Resolved, resolve
+from leasehold.core.decisions.site import Ground, money_of
+from leasehold.core.facts import Record, Run, Uid
+from leasehold.core.reservations import Held, Reservation, State
+from leasehold.core.resolutions import CutCause
+from leasehold.core.verdicts import Admitted, Refused
+from leasehold.core.world.world import World
+
+Places = tuple[tuple[str, int], ...]
+
+
+class Due(Record):
+    """A run whose start by cuts has come, and that does not fit."""
+
+    wish: Wish
+    reservation: Reservation
+    refused: Refused
+
+
+def activate_due(turn: Turn, due: list[Due]) -> None:
+    """By (start, place in the queue). The first activation ends the turn for the others."""
+    if not due or must_wait(turn):
+        return
+    world, whole = turn.world, turn.calendar
+    busy = _busy_domains(world)
+    for each in sorted(due, key=lambda one: _rank(one)):
+        run, domains = each.wish.run, each.reservation.domains
+        is_begun = each.reservation.state is State.ACTIVATING
+        others = busy if not is_begun else _busy_domains(world, but=run.uid)
+        if others.isdisjoint(domains):
+            turn.about = run.uid
+            turn.calendar = _as_found_by(whole, world, run)
+            changed = _activate(turn, each)
+            turn.calendar = whole
+            if changed:
+                turn.again = True
+                return
+        busy.update(domains)
+
+
+def _rank(due: Due) -> tuple[object, ...]:
+    is_begun = due.reservation.state is State.ACTIVATING
+    return (not is_begun, due.reservation.held_from, place_of(due.wish.run))
+
+
+def _busy_domains(world: World, but: Uid = "") -> set[str]:
+    """Domains of other activations under way (A2)."""
+    found: set[str] = set()
+    for uid in world.activating:
+        run = world.runs.get(uid)
+        hold = hold_of(world, run) if run is not None and uid != but else None
+        if hold is not None:
+            found.update(hold.reservation.domains)
+    return found
+
+
+def _as_found_by(calendar: Calendar, world: World, run: Run) -> Calendar:
+    """The holds, and the plans of the runs ahead."""
+    return calendar.only(
+        uid
+        for uid in calendar.uids
+        if uid != run.uid and (uid in world.activating or is_ahead(world.runs[uid], of=run))
+    )
+
+
+def _activate(turn: Turn, due: Due) -> bool:
+    """Make room for one run; whether anything was decided."""
+    world, wish, found = turn.world, due.wish, due.reservation
+    subject = Announced(found.subject, batch=found.batch, commitment=found.commitment)
+    if not can_publish(turn, subject):
+        turn.again = True
+        return False
+    if found.state is State.PENDING and not _is_paid(turn, wish, found):
+        return _take_back_first(turn, due, subject)
+    planned = Planned(domains=found.domains, money=found.held_money)
+    answer = resolve(
+        world,
+        wish,
+        turn.calendar,
+        planned,
+        now=turn.now,
+        seeder=lambda: subject.seed(turn),
+    )
+    if isinstance(answer, Refused):
+        block(turn, wish.run, replace(answer, reason=due.refused.reason))
+        return True
+    if not answer.cuts.kept and found.state is State.PENDING:
+        return False  # what is ending already makes room
+    if answer.cuts.kept:
+        _publish(turn, due, answer, subject)
+    _hold(turn, wish.run, found, answer.plan)
+    return True
+
+
+def _publish(turn: Turn, due: Due, answer: Resolved, subject: Announced) -> None:
+    wish, world = due.wish, turn.world
+    ground = Ground(world, wish, turn.calendar, at=turn.now, now=turn.now)
+    publish_cuts(
+        turn,
+        answer.cuts,
+        subject,
+        cause=CutCause.RESERVATION,
+        beneficiary=(wish.run.key, wish.run.uid),
+        resolved=answer,
+        domains=due.reservation.domains,
+        losses=ground.losses_in(due.reservation.domains),
+        flavor=wish.want.flavor,
+    )
+
+
+def _is_paid(turn: Turn, wish: Wish, found: Reservation) -> bool:
+    """Whether the payers of its site pay as things are."""
+    world = turn.world
+    ask = ask_for(wish, ("", ""), wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
+    mark = world.what_if.mark()
+    turn.calendar.respect(world, wish.run.uid, wish.end_after)
+    answer = can_pay(world, ask, found.held_money, now=turn.now)
+    world.what_if.undo(mark)
+    return answer
+
+
+def _take_back_first(turn: Turn, due: Due, subject: Announced) -> bool:
+    """Its family gives back what it lacks; the GPUs come in the next turn (O5)."""
+    wish, found, world = due.wish, due.reservation, turn.world
+    ask = ask_for(wish, ("", ""), wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
+
+    def is_paid() -> bool:
+        mark = world.what_if.mark()
+        turn.calendar.respect(world, wish.run.uid, wish.end_after)
+        answer = can_pay(world, ask, found.held_money, now=turn.now)
+        world.what_if.undo(mark)
+        return answer
+
+    taken = take_back(turn, wish, seeder=lambda: subject.seed(turn), is_paid=is_paid)
+    if taken is None:
+        return False
+    give_back(turn, wish, taken, subject)
+    activating(turn, wish.run, found, found.held_places, found.held_money, is_site=True)
+    return True
+
+
+def give_back(turn: Turn, wish: Wish, taken: TakenBack, subject: Announced) -> None:
+    """Move leases of the family to other payers, and cut the others."""
+    for lease, covered in taken.moved:
+        move_lease(turn, lease, covered)
+    if taken.cuts is not None:
+        publish_cuts(
+            turn,
+            taken.cuts,
+            subject,
+            cause=CutCause.OVERDRAFT,
+            beneficiary=(wish.run.key, wish.run.uid),
+            envelope=taken.envelope,
+            deficit=taken.deficit,
+        )
+
+
+def hold_plan(turn: Turn, run: Run, found: Reservation, plan: Admitted) -> None:
+    """Hold the place that was found, with its payers."""
+    _hold(turn, run, found, plan)
+
+
+def _hold(turn: Turn, run: Run, found: Reservation, plan: Admitted) -> None:
+    money = tuple(
+        each for location, covered in plan.covered for each in money_of(covered, location)
+    )
+    activating(turn, run, found, plan.packed.gpus_by_node, money, is_site=False)
+
+
+def activating(
+    turn: Turn,
+    run: Run,
+    found: Reservation,
+    places: Places,
+    money: tuple[Held, ...],
+    *,
+    is_site: bool,
+) -> None:
+    nodes = turn.world.fleet.nodes
+    turn.reserve(
+        replace(
+            found,
+            state=State.ACTIVATING,
+            since=found.since if found.state is State.ACTIVATING else turn.now,
+            reason="Resolved",
+            domains=_domains(turn.world, places) if not is_site else found.domains,
+            nodes=tuple(sorted(name for name, _ in places)),
+            held_from=turn.now,
+            held_places=places,
+            held_money=money,
+            is_site=is_site,
+        )
+    )
+    assert all(name in nodes for name, _ in places) or is_site
+    turn.tell("Run", run.key, Told.ACTIVATING, "room is being made by a Resolution")
+    turn.again = True
+
+
+def _domains(world: World, places: Collection[tuple[str, int]]) -> tuple[str, ...]:
+    return tuple(sorted({world.fleet.nodes[name].node.domain for name, _ in places}))
