@@ -86,7 +86,7 @@ def _less(segments: list[Segment], lease: Lease) -> list[Segment]:
 class Calendar:
     """What is free for one run, which respects the plans `ahead` of it.
 
-    Leases in `without` are left out. With `ending_is_gone` a lease that is ending is left out, too,
+    Leases in `without` are left out. `as_group`: a group of a sweep that is planned by itself. With `ending_is_gone` a lease that is ending is left out, too,
     unless it is late.
     """
 
@@ -98,10 +98,12 @@ class Calendar:
         *,
         without: frozenset[int] = frozenset(),
         ending_is_gone: bool = False,
+        as_group: int | None = None,
     ) -> None:
         self.world = world
         self.run = run
-        entries = [e for e in holds(world) + ahead if e.holder != run.key]
+        mine = run.key if as_group is None else f"{run.key}#{as_group}"
+        entries = [e for e in holds(world) + ahead if e.holder != mine]
         self.entries = [e for e in entries if run.limit is None or run.limit > e.passable_by]
         self.ends = {
             lease.number: -FOREVER

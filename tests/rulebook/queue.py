@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from tests.rulebook import overdraft
 from tests.rulebook.bind import start
 from tests.rulebook.calendar import Calendar, Entry, end_of, make_entry, plan_entry
-from tests.rulebook.facts import Hold, Placement, Plan, Run, Segment, World, waiting_units
+from tests.rulebook.facts import Hold, Placement, Plan, Run, Segment, Spot, World, waiting_units
 from tests.rulebook.life import apply_cuts
 from tests.rulebook.money import can_give, cover, is_allowed
-from tests.rulebook.packing import Refusal, admit, pay_on_empty_fleet, places_of
+from tests.rulebook.packing import Refusal, Room, admit, pay_on_empty_fleet, places_of, put_all
 from tests.rulebook.resolve import Gone, find_site, kind_of_loss, resolve_site
 from tests.rulebook.story import FOREVER
 
@@ -28,6 +28,10 @@ class Pass:
 
     def walk(self) -> bool:
         """True if anything has started or was activated: the queue is then walked again."""
+        for run in self.world.runs.values():  # a hold ends also while its run is in back-off
+            if run.hold is not None and self.world.now >= hold_ends(self.world, run.hold):
+                if not self.world.ready_units(run):
+                    self._give_up(run)
         for run in self.world.waiting():
             self.ahead_of[run.key] = list(self.ahead)
             self.consider(run)
@@ -90,12 +94,26 @@ class Pass:
             first, further = [], []
         else:
             run.said = refusal.reason
-        for key in [key for key in run.plans if key not in ([ALL] if first else []) + further]:
-            self._release(run, key)
+        if not first:
+            self._release(run, ALL)
         if refusal is not None and first:
             self._plan(run, ALL, first, refusal)
         for group in further if refusal is not None else []:
-            self._plan(run, group, [group], refusal)
+            self._plan_beyond(run, group, refusal)
+
+    def _plan_beyond(self, run: Run, group: int, refusal: Refusal) -> None:
+        """G2: a group beyond the minimum is planned by Q4 alone, like a run of its own."""
+        if not self._is_within_depth(run, refusal):
+            return
+        calendar = Calendar(self.world, run, self.ahead, as_group=group)
+        for at in calendar.instants():
+            found = admit(calendar, [group], at)
+            if isinstance(found, Placement):
+                if at - self.world.now <= self.world.config[MAX_WAIT]:
+                    entry = plan_entry(self.world, run, found, at)
+                    entry.holder = f"{run.key}#{group}"
+                    self.ahead.append(entry)
+                return
 
     def _live(self, run: Run) -> int:
         return sum(1 for unit in run.units.values() if unit.standing == "live")
@@ -136,11 +154,10 @@ class Pass:
         if not _can_pay(then, segments, world.now):
             self._give_up(run)
             return False
-        ready = {unit.index for unit in world.ready_units(run)}
-        is_ready = not run.is_sweep or set(hold.placement.groups()) <= ready
+        groups = _groups_held_for(world, run, hold)
         is_free = _has_room(calendar, hold.placement, world.now)
-        if is_ready and is_free and _can_pay(calendar, segments, world.now):
-            self._start(run, hold.placement)
+        if groups and is_free and _can_pay(calendar, segments, world.now):
+            self._start(run, _deal(world, run, hold, groups))
             return True
         if world.now >= hold_ends(world, hold):
             self._give_up(run)
@@ -150,6 +167,7 @@ class Pass:
         assert run.hold is not None
         run.last_victims, run.hold = run.hold.victims, None
         self.world.drop_plans(run)
+        self.has_started = True
 
     # Plans
 
@@ -213,7 +231,7 @@ class Pass:
         known = self._first_known(run, groups, was)
         latest = run.waiting_since + world.config[MAX_WAIT]
         first_cut = run.waiting_since + max(world.config["reservation.patience"], self._notice)
-        may_cut = key == ALL and not run.opportunistic
+        may_cut = not run.opportunistic
         if known is not None and may_cut and known.start > latest:  # Q4
             if self._is_funded(run, groups, max(latest, world.now)):
                 known, first_cut = None, max(latest, run.waiting_since + self._notice)
@@ -410,7 +428,7 @@ class Pass:
             and plan.state == "Pending"
             and plan.is_site
             and not plan.is_kept
-            and plan.start <= world.now
+            and (plan.cuts_at or 0) <= world.now
             and world.ready_units(run)
         ]
         busy = {
@@ -419,7 +437,7 @@ class Pass:
             if run.hold is not None
             for spot in run.hold.placement.spots
         }
-        for run in sorted(due, key=lambda run: (run.plans[ALL].start, run.order)):
+        for run in sorted(due, key=lambda run: (run.plans[ALL].cuts_at or 0, run.order)):
             site = run.plans[ALL].placement
             assert site is not None
             domains = {world.nodes[spot.node].domain for spot in site.spots}
@@ -470,6 +488,31 @@ def hold_ends(world: World, hold: Hold) -> int:
     """A4: when a hold is given up."""
     last = max((world.leases[n].deadline for n in hold.victims), default=0)
     return int(max(hold.at + world.config["drain.timeout"], last))
+
+
+def _groups_held_for(world: World, run: Run, hold: Hold) -> list[int]:
+    """The groups that start in the held place: as many as it has room for, the lowest that wait."""
+    if not run.is_sweep:
+        return hold.placement.groups()
+    count = len(hold.placement.groups())
+    ready = [unit.index for unit in world.ready_units(run)]
+    return ready[:count] if len(ready) >= count else []
+
+
+def _deal(world: World, run: Run, hold: Hold, groups: list[int]) -> Placement:
+    """Deal the pods to the held GPUs, by P."""
+    held = hold.placement.gpus_by_node(run.pod_gpus)
+    spots: list[Spot] = []
+    left = list(groups)
+    for location in sorted(hold.placement.bills):
+        mine = {s.group for s in hold.placement.spots if world.nodes[s.node].place == location}
+        some, left = left[: len(mine)], left[len(mine) :]
+        nodes = {n: g for n, g in held.items() if world.nodes[n].place == location}
+        room = Room(run, world, {(name, "free"): gpus for name, gpus in nodes.items()})
+        dealt = put_all(room, some, room.domains(), []) if some else []
+        assert dealt is not None, f"{run.key} fits where it is held"
+        spots += dealt
+    return Placement(spots, hold.placement.bills)
 
 
 def _has_room(calendar: Calendar, placement: Placement, at: int) -> bool:

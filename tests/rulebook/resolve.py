@@ -273,11 +273,26 @@ def cut(scope: Scope, seed: Callable[[], str]) -> list[Cut] | None:
     """R3 to R6: the victims; None if everything is not enough."""
     drop_spares(scope)
     shrink(scope)
-    by_lot(scope, seed)
-    if not scope.is_enough():
+    if not scope.is_enough() and not scope.enough(scope.gone() | _all_bundles(scope)):
         return None
+    by_lot(scope, seed)
     give_back(scope)
     return [each for each in scope.cuts if not each.returned]
+
+
+def _all_bundles(scope: Scope) -> Gone:
+    """All that can be drawn: of a sweep that stays above its minimum its groups in the scope,
+    otherwise all of it."""
+    world, found = scope.world, set(scope.gone())
+    for each in bundles(scope).values():
+        for namespace, name, _ in each:
+            run = world.runs[f"{namespace}/{name}"]
+            groups = scope.groups_of(run)
+            above = (width(world, run, scope.gone()) - run.least) // run.group_gpus
+            whole = not run.is_sweep or len(groups) > above
+            mine = world.leases_of(run)
+            found.update(x.number for x in mine if whole or x.group in groups)
+    return frozenset(found)
 
 
 def drop_spares(scope: Scope) -> None:

@@ -66,7 +66,7 @@ def _decide(turn: Turn) -> None:
     turn.about = ""
     if not _is_put_off(turn, has_cut=has_cut):
         walk_queue(turn)
-        if not must_wait_to_grow(turn):
+        if turn.has_walked and not must_wait_to_grow(turn):
             grow_all(turn)
         turn.about = ""
         _note_holds(turn)

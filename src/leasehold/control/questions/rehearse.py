@@ -21,17 +21,17 @@ from leasehold.control.scheduling.consider import (
     consider,
 )
 from leasehold.control.scheduling.holds import enter_holds
-from leasehold.control.scheduling.plans import Plan, enter
+from leasehold.control.scheduling.plans import Plan
 from leasehold.control.scheduling.queue import reservation_for
 from leasehold.control.scheduling.queue_pass import QueuePass, told_place
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, claims_of
-from leasehold.core.decisions.calendar import Entry
+from leasehold.core.decisions.calendar import Entry, uid_beside
 from leasehold.core.decisions.odds import Preview, preview
 from leasehold.core.decisions.order import in_order, is_ahead
 from leasehold.core.decisions.resolve import Planned as PlannedSite
 from leasehold.core.facts import Record, Run
-from leasehold.core.reservations import Reservation, State
+from leasehold.core.reservations import Reservation
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.verdicts import Admitted, Refusal, Refused
 from leasehold.core.world.world import World
@@ -60,22 +60,8 @@ def in_front_of(world: World, run: Run, now: Instant) -> tuple[Turn, QueuePass]:
     for ahead in in_order(world, world.work.pending):
         if ahead.uid == run.uid or not is_ahead(ahead, of=run):
             break
-        _enter_all(turn, ahead, passing)
+        _considered(turn, ahead, passing)  # enters what it would have
     return turn, passing
-
-
-def _enter_all(turn: Turn, run: Run, passing: QueuePass) -> None:
-    """What a run ahead would have on the calendar if the queue had its way."""
-    _, verdict = _considered(turn, run, passing)
-    if isinstance(verdict, Planned):
-        _enter_plans(turn, verdict)
-
-
-def _enter_plans(turn: Turn, planned: Planned) -> None:
-    if planned.plan is not None and planned.plan.state is State.PENDING:
-        enter(turn, planned.wish, planned.plan)
-    for wish, plan in planned.more:
-        enter(turn, wish, plan)
 
 
 def _considered(
@@ -88,7 +74,7 @@ def _considered(
         started.append(verdict)
         turn.calendar.forget(run.uid)
         # Its own other groups are not in its way.
-        beside = replace(run, uid=f"{run.uid}#{verdict.wish.want.groups[0]}")
+        beside = replace(run, uid=uid_beside(run.uid, verdict.wish.want.groups[0]))
         _keep(turn, replace(verdict.wish, run=beside), verdict.plan)
         if not verdict.left:
             return started, None
@@ -152,8 +138,6 @@ def _planned(turn: Turn, run: Run, planned: Planned) -> Rehearsed:
     old = known if known is not None else announced(turn, run)
     seen = plan.preview or _preview(turn, wish, plan)
     reservation = reservation_for(turn.world, refused, replace(plan, preview=seen), old)
-    if plan.state is State.PENDING:
-        enter(turn, wish, plan)
     return Rehearsed(refused=refused, reservation=reservation, preview=seen)
 
 

@@ -10,22 +10,25 @@ from msgspec.structs import replace
 
 from leasehold.control.cuts.overdrafts import move_lease
 from leasehold.control.cuts.publish import Announced, can_publish, publish_cuts
-from leasehold.control.reservations import block
+from leasehold.control.reservations import block, present
 from leasehold.control.scheduling.family import TakenBack, take_back
-from leasehold.control.scheduling.holds import hold_of
+from leasehold.control.scheduling.holds import ends_at, groups_held_for, hold_of
 from leasehold.control.scheduling.motion import must_wait
+from leasehold.control.scheduling.plans import claims_of_held
+from leasehold.control.scheduling.wishes import wish_for
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, ask_for
-from leasehold.core.decisions.calendar import Calendar
+from leasehold.core.decisions.calendar import Calendar, Entry, uid_of_run
 from leasehold.core.decisions.cover import can_pay
-from leasehold.core.decisions.order import is_ahead, place_of
+from leasehold.core.decisions.order import in_order, is_ahead, place_of
 from leasehold.core.decisions.resolve import Planned, Resolved, resolve
 from leasehold.core.decisions.site import Ground, money_of
-from leasehold.core.facts import Record, Run, Uid
+from leasehold.core.facts import Record, Run
 from leasehold.core.reservations import Held, Reservation, State
 from leasehold.core.resolutions import CutCause
-from leasehold.core.verdicts import Admitted, Refused
+from leasehold.core.units import FOREVER
+from leasehold.core.verdicts import Admitted, Refusal, Refused
 from leasehold.core.world.world import World
 
 Places = tuple[tuple[str, int], ...]
@@ -47,9 +50,7 @@ def activate_due(turn: Turn, due: list[Due]) -> None:
     busy = _busy_domains(world)
     for each in sorted(due, key=lambda one: _rank(one)):
         run, domains = each.wish.run, each.reservation.domains
-        is_begun = each.reservation.state is State.ACTIVATING
-        others = busy if not is_begun else _busy_domains(world, but=run.uid)
-        if others.isdisjoint(domains):
+        if busy.isdisjoint(domains):
             turn.about = run.uid
             turn.calendar = _as_found_by(whole, world, run)
             changed = _activate(turn, each)
@@ -60,17 +61,67 @@ def activate_due(turn: Turn, due: list[Due]) -> None:
         busy.update(domains)
 
 
+def finish_activations(turn: Turn) -> bool:
+    """An activation whose family was told to end in the turn before makes room for GPUs, before any
+    run is considered: it is one activation (O5). Whether the walk is left to the next turn."""
+    world = turn.world
+    for uid in sorted(world.activating):
+        run = world.wanted_run(uid)
+        hold = hold_of(world, run) if run is not None else None
+        if run is None or hold is None or not hold.reservation.is_site:
+            continue
+        groups = groups_held_for(world, hold, turn.now)
+        if not groups or turn.now >= ends_at(world, hold):
+            continue
+        turn.about = uid
+        refused = Refused(reason=Refusal.CAPACITY, remedy="its site is not free")
+        due = Due(
+            wish=wish_for(world, run, groups), reservation=hold.reservation, refused=refused
+        )
+        whole, turn.calendar = turn.calendar, _standing_plans(turn, run)
+        _activate(turn, due)
+        turn.calendar = whole
+        turn.again = True
+        return True
+    return False
+
+
+def _standing_plans(turn: Turn, run: Run) -> Calendar:
+    """All holds, and the plans of the runs ahead as their reservations have them."""
+    world, found = turn.world, turn.calendar.only(turn.world.activating)
+    for ahead in in_order(world, world.work.pending):
+        reservation = present(world, ahead)
+        if (
+            reservation is None
+            or reservation.state is not State.PENDING
+            or not is_ahead(ahead, of=run)
+        ):
+            continue
+        span = ahead.spec.max_duration
+        start = max(turn.now, reservation.held_from)
+        end = FOREVER if span is None else start + span
+        wish = wish_for(world, ahead, (0,))
+        found.enter(
+            ahead.uid,
+            [
+                Entry(uid=ahead.uid, node=node, gpus=gpus, start=start, end=end)
+                for node, gpus in reservation.held_places
+            ],
+            claims_of_held(world, wish, reservation.held_money, start=start, end=end),
+        )
+    return found
+
+
 def _rank(due: Due) -> tuple[object, ...]:
-    is_begun = due.reservation.state is State.ACTIVATING
-    return (not is_begun, due.reservation.held_from, place_of(due.wish.run))
+    return due.reservation.held_from, place_of(due.wish.run)
 
 
-def _busy_domains(world: World, but: Uid = "") -> set[str]:
+def _busy_domains(world: World) -> set[str]:
     """Domains of other activations under way (A2)."""
     found: set[str] = set()
     for uid in world.activating:
         run = world.runs.get(uid)
-        hold = hold_of(world, run) if run is not None and uid != but else None
+        hold = hold_of(world, run) if run is not None else None
         if hold is not None:
             found.update(hold.reservation.domains)
     return found
@@ -81,7 +132,8 @@ def _as_found_by(calendar: Calendar, world: World, run: Run) -> Calendar:
     return calendar.only(
         uid
         for uid in calendar.uids
-        if uid != run.uid and (uid in world.activating or is_ahead(world.runs[uid], of=run))
+        if (each := uid_of_run(uid)) != run.uid
+        and (each in world.activating or is_ahead(world.runs[each], of=run))
     )
 
 

@@ -1,4 +1,5 @@
-"""consider — what becomes of one run in the queue. It writes nothing down.
+"""consider — what becomes of one run in the queue. It writes nothing down but the plan's entries on
+the calendar of the turn, which the runs behind respect.
 
 The queue applies the verdict; the question `plan` prints it.
 """
@@ -20,7 +21,7 @@ from leasehold.control.scheduling.holds import (
     still_paid,
 )
 from leasehold.control.scheduling.motion import must_wait
-from leasehold.control.scheduling.plans import Plan, plan_for
+from leasehold.control.scheduling.plans import Plan, enter, plan_for
 from leasehold.control.scheduling.queue_pass import PlaceInQueue, QueuePass, is_plain
 from leasehold.control.scheduling.wishes import (
     groups_short_of_minimum,
@@ -32,13 +33,14 @@ from leasehold.control.scheduling.wishes import (
 from leasehold.control.turn import Turn
 from leasehold.control.undecided import why_put_aside
 from leasehold.core.decisions.admit import Wish, admit, as_found_by, owner_allowed
+from leasehold.core.decisions.calendar import uid_beside
 from leasehold.core.decisions.ever import never_fits, never_paid
 from leasehold.core.decisions.fill import fill
-from leasehold.core.decisions.pack import candidate_pools, pods_room, shape_of
 from leasehold.core.facts import Gang, Record, Run
+from leasehold.core.reservations import State
 from leasehold.core.units import plural
 from leasehold.core.verdicts import Admitted, Refusal, Refused
-from leasehold.core.world.width import group_count, locations_for, minimum_gpus, starting_gpus
+from leasehold.core.world.width import group_count, minimum_gpus, starting_gpus
 
 NAME_MAX = 253  # characters of a Run's name
 
@@ -163,7 +165,7 @@ def _consider_sweep(
     if most <= 0:
         return None
     wish = wish_for(world, run, groups[:1])
-    answer = _try(turn, _in_its_domain(turn, wish, len(groups)))
+    answer = _try(turn, wish)
     if isinstance(answer, Admitted):
         return Started(wish=wish, plan=answer, left=groups[1:])
     wanted = groups[:most]
@@ -176,25 +178,6 @@ def _consider_sweep(
     else:
         waiting = Planned(wish=wish, refused=answer, plan=None)
     return replace(waiting, more=_plans_beyond(turn, run, passing, answer, more))
-
-
-def _in_its_domain(turn: Turn, wish: Wish, waiting: int) -> Wish:
-    """G3: the first group of a sweep that may not spread chooses the domain where most of the
-    waiting groups fit, of those the one that is left with least."""
-    world, want = turn.world, wish.want
-    if want.spread or want.within:
-        return wish
-    mark = world.what_if.mark()
-    as_found_by(world, wish, turn.calendar, start=turn.now)
-    best: tuple[int, int, str] | None = None
-    for pool in candidate_pools(world.fleet, want, locations_for(world, wish.run.spec)):
-        groups = pods_room(world.fleet, pool, shape_of(want)) // (want.pods + want.spares)
-        rank = (-min(groups, waiting), pool.free, pool.domain)
-        best = rank if best is None else min(best, rank)
-    world.what_if.undo(mark)
-    if best is None or not best[0]:
-        return wish
-    return replace(wish, want=replace(want, within=(best[2],)))
 
 
 def _more_at_once(turn: Turn, run: Run) -> int:
@@ -212,9 +195,11 @@ def _plans_beyond(
         if not passing.take_place(run, refused).is_planned:
             break
         wish = wish_for(turn.world, run, (group,))
+        wish = replace(wish, run=replace(run, uid=uid_beside(run.uid, group)))
         plan = plan_for(turn, wish, refused, passing, is_first=False)
         if plan is None:
             break  # nor is a start of the next one known
+        enter(turn, wish, plan)
         found.append((wish, plan))
     return tuple(found)
 
@@ -346,6 +331,8 @@ def _wait(turn: Turn, wish: Wish, refused: Refused, passing: QueuePass) -> Verdi
     if taken is not None:
         return TakesBack(wish=wish, refused=refused, taken=taken)
     plan = plan_for(turn, wish, refused, passing, is_first=True)
+    if plan is not None and plan.state is State.PENDING:
+        enter(turn, wish, plan)
     return Planned(wish=wish, refused=refused, plan=plan)
 
 
@@ -358,7 +345,7 @@ def _never(turn: Turn, wish: Wish, passing: QueuePass) -> Refused | None:
     if turn.is_too_large(size):
         return _too_large(turn, size)
     empty = passing.empty_accounts(turn)
-    return never_fits(world, wish) or never_paid(world, wish, empty, now=turn.now)
+    return never_paid(world, wish, empty, now=turn.now) or never_fits(world, wish)
 
 
 def _take_back(turn: Turn, wish: Wish) -> TakenBack | None:

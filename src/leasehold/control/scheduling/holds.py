@@ -117,9 +117,10 @@ def give_up(turn: Turn, hold: Hold) -> None:
 
 
 def _enter(turn: Turn, hold: Hold) -> None:
-    """What it holds, less what it has leased of that already."""
+    """What it holds, less what it has leased of that already. While its family alone was told to
+    end, the place is a site still: it is entered when the run is considered."""
     world, run, found = turn.world, hold.run, hold.reservation
-    places = dict(found.held_places)
+    places = {} if found.is_site else dict(found.held_places)
     money = list(found.held_money)
     for lease in open_leases(world, run.uid):
         if lease.start >= found.since and lease.node in places:

@@ -13,6 +13,7 @@ from leasehold.control.reservations import announced, block, cancel_reservation,
 from leasehold.control.scheduling.activation import (
     Due,
     activate_due,
+    finish_activations,
     give_back,
     hold_plan,
 )
@@ -28,7 +29,7 @@ from leasehold.control.scheduling.consider import (
     consider,
 )
 from leasehold.control.scheduling.holds import enter_holds, give_up
-from leasehold.control.scheduling.plans import Plan, enter
+from leasehold.control.scheduling.plans import Plan
 from leasehold.control.scheduling.queue_pass import QueuePass, told_place
 from leasehold.control.scheduling.wishes import next_attempts
 from leasehold.control.told import Told
@@ -45,6 +46,8 @@ from leasehold.core.world.world import World
 def walk_queue(turn: Turn) -> None:
     """Every waiting run once, in order; then the runs that are due and have not started."""
     enter_holds(turn)
+    if finish_activations(turn):
+        return
     passing = QueuePass(turn.world.policy, turn.world.memory.alike)
     due: list[Due] = []
     for run in in_order(turn.world, turn.world.work.pending):
@@ -101,8 +104,6 @@ def _apply(turn: Turn, run: Run, verdict: Verdict, due: list[Due]) -> tuple[int,
             _refuse(turn, run, verdict.refused)
             if verdict.is_over:
                 give_up(turn, verdict.hold)
-            elif verdict.wish is not None and verdict.hold.reservation.is_site:
-                due.append(_due(verdict.wish, verdict.hold.reservation, verdict.refused))
         case Denied():
             _refuse(turn, run, verdict.refused)
             _settle_reservation(turn, run, verdict)
@@ -137,14 +138,12 @@ def _write_plans(turn: Turn, run: Run, planned: Planned, due: list[Due]) -> None
         block(turn, run, planned.refused)
     else:
         found = _reserve(turn, planned.wish, planned.refused, planned.plan)
-        enter(turn, planned.wish, planned.plan)
         turn.wake(found.starts)
         turn.wake(found.starts - turn.world.policy.activation_lead)
         turn.wake(planned.plan.held_from)
         if planned.plan.is_due_by_cuts and planned.plan.held_from <= turn.now:
             due.append(_due(planned.wish, found, planned.refused))
-    for wish, plan in planned.more:
-        enter(turn, wish, plan)
+    for _, plan in planned.more:
         turn.wake(plan.held_from)
 
 

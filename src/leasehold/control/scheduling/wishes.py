@@ -59,12 +59,14 @@ def wish_for(world: World, run: Run, groups: tuple[int, ...], within: tuple[str,
     """`within`: only in these domains, if there are any. Groups that start later stay where the
     others are, and in one domain if they may not spread."""
     own = own_domains(world, run.uid)
+    chooses_domain = run.spec.gang is Gang.GROUP and not run.spec.spread and not own
     want = wanted(world, run, groups, own_domains=own, last=rejecting_nodes(world, run))
     return Wish(
         run=run,
         want=replace(want, within=own if own and not want.spread else within),
         span=run.spec.max_duration,
         borrowed_already=borrowed_gpus(world, run.uid),
+        waiting=len(all_waiting_groups(world, run)) if chooses_domain else 0,
     )
 
 

@@ -12,13 +12,15 @@ from leasehold.core.decisions.calendar import Calendar, Kept
 from leasehold.core.decisions.cover import Ask, cover
 from leasehold.core.decisions.pack import (
     Want,
+    candidate_pools,
     fits,
     pack,
     pack_in_one_domain,
+    pods_room,
     shape_of,
     try_pack,
 )
-from leasehold.core.facts import EnvelopeKey, Location, Record, Relation, Run
+from leasehold.core.facts import EnvelopeKey, Gang, Location, Record, Relation, Run
 from leasehold.core.units import FOREVER, HOUR, Instant, Millis, plural
 from leasehold.core.verdicts import (
     Admitted,
@@ -43,6 +45,7 @@ class Wish(Record):
     want: Want
     span: Millis | None  # what is left of its limit
     borrowed_already: int = 0
+    waiting: int = 0  # how many groups of a sweep wait
 
     @property
     def end_after(self) -> Millis:
@@ -75,6 +78,7 @@ def admit(
         return no_such_flavor(wish.want)
     mark = world.what_if.mark()
     as_found_by(world, wish, calendar, start=start, gone=gone)
+    wish = _in_its_domain(world, wish, locations)
     answer: Admitted | Refused | None = _elsewhere(world, wish, locations, start, now)
     funded: list[Location] = []
     if answer is None:
@@ -83,6 +87,22 @@ def admit(
     if isinstance(answer, Refused) and answer.reason in _OF_PLACE:
         return _held_or(world, wish, funded, answer)
     return answer
+
+
+def _in_its_domain(world: World, wish: Wish, locations: list[Location]) -> Wish:
+    """G3: the first groups of a sweep that may not spread choose the domain where most of the
+    waiting groups fit, of those the one that is left with least. The caller holds a mark."""
+    want = wish.want
+    if wish.run.spec.gang is not Gang.GROUP or want.spread or want.within:
+        return wish
+    best: tuple[int, int, str] | None = None
+    for pool in candidate_pools(world.fleet, want, locations):
+        groups = pods_room(world.fleet, pool, shape_of(want)) // (want.pods + want.spares)
+        rank = (-min(groups, wish.waiting), pool.free, pool.domain)
+        best = rank if best is None else min(best, rank)
+    if best is None or not best[0]:
+        return wish
+    return replace(wish, want=replace(want, within=(best[2],)))
 
 
 def as_found_by(

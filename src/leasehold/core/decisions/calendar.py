@@ -15,6 +15,16 @@ from leasehold.core.world.levels import Drop, fewest
 from leasehold.core.world.world import World
 
 
+def uid_beside(uid: Uid, group: int) -> Uid:
+    """Whose plan it is if a group of a sweep is planned like a run of its own (G2)."""
+    return f"{uid}#{group}"
+
+
+def uid_of_run(uid: Uid) -> Uid:
+    """The run that an entry belongs to."""
+    return uid.partition("#")[0]
+
+
 class Entry(Record):
     """GPUs of one node, from `start` to `end`."""
 

@@ -161,6 +161,23 @@ class Scope:
             for cut in cuts
         ]
 
+    def all_that_can_be_drawn(
+        self, conflicts: dict[str, list[tuple[Bundle, Cut]]]
+    ) -> Iterator[Cut]:
+        """A sweep ends as a whole only if some of its groups in the scope are left when it is at
+        its minimum."""
+        by_run: dict[Uid, list[Cut]] = {}
+        for found in conflicts.values():
+            for bundle, cut in found:
+                by_run.setdefault(bundle.uid, []).append(cut)
+        for uid, cuts in sorted(by_run.items()):
+            run = self.world.runs[uid]
+            above = (self.width(run) - minimum_gpus(run.spec)) // run.spec.group_gpus
+            if run.spec.gang is Gang.GROUP and len(cuts) > above:
+                yield self.whole_cut(uid)
+            else:
+                yield from cuts
+
     def cut_of(self, bundle: Bundle) -> Cut:
         """What of a bundle goes on until now."""
         if bundle.group is None:
@@ -356,11 +373,11 @@ class Lots:
 
 
 def enough(scope: Scope, conflicts: dict[str, list[tuple[Bundle, Cut]]]) -> bool:
-    """Whether it would fit if all runs of the conflict set ended."""
+    """Whether it would fit if all that can be drawn ended."""
     mark = scope.world.what_if.mark()
     before = set(scope.gone)
-    for uid in sorted({bundle.uid for found in conflicts.values() for bundle, _ in found}):
-        scope.apply(scope.whole_cut(uid))
+    for cut in scope.all_that_can_be_drawn(conflicts):
+        scope.apply(cut)
     answer = scope.fits()
     scope.world.what_if.undo(mark)
     scope.gone = before
