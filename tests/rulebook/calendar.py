@@ -143,6 +143,11 @@ class Calendar:
         taken = sum(e.nodes.get(node.name, 0) for e in self.entries if e.start <= at < e.end)
         return max(0, node.gpus - node.foreign - len(slots) - taken)
 
+    def in_use(self, at: int) -> set[str]:
+        """Nodes with leases or other people's pods."""
+        foreign = {node.name for node in self.world.nodes.values() if node.foreign}
+        return foreign | {x.node for x in self.leases if self.ends[x.number] > at}
+
     def room(self, at: int, until: int) -> dict[str, int]:
         """GPUs of each usable node of the run's flavor that are free from `at` to `until`."""
         instants = self._less_later(at, until)

@@ -179,7 +179,7 @@ def _may_pass(calendar: Calendar, envelope: Envelope, reason: str, at: int) -> b
     names = {envelope.name}
     if reason == "AggregateCap":
         names.update(member for _, _, members in envelope.caps for member in members)
-    return any(lease.payer in names for lease in calendar.world.open_leases()) or any(
+    return any(lease.payer in names for lease in calendar.leases) or any(
         name in names for entry in calendar.entries for name, _, _ in entry.segments
     )
 

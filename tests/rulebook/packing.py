@@ -30,9 +30,11 @@ class Room:
     bins: dict[Bin, int]
     avoids: list[str] = field(default_factory=list)
     with_spares: bool = True
+    used: set[str] = field(default_factory=set)  # nodes in use
 
     def copy(self) -> "Room":
-        return Room(self.run, self.world, dict(self.bins), self.avoids, self.with_spares)
+        bins = dict(self.bins)
+        return Room(self.run, self.world, bins, self.avoids, self.with_spares, self.used)
 
     def only_in(self, domains: list[str]) -> "Room":
         room = self.copy()
@@ -74,12 +76,10 @@ class Room:
         return spots
 
     def _put(self, group: int, pod: int, domain: str, beside: set[str]) -> Spot:
-        used = in_use(self.world)
-
         def rank(key: Bin) -> tuple[bool, bool, bool, bool, int, str]:
             node, pool = key
             return (
-                node in self.avoids, pool == "spare", node in beside, node not in used,
+                node in self.avoids, pool == "spare", node in beside, node not in self.used,
                 self.bins[key], node,
             )  # fmt: skip
 
@@ -91,12 +91,6 @@ class Room:
         best = min(fitting, key=rank)
         self.bins[best] -= self.run.pod_gpus
         return Spot(group, "Borrowed" if best[1] == "spare" else "Active", pod, best[0])
-
-
-def in_use(world: World) -> set[str]:
-    """Nodes with leases or other people's pods."""
-    foreign = {node.name for node in world.nodes.values() if node.foreign}
-    return foreign | {lease.node for lease in world.open_leases()}
 
 
 def may_go(world: World, run: Run, name: str) -> bool:
@@ -183,7 +177,9 @@ def room_for(
         for name, gpus in fits_on_spares(calendar, at, until, free).items():
             if name in free:
                 bins[name, "spare"] = gpus
-    return Room(run, world, bins, avoided(run), with_spares=not fill)
+    return Room(
+        run, world, bins, avoided(run), with_spares=not fill, used=calendar.in_use(at)
+    )
 
 
 def empty_fleet(world: World, run: Run) -> Room:
@@ -199,7 +195,7 @@ def pay_on_empty_fleet(
     calendar: Calendar, groups: list[int], at: int, without: frozenset[str] = frozenset()
 ) -> Placement | Refusal:
     """Whether there are payers at that time for some place, whoever is there now."""
-    room = empty_fleet(calendar.world, calendar.run)
+    room = _where_it_could_be(empty_fleet(calendar.world, calendar.run), groups)
     return place_and_pay(
         room,
         groups,
@@ -207,6 +203,19 @@ def pay_on_empty_fleet(
             calendar, gpus, place, at=at, taken=taken, without=without
         ),
     )
+
+
+def _where_it_could_be(room: Room, groups: list[int]) -> Room:
+    """Only the locations that could hold it, or one of its groups if they may be in several."""
+    places = {place_of(domain) for domain in room.domains()}
+    is_split = (room.run.spread and len(places) > 1) or room.run.is_sweep
+    some = groups[:1] if is_split else groups
+    found = [
+        place
+        for place in places
+        if put_all(room.copy(), some, [d for d in room.domains() if place_of(d) == place], [])
+    ]
+    return room.only_in([d for d in room.domains() if place_of(d) in (found or places)])
 
 
 def avoided(run: Run) -> list[str]:
@@ -247,8 +256,6 @@ def place_and_pay(room: Room, groups: list[int], pay: Pay) -> Placement | Refusa
     """P2, P4: all groups in one location if one can hold them; otherwise group by group."""
     world, run = room.world, room.run
     home = own_domains(world, run)
-    if run.is_sweep and not run.spread:  # G3
-        room = room.only_in(home or _with_most_groups(world, room))
     places = places_of(world, run)
     gpus = len(groups) * room.gpus_of_group()
     if not places:
@@ -256,6 +263,9 @@ def place_and_pay(room: Room, groups: list[int], pay: Pay) -> Placement | Refusa
         bills = {place: pay(gpus, place, []) for place in anywhere}
         return (_no_money(bills) if bills else None) or Refusal("NoSuchFlavor", of_money=False)
     bills = {place: pay(gpus, place, []) for place in places}
+    if run.is_sweep and not run.spread:  # G3
+        paid = [d for d in room.domains() if not bills[place_of(d)].missing]
+        room = room.only_in(home or _with_most_groups(room.only_in(paid)))
     found: list[tuple[tuple[object, ...], list[Spot], Place]] = []
     for place in [each for each in places if not bills[each].missing]:
         trial = room.copy()
@@ -270,7 +280,8 @@ def place_and_pay(room: Room, groups: list[int], pay: Pay) -> Placement | Refusa
         _, spots, place = min(found, key=lambda each: each[0])
         return Placement(spots, {place: bills[place].segments})
     refusal = _no_money(bills)
-    if run.spread and len(groups) > 1 and len(places) > 1:
+    is_filling = any(pool == "spare" for _, pool in room.bins)
+    if run.spread and len(groups) > 1 and len(places) > 1 and not is_filling:
         several = _over_locations(room, groups, pay, home)
         if several is not None:
             return several
@@ -305,7 +316,7 @@ def put_all(
     return spots
 
 
-def _with_most_groups(world: World, room: Room) -> list[str]:
+def _with_most_groups(room: Room) -> list[str]:
     """G3: of the domains where most of the waiting groups fit, the one left with least."""
     waiting = sum(1 for unit in room.run.units.values() if unit.standing == "waiting")
     most = {d: min(waiting, room.groups_in(d)) for d in room.domains()}
@@ -355,5 +366,9 @@ def _why_no_room(calendar: Calendar, groups: list[int], at: int, pay: Pay) -> st
     room = room_for(bare, at)
     if isinstance(place_and_pay(room, groups, pay), Placement):
         return "HeldForReservation"
+    gpus = len(groups) * room.gpus_of_group()
+    places = {place_of(domain) for domain in room.domains()}
+    paid = {place for place in places if not pay(gpus, place, []).missing} or places
+    room = room.only_in([domain for domain in room.domains() if place_of(domain) in paid])
     enough = sum(room.bins.values()) >= len(groups) * room.gpus_of_group()
     return "NoDomainFits" if enough else "InsufficientCapacity"

@@ -8,7 +8,7 @@ from tests.rulebook.calendar import Calendar, Entry, end_of, make_entry, plan_en
 from tests.rulebook.facts import Hold, Placement, Plan, Run, Segment, Spot, World, waiting_units
 from tests.rulebook.life import apply_cuts
 from tests.rulebook.money import can_give, cover, is_allowed
-from tests.rulebook.packing import Refusal, Room, admit, pay_on_empty_fleet, places_of, put_all
+from tests.rulebook.packing import Refusal, Room, admit, empty_fleet, pay_on_empty_fleet, places_of, put_all
 from tests.rulebook.resolve import Gone, find_site, kind_of_loss, resolve_site
 from tests.rulebook.story import FOREVER
 
@@ -292,6 +292,11 @@ class Pass:
         calendar.entries, calendar.leases, calendar.ends = [], [], {}
         openings = {e.start for e in world.envelopes if e.flavor == run.flavor}
         refusal: Refusal | None = None
+        groups = groups[:1] if run.is_sweep else groups  # they may start one after another
+        room = empty_fleet(world, run)
+        if room.bins and put_all(room, groups, room.domains(), []) is None:
+            largest = max(n.gpus for n in world.nodes.values() if n.flavor == run.flavor)
+            return "PodTooLarge" if run.pod_gpus > largest else "FleetTooSmall"
         for at in [world.now, *sorted(each for each in openings if each > world.now)]:
             found = pay_on_empty_fleet(calendar, groups, at)
             if isinstance(found, Placement):
@@ -509,6 +514,7 @@ def _deal(world: World, run: Run, hold: Hold, groups: list[int]) -> Placement:
         some, left = left[: len(mine)], left[len(mine) :]
         nodes = {n: g for n, g in held.items() if world.nodes[n].place == location}
         room = Room(run, world, {(name, "free"): gpus for name, gpus in nodes.items()})
+        room.used = Calendar(world, run, []).in_use(world.now)
         dealt = put_all(room, some, room.domains(), []) if some else []
         assert dealt is not None, f"{run.key} fits where it is held"
         spots += dealt

@@ -345,7 +345,7 @@ def _never(turn: Turn, wish: Wish, passing: QueuePass) -> Refused | None:
     if turn.is_too_large(size):
         return _too_large(turn, size)
     empty = passing.empty_accounts(turn)
-    return never_paid(world, wish, empty, now=turn.now) or never_fits(world, wish)
+    return never_fits(world, wish) or never_paid(world, wish, empty, now=turn.now)
 
 
 def _take_back(turn: Turn, wish: Wish) -> TakenBack | None:

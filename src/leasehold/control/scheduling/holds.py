@@ -80,7 +80,7 @@ def enter_holds(turn: Turn) -> None:
             give_up(turn, hold)
             continue
         turn.wake(ends_at(world, hold))
-        _enter(turn, hold)
+        enter_hold(turn, hold)
 
 
 def _is_bound(world: World, run: Run) -> bool:
@@ -116,7 +116,7 @@ def give_up(turn: Turn, hold: Hold) -> None:
     turn.again = True
 
 
-def _enter(turn: Turn, hold: Hold) -> None:
+def enter_hold(turn: Turn, hold: Hold) -> None:
     """What it holds, less what it has leased of that already. While its family alone was told to
     end, the place is a site still: it is entered when the run is considered."""
     world, run, found = turn.world, hold.run, hold.reservation

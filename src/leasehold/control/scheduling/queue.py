@@ -28,7 +28,7 @@ from leasehold.control.scheduling.consider import (
     Verdict,
     consider,
 )
-from leasehold.control.scheduling.holds import enter_holds, give_up
+from leasehold.control.scheduling.holds import enter_hold, enter_holds, give_up, hold_of
 from leasehold.control.scheduling.plans import Plan
 from leasehold.control.scheduling.queue_pass import QueuePass, told_place
 from leasehold.control.scheduling.wishes import next_attempts
@@ -289,5 +289,8 @@ def _take_back(turn: Turn, run: Run, verdict: TakesBack) -> None:
     _refuse(turn, run, verdict.refused)
     if taken.cuts is not None or turn.world.ending:
         hold_plan(turn, run, found, taken.plan)
+        hold = hold_of(turn.world, run)
+        assert hold is not None, run.key
+        enter_hold(turn, hold)
 
 

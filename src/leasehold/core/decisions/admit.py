@@ -78,7 +78,7 @@ def admit(
         return no_such_flavor(wish.want)
     mark = world.what_if.mark()
     as_found_by(world, wish, calendar, start=start, gone=gone)
-    wish = _in_its_domain(world, wish, locations)
+    wish = _in_its_domain(world, wish, locations, start=start, now=now)
     answer: Admitted | Refused | None = _elsewhere(world, wish, locations, start, now)
     funded: list[Location] = []
     if answer is None:
@@ -89,14 +89,19 @@ def admit(
     return answer
 
 
-def _in_its_domain(world: World, wish: Wish, locations: list[Location]) -> Wish:
+def _in_its_domain(
+    world: World, wish: Wish, locations: list[Location], *, start: Instant, now: Instant
+) -> Wish:
     """G3: the first groups of a sweep that may not spread choose the domain where most of the
-    waiting groups fit, of those the one that is left with least. The caller holds a mark."""
+    waiting groups fit, of those that are paid for and that is left with least. The caller holds a
+    mark."""
     want = wish.want
     if wish.run.spec.gang is not Gang.GROUP or want.spread or want.within:
         return wish
     best: tuple[int, int, str] | None = None
-    for pool in candidate_pools(world.fleet, want, locations):
+    answers = _covers(world, wish, locations, start, now)
+    paid = [location for location, answer in answers if isinstance(answer, Covered)]
+    for pool in candidate_pools(world.fleet, want, paid):
         groups = pods_room(world.fleet, pool, shape_of(want)) // (want.pods + want.spares)
         rank = (-min(groups, wish.waiting), pool.free, pool.domain)
         best = rank if best is None else min(best, rank)

@@ -128,7 +128,7 @@ class Accounts:
 
     def emptied(self, now: Instant) -> "Accounts":
         """The same without open leases: what they used until now stays used."""
-        found = Accounts(WhatIf())
+        found = Accounts(self._what_if)
         for payer, account in self._accounts.items():
             empty = found._accounts[payer] = Account()
             empty.since = account.since
