@@ -202,6 +202,7 @@ def pay_on_empty_fleet(
         lambda gpus, place, taken: cover(
             calendar, gpus, place, at=at, taken=taken, without=without
         ),
+        sorted({place_of(domain) for domain in room.domains()}),
     )
 
 
@@ -252,11 +253,13 @@ def admit(
     return found
 
 
-def place_and_pay(room: Room, groups: list[int], pay: Pay) -> Placement | Refusal:
+def place_and_pay(
+    room: Room, groups: list[int], pay: Pay, places: list[Place] | None = None
+) -> Placement | Refusal:
     """P2, P4: all groups in one location if one can hold them; otherwise group by group."""
     world, run = room.world, room.run
     home = own_domains(world, run)
-    places = places_of(world, run)
+    places = places_of(world, run) if places is None else places
     gpus = len(groups) * room.gpus_of_group()
     if not places:
         anywhere = sorted({n.place for n in world.nodes.values() if n.flavor == run.flavor})

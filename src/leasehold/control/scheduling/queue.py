@@ -101,7 +101,8 @@ def _apply(turn: Turn, run: Run, verdict: Verdict, due: list[Due]) -> tuple[int,
             if not verdict.is_like_another:
                 cancel_reservation(turn, run, turn.world.memory.refusals[run.uid].remedy)
         case Holds():
-            _refuse(turn, run, verdict.refused)
+            if run.uid not in turn.world.memory.refusals:
+                _refuse(turn, run, verdict.refused)
             if verdict.is_over:
                 give_up(turn, verdict.hold)
         case Denied():
