@@ -71,6 +71,7 @@ def compile_shim(source: Path, program: Path, target: str, options: Sequence[str
     command = (*compiler, *OPTIONS, *options, *files, "-o", str(coming))
     try:
         subprocess.run(command, check=True, env=env)
+        coming.chmod(0o755)  # jobs of other users start it, whatever the caller's umask is
         coming.replace(program)
     finally:
         coming.unlink(missing_ok=True)

@@ -47,6 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "kube: needs a program that tools/kube/build builds",
         "seeds: plays random seeds; with --few-seeds as many as fit into its budget",
         "long: takes long, and is left to make test-seeds",
+        "root: mounts a file system, and is left out where the caller is not root",
     ):
         config.addinivalue_line("markers", line)
     # Jobs of other users come to what tests make, whatever the caller's mask. That the product sets
@@ -144,11 +145,20 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("seeds")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_report_header() -> str | None:
+    """Say what is not played here."""
+    return None if os.geteuid() == 0 else "not root: tests that mount a file system are left out"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What compares stores comes before anybody installs leasehold on a worker's cluster, in
     whichever order folders were named: with our policies there, an API server does more than the
     stores that it is compared with."""
     items.sort(key=lambda item: "harness" not in getattr(item, "fixturenames", ()))
+    if os.geteuid() != 0:
+        left_out = [item for item in items if item.get_closest_marker("root")]
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

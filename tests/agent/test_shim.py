@@ -195,6 +195,7 @@ def test_a_start_that_cannot_be_recorded_is_refused_with_the_reason(ground: Path
 
     # A copy, since the checkout may lie where another user cannot come.
     program = Path(shutil.copy(PROGRAM, ground / PROGRAM.name))
+    program.chmod(0o755)
     user = 65_534 if os.geteuid() == 0 else None
     with Zygote(ground / "shims.err", program=program, user=user) as zygote:
         shim = zygote.ask(journal)

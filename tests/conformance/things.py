@@ -10,7 +10,9 @@ def spec(n: int = 1, *, kind: str = "Run") -> Wire:
     """What an object of the kind may say, with a number in it: a server with schemas takes it."""
     match kind:
         case "Run":
-            return {"owner": "org:team", "resources": {"gpuType": "H100", "totalGPUs": n}}
+            resources = {"gpuType": "H100", "totalGPUs": 1}
+            limit = {"maxDuration": f"{n}h"}  # of what can be edited
+            return {"owner": "org:team", "resources": resources, "runtime": limit}
         case "Budget":
             envelope = {"name": "e", "flavor": "H100", "concurrency": n}
             return {"owner": "org:team", "envelopes": [envelope]}

@@ -40,6 +40,9 @@ def test_questions_are_answered_with_the_callers_own_rights(asked: Plane) -> Non
 
 def test_kubectl_finds_our_kinds_beside_the_questions(asked: Plane, tmp_path: Path) -> None:
     """By their short names, with an empty discovery cache for every command."""
+    # Events are written after everything else, so the first ones may still be on their way; those
+    # of other tests' Runs of this name are not shown there.
+    asked.until(lambda: "paid by" in asked.kubectl.ok("describe", "run", "train", "-n", "team"))
     for number, (words, said) in enumerate(
         (
             (("get", "runs"), "train"),

@@ -57,7 +57,7 @@ def test_what_the_server_adds_to_a_pod_counts_for_where_it_fits(plane: Plane) ->
     }  # fmt: skip
     plane.cluster.client.ask("POST", f"{NAMESPACES}/ample/limitranges", limits)
     plane.kubelets.add("n1")
-    plane.controller()
+    controller = plane.controller("first")
     jobs = [job("first", 4), job("second", 4)]
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(*_in("ample", budget(), jobs[0])))
     plane.until(lambda: _run(plane, "ample", "first").get("phase") == "Running")
@@ -66,6 +66,13 @@ def test_what_the_server_adds_to_a_pod_counts_for_where_it_fits(plane: Plane) ->
     plane.kubectl.ok("apply", "-f", plane.kubectl.file(*_in("ample", jobs[1])))
     plane.until(lambda: bool(_run(plane, "ample", "second")))
     assert _run(plane, "ample", "second")["phase"] == "Pending"
+    assert _run(plane, "ample", "second")["podRequests"]["cpu"] == "40"
+    assert len(plane.all("leases")) == 1
+    # A successor reads it from the Run, and does not try everything again before it decides.
+    controller.stop()
+    plane.controller("second")
+    plane.kubectl.ok("apply", "-f", plane.kubectl.file(*_in("ample", job("third", 4))))
+    plane.until(lambda: bool(_run(plane, "ample", "third")))
     assert len(plane.all("leases")) == 1
 
 

@@ -20,8 +20,8 @@ MONEY = (
     Mutant(
         "borrowed not counted on grow",
         "control/running/elastic.py",
-        "            borrowed_already=borrowed_gpus(world, run.uid),\n",
-        "            borrowed_already=0,\n",
+        "        borrowed_already=borrowed_gpus(world, run.uid),\n",
+        "        borrowed_already=0,\n",
         story("money-04"),
     ),
     Mutant(
@@ -71,15 +71,15 @@ MONEY = (
     Mutant(
         "aggregate cap forgets what this walk took",
         "core/decisions/cover.py",
-        "sum(each.gpus for each in taken if each.envelope in aggregate.members)",
-        "0",
+        "return known + self._taken.get(aggregate.key, 0)",
+        "return known",
         prop("cover"),
     ),
     Mutant(
         "aggregate cap ignored",
         "core/decisions/cover.py",
-        "    for aggregate in world.aggregates[envelope.key]:\n        used, _ =",
-        "    for aggregate in ():\n        used, _ =",
+        "    for aggregate in world.aggregates[envelope.key]:\n        used, cap =",
+        "    for aggregate in ():\n        used, cap =",
         prop("cover"),
     ),
     Mutant(

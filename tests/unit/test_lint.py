@@ -1,5 +1,6 @@
 """`leasehold lint`: every mistake on a line of its own, and never a traceback."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -108,11 +109,19 @@ def test_a_budget_that_no_batch_could_hold(here: Path) -> None:
     assert lines[0].endswith("bytes: write at most 491520; an owner may have several Budgets")
 
 
-def test_an_answer_that_cannot_be_written_is_an_error(here: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_an_answer_that_cannot_be_written_is_an_error(here: Path, unbuffered: str) -> None:
     (here / "0.yaml").write_text(RUN, encoding="utf-8")
     command = [sys.executable, "-m", "leasehold", "lint", "0.yaml"]
     with Path("/dev/full").open("w", encoding="utf-8") as full:
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            command,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
 
     assert done.returncode == 1
     assert done.stderr == "Error: cannot write the answer: No space left on device\n"

@@ -15,6 +15,8 @@ from tests.up.conftest import Servers
 from tests.up.raw import Raw
 from tests.up.server import Up, job, marked, team
 
+pytestmark = pytest.mark.root
+
 SIZE = "8m"
 
 

@@ -1,5 +1,6 @@
 """A group of commands, each imported when it is named: one that is quick stays quick."""
 
+import os
 import sys
 from importlib import import_module
 
@@ -38,5 +39,15 @@ class LazyGroup(click.Group):
         except BrokenPipeError:
             raise  # the reader has seen enough; click ends quietly
         except OSError as error:
+            if sys.stdout is sys.__stdout__:
+                _drop_output()
             raise click.ClickException(f"cannot write the answer: {error.strerror}") from None
         return found
+
+
+def _drop_output() -> None:
+    """Lead standard output to nowhere. Python writes what it still holds once more when it exits,
+    and its own message and exit status for a failure would hide ours."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)

@@ -212,6 +212,7 @@ class RunSpec(Record):
     funding: Funding = Funding()
     cpu_milli: int = 0  # asked by one pod of the template, all containers
     memory_bytes: int = 0
+    is_amended: bool = False  # these two are what the API server makes of the template
     tolerations: tuple[Toleration, ...] = ()
     nodes: frozenset[str] | None = None  # the only ones from which its volumes can be reached
     template: bytes = b"{}"  # the user's pod template, as canonical JSON

@@ -130,7 +130,11 @@ class Tryouts:
         if known is None:
             return run
         cpu, memory, nodes = known
-        spec = replace(run.spec, cpu_milli=cpu, memory_bytes=memory, nodes=nodes)
+        was = run.spec.cpu_milli, run.spec.memory_bytes
+        is_amended = run.spec.is_amended or was != (cpu, memory)
+        spec = replace(
+            run.spec, cpu_milli=cpu, memory_bytes=memory, is_amended=is_amended, nodes=nodes
+        )
         return replace(run, spec=spec)
 
     def _untried(self, world: World, news: News) -> Run | None:

@@ -1,13 +1,15 @@
 """Corners of the money: loans both ways, caps that were lowered, owners in a circle."""
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_world, an_envelope
 
 from leasehold.core.decisions.cover import Ask, cover
 from leasehold.core.decisions.overdraft import excesses
-from leasehold.core.facts import Budget, Funding, Lending, Relation
+from leasehold.core.facts import Aggregate, Budget, Funding, Lending, Relation
 from leasehold.core.policy import Policy
-from leasehold.core.units import HOUR
+from leasehold.core.units import HOUR, Instant
 from leasehold.core.verdicts import Refusal, Refused
 from leasehold.core.world.tree import Tree
 
@@ -61,3 +63,32 @@ def test_owners_in_a_circle_are_each_others_ancestors_once() -> None:
     circle = [Budget(namespace="n", name=name, owner=name, parents=(above,))
               for name, above in (("a", "b"), ("b", "c"), ("c", "a"))]  # fmt: skip
     assert Tree(circle).ancestors("a") == (("b",), ("c",))
+
+
+def test_walk_over_envelopes_under_many_caps_sums_up_each_cap_once() -> None:
+    """Each envelope summed up every cap anew: 256 under 256 caps made a decision of a minute."""
+    envelopes = [an_envelope(f"n/t/e{index}", "t", 1) for index in range(64)]
+    keys = tuple(each.key for each in envelopes)
+    caps = tuple(
+        Aggregate(key=f"n/t/c{index}", flavor="H", members=keys, max_concurrency=60 - index)
+        for index in range(32)
+    )
+    world = a_world([a_node("n0")], [a_budget("t", *envelopes, aggregates=caps)])
+    ask = Ask(owner="t", flavor="H", region="r", cluster="c", gpus=64, start=NOW)
+    summed = 0
+    peak = world.accounts.peak
+
+    def counted(
+        payers: Iterable[str], *, start: Instant, end: Instant, now: Instant
+    ) -> tuple[int, int]:
+        nonlocal summed
+        payers = tuple(payers)
+        summed += len(payers)
+        return peak(payers, start=start, end=end, now=now)
+
+    world.accounts.peak = counted  # type: ignore[method-assign]
+    refused = cover(world, ask, now=NOW)
+
+    assert isinstance(refused, Refused)
+    assert refused.short_by == 64 - (60 - 31)
+    assert summed == 64 + 32 * 64

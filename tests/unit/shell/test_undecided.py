@@ -153,6 +153,48 @@ def test_run_that_took_too_many_steps_is_tried_again_after_a_growing_pause() -> 
     assert len(plant.contained) == 1, "what is known already is not told again"
 
 
+def test_elastic_run_with_thousands_of_widths_takes_few_steps_and_grows_as_far_as_it_can() -> None:
+    """Each width was tried, the widest first: two hundred such runs made a turn of 15 s."""
+    taken: list[int] = []
+
+    def count(world: World, _: Turn) -> None:
+        taken.append(max(world.steps.by_run.values(), default=0))
+
+    plant = Plant(nodes=3, decider=followed(decide, count))
+    plant.submit("b/first")
+    plant.wait(MINUTE)
+    plant.submit(
+        "a/elastic",
+        resources={"gpuType": "H", "totalGPUs": 1, "gpusPerPod": 1},
+        locality={"groupGPUs": 1},
+        malleable={"minTotalGPUs": 1, "maxTotalGPUs": 4096, "desiredTotalGPUs": 4096},
+    )
+    plant.wait(MINUTE)
+
+    assert plant.views()["a/elastic"] == ("Running", "Running", 16)
+    assert 0 < max(taken) < 2_000
+
+
+def test_sweep_that_never_started_is_looked_at_as_a_whole() -> None:
+    """Each turn looked at each of 4,096 waiting groups: thousands of sweeps may wait."""
+    taken: list[dict[Uid, int]] = []
+    plant = Plant(
+        nodes=3, decider=followed(decide, lambda world, _: taken.append(dict(world.steps.by_run)))
+    )
+    resources = {"gpuType": "H", "totalGPUs": 4096, "gpusPerPod": 1}
+    for number in range(4):
+        plant.submit(f"a/sweep-{number}", **{**SWEEP, "resources": resources})
+    plant.wait(MINUTE)
+    waiting = [plant.world.uid_of[f"a/sweep-{number}"] for number in range(1, 4)]
+    taken.clear()
+    plant.submit("b/next")
+    plant.wait(SECOND)
+
+    assert [plant.views()[f"a/sweep-{number}"][2] for number in range(4)] == [24, 0, 0, 0]
+    assert taken
+    assert all(steps.get(uid, 0) < 1_000 for steps in taken for uid in waiting), taken
+
+
 def test_a_run_is_tried_again_when_it_is_deleted() -> None:
     plant = Plant(strict=False, decider=failing("bad"))
     plant.submit("a/bad")

@@ -168,6 +168,10 @@ _RUN_STATUS = mapping(
                 "number": whole("Among those that came then, where that is told to the second."),
             },
         ),
+        "podRequests": mapping(
+            "What one of its pods asks for, if the API server adds to its template.",
+            {"cpu": text("CPUs."), "memory": text("Bytes of memory.")},
+        ),
         "started": instant("When its present or last attempt started."),
         "ended": instant("When it was over."),
         "width": mapping(

@@ -4,10 +4,12 @@ Growing comes after starting pending runs, in order of submission, and takes onl
 reservation holds. Forced shrinks are not decided here.
 """
 
+from msgspec.structs import replace
+
 from leasehold.control.running.open_leases import end_all, live_units
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.admit import Wish, admit
+from leasehold.core.decisions.admit import Wish, admit, groups_at_most
 from leasehold.core.decisions.order import in_order
 from leasehold.core.decisions.pack import wanted
 from leasehold.core.decisions.resize import groups_to_give_up, grow_targets, may_resize
@@ -90,14 +92,19 @@ def _are_whole(run: Run, groups: dict[int, list[Lease]]) -> bool:
 def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> None:
     world = turn.world
     taken = {lease.group for lease in open_leases(world, run.uid)}
+    every = free_indices(taken, group_count(run.spec, desired_gpus(run.spec) - width))
+    widest = Wish(
+        run=run,
+        want=wanted(world, run, every, own_domains=own_domains(world, run.uid)),
+        span=_span_left(turn, run),
+        borrowed_already=borrowed_gpus(world, run.uid),
+    )
+    most: int | None = None
     for target in grow_targets(run.spec, width):
-        fresh = free_indices(taken, group_count(run.spec, target - width))
-        wish = Wish(
-            run=run,
-            want=wanted(world, run, fresh, own_domains=own_domains(world, run.uid)),
-            span=_span_left(turn, run),
-            borrowed_already=borrowed_gpus(world, run.uid),
-        )
+        fresh = every[: group_count(run.spec, target - width)]
+        if most is not None and len(fresh) > most:
+            continue  # a Run may have thousands of steps to go, and hardly a GPU is free
+        wish = replace(widest, want=replace(widest.want, groups=fresh))
         plan = admit(world, wish, turn.calendar, start=turn.now, now=turn.now)
         if isinstance(plan, Admitted):
             attempt = next(iter(groups.values()))[0].attempt
@@ -111,6 +118,8 @@ def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> N
                 )
                 turn.again = True
                 return
+        elif most is None:
+            most = groups_at_most(world, widest, turn.calendar, now=turn.now)
 
 
 def _span_left(turn: Turn, run: Run) -> Millis | None:

@@ -4,6 +4,7 @@ Nothing stores a phase that the ledger does not imply: after a crash the same an
 queue, the statuses and the tending of runs all ask here.
 """
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import assert_never
 
@@ -38,12 +39,21 @@ BIND_FAILING = "BindFailing"
 NEVER_STARTED = -2  # the key of no unit
 
 
-def unit_keys(run: Run) -> list[int]:
+def unit_keys(run: Run) -> Sequence[int]:
     """The units a run wants: itself, or its groups."""
     if run.spec.gang is Gang.RUN:
-        return [WHOLE]
+        return (WHOLE,)
     width = max(starting_gpus(run.spec), desired_gpus(run.spec))
-    return list(range(width // run.spec.group_gpus))
+    return range(width // run.spec.group_gpus)
+
+
+def unstarted(world: World, run: Run) -> Where | None:
+    """Return where all units of a run stand if none of them ever started; None if one did. A sweep
+    has thousands of units, and thousands of sweeps may wait."""
+    book = world.books.get(run.uid)
+    if book is not None and book.units:
+        return None
+    return where_is(world, run, NEVER_STARTED)
 
 
 def where_is(world: World, run: Run, key: int) -> Where:
@@ -71,7 +81,8 @@ def units_of(world: World, run: Run) -> dict[int, Where]:
 
 def phase_of(world: World, run: Run) -> tuple[Phase, str]:
     """Phase and the typed reason of a failure; a live run may still be binding."""
-    units = units_of(world, run)
+    alike = unstarted(world, run)
+    units = {NEVER_STARTED: alike} if alike is not None else units_of(world, run)
     standings = {where.standing for where in units.values()}
     if Standing.LIVE in standings:
         return Phase.RUNNING, ""

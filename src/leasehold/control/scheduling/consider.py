@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from leasehold.control.cuts.publish import Announced, can_publish
 from leasehold.control.reservations import present
-from leasehold.control.running.life import BIND_FAILING, Standing, Where, units_of
+from leasehold.control.running.life import BIND_FAILING, Standing, Where, units_of, unstarted
 from leasehold.control.scheduling.family import TakenBack, take_back
 from leasehold.control.scheduling.holds import (
     Hold,
@@ -213,12 +213,9 @@ def _not_now(turn: Turn, run: Run) -> Denied | None:
     not_allowed = owner_allowed(turn.world, run)
     if not_allowed is not None:
         return Denied(refused=not_allowed, then=Then.CANCEL)
-    waiting: list[Where] = []
-    for where in units_of(turn.world, run).values():
-        # Thousands of groups that never started share one.
-        is_known = bool(waiting) and waiting[-1] is where
-        if where.standing is Standing.WAITING and not is_known:
-            waiting.append(where)
+    alike = unstarted(turn.world, run)
+    units = [alike] if alike is not None else units_of(turn.world, run).values()
+    waiting = [where for where in units if where.standing is Standing.WAITING]
     for where in waiting:
         turn.wake(where.retry_at)
     if waiting and all(_backs_off(turn, run, where) for where in waiting):

@@ -1,9 +1,18 @@
 """What a waiting run asks for now: which groups, under which attempt numbers."""
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from leasehold.control.running.elastic import borrowed_gpus
-from leasehold.control.running.life import Standing, Where, units_of, where_is
+from leasehold.control.running.life import (
+    Standing,
+    Where,
+    unit_keys,
+    units_of,
+    unstarted,
+    where_is,
+)
 from leasehold.core.decisions.admit import Wish
 from leasehold.core.decisions.pack import wanted
 from leasehold.core.facts import Cause, Gang, Run
@@ -14,13 +23,17 @@ from leasehold.core.world.world import World
 
 def waiting_groups(world: World, run: Run, now: Instant) -> tuple[int, ...]:
     """The groups that may start now: all of a gang, or the waiting ones of separate groups."""
-    units = units_of(world, run)
-    ready = [
-        key
-        for key, where in units.items()
-        if where.standing is Standing.WAITING
-        and (where.retry_at <= now or node_changed_since_blocked(world, run, where))
-    ]
+
+    def is_ready(where: Where) -> bool:
+        is_due = where.retry_at <= now or node_changed_since_blocked(world, run, where)
+        return where.standing is Standing.WAITING and is_due
+
+    alike = unstarted(world, run)
+    ready: Sequence[int]
+    if alike is not None:
+        ready = unit_keys(run) if is_ready(alike) else ()
+    else:
+        ready = [key for key, where in units_of(world, run).items() if is_ready(where)]
     if run.spec.gang is Gang.GROUP:
         return tuple(ready)
     return tuple(range(group_count(run.spec, starting_gpus(run.spec)))) if ready else ()
@@ -28,6 +41,9 @@ def waiting_groups(world: World, run: Run, now: Instant) -> tuple[int, ...]:
 
 def all_waiting_groups(world: World, run: Run) -> tuple[int, ...]:
     """Of a sweep: also those that are tried again after a pause."""
+    alike = unstarted(world, run)
+    if alike is not None:
+        return tuple(unit_keys(run)) if alike.standing is Standing.WAITING else ()
     units = units_of(world, run)
     return tuple(key for key, where in units.items() if where.standing is Standing.WAITING)
 

@@ -9,6 +9,7 @@ from leasehold.control.running.open_leases import live_units
 from leasehold.control.views.numbers import envelope_view, run_view, spent_by
 from leasehold.core.facts import Budget, Phase, Relation, Run
 from leasehold.core.names import Wire
+from leasehold.core.objects.quantity import format_milli
 from leasehold.core.units import GpuMs, Instant, format_gpu_hours, format_instant
 from leasehold.core.world.book import WHOLE
 from leasehold.core.world.width import desired_gpus, maximum_gpus, minimum_gpus, open_leases
@@ -39,6 +40,9 @@ def run_status(world: World, run: Run, now: Instant) -> Wire:
         "submitted": format_instant(run.created),
         "arrived": {"instant": format_instant(run.created), "number": run.number},
     }
+    if run.spec.is_amended:
+        cpu, memory = run.spec.cpu_milli, run.spec.memory_bytes
+        status["podRequests"] = {"cpu": format_milli(cpu), "memory": str(memory)}
     if view.started is not None:
         status["started"] = format_instant(view.started)
     if view.ended is not None:

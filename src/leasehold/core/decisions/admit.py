@@ -110,6 +110,19 @@ def _in_its_domain(
     return replace(wish, want=replace(want, within=(best[2],)))
 
 
+def groups_at_most(world: World, wish: Wish, calendar: Calendar, *, now: Instant) -> int:
+    """Return how many groups of `wish` the free GPUs and the payers of all locations allow."""
+    locations = locations_for(world, wish.run.spec)
+    mark = world.what_if.mark()
+    as_found_by(world, wish, calendar, start=now)
+    fleet, flavor = world.fleet, wish.want.flavor
+    free = sum(free for location in locations for free, _ in fleet.by_free(flavor, *location))
+    answers = [answer for _, answer in _covers(world, wish, locations, now, now)]
+    world.what_if.undo(mark)
+    paid = sum(step.taken for answer in answers for step in answer.trace)
+    return min(free, paid) // wish.want.gpus_per_group
+
+
 def as_found_by(
     world: World,
     wish: Wish,

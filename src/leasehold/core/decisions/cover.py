@@ -10,7 +10,15 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from leasehold.core.facts import Envelope, EnvelopeKey, Funding, Record, Relation, Sharing
+from leasehold.core.facts import (
+    Aggregate,
+    Envelope,
+    EnvelopeKey,
+    Funding,
+    Record,
+    Relation,
+    Sharing,
+)
 from leasehold.core.objects.owners import glob_admits
 from leasehold.core.reservations import Held
 from leasehold.core.units import (
@@ -63,6 +71,7 @@ def cover(world: World, ask: Ask, *, now: Instant) -> Covered | Refused:
     borrow_left = _borrow_left(ask)
     segments: list[Segment] = []
     trace: list[CoverStep] = []
+    together = _Together(world, ask, now)
     for envelope, relation in _walk(world, ask):
         step = _step(
             world,
@@ -71,11 +80,12 @@ def cover(world: World, ask: Ask, *, now: Instant) -> Covered | Refused:
             relation=relation,
             wanted=left,
             borrow_left=borrow_left,
-            taken=segments,
+            together=together,
             now=now,
         )
         trace.append(step)
         if step.taken:
+            together.take(envelope, step.taken)
             segments.append(
                 Segment(
                     envelope=envelope.key,
@@ -95,8 +105,12 @@ def cover(world: World, ask: Ask, *, now: Instant) -> Covered | Refused:
 def can_pay(world: World, ask: Ask, payers: tuple[Held, ...], *, now: Instant) -> bool:
     """Whether these very envelopes can pay for what a plan counts on."""
     borrow_left = _borrow_left(ask)
-    taken: list[Segment] = []
-    for each in payers:
+    together = _Together(world, ask, now)
+    merged: dict[EnvelopeKey, Held] = {}
+    for each in payers:  # an envelope may pay for groups in several locations
+        before = merged.get(each.payer)
+        merged[each.payer] = replace(each, gpus=each.gpus + (before.gpus if before else 0))
+    for each in merged.values():
         envelope = world.envelopes.get(each.payer)
         if envelope is None:
             return False
@@ -108,20 +122,40 @@ def can_pay(world: World, ask: Ask, payers: tuple[Held, ...], *, now: Instant) -
             relation=each.relation,
             wanted=each.gpus,
             borrow_left=borrow_left,
-            taken=taken,
+            together=together,
             now=now,
-            is_fixed=True,
         )
         if step.taken < each.gpus:
             return False
         if each.relation is Relation.BORROWED:
             borrow_left -= each.gpus
-        taken.append(
-            Segment(
-                envelope=each.payer, owner=envelope.owner, gpus=each.gpus, relation=each.relation
-            )
-        )
+        together.take(envelope, each.gpus)
     return True
+
+
+class _Together:
+    """What one walk knows of aggregate caps: the use of each is summed up once, however many of its
+    envelopes the walk meets."""
+
+    def __init__(self, world: World, ask: Ask, now: Instant) -> None:
+        self._world, self._ask, self._now = world, ask, now
+        self._used: dict[tuple[str, Instant], int] = {}
+        self._taken: dict[str, int] = {}  # by this very walk, from all members
+
+    def used(self, aggregate: Aggregate, *, end: Instant) -> int:
+        """Return how many GPUs count against the cap, those that this walk takes included."""
+        known = self._used.get((aggregate.key, end))
+        if known is None:
+            self._world.steps.take(len(aggregate.members))
+            known, _ = self._world.accounts.peak(
+                aggregate.members, start=self._ask.start, end=end, now=self._now
+            )
+            self._used[aggregate.key, end] = known
+        return known + self._taken.get(aggregate.key, 0)
+
+    def take(self, envelope: Envelope, gpus: int) -> None:
+        for aggregate in self._world.aggregates[envelope.key]:
+            self._taken[aggregate.key] = self._taken.get(aggregate.key, 0) + gpus
 
 
 def _borrow_left(ask: Ask) -> int:
@@ -192,26 +226,21 @@ def _step(
     relation: Relation,
     wanted: int,
     borrow_left: int,
-    taken: list[Segment],
+    together: _Together,
     now: Instant,
-    is_fixed: bool = False,
 ) -> CoverStep:
-    """`is_fixed`: the envelope may have paid for other groups of the same plan already."""
     world.steps.take(1 + len(world.aggregates[envelope.key]))
     shut = _shut(world, ask, envelope, relation)
     if shut is not None:
         return CoverStep(envelope=envelope.key, relation=relation, taken=0, held_back=shut)
     least: _Limit | None = None
     limits = _limits(
-        world, ask, envelope, relation=relation, borrow_left=borrow_left, taken=taken, now=now
+        world, ask, envelope, relation=relation, borrow_left=borrow_left, together=together, now=now
     )
     for each in limits:
         if least is None or each.gpus < least.gpus:
             least = each
     assert least is not None
-    if is_fixed:
-        mine = sum(each.gpus for each in taken if each.envelope == envelope.key)
-        wanted += mine
     if least.gpus >= wanted:
         return CoverStep(envelope=envelope.key, relation=relation, taken=wanted)
     return CoverStep(
@@ -258,7 +287,7 @@ def _limits(
     *,
     relation: Relation,
     borrow_left: int,
-    taken: list[Segment],
+    together: _Together,
     now: Instant,
 ) -> Iterator[_Limit]:
     """Everything that caps it, in the order in which ties are named."""
@@ -278,10 +307,7 @@ def _limits(
         left = max(0, hours.cap - hours.spent)
         yield _Limit(gpus=left // span, reason=hours.reason, limit=hours.cap, used=hours.spent)
     for aggregate in world.aggregates[envelope.key]:
-        used, _ = world.accounts.peak(aggregate.members, start=ask.start, end=end, now=now)
-        # What this very walk has taken from the other members counts against the cap they share.
-        used += sum(each.gpus for each in taken if each.envelope in aggregate.members)
-        cap = aggregate.max_concurrency
+        used, cap = together.used(aggregate, end=end), aggregate.max_concurrency
         yield _Limit(gpus=cap - used, reason=Refusal.AGGREGATE, limit=cap, used=used)
     if borrowed:
         if lending.max_concurrency is not None:

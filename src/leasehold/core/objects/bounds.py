@@ -51,8 +51,9 @@ BUDGET = (
     Bound(path="spec.namespaces", most=256),
     Bound(path="spec.envelopes", most=256),
     Bound(path="spec.envelopes[].lending.to", most=64),
-    Bound(path="spec.aggregateCaps", most=256),
-    Bound(path="spec.aggregateCaps[].envelopes", most=256),
+    # Whether an envelope is within its caps is asked of all members of each, for every payment.
+    Bound(path="spec.aggregateCaps", most=64),
+    Bound(path="spec.aggregateCaps[].envelopes", most=64),
 )
 BOUNDS = {"Run": RUN, "Budget": BUDGET}
 

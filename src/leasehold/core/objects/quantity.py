@@ -38,6 +38,12 @@ def milli(value: object) -> int:
     return _parse(written)
 
 
+def format_milli(thousandths: int) -> str:
+    """The quantity that `milli` reads as so many thousandths."""
+    whole, rest = divmod(thousandths, 1000)
+    return f"{thousandths}m" if rest else str(whole)
+
+
 @lru_cache(maxsize=1024)  # a fleet asks for the same few amounts all day
 def _parse(written: str) -> int:
     match = _QUANTITY.fullmatch(written)

@@ -5,11 +5,15 @@ folds objects. One reading serves both the check and the decoding. A rule that r
 fields is applied only when each of them is right by itself, so one mistake is reported once.
 """
 
+from msgspec.structs import replace
+
 from leasehold.core.facts import Funding, Gang, Malleable, Run, RunSpec, Selector
+from leasehold.core.names import Wire
 from leasehold.core.objects import readers
 from leasehold.core.objects.bounds import RUN_GROUPS_MAX, RUN_PODS_MAX
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.problems import Problem, Unsound, no_spec
+from leasehold.core.objects.quantity import CPU, MEMORY, milli, units
 from leasehold.core.objects.template import read_template
 from leasehold.core.objects.wire import Stamps, instant_at, part, stamps, text_at, whole_at
 from leasehold.core.units import SECOND, Instant, Millis, format_span
@@ -55,7 +59,7 @@ def run_from_wire(raw: object, *, known: Run | None = None) -> Run:
         read, problems = _read_spec(raw, require_template=False)
         if read is None:
             raise Unsound(problems)
-        spec = read
+        spec = _as_tried(read, part(raw, "status"))
     created, number = _arrival(raw, stamped, known)
     return Run(
         namespace=stamped.namespace,
@@ -70,6 +74,16 @@ def run_from_wire(raw: object, *, known: Run | None = None) -> Run:
         generation=generation,
         seen_running=whole_at(part(raw, "status"), "boundAttempt") or 0,
     )
+
+
+def _as_tried(spec: RunSpec, status: Wire) -> RunSpec:
+    """Return the spec with what its pods ask for by the API server's word, if that was noted."""
+    told = part(status, "podRequests")
+    try:
+        cpu, memory = milli(told.get(CPU)), units(told.get(MEMORY))
+    except readers.WrongValue:
+        return spec
+    return replace(spec, cpu_milli=cpu, memory_bytes=memory, is_amended=True)
 
 
 def _arrival(raw: object, stamped: Stamps, known: Run | None) -> tuple[Instant, int]:
