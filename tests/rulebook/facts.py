@@ -207,6 +207,7 @@ class Run:
     units: dict[int, Unit] = field(default_factory=dict)
     plans: dict[int, Plan] = field(default_factory=dict)  # by first group; -1: the minimum
     history: list[Plan] = field(default_factory=list)
+    beyond: list[int] = field(default_factory=list)  # planned starts of groups above the minimum
     hold: Hold | None = None
     last_victims: list[int] = field(default_factory=list)  # of the Resolution that timed out
     waiting_since: int = 0

@@ -41,6 +41,7 @@ class Pass:
 
     def consider(self, run: Run) -> None:
         world = self.world
+        run.beyond = []
         if run.stop:
             return
         if not is_allowed(world, run):
@@ -113,6 +114,7 @@ class Pass:
                     entry = plan_entry(self.world, run, found, at)
                     entry.holder = f"{run.key}#{group}"
                     self.ahead.append(entry)
+                run.beyond.append(at)
                 return
 
     def _live(self, run: Run) -> int:

@@ -57,7 +57,7 @@ def leases_to_give_back(turn: Turn, wish: Wish, passing: QueuePass) -> tuple[str
             turn.calendar,
             at=now,
             now=now,
-            locations=where,
+            rooms=where,
             returned=returned,
             but=others,
         )

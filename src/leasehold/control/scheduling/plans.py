@@ -123,7 +123,7 @@ def _is_paid(turn: Turn, wish: Wish, passing: QueuePass, *, at: Instant) -> bool
         turn.calendar,
         at=at,
         now=turn.now,
-        locations=passing.could_hold(turn, wish),
+        rooms=passing.could_hold(turn, wish),
     )
     return unpaid is None
 
@@ -139,7 +139,7 @@ def _is_paid_some_time(
         turn.calendar,
         outlook=passing.outlook(turn, wish),
         now=turn.now,
-        locations=passing.could_hold(turn, wish),
+        rooms=passing.could_hold(turn, wish),
         returned=family,
     )
 

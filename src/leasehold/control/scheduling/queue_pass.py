@@ -159,7 +159,7 @@ class QueuePass:
             self._empty = turn.world.accounts.emptied(turn.now)
         return self._empty
 
-    def could_hold(self, turn: Turn, wish: Wish) -> list[Location]:
+    def could_hold(self, turn: Turn, wish: Wish) -> dict[Location, int]:
         return could_hold(turn.world, wish)
 
     def outlook(self, turn: Turn, wish: Wish) -> Outlook:

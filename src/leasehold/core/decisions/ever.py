@@ -11,7 +11,7 @@ from typing import Literal, assert_never
 from msgspec.structs import replace
 
 from leasehold.core.decisions.admit import Wish
-from leasehold.core.decisions.funded import funded
+from leasehold.core.decisions.funded import paid_on_empty_fleet
 from leasehold.core.decisions.pack import Want, candidate_pools
 from leasehold.core.facts import Gang, Location
 from leasehold.core.names import GROUP
@@ -53,28 +53,36 @@ def never_paid(
     }
     bare = copy(world)
     bare.accounts = empty
+    if wish.run.spec.gang is Gang.GROUP:  # its groups may start one after another
+        wish = replace(wish, want=replace(wish.want, groups=wish.want.groups[:1]))
+    rooms = could_hold(world, wish)
     first: Refused | None = None
     for at in (now, *sorted(openings)):
-        answer = funded(bare, wish, at, now, locations=could_hold(world, wish))
-        if not isinstance(answer, Refused):
+        answer = paid_on_empty_fleet(bare, wish, rooms, at=at, now=now)
+        if answer is None:
             return None
         first = first or answer
     return first
 
 
-def could_hold(world: World, wish: Wish) -> list[Location]:
-    """Locations whose nodes could hold the run if they were empty; of a run whose groups may be in
-    several, one group."""
+def could_hold(world: World, wish: Wish) -> dict[Location, int]:
+    """How many of its groups each location could hold if it were empty: of the locations that could
+    hold all, or one group of a run whose groups may be in several."""
     want, locations = wish.want, locations_for(world, wish.run.spec)
-    if (want.spread and len(locations) > 1) or wish.run.spec.gang is Gang.GROUP:
-        want = replace(want, groups=want.groups[:1])
-    found = [
-        location
-        for location in locations
-        if (pools := candidate_pools(world.fleet, want, [location]))
-        and _too_many(want, pools) is None
+    is_split = (want.spread and len(locations) > 1) or wish.run.spec.gang is Gang.GROUP
+    needed = 1 if is_split else len(want.groups)
+    rooms = {location: _groups_in(world.fleet, want, location) for location in locations}
+    return {place: room for place, room in rooms.items() if room >= needed} or rooms
+
+
+def _groups_in(fleet: Fleet, want: Want, location: Location) -> int:
+    pools = candidate_pools(fleet, want, [location])
+    rooms = [
+        sum(count * _pods_on(size, want) for size, count in pool.sizes.items())
+        // (want.pods + want.spares)
+        for pool in pools
     ]
-    return found or locations
+    return sum(rooms) if want.spread else max(rooms, default=0)
 
 
 def _pod_too_large(fleet: Fleet, want: Want, pools: list[Pool]) -> Refused | None:

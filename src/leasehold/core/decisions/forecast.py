@@ -6,7 +6,7 @@ pack on the fleet as it will be then, is asked only there, under a mark.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from heapq import heapify, heappop, merge
 from itertools import chain, islice
 
@@ -80,7 +80,7 @@ def is_ever_paid(
     *,
     outlook: Outlook,
     now: Instant,
-    locations: list[Location],
+    rooms: Mapping[Location, int],
     returned: Collection[str] = (),
 ) -> bool:
     """Whether somebody pays for it now or at some instant that is known, wherever there is room.
@@ -93,7 +93,7 @@ def is_ever_paid(
             continue
         last = at
         unpaid = nobody_pays(
-            world, wish, calendar, at=at, now=now, locations=locations, returned=returned
+            world, wish, calendar, at=at, now=now, rooms=rooms, returned=returned
         )
         if unpaid is None:
             return True

@@ -6,16 +6,16 @@ under its mark, before anybody is cut: what victims would free pays for nobody; 
 which would else look for room at every instant at which some comes free.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from leasehold.core.decisions.admit import Wish, ask_for, claim_on_top, merged, paid_here
+from leasehold.core.decisions.admit import Wish, ask_for, claim_on_top, paid_here
 from leasehold.core.decisions.calendar import Calendar
 from leasehold.core.decisions.cover import cover
 from leasehold.core.facts import EnvelopeKey, Location
 from leasehold.core.units import Instant
-from leasehold.core.verdicts import Admitted, Covered, Packed, Refusal, Refused
+from leasehold.core.verdicts import Covered, Refusal, Refused
 from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
@@ -26,14 +26,12 @@ def funded(
     at: Instant,
     now: Instant,
     *,
-    locations: list[Location] | None = None,
-    but: tuple[EnvelopeKey, ...] = (),
+    locations: list[Location],
 ) -> list[Location] | Refused:
     """Where somebody pays for all of it; if groups may be in several locations, for one of them,
-    and for all of them together. `locations`: only these are asked."""
-    locations = locations_for(world, wish.run.spec) if locations is None else locations
+    and for all of them together."""
     gpus = wish.want.gpus_per_group if is_split(world, wish, locations) else wish.want.gpus
-    answers = [_cover(world, wish, each, gpus, at=at, now=now, but=but) for each in locations]
+    answers = [_cover(world, wish, each, gpus, at=at, now=now) for each in locations]
     paired = zip(locations, answers, strict=True)
     funded = [location for location, each in paired if isinstance(each, Covered)]
     if not funded:
@@ -43,6 +41,38 @@ def funded(
     return funded
 
 
+def paid_on_empty_fleet(
+    world: World,
+    wish: Wish,
+    rooms: Mapping[Location, int],
+    *,
+    at: Instant,
+    now: Instant,
+    but: tuple[EnvelopeKey, ...] = (),
+) -> Refused | None:
+    """Why nobody pays for it then, wherever it is; None if somebody does. `rooms`: how many groups
+    each location could hold if it were empty."""
+    want, groups = wish.want, len(wish.want.groups)
+    answers = {
+        location: _cover(world, wish, location, want.gpus, at=at, now=now, but=but)
+        for location in rooms
+    }
+    paid = [location for location, answer in answers.items() if isinstance(answer, Covered)]
+    if any(rooms[location] >= groups for location in paid):
+        return None
+    if want.spread and groups > 1 and len(rooms) > 1:
+        if _funded_together(world, wish, list(rooms), at, now, rooms=rooms, but=but) is None:
+            return None
+    if not paid:
+        return _first_refusal(list(answers.values()))
+    return Refused(
+        reason=Refusal.CAPACITY,
+        remedy="where it would be paid for, too few nodes could hold it, even if they were empty; "
+        "name other sponsors, or ask for less",
+        asked=want.gpus,
+    )
+
+
 def nobody_pays(
     world: World,
     wish: Wish,
@@ -50,19 +80,25 @@ def nobody_pays(
     *,
     at: Instant,
     now: Instant,
-    locations: list[Location] | None = None,
+    rooms: Mapping[Location, int] | None = None,
     returned: Collection[str] = (),
     but: tuple[EnvelopeKey, ...] = (),
 ) -> Refused | None:
-    """Why nobody pays for it then, wherever there is room; None if somebody does. `returned`:
-    leases whose money has come back. `but`: envelopes that are not asked."""
+    """Why nobody pays for it then, wherever there is room; None if somebody does. `rooms`: how many
+    groups each location could hold if it were empty. `returned`: leases whose money has come back.
+    `but`: envelopes that are not asked."""
     mark = world.what_if.mark()
     calendar.respect(world, wish.run.uid, wish.end_after)
     for name in sorted(returned):
         world.accounts.end(world.leases[name], world.terms[name], at=now)
-    answer = funded(world, wish, at, now, locations=locations, but=but)
+    if rooms is not None:
+        answer = paid_on_empty_fleet(world, wish, rooms, at=at, now=now, but=but)
+    else:
+        locations = locations_for(world, wish.run.spec)
+        found = funded(world, wish, at, now, locations=locations)
+        answer = found if isinstance(found, Refused) else None
     world.what_if.undo(mark)
-    return answer if isinstance(answer, Refused) else None
+    return answer
 
 
 def is_split(world: World, wish: Wish, locations: Sequence[Location]) -> bool:
@@ -88,21 +124,32 @@ def _cover(
 
 
 def _funded_together(
-    world: World, wish: Wish, locations: list[Location], at: Instant, now: Instant
+    world: World,
+    wish: Wish,
+    locations: list[Location],
+    at: Instant,
+    now: Instant,
+    *,
+    rooms: Mapping[Location, int] | None = None,
+    but: tuple[EnvelopeKey, ...] = (),
 ) -> Refused | None:
     """Why not every group finds a payer on top of those before it; what pays for one group once
-    must not cost anybody the GPUs of all."""
-    mark = world.what_if.mark()
-    bills = Bills(world, wish, at=at, now=now)
+    must not cost anybody the GPUs of all. `rooms`: how many groups each location could hold."""
+    left = {} if rooms is None else dict(rooms)
     refused = None
+    mark = world.what_if.mark()
+    bills = Bills(world, wish, at=at, now=now, but=but)
     for _ in wish.want.groups:
-        answers = [bills.of(location) for location in locations]
-        paired = zip(locations, answers, strict=True)
+        open_ = [location for location in locations if left.get(location, 1) > 0]
+        answers = [bills.of(location) for location in open_]
+        paired = zip(open_, answers, strict=True)
         funded = next((place for place, each in paired if isinstance(each, Covered)), None)
         if funded is None:
             refused = _first_refusal(answers)
             break
         bills.take(funded)
+        if rooms is not None:
+            left[funded] -= 1
     world.what_if.undo(mark)
     return refused
 
@@ -110,10 +157,18 @@ def _funded_together(
 class Bills:
     """Under the caller's mark: who pays for one group after the other."""
 
-    def __init__(self, world: World, wish: Wish, *, at: Instant, now: Instant) -> None:
+    def __init__(
+        self,
+        world: World,
+        wish: Wish,
+        *,
+        at: Instant,
+        now: Instant,
+        but: tuple[EnvelopeKey, ...] = (),
+    ) -> None:
         self._world = world
         self._wish = wish
-        self._at, self._now = at, now
+        self._at, self._now, self._but = at, now, but
         self._borrowed = 0
         self._known: dict[Location, Covered | Refused] = {}
 
@@ -129,6 +184,7 @@ class Bills:
                 at=self._at,
                 now=self._now,
                 borrowed=self._borrowed,
+                but=self._but,
             )
         return known
 
@@ -139,36 +195,6 @@ class Bills:
         self._borrowed += sum(each.gpus for each in claims if each.borrowed)
         self._known.clear()
         return covered
-
-
-def paid_there(
-    world: World, wish: Wish, packed: Packed, *, at: Instant, now: Instant
-) -> Admitted | None:
-    """Who pays for it in these very places; None if nobody does."""
-    places: dict[int, Location] = {}
-    for place in packed.places:
-        node = world.fleet.nodes[place.node].node
-        places[place.group] = (node.region, node.cluster)
-    if len(set(places.values())) == 1:
-        location = next(iter(places.values()))
-        whole = _cover(world, wish, location, wish.want.gpus, at=at, now=now)
-        if isinstance(whole, Refused):
-            return None
-        return Admitted(covered=((location, whole),), packed=packed)
-    mark = world.what_if.mark()
-    bills = Bills(world, wish, at=at, now=now)
-    parts: dict[Location, list[Covered]] = {}
-    is_paid = True
-    for _, location in sorted(places.items()):
-        is_paid = isinstance(bills.of(location), Covered)
-        if not is_paid:
-            break
-        parts.setdefault(location, []).append(bills.take(location))
-    world.what_if.undo(mark)
-    if not is_paid:
-        return None
-    covered = tuple((location, merged(covers)) for location, covers in sorted(parts.items()))
-    return Admitted(covered=covered, packed=packed)
 
 
 def _first_refusal(answers: Sequence[Covered | Refused]) -> Refused:
