@@ -11,7 +11,7 @@ from leasehold.core.units import HOUR, MINUTE
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
 OTHER = b"o" * 32
-POLICY = Policy(lottery_immunity=0)
+POLICY = Policy(patience=15 * MINUTE, min_tenure=0)
 
 
 def lotteries(plant: Plant) -> list[Wire]:

@@ -144,9 +144,7 @@ def _consider_whole(
                 return Started(wish=wish, plan=answer)
     assert wish is not None, run.key
     assert isinstance(answer, Refused), run.key
-    if known is None and is_plain(turn, run) and _has_room_by_any_name(turn, wish):
-        answer = passing.remember(turn, run, answer)
-    return _wait(turn, wish, answer, passing)
+    return _wait(turn, wish, answer, passing, is_known=known is not None)
 
 
 def _widths(run: Run) -> list[tuple[int, ...]]:
@@ -314,13 +312,18 @@ def _has_room_by_any_name(turn: Turn, wish: Wish) -> bool:
     return not turn.is_too_large(turn.gang_bytes_at_most(longest, wish.want))
 
 
-def _wait(turn: Turn, wish: Wish, refused: Refused, passing: QueuePass) -> Verdict:
+def _wait(
+    turn: Turn, wish: Wish, refused: Refused, passing: QueuePass, *, is_known: bool = False
+) -> Verdict:
+    """`is_known`: the refusal is that of a run just like it."""
     world, run = turn.world, wish.run
     if not world.policy.binder_enabled:
         return Denied(refused=refused, then=Then.KEEP)  # no start is planned that may not be made
     never = _never(turn, wish, passing)
     if never is not None:
         return Denied(refused=never, then=Then.BLOCK)
+    if not is_known and is_plain(turn, run) and _has_room_by_any_name(turn, wish):
+        refused = passing.remember(turn, run, refused)
     place = passing.take_place(run, refused)
     if not place.is_planned:
         return InQueue(refused=refused, place=place)

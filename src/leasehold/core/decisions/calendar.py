@@ -123,6 +123,10 @@ class Calendar:
         ends.update(claim.end for claims in self.claims.values() for claim in claims)
         return {at for at in ends if now < at < FOREVER}
 
+    def last_start(self, payer: EnvelopeKey) -> Instant:
+        """When the last entry begins that this envelope pays for; 0 if there is none."""
+        return max((claim.start for claim in self._claims_by_payer.get(payer, ())), default=0)
+
     def respect(self, world: World, uid: Uid, span: Millis = FOREVER) -> None:
         """Count the money of the entries that a run respects. The caller holds a mark."""
         passed = (each for each, limit in self._passable_by.items() if span <= limit)

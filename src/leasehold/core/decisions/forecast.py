@@ -198,18 +198,25 @@ class _Others:
         if payers:
             self._asked |= payers
             self.add(_money_instants(self._world, self._calendar, payers, self._now))
-            self.add(self._as_windows_close(payers))
+            self.add(self._as_hours_cost_less(payers))
 
-    def _as_windows_close(self, payers: set[EnvelopeKey]) -> set[Instant]:
-        """Ends of entries at which GPU-hours cost less, because less of the window is left."""
+    def _as_hours_cost_less(self, payers: set[EnvelopeKey]) -> set[Instant]:
+        """Ends of entries at which GPU-hours cost less: less of the window is left, or less time
+        until a planned start, beyond which a run without a limit has to be paid for."""
         world, span = self._world, self._wish.span
-        span = world.policy.accounting_horizon if span is None else span
         found: set[Instant] = set()
         for key in sorted(payers):
             envelope = world.envelopes[key]
-            if envelope.caps_hours and envelope.end < FOREVER:
-                ends = {*self._outlook.ends_of_leases, *self._calendar.ends(self._now)}
-                found.update(at for at in ends if envelope.end - span < at < envelope.end)
+            if not envelope.caps_hours:
+                continue
+            ends = sorted({*self._outlook.ends_of_leases, *self._calendar.ends(self._now)})
+            length = world.policy.accounting_horizon if span is None else span
+            cheaper = envelope.end - length if envelope.end < FOREVER else FOREVER
+            found.update(at for at in ends if cheaper < at < envelope.end)
+            if span is None:
+                planned = self._calendar.last_start(key)
+                until = next((at for at in ends if at >= planned), planned)
+                found.update(at for at in ends if at <= until and at < envelope.end)
         return found
 
     def between(self, room: Iterator[Instant], first: Instant) -> Iterator[Instant]:
