@@ -180,6 +180,7 @@ class Calendar:
         for lease in self.world.leases:
             if lease.payer == envelope.name and (lease.relation == "Borrowed" or not lent):
                 if lease.end is None and lease.number not in self.ends:
+                    total += used(self.world, lease, envelope, self.world.now, self.world.now)
                     continue
                 end = self.ends[lease.number] if lease.end is None else lease.end
                 total += used(self.world, lease, envelope, at, end)

@@ -209,7 +209,7 @@ class Run:
     history: list[Plan] = field(default_factory=list)
     beyond: list[int] = field(default_factory=list)  # planned starts of groups above the minimum
     hold: Hold | None = None
-    last_victims: list[int] = field(default_factory=list)  # of the Resolution that timed out
+    last_victims: list[int] = field(default_factory=list)  # of its last Resolution
     waiting_since: int = 0
     wait_over: int | None = None  # the start that ended its present or last wait
     resized: int | None = None

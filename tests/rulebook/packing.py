@@ -5,7 +5,7 @@ a node's free GPUs, or the GPUs of spares there that a filler may use; a pod is 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.rulebook.calendar import Calendar
 from tests.rulebook.facts import Lease, Place, Placement, Run, Segment, Spot, World
@@ -31,10 +31,11 @@ class Room:
     avoids: list[str] = field(default_factory=list)
     with_spares: bool = True
     used: set[str] = field(default_factory=set)  # nodes in use
+    is_for_filler: bool = False
 
     def copy(self) -> "Room":
         bins = dict(self.bins)
-        return Room(self.run, self.world, bins, self.avoids, self.with_spares, self.used)
+        return replace(self, bins=bins)
 
     def only_in(self, domains: list[str]) -> "Room":
         room = self.copy()
@@ -58,9 +59,13 @@ class Room:
 
     def groups_in(self, domain: str) -> int:
         """How many groups fit into the domain."""
+        return self.pods_in(domain) // self.pods_of_group()
+
+    def pods_in(self, domain: str) -> int:
         size = self.run.pod_gpus
-        pods = sum(n // size for (node, _), n in self.bins.items() if self.domain_of(node) == domain)
-        return pods // self.pods_of_group()
+        return sum(
+            gpus // size for (node, _), gpus in self.bins.items() if self.domain_of(node) == domain
+        )
 
     def put(self, group: int, domain: str) -> list[Spot]:
         """P1, P3: put a group that fits there. That this placement uses a node does not count as
@@ -178,7 +183,7 @@ def room_for(
             if name in free:
                 bins[name, "spare"] = gpus
     return Room(
-        run, world, bins, avoided(run), with_spares=not fill, used=calendar.in_use(at)
+        run, world, bins, avoided(run), not fill, used=calendar.in_use(at), is_for_filler=fill
     )
 
 
@@ -278,13 +283,13 @@ def place_and_pay(
             away = bool(home) and not used <= set(home)
             left = sum(trial.left_in(domain) for domain in used)
             money = (bills[place].by("Borrowed"), bills[place].by("Shared"))
-            found.append(((away, *money, len(used) > 1, left, place), spots, place))
+            tight = (0, 0) if room.is_for_filler else (len(used) > 1, left)
+            found.append(((away, *money, *tight, place), spots, place))
     if found:
         _, spots, place = min(found, key=lambda each: each[0])
         return Placement(spots, {place: bills[place].segments})
     refusal = _no_money(bills)
-    is_filling = any(pool == "spare" for _, pool in room.bins)
-    if run.spread and len(groups) > 1 and len(places) > 1 and not is_filling:
+    if run.spread and len(groups) > 1 and len(places) > 1 and not room.is_for_filler:
         several = _over_locations(room, groups, pay, home)
         if several is not None:
             return several
@@ -302,7 +307,8 @@ def put_all(
     with least; otherwise group by group, those that it uses first."""
 
     def rank(domain: str) -> tuple[bool, int, str]:
-        return (domain not in home, room.left_in(domain), domain)
+        left = room.pods_in(domain) if room.is_for_filler else room.left_in(domain)
+        return (domain not in home, left, domain)
 
     together = [d for d in domains if room.groups_in(d) >= len(groups)]
     if together and (not home or min(together, key=rank) in home):

@@ -94,7 +94,7 @@ def next_instant(world: World) -> int:
         for plan in run.plans.values():
             due += [plan.start, plan.start - config["activationLead"], plan.start - config["reservation.maxWait"]]
             due += [plan.cuts_at or 0, plan.reclaim_at or 0]
-        due += run.beyond
+        due += [at - wait for at in run.beyond for wait in (0, config["reservation.maxWait"])]
         if run.hold is not None:
             due.append(queue.hold_ends(world, run.hold))
         if run.resized is not None and width(world, run) != run.desired:

@@ -100,12 +100,13 @@ class Pass:
         if refusal is not None and first:
             self._plan(run, ALL, first, refusal)
         for group in further if refusal is not None else []:
-            self._plan_beyond(run, group, refusal)
+            if not self._plan_beyond(run, group, refusal):
+                break  # nor is a start of the next one known
 
-    def _plan_beyond(self, run: Run, group: int, refusal: Refusal) -> None:
+    def _plan_beyond(self, run: Run, group: int, refusal: Refusal) -> bool:
         """G2: a group beyond the minimum is planned by Q4 alone, like a run of its own."""
         if not self._is_within_depth(run, refusal):
-            return
+            return False
         calendar = Calendar(self.world, run, self.ahead, as_group=group)
         for at in calendar.instants():
             found = admit(calendar, [group], at)
@@ -115,7 +116,8 @@ class Pass:
                     entry.holder = f"{run.key}#{group}"
                     self.ahead.append(entry)
                 run.beyond.append(at)
-                return
+                return True
+        return False
 
     def _live(self, run: Run) -> int:
         return sum(1 for unit in run.units.values() if unit.standing == "live")
@@ -167,7 +169,7 @@ class Pass:
 
     def _give_up(self, run: Run) -> None:
         assert run.hold is not None
-        run.last_victims, run.hold = run.hold.victims, None
+        run.hold = None
         self.world.drop_plans(run)
         self.has_started = True
 
@@ -409,6 +411,7 @@ class Pass:
         world = self.world
         last = max((world.leases[n].deadline for n in victims), default=world.now)
         run.hold = Hold(world.now, victims, placement, end_of(run, max(last, world.now)))
+        run.last_victims = victims
         plan = run.plans.get(ALL) or Plan(start=world.now, reason=run.said)
         run.plans[ALL] = replace(plan, state="Activating")
         self.has_started = True

@@ -75,9 +75,7 @@ def finish_activations(turn: Turn) -> bool:
             continue
         turn.about = uid
         refused = Refused(reason=Refusal.CAPACITY, remedy="its site is not free")
-        due = Due(
-            wish=wish_for(world, run, groups), reservation=hold.reservation, refused=refused
-        )
+        due = Due(wish=wish_for(world, run, groups), reservation=hold.reservation, refused=refused)
         whole, turn.calendar = turn.calendar, _standing_plans(turn, run)
         _activate(turn, due)
         turn.calendar = whole
@@ -186,11 +184,9 @@ def _is_paid(turn: Turn, wish: Wish, found: Reservation) -> bool:
     """Whether the payers of its site pay as things are."""
     world = turn.world
     ask = ask_for(wish, ("", ""), wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
-    mark = world.what_if.mark()
-    turn.calendar.respect(world, wish.run.uid, wish.end_after)
-    answer = can_pay(world, ask, found.held_money, now=turn.now)
-    world.what_if.undo(mark)
-    return answer
+    with world.what_if.opened():
+        turn.calendar.respect(world, wish.run.uid, wish.end_after)
+        return can_pay(world, ask, found.held_money, now=turn.now)
 
 
 def _take_back_first(turn: Turn, due: Due, subject: Announced) -> bool:
@@ -199,11 +195,9 @@ def _take_back_first(turn: Turn, due: Due, subject: Announced) -> bool:
     ask = ask_for(wish, ("", ""), wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
 
     def is_paid() -> bool:
-        mark = world.what_if.mark()
-        turn.calendar.respect(world, wish.run.uid, wish.end_after)
-        answer = can_pay(world, ask, found.held_money, now=turn.now)
-        world.what_if.undo(mark)
-        return answer
+        with world.what_if.opened():
+            turn.calendar.respect(world, wish.run.uid, wish.end_after)
+            return can_pay(world, ask, found.held_money, now=turn.now)
 
     taken = take_back(turn, wish, seeder=lambda: subject.seed(turn), is_paid=is_paid)
     if taken is None:

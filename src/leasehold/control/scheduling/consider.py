@@ -130,9 +130,7 @@ def consider(
     return _consider_whole(turn, run, passing, known)
 
 
-def _consider_whole(
-    turn: Turn, run: Run, passing: QueuePass, known: Refused | None
-) -> Verdict:
+def _consider_whole(turn: Turn, run: Run, passing: QueuePass, known: Refused | None) -> Verdict:
     """Q3: the largest width of its grid that fits; plans are made for its minimum."""
     wish: Wish | None = None
     answer: Admitted | Refused | None = known
@@ -254,7 +252,9 @@ def _consider_held(turn: Turn, run: Run, hold: Hold) -> Verdict | None:
     )
     groups = groups_held_for(world, hold, turn.now)
     if not groups:
-        return Holds(hold=hold, wish=None, refused=refused, is_over=turn.now >= ends_at(world, hold))
+        return Holds(
+            hold=hold, wish=None, refused=refused, is_over=turn.now >= ends_at(world, hold)
+        )
     wish = wish_for(world, run, groups)
     if not still_paid(turn, hold, wish):
         return Holds(hold=hold, wish=wish, refused=refused, is_over=True)
@@ -289,12 +289,9 @@ def _try(turn: Turn, wish: Wish) -> Admitted | Refused:
 def _try_spares(turn: Turn, wish: Wish) -> Admitted | Refused:
     """On top of spares, and free GPUs beside them, that no entry counts on."""
     world = turn.world
-    mark = world.what_if.mark()
-    try:
+    with world.what_if.opened():
         as_found_by(world, wish, turn.calendar, start=turn.now)
         return fill(world, wish, turn.calendar, now=turn.now)
-    finally:
-        world.what_if.undo(mark)
 
 
 def _too_large(turn: Turn, size: int) -> Refused:

@@ -78,11 +78,8 @@ def take_back(
         for lease in _shared(world, wish)
         if lease.ending is None and lease.batch != turn.seq  # a batch closes nothing that it opens
     )
-    mark = world.what_if.mark()
-    try:
+    with world.what_if.opened():
         return _rehearse(turn, wish, own, shared, seeder=seeder, is_paid=is_paid, now=now)
-    finally:
-        world.what_if.undo(mark)
 
 
 def _rehearse(
@@ -95,7 +92,7 @@ def _rehearse(
     is_paid: Callable[[], bool] | None,
     now: Instant,
 ) -> TakenBack | None:
-    """The caller holds a mark."""
+    """The caller must hold an open what-if."""
     world = turn.world
     money = _Money(world, now)
     for name in sorted(world.ending):

@@ -7,7 +7,7 @@ blocked, or `drain.timeout` has passed. When the held place is free the run star
 from msgspec.structs import replace
 
 from leasehold.control.reservations import cancel_reservation, release
-from leasehold.control.running.life import Standing, units_of
+from leasehold.control.running.life import BIND_FAILING, Standing, units_of
 from leasehold.control.scheduling.plans import claims_of_held
 from leasehold.control.scheduling.wishes import waiting_groups, wish_for
 from leasehold.control.told import Told
@@ -76,7 +76,8 @@ def enter_holds(turn: Turn) -> None:
         if _is_bound(world, run):
             release(turn, run)
             continue
-        if turn.now >= ends_at(world, hold) and not _is_ready(turn, run):
+        is_over = turn.now >= ends_at(world, hold)
+        if (is_over and not _is_ready(turn, run)) or _is_blocked(turn, run):
             give_up(turn, hold)
             continue
         turn.wake(ends_at(world, hold))
@@ -95,6 +96,16 @@ def _is_bound(world: World, run: Run) -> bool:
     return bool(started) and all(
         not last.is_taken_back and world.bound.get((run.uid, key)) == last.number
         for key, last in started
+    )
+
+
+def _is_blocked(turn: Turn, run: Run) -> bool:
+    """Whether too many binds in a row were rejected (B3)."""
+    attempts = turn.world.policy.bind_attempts
+    return any(
+        where.why == BIND_FAILING and where.rejected >= attempts and where.retry_at > turn.now
+        for where in units_of(turn.world, run).values()
+        if where.standing is Standing.WAITING
     )
 
 
@@ -165,11 +176,9 @@ def groups_held_for(world: World, hold: Hold, now: Instant) -> tuple[int, ...]:
 def still_paid(turn: Turn, hold: Hold, wish: Wish) -> bool:
     """Whether the held payers can pay, now or when what is ending has gone."""
     world = turn.world
-    mark = world.what_if.mark()
-    let_go(world, now=turn.now)
-    answer = _pays(turn, hold, wish)
-    world.what_if.undo(mark)
-    return answer
+    with world.what_if.opened():
+        let_go(world, now=turn.now)
+        return _pays(turn, hold, wish)
 
 
 def start_where_held(turn: Turn, hold: Hold, wish: Wish) -> Admitted | None:
@@ -178,8 +187,7 @@ def start_where_held(turn: Turn, hold: Hold, wish: Wish) -> Admitted | None:
     planned = Planned(domains=hold.reservation.domains, money=hold.reservation.held_money)
     others = turn.calendar.only(uid for uid in world.activating if uid != wish.run.uid)
     held = dict(hold.reservation.held_places)
-    mark = world.what_if.mark()
-    try:
+    with world.what_if.opened():
         as_found_by(world, wish, others, start=turn.now)
         nodes = world.fleet.nodes
         if not all(name in nodes and nodes[name].free >= gpus for name, gpus in held.items()):
@@ -187,15 +195,11 @@ def start_where_held(turn: Turn, hold: Hold, wish: Wish) -> Admitted | None:
         if not _pays(turn, hold, wish):
             return None
         packed = _pack_in(world, wish, planned, held)
-    finally:
-        world.what_if.undo(mark)
     return None if packed is None else Admitted(covered=planned.covered(world), packed=packed)
 
 
-def _pack_in(
-    world: World, wish: Wish, planned: Planned, held: dict[str, int]
-) -> Packed | None:
-    """Deal the pods to the held GPUs. The caller holds a mark."""
+def _pack_in(world: World, wish: Wish, planned: Planned, held: dict[str, int]) -> Packed | None:
+    """Deal the pods to the held GPUs. The caller must hold an open what-if."""
     fleet = world.fleet
     domains = sorted({fleet.nodes[name].node.domain for name in held})
     for domain in domains:
@@ -217,9 +221,9 @@ def _pack_in(
 def _pays(turn: Turn, hold: Hold, wish: Wish) -> bool:
     world = turn.world
     others: Calendar = turn.calendar.only(uid for uid in world.activating if uid != wish.run.uid)
-    mark = world.what_if.mark()
-    others.respect(world, wish.run.uid, wish.end_after)
-    ask = ask_for(wish, ("", ""), wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
-    answer = can_pay(world, ask, hold.reservation.held_money, now=turn.now)
-    world.what_if.undo(mark)
-    return answer
+    with world.what_if.opened():
+        others.respect(world, wish.run.uid, wish.end_after)
+        ask = ask_for(
+            wish, ("", ""), wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already
+        )
+        return can_pay(world, ask, hold.reservation.held_money, now=turn.now)

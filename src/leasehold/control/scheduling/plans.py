@@ -167,8 +167,10 @@ def _known_start(
     passing.note_start(turn, run, known.at if known else None)
     if run.spec.tolerations:
         passing.forget_outlooks()
-    if old is not None and _stands(turn, wish, old) and (
-        known is None or known.at >= old.held_from
+    if (
+        old is not None
+        and _stands(turn, wish, old)
+        and (known is None or known.at >= old.held_from)
     ):
         return Plan(
             starts=old.held_from,
@@ -185,9 +187,7 @@ def _known_start(
         held_from=known.at,
         places=known.plan.packed.gpus_by_node,
         money=tuple(
-            held
-            for location, covered in known.plan.covered
-            for held in money_of(covered, location)
+            held for location, covered in known.plan.covered for held in money_of(covered, location)
         ),
         known=known,
     )
@@ -214,8 +214,7 @@ def is_possible(
 ) -> bool:
     """Whether these places and payers are there for a start at that instant."""
     world, now = turn.world, turn.now
-    mark = world.what_if.mark()
-    try:
+    with world.what_if.opened():
         ended = leases_ended_by(world, [name for name, _ in places], at, now) if at > now else []
         for name in ended:
             world.fleet.give(world.leases[name])
@@ -224,12 +223,10 @@ def is_possible(
         if not all(name in nodes and nodes[name].free >= gpus for name, gpus in places):
             return False
         return _pays(turn, wish, money, at=at)
-    finally:
-        world.what_if.undo(mark)
 
 
 def _pays(turn: Turn, wish: Wish, money: tuple[Held, ...], *, at: Instant) -> bool:
-    """The caller holds a mark under which the calendar is respected."""
+    """The caller must hold an open what-if in which the calendar is respected."""
     ask = ask_for(wish, ("", ""), wish.want.gpus, start=at, borrowed=wish.borrowed_already)
     return can_pay(turn.world, ask, money, now=turn.now)
 
@@ -246,19 +243,21 @@ def _short_of_money(turn: Turn, wish: Wish, first: Instant) -> Plan:
 def _claimable(turn: Turn, wish: Wish) -> tuple[Held, ...]:
     world, now = turn.world, turn.now
     best: tuple[int, tuple[Held, ...]] | None = None
-    mark = world.what_if.mark()
-    turn.calendar.respect(world, wish.run.uid, wish.end_after)
-    for location in locations_for(world, wish.run.spec):
-        ask = ask_for(wish, location, wish.want.gpus, start=now, borrowed=wish.borrowed_already)
-        answer = cover(world, ask, now=now)
-        taken = [step for step in answer.trace if step.taken]
-        missing = wish.want.gpus - sum(step.taken for step in taken)
-        if best is None or missing < best[0]:
-            best = missing, tuple(
-                Held(payer=s.envelope, gpus=s.taken, relation=s.relation, location=location)
-                for s in taken
-            )
-    world.what_if.undo(mark)
+    with world.what_if.opened():
+        turn.calendar.respect(world, wish.run.uid, wish.end_after)
+        for location in locations_for(world, wish.run.spec):
+            ask = ask_for(wish, location, wish.want.gpus, start=now, borrowed=wish.borrowed_already)
+            answer = cover(world, ask, now=now)
+            taken = [step for step in answer.trace if step.taken]
+            missing = wish.want.gpus - sum(step.taken for step in taken)
+            if best is None or missing < best[0]:
+                best = (
+                    missing,
+                    tuple(
+                        Held(payer=s.envelope, gpus=s.taken, relation=s.relation, location=location)
+                        for s in taken
+                    ),
+                )
     return best[1] if best is not None else ()
 
 
@@ -370,8 +369,7 @@ def _site_stands(
     if not old.is_site or not _is_whole(wish, old.held_places):
         return False
     world, now = turn.world, turn.now
-    mark = world.what_if.mark()
-    try:
+    with world.what_if.opened():
         world.fleet.tolerate(wish.run.spec.tolerations)
         turn.calendar.respect(world, wish.run.uid, wish.end_after)
         for name in returned:
@@ -379,8 +377,6 @@ def _site_stands(
         if not _pays(turn, wish, old.held_money, at=at):
             return False
         return Ground(world, wish, turn.calendar, at=at, now=now).holds(old.held_places)
-    finally:
-        world.what_if.undo(mark)
 
 
 def _kept_site(
@@ -401,9 +397,7 @@ def _kept_site(
     if not places or domains & passing.kept_domains:
         return waits
     passing.kept_domains |= domains
-    return replace(
-        waits, held_from=now, places=places, money=money, is_site=True, is_kept=True
-    )
+    return replace(waits, held_from=now, places=places, money=money, is_site=True, is_kept=True)
 
 
 # On the calendar.
@@ -421,10 +415,7 @@ def enter(turn: Turn, wish: Wish, plan: Plan) -> None:
     end = min(FOREVER, start + wish.end_after)
     turn.calendar.enter(
         uid,
-        [
-            Entry(uid=uid, node=node, gpus=gpus, start=start, end=end)
-            for node, gpus in plan.places
-        ],
+        [Entry(uid=uid, node=node, gpus=gpus, start=start, end=end) for node, gpus in plan.places],
         claims_of_held(world, wish, plan.money, start=start, end=end),
         passable_by=world.policy.patience if plan.is_kept else None,
     )
@@ -443,8 +434,7 @@ def claims_of_held(
             end=end,
             gpus=each.gpus,
             borrowed=each.relation is Relation.BORROWED,
-            gpu_ms=each.gpus
-            * max(0, min(start + span, world.envelopes[each.payer].end) - start),
+            gpu_ms=each.gpus * max(0, min(start + span, world.envelopes[each.payer].end) - start),
         )
         for each in money
         if each.payer in world.envelopes and each.gpus

@@ -163,9 +163,7 @@ def _reserve(turn: Turn, wish: Wish, refused: Refused, plan: Plan) -> Reservatio
     return old
 
 
-def reservation_for(
-    world: World, refused: Refused, plan: Plan, old: Reservation
-) -> Reservation:
+def reservation_for(world: World, refused: Refused, plan: Plan, old: Reservation) -> Reservation:
     """The plan as its reservation says it."""
     nodes = [name for name, _ in plan.places if name in world.fleet.nodes]
     seen, known = plan.preview, plan.known
@@ -287,11 +285,10 @@ def _take_back(turn: Turn, run: Run, verdict: TakesBack) -> None:
     subject = Announced(found.subject, batch=found.batch, commitment=found.commitment)
     give_back(turn, verdict.wish, taken, subject)
     turn.again = True
-    _refuse(turn, run, verdict.refused)
-    if taken.cuts is not None or turn.world.ending:
+    if taken.cuts is None and not turn.world.ending:
+        _start(turn, run, taken.plan, verdict.wish.want.groups)
+    else:
         hold_plan(turn, run, found, taken.plan)
         hold = hold_of(turn.world, run)
         assert hold is not None, run.key
         enter_hold(turn, hold)
-
-

@@ -174,12 +174,11 @@ class QueuePass:
         calendar.changed.clear()
         key = (wish.want.flavor, wish.want.pod_gpus)
         if key not in self._outlooks:
-            mark = world.what_if.mark()
-            world.fleet.tolerate(wish.run.spec.tolerations)
-            self._outlooks[key] = Outlook(
-                world, calendar, flavor=key[0], gpus=key[1], now=turn.now, ends=self._ends
-            )
-            world.what_if.undo(mark)
+            with world.what_if.opened():
+                world.fleet.tolerate(wish.run.spec.tolerations)
+                self._outlooks[key] = Outlook(
+                    world, calendar, flavor=key[0], gpus=key[1], now=turn.now, ends=self._ends
+                )
         return self._outlooks[key]
 
     def forget_outlooks(self) -> None:
