@@ -141,11 +141,9 @@ def _payer_beside(turn: Turn, lease: Lease, claims: Iterable[Claim]) -> Covered 
     by_payer: dict[EnvelopeKey, list[Claim]] = {}
     for claim in claims:
         by_payer.setdefault(claim.payer, []).append(claim)
-    mark = world.what_if.mark()
-    world.accounts.respect(by_payer, but=frozenset((lease.uid,)))
-    covered = other_payer(world, lease, now=turn.now)
-    world.what_if.undo(mark)
-    return covered
+    with world.what_if.opened():
+        world.accounts.respect(by_payer, but=frozenset((lease.uid,)))
+        return other_payer(world, lease, now=turn.now)
 
 
 def _is_plan(world: World, claim: Claim) -> bool:

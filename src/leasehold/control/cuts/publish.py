@@ -111,9 +111,7 @@ def finish_cuts(turn: Turn) -> None:
 _RETURNED = {CutKind.SPARE: "lease", CutKind.SHRINK: "group", CutKind.DRAW: "bundle"}
 
 
-def _lottery(
-    turn: Turn, cuts: Cuts, subject: Announced, beneficiary: Uid
-) -> Lottery | None:
+def _lottery(turn: Turn, cuts: Cuts, subject: Announced, beneficiary: Uid) -> Lottery | None:
     if not cuts.seed:
         return None
     provable = is_provable(turn, subject.name, subject.batch, subject.commitment)

@@ -64,9 +64,7 @@ def in_front_of(world: World, run: Run, now: Instant) -> tuple[Turn, QueuePass]:
     return turn, passing
 
 
-def _considered(
-    turn: Turn, run: Run, passing: QueuePass
-) -> tuple[list[Started], Verdict | None]:
+def _considered(turn: Turn, run: Run, passing: QueuePass) -> tuple[list[Started], Verdict | None]:
     """What of it starts, which is kept from the runs behind; and what becomes of the rest."""
     started: list[Started] = []
     verdict = consider(turn, run, passing)

@@ -32,14 +32,15 @@ def afresh(world: World, run: Run, now: Instant) -> CoverAnswer:
     groups = tuple(range(group_count(run.spec, starting_gpus(run.spec))))
     wish = wish_for(world, run, groups)
     walks: list[WalkRow] = []
-    mark = world.what_if.mark()
-    as_found_by(world, wish, turn.calendar, start=turn.now)
-    for place in locations_for(world, run.spec):
-        ask = ask_for(wish, place, wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
-        answer = cover(world, ask, now=turn.now)
-        refused = answer if isinstance(answer, Refused) else None
-        walks.append(_walk(world, "/".join(place), answer.trace, refused))
-    world.what_if.undo(mark)
+    with world.what_if.opened():
+        as_found_by(world, wish, turn.calendar, start=turn.now)
+        for place in locations_for(world, run.spec):
+            ask = ask_for(
+                wish, place, wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already
+            )
+            answer = cover(world, ask, now=turn.now)
+            refused = answer if isinstance(answer, Refused) else None
+            walks.append(_walk(world, "/".join(place), answer.trace, refused))
     if not walks:
         walks.append(_walk(world, "", (), no_such_flavor(wish.want)))
     return _answer(run, "now", walks)

@@ -76,14 +76,13 @@ def admit(
     locations = locations_for(world, wish.run.spec)
     if not locations:
         return no_such_flavor(wish.want)
-    mark = world.what_if.mark()
-    as_found_by(world, wish, calendar, start=start, gone=gone)
-    wish = _in_its_domain(world, wish, locations, start=start, now=now)
-    answer: Admitted | Refused | None = _elsewhere(world, wish, locations, start, now)
-    funded: list[Location] = []
-    if answer is None:
-        answer, funded = _admit(world, wish, locations, start, now)
-    world.what_if.undo(mark)
+    with world.what_if.opened():
+        as_found_by(world, wish, calendar, start=start, gone=gone)
+        wish = _in_its_domain(world, wish, locations, start=start, now=now)
+        answer: Admitted | Refused | None = _elsewhere(world, wish, locations, start, now)
+        funded: list[Location] = []
+        if answer is None:
+            answer, funded = _admit(world, wish, locations, start, now)
     if isinstance(answer, Refused) and answer.reason in _OF_PLACE:
         return _held_or(world, wish, funded, answer)
     return answer
@@ -113,12 +112,11 @@ def _in_its_domain(
 def groups_at_most(world: World, wish: Wish, calendar: Calendar, *, now: Instant) -> int:
     """Return how many groups of `wish` the free GPUs and the payers of all locations allow."""
     locations = locations_for(world, wish.run.spec)
-    mark = world.what_if.mark()
-    as_found_by(world, wish, calendar, start=now)
-    fleet, flavor = world.fleet, wish.want.flavor
-    free = sum(free for location in locations for free, _ in fleet.by_free(flavor, *location))
-    answers = [answer for _, answer in _covers(world, wish, locations, now, now)]
-    world.what_if.undo(mark)
+    with world.what_if.opened():
+        as_found_by(world, wish, calendar, start=now)
+        fleet, flavor = world.fleet, wish.want.flavor
+        free = sum(free for location in locations for free, _ in fleet.by_free(flavor, *location))
+        answers = [answer for _, answer in _covers(world, wish, locations, now, now)]
     paid = sum(step.taken for answer in answers for step in answer.trace)
     return min(free, paid) // wish.want.gpus_per_group
 
@@ -147,11 +145,10 @@ def _elsewhere(
     shunned = [name for name in wish.want.last if name in world.fleet.nodes]
     if not shunned:
         return None
-    mark = world.what_if.mark()
-    for name in shunned:
-        world.fleet.plan(name, world.fleet.nodes[name].node.gpus)
-    answer, _ = _admit(world, wish, locations, start, now)
-    world.what_if.undo(mark)
+    with world.what_if.opened():
+        for name in shunned:
+            world.fleet.plan(name, world.fleet.nodes[name].node.gpus)
+        answer, _ = _admit(world, wish, locations, start, now)
     return answer if isinstance(answer, Admitted) else None
 
 
@@ -179,10 +176,9 @@ def no_such_flavor(want: Want) -> Refused:
 
 
 def _held_or(world: World, wish: Wish, locations: list[Location], refused: Refused) -> Refused:
-    mark = world.what_if.mark()
-    world.fleet.tolerate(wish.run.spec.tolerations)
-    unheld = pack(world, wish.want, locations) if locations else refused
-    world.what_if.undo(mark)
+    with world.what_if.opened():
+        world.fleet.tolerate(wish.run.spec.tolerations)
+        unheld = pack(world, wish.want, locations) if locations else refused
     if isinstance(unheld, Refused):  # who holds what is not what it lacks
         return _as_asked(unheld, refused.trace, refused.elsewhere)
     return replace(held(wish.want, refused.trace), elsewhere=refused.elsewhere)
@@ -338,13 +334,11 @@ def _group_by_group(
     already before anywhere else, and only then by money. If one finds nothing so, those before it
     make way: each goes to the best place that leaves one to the others."""
     seating = _Seating(world, wish, locations, start=start, now=now)
-    mark = world.what_if.mark()
-    found = seating.seat_all()
-    world.what_if.undo(mark)
+    with world.what_if.opened():
+        found = seating.seat_all()
     if found is None and len(locations) > 1 and fits(world, _anywhere(wish.want), locations):
-        mark = world.what_if.mark()
-        found = seating.seat_all_somehow()
-        world.what_if.undo(mark)
+        with world.what_if.opened():
+            found = seating.seat_all_somehow()
     if found is None:
         return None
     parts: dict[Location, list[Covered]] = {}
@@ -360,7 +354,7 @@ _SEATS_TRIED_MAX = 256  # in search of places for all groups
 
 
 class _Seating:
-    """Under the caller's mark: groups take their seats, one after the other."""
+    """Groups take their places, one after the other. The caller must hold an open what-if."""
 
     def __init__(
         self, world: World, wish: Wish, locations: list[Location], *, start: Instant, now: Instant
@@ -401,13 +395,13 @@ class _Seating:
             seat = self._best(groups[len(before)], others)
             if seat is None:
                 break
-            mark, borrowed = self._world.what_if.mark(), self._borrowed
-            self._sit_down(seat)
-            found = self._seat_the_rest([*before, seat])
-            if found is not None:
-                self._world.what_if.keep(mark)
-                return found
-            self._world.what_if.undo(mark)
+            borrowed = self._borrowed
+            with self._world.what_if.opened() as trial:
+                self._sit_down(seat)
+                found = self._seat_the_rest([*before, seat])
+                if found is not None:
+                    trial.keep()
+                    return found
             self._borrowed = borrowed
             others.remove(seat[0])
         self._in_vain.add(counts)
@@ -437,7 +431,9 @@ def _anywhere(want: Want) -> Want:
 
 
 def claim_on_top(world: World, wish: Wish, covered: Covered, *, start: Instant) -> list[Claim]:
-    """Under the caller's mark: what pays for one group pays for no other. Returns its claims."""
+    """Claim the money of one group, which pays for no other, and return its claims.
+
+    The caller must hold an open what-if."""
     claims = claims_of(world, wish, covered, start=start)
     for claim in claims:
         world.accounts.claim(claim)

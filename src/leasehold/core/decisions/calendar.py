@@ -128,7 +128,9 @@ class Calendar:
         return max((claim.start for claim in self._claims_by_payer.get(payer, ())), default=0)
 
     def respect(self, world: World, uid: Uid, span: Millis = FOREVER) -> None:
-        """Count the money of the entries that a run respects. The caller holds a mark."""
+        """Count the money of the entries that a run respects.
+
+        The caller must hold an open what-if."""
         passed = (each for each, limit in self._passable_by.items() if span <= limit)
         world.accounts.respect(self._claims_by_payer, but=frozenset((uid, *passed)))
 
@@ -143,7 +145,9 @@ class Calendar:
         gone: Collection[str] = (),
     ) -> "Kept":
         """Take off the fleet and the accounts what a run must respect that would run from `start`
-        to `end`. The caller holds a mark. `gone`: leases that the caller has given back."""
+        to `end`. `gone`: leases that the caller has given back.
+
+        The caller must hold an open what-if."""
         self.respect(world, uid, span)
         names = self._by_node.keys()
         return Kept(world, self, names, but=uid, span=span, start=start, end=end, gone=gone)
@@ -198,10 +202,9 @@ class Kept:
         """How many more GPUs there would be if this lease alone ended."""
         state = self._world.fleet.nodes[lease.node]
         before = state.unclipped_free()
-        mark = self._world.what_if.mark()
-        self.end(lease)
-        after = state.unclipped_free()
-        self._world.what_if.undo(mark)
+        with self._world.what_if.opened():
+            self.end(lease)
+            after = state.unclipped_free()
         return after - before
 
     def settle(self, name: str) -> None:

@@ -50,7 +50,6 @@ class Ask(Record):
     borrowed_already: int = 0  # counts against maxBorrowGPUs over the run's whole width
     except_for: tuple[EnvelopeKey, ...] = ()  # refinancing never goes back to the same envelope
 
-
     def until(self, at: Instant) -> "Ask":
         """The same, of payers whose windows are open until then."""
         return replace(self, open_until=at)

@@ -1,8 +1,8 @@
 """The pieces of a resolution: what may be cut, in what order, taken and given back.
 
 `resolve` (for GPUs) and `overdraft` (for money) differ in scope and in what "it fits" means; the
-three phases, the lottery and the pruning are the same and live here. Everything happens under the
-caller's mark: cuts are applied to the indices, never to the ledger.
+three phases, the lottery and the pruning are the same and live here. Everything happens in the
+caller's what-if: cuts are applied to the indices, never to the ledger.
 """
 
 from collections import Counter
@@ -374,12 +374,11 @@ class Lots:
 
 def enough(scope: Scope, conflicts: dict[str, list[tuple[Bundle, Cut]]]) -> bool:
     """Whether it would fit if all that can be drawn ended."""
-    mark = scope.world.what_if.mark()
-    before = set(scope.gone)
-    for cut in scope.all_that_can_be_drawn(conflicts):
-        scope.apply(cut)
-    answer = scope.fits()
-    scope.world.what_if.undo(mark)
+    with scope.world.what_if.opened():
+        before = set(scope.gone)
+        for cut in scope.all_that_can_be_drawn(conflicts):
+            scope.apply(cut)
+        answer = scope.fits()
     scope.gone = before
     return answer
 

@@ -40,9 +40,7 @@ def never_fits(world: World, wish: Wish) -> Refused | None:
     )
 
 
-def never_paid(
-    world: World, wish: Wish, empty: Accounts, *, now: Instant
-) -> Refused | None:
+def never_paid(world: World, wish: Wish, empty: Accounts, *, now: Instant) -> Refused | None:
     """Why its budgets could not pay for it, even if nothing else ran; None if they might. `empty`:
     the accounts without open leases."""
     flavor = wish.want.flavor

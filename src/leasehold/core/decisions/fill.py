@@ -2,7 +2,7 @@
 
 Its own payer pays for the use; the spare's payer goes on paying for the right to fail over. Some
 pods may find free GPUs and others a spare's; one pod does not mix them. Called when an
-opportunistic run found no room on free GPUs alone, under a mark with what plans keep taken off.
+opportunistic run found no room on free GPUs alone, in a what-if with what plans keep taken off.
 """
 
 from leasehold.core.decisions.admit import Wish, ask_for, preference
@@ -18,9 +18,7 @@ from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
 
-def fill(
-    world: World, wish: Wish, calendar: Calendar, *, now: Instant
-) -> Admitted | Refused:
+def fill(world: World, wish: Wish, calendar: Calendar, *, now: Instant) -> Admitted | Refused:
     """The whole run at one location, or why not: where least is borrowed, then shared, by name. A
     filler has no spares itself."""
     refused: Refused | None = None
@@ -67,17 +65,16 @@ class _Seats:
             for name in pool.nodes
             if name in self._world.fleet.fillable and (seats := self._seats_on(name))
         }
-        mark = self._world.what_if.mark()
-        pods = self._deal(want.groups, pools)
-        if pods is None and want.spread:
-            pods = []
-            for group in want.groups:
-                one = self._deal((group,), pools)
-                if one is None:
-                    pods = None
-                    break
-                pods.extend(one)
-        self._world.what_if.undo(mark)
+        with self._world.what_if.opened():
+            pods = self._deal(want.groups, pools)
+            if pods is None and want.spread:
+                pods = []
+                for group in want.groups:
+                    one = self._deal((group,), pools)
+                    if one is None:
+                        pods = None
+                        break
+                    pods.extend(one)
         return pods
 
     def _deal(self, groups: tuple[int, ...], pools: list[Pool]) -> list[PodPlace] | None:
@@ -88,14 +85,12 @@ class _Seats:
         rooms = [(pool.domain not in own, self._room(pool), pool.domain, pool) for pool in pools]
         for _, room, _, pool in sorted(rooms, key=lambda each: each[:3]):
             if room >= needed:
-                mark = self._world.what_if.mark()
                 before = {name: list(seats) for name, seats in self._on_spares.items()}
-                pods = self._deal_in(groups, pool)
-                if pods is not None:
-                    # Its inverses stay noted, for the caller's mark.
-                    self._world.what_if.keep(mark)
-                    return pods
-                self._world.what_if.undo(mark)
+                with self._world.what_if.opened() as trial:
+                    pods = self._deal_in(groups, pool)
+                    if pods is not None:
+                        trial.keep()
+                        return pods
                 self._on_spares = before
         return None
 

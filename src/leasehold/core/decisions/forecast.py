@@ -2,7 +2,7 @@
 
 Walks the known future (windows that open, leases whose end is known, planned runs ahead). An
 `Outlook` names the instants at which all groups may have room, so that the dear question, cover and
-pack on the fleet as it will be then, is asked only there, under a mark.
+pack on the fleet as it will be then, is asked only there, in a what-if.
 """
 
 from bisect import bisect_left
@@ -60,12 +60,11 @@ def forecast(
         if unpaid is not None:
             others.wait_for(unpaid)
             continue
-        mark = world.what_if.mark()
-        ended = _ended(world, wish, pods, at, now)
-        for name in ended:
-            world.fleet.give(world.leases[name])
-        plan = admit(world, wish, calendar, start=at, now=now, gone=frozenset(ended))
-        world.what_if.undo(mark)
+        with world.what_if.opened():
+            ended = _ended(world, wish, pods, at, now)
+            for name in ended:
+                world.fleet.give(world.leases[name])
+            plan = admit(world, wish, calendar, start=at, now=now, gone=frozenset(ended))
         if isinstance(plan, Admitted):
             return _known(world, at, plan, now)
         others.wait_for(plan)
@@ -92,9 +91,7 @@ def is_ever_paid(
         if not last < at < FOREVER:
             continue
         last = at
-        unpaid = nobody_pays(
-            world, wish, calendar, at=at, now=now, rooms=rooms, returned=returned
-        )
+        unpaid = nobody_pays(world, wish, calendar, at=at, now=now, rooms=rooms, returned=returned)
         if unpaid is None:
             return True
         others.wait_for(unpaid)

@@ -87,17 +87,16 @@ def nobody_pays(
     """Why nobody pays for it then, wherever there is room; None if somebody does. `rooms`: how many
     groups each location could hold if it were empty. `returned`: leases whose money has come back.
     `but`: envelopes that are not asked."""
-    mark = world.what_if.mark()
-    calendar.respect(world, wish.run.uid, wish.end_after)
-    for name in sorted(returned):
-        world.accounts.end(world.leases[name], world.terms[name], at=now)
-    if rooms is not None:
-        answer = paid_on_empty_fleet(world, wish, rooms, at=at, now=now, but=but)
-    else:
-        locations = locations_for(world, wish.run.spec)
-        found = funded(world, wish, at, now, locations=locations)
-        answer = found if isinstance(found, Refused) else None
-    world.what_if.undo(mark)
+    with world.what_if.opened():
+        calendar.respect(world, wish.run.uid, wish.end_after)
+        for name in sorted(returned):
+            world.accounts.end(world.leases[name], world.terms[name], at=now)
+        if rooms is not None:
+            answer = paid_on_empty_fleet(world, wish, rooms, at=at, now=now, but=but)
+        else:
+            locations = locations_for(world, wish.run.spec)
+            found = funded(world, wish, at, now, locations=locations)
+            answer = found if isinstance(found, Refused) else None
     return answer
 
 
@@ -137,25 +136,24 @@ def _funded_together(
     must not cost anybody the GPUs of all. `rooms`: how many groups each location could hold."""
     left = {} if rooms is None else dict(rooms)
     refused = None
-    mark = world.what_if.mark()
-    bills = Bills(world, wish, at=at, now=now, but=but)
-    for _ in wish.want.groups:
-        open_ = [location for location in locations if left.get(location, 1) > 0]
-        answers = [bills.of(location) for location in open_]
-        paired = zip(open_, answers, strict=True)
-        funded = next((place for place, each in paired if isinstance(each, Covered)), None)
-        if funded is None:
-            refused = _first_refusal(answers)
-            break
-        bills.take(funded)
-        if rooms is not None:
-            left[funded] -= 1
-    world.what_if.undo(mark)
+    with world.what_if.opened():
+        bills = Bills(world, wish, at=at, now=now, but=but)
+        for _ in wish.want.groups:
+            open_ = [location for location in locations if left.get(location, 1) > 0]
+            answers = [bills.of(location) for location in open_]
+            paired = zip(open_, answers, strict=True)
+            funded = next((place for place, each in paired if isinstance(each, Covered)), None)
+            if funded is None:
+                refused = _first_refusal(answers)
+                break
+            bills.take(funded)
+            if rooms is not None:
+                left[funded] -= 1
     return refused
 
 
 class Bills:
-    """Under the caller's mark: who pays for one group after the other."""
+    """Who pays for one group after the other. The caller must hold an open what-if."""
 
     def __init__(
         self,

@@ -43,8 +43,7 @@ def preview(
 ) -> Preview:
     """Run resolve for an instant, up to the draw. Where exact odds are too dear, ask whether to
     sample."""
-    mark = world.what_if.mark()
-    try:
+    with world.what_if.opened():
         arena = Arena(world, wish, calendar, planned, at=at, now=now)
         deficit, scope = arena.deficit(), arena.scope()
         taken = structural(scope)
@@ -63,8 +62,6 @@ def preview(
             left_to_lottery=counts.deficit() if conflicts else 0,
             odds=odds,
         )
-    finally:
-        world.what_if.undo(mark)
 
 
 _Drawn = list[tuple[Bundle, Cut]]

@@ -163,11 +163,9 @@ def cut_shared(
 ) -> Cuts | None:
     """An owner takes its own envelope back from its family: the same phases among those leases.
     `end` and `restore`: what becomes of the money of a lease that is cut, and that is not."""
-    mark = world.what_if.mark()
-    scope = Scope(world, leases, covered, free=end, restore=restore)
-    cuts = cut_until_it_fits(scope, seeder=seeder, now=now, but=but)
-    world.what_if.undo(mark)
-    return cuts
+    with world.what_if.opened():
+        scope = Scope(world, leases, covered, free=end, restore=restore)
+        return cut_until_it_fits(scope, seeder=seeder, now=now, but=but)
 
 
 def _nothing(lease: Lease) -> None:

@@ -2,7 +2,7 @@
 
 Only leases in the domains of its site may be cut: spares, then groups by rounds, then the lottery,
 stopping as soon as the run fits there; then every victim without whom it still fits is given back.
-Changes nothing: it works under a mark.
+Changes nothing: it works in a what-if.
 """
 
 from collections.abc import Collection
@@ -75,8 +75,7 @@ def resolve(
     seeder: Seeder,
 ) -> Resolved | Refused:
     """What must be cut so that the run fits in its site's domains, or why that is no answer."""
-    mark = world.what_if.mark()
-    try:
+    with world.what_if.opened():
         arena = Arena(world, wish, calendar, planned, at=now, now=now)
         deficit, free = arena.deficit(), arena.free()
         cuts = cut_until_it_fits(arena.scope(), seeder=seeder, now=now, but=wish.run.uid)
@@ -90,8 +89,6 @@ def resolve(
             need=tuple((group, wish.want.gpus_per_group) for group in wish.want.groups),
             free=free,
         )
-    finally:
-        world.what_if.undo(mark)
 
 
 def is_going(world: World, lease: Lease, now: Instant) -> bool:
@@ -101,7 +98,7 @@ def is_going(world: World, lease: Lease, now: Instant) -> bool:
 
 def let_go(world: World, *, now: Instant) -> set[str]:
     """Give back the GPUs and the money of leases that are ending, and return their names. The
-    caller holds a mark."""
+    caller must hold an open what-if."""
     going = {name for name in world.ending if is_going(world, world.leases[name], now)}
     for name in sorted(going):
         world.fleet.give(world.leases[name])
@@ -120,7 +117,9 @@ def not_enough(want: Want, deficit: int) -> Refused:
 
 
 class Arena:
-    """The domains of a site as the run finds them at an instant. The caller holds a mark."""
+    """The domains of a site as the run finds them at an instant.
+
+    The caller must hold an open what-if."""
 
     def __init__(
         self,
@@ -165,9 +164,9 @@ class Arena:
         )
 
     def fits(self) -> bool:
-        return all(
-            self._room(pools) >= groups for pools, groups in self._by_location()
-        ) and (not self._asks_more() or self.packed() is not None)
+        return all(self._room(pools) >= groups for pools, groups in self._by_location()) and (
+            not self._asks_more() or self.packed() is not None
+        )
 
     def _asks_more(self) -> bool:
         want = self._wish.want

@@ -55,15 +55,12 @@ def choose_site(
     """A site for a start at that instant. Payers are found as if nobody were cut; their windows
     stay open for the tenure. `within`: only these domains. `returned`: leases whose money comes
     back first (O5)."""
-    mark = world.what_if.mark()
-    try:
+    with world.what_if.opened():
         world.fleet.tolerate(wish.run.spec.tolerations)
         calendar.respect(world, wish.run.uid, wish.end_after)
         for name in sorted(returned):
             world.accounts.end(world.leases[name], world.terms[name], at=now)
         return _choose(world, wish, Ground(world, wish, calendar, at=at, now=now, within=within))
-    finally:
-        world.what_if.undo(mark)
 
 
 def _choose(world: World, wish: Wish, ground: "Ground") -> Site | None:
@@ -124,9 +121,7 @@ class Ground:
         self._nodes: dict[str, _Node] = {}
         self._taken: dict[str, int] = {}
         pools = candidate_pools(world.fleet, wish.want, locations_for(world, wish.run.spec))
-        self._pools = {
-            pool.domain: pool for pool in pools if not within or pool.domain in within
-        }
+        self._pools = {pool.domain: pool for pool in pools if not within or pool.domain in within}
         self._losses: dict[str, Loss] = {}
 
     def holds(self, places: tuple[tuple[str, int], ...]) -> bool:
@@ -252,9 +247,7 @@ class Ground:
 class _Node:
     __slots__ = ("free", "is_reserved", "room", "shrink", "spare")
 
-    def __init__(
-        self, room: int, free: int, spare: int, shrink: int, *, is_reserved: bool
-    ) -> None:
+    def __init__(self, room: int, free: int, spare: int, shrink: int, *, is_reserved: bool) -> None:
         self.room = room  # GPUs if all that may be cut were gone
         self.free = free  # GPUs if nobody were cut
         self.spare, self.shrink = spare, shrink

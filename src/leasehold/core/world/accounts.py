@@ -2,7 +2,7 @@
 
 `cover` asks how many more GPUs an envelope can give. Usage is never a stored balance: an account
 is sums over leases, so used GPU-hours at any instant are one multiplication. Reservations put
-*claims* on accounts while plans are made; what-ifs change both under a mark.
+*claims* on accounts while plans are made; what-ifs change both, and undo it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -215,7 +215,7 @@ class Accounts:
             account.lent_ms += used
 
     def claim(self, claim: Claim) -> None:
-        """Under a mark: a reservation's money is spoken for."""
+        """Speak for a reservation's money. The caller must hold an open what-if."""
         account = self._kept(claim.payer)
         account.claims.append(claim)
         if self._what_if.active:
@@ -224,15 +224,15 @@ class Accounts:
     def respect(
         self, planned: Mapping[EnvelopeKey, Sequence[Claim]], *, but: frozenset[Uid]
     ) -> None:
-        """Under a mark: count the money of planned starts, except that of these runs."""
+        """Count the money of planned starts, except that of these runs.
+
+        The caller must hold an open what-if."""
         before, whose = self._planned, self._planners
         self._planned, self._planners = planned, but
         if self._what_if.active:
             self._what_if.note(lambda: self._respect(before, whose))
 
-    def _respect(
-        self, planned: Mapping[EnvelopeKey, Sequence[Claim]], but: frozenset[Uid]
-    ) -> None:
+    def _respect(self, planned: Mapping[EnvelopeKey, Sequence[Claim]], but: frozenset[Uid]) -> None:
         self._planned, self._planners = planned, but
 
     def claims_on(self, payer: EnvelopeKey) -> list[Claim]:
