@@ -9,6 +9,7 @@ from leasehold.control.cuts.publish import finish_cuts
 from leasehold.control.reservations import present
 from leasehold.control.running.elastic import grow_all, shrink_all
 from leasehold.control.running.tend import tend
+from leasehold.control.scheduling.activation import recall_activations
 from leasehold.control.scheduling.motion import is_in_motion, must_wait
 from leasehold.control.scheduling.queue import walk_queue
 from leasehold.control.turn import Turn
@@ -49,7 +50,8 @@ def decide(
 def _decide(turn: Turn) -> None:
     world = turn.world
     turn.state_changed_facts()
-    if world.work.take_up():
+    is_first = world.work.take_up()
+    if is_first:
         finish_cuts(turn)
     for uid in world.work.take_runs(turn.now):
         if uid not in turn.left_alone:
@@ -59,6 +61,8 @@ def _decide(turn: Turn) -> None:
         elif uid in world.runs and world.memory.refuse(uid, why_put_aside(world, uid)):
             turn.touched[uid] = None
     turn.about = ""
+    if is_first:
+        recall_activations(turn)
     # What was told to end may be gone in a moment, and pay for others with what it leaves.
     is_too_early = bool(turn.marked) and world.memory.may_put_off()
     has_cut = not is_too_early and handle_overdrafts(turn)

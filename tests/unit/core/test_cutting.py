@@ -1,36 +1,37 @@
 """Where cutting is no answer, and which spare takes over from which pod."""
 
-from msgspec.structs import replace
 from tests.properties.worlds import (
     NOW,
     a_budget,
     a_lease,
     a_node,
     a_run,
+    a_site,
     a_wish,
     a_world,
     occupy,
 )
-from tests.unit.test_lottery import a_resolution
 
-from leasehold.core.decisions.agenda import Agenda
-from leasehold.core.decisions.odds import Preview, preview
+from leasehold.core.decisions.calendar import Calendar
+from leasehold.core.decisions.odds import preview
 from leasehold.core.decisions.resolve import resolve
 from leasehold.core.decisions.swap import swap
-from leasehold.core.facts import Role
+from leasehold.core.facts import Closed, Closure, Role, Why
 from leasehold.core.policy import Policy
+from leasehold.core.units import HOUR
 from leasehold.core.verdicts import Refusal, Refused
 from leasehold.core.world.world import World
 
 
 def a_full_world(runs: int, *, policy: Policy | None = None) -> World:
-    """A node of eight GPUs, so many of them held by runs of one GPU, each of its own owner."""
+    """A node of eight GPUs, so many of them held by runs of one GPU, each of its own owner, that
+    are protected no longer."""
     owners = [f"t{index}" for index in range(runs)]
     world = a_world([a_node("n0")], [a_budget(each) for each in (*owners, "z")], policy=policy)
     for index, owner in enumerate(owners):
         run = a_run(f"r{index}", owner, group_gpus=1, pod_gpus=1)
         world.put_run(run)
-        world.fold_open(a_lease(run, "n0", [index], batch=1, index=index))
+        world.fold_open(a_lease(run, "n0", [index], batch=1, index=index, start=NOW - 2 * HOUR))
     return world
 
 
@@ -38,8 +39,10 @@ def test_when_everybody_must_go_everybody_is_drawn_for_certain() -> None:
     world = a_full_world(8, policy=Policy(odds_seeds=10))
     run = a_run("new", "z", group_gpus=8, pod_gpus=8)
     world.put_run(run)
-    found = preview(world, a_wish(world, run), Agenda(), at=NOW, now=NOW, may_sample=lambda: True)
-    assert isinstance(found, Preview)
+    wish = a_wish(world, run)
+    site = a_site(world, wish)
+    assert site is not None
+    found = preview(world, wish, Calendar(), site, at=NOW, now=NOW, may_sample=lambda: True)
     assert found.odds == tuple((f"n/r{index}", 100) for index in range(8))
 
 
@@ -65,16 +68,34 @@ def test_what_a_protected_run_can_give_up_once_is_not_counted_in_two_domains() -
     wide = a_run("wide", "z", groups=2)
     for run in (elastic, small, wide):
         world.put_run(run)
-    world.fold_resolution(replace(a_resolution(), batch=1, beneficiary_uid=elastic.uid))
     for group, node in enumerate(("n0", "n1")):
         lease = a_lease(elastic, node, range(4), batch=1, index=group, group=group, start=NOW)
         world.fold_open(lease)
     world.fold_open(a_lease(small, "n0", (4, 5), batch=1, index=2))
     occupy(world, "n0", 2)
     occupy(world, "n1", 4)
-    seen = preview(world, a_wish(world, wide), Agenda(), at=NOW, now=NOW, may_sample=lambda: True)
-    cut = resolve(world, a_wish(world, wide), Agenda(), now=NOW, seeder=lambda: "00")
-    assert isinstance(seen, Refused)
-    assert seen.reason is Refusal.CAPACITY
-    assert seen.remedy.startswith("even if everything that may be cut were cut")
-    assert cut == seen
+    wish = a_wish(world, wide)
+    assert a_site(world, wish) is None
+    unprotected = NOW + 2 * HOUR
+    assert a_site(world, wish, at=unprotected) is not None
+
+
+def test_when_cutting_all_is_not_enough_nobody_is_cut() -> None:
+    """The site was planned when the run that is protected now was not there (R6)."""
+    world = a_full_world(8)
+    run = a_run("new", "z", group_gpus=8, pod_gpus=8)
+    world.put_run(run)
+    wish = a_wish(world, run)
+    site = a_site(world, wish)
+    assert site is not None
+    [old] = world.open_by_run["uid-r0"]
+    lease = world.leases[old]
+    why = Closure(why=Why(reason=Closed.COMPLETED), at=NOW, batch=2)
+    world.fold_close(old, why)
+    late = a_run("late", "t0", group_gpus=1, pod_gpus=1)
+    world.put_run(late)
+    world.fold_open(a_lease(late, "n0", lease.slots, batch=3, index=0, start=NOW))
+    answer = resolve(world, wish, Calendar(), site, now=NOW, seeder=lambda: "00")
+    assert isinstance(answer, Refused)
+    assert answer.reason is Refusal.CAPACITY
+    assert answer.remedy.startswith("even if everything that may be cut were cut")

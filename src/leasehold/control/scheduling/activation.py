@@ -84,6 +84,22 @@ def finish_activations(turn: Turn) -> bool:
     return False
 
 
+def recall_activations(turn: Turn) -> None:
+    """Hold the place of runs whose Resolution is in the ledger and whose status was lost (A4).
+
+    Called in the first turn after a restart. The place is found again in `finish_activations`."""
+    world = turn.world
+    for uid in sorted(uid for uid in world.work.pending if uid in world.reservation_of):
+        run = world.wanted_run(uid)
+        found = present(world, run) if run is not None else None
+        if run is None or found is None or found.state is not State.PENDING:
+            continue
+        begun = world.resolutions_of_subject(found.subject)
+        if begun:
+            places, money = found.held_places, found.held_money
+            activating(turn, run, found, places, money, is_site=True)
+
+
 def _standing_plans(turn: Turn, run: Run) -> Calendar:
     """All holds, and the plans of the runs ahead as their reservations have them."""
     world, found = turn.world, turn.calendar.only(turn.world.activating)

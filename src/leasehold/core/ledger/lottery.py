@@ -101,8 +101,9 @@ class Urn:
         self._left[owner] = left
 
     def copy(self) -> "Urn":
+        """Return an urn in the same state, from which can be drawn without changing this one."""
         found = Urn(self._left, tuple(self._sweeps.values()), owned_last=self._owned_last)
-        found._widths = dict(self._widths)
+        found._widths, found._k = dict(self._widths), self._k
         return found
 
 
