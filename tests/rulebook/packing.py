@@ -267,9 +267,7 @@ def place_and_pay(
     places = places_of(world, run) if places is None else places
     gpus = len(groups) * room.gpus_of_group()
     if not places:
-        anywhere = sorted({n.place for n in world.nodes.values() if n.flavor == run.flavor})
-        bills = {place: pay(gpus, place, []) for place in anywhere}
-        return (_no_money(bills) if bills else None) or Refusal("NoSuchFlavor", of_money=False)
+        return Refusal("NoSuchFlavor", of_money=False)
     bills = {place: pay(gpus, place, []) for place in places}
     if run.is_sweep and not run.spread:  # G3
         paid = [d for d in room.domains() if not bills[place_of(d)].missing]

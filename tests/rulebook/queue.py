@@ -298,7 +298,9 @@ class Pass:
         refusal: Refusal | None = None
         groups = groups[:1] if run.is_sweep else groups  # they may start one after another
         room = empty_fleet(world, run)
-        if room.bins and put_all(room, groups, room.domains(), []) is None:
+        if not room.bins:
+            return "NoSuchFlavor"
+        if put_all(room, groups, room.domains(), []) is None:
             largest = max(n.gpus for n in world.nodes.values() if n.flavor == run.flavor)
             return "PodTooLarge" if run.pod_gpus > largest else "FleetTooSmall"
         for at in [world.now, *sorted(each for each in openings if each > world.now)]:

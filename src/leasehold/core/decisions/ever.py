@@ -10,7 +10,7 @@ from typing import Literal, assert_never
 
 from msgspec.structs import replace
 
-from leasehold.core.decisions.admit import Wish
+from leasehold.core.decisions.admit import Wish, no_such_flavor
 from leasehold.core.decisions.funded import paid_on_empty_fleet
 from leasehold.core.decisions.pack import Want, candidate_pools
 from leasehold.core.facts import Gang, Location
@@ -29,7 +29,7 @@ def never_fits(world: World, wish: Wish) -> Refused | None:
     """Why the nodes that there are could not hold it, even if they were empty."""
     pools = candidate_pools(world.fleet, wish.want, locations_for(world, wish.run.spec))
     if not pools:
-        return None  # there is no such flavor, which is another answer
+        return no_such_flavor(wish.want)
     want = wish.want
     if wish.run.spec.gang is Gang.GROUP:  # its groups may start one after another
         want = replace(want, groups=want.groups[:1])
