@@ -78,10 +78,10 @@ def admit(
         return no_such_flavor(wish.want)
     with world.what_if.opened():
         as_found_by(world, wish, calendar, start=start, gone=gone)
-        wish = _in_its_domain(world, wish, locations, start=start, now=now)
         answer: Admitted | Refused | None = _elsewhere(world, wish, locations, start, now)
         funded: list[Location] = []
         if answer is None:
+            wish = _in_its_domain(world, wish, locations, start=start, now=now)
             answer, funded = _admit(world, wish, locations, start, now)
     if isinstance(answer, Refused) and answer.reason in _OF_PLACE:
         return _held_or(world, wish, funded, answer)
@@ -148,6 +148,7 @@ def _elsewhere(
     with world.what_if.opened():
         for name in shunned:
             world.fleet.plan(name, world.fleet.nodes[name].node.gpus)
+        wish = _in_its_domain(world, wish, locations, start=start, now=now)
         answer, _ = _admit(world, wish, locations, start, now)
     return answer if isinstance(answer, Admitted) else None
 
