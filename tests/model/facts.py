@@ -1,12 +1,15 @@
-"""What is so: nodes, budgets, runs, leases, pods, reservations. Plain records in plain lists.
+"""The facts: nodes, envelopes, leases, pods, runs, plans and holds. Plain records in plain lists.
 
-Nothing here decides. Whatever can be worked out from the records is worked out when it is asked.
+Nothing here decides. What can be computed from the records is computed when it is asked.
 """
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.model.story import FOREVER, Story, instant, span
+from tests.model.story import DAY, FOREVER, Story, instant, span
+
+Place = tuple[str, str]  # region, cluster
+Segment = tuple[str, int, str]  # envelope, GPUs, relation
 
 
 @dataclass
@@ -25,11 +28,11 @@ class Node:
 
     def __post_init__(self) -> None:
         self.domain = f"{self.region}/{self.cluster}/{self.fabric}"
-        self.place = (self.region, self.cluster)
+        self.place: Place = (self.region, self.cluster)
 
     @property
     def usable(self) -> bool:
-        """Cordoned and unheard nodes take no new work."""
+        """Cordoned and silent nodes take no new work."""
         return not (self.dead or self.silent or self.cordoned or self.gone)
 
     @property
@@ -52,9 +55,9 @@ class Envelope:
     lends_to: list[str]
     lends_gpus: int | None
     lends_hours: int | None
-    caps: list[tuple[str, int, set[str]]]  # aggregates: name, GPUs, members
+    caps: list[tuple[str, int, set[str]]]  # aggregates: name, GPUs, member envelopes
 
-    def covers(self, place: tuple[str, str]) -> bool:
+    def covers(self, place: Place) -> bool:
         region, cluster = place
         wanted = self.selector
         return wanted.get("region", region) == region and wanted.get("cluster", cluster) == cluster
@@ -77,7 +80,7 @@ class Lease:
     relation: str  # Owned, Shared, Borrowed
     start: int
     opened: str
-    ending: str = ""  # the reason, once it must end
+    ending: str = ""  # the reason, once the lease must end
     marked: int = 0
     deadline: int = 0
     end: int | None = None
@@ -94,7 +97,7 @@ class Lease:
 
 @dataclass
 class Pod:
-    """A process on a node. `until` is when it ends by itself, `stops` how long it needs to stop."""
+    """A process on a node. `until` is when it ends by itself, `stops` how long it takes to stop."""
 
     run: str
     group: int
@@ -103,17 +106,14 @@ class Pod:
     until: int | None
     code: int
     stops: int
-    grace: int
     stuck: bool = False
-    told: int | None = None  # when it was asked to stop; None: not yet
-    wanted: int | None = None  # when the control plane asked, heard or not
-    allowed: int = 0  # the time it was given
-    ended: int | None = None
-    exit: int = 0
+    told: int | None = None  # when the signal to stop reached it
+    wanted: int | None = None  # when the control plane asked for it to stop
+    allowed: int = 0  # its grace period
 
     @property
     def ends(self) -> int | None:
-        """When it will be gone, as things stand."""
+        """When the pod will be gone, as far as is known."""
         ends = [] if self.until is None else [self.until]
         if self.told is not None and not self.stuck:
             ends.append(self.told + min(self.stops, self.allowed))
@@ -128,48 +128,73 @@ class Unit:
     standing: str = "waiting"  # waiting, live, done, failed
     attempt: int = 0
     started: int = 0
-    fate: str = ""  # why its leases end, once they all must
+    fate: str = ""  # why its leases end, once all of them must
     reason: str = ""  # of the Failed condition
     ended: int = 0
-    failures: int = 0  # retries that are used
-    rejections: int = 0  # binds in a row
+    failures: int = 0  # retries used
+    rejections: int = 0  # rejected binds in a row
     pause: int = 0  # it is not considered before
     paused_by: str = ""
     blocked_binds: bool = False
     avoids: list[str] = field(default_factory=list)
     swaps: list[tuple[int, int, int]] = field(default_factory=list)  # group, lost pod, spare pod
-    settled: int = 0  # exits up to this instant are restarts
+    settled: int = 0  # exits up to this instant are restarts in place
 
 
 @dataclass
-class Booking:
-    """A Reservation."""
+class Spot:
+    """The place of one pod."""
 
-    state: str  # Pending, Activating, Blocked
-    confidence: str = ""
+    group: int
+    role: str  # Active, Spare, Borrowed
+    pod: int
+    node: str
+
+
+@dataclass
+class Placement:
+    """Where groups run, and who pays for them in each location."""
+
+    spots: list[Spot] = field(default_factory=list)
+    bills: dict[Place, list[Segment]] = field(default_factory=dict)
+
+    def segments(self) -> list[Segment]:
+        return [segment for bill in self.bills.values() for segment in bill]
+
+    def gpus_by_node(self, pod_gpus: int) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for spot in self.spots:
+            found[spot.node] = found.get(spot.node, 0) + pod_gpus
+        return found
+
+    def groups(self) -> list[int]:
+        return sorted({spot.group for spot in self.spots})
+
+
+@dataclass
+class Plan:
+    """What the Reservation of a waiting run says (Q4 to Q6, Q11)."""
+
+    state: str = "Pending"  # Pending, Activating, Blocked
+    confidence: str = ""  # exact, window-aligned, needs-cuts, needs-money
     start: int = 0
-    because: str = ""
-    places: dict[int, str] = field(default_factory=dict)  # group -> domain, of a cut
-    awaits_since: int = 0  # since when nothing but protected tenures keeps it out
+    reason: str = ""
+    placement: Placement | None = None  # what it has on the calendar from its start on
+    is_site: bool = False  # leases that may be cut may be in the same place
+    is_kept: bool = False  # Q10: the site is kept from now on, until it comes free
+    claims: list[Segment] = field(default_factory=list)  # Q6: money kept from now on
+    cuts_at: int | None = None  # the start by cuts that was announced
+    reclaim_at: int | None = None  # the start with the owner's own envelope that was announced
 
 
 @dataclass
-class Activation:
-    """What a Resolution has freed, or will have, for its beneficiary."""
+class Hold:
+    """The place and the payers that an activation keeps for its beneficiary (A4)."""
 
-    run: str
     at: int
-    domains: dict[int, str]  # group -> domain
     victims: list[int]
-    held: dict[str, int]  # GPUs on a node
-    spots: list[Any]
-    bills: dict[tuple[str, str], list[tuple[str, int, str]]]  # who pays, by location
-    money: dict[str, int] = field(default_factory=dict)
-    lent: dict[str, int] = field(default_factory=dict)
-    hours: dict[str, int] = field(default_factory=dict)
-    lent_hours: dict[str, int] = field(default_factory=dict)
-    timed_out: bool = False
-    only_money: bool = False  # an envelope was taken back; GPUs may still be short
+    placement: Placement
+    until: int  # on the calendar
 
 
 @dataclass
@@ -180,20 +205,18 @@ class Run:
     works: list[dict[str, Any]]
     node_gpus: int  # of the largest node of its flavor
     units: dict[int, Unit] = field(default_factory=dict)
-    booking: Booking | None = None
-    history: list[Booking] = field(default_factory=list)
-    activation: Activation | None = None
-    by_resolution: bool = False  # its next start is what others were cut for, fit it or not
-    tenured: int = 0  # when it started by a Resolution
-    protected: int = 0  # out of lotteries until then
-    unprotected: tuple[int, int] = (0, 0)  # both as before, should its start be rejected
-    cuts: int = 0  # how often it was drawn
+    plans: dict[int, Plan] = field(default_factory=dict)  # by first group; -1: the minimum
+    history: list[Plan] = field(default_factory=list)
+    beyond: list[int] = field(default_factory=list)  # planned starts of groups above the minimum
+    hold: Hold | None = None
+    last_victims: list[int] = field(default_factory=list)  # of its last Resolution
+    waiting_since: int = 0
+    wait_over: int | None = None  # the start that ended its present or last wait
     resized: int | None = None
     said: str = ""  # why it waits
-    short_of_money: bool = False
-    walk: list[tuple[str, object]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.waiting_since = self.created
         self.read_spec()
 
     def read_spec(self) -> None:
@@ -216,7 +239,6 @@ class Run:
         elastic = elastic or {}
         floor = self.group_gpus if self.is_sweep else self.total
         self.least: int = elastic.get("minTotalGPUs", floor)
-        self.most: int = elastic.get("maxTotalGPUs", self.total)
         self.step: int = elastic.get("stepGPUs") or self.group_gpus
         self.desired: int = elastic.get("desiredTotalGPUs") or self.total
         self.opportunistic: bool = spec.get("opportunistic") or False
@@ -224,14 +246,12 @@ class Run:
         self.limit: int | None = _span(runtime.get("maxDuration"))
         self.checkpoint: int | None = _span(runtime.get("checkpoint"))
         self.retries: int = runtime.get("retries") or 0
-        self.grace: int = (
-            30_000 if runtime.get("gracePeriod") is None else span(runtime["gracePeriod"])
-        )
+        grace = runtime.get("gracePeriod")
+        self.grace: int = 30_000 if grace is None else span(grace)
         self.may_borrow: bool = bool(funding.get("allowBorrow") and funding.get("sponsors"))
         self.sponsors: list[str] = list(funding.get("sponsors") or [])
         self.most_borrowed: int | None = funding.get("maxBorrowGPUs")
-        if not self.units:
-            self.units = {0: Unit(0)}
+        self.units = self.units or {0: Unit(0)}
         if self.is_sweep:
             for index in range(self.total // self.group_gpus):
                 self.units.setdefault(index, Unit(index))
@@ -242,7 +262,7 @@ class Run:
 
     @property
     def order(self) -> tuple[int, str, str]:
-        """Place in line: creation instant, namespace, name. A requeued run keeps it."""
+        """Q1: submission, namespace, name. A requeued run keeps it."""
         namespace, name = self.key.split("/")
         return (self.created, namespace, name)
 
@@ -255,8 +275,12 @@ class Run:
         return self.spares // self.pod_gpus
 
     @property
-    def start_groups(self) -> int:
-        """How many groups it starts with: the lesser of the total and the desired width."""
+    def least_groups(self) -> int:
+        return self.least // self.group_gpus
+
+    @property
+    def most_groups(self) -> int:
+        """Q3, G2: how many groups may run."""
         return min(self.total, self.desired) // self.group_gpus
 
     def unit_of(self, group: int) -> Unit:
@@ -265,106 +289,66 @@ class Run:
     def work(self, attempt: int) -> dict[str, Any]:
         return self.works[min(attempt, len(self.works)) - 1]
 
-    def is_over(self) -> bool:
-        return all(unit.standing in ("done", "failed") for unit in self.units.values())
-
 
 @dataclass
 class World:
     story: Story
-    now: int = 0
-    config: dict[str, Any] = field(default_factory=dict)
+    now: int
+    config: dict[str, Any]
     nodes: dict[str, Node] = field(default_factory=dict)
     budgets: dict[str, dict[str, Any]] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
     leases: list[Lease] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
-    debts: dict[str, int] = field(default_factory=dict)  # overdraft -> since when
-    lowered: dict[str, int] = field(default_factory=dict)  # hours an envelope fell short by
+    debts: dict[str, int] = field(default_factory=dict)  # overdraft: since when
+    lowered: set[str] = field(default_factory=set)  # envelopes whose cap of hours was lowered
     failing_binds: int = 0
     rejected: list[Any] = field(default_factory=list)  # starts of this instant
-    tried: set[str] = field(default_factory=set)  # runs, since rejections were last seen
-    sitting: dict[str, set[str]] = field(default_factory=dict)  # where room was made for some
-    envelopes_now: list[Envelope] = field(default_factory=list)
-    levels: dict[str, list[list[str]]] = field(default_factory=dict)  # ancestors, as last read
-    claims: list[Any] = field(default_factory=list)  # of those who wait, as last worked out
-    ahead: dict[str, list[Any]] = field(default_factory=dict)  # the same, by who asks
-    was: dict[str, Booking | None] = field(default_factory=dict)  # when this instant began
-    was_at: int = -1  # which one that is
+    tried: set[str] = field(default_factory=set)  # runs that started since rejections were seen
+    envelopes: list[Envelope] = field(default_factory=list)
     seeds: Any = None
     notes: list[tuple[int, str]] = field(default_factory=list)
 
-    def envelopes(self) -> list[Envelope]:
-        return self.envelopes_now
-
     def read_budgets(self) -> None:
-        """To be called whenever a budget was written."""
-        self.levels = {}
-        self.envelopes_now = [
+        """To be called whenever a Budget was written."""
+        self.envelopes = [
             each for key in sorted(self.budgets) for each in _envelopes(key, self.budgets[key])
         ]
 
     def envelope(self, name: str) -> Envelope | None:
-        return next((each for each in self.envelopes_now if each.name == name), None)
+        return next((each for each in self.envelopes if each.name == name), None)
 
     def open_leases(self) -> list[Lease]:
         return [lease for lease in self.leases if lease.end is None]
 
     def leases_of(self, run: Run, unit: Unit | None = None) -> list[Lease]:
-        """Open ones."""
+        """The open ones."""
         return [
             lease
-            for lease in self.leases
-            if lease.end is None
-            and lease.run == run.key
-            and (unit is None or run.unit_of(lease.group) is unit)
+            for lease in self.open_leases()
+            if lease.run == run.key and (unit is None or run.unit_of(lease.group) is unit)
         ]
 
     def limit_of(self, lease: Lease) -> int | None:
-        """When its attempt's time is over; None: it has no limit."""
+        """When the time of its attempt is over; None: it has no limit."""
         run = self.runs[lease.run]
         return None if run.limit is None else run.unit_of(lease.group).started + run.limit
 
     def known_end(self, lease: Lease) -> int:
-        """When it will have ended, as far as is known: its deadline or its limit.
-
-        A deadline that has passed says nothing any more.
-        """
+        """Its deadline or its limit. A lease past its deadline has no known end."""
         if lease.ending:
             return lease.deadline if lease.deadline > self.now else FOREVER
         limit = self.limit_of(lease)
         return FOREVER if limit is None else limit
 
-    def tenure_of(self, run: Run) -> int:
-        tenure: int = self.config["resolver.minTenure"]
-        return max(tenure, 2 * (run.checkpoint or 0))
-
-    def protected_until(self, run: Run, against: str = "") -> int:
-        """A run that a Resolution started is out of lotteries for so long."""
-        domains = {self.nodes[x.node].domain for x in self.leases_of(run) if not x.ending}
-        return self._protected(run, run.tenured, run.protected, domains, against)
-
-    def will_be_protected(self, run: Run, nodes: list[str], against: str) -> int:
-        """The same of one for whom room is being made: it starts when all have gone, or not."""
-        start = self.now + self.config["drain.timeout"]
-        domains = {self.nodes[name].domain for name in nodes if name in self.nodes}
-        return self._protected(run, start, start + self.tenure_of(run), domains, against)
-
-    def _protected(self, run: Run, since: int, until: int, domains: set[str], against: str) -> int:
-        """Whoever waited ahead of it for the end of tenures in its domains is not kept waiting
-        longer."""
-        other = self.runs.get(against)
-        booking = other.booking if other is not None else None
-        if (
-            other is not None
-            and booking is not None
-            and booking.state == "Pending"
-            and 0 < booking.awaits_since <= since
-            and other.order < run.order
-            and domains & set(booking.places.values())
-        ):
-            return min(until, booking.start)
-        return until
+    def protected_until(self, run: Run) -> int:
+        """Until when the run is not drawn in a lottery for a waiting run."""
+        if run.wait_over is None:
+            return -FOREVER
+        tenure = self.config["resolver.minTenure"]
+        if tenure is None:
+            tenure = min(max(7_200_000, 2 * (run.checkpoint or 0)), DAY)
+        return int(run.wait_over + tenure)
 
     def pod_of(self, lease: Lease) -> Pod | None:
         """A spare has none."""
@@ -373,15 +357,26 @@ class World:
                 return pod
         return None
 
-    def book(self, run: Run, booking: Booking | None, before: str = "Canceled") -> None:
-        """Its Reservation from now on, whatever else is planned in this instant."""
-        if run.booking is not None and run.booking is not booking:
-            run.booking.state = before if before else run.booking.state
-            run.history.append(run.booking)
-        run.booking = self.was[run.key] = booking
+    def waiting(self) -> list[Run]:
+        """The queue, in order."""
+        return sorted((r for r in self.runs.values() if waiting_units(r)), key=lambda r: r.order)
+
+    def ready_units(self, run: Run) -> list[Unit]:
+        """Those that are not in back-off."""
+        return [unit for unit in waiting_units(run) if unit.pause <= self.now]
+
+    def drop_plans(self, run: Run, state: str = "Canceled") -> None:
+        for plan in run.plans.values():
+            plan.state = state
+            run.history.append(plan)
+        run.plans = {}
 
     def note(self, text: str) -> None:
         self.notes.append((self.now, text))
+
+
+def waiting_units(run: Run) -> list[Unit]:
+    return [unit for _, unit in sorted(run.units.items()) if unit.standing == "waiting"]
 
 
 def _span(text: str | None) -> int | None:
@@ -398,19 +393,14 @@ def _envelopes(key: str, spec: dict[str, Any]) -> list[Envelope]:
     found = []
     for each in spec.get("envelopes") or []:
         lending = each.get("lending") or {}
-        name = f"{key}/{each['name']}"
         caps = [
-            (
-                f"{key}/{cap['name']}",
-                cap["maxConcurrency"],
-                {f"{key}/{n}" for n in cap["envelopes"]},
-            )
+            (f"{key}/{cap['name']}", cap["maxConcurrency"], {f"{key}/{n}" for n in cap["envelopes"]})
             for cap in spec.get("aggregateCaps") or []
             if each["name"] in cap["envelopes"]
         ]
         found.append(
             Envelope(
-                name=name,
+                name=f"{key}/{each['name']}",
                 owner=spec["owner"],
                 flavor=each["flavor"],
                 selector=each.get("selector") or {},

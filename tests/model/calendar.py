@@ -7,8 +7,8 @@ never less than nothing.
 
 from dataclasses import dataclass, field
 
-from tests.rulebook.facts import Envelope, Lease, Node, Placement, Run, Segment, World
-from tests.rulebook.story import FOREVER, HOUR
+from tests.model.facts import Envelope, Lease, Node, Placement, Run, Segment, World
+from tests.model.story import FOREVER, HOUR
 
 
 @dataclass

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.rulebook.calendar import Calendar, Entry, committed, used
-from tests.rulebook.facts import Envelope, Lease, Placement, Run, Segment, World
-from tests.rulebook.life import apply_cuts, close
-from tests.rulebook.money import cover
-from tests.rulebook.packing import admit, pay_on_empty_fleet, places_of
-from tests.rulebook.resolve import Cut, Gone, Scope, by_lot, cut, drop_spares, give_back, shrink, stays
-from tests.rulebook.story import FOREVER
+from tests.model.calendar import Calendar, Entry, committed, used
+from tests.model.facts import Envelope, Lease, Placement, Run, Segment, World
+from tests.model.life import apply_cuts, close
+from tests.model.money import cover
+from tests.model.packing import admit, pay_on_empty_fleet, places_of
+from tests.model.resolve import Cut, Gone, Scope, by_lot, cut, drop_spares, give_back, shrink, stays
+from tests.model.story import FOREVER
 
 
 @dataclass

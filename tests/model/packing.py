@@ -7,9 +7,9 @@ a node's free GPUs, or the GPUs of spares there that a filler may use; a pod is 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from tests.rulebook.calendar import Calendar
-from tests.rulebook.facts import Lease, Place, Placement, Run, Segment, Spot, World
-from tests.rulebook.money import Bill, cover
+from tests.model.calendar import Calendar
+from tests.model.facts import Lease, Place, Placement, Run, Segment, Spot, World
+from tests.model.money import Bill, cover
 
 Bin = tuple[str, str]  # node, "free" or "spare"
 Pay = Callable[[int, Place, list[Segment]], Bill]

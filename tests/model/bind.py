@@ -1,7 +1,7 @@
 """B. Bind: from a placement to leases and pods. All or nothing; a node may reject it."""
 
-from tests.rulebook.facts import Lease, Placement, Pod, Run, Segment, Spot, Unit, World
-from tests.rulebook.packing import free_slots, spare_slots
+from tests.model.facts import Lease, Placement, Pod, Run, Segment, Spot, Unit, World
+from tests.model.packing import free_slots, spare_slots
 
 
 def open_leases(world: World, run: Run, placement: Placement, reason: str) -> list[Lease]:

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass, field, replace
 
-from tests.rulebook import overdraft
-from tests.rulebook.bind import start
-from tests.rulebook.calendar import Calendar, Entry, end_of, make_entry, plan_entry
-from tests.rulebook.facts import Hold, Placement, Plan, Run, Segment, Spot, World, waiting_units
-from tests.rulebook.life import apply_cuts
-from tests.rulebook.money import can_give, cover, is_allowed
-from tests.rulebook.packing import Refusal, Room, admit, empty_fleet, pay_on_empty_fleet, places_of, put_all
-from tests.rulebook.resolve import Gone, find_site, kind_of_loss, resolve_site
-from tests.rulebook.story import FOREVER
+from tests.model import overdraft
+from tests.model.bind import start
+from tests.model.calendar import Calendar, Entry, end_of, make_entry, plan_entry
+from tests.model.facts import Hold, Placement, Plan, Run, Segment, Spot, World, waiting_units
+from tests.model.life import apply_cuts
+from tests.model.money import can_give, cover, is_allowed
+from tests.model.packing import Refusal, Room, admit, empty_fleet, pay_on_empty_fleet, places_of, put_all
+from tests.model.resolve import Gone, find_site, kind_of_loss, resolve_site
+from tests.model.story import FOREVER
 
 ALL = -1  # the plan of a whole run, or of the groups that a sweep lacks of its minimum
 
