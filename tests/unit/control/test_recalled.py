@@ -41,6 +41,6 @@ def test_after_a_restart_it_holds_its_place_again_before_others_are_considered()
         found = world.reservations[read.subject]
         seen.append((found.state, found.held_places == held, bool(turn.resolutions)))
 
-    (file,) = SCENARIOS.glob("drain-01-*.yaml")
+    file = SCENARIOS / "A4-a-hold-is-kept-from-runs-ahead.yaml"
     assert run_scenario(file, seed=SEED, echo=lambda _: None, look=look).code == 0
     assert set(seen) == {(State.ACTIVATING, True, False)}

@@ -84,7 +84,7 @@ def test_a_resolution_that_comes_twice_counts_once() -> None:
     resolution = a_resolution()
     world.fold_resolution(resolution)
     world.fold_resolution(resolution)
-    assert world.book("u").resolved_in == [resolution.batch]
+    assert world.resolutions_of_subject(resolution.subject) == (resolution,)
 
 
 def test_what_is_claimed_and_planned_outside_a_what_if_stays() -> None:

@@ -10,7 +10,14 @@ from msgspec.structs import replace
 
 from leasehold.control.cuts.publish import Announced, can_publish
 from leasehold.control.reservations import present
-from leasehold.control.running.life import BIND_FAILING, Standing, Where, units_of, unstarted
+from leasehold.control.running.life import (
+    BIND_FAILING,
+    Standing,
+    Where,
+    units_of,
+    unstarted,
+    where_is,
+)
 from leasehold.control.scheduling.family import TakenBack, take_back
 from leasehold.control.scheduling.holds import (
     Hold,
@@ -179,8 +186,9 @@ def _consider_sweep(
 def _more_at_once(turn: Turn, run: Run) -> int:
     """How many more groups may run at once: `desiredTotalGPUs` bounds them."""
     most = group_count(run.spec, starting_gpus(run.spec))
-    units = units_of(turn.world, run)
-    return most - sum(where.standing is Standing.LIVE for where in units.values())
+    book = turn.world.books.get(run.uid)  # the others of a large sweep need not be looked at
+    started = book.units if book is not None else ()
+    return most - sum(where_is(turn.world, run, key).standing is Standing.LIVE for key in started)
 
 
 def _plans_beyond(

@@ -139,6 +139,8 @@ def _write_plans(turn: Turn, run: Run, planned: Planned, due: list[Due]) -> None
         block(turn, run, planned.refused)
     else:
         found = _reserve(turn, planned.wish, planned.refused, planned.plan)
+        if planned.plan.preview is not None:
+            turn.world.memory.foresee(run.uid, is_known=planned.plan.preview.odds is not None)
         turn.wake(found.starts)
         turn.wake(found.starts - turn.world.policy.activation_lead)
         turn.wake(planned.plan.held_from)

@@ -21,6 +21,7 @@ class Memory:
         self.blocked_binds: dict[Uid, int] = {}  # -> node_changes when its binds kept failing
         self.held: dict[str, int] = {}  # GPUs by node that activations under way keep
         self.claims: tuple[Claim, ...] = ()  # money that planned starts keep
+        self.foreseen: set[Uid] = set()  # runs that were told the odds of their start by cuts
         self.alike = Alike()
         self._was_put_off = False  # the line, in the turn before
         self._moving_since: Instant | None = None  # no turn since then in which all was still
@@ -33,6 +34,7 @@ class Memory:
         self.traces.pop(uid, None)
         self.blocked_binds.pop(uid, None)
         self.alike.forget(uid)
+        self.foreseen.discard(uid)
 
     # Why a run waits.
 
@@ -75,6 +77,10 @@ class Memory:
     def note_holds(self, held: dict[str, int], claims: tuple[Claim, ...]) -> None:
         self.held = held
         self.claims = claims
+
+    def foresee(self, uid: Uid, *, is_known: bool) -> None:
+        """The odds of its start by cuts are known, or are still to be drawn."""
+        (self.foreseen.add if is_known else self.foreseen.discard)(uid)
 
     # What a turn may cost.
 
