@@ -349,13 +349,18 @@ def bundles(scope: Scope) -> dict[str, list[Bundle]]:
         if run.is_sweep and width(world, run, scope.gone()) - run.group_gpus >= run.least:
             mine = [(namespace, name, group) for group in groups]
         found.setdefault(run.owner, []).extend(mine)
-    if scope.beneficiary and world.config["resolver.ownedLast"]:  # Q10
-        first = {
-            owner: [each for each in mine if _has_other_money(scope, each)]
-            for owner, mine in found.items()
-        }
-        found = {owner: mine for owner, mine in first.items() if mine} or found
     return found
+
+
+def _owned_last(scope: Scope, found: dict[str, list[Bundle]]) -> dict[str, list[Bundle]]:
+    """Q10: bundles that their owners pay for alone are drawn after all others."""
+    if not scope.beneficiary or not scope.world.config["resolver.ownedLast"]:
+        return found
+    first = {
+        owner: [each for each in mine if _has_other_money(scope, each)]
+        for owner, mine in found.items()
+    }
+    return {owner: mine for owner, mine in first.items() if mine} or found
 
 
 def _has_other_money(scope: Scope, bundle: Bundle) -> bool:
@@ -371,7 +376,7 @@ def by_lot(scope: Scope, seed: Callable[[], str]) -> None:
     """R3 (c), R5."""
     drawn, k = "", 0
     while not scope.is_enough():
-        choices = bundles(scope)
+        choices = _owned_last(scope, bundles(scope))
         if not choices:
             return
         drawn = drawn or seed()

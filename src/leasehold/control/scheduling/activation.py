@@ -201,7 +201,7 @@ def _is_paid(turn: Turn, wish: Wish, found: Reservation) -> bool:
     world = turn.world
     ask = ask_for(wish, ("", ""), wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
     with world.what_if.opened():
-        turn.calendar.respect(world, wish.run.uid, wish.end_after)
+        turn.calendar.respect(world, wish.run.uid, wish.limit)
         return can_pay(world, ask, found.held_money, now=turn.now)
 
 
@@ -212,7 +212,7 @@ def _take_back_first(turn: Turn, due: Due, subject: Announced) -> bool:
 
     def is_paid() -> bool:
         with world.what_if.opened():
-            turn.calendar.respect(world, wish.run.uid, wish.end_after)
+            turn.calendar.respect(world, wish.run.uid, wish.limit)
             return can_pay(world, ask, found.held_money, now=turn.now)
 
     taken = take_back(turn, wish, seeder=lambda: subject.seed(turn), is_paid=is_paid)

@@ -222,7 +222,7 @@ def _pays(turn: Turn, hold: Hold, wish: Wish) -> bool:
     world = turn.world
     others: Calendar = turn.calendar.only(uid for uid in world.activating if uid != wish.run.uid)
     with world.what_if.opened():
-        others.respect(world, wish.run.uid, wish.end_after)
+        others.respect(world, wish.run.uid, wish.limit)
         ask = ask_for(
             wish, ("", ""), wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already
         )

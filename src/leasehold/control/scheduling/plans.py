@@ -4,6 +4,8 @@
 down. A plan stands as long as it is possible: the reservation that has it is an argument.
 """
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
 from leasehold.control.reservations import present
@@ -52,7 +54,7 @@ class Plan(Record):
     is_site: bool = False
     is_kept: bool = False  # the site is kept until it comes free (Q10)
     known: Known | None = None  # if it was found just now
-    preview: Preview | None = None  # if the site was chosen just now
+    preview: Preview | None = None  # if the site was chosen, or its odds were drawn, just now
 
     @property
     def is_due_by_cuts(self) -> bool:
@@ -67,10 +69,12 @@ def plan_for(
     old = _standing(turn, wish.run) if is_first else None
     family = leases_to_give_back(turn, wish, passing) if is_first else ()
     plan = _plan(turn, wish, refused, passing, old, family, is_first=is_first)
-    if plan is None or not family:
+    if not family:
         return plan
     known = old.by_family if old is not None else 0
     by_family = known or turn.now + turn.world.policy.activation_lead
+    if plan is None:
+        return Plan(starts=by_family, confidence=Confidence.MONEY, by_family=by_family)
     if plan.state is State.BLOCKED or by_family <= plan.starts:
         return replace(
             plan,
@@ -244,7 +248,7 @@ def _claimable(turn: Turn, wish: Wish) -> tuple[Held, ...]:
     world, now = turn.world, turn.now
     best: tuple[int, tuple[Held, ...]] | None = None
     with world.what_if.opened():
-        turn.calendar.respect(world, wish.run.uid, wish.end_after)
+        turn.calendar.respect(world, wish.run.uid, wish.limit)
         for location in locations_for(world, wish.run.spec):
             ask = ask_for(wish, location, wish.want.gpus, start=now, borrowed=wish.borrowed_already)
             answer = cover(world, ask, now=now)
@@ -284,15 +288,12 @@ def _by_cuts(
     if announced and old is not None:
         at = max(announced, now)
         if _site_stands(turn, wish, old, at=at, returned=family):
-            return Plan(
-                starts=announced,
-                confidence=Confidence.CUTS,
-                by_cuts=announced,
-                held_from=announced,
-                places=old.held_places,
-                money=old.held_money,
-                is_site=True,
-            )
+            site = Site(places=old.held_places, money=old.held_money, domains=old.domains)
+            plan = _on_site(site, starts=announced)
+            is_foreseen = bool(old.odds) or wish.run.uid in world.memory.foreseen
+            if is_foreseen or not passing.may_sample(turn):
+                return plan
+            return replace(plan, preview=_preview(turn, wish, site, announced, lambda: True))
         within = old.domains if old.is_site else ()
         site = _choose(turn, wish, at, returned=family, within=within)
         if site is not None:
@@ -322,15 +323,26 @@ def _choose(
 
 def _on(turn: Turn, wish: Wish, site: Site, passing: QueuePass, *, starts: Instant) -> Plan:
     """A start by cuts on this site, with its odds."""
-    seen = preview(
+    seen = _preview(turn, wish, site, starts, lambda: passing.may_sample(turn))
+    return replace(_on_site(site, starts=starts), preview=seen)
+
+
+def _preview(
+    turn: Turn, wish: Wish, site: Site, starts: Instant, may_sample: Callable[[], bool]
+) -> Preview:
+    planned, now = Planned(domains=site.domains, money=site.money), turn.now
+    return preview(
         turn.world,
         wish,
         turn.calendar,
-        Planned(domains=site.domains, money=site.money),
-        at=max(starts, turn.now),
-        now=turn.now,
-        may_sample=lambda: passing.may_sample(turn),
+        planned,
+        at=max(starts, now),
+        now=now,
+        may_sample=may_sample,
     )
+
+
+def _on_site(site: Site, *, starts: Instant) -> Plan:
     return Plan(
         starts=starts,
         confidence=Confidence.CUTS,
@@ -339,7 +351,6 @@ def _on(turn: Turn, wish: Wish, site: Site, passing: QueuePass, *, starts: Insta
         places=site.places,
         money=site.money,
         is_site=True,
-        preview=seen,
     )
 
 
@@ -371,7 +382,7 @@ def _site_stands(
     world, now = turn.world, turn.now
     with world.what_if.opened():
         world.fleet.tolerate(wish.run.spec.tolerations)
-        turn.calendar.respect(world, wish.run.uid, wish.end_after)
+        turn.calendar.respect(world, wish.run.uid, wish.limit)
         for name in returned:
             world.accounts.end(world.leases[name], world.terms[name], at=now)
         if not _pays(turn, wish, old.held_money, at=at):

@@ -52,6 +52,12 @@ class Wish(Record):
         return FOREVER if self.span is None else self.span
 
     @property
+    def limit(self) -> Millis:
+        """The limit that its run declares, whatever is left of it (Q10)."""
+        limit = self.run.spec.max_duration
+        return FOREVER if limit is None else limit
+
+    @property
     def linger(self) -> Millis:
         """How long it may take to stop once its limit is reached (Q8)."""
         return min(self.run.spec.grace, HOUR)
@@ -135,7 +141,7 @@ def as_found_by(
     world.fleet.tolerate(wish.run.spec.tolerations)
     end = min(FOREVER, start + wish.in_the_way)
     uid = wish.run.uid
-    return calendar.apply(world, uid, span=wish.end_after, start=start, end=end, gone=gone)
+    return calendar.apply(world, uid, span=wish.limit, start=start, end=end, gone=gone)
 
 
 def _elsewhere(

@@ -147,7 +147,7 @@ class _Seats:
         return [tuple(slots[size * index : size * (index + 1)]) for index in range(pods)]
 
     def _is_counted_on(self, name: str) -> bool:
-        span = self._wish.end_after
+        span = self._wish.limit
         return any(
             self._now < entry.end and entry.start < self._until
             for entry in self._calendar.entries_on(name, self._wish.run.uid, span)

@@ -44,7 +44,7 @@ def forecast(
     """The first instant after `now` at which cover and pack both succeed, if one is known.
 
     `not_before`: for whoever knows that nothing earlier will do."""
-    seen = outlook.pods_for(wish.run.uid, wish.in_the_way)
+    seen = outlook.pods_for(wish.run.uid, wish.in_the_way, wish.limit)
     pods = {domain: seen[domain] for domain in _domains(world, wish) if seen[domain]}
     fleeting: set[str] = set()
     if wish.span is not None:

@@ -88,7 +88,7 @@ def nobody_pays(
     groups each location could hold if it were empty. `returned`: leases whose money has come back.
     `but`: envelopes that are not asked."""
     with world.what_if.opened():
-        calendar.respect(world, wish.run.uid, wish.end_after)
+        calendar.respect(world, wish.run.uid, wish.limit)
         for name in sorted(returned):
             world.accounts.end(world.leases[name], world.terms[name], at=now)
         if rooms is not None:

@@ -67,7 +67,7 @@ class Outlook:
         for at in found:
             insort(times, at)
 
-    def pods_for(self, uid: Uid, span: int) -> dict[str, list[Instant]]:
+    def pods_for(self, uid: Uid, span: int, limit: int) -> dict[str, list[Instant]]:
         """The same as one run sees it: what it holds itself, and what starts after it has ended,
         is not in its way. The lists of domains without entries are those of `pods` themselves: there
         room that has come stays."""
@@ -85,12 +85,14 @@ class Outlook:
             for name in names:
                 for at in self._by_node[name]:
                     del times[bisect_left(times, at)]
-                times.extend(self.node_times(name, span, uid))
+                times.extend(self.node_times(name, span, uid, limit))
                 times.sort()
             found[domain] = times
         return found
 
-    def node_times(self, name: str, span: int, but: Uid) -> list[Instant]:
+    def node_times(
+        self, name: str, span: int, but: Uid, limit: int = FOREVER
+    ) -> list[Instant]:
         """When a run of this span could have one pod more on the node than just before: for one
         without an end from then on; else room may go again, and is named once more when it comes
         back."""
@@ -100,7 +102,7 @@ class Outlook:
         free = state.free
         ends = self._ends(name)
         entries = []
-        for entry in self._calendar.entries_on(name, but, span):
+        for entry in self._calendar.entries_on(name, but, limit):
             if entry.start <= self._now and entry.end == FOREVER:
                 free -= entry.gpus
             else:

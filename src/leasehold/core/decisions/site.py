@@ -57,7 +57,7 @@ def choose_site(
     back first (O5)."""
     with world.what_if.opened():
         world.fleet.tolerate(wish.run.spec.tolerations)
-        calendar.respect(world, wish.run.uid, wish.end_after)
+        calendar.respect(world, wish.run.uid, wish.limit)
         for name in sorted(returned):
             world.accounts.end(world.leases[name], world.terms[name], at=now)
         return _choose(world, wish, Ground(world, wish, calendar, at=at, now=now, within=within))
@@ -229,7 +229,7 @@ class Ground:
                 over.add(lease_name)
             if lease_name not in over:
                 taken |= mask_of(world.leases[lease_name].slots)
-        entries = self._calendar.entries_on(name, self._wish.run.uid, self._wish.end_after)
+        entries = self._calendar.entries_on(name, self._wish.run.uid, self._wish.limit)
         missed = missed_by(world, name, entries, start=self.at, end=self._end, gone=over)
         return max(0, state.node.gpus - state.foreign - taken.bit_count() - missed)
 

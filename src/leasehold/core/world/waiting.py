@@ -58,4 +58,4 @@ def _is_requeued(run: Run, attempt: Attempt) -> bool:
 
 
 def _any_lives(attempts: list[Attempt], at: Instant) -> bool:
-    return any(each.started <= at and (each.open or each.ended_at > at) for each in attempts)
+    return any(each.started < at and (each.open or each.ended_at > at) for each in attempts)
