@@ -148,9 +148,11 @@ def effective(config: Config) -> dict[str, object]:
             value = {namespace: list(argv) for namespace, argv in value}
         elif key.kind is _events:
             value = list(value)
-        elif value is None:
-            value = "2h, or twice the checkpoint, at most 24h"  # of resolver.minTenure
-        elif key.kind in (readers.span, readers.span_or_none):
+        elif key.kind is _CUTS:
+            value = str(value)
+        elif key.kind is _tenure and value is None:
+            value = BY_CHECKPOINT
+        elif key.kind in (_tenure, readers.span, readers.span_or_none):
             value = format_span(value)
         shown_values[key.name] = value
     return shown_values
@@ -245,14 +247,14 @@ def _header(value: object) -> str:
     return str(value)
 
 
-def _cuts(value: object) -> CutPolicy:
-    try:
-        return CutPolicy(str(value))
-    except ValueError:
-        raise readers.WrongValue(f"write one of {', '.join(CutPolicy)}") from None
+def _tenure(value: object) -> Millis | None:
+    """A span, or `byCheckpoint`: 2 h, or twice the run's checkpoint, at most 24 h."""
+    return None if value == BY_CHECKPOINT else readers.span_or_none(value)
 
 
 _count = readers.whole(1, COUNT_MAX)
+_CUTS = readers.one_of(CutPolicy)
+BY_CHECKPOINT = "byCheckpoint"
 
 KEYS = (
     Key("activationLead", "policy", "activation_lead", readers.span_or_none),
@@ -264,8 +266,8 @@ KEYS = (
     Key("reservation.moneyDepthPerOwner", "policy", "reservation_money_depth_per_owner", _count),
     Key("overdraft.grace", "policy", "overdraft_grace", readers.span_or_none),
     Key("accounting.horizon", "policy", "accounting_horizon", readers.span),
-    Key("resolver.minTenure", "policy", "min_tenure", readers.span_or_none),
-    Key("resolver.cuts", "policy", "cuts", _cuts),
+    Key("resolver.minTenure", "policy", "min_tenure", _tenure),
+    Key("resolver.cuts", "policy", "cuts", _CUTS),
     Key("resolver.ownedLast", "policy", "owned_last", readers.flag),
     Key("bind.timeout", "policy", "bind_timeout", readers.span),
     Key("bind.startTimeout", "policy", "start_timeout", readers.span),
