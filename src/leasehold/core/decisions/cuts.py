@@ -13,7 +13,7 @@ from leasehold.core.decisions.drain import is_spoken_for
 from leasehold.core.facts import Gang, Lease, Record, Relation, Role, Run, RunKey, Uid
 from leasehold.core.ledger.lottery import Urn, bundle_order
 from leasehold.core.resolutions import Bundle, Draw, SweepWidth
-from leasehold.core.units import DAY, HOUR, Instant
+from leasehold.core.units import DAY, HOUR, Instant, Millis
 from leasehold.core.world.waiting import wait_of
 from leasehold.core.world.width import minimum_gpus, standing_groups
 from leasehold.core.world.world import World
@@ -142,10 +142,10 @@ class Scope:
         """Each group in the scope of a sweep that stays at its minimum without it; otherwise the
         whole run."""
         cuts = [self.whole_cut(run.uid)]
-        if run.spec.gang is Gang.GROUP:
-            if self.width(run) - run.spec.group_gpus >= minimum_gpus(run.spec):
-                groups = sorted(self._groups_in_scope(run.uid))
-                cuts = [self._group_cut(CutKind.DRAW, run.uid, group) for group in groups]
+        width_after = self.width(run) - run.spec.group_gpus
+        if run.spec.gang is Gang.GROUP and width_after >= minimum_gpus(run.spec):
+            groups = sorted(self._groups_in_scope(run.uid))
+            cuts = [self._group_cut(CutKind.DRAW, run.uid, group) for group in groups]
         return [
             (
                 Bundle(
@@ -259,12 +259,15 @@ def is_protected(world: World, run: Run, at: Instant) -> bool:
 def protected_until(world: World, run: Run) -> Instant | None:
     """From the start that ended its wait, for so long; None if it has not started."""
     started = wait_of(world, run).ended
-    if started is None:
-        return None
-    tenure = world.policy.min_tenure
-    if tenure is None:
-        tenure = min(max(2 * HOUR, 2 * (run.spec.checkpoint or 0)), DAY)
-    return started + tenure
+    return None if started is None else started + tenure_of(world, run)
+
+
+def tenure_of(world: World, run: Run) -> Millis:
+    """How long a start protects: 2 h, or twice its checkpoint if that is longer, at most 24 h; or
+    what is configured."""
+    if world.policy.min_tenure is not None:
+        return world.policy.min_tenure
+    return min(max(2 * HOUR, 2 * (run.spec.checkpoint or 0)), DAY)
 
 
 class Cuts(Record):

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from leasehold.core.decisions.admit import Wish, ask_for, claim_on_top, preference
 from leasehold.core.decisions.calendar import Calendar, missed_by
 from leasehold.core.decisions.cover import cover
-from leasehold.core.decisions.cuts import is_protected, protected_until, surplus_of
+from leasehold.core.decisions.cuts import is_protected, protected_until, surplus_of, tenure_of
 from leasehold.core.decisions.drain import is_spoken_for
 from leasehold.core.decisions.pack import candidate_pools
 from leasehold.core.facts import Lease, Location, Record, Role, Uid
@@ -93,7 +93,7 @@ def _funded(
     found = []
     for location in locations_for(world, wish.run.spec):
         ask = ask_for(wish, location, gpus, start=ground.at, borrowed=borrowed)
-        ask = ask.until(ground.at + (world.policy.min_tenure or 0))
+        ask = ask.until(ground.at + tenure_of(world, wish.run))
         covered = cover(world, ask, now=ground.now)
         if isinstance(covered, Covered):
             found.append((location, covered))
