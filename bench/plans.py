@@ -52,7 +52,7 @@ def resolve_512(nodes: int) -> float:
     later = NOW + 2 * HOUR  # nobody is protected any more
     site = choose_site(world, wish, Calendar(), at=later, now=later)
     assert site is not None
-    planned = Planned(domains=site.domains, money=site.money)
+    planned = PlannedSite(domains=site.domains, money=site.money)
     answer = resolve(world, wish, Calendar(), planned, now=later, seeder=lambda: "5" * 64)
     spent = process_time() - began
     assert isinstance(answer, Resolved), answer

@@ -5,7 +5,7 @@ from tests.model.packing import free_slots, spare_slots
 
 
 def open_leases(world: World, run: Run, placement: Placement, reason: str) -> list[Lease]:
-    """B1: one lease per pod and payer. Payers are dealt in group order, active pods before spares."""
+    """B1: one lease per pod and payer. Payers are dealt in group order, pods before spares."""
     purses = {place: list(bill) for place, bill in placement.bills.items()}
     before = len(world.leases)
     for spot in sorted(placement.spots, key=lambda s: (s.group, s.role == "Spare", s.pod)):

@@ -1,7 +1,7 @@
 """The calendar: what is spoken for, now and later, and what it leaves free for one run.
 
 Entries are open leases until their known end, other people's pods, holds of activations, and the
-plans of the runs ahead. A site and a hold lie where leases still are: what is left of a node is then
+plans of the runs ahead. A site and a hold may be where leases still are: what is left of a node is
 never less than nothing.
 """
 
@@ -86,8 +86,8 @@ def _less(segments: list[Segment], lease: Lease) -> list[Segment]:
 class Calendar:
     """What is free for one run, which respects the plans `ahead` of it.
 
-    Leases in `without` are left out. `as_group`: a group of a sweep that is planned by itself. With `ending_is_gone` a lease that is ending is left out, too,
-    unless it is late.
+    Leases in `without` are left out. With `ending_is_gone` a lease that is ending is left out, too,
+    unless it is late. `as_group`: a group of a sweep that is planned by itself.
     """
 
     def __init__(
@@ -116,8 +116,10 @@ class Calendar:
 
     def until(self, at: int) -> int:
         """Q8: how long a run that starts then is in the way of others: its limit and its grace."""
-        return end_of(self.run, at) if self.run.limit is None else (
-            at + self.run.limit + min(self.run.grace, HOUR)
+        return (
+            end_of(self.run, at)
+            if self.run.limit is None
+            else (at + self.run.limit + min(self.run.grace, HOUR))
         )
 
     def instants(self) -> list[int]:

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from tests.model.facts import Run, World
 from tests.model.play import Restless, play
 from tests.model.product import Holdings, NoSeed, Plans, Played, play_product
 from tests.model.story import Story, read_text, short
-from tests.model.facts import Run, World
 
 
 @dataclass

@@ -394,7 +394,11 @@ def _envelopes(key: str, spec: dict[str, Any]) -> list[Envelope]:
     for each in spec.get("envelopes") or []:
         lending = each.get("lending") or {}
         caps = [
-            (f"{key}/{cap['name']}", cap["maxConcurrency"], {f"{key}/{n}" for n in cap["envelopes"]})
+            (
+                f"{key}/{cap['name']}",
+                cap["maxConcurrency"],
+                {f"{key}/{n}" for n in cap["envelopes"]},
+            )
             for cap in spec.get("aggregateCaps") or []
             if each["name"] in cap["envelopes"]
         ]

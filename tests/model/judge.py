@@ -6,9 +6,9 @@ What is said of envelopes, nodes, odds, resolutions and traces is left to the pr
 from typing import Any
 
 from tests.model.compare import end_of_run
+from tests.model.facts import Lease, World
 from tests.model.play import play
 from tests.model.story import HOUR, Story, short, span
-from tests.model.facts import Lease, World
 
 RUN = ("phase", "because", "gpus", "spares", "attempt", "started", "owned", "shared", "borrowed")
 RESERVATION = ("state", "confidence", "starts")

@@ -143,7 +143,7 @@ def cover(
 
     `limit` and `until`: when the time of the run is over, and how long it is in the way of others.
     `taken`: what the same placement asks for elsewhere. `without`: envelopes that are not asked.
-    `open_until`: windows must be open until then (Q5). `returned`: borrowed GPUs that it gives back.
+    `open_until`: windows must be open until then (Q5). `returned`: borrowed GPUs it gives back.
     """
     world, run = calendar.world, calendar.run
     bill = Bill(missing=gpus)
@@ -164,7 +164,9 @@ def cover(
             bill.segments.append((envelope.name, part, relation))
             bill.missing -= part
         if bill.missing:
-            held_back.append((reason, reason in PASSING and _may_pass(calendar, envelope, reason, at)))
+            held_back.append(
+                (reason, reason in PASSING and _may_pass(calendar, envelope, reason, at))
+            )
     if bill.missing:
         first = next((each for each in held_back if each[1]), None)
         first = first or (held_back[0] if held_back else ("NoEnvelope", False))

@@ -200,9 +200,7 @@ def move(world: World, lease: Lease, segments: list[Segment]) -> None:
 def _cut_for(world: World, debt: Debt) -> bool:
     """R3 to R6 among what it pays for. What can be cut is, even if it is not enough yet."""
     among = {lease.number for lease in debt.leases}
-    scope = Scope(
-        world, lambda lease: lease.number in among, lambda gone: not debt.is_over(gone)
-    )
+    scope = Scope(world, lambda lease: lease.number in among, lambda gone: not debt.is_over(gone))
     drop_spares(scope)
     shrink(scope)
     by_lot(scope, lambda: world.seeds("Overdraft", debt.subject, world.now))
@@ -224,9 +222,7 @@ def shared_leases(world: World, run: Run) -> list[Lease]:
     places = places_of(world, run)
     mine = {e.name for e in own if any(e.covers(place) for place in places)}
     return [
-        lease
-        for lease in world.open_leases()
-        if lease.payer in mine and lease.relation == "Shared"
+        lease for lease in world.open_leases() if lease.payer in mine and lease.relation == "Shared"
     ]
 
 
@@ -236,7 +232,9 @@ def own_envelopes(world: World, run: Run) -> list[Envelope]:
 
 def is_locked_out(world: World, run: Run, groups: list[int], ahead: list[Entry]) -> bool:
     """Q6: its owner's own envelopes do not pay now, but would without shared leases in them."""
-    others = frozenset(e.name for e in world.envelopes) - {e.name for e in own_envelopes(world, run)}
+    others = frozenset(e.name for e in world.envelopes) - {
+        e.name for e in own_envelopes(world, run)
+    }
     shared = frozenset(lease.number for lease in shared_leases(world, run))
 
     def is_paid(without: Gone) -> bool:
@@ -289,7 +287,10 @@ def take_back(
     stand_ins = {x.number: x for x in world.leases[count:]}
     among = {x.number for x in shared if x.number not in moved}
     scope = Scope(
-        world, lambda x: x.number in among, lambda gone: where(gone) is not None, beneficiary=run.key
+        world,
+        lambda x: x.number in among,
+        lambda gone: where(gone) is not None,
+        beneficiary=run.key,
     )
     cuts = cut(scope, seed)
     placement = where(scope.gone()) if cuts is not None else None

@@ -171,9 +171,7 @@ def free_slots(world: World, name: str) -> list[int]:
 # Cover and pack together
 
 
-def room_for(
-    calendar: Calendar, at: int, *, until: int | None = None, fill: bool = False
-) -> Room:
+def room_for(calendar: Calendar, at: int, *, until: int | None = None, fill: bool = False) -> Room:
     world, run = calendar.world, calendar.run
     until = calendar.until(at) if until is None else until
     free = {n: g for n, g in calendar.room(at, until).items() if may_go(world, run, n)}

@@ -92,7 +92,11 @@ def next_instant(world: World) -> int:
             due.append(unit.pause)
         due.append(world.protected_until(run))
         for plan in run.plans.values():
-            due += [plan.start, plan.start - config["activationLead"], plan.start - config["reservation.maxWait"]]
+            due += [
+                plan.start,
+                plan.start - config["activationLead"],
+                plan.start - config["reservation.maxWait"],
+            ]
             due += [plan.cuts_at or 0, plan.reclaim_at or 0]
         due += [at - wait for at in run.beyond for wait in (0, config["reservation.maxWait"])]
         if run.hold is not None:

@@ -8,7 +8,15 @@ from tests.model.calendar import Calendar, Entry, end_of, make_entry, plan_entry
 from tests.model.facts import Hold, Placement, Plan, Run, Segment, Spot, World, waiting_units
 from tests.model.life import apply_cuts
 from tests.model.money import can_give, cover, is_allowed
-from tests.model.packing import Refusal, Room, admit, empty_fleet, pay_on_empty_fleet, places_of, put_all
+from tests.model.packing import (
+    Refusal,
+    Room,
+    admit,
+    empty_fleet,
+    pay_on_empty_fleet,
+    places_of,
+    put_all,
+)
 from tests.model.resolve import Gone, find_site, kind_of_loss, resolve_site
 from tests.model.story import FOREVER
 
@@ -29,9 +37,9 @@ class Pass:
     def walk(self) -> bool:
         """True if anything has started or was activated: the queue is then walked again."""
         for run in self.world.runs.values():  # a hold ends also while its run is in back-off
-            if run.hold is not None and self.world.now >= hold_ends(self.world, run.hold):
-                if not self.world.ready_units(run):
-                    self._give_up(run)
+            is_over = run.hold is not None and self.world.now >= hold_ends(self.world, run.hold)
+            if is_over and not self.world.ready_units(run):
+                self._give_up(run)
         for run in self.world.waiting():
             self.ahead_of[run.key] = list(self.ahead)
             self.consider(run)
@@ -189,7 +197,7 @@ class Pass:
         reclaim_at = self._reclaim_at(run, key, groups, was)
         if reclaim_at is not None and reclaim_at <= world.now and self._take_back(run, groups):
             return
-        plan = self._known_or_by_cuts(run, key, groups, refusal, was)
+        plan = self._known_or_by_cuts(run, groups, refusal, was)
         if reclaim_at is not None and (plan.state == "Blocked" or reclaim_at <= plan.start):
             shown = replace(plan, state="Pending", confidence="needs-money", start=reclaim_at)
             self._book(run, key, replace(shown, reclaim_at=reclaim_at), entry_of=plan)
@@ -228,7 +236,7 @@ class Pass:
             self.ahead.append(make_entry(world, run, world.now, {}, entered.claims))
 
     def _known_or_by_cuts(
-        self, run: Run, key: int, groups: list[int], refusal: Refusal, was: Plan | None
+        self, run: Run, groups: list[int], refusal: Refusal, was: Plan | None
     ) -> Plan:
         world = self.world
         cuts_at = was.cuts_at if was is not None else None
@@ -236,18 +244,22 @@ class Pass:
         latest = run.waiting_since + world.config[MAX_WAIT]
         first_cut = run.waiting_since + max(world.config["reservation.patience"], self._notice)
         may_cut = not run.opportunistic
-        if known is not None and may_cut and known.start > latest:  # Q4
-            if self._is_funded(run, groups, max(latest, world.now)):
-                known, first_cut = None, max(latest, run.waiting_since + self._notice)
+        is_late = known is not None and may_cut and known.start > latest
+        if is_late and self._is_funded(run, groups, max(latest, world.now)):  # Q4
+            known, first_cut = None, max(latest, run.waiting_since + self._notice)
         if known is not None and (cuts_at is None or known.start < cuts_at):
             return replace(known, reason=refusal.reason, cuts_at=cuts_at)
         if not may_cut:
             return Plan(confidence="exact", start=FOREVER, reason=refusal.reason)
         shared = self._shared(run, groups)
         at_some_time = [world.now, *Calendar(world, run, self.ahead).instants()]
-        if known is None and not any(self._is_funded(run, groups, at, shared) for at in at_some_time):
+        if known is None and not any(
+            self._is_funded(run, groups, at, shared) for at in at_some_time
+        ):
             claims = self._claims(run, groups) if world.now >= first_cut else []
-            return Plan(confidence="needs-money", start=first_cut, reason=refusal.reason, claims=claims)
+            return Plan(
+                confidence="needs-money", start=first_cut, reason=refusal.reason, claims=claims
+            )
         plan = self._by_cuts(run, groups, first_cut, was, shared)
         return replace(plan, reason=refusal.reason)
 
@@ -272,16 +284,18 @@ class Pass:
         if stands and was is not None:
             instants.add(was.start)
         for at in sorted(instants):
-            if stands and was is not None and at == was.start and was.placement is not None:
-                if _has_room(calendar, was.placement, at) and _can_pay(
-                    calendar, was.placement.segments(), at
-                ):
+            if stands and was is not None and at == was.start:
+                kept = was.placement
+                assert kept is not None
+                if _has_room(calendar, kept, at) and _can_pay(calendar, kept.segments(), at):
                     return was
             found = admit(calendar, groups, at)
             if isinstance(found, Placement):
                 payers = {name for name, _, _ in found.segments()}
                 aligned = any(e.name in payers and e.start == at for e in world.envelopes)
-                return Plan("Pending", "window-aligned" if aligned else "exact", at, placement=found)
+                return Plan(
+                    "Pending", "window-aligned" if aligned else "exact", at, placement=found
+                )
         return None
 
     def _is_funded(self, run: Run, groups: list[int], at: int, without: Gone = frozenset()) -> bool:
@@ -327,14 +341,20 @@ class Pass:
         if announced is not None and was is not None:
             at = max(announced, world.now)
             stands = was.is_site and was.placement is not None and was.placement.groups() == groups
-            if stands and was.placement is not None and self._is_possible(run, was.placement, at, shared):
+            if (
+                stands
+                and was.placement is not None
+                and self._is_possible(run, was.placement, at, shared)
+            ):
                 return replace(was, start=announced)
             only = None
             if was.is_site and was.placement is not None:
                 only = sorted({world.nodes[spot.node].domain for spot in was.placement.spots})
             site = find_site(world, run, groups, self.ahead, at, only=only, returned=shared)
             if site is not None:
-                return replace(waits, start=announced, placement=site, is_site=True, cuts_at=announced)
+                return replace(
+                    waits, start=announced, placement=site, is_site=True, cuts_at=announced
+                )
         first = max(first, world.now + self._notice)
         calendar = Calendar(world, run, self.ahead)
         protections = {world.protected_until(other) for other in world.runs.values()}
@@ -565,4 +585,3 @@ def plans(world: World) -> list[Entry]:
             if plan.claims:
                 found.append(make_entry(world, run, world.now, {}, plan.claims))
     return found
-

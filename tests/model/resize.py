@@ -1,4 +1,4 @@
-"""E. Elastic runs: they grow in whole steps toward the desired width, and shrink when it is lowered."""
+"""E. Elastic runs: they grow in whole steps toward their desired width, and shrink down to it."""
 
 from tests.model.bind import open_leases
 from tests.model.calendar import Calendar, Entry
@@ -89,7 +89,9 @@ def _growth(world: World, run: Run, count: int, ahead: list[Entry]) -> Placement
         placement = _place(calendar, room.copy(), groups, [domain], (limit, until))
         if placement is not None:
             return placement
-    return _place(calendar, room.copy(), groups, room.domains() if run.spread else home, (limit, until))
+    return _place(
+        calendar, room.copy(), groups, room.domains() if run.spread else home, (limit, until)
+    )
 
 
 def _place(
@@ -99,9 +101,7 @@ def _place(
     for group in groups:
         bills = _bills(calendar, room, placement.segments(), ends)
 
-        def rank(
-            domain: str, bills: dict[Place, Bill] = bills
-        ) -> tuple[bool, int, int, int, str]:
+        def rank(domain: str, bills: dict[Place, Bill] = bills) -> tuple[bool, int, int, int, str]:
             bill, away = bills[place_of(domain)], domain not in home
             money = (bill.by("Borrowed"), bill.by("Shared")) if away else (0, 0)
             return (away, *money, room.left_in(domain), domain)
@@ -123,8 +123,13 @@ def _bills(
     """Who would pay for one group more, in each location where somebody would."""
     found = {
         place: cover(
-            calendar, room.gpus_of_group(), place,
-            at=calendar.world.now, limit=ends[0], until=ends[1], taken=taken,
+            calendar,
+            room.gpus_of_group(),
+            place,
+            at=calendar.world.now,
+            limit=ends[0],
+            until=ends[1],
+            taken=taken,
         )
         for place in places_of(calendar.world, calendar.run)
     }

@@ -11,7 +11,15 @@ from tests.model.calendar import Calendar, Entry
 from tests.model.facts import Lease, Place, Placement, Run, Segment, Spot, World
 from tests.model.lottery import Bundle, draw
 from tests.model.money import cover
-from tests.model.packing import Room, is_promised, may_go, own_domains, place_of, places_of, put_all, room_for
+from tests.model.packing import (
+    is_promised,
+    may_go,
+    own_domains,
+    place_of,
+    places_of,
+    put_all,
+    room_for,
+)
 
 Gone = frozenset[int]
 Loss = tuple[int, int, int]  # GPUs by lottery, by shrinking, of spares
@@ -51,7 +59,11 @@ def fillers_on(world: World, spare: Lease) -> list[Lease]:
     """Every lease that ends with this spare: a filler ends whole."""
     found: list[Lease] = []
     for lease in world.open_leases():
-        if lease.role == "Borrowed" and lease.node == spare.node and set(lease.slots) & set(spare.slots):
+        if (
+            lease.role == "Borrowed"
+            and lease.node == spare.node
+            and set(lease.slots) & set(spare.slots)
+        ):
             run = world.runs[lease.run]
             found += [x for x in world.leases_of(run, run.unit_of(lease.group)) if x not in found]
     return found
@@ -91,8 +103,8 @@ def find_site(
     only: list[str] | None = None,
     returned: Gone = frozenset(),
 ) -> Placement | None:
-    """Q5: payers as if nobody were cut, and the place where it fits when all leases that may be cut
-    are left out. `only`: domains to which it is bound. `returned`: leases whose money comes back."""
+    """Q5: payers as if nobody were cut, and the place where it fits without all leases that may be
+    cut. `only`: domains to which it is bound. `returned`: leases whose money comes back."""
     money = Calendar(world, run, ahead, without=returned)
     open_until = at + (world.config["resolver.minTenure"] or 0)
     ground = _Ground(world, run, ahead, at, only)
@@ -164,7 +176,9 @@ class _Ground:
                 {
                     slot
                     for lease in world.open_leases()
-                    if lease.node == node and kinds[lease.number] == kind and now.ends[lease.number] > at
+                    if lease.node == node
+                    and kinds[lease.number] == kind
+                    and now.ends[lease.number] > at
                     for slot in lease.slots
                 }
             )
@@ -207,7 +221,8 @@ class _Ground:
                 for node in [n for n, where in self.nodes.items() if where == domain]:
                     if taken[node] + size <= self.room[node]:
                         before, after = (
-                            self.loss(node, taken[node]), self.loss(node, taken[node] + size)
+                            self.loss(node, taken[node]),
+                            self.loss(node, taken[node] + size),
                         )
                         more = (after[0] - before[0], after[1] - before[1], after[2] - before[2])
                         best = min(best or (more, node), (more, node))

@@ -123,7 +123,7 @@ def _wake_for_protected(turn: Turn) -> None:
 
 
 def _wake_for_overdue(turn: Turn) -> None:
-    """A lease that does not end in its grace period may stay for ever: plans count on it no more."""
+    """A lease that does not end in its grace period may stay for ever: plans cannot count on it."""
     world = turn.world
     if world.work.pending:
         for name in world.ending:

@@ -29,7 +29,7 @@ from leasehold.core.decisions.admit import Wish, claims_of
 from leasehold.core.decisions.calendar import Entry, uid_beside
 from leasehold.core.decisions.odds import Preview, preview
 from leasehold.core.decisions.order import in_order, is_ahead
-from leasehold.core.decisions.resolve import Planned as PlannedSite
+from leasehold.core.decisions.resolve import PlannedSite
 from leasehold.core.facts import Record, Run
 from leasehold.core.reservations import Reservation
 from leasehold.core.units import FOREVER, Instant

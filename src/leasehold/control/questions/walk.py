@@ -4,10 +4,10 @@ from typing import assert_never
 
 from msgspec import structs
 
-from leasehold.control.scheduling.wishes import wish_for
 from leasehold.control.questions.answers.reasons import CoverAnswer, StepRow, WalkRow, WalkStep
 from leasehold.control.questions.forms import moment
 from leasehold.control.questions.rehearse import in_front_of
+from leasehold.control.scheduling.wishes import wish_for
 from leasehold.core.decisions.admit import as_found_by, ask_for, no_such_flavor
 from leasehold.core.decisions.cover import cover
 from leasehold.core.facts import Run

@@ -22,7 +22,7 @@ from leasehold.core.decisions.admit import Wish, ask_for
 from leasehold.core.decisions.calendar import Calendar, Entry, uid_of_run
 from leasehold.core.decisions.cover import can_pay
 from leasehold.core.decisions.order import in_order, is_ahead, place_of
-from leasehold.core.decisions.resolve import Planned, Resolved, resolve
+from leasehold.core.decisions.resolve import PlannedSite, Resolved, resolve
 from leasehold.core.decisions.site import Ground, money_of
 from leasehold.core.facts import Record, Run
 from leasehold.core.reservations import Held, Reservation, State
@@ -160,7 +160,7 @@ def _activate(turn: Turn, due: Due) -> bool:
         return False
     if found.state is State.PENDING and not _is_paid(turn, wish, found):
         return _take_back_first(turn, due, subject)
-    planned = Planned(domains=found.domains, money=found.held_money)
+    planned = PlannedSite(domains=found.domains, money=found.held_money)
     answer = resolve(
         world,
         wish,

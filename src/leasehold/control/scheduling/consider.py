@@ -61,7 +61,7 @@ class Started(Record):
 
 
 class Planned(Record):
-    """It cannot start now. `more` are the groups of a sweep beyond its minimum, with their plans."""
+    """It cannot start now. `more`: the groups of a sweep beyond its minimum, with their plans."""
 
     wish: Wish
     refused: Refused

@@ -96,7 +96,7 @@ def _rehearse(
     world = turn.world
     money = _Money(world, now)
     for name in sorted(world.ending):
-        if is_going(world, world.leases[name], now):
+        if is_going(world.leases[name], now):
             money.end(world.leases[name])
 
     def plan() -> Admitted | None:

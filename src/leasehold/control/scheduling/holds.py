@@ -16,9 +16,9 @@ from leasehold.core.decisions.admit import Wish, as_found_by, ask_for
 from leasehold.core.decisions.calendar import Calendar, Entry
 from leasehold.core.decisions.cover import can_pay
 from leasehold.core.decisions.pack import try_pack
-from leasehold.core.decisions.resolve import Planned, let_go
+from leasehold.core.decisions.resolve import PlannedSite, let_go
 from leasehold.core.facts import Gang, Record, Run
-from leasehold.core.reservations import Held, Reservation, State
+from leasehold.core.reservations import Held, Reservation
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import FOREVER, Instant, plural
 from leasehold.core.verdicts import Admitted, Packed, PodPlace
@@ -184,7 +184,7 @@ def still_paid(turn: Turn, hold: Hold, wish: Wish) -> bool:
 def start_where_held(turn: Turn, hold: Hold, wish: Wish) -> Admitted | None:
     """The start in the held place with the held payers, if all of it is free."""
     world = turn.world
-    planned = Planned(domains=hold.reservation.domains, money=hold.reservation.held_money)
+    planned = PlannedSite(domains=hold.reservation.domains, money=hold.reservation.held_money)
     others = turn.calendar.only(uid for uid in world.activating if uid != wish.run.uid)
     held = dict(hold.reservation.held_places)
     with world.what_if.opened():
@@ -198,7 +198,7 @@ def start_where_held(turn: Turn, hold: Hold, wish: Wish) -> Admitted | None:
     return None if packed is None else Admitted(covered=planned.covered(world), packed=packed)
 
 
-def _pack_in(world: World, wish: Wish, planned: Planned, held: dict[str, int]) -> Packed | None:
+def _pack_in(world: World, wish: Wish, planned: PlannedSite, held: dict[str, int]) -> Packed | None:
     """Deal the pods to the held GPUs. The caller must hold an open what-if."""
     fleet = world.fleet
     domains = sorted({fleet.nodes[name].node.domain for name in held})

@@ -19,7 +19,7 @@ from leasehold.core.decisions.forecast import Known, forecast, is_ever_paid
 from leasehold.core.decisions.funded import nobody_pays
 from leasehold.core.decisions.odds import Preview, preview
 from leasehold.core.decisions.outlook import leases_ended_by
-from leasehold.core.decisions.resolve import Planned
+from leasehold.core.decisions.resolve import PlannedSite
 from leasehold.core.decisions.site import (
     Ground,
     Site,
@@ -68,7 +68,7 @@ def plan_for(
     groups of a sweep are planned by Q4 alone. None: no start is known."""
     old = _standing(turn, wish.run) if is_first else None
     family = leases_to_give_back(turn, wish, passing) if is_first else ()
-    plan = _plan(turn, wish, refused, passing, old, family, is_first=is_first)
+    plan = _plan(turn, wish, refused, passing, old=old, family=family, is_first=is_first)
     if not family:
         return plan
     known = old.by_family if old is not None else 0
@@ -96,9 +96,9 @@ def _plan(
     wish: Wish,
     refused: Refused,
     passing: QueuePass,
+    *,
     old: Reservation | None,
     family: tuple[str, ...],
-    *,
     is_first: bool,
 ) -> Plan | None:
     world, now, policy = turn.world, turn.now, turn.world.policy
@@ -108,16 +108,16 @@ def _plan(
     may_cut = is_first and not wish.run.spec.opportunistic
     by_cuts = old.by_cuts if old is not None else 0
     known = _known_start(turn, wish, refused, passing, old)
-    if known is not None and may_cut and known.held_from > latest:
-        if _is_paid(turn, wish, passing, at=max(latest, now)):  # GPUs are what it lacks (Q4)
-            known, first = None, max(latest, since + policy.activation_lead)
+    is_late = known is not None and may_cut and known.held_from > latest
+    if is_late and _is_paid(turn, wish, passing, at=max(latest, now)):  # it lacks GPUs (Q4)
+        known, first = None, max(latest, since + policy.activation_lead)
     if known is not None and (not by_cuts or known.held_from < by_cuts):
         return replace(known, by_cuts=by_cuts)
     if not may_cut:
         return None
     if known is None and not _is_paid_some_time(turn, wish, refused, passing, family):
         return _short_of_money(turn, wish, first)
-    return _by_cuts(turn, wish, passing, old, family, first)
+    return _by_cuts(turn, wish, passing, old=old, family=family, first=first)
 
 
 def _is_paid(turn: Turn, wish: Wish, passing: QueuePass, *, at: Instant) -> bool:
@@ -272,6 +272,7 @@ def _by_cuts(
     turn: Turn,
     wish: Wish,
     passing: QueuePass,
+    *,
     old: Reservation | None,
     family: tuple[str, ...],
     first: Instant,
@@ -288,12 +289,12 @@ def _by_cuts(
     if announced and old is not None:
         at = max(announced, now)
         if _site_stands(turn, wish, old, at=at, returned=family):
-            site = Site(places=old.held_places, money=old.held_money, domains=old.domains)
-            plan = _on_site(site, starts=announced)
+            kept = Site(places=old.held_places, money=old.held_money, domains=old.domains)
+            plan = _on_site(kept, starts=announced)
             is_foreseen = bool(old.odds) or wish.run.uid in world.memory.foreseen
             if is_foreseen or not passing.may_sample(turn):
                 return plan
-            return replace(plan, preview=_preview(turn, wish, site, announced, lambda: True))
+            return replace(plan, preview=_preview(turn, wish, kept, announced, lambda: True))
         within = old.domains if old.is_site else ()
         site = _choose(turn, wish, at, returned=family, within=within)
         if site is not None:
@@ -330,7 +331,7 @@ def _on(turn: Turn, wish: Wish, site: Site, passing: QueuePass, *, starts: Insta
 def _preview(
     turn: Turn, wish: Wish, site: Site, starts: Instant, may_sample: Callable[[], bool]
 ) -> Preview:
-    planned, now = Planned(domains=site.domains, money=site.money), turn.now
+    planned, now = PlannedSite(domains=site.domains, money=site.money), turn.now
     return preview(
         turn.world,
         wish,

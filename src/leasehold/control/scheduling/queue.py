@@ -1,7 +1,7 @@
 """The queue: every waiting run is considered once, in order, and what was found is done (Q2).
 
-What becomes of a run is decided by `consider`, which writes nothing down. Here it is applied: leases
-are opened, reservations written, plans entered on the calendar, and people told why a run waits.
+What becomes of a run is decided by `consider`. Here it is applied: leases are opened, reservations
+written, and people told why a run waits.
 """
 
 from typing import assert_never

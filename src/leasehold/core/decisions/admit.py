@@ -77,8 +77,8 @@ def admit(
     now: Instant,
     gone: Collection[str] = (),
 ) -> Admitted | Refused:
-    """Who pays for all of it and where it goes, leaving alone what the calendar keeps. `gone`: leases
-    that the caller has given back."""
+    """Who pays for all of it and where it goes, beside what the calendar keeps. `gone`: leases that
+    the caller has given back."""
     locations = locations_for(world, wish.run.spec)
     if not locations:
         return no_such_flavor(wish.want)

@@ -60,9 +60,9 @@ def paid_on_empty_fleet(
     paid = [location for location, answer in answers.items() if isinstance(answer, Covered)]
     if any(rooms[location] >= groups for location in paid):
         return None
-    if want.spread and groups > 1 and len(rooms) > 1:
-        if _funded_together(world, wish, list(rooms), at, now, rooms=rooms, but=but) is None:
-            return None
+    is_split = want.spread and groups > 1 and len(rooms) > 1
+    if is_split and not _funded_together(world, wish, list(rooms), at, now, rooms=rooms, but=but):
+        return None
     if not paid:
         return _first_refusal(list(answers.values()))
     return Refused(

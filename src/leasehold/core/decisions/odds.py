@@ -13,7 +13,7 @@ from fractions import Fraction
 from leasehold.core.decisions.admit import Wish
 from leasehold.core.decisions.calendar import Calendar
 from leasehold.core.decisions.cuts import Cut, CutKind, Lots, structural
-from leasehold.core.decisions.resolve import Arena, Planned
+from leasehold.core.decisions.resolve import Arena, PlannedSite
 from leasehold.core.facts import Lease, Record, RunKey
 from leasehold.core.ledger.lottery import Urn
 from leasehold.core.resolutions import Bundle
@@ -35,7 +35,7 @@ def preview(
     world: World,
     wish: Wish,
     calendar: Calendar,
-    planned: Planned,
+    planned: PlannedSite,
     *,
     at: Instant,
     now: Instant,
@@ -54,7 +54,7 @@ def preview(
             bundles = {owner: [each for each, _ in found] for owner, found in conflicts.items()}
             lots = Lots(scope, conflicts)
             urn = Urn(bundles, lots.sweeps, owned_last=world.policy.owned_last)
-            odds = _odds(world, counts, urn, scope.cut_of, planned, may_sample)
+            odds = _odds(world, counts, urn, scope.cut_of, planned=planned, may_sample=may_sample)
         return Preview(
             deficit=deficit,
             spares=sum(cut.gpus for cut in taken if cut.kind is CutKind.SPARE),
@@ -139,7 +139,8 @@ def _odds(
     counts: _Counts,
     urn: Urn,
     cut_of: Callable[[Bundle], Cut],
-    planned: Planned,
+    *,
+    planned: PlannedSite,
     may_sample: Callable[[], bool],
 ) -> tuple[tuple[RunKey, int], ...] | None:
     bundles = [each for found in urn.choices().values() for each in found]
@@ -190,7 +191,7 @@ def _sampled(
     counts: _Counts,
     urn: Urn,
     cut_of: Callable[[Bundle], Cut],
-    planned: Planned,
+    planned: PlannedSite,
     seeds: int,
 ) -> Iterator[tuple[Fraction, list[Bundle]]]:
     cuts: dict[str, Cut] = {}

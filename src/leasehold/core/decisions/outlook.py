@@ -68,9 +68,9 @@ class Outlook:
             insort(times, at)
 
     def pods_for(self, uid: Uid, span: int, limit: int) -> dict[str, list[Instant]]:
-        """The same as one run sees it: what it holds itself, and what starts after it has ended,
-        is not in its way. The lists of domains without entries are those of `pods` themselves: there
-        room that has come stays."""
+        """The same as one run sees it: what it has there itself, and what starts after it has ended,
+        is not in its way. The lists of domains without entries are those of `pods`: there room
+        stays once it has come."""
         own = {entry.node for entry in self._calendar.entries_of(uid)}
         names = sorted(own) if span >= FOREVER else self._calendar.nodes()
         domains: dict[str, list[str]] = {}
@@ -90,9 +90,7 @@ class Outlook:
             found[domain] = times
         return found
 
-    def node_times(
-        self, name: str, span: int, but: Uid, limit: int = FOREVER
-    ) -> list[Instant]:
+    def node_times(self, name: str, span: int, but: Uid, limit: int = FOREVER) -> list[Instant]:
         """When a run of this span could have one pod more on the node than just before: for one
         without an end from then on; else room may go again, and is named once more when it comes
         back."""

@@ -22,7 +22,7 @@ from leasehold.core.world.fleet import Pool
 from leasehold.core.world.world import World
 
 
-class Planned(Record):
+class PlannedSite(Record):
     """The site of a run as its reservation has it."""
 
     domains: tuple[str, ...]
@@ -69,7 +69,7 @@ def resolve(
     world: World,
     wish: Wish,
     calendar: Calendar,
-    planned: Planned,
+    planned: PlannedSite,
     *,
     now: Instant,
     seeder: Seeder,
@@ -91,7 +91,7 @@ def resolve(
         )
 
 
-def is_going(world: World, lease: Lease, now: Instant) -> bool:
+def is_going(lease: Lease, now: Instant) -> bool:
     """Whether a lease that is ending counts as gone: until its deadline (R1)."""
     return lease.ending is not None and now < lease.ending.deadline
 
@@ -99,7 +99,7 @@ def is_going(world: World, lease: Lease, now: Instant) -> bool:
 def let_go(world: World, *, now: Instant) -> set[str]:
     """Give back the GPUs and the money of leases that are ending, and return their names. The
     caller must hold an open what-if."""
-    going = {name for name in world.ending if is_going(world, world.leases[name], now)}
+    going = {name for name in world.ending if is_going(world.leases[name], now)}
     for name in sorted(going):
         world.fleet.give(world.leases[name])
         world.accounts.end(world.leases[name], world.terms[name], at=now)
@@ -126,7 +126,7 @@ class Arena:
         world: World,
         wish: Wish,
         calendar: Calendar,
-        planned: Planned,
+        planned: PlannedSite,
         *,
         at: Instant,
         now: Instant,
