@@ -9,7 +9,7 @@ from leasehold.control.scheduling.wishes import wish_for
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import admit
 from leasehold.core.decisions.calendar import Calendar
-from leasehold.core.decisions.resolve import Planned, Resolved, resolve
+from leasehold.core.decisions.resolve import PlannedSite, Resolved, resolve
 from leasehold.core.decisions.site import choose_site
 from leasehold.core.facts import Lease, Opened, Relation, Role
 from leasehold.core.units import HOUR

@@ -10,7 +10,7 @@ from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wis
 
 from leasehold.core.decisions.calendar import Calendar
 from leasehold.core.decisions.cuts import Cut, CutKind
-from leasehold.core.decisions.resolve import Planned, Resolved, resolve
+from leasehold.core.decisions.resolve import PlannedSite, Resolved, resolve
 from leasehold.core.decisions.site import Site, choose_site
 from leasehold.core.facts import Gang, Lease, Role, Run
 from leasehold.core.units import HOUR
@@ -182,7 +182,7 @@ def decided(world: World, run: Run) -> tuple[Site, Resolved | Refused] | None:
     site = choose_site(world, wish, Calendar(), at=NOW, now=NOW)
     if site is None:
         return None
-    planned = Planned(domains=site.domains, money=site.money)
+    planned = PlannedSite(domains=site.domains, money=site.money)
     return site, resolve(world, wish, Calendar(), planned, now=NOW, seeder=lambda: SEED)
 
 
