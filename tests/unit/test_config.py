@@ -201,6 +201,8 @@ def test_the_effective_configuration_reads_back() -> None:
 def test_how_long_a_start_protects_may_follow_the_checkpoint() -> None:
     assert load_config({"resolver.minTenure": "byCheckpoint"}) == Config()
     assert effective(Config())["resolver.minTenure"] == "byCheckpoint"
+    short = Config(policy=Policy(min_tenure=0))
+    assert load_config({"resolver.minTenure": "byCheckpoint"}, short) == Config()
     assert load_config({"resolver.minTenure": "0s"}).policy.min_tenure == 0
 
 

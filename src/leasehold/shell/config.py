@@ -122,8 +122,8 @@ def load_config(source: str | Mapping[str, object], base: Config | None = None) 
     fields = Fields(flat, "", problems)
     values: dict[str, dict[str, object]] = {name: {} for name in Config.__struct_fields__}
     for key in KEYS:
-        value = fields.take(key.name, key.kind, None)
-        if value is not None:
+        value = fields.take(key.name, key.kind, _ABSENT)
+        if value is not _ABSENT:
             values[key.record][key.field] = value
     fields.finish()
     config = _assembled(values, base or Config())
@@ -255,6 +255,7 @@ def _tenure(value: object) -> Millis | None:
 _count = readers.whole(1, COUNT_MAX)
 _CUTS = readers.one_of(CutPolicy)
 BY_CHECKPOINT = "byCheckpoint"
+_ABSENT = object()
 
 KEYS = (
     Key("activationLead", "policy", "activation_lead", readers.span_or_none),
