@@ -172,8 +172,8 @@ def _cut(turn: Turn, excess: Excess, known: Overdraft) -> bool:
         turn.again = True
         return False
     cuts = cut_overdraft(turn.world, excess, seeder=lambda: subject.seed(turn), now=turn.now)
-    if cuts is None:
-        return False  # runs that are immune from lotteries are in the way; time clears that
+    if cuts is None or not cuts.kept:
+        return False  # its runs are gone, or all that it pays for is ending
     publish_cuts(
         turn, cuts, subject, cause=CutCause.OVERDRAFT, envelope=excess.subject, deficit=excess.gpus
     )

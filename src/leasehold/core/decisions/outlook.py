@@ -68,7 +68,7 @@ class Outlook:
             insort(times, at)
 
     def pods_for(self, uid: Uid, span: int, limit: int) -> dict[str, list[Instant]]:
-        """The same as one run sees it: what it has there itself, and what starts after it has ended,
+        """The same as one run sees it: what it has there, and what starts after it has ended,
         is not in its way. The lists of domains without entries are those of `pods`: there room
         stays once it has come."""
         own = {entry.node for entry in self._calendar.entries_of(uid)}
