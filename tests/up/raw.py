@@ -18,6 +18,9 @@ JSON_PATCH = "application/json-patch+json"
 APPLY = "application/apply-patch+yaml"
 STRATEGIC = "application/strategic-merge-patch+json"
 TIMEOUT_S = 30.0
+# An API server answers with a header of warning for each field that it does not know, and hostile
+# manifests have hundreds of those.
+http.client._MAXHEADERS = 10_000  # type: ignore[attr-defined]
 
 
 class Raw:
