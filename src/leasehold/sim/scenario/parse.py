@@ -13,8 +13,8 @@ from leasehold.core.objects.budget import budget_from_wire, parent_cycles
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.problems import Problem, shown
 from leasehold.core.objects.readers import WrongValue
-from leasehold.core.units import MINUTE, Instant, format_span
 from leasehold.core.policy import Policy
+from leasehold.core.units import MINUTE, Instant, format_span
 from leasehold.shell.config import BadConfig, Config, load_config
 from leasehold.shell.fleetfile import mistake_at, node_rows, read_fleet
 from leasehold.shell.yamlfile import BadFile, Document, Mistake, load_documents, parse_documents
