@@ -10,6 +10,7 @@ OWNER, NAMESPACE, FLAVOR = "lab:probe", "other", "PROBE-1"
 RUNS = f"/apis/{API}/namespaces/{NAMESPACE}/runs"
 PROMISE_S = 2.0
 SLOWER = 4  # as many times slower than while nothing else goes on, on a machine that is slow anyway
+REQUESTS = 40  # or as long as so many requests to the API server take meanwhile, which is not ours
 
 
 class Probe:
@@ -26,6 +27,7 @@ class Probe:
         self._connect = plane.cluster.connect
         self._number = 0
         self.quiet = 0.0  # the median while nothing else goes on
+        self._asks: list[float] = []  # seconds that requests of the probe took
 
     def calm(self) -> None:
         """Starts once for warming up, then notes how long a start takes while all is quiet."""
@@ -50,7 +52,9 @@ class Probe:
         while phase != "Running":
             assert time.monotonic() - began < DEADLINE_S, f"{path} is {phase or 'not looked at'}"
             time.sleep(0.01)
+            asked = time.monotonic()
             phase = client.ask("GET", path).json.get("status", {}).get("phase", "")
+            self._asks.append(time.monotonic() - asked)
         took = time.monotonic() - began
         client.ask("DELETE", path)
         return took
@@ -58,7 +62,9 @@ class Probe:
     def judge(self, took: list[float]) -> str:
         """What is read in the report; the median must be what we promise."""
         median = statistics.median(took)
-        assert median <= max(PROMISE_S, SLOWER * self.quiet), (took, self.quiet)
+        a_request = statistics.median(self._asks)
+        bound = max(PROMISE_S, SLOWER * self.quiet, REQUESTS * a_request)
+        assert median <= bound, (took, self.quiet, a_request)
         return (
             f"the probe started within {median:.2f} s at the median of {len(took)} "
             f"({max(took):.2f} s at most; {self.quiet:.2f} s while all was quiet)"
