@@ -345,10 +345,14 @@ class World:
         """Until when the run is not drawn in a lottery for a waiting run."""
         if run.wait_over is None:
             return -FOREVER
+        return run.wait_over + self.tenure_of(run)
+
+    def tenure_of(self, run: Run) -> int:
+        """How long a start protects the run."""
         tenure = self.config["resolver.minTenure"]
-        if tenure is None:
-            tenure = min(max(7_200_000, 2 * (run.checkpoint or 0)), DAY)
-        return int(run.wait_over + tenure)
+        if tenure == "byCheckpoint":
+            return min(max(7_200_000, 2 * (run.checkpoint or 0)), DAY)
+        return int(tenure)
 
     def pod_of(self, lease: Lease) -> Pod | None:
         """A spare has none."""

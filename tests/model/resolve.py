@@ -106,7 +106,7 @@ def find_site(
     """Q5: payers as if nobody were cut, and the place where it fits without all leases that may be
     cut. `only`: domains to which it is bound. `returned`: leases whose money comes back."""
     money = Calendar(world, run, ahead, without=returned)
-    open_until = at + (world.config["resolver.minTenure"] or 0)
+    open_until = at + world.tenure_of(run)
     ground = _Ground(world, run, ahead, at, only)
 
     def pay(gpus: int, place: Place, taken: list[Segment]) -> list[Segment] | None:
