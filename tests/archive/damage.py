@@ -22,6 +22,7 @@ from leasehold.sim.scenario.runner import HELD, run_scenario
 
 STORIES = Path(__file__).parents[1] / "scenarios"
 PAGE = 4096
+BATCHES = 9  # of the story below
 SECRETS = {"tokens.json": b"{}", "lottery.key": b"k" * 32, "tls/ca.key": b"secret"}
 USERS = b'{"team": 2000000000}'  # which uid each namespace has
 
