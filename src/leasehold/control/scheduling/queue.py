@@ -157,7 +157,7 @@ def _reserve(turn: Turn, wish: Wish, refused: Refused, plan: Plan) -> Reservatio
     if old is None or is_new:
         word = f"starts at {format_instant(plan.starts)}, {plan.confidence}"
         turn.tell("Run", wish.run.key, Told.RESERVED, word)
-        old = announced(turn, wish.run)
+        old = announced(turn, wish.run) if old is None else replace(old, since=turn.now)
     new = reservation_for(turn.world, refused, plan, old)
     if is_new or replace(new, message=old.message, remedies=old.remedies) != old:
         turn.reserve(new)
