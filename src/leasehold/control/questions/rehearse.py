@@ -67,6 +67,7 @@ def in_front_of(world: World, run: Run, now: Instant) -> tuple[Turn, QueuePass]:
 def _considered(turn: Turn, run: Run, passing: QueuePass) -> tuple[list[Started], Verdict | None]:
     """What of it starts, which is kept from the runs behind; and what becomes of the rest."""
     started: list[Started] = []
+    begun = 0
     verdict = consider(turn, run, passing)
     while isinstance(verdict, Started):
         started.append(verdict)
@@ -76,7 +77,8 @@ def _considered(turn: Turn, run: Run, passing: QueuePass) -> tuple[list[Started]
         _keep(turn, replace(verdict.wish, run=beside), verdict.plan)
         if not verdict.left:
             return started, None
-        verdict = consider(turn, run, passing, left=verdict.left)
+        begun += len(verdict.wish.want.groups)
+        verdict = consider(turn, run, passing, left=verdict.left, begun=begun)
     return started, verdict
 
 

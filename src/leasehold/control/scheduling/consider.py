@@ -113,10 +113,10 @@ Verdict = Started | Planned | TakesBack | InQueue | Holds | Denied
 
 
 def consider(
-    turn: Turn, run: Run, passing: QueuePass, *, left: tuple[int, ...] = ()
+    turn: Turn, run: Run, passing: QueuePass, *, left: tuple[int, ...] = (), begun: int = 0
 ) -> Verdict | None:
     """None: nothing of it waits. `left`: the groups of a sweep that still wait after others have
-    started in this walk."""
+    started in this walk. `begun`: how many have started in a rehearsal, which opens no leases."""
     known = passing.answer(turn, run)
     if known is not None and passing.is_full(run, known):
         # Most of a long queue: behind all that are planned, and like one that was just refused.
@@ -133,7 +133,7 @@ def consider(
     if not groups:
         return None
     if run.spec.gang is Gang.GROUP:
-        return _consider_sweep(turn, run, passing, groups)
+        return _consider_sweep(turn, run, passing, groups, begun=begun)
     return _consider_whole(turn, run, passing, known)
 
 
@@ -160,11 +160,11 @@ def _widths(run: Run) -> list[tuple[int, ...]]:
 
 
 def _consider_sweep(
-    turn: Turn, run: Run, passing: QueuePass, groups: tuple[int, ...]
+    turn: Turn, run: Run, passing: QueuePass, groups: tuple[int, ...], *, begun: int
 ) -> Verdict | None:
     """G1, G2: each group like a run of its own, lowest index first."""
     world = turn.world
-    most = _more_at_once(turn, run)
+    most = _more_at_once(turn, run) - begun
     if most <= 0:
         return None
     wish = wish_for(world, run, groups[:1])
@@ -172,7 +172,7 @@ def _consider_sweep(
     if isinstance(answer, Admitted):
         return Started(wish=wish, plan=answer, left=groups[1:])
     wanted = groups[:most]
-    short = groups_short_of_minimum(world, run, wanted)
+    short = groups_short_of_minimum(world, run, wanted, begun=begun)
     more = wanted[len(short) :]
     if short:
         waiting = _wait(turn, wish_for(world, run, short), answer, passing)
