@@ -221,4 +221,4 @@ def test_an_outlook_that_was_corrected_is_one_made_anew(
     fresh = Outlook(world, calendar, flavor=FLAVOR, gpus=gpus, now=NOW)
     assert outlook.pods == fresh.pods
     for uid, span in (("more", FOREVER), ("nobody", HOUR), ("ahead1", 3 * HOUR)):
-        assert outlook.pods_for(uid, span) == fresh.pods_for(uid, span)
+        assert outlook.pods_for(uid, span, span) == fresh.pods_for(uid, span, span)

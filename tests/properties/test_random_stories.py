@@ -13,7 +13,7 @@ import pytest
 from tests.seeds import Budget
 
 from leasehold.control.reservations import present
-from leasehold.control.running.life import is_over
+from leasehold.control.running.life import Standing, is_over, units_of
 from leasehold.control.scheduling.holds import ends_at, hold_of
 from leasehold.control.scheduling.wishes import (
     groups_short_of_minimum,
@@ -28,6 +28,7 @@ from leasehold.core.facts import Lease, Role, Run
 from leasehold.core.reservations import Confidence, State
 from leasehold.core.units import HOUR, MINUTE, Instant
 from leasehold.core.verdicts import Admitted
+from leasehold.core.world.width import starting_gpus
 from leasehold.core.world.world import World
 from leasehold.sim.scenario.act import Actor
 from leasehold.sim.scenario.parse import parse_story
@@ -166,7 +167,9 @@ def _holds_something(world: World, run: Run) -> Iterator[str]:
 
 def _waits_in_vain(world: World, run: Run, now: Instant) -> Iterator[str]:
     reservation = present(world, run)
-    if run.uid not in world.memory.refusals:
+    live = sum(where.standing is Standing.LIVE for where in units_of(world, run).values())
+    is_wide = live * run.spec.group_gpus >= starting_gpus(run.spec)  # no more run at once (G2)
+    if run.uid not in world.memory.refusals and not is_wide:
         yield f"{run.key} waits and nobody says why"
     if reservation is None:
         return

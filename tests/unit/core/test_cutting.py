@@ -9,18 +9,23 @@ from tests.properties.worlds import (
     a_site,
     a_wish,
     a_world,
+    an_envelope,
     occupy,
 )
 
 from leasehold.core.decisions.calendar import Calendar
+from leasehold.core.decisions.cuts import Scope
 from leasehold.core.decisions.odds import preview
+from leasehold.core.decisions.overdraft import cut_overdraft, excesses
 from leasehold.core.decisions.resolve import resolve
 from leasehold.core.decisions.swap import swap
-from leasehold.core.facts import Closed, Closure, Role, Why
+from leasehold.core.facts import Closed, Closure, Gang, Role, Why
 from leasehold.core.policy import Policy
 from leasehold.core.units import HOUR
 from leasehold.core.verdicts import Refusal, Refused
 from leasehold.core.world.world import World
+
+OLD = NOW - 2 * HOUR  # so old that nothing protects it any more
 
 
 def a_full_world(runs: int, *, policy: Policy | None = None) -> World:
@@ -99,3 +104,44 @@ def test_when_cutting_all_is_not_enough_nobody_is_cut() -> None:
     assert isinstance(answer, Refused)
     assert answer.reason is Refusal.CAPACITY
     assert answer.remedy.startswith("even if everything that may be cut were cut")
+
+
+def a_sweep(groups: int, *, minimum: int | None = None) -> World:
+    """One node with so many groups of two GPUs, and one more of them on another node."""
+    world = a_world([a_node("n0", "a"), a_node("n1", "b")], [a_budget("t")])
+    run = a_run("sweep", groups=groups, group_gpus=2, pod_gpus=2, minimum=minimum, gang=Gang.GROUP)
+    world.put_run(run)
+    for group in range(groups):
+        node, first = ("n1", 0) if group == groups - 1 else ("n0", 2 * group)
+        slots = range(first, first + 2)
+        world.fold_open(a_lease(run, node, slots, batch=1, index=group, group=group, start=OLD))
+    return world
+
+
+def bundles_on(world: World, node: str) -> list[tuple[int | None, int]]:
+    leases = [each for each in world.leases.values() if each.node == node]
+    scope = Scope(world, leases, lambda: False, free=lambda _: None, restore=lambda _: None)
+    found = scope.conflict_set(now=NOW, but="uid-new")
+    return [(bundle.group, bundle.gpus) for pairs in found.values() for bundle, _ in pairs]
+
+
+def test_each_group_of_a_sweep_in_the_scope_is_a_bundle_above_its_minimum() -> None:
+    """Three groups; without a minimum of its own one of them is enough (R4)."""
+    assert bundles_on(a_sweep(3), "n0") == [(0, 2), (1, 2)]
+    assert bundles_on(a_sweep(3, minimum=4), "n0") == [(0, 2), (1, 2)]
+
+
+def test_a_sweep_at_its_minimum_is_one_bundle_wherever_its_groups_are() -> None:
+    assert bundles_on(a_sweep(3, minimum=6), "n0") == [(None, 6)]
+    assert bundles_on(a_sweep(1), "n1") == [(None, 2)]
+
+
+def test_an_overdraft_is_settled_at_the_cost_of_a_protected_run_too() -> None:
+    world = a_world([a_node("n0")], [a_budget("t", an_envelope("n/t/e", "t", 2))])
+    run = a_run("young")
+    world.put_run(run)
+    world.fold_open(a_lease(run, "n0", range(4), batch=1, index=0, start=NOW))
+    [excess] = excesses(world, "n/t/e", NOW)
+    cuts = cut_overdraft(world, excess, seeder=lambda: "5e" * 32, now=NOW)
+    assert cuts is not None
+    assert [cut.run for cut in cuts.kept] == ["n/young"]
