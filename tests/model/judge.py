@@ -118,11 +118,12 @@ def _matches(world: World, which: dict[str, Any], lease: Lease) -> bool:
 
 
 def _reservation(world: World, key: str) -> dict[str, Any]:
-    """The newest one: the one it has, or the last that was released."""
+    """The newest one: the one it has, or the last that was released; those that were cancelled
+    are forgotten."""
     run = world.runs[key]
     plan = run.plans.get(-1) or (run.history[-1] if run.history else None)
     if plan is None:
-        return {"none": True, "state": "", "confidence": "", "starts": 0}
+        return {"none": True, "state": "Canceled", "confidence": "", "starts": 0}
     return {
         "none": False,
         "state": plan.state,

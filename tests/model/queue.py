@@ -33,6 +33,7 @@ class Pass:
     planned: dict[str, int] = field(default_factory=dict)
     kept_domains: set[str] = field(default_factory=set)  # Q10
     has_started: bool = False
+    has_freed: bool = False  # a hold was given up, or a family gave back: the walk begins again
 
     def walk(self) -> bool:
         """True if anything has started or was activated: the queue is then walked again."""
@@ -40,10 +41,12 @@ class Pass:
             is_over = run.hold is not None and self.world.now >= hold_ends(self.world, run.hold)
             if is_over and not self.world.ready_units(run):
                 self._give_up(run)
-        for run in self.world.waiting():
+        for run in self.world.waiting() if not self.has_freed else []:
             self.ahead_of[run.key] = list(self.ahead)
             self.consider(run)
-        return self.has_started
+            if self.has_freed:
+                break
+        return self.has_started or self.has_freed
 
     # One run
 
@@ -63,9 +66,8 @@ class Pass:
             if unit.blocked_binds:
                 run.plans[ALL] = Plan("Blocked", reason="BindFailing")
             return
-        if run.hold is not None and self._start_where_held(run):
-            return
         if run.hold is not None:
+            self._start_where_held(run)
             return
         if run.is_sweep:
             self._consider_sweep(run)
@@ -155,7 +157,7 @@ class Pass:
 
     # A4
 
-    def _start_where_held(self, run: Run) -> bool:
+    def _start_where_held(self, run: Run) -> None:
         """When the held place is free the run starts there; when its time is over, or the payers
         may not pay any more, it waits like any other."""
         world, hold = self.world, run.hold
@@ -165,21 +167,19 @@ class Pass:
         segments = hold.placement.segments()
         if not _can_pay(then, segments, world.now):
             self._give_up(run)
-            return False
+            return
         groups = _groups_held_for(world, run, hold)
         is_free = _has_room(calendar, hold.placement, world.now)
         if groups and is_free and _can_pay(calendar, segments, world.now):
             self._start(run, _deal(world, run, hold, groups))
-            return True
-        if world.now >= hold_ends(world, hold):
+        elif world.now >= hold_ends(world, hold):
             self._give_up(run)
-        return False
 
     def _give_up(self, run: Run) -> None:
         assert run.hold is not None
         run.hold = None
         self.world.drop_plans(run)
-        self.has_started = True
+        self.has_freed = True
 
     # Plans
 
@@ -422,6 +422,7 @@ class Pass:
         for number, segments in taken.moved.items():
             overdraft.move(world, world.leases[number], segments)
         apply_cuts(world, taken.cuts, "Overdrawn")
+        self.has_freed = True
         if taken.cuts or any(x.ending for x in world.open_leases()):
             self._hold(run, taken.placement, [n for each in taken.cuts for n in each.leases])
         else:

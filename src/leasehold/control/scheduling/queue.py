@@ -52,23 +52,25 @@ def walk_queue(turn: Turn) -> None:
     due: list[Due] = []
     for run in in_order(turn.world, turn.world.work.pending):
         turn.about = run.uid
-        if run.uid not in turn.left_alone:
-            _consider(turn, run, passing, due)
+        if run.uid not in turn.left_alone and _consider(turn, run, passing, due):
+            turn.again = True
+            return
     turn.has_walked = True
     if turn.time_trusted:
         activate_due(turn, due)
 
 
-def _consider(turn: Turn, run: Run, passing: QueuePass, due: list[Due]) -> None:
+def _consider(turn: Turn, run: Run, passing: QueuePass, due: list[Due]) -> bool:
+    """Whether something became free that runs ahead have not seen: the queue is walked again."""
     verdict = consider(turn, run, passing)
     while verdict is not None:
         _note_binds(turn, run, verdict)
         left = _apply(turn, run, verdict, due)
         turn.about = run.uid  # what has started has used up its steps
-        if isinstance(verdict, Holds) and verdict.is_over:
-            verdict = consider(turn, run, passing)
-        else:
-            verdict = consider(turn, run, passing, left=left) if left else None
+        if isinstance(verdict, TakesBack) or (isinstance(verdict, Holds) and verdict.is_over):
+            return True
+        verdict = consider(turn, run, passing, left=left) if left else None
+    return False
 
 
 def _note_binds(turn: Turn, run: Run, verdict: Verdict) -> None:
