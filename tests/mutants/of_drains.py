@@ -37,7 +37,7 @@ DRAINS = (
         "core/decisions/swap.py",
         "    if world.moving and moving(world, spare.uid, spare.group):\n        return True\n",
         "",
-        story("maintenance-a-restart-in-every-pause"),
+        story("maintenance or S2 or S3 or R3"),
     ),
     Mutant(
         "who cannot be told is told",
