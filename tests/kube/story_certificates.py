@@ -45,7 +45,8 @@ def test_they_are_used_when_they_come_and_when_they_change(plane: Plane, tmp_pat
     folder = tmp_path / "certificates"
     plane.answering("a", "--certificates", str(folder))
     ours = _bundle(plane)
-    assert plane.leasehold("runs", "list").returncode == 0
+    # A replica is Available a moment before it decides.
+    plane.until(lambda: plane.leasehold("runs", "list").returncode == 0)
     for ca in (authority("first"), authority("second")):
         before = _bundle(plane)
         _put(folder, ca)
