@@ -3,13 +3,14 @@
 from time import process_time
 
 from bench.worlds import NOW, empty_world, fill, make_run, mixed_runs, owners
-from leasehold.control.line.one_pass import Line
-from leasehold.control.line.planning import plan_for, write_plan
-from leasehold.control.line.wishes import wish_for
+from leasehold.control.scheduling.plans import enter, plan_for
+from leasehold.control.scheduling.queue_pass import QueuePass
+from leasehold.control.scheduling.wishes import wish_for
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import admit
-from leasehold.core.decisions.agenda import Agenda
-from leasehold.core.decisions.resolve import Resolved, resolve
+from leasehold.core.decisions.calendar import Calendar
+from leasehold.core.decisions.resolve import PlannedSite, Resolved, resolve
+from leasehold.core.decisions.site import choose_site
 from leasehold.core.facts import Lease, Opened, Relation, Role
 from leasehold.core.units import HOUR
 from leasehold.core.verdicts import Refused
@@ -42,13 +43,17 @@ def full_world(nodes: int, *, limit: int | None) -> World:
 
 
 def resolve_512(nodes: int) -> float:
-    """Milliseconds to resolve a 512-GPU reservation in a full fleet."""
+    """Milliseconds to find a site for 512 GPUs in a full fleet, and to resolve it."""
     world = full_world(nodes, limit=None)
     run = make_run(9_000_001, "org", 512)
     world.put_run(run)
     wish = wish_for(world, run, tuple(range(16)))
     began = process_time()
-    answer = resolve(world, wish, Agenda(), now=NOW, seeder=lambda: "5" * 64)
+    later = NOW + 2 * HOUR  # nobody is protected any more
+    site = choose_site(world, wish, Calendar(), at=later, now=later)
+    assert site is not None
+    planned = PlannedSite(domains=site.domains, money=site.money)
+    answer = resolve(world, wish, Calendar(), planned, now=later, seeder=lambda: "5" * 64)
     spent = process_time() - began
     assert isinstance(answer, Resolved), answer
     return spent * 1000
@@ -58,17 +63,19 @@ def forecast_many(nodes: int, count: int) -> tuple[float, int]:
     """Seconds to plan so many pending runs one on top of the other, and how many were planned."""
     world = full_world(nodes, limit=12 * HOUR)
     turn = Turn(world, now=NOW, key=b"k", time_trusted=True)
-    line = Line(world.policy)
+    passing = QueuePass(world.policy)
     planned = 0
     spent = 0.0
     for run in mixed_runs(count, seed=11):
         world.put_run(run)
         wish = wish_for(world, run, tuple(range(run.spec.total_gpus // run.spec.group_gpus)))
         began = process_time()
-        refused = admit(world, wish, turn.agenda, start=NOW, now=NOW)
+        refused = admit(world, wish, turn.calendar, start=NOW, now=NOW)
         assert isinstance(refused, Refused), refused
-        if line.places.take(run, refused).is_planned:
-            plan = plan_for(turn, wish, refused, line)
-            planned += write_plan(turn, wish, refused, plan) is not None
+        if passing.take_place(run, refused).is_planned:
+            plan = plan_for(turn, wish, refused, passing, is_first=True)
+            assert plan is not None
+            enter(turn, wish, plan)
+            planned += plan.known is not None
         spent += process_time() - began
     return spent, planned

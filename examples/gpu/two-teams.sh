@@ -28,7 +28,7 @@ saves() { # TEAM: until it has a checkpoint to come back to
 manifest() { sed "s/FLAVOR/$flavor/; s/TEAM/$1/g; s/STEPS/$2/; s#PYTHON#$python#; s#TRAIN#$root/train.py#" \
     "$here/run.yaml" >"$root/$1.yaml"; }
 
-printf 'activationLead: 5s\nresolver.minTenure: 0s\n' >"$root/config.yaml"
+printf 'activationLead: 5s\nreservation.patience: 5s\nresolver.minTenure: 0s\n' >"$root/config.yaml"
 cp "$here/train.py" "$root/" && chmod 644 "$root/train.py"
 $leasehold up --data "$root/data" --work "$root/work" --config "$root/config.yaml" --port 0 \
     --end-jobs --log-level warning >"$root/up.out" &

@@ -10,6 +10,7 @@ from pathlib import Path
 import apsw
 import pytest
 from tests.archive.damage import (
+    BATCHES,
     PAGE,
     SECRETS,
     USERS,
@@ -119,7 +120,7 @@ def test_whichever_page_is_gone_an_old_store_loses_what_was_there_alone(
         count["leases made again"] += len(made)
         shutil.rmtree(hurt)
     print(f"{pages_of(aged)} pages, each gone once: {dict(count)}")
-    assert count["everything"] >= 7 * count["named what is lost"]
+    assert count["everything"] >= 5 * count["named what is lost"]
 
 
 def test_a_folder_out_of_a_damaged_one_is_as_good_as_before(aged: Path, tmp_path: Path) -> None:
@@ -131,7 +132,7 @@ def test_a_folder_out_of_a_damaged_one_is_as_good_as_before(aged: Path, tmp_path
         )  # fmt: skip
         untouched = fingerprint(hurt)
         said = salvaged(hurt, tmp_path / f"{page}.new")
-        assert "the ledger is whole: batches 1 to 8, head " in said
+        assert f"the ledger is whole: batches 1 to {BATCHES}, head " in said
         assert exported(tmp_path / f"{page}.new") == exported(aged)
         assert fingerprint(hurt) == untouched
     for name, content in {**SECRETS, "users.json": USERS}.items():
@@ -149,7 +150,7 @@ def test_every_page_above_the_leaves_at_once(aged: Path, tmp_path: Path) -> None
     assert kept(rescue) == rows(aged)
     six = damaged(hurt, tmp_path / "six", at=0, content=bytes(6 * PAGE))
     rescue = looked_into(six)
-    assert (rescue.seq, rescue.digest) == (8, looked_into(aged).digest)
+    assert (rescue.seq, rescue.digest) == (BATCHES, looked_into(aged).digest)
     assert not rescue.is_whole  # it cannot know that this was all, nor what of it was deleted
     assert "Budget" in {kind for kind, _, _ in rescue.doubtful}
 
@@ -301,7 +302,11 @@ def test_a_backup_fills_what_was_there_alone(aged: Path, tmp_path: Path) -> None
         assert not (tmp_path / "no").exists()
         for kind, space, name in alone[page]:
             place = "/".join(filter(None, (space, name)))
-            said = f"batch {name} of 8 is missing" if kind == "LedgerBatch" else f"{kind} {place}"
+            said = (
+                f"batch {name} of {BATCHES} is missing"
+                if kind == "LedgerBatch"
+                else f"{kind} {place}"
+            )
             assert said in refused.output, page
         said = salvaged(hurt, tmp_path / f"{page}.new", tmp_path / "old.tar")
         assert "from the backup" in said
@@ -340,10 +345,13 @@ def test_without_a_batch_it_goes_back_if_it_is_told_to(aged: Path, tmp_path: Pat
     delete(data, "kind = 'LedgerBatch' AND (name LIKE '6-%' OR name LIKE '7-%')")
     told = invoke(restore.command, "--salvage", data, "--data", to)
     assert told.exit_code == 1
-    assert "batches 6 to 7 of 8 are missing, and nothing after batch 5 can be proved" in told.output
+    assert (
+        f"batches 6 to 7 of {BATCHES} are missing, and nothing after batch 5 can be proved"
+        in told.output
+    )
     assert not to.exists()
     said = ok(restore.command, "--salvage", data, "--data", to, "--partial")
-    assert "batches 6 to 7 of 8 are missing" in said
+    assert f"batches 6 to 7 of {BATCHES} are missing" in said
     assert ok(ledger.command, "verify", "--data", to) == "ledger verify: ok (5 batches)\n"
     first = exported(aged).splitlines()[:5]
     assert exported(to).splitlines() == first
@@ -385,12 +393,13 @@ def test_of_two_heads_neither_is_believed_but_for_the_batch(story: Path, tmp_pat
     connection.execute(
         "UPDATE objects SET body = CAST(replace(CAST(body AS TEXT), ?, ?) AS BLOB)"
         " WHERE kind = 'LedgerHead'",
-        ('"materialised":7', '"materialised":9'),
+        (f'"materialised":{BATCHES - 1}', f'"materialised":{BATCHES + 1}'),
     )
+    assert connection.changes() == 1
     connection.close()
-    assert "the ledger is whole: batches 1 to 8" in salvaged(data, to)
+    assert f"the ledger is whole: batches 1 to {BATCHES}" in salvaged(data, to)
     snapshot = Snapshot(to / "store.sqlite")
-    assert snapshot.head()["materialised"] == 8
+    assert snapshot.head()["materialised"] == BATCHES
     snapshot.close()
 
 
@@ -413,7 +422,7 @@ def test_what_the_archive_has_need_not_be_in_the_store(
     delete(data, where)
     said = salvaged(data, tmp_path / "to")
     assert "from the archive" in said
-    assert "the ledger is whole: batches 1 to 8" in said
+    assert f"the ledger is whole: batches 1 to {BATCHES}" in said
     assert exported(tmp_path / "to") == ledgers
     assert fingerprint(tmp_path / "to" / "archive").items() <= fingerprint(data / "archive").items()
     shutil.rmtree(data / "archive")

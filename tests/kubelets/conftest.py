@@ -10,6 +10,8 @@ from tests.kubernetes.closing import sweep
 
 SETTINGS = """
 activationLead: 3s
+reservation.patience: 3s
+resolver.minTenure: 0s
 retry.backoff: 1s
 """
 

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
+from tests.model.facts import Run, World
 from tests.model.play import Restless, play
 from tests.model.product import Holdings, NoSeed, Plans, Played, play_product
 from tests.model.story import Story, read_text, short
-from tests.model.world import Run, World
 
 
 @dataclass
@@ -54,9 +54,9 @@ def holdings_of(world: World) -> Holdings:
 def plans_of(world: World) -> Plans:
     plans: Plans = {}
     for run in world.runs.values():
-        booking = run.booking
-        if booking is not None:
-            plans[run.key] = (booking.state, booking.confidence, booking.start)
+        plan = run.plans.get(-1)
+        if plan is not None:
+            plans[run.key] = (plan.state, plan.confidence, plan.start)
     return plans
 
 

@@ -6,9 +6,9 @@ What is said of envelopes, nodes, odds, resolutions and traces is left to the pr
 from typing import Any
 
 from tests.model.compare import end_of_run
+from tests.model.facts import Lease, World
 from tests.model.play import play
 from tests.model.story import HOUR, Story, short, span
-from tests.model.world import Lease, World
 
 RUN = ("phase", "because", "gpus", "spares", "attempt", "started", "owned", "shared", "borrowed")
 RESERVATION = ("state", "confidence", "starts")
@@ -118,14 +118,15 @@ def _matches(world: World, which: dict[str, Any], lease: Lease) -> bool:
 
 
 def _reservation(world: World, key: str) -> dict[str, Any]:
-    """The newest one: the one it has, or the last that was released."""
+    """The newest one: the one it has, or the last that was released; those that were cancelled
+    are forgotten."""
     run = world.runs[key]
-    booking = run.booking or (run.history[-1] if run.history else None)
-    if booking is None:
-        return {"none": True, "state": "", "confidence": "", "starts": 0}
+    plan = run.plans.get(-1) or (run.history[-1] if run.history else None)
+    if plan is None:
+        return {"none": True, "state": "Canceled", "confidence": "", "starts": 0}
     return {
         "none": False,
-        "state": booking.state,
-        "confidence": booking.confidence,
-        "starts": booking.start - world.story.start,
+        "state": plan.state,
+        "confidence": plan.confidence,
+        "starts": plan.start - world.story.start,
     }

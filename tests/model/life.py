@@ -1,14 +1,14 @@
-"""Pods and what becomes of runs: ends, limits, cancels, lost nodes, swaps, retries.
+"""S, F and how runs end: pods, limits, cancels, lost nodes, swaps, retries.
 
-A lease closes when its GPUs are really free: its pod is gone. One that must end is marked first,
-and its closure quotes that reason whatever the pod's exit code then is.
+A lease closes when its pod is gone (B4). One that must end is marked first, and its closure quotes
+that reason, whatever the pod's exit code is then.
 """
 
-from tests.model.cuts import Cut, fillers_on
-from tests.model.places import is_promised
-from tests.model.start import start_pod
+from tests.model.bind import start_pod
+from tests.model.facts import Lease, Pod, Run, Unit, World
+from tests.model.packing import is_promised
+from tests.model.resolve import Cut, fillers_on
 from tests.model.story import HOUR
-from tests.model.world import Lease, Pod, Run, Unit, World
 
 FILLER_GRACE = 5_000
 RETRY_PAUSE_MAX = 1_800_000
@@ -17,31 +17,30 @@ RESTART_PAUSE = 10_000
 
 
 def close(world: World, lease: Lease, reason: str, end: int | None = None) -> None:
-    at = world.now if end is None else min(max(end, lease.start), world.now)
-    lease.end, lease.closed = at, reason
+    lease.end = world.now if end is None else min(max(end, lease.start), world.now)
+    lease.closed = reason
 
 
 def mark(world: World, lease: Lease, reason: str, most: int | None = None) -> None:
-    """It must end: its pod is asked to stop, now or when its node is heard. A spare has no pod, and
-    is gone the next time anybody looks."""
+    """The lease must end: its pod is asked to stop, now or when its node is heard. A spare has no
+    pod and closes at once."""
     if lease.ending or lease.end is not None:
         return
+    lease.ending, lease.marked, lease.deadline = reason, world.now, world.now
     if lease.role == "Spare":
-        lease.ending, lease.marked, lease.deadline = reason, world.now, world.now
         return
-    allowed = world.runs[lease.run].grace
-    allowed = allowed if most is None else min(allowed, most)
-    lease.ending, lease.marked, lease.deadline = reason, world.now, world.now + allowed
+    grace = min(world.runs[lease.run].grace, world.config["gracePeriod.max"])
+    grace = grace if most is None else min(grace, most)
+    lease.deadline = world.now + grace
     pod = world.pod_of(lease)
     assert pod is not None, f"{lease} has no pod"
     if pod.wanted is None:
-        pod.wanted, pod.allowed = world.now, allowed
+        pod.wanted, pod.allowed = world.now, grace
         if world.nodes[lease.node].heard:
             pod.told = world.now
 
 
 def end_unit(world: World, run: Run, unit: Unit, fate: str, reason: str) -> None:
-    """All its leases are marked in one go."""
     unit.fate = unit.fate or fate
     unit.swaps = []
     for lease in world.leases_of(run, unit):
@@ -49,7 +48,7 @@ def end_unit(world: World, run: Run, unit: Unit, fate: str, reason: str) -> None
 
 
 def reclaim(world: World, spare: Lease, most: int | None = None) -> None:
-    """Whoever sits on this spare goes whole; pods on the spare itself with at most so much time."""
+    """F3: the filler on this spare ends whole; its pods on the spare itself within `most`."""
     leases = fillers_on(world, spare)
     there = {
         (x.run, x.group, x.pod)
@@ -57,39 +56,31 @@ def reclaim(world: World, spare: Lease, most: int | None = None) -> None:
         if x.node == spare.node and set(x.slots) & set(spare.slots)
     }
     for lease in leases:
-        run = world.runs[lease.run]
-        unit = run.unit_of(lease.group)
+        unit = world.runs[lease.run].unit_of(lease.group)
         unit.fate = unit.fate or "ReclaimedBySpare"
-        on_it = (lease.run, lease.group, lease.pod) in there
-        mark(world, lease, "ReclaimedBySpare", most if on_it else None)
+        is_on_it = (lease.run, lease.group, lease.pod) in there
+        mark(world, lease, "ReclaimedBySpare", most if is_on_it else None)
 
 
 def apply_cuts(world: World, cuts: list[Cut], fate: str) -> None:
-    """Victims get their grace period."""
-    drawn: set[tuple[str, int]] = set()
-    for cut in cuts:
-        run = world.runs[cut.run]
-        leases = [world.leases[number] for number in cut.leases]
-        if cut.kind == "spare":
+    for each in cuts:
+        run = world.runs[each.run]
+        leases = [world.leases[number] for number in each.leases]
+        if each.kind == "spare":
             reclaim(world, leases[0])
             mark(world, leases[0], "DropSpare")
-        elif cut.kind == "shrink":
-            for lease in leases:
-                mark(world, lease, "Shrink")
-            settle(world, run)
-        else:
-            for lease in leases:
+            continue
+        for lease in leases:
+            if each.kind == "draw":
                 unit = run.unit_of(lease.group)
-                drawn.add((cut.run, unit.index))
-                unit.fate = unit.fate or fate
-                unit.swaps = []
-                mark(world, lease, "RandomPreempt")
-    for key, _ in drawn:  # every group of a sweep that was drawn counts
-        world.runs[key].cuts += 1
+                unit.fate, unit.swaps = unit.fate or fate, []
+            mark(world, lease, "Shrink" if each.kind == "shrink" else "RandomPreempt")
+        if each.kind == "shrink":
+            restart_in_place(world, run)
 
 
-def settle(world: World, run: Run) -> None:
-    """Exits until a while after a swap or a resize are restarts, in the whole run."""
+def restart_in_place(world: World, run: Run) -> None:
+    """E3: after a swap or a resize, exits are restarts for a while, in the whole run."""
     for unit in run.units.values():
         if unit.standing == "live":
             unit.settled = max(unit.settled, world.now + world.config["swap.settle"])
@@ -126,8 +117,8 @@ def _see_ends(world: World) -> bool:
         run = world.runs[pod.run]
         unit = run.unit_of(pod.group)
         leases = [lease for lease in world.leases_of(run) if world.pod_of(lease) is pod]
-        stopped = pod.told is not None and (pod.until is None or at < pod.until)
-        if any(lease.ending for lease in leases) or stopped:
+        is_stopped = pod.told is not None and (pod.until is None or at < pod.until)
+        if any(lease.ending for lease in leases) or is_stopped:
             for lease in leases:
                 close(world, lease, lease.ending, at)
         elif pod.code == 0:
@@ -147,8 +138,8 @@ def _see_ends(world: World) -> bool:
 
 
 def _restart(world: World, run: Run, unit: Unit, pod: Pod) -> None:
-    """In place, under its open lease. What has nothing left to do but to fail, does so again and
-    again, with pauses, until the settling time is over."""
+    """In place, under its open lease. A pod that can only fail fails again and again, with pauses,
+    until the time to settle is over."""
     work = run.work(unit.attempt)
     natural = None if work["lasts"] is None else unit.started + work["lasts"]
     pod.code = work["exit"]
@@ -171,34 +162,31 @@ def pod_exits(world: World, run: Run, group: int, index: int, code: int) -> None
 def _reach_limits(world: World) -> bool:
     done = False
     for run in world.runs.values():
-        if run.limit is None:
-            continue
         for unit in run.units.values():
-            if unit.standing == "live" and world.now >= unit.started + run.limit:
-                leases = [x for x in world.leases_of(run, unit) if not x.ending]
-                if leases or unit.swaps:
-                    end_unit(world, run, unit, "TimeLimit", "TimeLimit")
-                    done = True
+            if run.limit is None or unit.standing != "live":
+                continue
+            if world.now >= unit.started + run.limit and _has_more_to_end(world, run, unit):
+                end_unit(world, run, unit, "TimeLimit", "TimeLimit")
+                done = True
     return done
+
+
+def _has_more_to_end(world: World, run: Run, unit: Unit) -> bool:
+    return bool(unit.swaps) or any(not x.ending for x in world.leases_of(run, unit))
 
 
 def _cancel(world: World) -> bool:
     done = False
-    for run in world.runs.values():
-        if not run.stop:
-            continue
+    for run in [run for run in world.runs.values() if run.stop]:
         for unit in run.units.values():
             if unit.standing == "waiting":
                 unit.standing, unit.reason, unit.ended = "failed", "Canceled", world.now
                 done = True
-            elif unit.standing == "live" and (
-                unit.swaps or any(not x.ending for x in world.leases_of(run, unit))
-            ):
+            elif unit.standing == "live" and _has_more_to_end(world, run, unit):
                 end_unit(world, run, unit, "Canceled", "Canceled")
                 done = True
-        if run.booking is not None or run.activation is not None:
-            world.book(run, None)
-            run.activation = None
+        world.drop_plans(run)
+        run.hold = None
     return done
 
 
@@ -221,6 +209,7 @@ def _finish(world: World) -> bool:
 
 
 def _conclude(world: World, run: Run, unit: Unit) -> None:
+    """What becomes of a unit whose leases have all ended."""
     mine = [x for x in world.leases if x.run == run.key and run.unit_of(x.group) is unit]
     unit.ended = max(x.end or 0 for x in mine)
     fate = unit.fate
@@ -236,40 +225,42 @@ def _conclude(world: World, run: Run, unit: Unit) -> None:
         unit.pause = unit.ended + min(pause, RETRY_PAUSE_MAX)
     elif fate in ("WorkloadFailed", "TimeLimit", "Canceled") or run.checkpoint is None:
         unit.standing, unit.reason = "failed", fate
-    else:
+    else:  # A5: requeued, which begins a new wait
         unit.standing = "waiting"
+        if not any(other.standing == "live" for other in run.units.values()):
+            run.waiting_since, run.wait_over = unit.ended, None
     if unit.standing == "waiting":
         unit.fate, unit.rejections, unit.avoids = "", 0, []
-        run.protected = run.protected if run.is_sweep else 0
         run.said = ""
     world.note(f"{run.key}#{unit.index} is {unit.standing} {unit.reason or fate}")
 
 
 def _pause_after_rejection(world: World, run: Run, unit: Unit) -> None:
-    """It doubles; after so many in a row it waits for a node to change, or for an hour."""
+    """B2, B3: the pause doubles; after so many in a row it ends when a node changes, or in an
+    hour."""
     unit.standing, unit.fate, unit.paused_by = "waiting", "", "BindFailing"
     pause = world.config["bind.backoff"] << (unit.rejections - 1)
     unit.pause = unit.ended + min(pause, BIND_PAUSE_MAX)
     if unit.rejections >= world.config["bind.attempts"]:
         unit.blocked_binds = True
         unit.pause = world.now + HOUR
-        run.activation = None
+        run.hold = None
 
 
 # Lost nodes
 
 
 def lose_node(world: World, gone: str) -> None:
-    """Positive evidence that its processes are dead: its leases close, ranks are lost."""
+    """S1, S2: positive evidence that its processes are dead: its leases close, ranks are lost."""
     lost: dict[tuple[str, int], list[tuple[int, int]]] = {}
     world.pods = [pod for pod in world.pods if pod.node != gone]
     for lease in [x for x in world.open_leases() if x.node == gone]:
         run = world.runs[lease.run]
         unit = run.unit_of(lease.group)
-        promised = lease.role == "Spare" and is_promised(world, lease)
+        was_promised = lease.role == "Spare" and is_promised(world, lease)
         close(world, lease, lease.ending or "NodeFailure")
         key = (run.key, unit.index)
-        if promised:
+        if was_promised:
             for swap in [s for s in unit.swaps if (s[0], s[2]) == (lease.group, lease.pod)]:
                 unit.swaps.remove(swap)
                 lost.setdefault(key, []).append((swap[0], swap[1]))
@@ -280,7 +271,8 @@ def lose_node(world: World, gone: str) -> None:
 
 
 def _replace(world: World, run: Run, unit: Unit, lost: list[tuple[int, int]]) -> None:
-    """Spares for lost pods; else an elastic run gives the group up; else the unit ends."""
+    """S2, S3: spares for lost pods; otherwise an elastic run gives up the group; otherwise the unit
+    ends."""
     if unit.fate:
         return
     swaps: list[tuple[int, int, int]] = []
@@ -301,7 +293,7 @@ def _replace(world: World, run: Run, unit: Unit, lost: list[tuple[int, int]]) ->
             if lease.group in short:
                 mark(world, lease, "NodeFailure")
         unit.swaps = [swap for swap in unit.swaps if swap[0] not in short]
-    settle(world, run)
+    restart_in_place(world, run)
     unit.swaps += swaps
     for group, _, spare in swaps:
         for lease in _spare_pod(world, run, group, spare):
@@ -311,7 +303,7 @@ def _replace(world: World, run: Run, unit: Unit, lost: list[tuple[int, int]]) ->
 def _width_without(
     world: World, run: Run, unit: Unit, short: list[int], swaps: list[tuple[int, int, int]]
 ) -> int:
-    """The width that is left, counting pods that spares will replace."""
+    """The width that is left, with pods that spares will replace."""
     there = sum(
         lease.gpus
         for lease in world.leases_of(run)
@@ -340,7 +332,7 @@ def _spare_pod(world: World, run: Run, group: int, pod: int) -> list[Lease]:
 
 
 def _swap(world: World) -> bool:
-    """The active lease opens when the filler's pod is gone; the spare's payer pays."""
+    """S2: the active lease opens when the filler's pod is gone; the spare's payer pays."""
     done = False
     for run in world.runs.values():
         for unit in run.units.values():
@@ -354,21 +346,11 @@ def _swap(world: World) -> bool:
                     close(world, lease, "Swap")
                     world.leases.append(
                         Lease(
-                            len(world.leases),
-                            run.key,
-                            group,
-                            lost,
-                            unit.attempt,
-                            "Active",
-                            lease.node,
-                            lease.slots,
-                            lease.payer,
-                            lease.relation,
-                            world.now,
-                            "Swap",
+                            len(world.leases), run.key, group, lost, unit.attempt, "Active",
+                            lease.node, lease.slots, lease.payer, lease.relation, world.now, "Swap",
                         )
-                    )
+                    )  # fmt: skip
                 start_pod(world, run, group, lost, leases[0].node)
-                settle(world, run)
+                restart_in_place(world, run)
                 done = True
     return done

@@ -1,20 +1,14 @@
-"""cover: who pays. The family, the order of the walk, and what each envelope can give.
-
-In one location (region, cluster) the walk is: the owner's own envelopes; the siblings'; the
-ancestors', nearest first; the sponsors the run names, in its order; their ancestors, nearest
-first; cousins whose lending policy admits the owner. Within one step, what expires first.
-"""
+"""C. Cover: who pays. The walk over envelopes, and what each of them can give."""
 
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from tests.model.view import View
-from tests.model.world import Envelope, Run, World
+from tests.model.calendar import Calendar, end_of
+from tests.model.facts import Envelope, Place, Run, Segment, World
+from tests.model.story import FOREVER
 
-Segment = tuple[str, int, str]  # envelope, GPUs, relation
-
-# Reasons that go away without anybody doing anything, if anything does.
-WAITABLE = {
+# Refusals that time alone may end.
+PASSING = {
     "WindowNotOpen", "ConcurrencyExhausted", "GPUHoursExhausted", "AggregateCap",
     "LendingCapExhausted", "LendingHoursExhausted", "ReciprocalLoan",
 }  # fmt: skip
@@ -22,20 +16,22 @@ WAITABLE = {
 
 @dataclass
 class Bill:
-    """The answer of cover: who pays for how many GPUs; or, short, the reason."""
+    """Who pays for how many GPUs; or, if some are missing, why."""
 
     segments: list[Segment] = field(default_factory=list)
     missing: int = 0
     reason: str = ""
-    may_help: bool = False  # time alone
-    walk: list[tuple[str, object]] = field(default_factory=list)
+    may_pass: bool = False
 
     def by(self, relation: str) -> int:
         return sum(gpus for _, gpus, kind in self.segments if kind == relation)
 
 
+# The family
+
+
 def parents(world: World, owner: str) -> list[str]:
-    """As its Budgets say; without one, or without saying, its path less the last part."""
+    """As its Budgets say; otherwise its path without the last part."""
     above = owner.rpartition(":")[0]
     default = [above] if above else []
     specs = [spec for spec in world.budgets.values() if spec["owner"] == owner]
@@ -45,27 +41,32 @@ def parents(world: World, owner: str) -> list[str]:
 
 def ancestors(world: World, owner: str) -> list[list[str]]:
     """Level by level, nearest first."""
-    if owner not in world.levels:
-        levels, seen, level = [], {owner}, parents(world, owner)
-        while level:
-            levels.append(level)
-            seen.update(level)
-            level = sorted({up for each in level for up in parents(world, each)} - seen)
-        world.levels[owner] = levels
-    return world.levels[owner]
+    levels: list[list[str]] = []
+    seen, level = {owner}, parents(world, owner)
+    while level:
+        levels.append(level)
+        seen.update(level)
+        level = sorted({up for each in level for up in parents(world, each)} - seen)
+    return levels
 
 
-def owners(world: World) -> list[str]:
-    return sorted({spec["owner"] for spec in world.budgets.values()})
+def _others(world: World, owner: str) -> list[str]:
+    return sorted({spec["owner"] for spec in world.budgets.values()} - {owner})
 
 
 def siblings(world: World, owner: str) -> list[str]:
-    mine: set[str] = set(*ancestors(world, owner)[:1])
-    return [
-        other
-        for other in owners(world)
-        if other != owner and mine & set(*ancestors(world, other)[:1])
-    ]
+    mine = set(parents(world, owner))
+    return [each for each in _others(world, owner) if mine & set(parents(world, each))]
+
+
+def cousins(world: World, owner: str) -> list[str]:
+    """Owners that share an ancestor with this one, its own descendants among them."""
+
+    def tree(name: str) -> set[str]:
+        return {name, *(up for level in ancestors(world, name) for up in level)}
+
+    mine = tree(owner)
+    return [each for each in _others(world, owner) if mine & tree(each)]
 
 
 def is_allowed(world: World, run: Run) -> bool:
@@ -77,164 +78,167 @@ def is_allowed(world: World, run: Run) -> bool:
     )
 
 
-def walk(world: World, run: Run, place: tuple[str, str]) -> list[tuple[Envelope, str]]:
-    """Every envelope of the flavor that is asked in this place, in order, with its relation."""
+def walk(world: World, run: Run, place: Place) -> list[tuple[Envelope, str]]:
+    """C1 to C3: every envelope that is asked in this location, in order, with its relation."""
     order: list[tuple[Envelope, str]] = []
-    seen: set[str] = set()
 
-    def step(names: list[str], relation: str, *, shared: bool = False) -> None:
+    def step(owners: list[str], relation: str, *, only_shared: bool = False) -> None:
+        asked = {envelope.name for envelope, _ in order}
         found = [
             envelope
-            for envelope in world.envelopes()
-            if envelope.owner in names
+            for envelope in world.envelopes
+            if envelope.owner in owners
             and envelope.flavor == run.flavor
             and envelope.covers(place)
-            and envelope.name not in seen
-            and (envelope.shares or not shared)
+            and envelope.name not in asked
+            and (envelope.shares or not only_shared)
         ]
         for envelope in sorted(found, key=lambda e: (e.end, *e.name.split("/"))):
-            seen.add(envelope.name)
             order.append((envelope, relation))
 
     step([run.owner], "Owned")
-    step(siblings(world, run.owner), "Shared", shared=True)
+    step(siblings(world, run.owner), "Shared", only_shared=True)
     for level in ancestors(world, run.owner):
-        step(level, "Shared", shared=True)
-    if run.may_borrow:
-        sponsors = [each for each in run.sponsors if each != run.owner]  # nobody is its own
-        for sponsor in sponsors:
-            step([sponsor], "Borrowed")
-        above = [ancestors(world, sponsor) for sponsor in sponsors]
-        for depth in range(max(map(len, above), default=0)):
-            for levels in above:
-                step(levels[depth] if depth < len(levels) else [], "Borrowed")
-        before = len(order)
-        step(cousins(world, run.owner), "Borrowed")
-        order[before:] = [
-            each for each in order[before:] if each[0].lends and admits(each[0], run.owner)
-        ]
-    return order
-
-
-def cousins(world: World, owner: str) -> list[str]:
-    """Owners that share an ancestor with this one, its own descendants among them."""
-
-    def line_of(name: str) -> set[str]:
-        return {name, *(up for level in ancestors(world, name) for up in level)}
-
-    mine = line_of(owner)
-    return [other for other in owners(world) if other != owner and mine & line_of(other)]
+        step(level, "Shared", only_shared=True)
+    if not run.may_borrow:
+        return order
+    sponsors = [each for each in run.sponsors if each != run.owner]
+    for sponsor in sponsors:
+        step([sponsor], "Borrowed")
+    above = [ancestors(world, sponsor) for sponsor in sponsors]
+    for depth in range(max(map(len, above), default=0)):
+        for levels in above:
+            step(levels[depth] if depth < len(levels) else [], "Borrowed")
+    before = len(order)
+    step(cousins(world, run.owner), "Borrowed")
+    last = [each for each in order[before:] if each[0].lends and admits(each[0], run.owner)]
+    return order[:before] + last
 
 
 def admits(envelope: Envelope, owner: str) -> bool:
     return any(fnmatchcase(owner, glob) for glob in envelope.lends_to)
 
 
-def cover(
-    view: View,
-    run: Run,
-    gpus: int,
-    place: tuple[str, str],
-    *,
-    until: int,
-    taken: list[Segment] | None = None,
-    borrowed: int = 0,
-    without: frozenset[str] = frozenset(),
-) -> Bill:
-    """Who pays for so many GPUs in this place from the view's instant to `until`.
+# What each can give
 
-    `taken` is what the same plan has asked for already; `borrowed` what the run has borrowed;
-    `without` are envelopes that are not to be asked.
+
+def borrowed_by(world: World, run: Run) -> int:
+    return sum(x.gpus for x in world.leases_of(run) if x.relation == "Borrowed")
+
+
+def cover(
+    calendar: Calendar,
+    gpus: int,
+    place: Place,
+    *,
+    at: int,
+    limit: int | None = None,
+    until: int | None = None,
+    taken: list[Segment] | None = None,
+    without: frozenset[str] = frozenset(),
+    open_until: int = 0,
+    returned: int = 0,
+) -> Bill:
+    """Who pays for so many GPUs of the calendar's run in this location from `at` on.
+
+    `limit` and `until`: when the time of the run is over, and how long it is in the way of others.
+    `taken`: what the same placement asks for elsewhere. `without`: envelopes that are not asked.
+    `open_until`: windows must be open until then (Q5). `returned`: borrowed GPUs it gives back.
     """
+    world, run = calendar.world, calendar.run
     bill = Bill(missing=gpus)
-    before = list(taken or [])
     held_back: list[tuple[str, bool]] = []
-    for envelope, relation in walk(view.world, run, place):
-        if envelope.name in without:
-            continue
+    limit = end_of(run, at) if limit is None else limit
+    until = calendar.until(at) if until is None else until
+    for envelope, relation in walk(world, run, place):
         if not bill.missing:
             break
-        spent = before + bill.segments
-        most, reason = can_give(view, run, envelope, relation, until, spent, borrowed)
+        if envelope.name in without:
+            continue
+        spent = [*(taken or []), *bill.segments]
+        most, reason = can_give(calendar, envelope, relation, at, (limit, until), spent, returned)
+        if most and envelope.end <= open_until:
+            most, reason = 0, "WindowClosed"
         part = min(most, bill.missing)
-        bill.walk.append((envelope.name, part or reason))
         if part:
             bill.segments.append((envelope.name, part, relation))
             bill.missing -= part
         if bill.missing:
-            held_back.append((reason, reason in WAITABLE and _may_help(view, envelope, reason)))
+            held_back.append(
+                (reason, reason in PASSING and _may_pass(calendar, envelope, reason, at))
+            )
     if bill.missing:
         first = next((each for each in held_back if each[1]), None)
         first = first or (held_back[0] if held_back else ("NoEnvelope", False))
-        bill.reason, bill.may_help = first
+        bill.reason, bill.may_pass = first
     return bill
 
 
-def _may_help(view: View, envelope: Envelope, reason: str) -> bool:
-    """Time alone: leases or planned runs that it pays for will end, or its window will open. Of an
-    aggregate's cap those of all its members."""
-    if view.at < envelope.start:
+def _may_pass(calendar: Calendar, envelope: Envelope, reason: str, at: int) -> bool:
+    """C7: time alone may help: somebody uses that money now, or the window will open."""
+    if at < envelope.start:
         return True
     names = {envelope.name}
     if reason == "AggregateCap":
         names.update(member for _, _, members in envelope.caps for member in members)
-    return any(lease.payer in names for lease in view.world.open_leases()) or any(
-        not names.isdisjoint(claim.money) for claim in view.claims
+    return any(lease.payer in names for lease in calendar.leases) or any(
+        name in names for entry in calendar.entries for name, _, _ in entry.segments
     )
 
 
 def can_give(
-    view: View,
-    run: Run,
+    calendar: Calendar,
     envelope: Envelope,
     relation: str,
-    until: int,
+    at: int,
+    ends: tuple[int, int],
     spent: list[Segment],
-    borrowed: int,
+    returned: int = 0,
 ) -> tuple[int, str]:
-    """The least of what its caps leave, and which of them it is."""
-    if view.at < envelope.start:
+    """C4: the least of what its caps leave, and which of them it is; of equal ones the first."""
+    run, name = calendar.run, envelope.name
+    if at < envelope.start:
         return 0, "WindowNotOpen"
-    if view.at >= envelope.end:
+    if at >= envelope.end:
         return 0, "WindowClosed"
-    mine = dict.fromkeys((envelope.name, *(m for c in envelope.caps for m in c[2])), 0)
-    for name, gpus, _ in spent:
-        if name in mine:
-            mine[name] += gpus
-    limits: list[tuple[int, str]] = []  # of equal ones the first is told
-    name = envelope.name
-    used = view.most_paid({name}, until) + mine[name]
-    limits.append((envelope.concurrency - used, "ConcurrencyExhausted"))
-    if relation == "Borrowed":
-        refusal = _gate(view, run, envelope)
-        if refusal:
-            return 0, refusal
-    limits += _hour_limits(view, envelope, relation, until, spent)
+    is_loan = relation == "Borrowed"
+    if is_loan and (refusal := _gate(calendar, envelope)):
+        return 0, refusal
+    limit, until = ends[0], min(ends[1], envelope.end)
+    mine = {n: sum(g for each, g, _ in spent if each == n) for n, _, _ in spent}
+    limits = [
+        (
+            envelope.concurrency - calendar.most_paid({name}, at, until) - mine.get(name, 0),
+            "ConcurrencyExhausted",
+        )
+    ]
+    limits += _hour_limits(calendar, envelope, relation, at, limit, spent)
     for _, cap, members in envelope.caps:
-        used = view.most_paid(members, until) + sum(mine[member] for member in members)
+        used = calendar.most_paid(members, at, until) + sum(mine.get(m, 0) for m in members)
         limits.append((cap - used, "AggregateCap"))
-    if relation == "Borrowed" and envelope.lends_gpus is not None:
-        used = view.most_paid({name}, until, lent=True)
-        used += sum(g for n, g, r in spent if n == name and r == "Borrowed")
-        limits.append((envelope.lends_gpus - used, "LendingCapExhausted"))
-    if relation == "Borrowed" and run.most_borrowed is not None:
-        loan = borrowed + sum(gpus for _, gpus, kind in spent if kind == "Borrowed")
-        limits.append((run.most_borrowed - loan, "BorrowLimit"))
-    limits = [(max(0, gpus), reason) for gpus, reason in limits]
-    return min(limits, key=lambda each: each[0])
+    loans = [(n, g) for n, g, kind in spent if kind == "Borrowed"]
+    if is_loan and envelope.lends_gpus is not None:
+        used = calendar.most_paid({name}, at, until, lent=True)
+        left = envelope.lends_gpus - used - sum(g for n, g in loans if n == name)
+        limits.append((left, "LendingCapExhausted"))
+    if is_loan and run.most_borrowed is not None:
+        before = borrowed_by(calendar.world, run) - returned
+        limits.append((run.most_borrowed - before - sum(g for _, g in loans), "BorrowLimit"))
+    return min(((max(0, gpus), reason) for gpus, reason in limits), key=lambda each: each[0])
 
 
-def _gate(view: View, run: Run, envelope: Envelope) -> str:
+def _gate(calendar: Calendar, envelope: Envelope) -> str:
+    world, run = calendar.world, calendar.run
     if not envelope.lends:
         return "LendingDisabled"
     if not admits(envelope, run.owner):
         return "ACLDenied"
-    if view.world.config["forbidReciprocalLending"]:
-        for lease in view.alive:
-            payer = view.world.envelope(lease.payer)
+    if world.config["forbidReciprocalLending"]:
+        for lease in calendar.leases:
+            payer = world.envelope(lease.payer)
             if (
                 lease.relation == "Borrowed"
-                and view.world.runs[lease.run].owner == envelope.owner
+                and world.runs[lease.run].owner == envelope.owner
                 and payer is not None
                 and payer.owner == run.owner
             ):
@@ -242,31 +246,28 @@ def _gate(view: View, run: Run, envelope: Envelope) -> str:
     return ""
 
 
-def _cost(view: View, envelope: Envelope, until: int, at: int) -> int:
-    """GPU-time that one GPU commits from the view's instant on, as seen at another: to the limit,
-    or over the horizon from then on, within the window."""
-    horizon = at + view.world.config["accounting.horizon"]
-    end = until if until < (1 << 61) else horizon
-    return max(0, min(end, envelope.end) - view.at)
-
-
 def _hour_limits(
-    view: View, envelope: Envelope, relation: str, until: int, spent: list[Segment]
+    calendar: Calendar,
+    envelope: Envelope,
+    relation: str,
+    at: int,
+    limit: int,
+    spent: list[Segment],
 ) -> list[tuple[int, str]]:
-    """What is left for it now, and when each planned start comes that counts on these hours:
-    whatever has no limit commits more and more."""
-    limits = []
-    name = envelope.name
-    if envelope.hours is not None:
-        mine = sum(gpus for n, gpus, _ in spent if n == name)
-        starts = [claim.start for claim in view.claims if name in claim.hours]
-        for at in [view.at, *(start for start in starts if start > view.at)]:
-            left = envelope.hours - view.hours_bound(envelope, at)
-            limits.append((left, mine, _cost(view, envelope, until, at), "GPUHoursExhausted"))
-    if relation == "Borrowed" and envelope.lends_hours is not None:
-        mine = sum(g for n, g, r in spent if n == name and r == "Borrowed")
-        starts = [claim.start for claim in view.claims if name in claim.lent_hours]
-        for at in [view.at, *(start for start in starts if start > view.at)]:
-            left = envelope.lends_hours - view.hours_bound(envelope, at, lent=True)
-            limits.append((left, mine, _cost(view, envelope, until, at), "LendingHoursExhausted"))
-    return [((left - mine * cost) // cost, why) for left, mine, cost, why in limits if cost]
+    """C5, at the start and at each later start of a plan that counts on these hours: what has no
+    limit commits more and more."""
+    found = []
+    caps = [(envelope.hours, False, "GPUHoursExhausted")]
+    if relation == "Borrowed":
+        caps.append((envelope.lends_hours, True, "LendingHoursExhausted"))
+    for cap, lent, reason in caps:
+        if cap is None:
+            continue
+        mine = sum(g for n, g, r in spent if n == envelope.name and (r == "Borrowed" or not lent))
+        for each in [at, *calendar.later_starts(envelope, at)]:
+            end = limit if limit < FOREVER else each + calendar.world.config["accounting.horizon"]
+            cost = max(0, min(end, envelope.end) - at)
+            if cost:
+                left = cap - calendar.hours_bound(envelope, each, lent=lent) - mine * cost
+                found.append((left // cost, reason))
+    return found

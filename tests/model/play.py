@@ -1,21 +1,21 @@
 """Time: what happens at each instant, and which instant is next.
 
-Nothing takes time unless the file says so. Timers due at an instant come before the steps at it;
-between steps everything comes to rest.
+Nothing takes time unless the file says so. All events of an instant are applied before anything is
+decided (Q2); timers come before the steps of the file.
 """
 
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
-from tests.model import activate, debts, life, line, moments, resize
-from tests.model.cuts import width
-from tests.model.start import see_rejections
+from tests.model import life, overdraft, queue, resize
+from tests.model.bind import see_rejections
+from tests.model.facts import Node, Run, World, new_world
+from tests.model.resolve import width
 from tests.model.story import FOREVER, Story
-from tests.model.world import Node, Run, World, new_world
 
 Look = Callable[[World], None]
-REST_MAX = 2_000
+TURNS_MAX = 2_000
 
 
 class Restless(Exception):  # noqa: N818 - it names what is wrong
@@ -28,9 +28,9 @@ def play(
     look: Look | None = None,
     expect: Callable[[World, list[dict[str, Any]]], None] | None = None,
 ) -> World:
-    """Plays the whole file; `look` is called at the end of every instant."""
+    """Play the whole file; `look` is called at the end of every instant."""
     world = new_world(story)
-    world.seeds = seeds or no_seeds
+    world.seeds = seeds or (lambda cause, subject, at: f"{cause}/{subject}/{at}")
     look = look or (lambda _: None)
     for step in story.steps:
         at = story.start + step["at"]
@@ -47,84 +47,70 @@ def play(
     return world
 
 
-def no_seeds(cause: str, subject: str, at: int) -> str:
-    """Without a product to ask: any seed does."""
-    return f"{cause}/{subject}/{at}"
-
-
 def _advance(world: World, at: int, look: Look) -> None:
-    while True:
-        due = next_instant(world)
-        if due > at:
-            break
+    while (due := next_instant(world)) <= at:
         world.now = due
         come_to_rest(world)
         if due < at:
             look(world)
-    if world.now < at:
-        world.now = at
+    world.now = max(world.now, at)
 
 
 def come_to_rest(world: World) -> None:
-    if world.was_at != world.now:
-        world.was, world.was_at = {run.key: run.booking for run in world.runs.values()}, world.now
-    for _ in range(REST_MAX):
+    for _ in range(TURNS_MAX):
         if not _take_turn(world):
             return
     raise Restless(world.notes[-20:])
 
 
 def _take_turn(world: World) -> bool:
-    """One thing at a time: what has happened is seen, and what must end has been told to and is
-    gone if it goes at once, before the line is considered; starts that nodes reject are taken back
-    before it is considered again."""
-    return (
+    """One thing at a time: what has happened, then overdrafts, then the queue, then grows."""
+    if (
         life.see(world)
         or life.mark_due(world)
         or resize.shrink(world)
-        or debts.settle_debts(world)
+        or overdraft.settle(world, queue.plans(world))
         or see_rejections(world)
-        or line.take_turn(world)
-        or activate.activate_due(world)
-        or resize.grow(world)
-    )
+    ):
+        return True
+    changed, ahead = queue.take_pass(world)
+    return changed or resize.grow(world, ahead)
 
 
 def next_instant(world: World) -> int:
     """The first instant after now at which something is due."""
     config = world.config
-    due: list[int] = [debts.next_exhaustion(world)]
+    due: list[int] = [overdraft.next_exhaustion(world)]
     for pod in world.pods:
         if world.nodes[pod.node].heard and pod.ends is not None:
             due.append(pod.ends)
-    for lease in world.open_leases():
-        if lease.ending:
-            due += [lease.deadline, lease.deadline + config["drain.timeout"]]
-    is_blocked = any(r.booking and r.booking.state == "Blocked" for r in world.runs.values())
+    due += [lease.deadline for lease in world.open_leases() if lease.ending]
     for run in world.runs.values():
         for unit in run.units.values():
             if unit.standing == "live" and run.limit is not None:
                 due.append(unit.started + run.limit)
             due.append(unit.pause)
-        if any(unit.standing == "live" for unit in run.units.values()) and (
-            is_blocked or world.debts
-        ):
-            due.append(run.protected)
-        if run.booking is not None:
-            due.append(run.booking.start)
-        if run.activation is not None:
-            due.append(run.activation.at + config["drain.timeout"])
+        due.append(world.protected_until(run))
+        for plan in run.plans.values():
+            due += [
+                plan.start,
+                plan.start - config["activationLead"],
+                plan.start - config["reservation.maxWait"],
+            ]
+            due += [plan.cuts_at or 0, plan.reclaim_at or 0]
+        due += [at - wait for at in run.beyond for wait in (0, config["reservation.maxWait"])]
+        if run.hold is not None:
+            due.append(queue.hold_ends(world, run.hold))
         if run.resized is not None and width(world, run) != run.desired:
             due.append(run.resized + config["resize.interval"])
-    for envelope in world.envelopes():
+    for envelope in world.envelopes:
         due += [envelope.start, envelope.end]
     due += [since + config["overdraft.grace"] for since in world.debts.values()]
-    first = min((at for at in due if at > world.now), default=FOREVER)
-    return moments.next_moment(world, first)
+    return min((at for at in due if at > world.now), default=FOREVER)
 
 
 def perform(world: World, step: dict[str, Any]) -> bool:
-    """One action of the file; False if it changes nothing, and so is no event."""
+    """Carry out one action of the file; False if it changes nothing, and so is no event."""
     if step["refused"]:
         return False
     before = _written(world)
@@ -155,7 +141,7 @@ def _perform(world: World, step: dict[str, Any]) -> None:
             for key, spec in what.items():
                 _submit(world, key, spec, step["work"])
         case "budget":
-            before = world.envelopes()
+            before = world.envelopes
             for key, spec in what.items():
                 world.budgets[key] = deepcopy(spec)
             _budgets_changed(world, before)
@@ -188,7 +174,7 @@ def _submit(world: World, key: str, spec: dict[str, Any], works: list[dict[str, 
 
 def _budgets_changed(world: World, before: list[Any]) -> None:
     world.read_budgets()
-    debts.note_lowered(world, before)
+    overdraft.note_lowered(world, before)
 
 
 def _edit(world: World, what: dict[str, Any]) -> None:
@@ -198,7 +184,7 @@ def _edit(world: World, what: dict[str, Any]) -> None:
         run.read_spec()
         return
     namespace, budget, name = what["envelope"].split("/")
-    before = world.envelopes()
+    before = world.envelopes
     spec = deepcopy(world.budgets[f"{namespace}/{budget}"])
     fields = {key: value for key, value in what.items() if key != "envelope"}
     spec["envelopes"] = [
@@ -223,7 +209,7 @@ def merged(old: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 def _delete(world: World, what: dict[str, Any]) -> None:
     if "budget" in what:
-        before = world.envelopes()
+        before = world.envelopes
         del world.budgets[what["budget"]]
         _budgets_changed(world, before)
         return

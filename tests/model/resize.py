@@ -1,41 +1,33 @@
-"""Elastic runs: grow in whole steps toward the desired width, shrink when the user lowers it.
+"""E. Elastic runs: they grow in whole steps toward their desired width, and shrink down to it."""
 
-At most one resize per `resize.interval`; forced shrinks do not count. Growing comes after starting
-pending runs, in order of submission, only with what no reservation holds.
-"""
-
-from tests.model.admit import Place, Plan, borrowed_by, own_domains, place_of, places_of
-from tests.model.cuts import width
-from tests.model.life import mark, settle
-from tests.model.money import Segment, cover
-from tests.model.places import Room, room_for
-from tests.model.start import open_plan
-from tests.model.story import FOREVER
-from tests.model.view import View
-from tests.model.world import Run, World
+from tests.model.bind import open_leases
+from tests.model.calendar import Calendar, Entry
+from tests.model.facts import Place, Placement, Run, Segment, World
+from tests.model.life import mark, restart_in_place
+from tests.model.money import Bill, cover
+from tests.model.packing import Room, own_domains, place_of, places_of, room_for
+from tests.model.resolve import width
+from tests.model.story import FOREVER, HOUR
 
 
 def resizable(world: World) -> list[Run]:
-    """Elastic runs that run whole, with nothing on its way out or in."""
-    found = []
-    for run in sorted(world.runs.values(), key=lambda run: run.order):
-        unit = run.units[0]
-        if (
-            run.elastic
-            and not run.is_sweep
-            and unit.standing == "live"
-            and not unit.fate
-            and not unit.swaps
-            and not any(lease.ending for lease in world.leases_of(run))
-            and not _is_being_completed(world, run)
-            and not run.stop
-        ):
-            found.append(run)
-    return found
+    """Elastic `gang: Run` runs of which nothing is ending or being replaced."""
+    return [
+        run
+        for run in sorted(world.runs.values(), key=lambda run: run.order)
+        if run.elastic
+        and not run.is_sweep
+        and not run.stop
+        and run.units[0].standing == "live"
+        and not run.units[0].fate
+        and not run.units[0].swaps
+        and not any(lease.ending for lease in world.leases_of(run))
+        and not _is_finishing(world, run)
+    ]
 
 
-def _is_being_completed(world: World, run: Run) -> bool:
-    """A rank that has ended well is not started anew."""
+def _is_finishing(world: World, run: Run) -> bool:
+    """A pod has completed: it is not started again."""
     return any(
         lease.run == run.key
         and lease.attempt == run.units[0].attempt
@@ -50,7 +42,7 @@ def may_resize(world: World, run: Run) -> bool:
 
 
 def shrink(world: World) -> bool:
-    """Groups that borrowed money pays for go first, then the highest index."""
+    """E2: groups that borrowed money pays for first, then the highest index."""
     for run in resizable(world):
         groups = sorted({x.group for x in world.leases_of(run) if x.role != "Spare"})
         over = (width(world, run) - run.desired) // run.group_gpus
@@ -62,90 +54,83 @@ def shrink(world: World) -> bool:
             if lease.group in groups[:over]:
                 mark(world, lease, "Shrink")
         run.resized = world.now
-        settle(world, run)
+        restart_in_place(world, run)
         return True
     return False
 
 
-def grow(world: World) -> bool:
-    """As many whole steps as fit at once; from off the grid back onto it."""
+def grow(world: World, ahead: list[Entry]) -> bool:
+    """E1: as many whole steps as fit at once, behind everybody in the queue."""
     for run in resizable(world):
-        plan = growth(world, run)
-        if plan is not None:
-            open_plan(world, run, plan, "Grow")
-            run.resized = world.now
-            settle(world, run)
-            world.note(f"{run.key} grows by {len(plan.spots)} pods")
-            return True
+        now, target = width(world, run), run.desired
+        while target > now and may_resize(world, run):
+            placement = _growth(world, run, (target - now) // run.group_gpus, ahead)
+            if placement is not None:
+                open_leases(world, run, placement, "Grow")
+                run.resized = world.now
+                restart_in_place(world, run)
+                world.note(f"{run.key} grows by {len(placement.spots)} pods")
+                return True
+            target -= run.step
     return False
 
 
-def growth(world: World, run: Run) -> Plan | None:
-    """What it would grow by now."""
-    now, target = width(world, run), run.desired
-    while target > now and may_resize(world, run):
-        plan = _plan_growth(world, run, (target - now) // run.group_gpus)
-        if plan is not None:
-            return plan
-        target -= run.step
-    return None
-
-
-def _plan_growth(world: World, run: Run, count: int) -> Plan | None:
-    """The run's own domains first, then money. One of its own for all, else group by group."""
-    view = View(world, world.now, [c for c in world.claims if c.run != run.key])
-    limit = None if run.limit is None else run.units[0].started + run.limit
-    until = FOREVER if limit is None else limit
-    room = room_for(view, run, until=until)
+def _growth(world: World, run: Run, count: int, ahead: list[Entry]) -> Placement | None:
+    """Own domains first, then money. One of its own domains for all, otherwise group by group."""
+    calendar = Calendar(world, run, ahead)
+    limit = FOREVER if run.limit is None else run.units[0].started + run.limit
+    until = limit if limit == FOREVER else limit + min(run.grace, HOUR)
+    room = room_for(calendar, world.now, until=until)
     used = {x.group for x in world.leases_of(run)}
     groups = [index for index in range(len(used) + count) if index not in used][:count]
     home = own_domains(world, run)
-    whole = [domain for domain in home if domain in room.domains() and room.holds(domain, count)]
+    whole = [d for d in home if d in room.domains() and room.groups_in(d) >= count]
     for domain in sorted(whole, key=lambda d: (room.left_in(d), d)):
-        plan = _place(view, run, room.copy(), groups, [domain], until)
-        if plan is not None:
-            return plan
-    domains = home if not run.spread else room.domains()
-    return _place(view, run, room.copy(), groups, domains, until)
+        placement = _place(calendar, room.copy(), groups, [domain], (limit, until))
+        if placement is not None:
+            return placement
+    return _place(
+        calendar, room.copy(), groups, room.domains() if run.spread else home, (limit, until)
+    )
 
 
 def _place(
-    view: View, run: Run, room: Room, groups: list[int], domains: list[str], until: int
-) -> Plan | None:
-    plan = Plan()
-    home = own_domains(view.world, run)
+    calendar: Calendar, room: Room, groups: list[int], domains: list[str], ends: tuple[int, int]
+) -> Placement | None:
+    placement, home = Placement(), own_domains(calendar.world, room.run)
     for group in groups:
-        bills = _bills(view, run, room, plan, until)
+        bills = _bills(calendar, room, placement.segments(), ends)
 
-        def rank(
-            domain: str, bills: dict[Place, list[Segment]] = bills
-        ) -> tuple[bool, int, int, int, str]:
-            bill = bills[place_of(domain)]
-            away = domain not in home
-            borrowed = sum(gpus for _, gpus, kind in bill if kind == "Borrowed")
-            shared = sum(gpus for _, gpus, kind in bill if kind == "Shared")
-            costs = (borrowed, shared) if away else (0, 0)
-            return (away, *costs, room.left_in(domain), domain)
+        def rank(domain: str, bills: dict[Place, Bill] = bills) -> tuple[bool, int, int, int, str]:
+            bill, away = bills[place_of(domain)], domain not in home
+            money = (bill.by("Borrowed"), bill.by("Shared")) if away else (0, 0)
+            return (away, *money, room.left_in(domain), domain)
 
         there = set(room.domains())
-        fitting = [d for d in domains if d in there and place_of(d) in bills and room.holds(d, 1)]
+        fitting = [d for d in domains if d in there and place_of(d) in bills and room.groups_in(d)]
         if not fitting:
             return None
         best = min(fitting, key=rank)
-        plan.spots += room.put_group(group, best)
+        placement.spots += room.put(group, best)
         place = place_of(best)
-        plan.bills[place] = plan.bills.get(place, []) + bills[place]
-    return plan
+        placement.bills[place] = placement.bills.get(place, []) + bills[place].segments
+    return placement
 
 
-def _bills(view: View, run: Run, room: Room, plan: Plan, until: int) -> dict[Place, list[Segment]]:
+def _bills(
+    calendar: Calendar, room: Room, taken: list[Segment], ends: tuple[int, int]
+) -> dict[Place, Bill]:
     """Who would pay for one group more, in each location where somebody would."""
-    found: dict[Place, list[Segment]] = {}
-    for place in places_of(view.world, run):
-        bill = cover(
-            view, run, room.gpus_of_group(), place,
-            until=until, taken=plan.segments(), borrowed=borrowed_by(view.world, run),
-        )  # fmt: skip
-        if not bill.missing:
-            found[place] = bill.segments
-    return found
+    found = {
+        place: cover(
+            calendar,
+            room.gpus_of_group(),
+            place,
+            at=calendar.world.now,
+            limit=ends[0],
+            until=ends[1],
+            taken=taken,
+        )
+        for place in places_of(calendar.world, calendar.run)
+    }
+    return {place: bill for place, bill in found.items() if not bill.missing}

@@ -1,423 +1,457 @@
-"""A Reservation that is due, or is thought through for the instant it is due: place and victims.
+"""R. Resolve: the site of a start by cuts, and who is cut for it.
 
-Choose the place before the victims: for each group the domain where the loss is least (GPUs by
-lottery, GPUs by shrinking, spares), then by name; groups one after the other in index order. The
-scope is those domains. Nobody is cut for want of money, nor for a place that is promised to one
-ahead.
+The same cuts serve a waiting run (scope: domains of a flavor) and an overdraft (scope: what one
+envelope pays for). They differ in which leases are inside, and in when it is enough.
 """
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
-from tests.model.admit import Plan, admit, borrowed_by, own_domains, place_of, put_in
-from tests.model.cuts import (
-    Cut,
-    Scope,
-    Seed,
-    draw,
-    drop_spares,
-    give_back,
-    shrink_in_rounds,
-    would_do,
+from tests.model.calendar import Calendar, Entry
+from tests.model.facts import Lease, Place, Placement, Run, Segment, Spot, World
+from tests.model.lottery import Bundle, draw
+from tests.model.money import cover
+from tests.model.packing import (
+    is_promised,
+    may_go,
+    own_domains,
+    place_of,
+    places_of,
+    put_all,
+    room_for,
 )
-from tests.model.money import Segment, cover
-from tests.model.places import Room, may_go, room_for
-from tests.model.start import open_plan
-from tests.model.view import Claim, View, cost_of_segments, end_of
-from tests.model.world import Lease, Run, World
 
-Loss = tuple[int, int, int]
+Gone = frozenset[int]
+Loss = tuple[int, int, int]  # GPUs by lottery, by shrinking, of spares
+
+
+# Who may be cut
+
+
+def stays(world: World, lease: Lease) -> bool:
+    return lease.is_open and not lease.ending
+
+
+def width(world: World, run: Run, gone: Gone = frozenset()) -> int:
+    """GPUs of active and filling leases that stay."""
+    return sum(
+        lease.gpus
+        for lease in world.leases_of(run)
+        if lease.role != "Spare" and not lease.ending and lease.number not in gone
+    )
+
+
+def groups_that_stay(world: World, run: Run, gone: Gone = frozenset()) -> list[int]:
+    leases = [x for x in world.leases_of(run) if x.role != "Spare" and not x.ending]
+    return sorted({lease.group for lease in leases if lease.number not in gone})
+
+
+def surplus(world: World, run: Run) -> list[int]:
+    """Groups of an elastic run above its minimum, which may be shrunk: the highest indices."""
+    if not run.elastic:
+        return []
+    above = max(0, width(world, run) - run.least) // run.group_gpus
+    groups = groups_that_stay(world, run)
+    return groups[len(groups) - above :]
+
+
+def fillers_on(world: World, spare: Lease) -> list[Lease]:
+    """Every lease that ends with this spare: a filler ends whole."""
+    found: list[Lease] = []
+    for lease in world.open_leases():
+        if (
+            lease.role == "Borrowed"
+            and lease.node == spare.node
+            and set(lease.slots) & set(spare.slots)
+        ):
+            run = world.runs[lease.run]
+            found += [x for x in world.leases_of(run, run.unit_of(lease.group)) if x not in found]
+    return found
+
+
+def kind_of_loss(world: World, lease: Lease, run: Run, at: int) -> str:
+    """Q5: whether the lease may be cut for a run whose start is `at`, and by which step of R3."""
+    other = world.runs[lease.run]
+    if other.key == run.key or lease.end is not None:
+        return ""
+    if lease.ending:  # it counts as gone until its deadline, and as staying after it
+        return "ending" if lease.deadline > world.now else ""
+    if lease.role == "Spare":
+        return "" if is_promised(world, lease) else "spare"
+    if lease.group in surplus(world, other):
+        return "shrink"
+    if lease.role == "Borrowed" and any(
+        lease in fillers_on(world, spare)
+        for spare in world.open_leases()
+        if spare.role == "Spare" and spare.node == lease.node and not spare.ending
+    ):
+        return "spare"
+    is_drawn = world.config["resolver.cuts"] == "Lottery"
+    return "" if is_drawn and world.protected_until(other) > at else "lottery"
+
+
+# The site
+
+
+def find_site(
+    world: World,
+    run: Run,
+    groups: list[int],
+    ahead: list[Entry],
+    at: int,
+    *,
+    only: list[str] | None = None,
+    returned: Gone = frozenset(),
+) -> Placement | None:
+    """Q5: payers as if nobody were cut, and the place where it fits without all leases that may be
+    cut. `only`: domains to which it is bound. `returned`: leases whose money comes back."""
+    money = Calendar(world, run, ahead, without=returned)
+    open_until = at + world.tenure_of(run)
+    ground = _Ground(world, run, ahead, at, only)
+
+    def pay(gpus: int, place: Place, taken: list[Segment]) -> list[Segment] | None:
+        bill = cover(money, gpus, place, at=at, taken=taken, open_until=open_until)
+        return None if bill.missing else bill.segments
+
+    size = run.pods_per_group + run.spare_pods
+    bills = {
+        place: segments
+        for place in places_of(world, run)
+        if (segments := pay(size * run.pod_gpus * len(groups), place, [])) is not None
+    }
+    for place in sorted(bills, key=lambda p: (*_money_rank(bills[p]), p)):
+        spots = ground.put_all(groups, [d for d in ground.domains if place_of(d) == place])
+        if spots is not None:
+            return Placement(spots, {place: bills[place]})
+    if not run.spread or len(groups) == 1:
+        return None
+    placement = Placement()
+    for group in groups:  # over several locations
+        paid = {
+            place: segments
+            for place in places_of(world, run)
+            if (segments := pay(size * run.pod_gpus, place, placement.segments())) is not None
+        }
+        for place in sorted(paid, key=lambda p: (*_money_rank(paid[p]), p)):
+            spots = ground.put_all([group], [d for d in ground.domains if place_of(d) == place])
+            if spots is not None:
+                placement.spots += spots
+                placement.bills[place] = placement.bills.get(place, []) + paid[place]
+                break
+        else:
+            return None
+    return placement
+
+
+def _money_rank(segments: list[Segment]) -> tuple[int, int]:
+    def by(relation: str) -> int:
+        return sum(gpus for _, gpus, kind in segments if kind == relation)
+
+    return by("Borrowed"), by("Shared")
+
+
+class _Ground:
+    """What each node would have for a run if all leases that may be cut were gone, and at which
+    loss."""
+
+    def __init__(
+        self, world: World, run: Run, ahead: list[Entry], at: int, only: list[str] | None
+    ) -> None:
+        self.run = run
+        kinds = {x.number: kind_of_loss(world, x, run, at) for x in world.open_leases()}
+        cuttable = frozenset(number for number, kind in kinds.items() if kind)
+        ending = frozenset(number for number, kind in kinds.items() if kind == "ending")
+        empty = Calendar(world, run, ahead, without=cuttable)
+        now = Calendar(world, run, ahead, without=ending)
+        until = empty.until(at)
+        nodes = {n: world.nodes[n].domain for n in empty.room(at, until) if may_go(world, run, n)}
+        if run.is_sweep and not run.spread and only is None:
+            only = own_domains(world, run) or None
+        self.nodes = {n: domain for n, domain in nodes.items() if only is None or domain in only}
+        self.domains = sorted(set(self.nodes.values()))
+        self.room = {n: gpus for n, gpus in empty.room(at, until).items() if n in self.nodes}
+        self.free = now.room(at, until)
+        self.of_kind = {
+            (node, kind): len(
+                {
+                    slot
+                    for lease in world.open_leases()
+                    if lease.node == node
+                    and kinds[lease.number] == kind
+                    and now.ends[lease.number] > at
+                    for slot in lease.slots
+                }
+            )
+            for node in self.nodes
+            for kind in ("spare", "shrink")
+        }
+        self.taken = dict.fromkeys(self.nodes, 0)
+
+    def loss(self, node: str, taken: int) -> Loss:
+        """What so many GPUs of this node cost: spares first, then shrinking, then the lottery."""
+        missing = max(0, taken - self.free[node])
+        spares = min(missing, self.of_kind[node, "spare"])
+        shrunk = min(missing - spares, self.of_kind[node, "shrink"])
+        return (missing - spares - shrunk, shrunk, spares)
+
+    def put_all(self, groups: list[int], domains: list[str]) -> list[Spot] | None:
+        """R2: each group in the domain with the least loss; without spread all in one."""
+        before = dict(self.taken)
+        sets = [[group] for group in groups] if self.run.spread else [groups]
+        spots: list[Spot] = []
+        for some in sets:
+            found = [(*trial, domain) for domain in domains if (trial := self._try(some, domain))]
+            if not found:
+                self.taken = before
+                return None
+            _, chosen, taken, _ = min(found, key=lambda each: (each[0], each[3]))
+            spots += chosen
+            self.taken = taken
+        return spots
+
+    def _try(
+        self, groups: list[int], domain: str
+    ) -> tuple[Loss, list[Spot], dict[str, int]] | None:
+        """Pod by pod, on the node with the least loss."""
+        size, taken, spots = self.run.pod_gpus, dict(self.taken), []
+        total = (0, 0, 0)
+        for group in groups:
+            for pod in range(self.run.pods_per_group + self.run.spare_pods):
+                best: tuple[Loss, str] | None = None
+                for node in [n for n, where in self.nodes.items() if where == domain]:
+                    if taken[node] + size <= self.room[node]:
+                        before, after = (
+                            self.loss(node, taken[node]),
+                            self.loss(node, taken[node] + size),
+                        )
+                        more = (after[0] - before[0], after[1] - before[1], after[2] - before[2])
+                        best = min(best or (more, node), (more, node))
+                if best is None:
+                    return None
+                more, node = best
+                total = (total[0] + more[0], total[1] + more[1], total[2] + more[2])
+                taken[node] += size
+                is_spare = pod >= self.run.pods_per_group
+                index = pod - self.run.pods_per_group if is_spare else pod
+                spots.append(Spot(group, "Spare" if is_spare else "Active", index, node))
+        return total, spots, taken
+
+
+# The cuts
 
 
 @dataclass
-class Case:
-    """One run's case: for which instant, on top of what, and what was found."""
+class Cut:
+    """One victim: a spare, a group of an elastic run, or a bundle of the lottery."""
+
+    kind: str  # spare, shrink, draw
+    run: str
+    group: int
+    leases: list[int]
+    returned: bool = False
+
+
+@dataclass
+class Scope:
+    """R1: whom one may choose among, and when it is enough."""
 
     world: World
-    run: Run
-    groups: list[int]
-    claims: list[Claim]
-    at: int
-    absent: frozenset[int] = frozenset()  # leases that will be gone by then, whoever cuts them
-    domains: dict[int, str] = field(default_factory=dict)
-    bills: dict[tuple[str, str], list[Segment]] = field(default_factory=dict)
-    scope: Scope | None = None
-    reason: str = ""
+    inside: Callable[[Lease], bool]
+    enough: Callable[[Gone], bool]
+    protects: bool = False  # protected runs are not drawn
+    beneficiary: str = ""
+    cuts: list[Cut] = field(default_factory=list)
 
-    @property
-    def until(self) -> int:
-        return end_of(self.run, self.at)
+    def gone(self) -> Gone:
+        return frozenset(n for cut in self.cuts if not cut.returned for n in cut.leases)
 
-    def view(self, gone: frozenset[int] = frozenset()) -> View:
-        gone = gone | self.absent
-        return View(self.world, self.at, self.claims, gone, resolving=True, cutting=True)
+    def is_enough(self) -> bool:
+        return self.enough(self.gone())
 
-    def room(self, gone: frozenset[int] = frozenset()) -> Room:
-        return room_for(self.view(gone), self.run, until=self.until)
-
-    def plan(self, gone: frozenset[int]) -> Plan | None:
-        """Where it would be put after the cuts: anywhere in the scope, as it is packed best, if
-        somebody pays for that; else each group where it was meant to be."""
-        room = self.room(gone)
-        room.avoids = [name for unit in self.run.units.values() for name in unit.avoids]
-        spots = put_in(room, self.groups, sorted(set(self.domains.values())))
-        if spots is None:
-            return None
-        where = {spot.group: self.world.nodes[spot.node].place for spot in spots}
-        places = {place_of(domain) for domain in self.domains.values()}
-        bills = self._pay(where) if len(places) > 1 and self.bills else self.bills
-        if bills is not None:
-            return Plan(spots, bills)
-        room = self.room(gone)
-        spots = []
-        for group in self.groups:
-            if not room.holds(self.domains[group], 1):
-                return None
-            spots += room.put_group(group, self.domains[group])
-        return Plan(spots, self.bills)
-
-    def _pay(
-        self, where: dict[int, tuple[str, str]]
-    ) -> dict[tuple[str, str], list[Segment]] | None:
-        """Who pays if groups are elsewhere in the scope than was thought."""
-        bills: dict[tuple[str, str], list[Segment]] = {}
-        for group in self.groups:
-            bill = cover(
-                self.view(), self.run, self.run.group_gpus + self.run.spares, where[group],
-                until=self.until, taken=[segment for each in bills.values() for segment in each],
-                borrowed=borrowed_by(self.world, self.run),
-            )  # fmt: skip
-            if bill.missing:
-                return None
-            bills[where[group]] = bills.get(where[group], []) + bill.segments
-        return bills
-
-    def scope_in(self, wanted: dict[str, int]) -> Scope:
-        """So many groups in each of these domains."""
-
-        def enough(gone: frozenset[int]) -> bool:
-            room = self.room(gone)
-            return all(room.holds(domain, count) for domain, count in wanted.items())
-
-        def inside(lease: Lease) -> bool:
-            node = self.world.nodes[lease.node]
-            return node.domain in wanted and node.flavor == self.run.flavor
-
-        return Scope(inside, enough, self.at, self.run.key, self.absent)
-
-    def whole_scope(self) -> Scope:
-        """The chosen domains: it is enough if all groups fit, wherever in them."""
-        scope = self.scope_in(dict.fromkeys(self.domains.values(), 0))
-
-        def enough(gone: frozenset[int]) -> bool:
-            room = self.room(gone)
-            rooms = [room.pods_in(d) // room.pods_of_group() for d in set(self.domains.values())]
-            if (sum(rooms) if self.run.spread else max(rooms)) < len(self.groups):
-                return False
-            plan = self.plan(gone - self.absent)
-            if plan is None:
-                return False
-            needed = self._without_innocent(scope, plan)
-            return _leaves_room_for_those_ahead(self, plan, gone, needed)
-
-        scope.enough = enough
-        return scope
-
-    def _without_innocent(self, scope: Scope, plan: Plan) -> frozenset[int]:
-        """Of all that is cut, what makes room where it goes: the rest will be given back."""
-        nodes = {spot.node for spot in plan.spots}
-        needed = (
-            cut.leases
-            for cut in scope.cuts
-            if not cut.returned and any(self.world.leases[n].node in nodes for n in cut.leases)
-        )
-        return self.absent.union(*needed)
-
-
-def think_through(case: Case) -> bool:
-    """Whether cutting would make room, and where; fills in domains, bills and structural cuts."""
-    if not _choose_domains(case):
-        return False
-    if not _can_be_made(case):
-        case.reason = "InsufficientCapacity"
-        return False
-    return True
-
-
-def foresee(case: Case) -> bool:
-    """The same for a plan: who is about to start by a Resolution will be one of those that it may
-    cut then."""
-    if think_through(case):
-        return True
-    seated = _once_seated(case.world, case.claims, case.run, case.at)
-    if seated == case.claims:
-        return False
-    case.claims = seated
-    return think_through(case)
-
-
-def _once_seated(world: World, claims: list[Claim], run: Run, at: int) -> list[Claim]:
-    """What was made for others is theirs until they can be drawn like anybody; so is the money."""
-
-    def is_over(claim: Claim) -> bool:
-        holder = world.runs[claim.run]
-        until = world.will_be_protected(holder, sorted(claim.nodes), run.key)
-        return claim.kind == "hold" and until <= at
-
-    return [replace(claim, nodes={}) if is_over(claim) else claim for claim in claims]
-
-
-def _choose_domains(case: Case) -> bool:
-    room = case.room()
-    domains = room.domains()
-    case.domains, case.bills = {}, {}
-    if not domains:
-        case.reason = "NoSuchFlavor"
-        return False
-    if not case.run.spread or len(case.groups) == 1:
-        return _choose_one(case, domains, room.gpus_of_group())
-    taken: dict[str, int] = {}
-    losses: dict[str, Loss] = {}
-    for group in case.groups:
-        best: tuple[Loss, str] | None = None
-        found: list[Segment] = []
-        reason = ""
-        for domain in domains:
-            bill = _bill(case, room.gpus_of_group(), place_of(domain))
-            if isinstance(bill, str):
-                reason = reason or bill
-                continue
-            loss = _loss(case, domain, taken.get(domain, 0) + 1)
-            if loss is None:
-                continue
-            before = losses.get(domain, (0, 0, 0))
-            more = (loss[0] - before[0], loss[1] - before[1], loss[2] - before[2])
-            if best is None or (more, domain) < best:
-                best, found = (more, domain), bill
-        if best is None:
-            case.reason = reason or "InsufficientCapacity"
-            return False
-        domain = best[1]
-        case.domains[group] = domain
-        taken[domain] = taken.get(domain, 0) + 1
-        losses[domain] = _loss(case, domain, taken[domain]) or (0, 0, 0)
-        place = place_of(domain)
-        case.bills[place] = case.bills.get(place, []) + found
-    return True
-
-
-def _choose_one(case: Case, domains: list[str], group_gpus: int) -> bool:
-    """All groups in one domain."""
-    best: tuple[Loss, str] | None = None
-    paid: list[Segment] = []
-    reason = ""
-    for domain in domains:
-        bill = _bill(case, group_gpus * len(case.groups), place_of(domain))
-        if isinstance(bill, str):
-            reason = reason or bill
-            continue
-        loss = _loss(case, domain, len(case.groups))
-        if loss is not None and (best is None or (loss, domain) < best):
-            best, paid = (loss, domain), bill
-    if best is None:
-        case.reason = reason or "InsufficientCapacity"
-        return False
-    case.bills = {place_of(best[1]): paid}
-    case.domains = dict.fromkeys(case.groups, best[1])
-    return True
-
-
-def _bill(case: Case, gpus: int, place: tuple[str, str]) -> list[Segment] | str:
-    """Who pays there, without what the victims would free; or why nobody does."""
-    taken = [segment for bill in case.bills.values() for segment in bill]
-    bill = cover(
-        case.view(), case.run, gpus, place,
-        until=case.until, taken=taken, borrowed=borrowed_by(case.world, case.run),
-    )  # fmt: skip
-    return bill.reason if bill.missing else bill.segments
-
-
-def _loss(case: Case, domain: str, groups: int) -> Loss | None:
-    """After structural cuts, without drawing; None: even everything would not do there."""
-    if not _may_be_in(case, domain, groups):
-        return None
-    scope = case.scope_in({domain: groups})
-    drop_spares(case.world, scope)
-    shrink_in_rounds(case.world, scope)
-    spares = sum(cut.gpus for cut in scope.cuts if cut.kind == "spare")
-    shrunk = sum(cut.gpus for cut in scope.cuts if cut.kind == "shrink")
-    if scope.enough(scope.gone()):
-        return (0, shrunk, spares)
-    room = case.room(scope.gone())
-    missing = groups * room.pods_of_group() - room.pods_in(domain)
-    everything = case.scope_in({domain: groups})
-    if not would_do(case.world, everything):
-        return None
-    return (missing * case.run.pod_gpus, shrunk, spares)
-
-
-def _may_be_in(case: Case, domain: str, groups: int) -> bool:
-    """Whether so many groups there leave room for those ahead. Whom they cut there may be elsewhere
-    as well, where somebody counts on it."""
-    later = [claim for claim in case.claims if claim.kind == "cut"]
-    if not later:
-        return True
-    if not any(domain in claim.pods for claim in later) and case.room().holds(domain, groups):
-        return True
-    trial = Case(
-        case.world, case.run, case.groups[:groups], case.claims, case.at,
-        case.absent, dict.fromkeys(case.groups[:groups], domain),
-    )  # fmt: skip
-    return _can_be_made(trial)
-
-
-def _leaves_room_for_those_ahead(
-    case: Case, plan: Plan, gone: frozenset[int], needed: frozenset[int]
-) -> bool:
-    """Of those ahead that need cuts later: their room in their intended domains, from their start
-    on. Each is put there with all the cuts it may make, on top of those that start before it. Who
-    is out of its reach may find none without it, too: that is not its doing. A known start would
-    lose what they take because more is free than was `needed`."""
-    seat = claim_of(case.world, case.run, plan, case.at, "plan")
-    if not _leaves_known_starts(case, seat, needed):
-        return False
-    every = [
-        claim
-        for claim in sorted(case.claims, key=lambda each: each.start)
-        if claim.kind == "cut" and case.at < claim.end
-    ]
-    later = [claim for claim in every if claim.start < case.until]
-    lost = _without_room(case, later, [seat], gone)
-    near = _within_reach(later, _touched(case, seat, gone))
-    if lost and _without_room(case, near, [seat], gone):
-        return False
-    if not lost <= _without_room(case, later, [], case.absent):
-        return False
-    # Who starts when it has ended may miss what one of those has elsewhere because of it, or whom
-    # it has cut: a sweep that lost groups can give up fewer.
-    met = {claim.run for claim in later}
-    missed = _without_room(case, every, [seat], gone) - met
-    return missed <= _without_room(case, every, [], case.absent)
-
-
-def shelters(world: World, run: Run, plan: Plan, claims: list[Claim]) -> bool:
-    """Whether these groups of a sweep would keep others of it from being drawn for somebody ahead:
-    at its minimum it is drawn whole, above that only its highest groups are."""
-    starting = {spot.group for spot in plan.spots}
-    running = {lease.group for lease in world.leases_of(run) if not lease.ending}
-    if not run.is_sweep or run.elastic or len(starting | running) * run.group_gpus <= run.least:
-        return False
-    later = [
-        claim
-        for claim in sorted(claims, key=lambda each: each.start)
-        if claim.kind == "cut" and claim.start < end_of(run, world.now) and world.now < claim.end
-    ]
-    case = Case(world, run, [], claims, world.now)
-    leases, pods, units = len(world.leases), len(world.pods), [run.unit_of(g) for g in starting]
-    started = [unit.started for unit in units]
-    for unit in units:
-        unit.started = world.now
-    open_plan(world, run, plan, "Start")
-    lost = _without_room(case, later, [], frozenset())
-    del world.leases[leases:], world.pods[pods:]
-    for unit, before in zip(units, started, strict=True):
-        unit.started = before
-    return not lost <= _without_room(case, later, [], frozenset())
-
-
-def _without_room(
-    case: Case, claims: list[Claim], seated: list[Claim], gone: frozenset[int]
-) -> set[str]:
-    """Who of them finds no room, on top of those who sit there and of each other."""
-    lost = set()
-    for claim in claims:
-        before = [c for c in case.claims[: case.claims.index(claim)] if c.kind != "cut"]
-        ahead = case.world.runs[claim.run]
-        at = max(claim.start, case.world.now)
-        before = _once_seated(case.world, before, ahead, at)
-        theirs = Case(case.world, ahead, claim.groups, [*before, *seated], at, absent=gone)
-        theirs.domains = dict(claim.places)
-        if not _can_be_made(theirs):
-            lost.add(claim.run)
-            continue
-        assert theirs.scope is not None
-        gone = gone | theirs.scope.gone()
-        found = theirs.plan(gone)
-        assert found is not None
-        seated = [*seated, claim_of(case.world, ahead, found, at, "plan")]
-    return lost
-
-
-def _within_reach(claims: list[Claim], touched: set[str]) -> list[Claim]:
-    """Those that count on one of these domains, or on one where somebody is who may have to move
-    over for that."""
-    for _ in claims:  # each may bring one more within reach
-        touched = touched | {d for x in claims if touched & set(x.pods) for d in x.pods}
-    return [claim for claim in claims if touched & set(claim.pods)]
-
-
-def _touched(case: Case, seat: Claim, gone: frozenset[int]) -> set[str]:
-    """The domains where it would be, and where those are whom it cuts."""
-    world = case.world
-    ended = (world.runs[world.leases[number].run] for number in gone - case.absent)
-    domains = {world.nodes[name].domain for name in seat.nodes}
-    domains.update(domain for run in ended for domain in own_domains(world, run))
-    return domains
-
-
-def _leaves_known_starts(case: Case, seat: Claim, gone: frozenset[int]) -> bool:
-    """Who is ahead and will need cuts may have its room elsewhere then: where a start is to be that
-    is known, and ahead, too. Such a one must still be possible."""
-    world, touched = case.world, _touched(case, seat, gone)
-    for index, claim in enumerate(case.claims):
-        if claim.kind != "plan" or claim.start < case.at:
-            continue
-        ahead = case.claims[:index]
-        domains = {world.nodes[name].domain for name in claim.nodes if name in world.nodes}
-        rooms = {domain for other in ahead if other.kind == "cut" for domain in other.pods}
-        if not domains & rooms & touched:
-            continue
-        then = [
-            replace(x, before=[*x.before, seat], gone=gone, was=x, kept={}, under={}) for x in ahead
+    def choosable(self) -> list[Lease]:
+        gone = self.gone()
+        return [
+            lease
+            for lease in self.world.open_leases()
+            if stays(self.world, lease)
+            and lease.number not in gone
+            and lease.run != self.beneficiary
+            and self.inside(lease)
         ]
-        view = View(world, claim.start, [*then, seat], gone, resolving=True)
-        if not isinstance(admit(view, world.runs[claim.run], claim.groups), Plan):
-            return False
-    return True
+
+    def groups_of(self, run: Run) -> list[int]:
+        mine = (x for x in self.choosable() if x.run == run.key and x.role != "Spare")
+        return sorted({lease.group for lease in mine})
 
 
-def _can_be_made(case: Case) -> bool:
-    """Whether there is room in its domains after all the cuts that may be made there."""
-    case.scope = case.whole_scope()
-    return would_do(case.world, case.scope)
-
-
-def claim_of(world: World, run: Run, plan: Plan, start: int, kind: str) -> Claim:
-    """What a plan keeps from those behind it."""
-    claim = Claim(run.key, kind, start, end_of(run, start), flavor=run.flavor)
-    claim.groups = sorted({spot.group for spot in plan.spots})
-    for spot in plan.spots:
-        claim.nodes[spot.node] = claim.nodes.get(spot.node, 0) + run.pod_gpus
-    cost_of_segments(world, claim, plan.segments(), start)
-    return claim
-
-
-def carry_out(case: Case, seed: Seed) -> list[Cut]:
-    """The cuts, after the draws and after giving back; `think_through` said that they will do."""
-    assert case.scope is not None
-    scope = case.whole_scope()
-    drop_spares(case.world, scope)
-    shrink_in_rounds(case.world, scope)
-    draw(case.world, scope, seed)
+def cut(scope: Scope, seed: Callable[[], str]) -> list[Cut] | None:
+    """R3 to R6: the victims; None if everything is not enough."""
+    drop_spares(scope)
+    shrink(scope)
+    if not scope.is_enough() and not scope.enough(scope.gone() | _all_bundles(scope)):
+        return None
+    by_lot(scope, seed)
     give_back(scope)
-    case.scope = scope
-    return [cut for cut in scope.cuts if not cut.returned]
+    return [each for each in scope.cuts if not each.returned]
 
 
-def tenures(world: World, run: Run) -> list[int]:
-    """When protected tenures end, of those where the run may go."""
-    ends = {
-        world.protected_until(world.runs[lease.run], run.key)
-        for lease in world.open_leases()
-        if world.nodes[lease.node].flavor == run.flavor and may_go(world, run, lease.node)
+def _all_bundles(scope: Scope) -> Gone:
+    """All that can be drawn: of a sweep that stays above its minimum its groups in the scope,
+    otherwise all of it."""
+    world, found = scope.world, set(scope.gone())
+    for each in bundles(scope).values():
+        for namespace, name, _ in each:
+            run = world.runs[f"{namespace}/{name}"]
+            groups = scope.groups_of(run)
+            above = (width(world, run, scope.gone()) - run.least) // run.group_gpus
+            whole = not run.is_sweep or len(groups) > above
+            mine = world.leases_of(run)
+            found.update(x.number for x in mine if whole or x.group in groups)
+    return frozenset(found)
+
+
+def drop_spares(scope: Scope) -> None:
+    """R3 (a): newest first."""
+    spares = [x for x in scope.choosable() if x.role == "Spare" and not is_promised(scope.world, x)]
+    spares.sort(key=lambda x: (x.start, *x.run.split("/"), x.group, x.pod, x.slots), reverse=True)
+    for lease in spares:
+        if scope.is_enough():
+            return
+        ended = [lease.number, *(x.number for x in fillers_on(scope.world, lease))]
+        scope.cuts.append(Cut("spare", lease.run, lease.group, ended))
+
+
+def shrink(scope: Scope) -> None:
+    """R3 (b): one group per run and round, runs with most above their minimum first."""
+    world = scope.world
+    elastic = [run for run in world.runs.values() if run.elastic and run.key != scope.beneficiary]
+    while not scope.is_enough():
+        above = {run.key: width(world, run, scope.gone()) - run.least for run in elastic}
+        order = sorted(
+            (run for run in elastic if above[run.key] >= run.group_gpus and scope.groups_of(run)),
+            key=lambda run: (-above[run.key], *run.key.split("/")),
+        )
+        if not order:
+            return
+        for run in order:
+            if scope.is_enough():
+                return
+            if scope.groups_of(run):
+                _take(scope, "shrink", run, max(scope.groups_of(run)))
+
+
+def _take(scope: Scope, kind: str, run: Run, group: int) -> None:
+    """A group ends whole, wherever its pods are; -1: the whole run."""
+    gone = scope.gone()
+    leases = [
+        lease.number
+        for lease in scope.world.leases_of(run)
+        if group in (-1, lease.group) and lease.number not in gone and not lease.ending
+    ]
+    scope.cuts.append(Cut(kind, run.key, group, leases))
+
+
+def bundles(scope: Scope) -> dict[str, list[Bundle]]:
+    """R4, by owner; counted again after each draw."""
+    world = scope.world
+    found: dict[str, list[Bundle]] = {}
+    for run in world.runs.values():
+        groups = scope.groups_of(run)
+        if not groups or (scope.protects and world.protected_until(run) > world.now):
+            continue
+        namespace, name = run.key.split("/")
+        mine = [(namespace, name, -1)]
+        if run.is_sweep and width(world, run, scope.gone()) - run.group_gpus >= run.least:
+            mine = [(namespace, name, group) for group in groups]
+        found.setdefault(run.owner, []).extend(mine)
+    return found
+
+
+def _owned_last(scope: Scope, found: dict[str, list[Bundle]]) -> dict[str, list[Bundle]]:
+    """Q10: bundles that their owners pay for alone are drawn after all others."""
+    if not scope.beneficiary or not scope.world.config["resolver.ownedLast"]:
+        return found
+    first = {
+        owner: [each for each in mine if _has_other_money(scope, each)]
+        for owner, mine in found.items()
     }
-    return sorted(end for end in ends if end > world.now)
+    return {owner: mine for owner, mine in first.items() if mine} or found
+
+
+def _has_other_money(scope: Scope, bundle: Bundle) -> bool:
+    namespace, name, group = bundle
+    return any(
+        lease.relation != "Owned"
+        for lease in scope.world.leases_of(scope.world.runs[f"{namespace}/{name}"])
+        if group in (-1, lease.group) and not lease.ending
+    )
+
+
+def by_lot(scope: Scope, seed: Callable[[], str]) -> None:
+    """R3 (c), R5."""
+    drawn, k = "", 0
+    while not scope.is_enough():
+        choices = _owned_last(scope, bundles(scope))
+        if not choices:
+            return
+        drawn = drawn or seed()
+        namespace, name, group = draw(drawn, k, choices)
+        k += 2
+        _take(scope, "draw", scope.world.runs[f"{namespace}/{name}"], group)
+
+
+def give_back(scope: Scope) -> None:
+    """R6: backwards, everyone without whom it is still enough. A spare or a group is of no use to a
+    run that was drawn whole, nor a spare to a group that is cut."""
+    for each in reversed(scope.cuts):
+        is_useless = any(
+            other.kind != "spare"
+            and other is not each
+            and other.run == each.run
+            and not other.returned
+            and (other.group == -1 or (other.group == each.group and each.kind == "spare"))
+            for other in scope.cuts
+        )
+        if not is_useless:
+            each.returned = True
+            each.returned = scope.is_enough()
+
+
+# For a waiting run
+
+
+def resolve_site(
+    world: World,
+    run: Run,
+    site: Placement,
+    ahead: list[Entry],
+    seed: Callable[[], str],
+    gone_before: Gone = frozenset(),
+) -> tuple[list[Cut], Placement] | None:
+    """R1 to R6 in the domains of the site: the victims, and the place that they leave. None if
+    everything is not enough."""
+    domains = {world.nodes[spot.node].domain for spot in site.spots}
+
+    def inside(lease: Lease) -> bool:
+        node = world.nodes[lease.node]
+        return node.domain in domains and node.flavor == run.flavor
+
+    def place(gone: Gone) -> list[Spot] | None:
+        calendar = Calendar(world, run, ahead, without=gone | gone_before, ending_is_gone=True)
+        room = room_for(calendar, world.now).only_in(sorted(domains))
+        spots: list[Spot] = []
+        for location in site.bills:
+            groups = sorted({s.group for s in site.spots if world.nodes[s.node].place == location})
+            there = [domain for domain in room.domains() if place_of(domain) == location]
+            found = put_all(room, groups, there, []) if groups else []
+            if found is None:
+                return None
+            spots += found
+        return spots
+
+    scope = Scope(
+        world, inside, lambda gone: place(gone) is not None, protects=True, beneficiary=run.key
+    )
+    cuts = cut(scope, seed)
+    spots = place(scope.gone()) if cuts is not None else None
+    return None if cuts is None or spots is None else (cuts, Placement(spots, site.bills))

@@ -101,9 +101,29 @@ class Teller:
         told = [{"at": short(at), **step} for at, step in steps]
         told.append({"at": short(end), "expect": [{"ledger": "ok"}]})
         document: dict[str, Any] = {"title": title, "start": START}
-        if self.chance(20):
-            document["config"] = {"activationLead": "5m", "reservation": {"maxWait": "2h"}}
+        config = self.config()
+        if config:
+            document["config"] = config
         return {**document, "fleet": fleet, "budgets": start, "steps": told}
+
+    def config(self) -> dict[str, Any]:
+        """The settings of the queue, now and then other ones."""
+        reservation: dict[str, Any] = {}
+        resolver: dict[str, Any] = {}
+        config: dict[str, Any] = {}
+        if self.chance(20):
+            config["activationLead"] = "5m"
+            reservation["maxWait"] = "2h"
+        if self.chance(25):
+            reservation["patience"] = self.random.choice(("5m", "30m", "1h", "3h"))
+        if self.chance(25):
+            resolver["minTenure"] = self.random.choice(("10m", "30m", "2h"))
+        if self.chance(12):
+            resolver["cuts"] = self.random.choice(("Reclaim", "Never"))
+        if self.chance(10):
+            resolver["ownedLast"] = True
+        settings = (("reservation", reservation), ("resolver", resolver))
+        return {**config, **{name: group for name, group in settings if group}}
 
     # Nodes
 

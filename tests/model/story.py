@@ -27,7 +27,10 @@ DEFAULTS: dict[str, Any] = {
     "accounting.horizon": "1d",
     "overdraft.grace": "15m",
     "forbidReciprocalLending": False,
-    "resolver.minTenure": "2h",
+    "reservation.patience": "15m",
+    "resolver.minTenure": "0s",
+    "resolver.cuts": "Lottery",
+    "resolver.ownedLast": False,
     "drain.timeout": "15m",
     "gracePeriod.max": "1h",
     "bind.attempts": 5,
@@ -35,6 +38,9 @@ DEFAULTS: dict[str, Any] = {
     "retry.backoff": "30s",
     "swap.settle": "10m",
 }
+
+
+WORDS = ("Lottery", "Reclaim", "Never", "byCheckpoint")  # values that are no spans
 
 
 class NotCovered(Exception):  # noqa: N818 - it says which files the model leaves out
@@ -98,7 +104,7 @@ def read(document: dict[str, Any]) -> Story:
             raise NotCovered(f"config key {key}")
         config[key] = value
     for key, value in config.items():
-        if isinstance(value, str):
+        if isinstance(value, str) and value not in WORDS:
             config[key] = span(value)
     if any("cpu" in row or "memory" in row for row in document.get("fleet") or []):
         raise NotCovered("CPU and memory")

@@ -5,15 +5,19 @@ found exactly once fails the run, so that the list moves with the source.
 """
 
 from tests.mutants.mutant import Mutant, prop, story, unit
+from tests.mutants.of_activation import ACTIVATION
 from tests.mutants.of_drains import DRAINS, LIMITS
 from tests.mutants.of_input import INPUT
-from tests.mutants.of_lines import LINES
-from tests.mutants.of_places_in_line import PLACES_IN_LINE
+from tests.mutants.of_overdrafts import OVERDRAFTS
+from tests.mutants.of_placement import PLACEMENT
 from tests.mutants.of_planes import PLANES
-from tests.mutants.of_promises import PROMISES
+from tests.mutants.of_queue import QUEUE
 from tests.mutants.of_reports import REPORTS
+from tests.mutants.of_resolutions import RESOLUTIONS
+from tests.mutants.of_runs import RUNS
 from tests.mutants.of_standby import STANDBY
 from tests.mutants.of_stress import STRESS
+from tests.mutants.of_sweeps import SWEEPS
 from tests.mutants.of_tenure import TENURE
 
 MONEY = (
@@ -22,15 +26,7 @@ MONEY = (
         "control/running/elastic.py",
         "        borrowed_already=borrowed_gpus(world, run.uid),\n",
         "        borrowed_already=0,\n",
-        story("money-04"),
-    ),
-    Mutant(
-        "cut for a budget shortfall",
-        "core/decisions/resolve.py",
-        "    if isinstance(locations, Refused):\n        return locations\n",
-        "    if isinstance(locations, Refused):\n"
-        "        locations = locations_for(world, wish.run.spec)\n",
-        story("money-23"),
+        story("C3-the-loan-limit-counts-the-whole-width"),
     ),
     Mutant(
         "float GPU-hours",
@@ -39,13 +35,6 @@ MONEY = (
         "        hours = max(0, lease.end - max(lease.start, account.since)) / 3.6e6\n"
         "        used = int(lease.gpus * hours * 3.6e6)\n",
         prop("ledger_fold"),
-    ),
-    Mutant(
-        "window end inclusive",
-        "core/decisions/cover.py",
-        "    if ask.start >= envelope.end:\n",
-        "    if ask.start > envelope.end:\n",
-        prop("cover"),
     ),
     Mutant(
         "GPU-hours not committed",
@@ -94,18 +83,11 @@ MONEY = (
         prop("cover"),
     ),
     Mutant(
-        "refinance back to the same owner",
-        "control/cuts/reclaim.py",
-        "now=turn.now, but=own)",
-        "now=turn.now)",
-        story("line-12"),
-    ),
-    Mutant(
         "swap with a new payer",
         "control/turn.py",
         "            attempt=lost.attempt,\n",
         "            attempt=lost.attempt,\n            payer=lost.payer,\n",
-        story("failure-04"),
+        story("S2-two-payers-of-the-spare"),
     ),
 )
 
@@ -150,7 +132,7 @@ PLACES = (
         "core/decisions/pack.py",
         "best_node(fleet, pool, shape, last, mine, never=barred | unreached)",
         "best_node(fleet, pool, shape, last, last, never=barred | unreached)",
-        story("spare-01"),
+        story("P1-spares-apart-from-their-group"),
     ),
     Mutant(
         "a spare where other schedulers take its GPUs",
@@ -232,34 +214,6 @@ CUTS = (
         "                if above >= 0:\n",
         prop("resolve"),
     ),
-    Mutant(
-        "protected run drawn",
-        "core/decisions/cuts.py",
-        "            if run is None or is_protected(self.world, run, now, against=but):\n",
-        "            if run is None:\n",
-        prop("resolve"),
-    ),
-    Mutant(
-        "needs-cuts start moving later",
-        "control/line/planning.py",
-        "    starts = soonest if kept is None else min(kept, soonest)\n",
-        "    starts = soonest\n",
-        story("(cuts-12 or cuts-13 or cuts-02)"),
-    ),
-    Mutant(
-        "reservation holds ignored by backfill",
-        "core/decisions/kept.py",
-        "                and self._start < hold.end\n                and hold.start < self._end\n",
-        "                and hold.start <= self._start < hold.end\n",
-        story("queue-02"),
-    ),
-    Mutant(
-        "what is cut is not held for whom it is cut",
-        "control/line/queue.py",
-        "    hold_for_activations(turn)\n",
-        "",
-        story("drain-01"),
-    ),
 )
 
 LIFE = (
@@ -275,21 +229,21 @@ LIFE = (
         "control/running/open_leases.py",
         "    return pod is None or pod.has_ended\n",
         "    return pod is None or pod.has_ended or pod.deleting\n",
-        story("stuck-01"),
+        story("B4-a-gpu-is-free-when-its-pod-is-gone"),
     ),
     Mutant(
         "filler not ended on swap",
         "control/running/failures.py",
         "    if not make_way(turn, takeover.spares):\n        return\n",
         "    make_way(turn, takeover.spares)\n",
-        story("failure-01"),
+        story("F3-a-filler-needs-three-seconds"),
     ),
     Mutant(
         "silence taken for death",
         "control/running/failures.py",
         "    if state is None or state.node.fenced:\n        return True\n",
         "    if state is None or state.node.fenced or not state.node.ready:\n        return True\n",
-        story("(failure-09 or failure-10 or failure-12)"),
+        story("S1-what-ends-on-a-silent or S1-silence-and-cordons or S2-spares-on-cordoned"),
     ),
     Mutant(
         "retry counted for a rejected bind",
@@ -303,14 +257,14 @@ LIFE = (
         "core/decisions/resize.py",
         "    return max(now, book.resized_at + world.policy.resize_interval)\n",
         "    return now\n",
-        story("resize-03"),
+        story("E1-a-shrink-waits-for-the-interval-too"),
     ),
     Mutant(
         "the end is when we heard of it",
         "control/turn.py",
         "        end = max(lease.start, min(end, self.now))\n",
         "        end = self.now\n",
-        story("failure-09"),
+        story("S1-what-ends-on-a-silent-node-is-seen-later"),
     ),
 )
 
@@ -320,13 +274,6 @@ SHELL = (
         "shell/timekeeping.py",
         "        return abs(wall - self._expected()) <= self._jump_max and wall >= head\n",
         "        return wall >= head\n",
-        unit("shell/test_clock"),
-    ),
-    Mutant(
-        "nobody is started while the clock is in doubt",
-        "control/line/consider.py",
-        "    return where.retry_at > (turn.now if turn.time_trusted else 0)\n",
-        "    return where.retry_at > turn.now or not turn.time_trusted\n",
         unit("shell/test_clock"),
     ),
     Mutant(
@@ -441,9 +388,13 @@ MUTANTS = (
     *CUTS,
     *LIFE,
     *DRAINS,
-    *LINES,
-    *PROMISES,
-    *PLACES_IN_LINE,
+    *QUEUE,
+    *ACTIVATION,
+    *RESOLUTIONS,
+    *OVERDRAFTS,
+    *SWEEPS,
+    *PLACEMENT,
+    *RUNS,
     *SHELL,
     *EMBEDDED,
     *LIMITS,

@@ -51,12 +51,35 @@ def check_lottery(spec: Any) -> bool:
     if seed != lottery["seed"] or sha(bytes.fromhex(source["nonce"])) != lottery["commitment"]:
         return False
     left = {o: sorted(b, key=bundle_key) for o, b in lottery["conflictSet"].items()}
+    sweeps = {run: dict(sweep) for run, sweep in lottery.get("sweeps", {}).items()}
     k = 0
     for draw in lottery["draws"]:
-        owners = sorted(owner for owner in left if left[owner])
+        among = left
+        if lottery.get("ownedLast"):
+            first = {o: [e for e in b if not e.get("owned")] for o, b in left.items()}
+            among = first if any(first.values()) else left
+        owners = sorted(owner for owner in among if among[owner])
         owner = owners[draw_number(seed, k, len(owners))]
-        entry = left[owner].pop(draw_number(seed, k + 1, len(left[owner])))
+        entry = among[owner][draw_number(seed, k + 1, len(among[owner]))]
         k += 2
         if draw != {"owner": owner, "bundle": entry["bundle"], "gpus": entry["gpus"]}:
             return False
+        left[owner] = without(left[owner], entry, sweeps)
     return True
+
+
+def without(bundles: Any, drawn: Any, sweeps: Any) -> Any:
+    """The bundles of an owner after a draw: those of the drawn sweep are counted again."""
+    left = [each for each in bundles if each is not drawn]
+    run, mark, _ = drawn["bundle"].partition("#")
+    sweep = sweeps.get(run)
+    if not mark or sweep is None:
+        return left
+    sweep["width"] -= drawn["gpus"]
+    mine = [each for each in left if each["bundle"].partition("#")[0] == run]
+    if not mine or sweep["width"] - sweep["group"] >= sweep["minimum"]:
+        return left
+    owned = all(each.get("owned") for each in mine)
+    whole = {"bundle": run, "gpus": sweep["width"], "owned": owned}
+    others = [each for each in left if each not in mine]
+    return sorted([*others, whole], key=bundle_key)

@@ -16,7 +16,7 @@ from tests.properties.worlds import (
 )
 
 from leasehold.core.decisions.admit import Wish, admit
-from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.calendar import Calendar
 from leasehold.core.decisions.forecast import forecast
 from leasehold.core.decisions.outlook import Outlook
 from leasehold.core.facts import Funding, Lending, Run, Selector
@@ -57,11 +57,11 @@ def a_run_of(owner: str, gpus: int, span: int | None) -> Run:
     return replace(run, spec=replace(run.spec, funding=funding))
 
 
-def by_asking_at_every_end(world: World, wish: Wish, agenda: Agenda) -> int | None:
+def by_asking_at_every_end(world: World, wish: Wish, calendar: Calendar) -> int | None:
     ends = {term.frees_at for term in world.terms.values()}
-    ends.update(claim.end for claims in agenda.claims.values() for claim in claims)
+    ends.update(claim.end for claims in calendar.claims.values() for claim in claims)
     for at in sorted(end for end in ends if NOW < end < NOW + 100 * HOUR):
-        if isinstance(admit(world, wish, agenda, start=at, now=NOW), Admitted):
+        if isinstance(admit(world, wish, calendar, start=at, now=NOW), Admitted):
             return at
     return None
 
@@ -90,18 +90,18 @@ def test_the_first_end_at_which_hours_suffice_is_that_of_asking_at_every_end(
     world = a_fleet(closes, hours, running=running, ends=ends, lends=lends)
     run = a_run_of("v" if lends else "t", gpus, span)
     world.put_run(run)
-    agenda = Agenda()
+    calendar = Calendar()
     if planned:
-        agenda.claim(
+        calendar.enter(
             PLANNED,
-            [Claim(uid=PLANNED, payer="n/t/e", start=NOW + planned // 7 * 45 * MINUTE,
+            claims=[Claim(uid=PLANNED, payer="n/t/e", start=NOW + planned // 7 * 45 * MINUTE,
                    end=NOW + planned * HOUR, gpus=1,
                    borrowed=lends, gpu_ms=planned * HOUR)],
         )  # fmt: skip
     wish = a_wish(world, run)
-    refused = admit(world, wish, agenda, start=NOW, now=NOW)
+    refused = admit(world, wish, calendar, start=NOW, now=NOW)
     assume(isinstance(refused, Refused))
     assert isinstance(refused, Refused)
-    outlook = Outlook(world, agenda, flavor=FLAVOR, gpus=1, now=NOW)
-    known = forecast(world, wish, agenda, outlook=outlook, refused=refused, now=NOW)
-    assert (known.at if known else None) == by_asking_at_every_end(world, wish, agenda)
+    outlook = Outlook(world, calendar, flavor=FLAVOR, gpus=1, now=NOW)
+    known = forecast(world, wish, calendar, outlook=outlook, refused=refused, now=NOW)
+    assert (known.at if known else None) == by_asking_at_every_end(world, wish, calendar)

@@ -18,9 +18,8 @@ from tests.properties.worlds import (
 )
 
 from leasehold.core.decisions.admit import Wish, admit
-from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.calendar import Calendar, Entry
 from leasehold.core.decisions.forecast import forecast
-from leasehold.core.decisions.holds import Hold
 from leasehold.core.decisions.outlook import Outlook
 from leasehold.core.facts import Budget, Closed, Ending, Why
 from leasehold.core.units import FOREVER, HOUR
@@ -41,7 +40,7 @@ node_rows = st.lists(
     max_size=4,
 )
 # node, GPUs, hour from which on, hours that it lasts (None: for ever)
-hold_rows = st.lists(
+entry_rows = st.lists(
     st.tuples(
         st.integers(0, 3), st.integers(1, 8), st.integers(0, 6), st.sampled_from((None, 1, 4))
     ),
@@ -49,7 +48,7 @@ hold_rows = st.lists(
 )
 caps = st.sampled_from(((1000, 0), (1000, 0), (12, 0), (6, 0), (20, 4), (8, 2)))
 Rows = list[tuple[str, list[tuple[int, int | None, bool]]]]
-Holds = list[tuple[int, int, int, int | None]]
+Entries = list[tuple[int, int, int, int | None]]
 LEASES_PER_NODE = 3
 
 
@@ -89,36 +88,36 @@ def _purse(cap: tuple[int, int]) -> Budget:
     return a_budget("t", first, replace(an_envelope("n/t/f", "t"), start=NOW + opens * HOUR))
 
 
-def an_agenda(holds: Holds, nodes: int) -> Agenda:
-    agenda = Agenda()
-    for i, (node, gpus, begin, lasts) in enumerate(holds):
-        hold = Hold(
+def a_calendar(entries: Entries, nodes: int) -> Calendar:
+    calendar = Calendar()
+    for i, (node, gpus, begin, lasts) in enumerate(entries):
+        entry = Entry(
             uid=f"ahead{i}",
             node=f"n{node % nodes}",
             gpus=gpus,
             start=NOW + begin * HOUR,
             end=FOREVER if lasts is None else NOW + (begin + lasts) * HOUR,
         )
-        agenda.hold(hold.uid, [hold])
-    return agenda
+        calendar.enter(entry.uid, [entry])
+    return calendar
 
 
 def by_asking_every_hour(
-    rows: Rows, cap: tuple[int, int], agenda: Agenda, wish: Wish
+    rows: Rows, cap: tuple[int, int], calendar: Calendar, wish: Wish
 ) -> int | None:
     """All ends and openings are at whole hours, and nothing happens after the tenth."""
     for hour in range(1, 11):
         at = NOW + hour * HOUR
         world = a_fleet(rows, cap, ended_by=at)
         world.put_run(wish.run)
-        if isinstance(admit(world, wish, agenda, start=at, now=at), Admitted):
+        if isinstance(admit(world, wish, calendar, start=at, now=at), Admitted):
             return at
     return None
 
 
 @given(
     rows=node_rows,
-    holds=hold_rows,
+    entries=entry_rows,
     cap=caps,
     groups=st.integers(1, 3),
     gpus=st.sampled_from((2, 4, 8)),
@@ -128,7 +127,7 @@ def by_asking_every_hour(
 )
 @example(  # room for an hour now, none when it is paid for, and room again when leases have ended
     rows=[("a", [(4, 3, False)]), ("a", []), ("a", [])],
-    holds=[(1, 8, 2, None)],
+    entries=[(1, 8, 2, None)],
     cap=(8, 2),
     groups=1,
     gpus=8,
@@ -139,7 +138,7 @@ def by_asking_every_hour(
 @settings(max_examples=150)
 def test_the_first_instant_is_that_of_asking_every_hour(
     rows: Rows,
-    holds: Holds,
+    entries: Entries,
     cap: tuple[int, int],
     groups: int,
     gpus: int,
@@ -151,13 +150,13 @@ def test_the_first_instant_is_that_of_asking_every_hour(
     run = a_run("new", groups=groups, group_gpus=gpus * pods, pod_gpus=gpus, span=span,
                 spread=spread)  # fmt: skip
     world.put_run(run)
-    wish, agenda = a_wish(world, run), an_agenda(holds, len(rows))
-    refused = admit(world, wish, agenda, start=NOW, now=NOW)
+    wish, calendar = a_wish(world, run), a_calendar(entries, len(rows))
+    refused = admit(world, wish, calendar, start=NOW, now=NOW)
     assume(isinstance(refused, Refused))
     assert isinstance(refused, Refused)
-    outlook = Outlook(world, agenda, flavor=FLAVOR, gpus=gpus, now=NOW)
-    known = forecast(world, wish, agenda, outlook=outlook, refused=refused, now=NOW)
-    assert (known.at if known else None) == by_asking_every_hour(rows, cap, agenda, wish)
+    outlook = Outlook(world, calendar, flavor=FLAVOR, gpus=gpus, now=NOW)
+    known = forecast(world, wish, calendar, outlook=outlook, refused=refused, now=NOW)
+    assert (known.at if known else None) == by_asking_every_hour(rows, cap, calendar, wish)
     if known is not None:
         names = {name for _, name in known.releases}
         nodes = {each.node for each in known.plan.packed.places}
@@ -167,20 +166,20 @@ def test_the_first_instant_is_that_of_asking_every_hour(
 
 @given(
     rows=node_rows,
-    holds=hold_rows,
+    entries=entry_rows,
     gpus=st.integers(1, 4),
     span=st.sampled_from((1, 2, 5, None)),
     firm=st.integers(0, 4),
 )
 @settings(max_examples=300)
 def test_node_times_are_those_of_counting_hour_by_hour(
-    rows: Rows, holds: Holds, gpus: int, span: int | None, firm: int
+    rows: Rows, entries: Entries, gpus: int, span: int | None, firm: int
 ) -> None:
     world = a_fleet(rows, (1000, 0))
-    agenda = an_agenda(holds, len(rows))
+    calendar = a_calendar(entries, len(rows))
     if firm:
-        agenda.hold("firm", [Hold(uid="firm", node="n0", gpus=firm, start=NOW)])
-    outlook = Outlook(world, agenda, flavor=FLAVOR, gpus=gpus, now=NOW)
+        calendar.enter("firm", [Entry(uid="firm", node="n0", gpus=firm, start=NOW)])
+    outlook = Outlook(world, calendar, flavor=FLAVOR, gpus=gpus, now=NOW)
     for i, (_, leases) in enumerate(rows):
         free_at = []
         for hour in range(24):
@@ -190,7 +189,7 @@ def test_node_times_are_those_of_counting_hour_by_hour(
                 slot += size
             held = sum(
                 size
-                for node, size, begin, lasts in holds
+                for node, size, begin, lasts in entries
                 if node % len(rows) == i and begin <= hour < begin + (lasts or 99)
             )
             free_at.append(8 - taken - held - (firm if i == 0 else 0))
@@ -202,24 +201,24 @@ def test_node_times_are_those_of_counting_hour_by_hour(
         assert times == expected
 
 
-@given(rows=node_rows, before=hold_rows, after=hold_rows, gpus=st.integers(1, 4))
+@given(rows=node_rows, before=entry_rows, after=entry_rows, gpus=st.integers(1, 4))
 def test_an_outlook_that_was_corrected_is_one_made_anew(
-    rows: Rows, before: Holds, after: Holds, gpus: int
+    rows: Rows, before: Entries, after: Entries, gpus: int
 ) -> None:
     world = a_fleet(rows, (1000, 0))
-    agenda = an_agenda(before, len(rows))
-    outlook = Outlook(world, agenda, flavor=FLAVOR, gpus=gpus, now=NOW)
-    agenda.changed.clear()
-    agenda.forget("ahead0")
-    agenda.hold(
+    calendar = a_calendar(before, len(rows))
+    outlook = Outlook(world, calendar, flavor=FLAVOR, gpus=gpus, now=NOW)
+    calendar.changed.clear()
+    calendar.forget("ahead0")
+    calendar.enter(
         "more",
-        [Hold(uid="more", node=f"n{node % len(rows)}", gpus=size, start=NOW + begin * HOUR,
+        [Entry(uid="more", node=f"n{node % len(rows)}", gpus=size, start=NOW + begin * HOUR,
              end=FOREVER if lasts is None else NOW + (begin + lasts) * HOUR)
         for node, size, begin, lasts in after],
     )  # fmt: skip
-    for name in agenda.changed:
+    for name in calendar.changed:
         outlook.correct(name)
-    fresh = Outlook(world, agenda, flavor=FLAVOR, gpus=gpus, now=NOW)
+    fresh = Outlook(world, calendar, flavor=FLAVOR, gpus=gpus, now=NOW)
     assert outlook.pods == fresh.pods
     for uid, span in (("more", FOREVER), ("nobody", HOUR), ("ahead1", 3 * HOUR)):
-        assert outlook.pods_for(uid, span) == fresh.pods_for(uid, span)
+        assert outlook.pods_for(uid, span, span) == fresh.pods_for(uid, span, span)

@@ -2,11 +2,11 @@
 
 import json
 import re
-from itertools import islice
 from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.properties import independent_verifier as independent
 from tests.unit.records import lines_of
 from tests.unit.test_batch import FULL
@@ -15,8 +15,8 @@ from tests.unit.test_verify import HONEST
 from leasehold.core.ledger import lottery
 from leasehold.core.ledger.chain import GENESIS, digest_of, next_digest
 from leasehold.core.ledger.verify import verify_lines, verify_objects
-from leasehold.core.resolutions import Bundle
-from leasehold.core.units import format_instant
+from leasehold.core.objects.resolution import lottery_to_wire
+from leasehold.core.resolutions import Bundle, Draw, Lottery, SweepWidth
 
 PAGE = Path(__file__).parents[2] / "docs" / "ledger-format.md"
 
@@ -70,45 +70,63 @@ def test_both_link_a_batch_that_has_every_part() -> None:
 
 
 names = st.text("ab-é\U00010000\uffff", min_size=1, max_size=3)
-groups = st.none() | st.integers(0, 30)
-bundles = st.builds(
-    Bundle, namespace=names, run=names, uid=st.just(""), group=groups, gpus=st.just(8)
+# Of a run: namespace, name, groups in the scope, whether its owner pays, groups elsewhere, and
+# whether it is a sweep whose bundles are counted again.
+runs = st.tuples(
+    names,
+    names,
+    st.none() | st.sets(st.integers(0, 12), min_size=1, max_size=5),
+    st.booleans(),
+    st.integers(0, 2),
+    st.booleans(),
 )
+owners = st.dictionaries(
+    names, st.lists(runs, max_size=4, unique_by=lambda run: run[:2]), max_size=4
+)
+Runs = dict[str, list[tuple[str, str, set[int] | None, bool, int, bool]]]
+
+
+def a_lottery(of: Runs, nonce: str, instant: int, *, owned_last: bool, stop: int) -> Lottery:
+    """Draws from these runs, each group of which has eight GPUs."""
+    conflict: dict[str, list[Bundle]] = {}
+    sweeps: dict[str, SweepWidth] = {}
+    for owner, mine in of.items():
+        for namespace, name, scope, is_owned, elsewhere, is_counted in mine:
+            whole = Bundle(
+                namespace=namespace, run=name, uid="", group=None, gpus=8, is_owned=is_owned
+            )
+            groups = sorted(scope) if scope is not None else [None]
+            conflict.setdefault(owner, []).extend(replace(whole, group=each) for each in groups)
+            if scope is not None and is_counted:
+                width = 8 * (len(scope) + elsewhere)
+                sweeps.setdefault(
+                    whole.run_key, SweepWidth(run=whole.run_key, width=width, minimum=16, group=8)
+                )
+    seed = lottery.seed("a/b", instant, GENESIS, nonce)
+    urn = lottery.Urn(conflict, tuple(sweeps.values()), owned_last=owned_last)
+    drawn = [found for _ in range(stop) if (found := urn.draw(seed)) is not None]
+    return Lottery(
+        seed=seed, subject="a/b", instant=instant, ledger_digest=GENESIS, nonce=nonce,
+        commitment=lottery.commitment(nonce), announced_in=1,
+        conflict_set=tuple((owner, tuple(mine)) for owner, mine in conflict.items()),
+        draws=tuple(Draw(owner=o, bundle=each.name, gpus=each.gpus) for o, each in drawn),
+        sweeps=tuple(sweeps.values()), owned_last=owned_last,
+    )  # fmt: skip
 
 
 @given(
-    conflict=st.dictionaries(
-        names, st.lists(bundles, max_size=5, unique_by=lambda bundle: bundle.name), max_size=4
-    ),
+    of=owners,
     nonce=st.binary(min_size=32, max_size=32).map(bytes.hex),
     instant=st.integers(0, 4_000_000_000_000),
+    owned_last=st.booleans(),
     stop=st.integers(0, 8),
 )
 def test_both_draw_alike(
-    conflict: dict[str, list[Bundle]], nonce: str, instant: int, stop: int
+    of: Runs, nonce: str, instant: int, *, owned_last: bool, stop: int
 ) -> None:
-    seed = lottery.seed("a/b", instant, GENESIS, nonce)
-    drawn = islice(lottery.draw_order(seed, conflict), stop)
-    spec = {
-        "lottery": {
-            "seed": seed,
-            "derivedFrom": {
-                "subject": "a/b",
-                "instant": format_instant(instant),
-                "ledgerDigest": GENESIS,
-                "nonce": nonce,
-            },
-            "commitment": lottery.commitment(nonce),
-            "conflictSet": {
-                owner: [{"bundle": each.name, "gpus": each.gpus} for each in mine]
-                for owner, mine in conflict.items()
-            },
-            "draws": [
-                {"owner": owner, "bundle": each.name, "gpus": each.gpus} for owner, each in drawn
-            ],
-        }
-    }
-    assert independent.check_lottery(spec)
+    made = a_lottery(of, nonce, instant, owned_last=owned_last, stop=stop)
+    spec = {"lottery": lottery_to_wire(made)}
+    assert independent.check_lottery(json.loads(json.dumps(spec)))
 
 
 @given(st.dictionaries(names, st.integers() | names))

@@ -32,7 +32,7 @@ CAPS = st.tuples(
 POLICY = Policy(
     reservation_depth=4, reservation_depth_per_owner=2,
     reservation_money_depth=5, reservation_money_depth_per_owner=3, odds_seeds=2,
-    activation_lead=MINUTE, lottery_immunity=0,
+    activation_lead=MINUTE, patience=MINUTE, min_tenure=0,
 )  # fmt: skip
 
 

@@ -9,11 +9,12 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 from tests.properties.independent_verifier import draw_number
 from tests.properties.test_resolve import Rows, a_full_world, fleets, run_rows
-from tests.properties.worlds import NOW, a_run, a_wish
+from tests.properties.worlds import NOW, a_run, a_site, a_wish
+from tests.unit.test_lottery import draw_order
 
-from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.calendar import Calendar
 from leasehold.core.decisions.cuts import CutKind
-from leasehold.core.decisions.odds import Preview, preview
+from leasehold.core.decisions.odds import preview
 from leasehold.core.decisions.resolve import Resolved, resolve
 from leasehold.core.ledger import lottery
 from leasehold.core.resolutions import Bundle
@@ -47,13 +48,13 @@ def test_a_number_is_the_independent_one(seed: str, k: int, n: int) -> None:
 def test_everything_is_drawn_once_whatever_the_order_it_came_in(
     seed: str, conflict: dict[str, list[Bundle]], shuffle: Random
 ) -> None:
-    drawn = list(lottery.draw_order(seed, conflict))
+    drawn = list(draw_order(seed, conflict))
     everything = [(owner, each.name) for owner, mine in conflict.items() for each in mine]
     assert sorted((owner, each.name) for owner, each in drawn) == sorted(everything)
     owners = list(conflict)
     shuffle.shuffle(owners)
     turned = {owner: shuffle.sample(conflict[owner], len(conflict[owner])) for owner in owners}
-    assert list(lottery.draw_order(seed, turned)) == drawn
+    assert list(draw_order(seed, turned)) == drawn
 
 
 @given(fabrics=fleets, rows=run_rows, gpus=st.sampled_from((4, 8)), groups=st.integers(1, 2))
@@ -65,16 +66,17 @@ def test_exact_odds_are_the_frequencies_of_real_draws(
     run = a_run("new", "z", groups=groups, group_gpus=gpus, pod_gpus=gpus)
     world.put_run(run)
     wish = a_wish(world, run)
-    seen = preview(world, wish, Agenda(), at=NOW, now=NOW, may_sample=lambda: False)
-    assume(isinstance(seen, Preview) and bool(seen.odds))
-    assert isinstance(seen, Preview)
+    site = a_site(world, wish)
+    assume(site is not None)
+    assert site is not None
+    seen = preview(world, wish, Calendar(), site, at=NOW, now=NOW, may_sample=lambda: False)
+    assume(bool(seen.odds))
     assert seen.odds is not None
     ended: Counter[str] = Counter()
     for index in range(SEEDS):
         seed = hashlib.sha256(f"{index}".encode()).hexdigest()
-        answer = resolve(world, wish, Agenda(), now=NOW, seeder=partial(str, seed))
-        assume(isinstance(answer, Resolved))
-        if isinstance(answer, Resolved):
-            ended.update({cut.run for cut in answer.cuts.kept if cut.kind is CutKind.DRAW})
+        answer = resolve(world, wish, Calendar(), site, now=NOW, seeder=partial(str, seed))
+        assert isinstance(answer, Resolved)
+        ended.update({cut.run for cut in answer.cuts.kept if cut.kind is CutKind.DRAW})
     for name, percent in seen.odds:
         assert abs(percent - 100 * ended[name] / SEEDS) <= PERCENT_OFF_MAX, name

@@ -12,18 +12,23 @@ from pathlib import Path
 import pytest
 from tests.seeds import Budget
 
-from leasehold.control.line.activation import victims_are_gone
-from leasehold.control.line.wishes import groups_short_of_minimum, waiting_groups, wish_for
 from leasehold.control.reservations import present
-from leasehold.control.running.life import is_over
+from leasehold.control.running.life import Standing, is_over, units_of
+from leasehold.control.scheduling.holds import ends_at, hold_of
+from leasehold.control.scheduling.wishes import (
+    groups_short_of_minimum,
+    waiting_groups,
+    wish_for,
+)
 from leasehold.core.decisions.admit import admit, owner_allowed
-from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.calendar import Calendar
 from leasehold.core.decisions.drain import Way, how_to_leave, places_to_leave, spares_to_drop
 from leasehold.core.decisions.order import in_order
 from leasehold.core.facts import Lease, Role, Run
 from leasehold.core.reservations import Confidence, State
 from leasehold.core.units import HOUR, MINUTE, Instant
 from leasehold.core.verdicts import Admitted
+from leasehold.core.world.width import starting_gpus
 from leasehold.core.world.world import World
 from leasehold.sim.scenario.act import Actor
 from leasehold.sim.scenario.parse import parse_story
@@ -162,13 +167,18 @@ def _holds_something(world: World, run: Run) -> Iterator[str]:
 
 def _waits_in_vain(world: World, run: Run, now: Instant) -> Iterator[str]:
     reservation = present(world, run)
-    if run.uid not in world.memory.refusals:
+    live = sum(where.standing is Standing.LIVE for where in units_of(world, run).values())
+    is_wide = live * run.spec.group_gpus >= starting_gpus(run.spec)  # no more run at once (G2)
+    if run.uid not in world.memory.refusals and not is_wide:
         yield f"{run.key} waits and nobody says why"
     if reservation is None:
         return
-    if reservation.state is State.ACTIVATING and victims_are_gone(world, reservation, now):
-        yield f"{run.key} does not start, and its victims are gone"
-    if reservation.state is State.PENDING and reservation.starts < now - MINUTE:
+    hold = hold_of(world, run)
+    if hold is not None and now > ends_at(world, hold):
+        yield f"{run.key} does not start, and its place is held after the timeout"
+    # Since its start a run that lacks money claims what comes free (Q6): it has no other start.
+    is_planned = reservation.confidence is not Confidence.MONEY
+    if reservation.state is State.PENDING and is_planned and reservation.starts < now - MINUTE:
         yield f"{run.key} was to start {(now - reservation.starts) // MINUTE} minutes ago"
 
 
@@ -194,7 +204,7 @@ def _first_could_start(world: World, now: Instant) -> Iterator[str]:
     for run in line:
         groups = groups_short_of_minimum(world, run, waiting_groups(world, run, now))
         if groups:
-            answer = admit(world, wish_for(world, run, groups), Agenda(), start=now, now=now)
+            answer = admit(world, wish_for(world, run, groups), Calendar(), start=now, now=now)
             if isinstance(answer, Admitted) and not firm:
                 yield f"{run.key} is first in line, funded and placed, and does not start"
             return

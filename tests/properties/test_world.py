@@ -1,5 +1,7 @@
 """The World is the fold of its facts: step by step or rebuilt, and a what-if leaves no trace."""
 
+from contextlib import ExitStack
+
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -169,7 +171,7 @@ TestTheWorld = WorldAgainstItsRebuild.TestCase
 what_ifs = st.lists(
     st.tuples(
         st.sampled_from(
-            ("take", "give", "plan", "pod", "unplan", "tolerate", "add", "remove", "claim", "mark",
+            ("take", "give", "plan", "pod", "unplan", "tolerate", "add", "remove", "claim", "begin",
              "undo")
         ),
         st.integers(0, 5),
@@ -195,42 +197,48 @@ def a_busy_world() -> World:
 
 
 @given(steps=what_ifs)
-@example(steps=[("tolerate", 0), ("mark", 0), ("tolerate", 0), ("undo", 0)])
+@example(steps=[("tolerate", 0), ("begin", 0), ("tolerate", 0), ("undo", 0)])
 @settings(max_examples=300)
 def test_undoing_a_what_if_restores_every_index(steps: list[tuple[str, int]]) -> None:
     world = a_busy_world()
     leases = sorted(world.leases)
     before = snapshot(world, NOW)
-    marks = [world.what_if.mark()]
+    open_ones = [_begun(world)]
     seen = [before]
     gone: list[set[str]] = [set()]  # leases taken off the fleet, and "$" + those off the accounts
     planned = [0]
     for what, pick in steps:
-        _change(world, what, leases[pick], marks, seen, gone, planned)
-    while marks:
-        world.what_if.undo(marks.pop())
+        _change(world, what, leases[pick], open_ones, seen, gone, planned)
+    while open_ones:
+        open_ones.pop().close()
         assert snapshot(world, NOW) == seen.pop()
     assert not world.what_if.active
+
+
+def _begun(world: World) -> ExitStack:
+    stack = ExitStack()
+    stack.enter_context(world.what_if.opened())
+    return stack
 
 
 def _change(
     world: World,
     what: str,
     name: str,
-    marks: list[int],
+    open_ones: list[ExitStack],
     seen: list[dict[str, object]],
     gone: list[set[str]],
     planned: list[int],
 ) -> None:
     """One what-if that is legal now; the others are left out."""
     lease, shape = world.leases[name], Shape(2, 10, 100)
-    if what == "mark":
+    if what == "begin":
         seen.append(snapshot(world, NOW))
-        marks.append(world.what_if.mark())
+        open_ones.append(_begun(world))
         gone.append(set(gone[-1]))
         planned.append(planned[-1])
-    elif what == "undo" and len(marks) > 1:
-        world.what_if.undo(marks.pop())
+    elif what == "undo" and len(open_ones) > 1:
+        open_ones.pop().close()
         assert snapshot(world, NOW) == seen.pop()
         gone.pop()
         planned.pop()

@@ -9,7 +9,10 @@ from collections.abc import Iterable
 from hypothesis import strategies as st
 
 from leasehold.core.decisions.admit import Wish
+from leasehold.core.decisions.calendar import Calendar
 from leasehold.core.decisions.pack import wanted
+from leasehold.core.decisions.resolve import PlannedSite
+from leasehold.core.decisions.site import choose_site
 from leasehold.core.facts import (
     Aggregate,
     Budget,
@@ -176,6 +179,12 @@ def a_wish(world: World, run: Run) -> Wish:
     """All groups of a run that has none yet."""
     groups = tuple(range(run.spec.total_gpus // run.spec.group_gpus))
     return Wish(run=run, want=wanted(world, run, groups), span=run.spec.max_duration)
+
+
+def a_site(world: World, wish: Wish, *, at: int = NOW) -> PlannedSite | None:
+    """The site for a start by cuts, as its reservation would have it."""
+    site = choose_site(world, wish, Calendar(), at=at, now=NOW)
+    return None if site is None else PlannedSite(domains=site.domains, money=site.money)
 
 
 # Rows of (fabric, GPUs, GPUs that somebody else holds); the name is the row's number.

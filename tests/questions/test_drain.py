@@ -11,39 +11,116 @@ from leasehold.core.decisions.drain import spares_to_drop
 from leasehold.shell.query import BadQuestion
 from leasehold.sim.machines import NodeIs
 
-# scenario (its beginning), until, node, and of each run there: way, state, the end of a sentence
+# scenario, until, node, and of each run there: way, state, the end of a sentence
 ROWS = [
-    ("maintenance-01", "59m", "a-00", ["r/train wait stays is left alone, for the node is not "
-                                       "drained"]),
-    ("maintenance-01", "1h1s", "a-00", ["r/train swap going is stopping, to move to its spare"]),
-    ("maintenance-01", "1h1m", "a-00", ["r/train swap gone swapped to its spare on a-02"]),
-    ("maintenance-02", "1h1s", "a-00", ["r/train requeue going is stopping, to be requeued"]),
-    ("maintenance-02", "1h1m", "a-00", ["r/train requeue gone requeued"]),
-    ("maintenance-02", "2h40m", "a-00", ["r/train requeue gone requeued"]),
-    ("maintenance-03", "1h", "a-00", ["r/fixed wait stays waits to end by itself: it has no "
-                                      "runtime.checkpoint, and no spare to move to"]),
-    ("maintenance-03", "2h", "a-00", ["r/fixed end gone ended (Completed)"]),
-    ("maintenance-04", "1h3s", "a-00", ["r/train swap going moves to its spare on a-01 when that "
-                                        "is clear"]),
-    ("maintenance-05", "1h1m", "a-01", ["o/plain wait stays waits to end by itself: it has no "
-                                        "runtime.checkpoint, and no spare to move to",
-                                        "o/saves requeue gone requeued",
-                                        "r/train spare gone gave up its spare"]),
-    ("maintenance-07", "1h", "a-01", ["r/stretch shrink gone gave up group 1 and went on"]),
-    ("maintenance-09", "1h", "a-01", ["r/sweep requeue gone requeued"]),
-    ("maintenance-11", "1h1m", "a-01", ["r/plain wait stays waits to end by itself: it has no "
-                                        "runtime.checkpoint, and too few spares to move to"]),
-    ("maintenance-12", "1h30m", "a-00", ["r/saves wait stays waits to end by itself: it runs on "
-                                         "a-01, too, which cannot be heard"]),
-    ("maintenance-12", "2h30m", "a-00", ["r/saves wait stays waits to end by itself: node a-00 "
-                                         "cannot be heard"]),
-    ("maintenance-14", "2h", "b-00", ["r/stretch shrink gone gave up group 1 and went on"]),
-]  # fmt: skip
+    (
+        "maintenance-the-spare-takes-over",
+        "59m",
+        "a-00",
+        ["r/train wait stays is left alone, for the node is not drained"],
+    ),
+    (
+        "maintenance-the-spare-takes-over",
+        "1h1s",
+        "a-00",
+        ["r/train swap going is stopping, to move to its spare"],
+    ),
+    (
+        "maintenance-the-spare-takes-over",
+        "1h1m",
+        "a-00",
+        ["r/train swap gone swapped to its spare on a-02"],
+    ),
+    (
+        "maintenance-a-run-with-a-checkpoint-moves",
+        "1h1s",
+        "a-00",
+        ["r/train requeue going is stopping, to be requeued"],
+    ),
+    (
+        "maintenance-a-run-with-a-checkpoint-moves",
+        "1h1m",
+        "a-00",
+        ["r/train requeue gone requeued"],
+    ),
+    (
+        "maintenance-a-run-with-a-checkpoint-moves",
+        "2h40m",
+        "a-00",
+        ["r/train requeue gone requeued"],
+    ),
+    (
+        "maintenance-what-cannot-move-ends-by-itself",
+        "1h",
+        "a-00",
+        [
+            "r/fixed wait stays waits to end by itself: it has no "
+            "runtime.checkpoint, and no spare to move to"
+        ],
+    ),
+    (
+        "maintenance-what-cannot-move-ends-by-itself",
+        "2h",
+        "a-00",
+        ["r/fixed end gone ended (Completed)"],
+    ),
+    (
+        "maintenance-a-restart-in-every-pause",
+        "1h3s",
+        "a-00",
+        ["r/train swap going moves to its spare on a-01 when that is clear"],
+    ),
+    (
+        "maintenance-spares-and-fillers-on-the-node",
+        "1h1m",
+        "a-01",
+        [
+            "o/plain wait stays waits to end by itself: it has no "
+            "runtime.checkpoint, and no spare to move to",
+            "o/saves requeue gone requeued",
+            "r/train spare gone gave up its spare",
+        ],
+    ),
+    (
+        "maintenance-an-elastic-run-gives-up-the-group",
+        "1h",
+        "a-01",
+        ["r/stretch shrink gone gave up group 1 and went on"],
+    ),
+    ("maintenance-one-group-of-a-sweep", "1h", "a-01", ["r/sweep requeue gone requeued"]),
+    (
+        "maintenance-two-nodes-and-one-spare",
+        "1h1m",
+        "a-01",
+        [
+            "r/plain wait stays waits to end by itself: it has no "
+            "runtime.checkpoint, and too few spares to move to"
+        ],
+    ),
+    (
+        "maintenance-a-silent-node-is-left-alone",
+        "1h30m",
+        "a-00",
+        ["r/saves wait stays waits to end by itself: it runs on a-01, too, which cannot be heard"],
+    ),
+    (
+        "maintenance-a-silent-node-is-left-alone",
+        "2h30m",
+        "a-00",
+        ["r/saves wait stays waits to end by itself: node a-00 cannot be heard"],
+    ),
+    (
+        "maintenance-two-groups-and-one-spare",
+        "2h",
+        "b-00",
+        ["r/stretch shrink gone gave up group 1 and went on"],
+    ),
+]
 
 
 @pytest.mark.parametrize(("story", "until", "node", "told"), ROWS, ids=lambda each: str(each)[:14])
 def test_each_run_is_told(story: str, until: str, node: str, told: list[str]) -> None:
-    played = Played(next(SCENARIOS.glob(f"{story}-*.yaml")), until)
+    played = Played(SCENARIOS / f"{story}.yaml", until)
     answer = played.ask("drain", node=node, since="2h")
     rows = msgspec.convert(answer["items"], list[dict[str, object]])
     assert [" ".join(str(row[key]) for key in ("run", "way", "state", "says"))
@@ -54,7 +131,7 @@ def test_each_run_is_told(story: str, until: str, node: str, told: list[str]) ->
 
 
 def test_without_an_instant_only_what_is_still_there_is_told() -> None:
-    played = Played(next(SCENARIOS.glob("maintenance-05-*.yaml")), "1h1m")
+    played = Played(SCENARIOS / "maintenance-spares-and-fillers-on-the-node.yaml", "1h1m")
     answer = played.ask("drain", node="a-01")
     assert (answer["draining"], answer["askedBy"], answer["gpus"]) == (True, "the story", 4)
     assert [row["run"] for row in msgspec.convert(answer["items"], list[dict[str, object]])] == [
@@ -63,40 +140,77 @@ def test_without_an_instant_only_what_is_still_there_is_told() -> None:
 
 
 def test_who_lives_alone_is_named_by_group() -> None:
-    played = Played(next(SCENARIOS.glob("maintenance-09-*.yaml")), "1h")
+    played = Played(SCENARIOS / "maintenance-one-group-of-a-sweep.yaml", "1h")
     rows = msgspec.convert(played.ask("drain", node="a-01", since="1h")["items"], list[dict])
     assert [row["group"] for row in rows] == [1]
 
 
 def test_a_node_that_is_not_there() -> None:
-    played = Played(next(SCENARIOS.glob("maintenance-01-*.yaml")), "1m")
+    played = Played(SCENARIOS / "maintenance-the-spare-takes-over.yaml", "1m")
     with pytest.raises(BadQuestion, match="'z-00' not found"):
         played.ask("drain", node="z-00")
 
 
-# scenario (its beginning), until, run, what explain says
+# scenario, until, run, what explain says
 EXPLAINED = [
-    ("maintenance-01", "1h1s", "r/train", "node a-00 was drained by the story: group 0 pod 0 moves "
-                                          "to its spare."),
-    ("maintenance-01", "1h1m", "r/train", "At 2026-01-01T01:00:00Z node a-00 was drained by the "
-                                          "story: group 0 pod 0 moved to its spare on a-02."),
-    ("maintenance-01", "2h", "r/train", "node a-00 was drained: group 0 pod 0 moved"),
-    ("maintenance-02", "1h1m", "r/train", "node a-00 was drained by the story: it was ended, with "
-                                          "16 GPUs, and requeued in its old place."),
-    ("maintenance-05", "1h1m", "r/train", "node a-01 was drained by the story: it gave up spares "
-                                          "of 8 GPUs."),
-    ("maintenance-07", "1h1m", "r/stretch", "it gave up group 1 and went on."),
-    ("maintenance-09", "1h1m", "r/sweep", "group 1 was ended, with 4 GPUs, and requeued"),
-    ("maintenance-14", "2h", "r/stretch", "group 0 pod 0 moved to its spare on b-01 and it gave up "
-                                          "group 1 and went on."),
-]  # fmt: skip
+    (
+        "maintenance-the-spare-takes-over",
+        "1h1s",
+        "r/train",
+        "node a-00 was drained by the story: group 0 pod 0 moves to its spare.",
+    ),
+    (
+        "maintenance-the-spare-takes-over",
+        "1h1m",
+        "r/train",
+        "At 2026-01-01T01:00:00Z node a-00 was drained by the "
+        "story: group 0 pod 0 moved to its spare on a-02.",
+    ),
+    (
+        "maintenance-the-spare-takes-over",
+        "2h",
+        "r/train",
+        "node a-00 was drained: group 0 pod 0 moved",
+    ),
+    (
+        "maintenance-a-run-with-a-checkpoint-moves",
+        "1h1m",
+        "r/train",
+        "node a-00 was drained by the story: it was ended, with "
+        "16 GPUs, and requeued in its old place.",
+    ),
+    (
+        "maintenance-spares-and-fillers-on-the-node",
+        "1h1m",
+        "r/train",
+        "node a-01 was drained by the story: it gave up spares of 8 GPUs.",
+    ),
+    (
+        "maintenance-an-elastic-run-gives-up-the-group",
+        "1h1m",
+        "r/stretch",
+        "it gave up group 1 and went on.",
+    ),
+    (
+        "maintenance-one-group-of-a-sweep",
+        "1h1m",
+        "r/sweep",
+        "group 1 was ended, with 4 GPUs, and requeued",
+    ),
+    (
+        "maintenance-two-groups-and-one-spare",
+        "2h",
+        "r/stretch",
+        "group 0 pod 0 moved to its spare on b-01 and it gave up group 1 and went on.",
+    ),
+]
 
 
 @pytest.mark.parametrize(("story", "until", "run", "says"), EXPLAINED)
 def test_explain_names_the_node_and_who_drained_it(
     story: str, until: str, run: str, says: str
 ) -> None:
-    played = Played(next(SCENARIOS.glob(f"{story}-*.yaml")), until)
+    played = Played(SCENARIOS / f"{story}.yaml", until)
     namespace, name = run.split("/")
     told = played.ask("explain", namespace=namespace, run=name)
     words = " ".join(msgspec.convert(told["sentences"], list[str]))
@@ -105,7 +219,7 @@ def test_explain_names_the_node_and_who_drained_it(
 
 
 def test_explain_counts_the_attempt_as_requeued_and_not_as_failed() -> None:
-    played = Played(next(SCENARIOS.glob("maintenance-02-*.yaml")), "1h1m")
+    played = Played(SCENARIOS / "maintenance-a-run-with-a-checkpoint-moves.yaml", "1h1m")
     attempts = msgspec.convert(
         played.ask("explain", namespace="r", run="train")["attempts"], list[dict[str, object]]
     )
@@ -163,7 +277,7 @@ def test_while_they_stop_and_while_nobody_is_asked_to(tmp_path: Path) -> None:
 
 
 def test_with_the_binder_off_nobody_is_told_to_leave() -> None:
-    played = Played(next(SCENARIOS.glob("maintenance-02-*.yaml")), "59m")
+    played = Played(SCENARIOS / "maintenance-a-run-with-a-checkpoint-moves.yaml", "59m")
     world = played.world
     played.stage.fleet.set_node("a-00", NodeIs.DRAINING)
     world.policy = replace(world.policy, binder_enabled=False)

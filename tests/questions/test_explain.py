@@ -5,47 +5,147 @@ import pytest
 from tests.questions.played import FIRST_DAY, SCENARIOS, Played
 from tests.questions.test_the_past import STORY, rows
 
-# scenario (its beginning), until, run, what must be said
+# scenario, until, run, what must be said
 TOLD = [
-    ("cuts-02", "1h5m", "z/z", ["planned to start at 2026-01-01T01:15:00Z, in 10m",
-                                "x/x with 100 % and y/y with 100 %"]),
-    ("cuts-02", "1h20m", "x/x", ["drawn in a lottery", "for z/z", "not requeued",
-                                 "set runtime.checkpoint"]),
-    ("cuts-02", "1h20m", "y/y", ["requeued in its old place", "is Pending"]),
-    ("cuts-02", "2h16m", "y/y", ["requeued and started again from its checkpoint"]),
-    ("cuts-02", "1h50m", "w/w", ["is Blocked"]),
-    ("fill-03", None, "o/gang", ["a spare it sat on was taken back", "needed by the run"]),
-    ("money-20", None, "t/plain", ["brought b/b/e back within", "raise the caps of b/b/e"]),
-    ("money-20", None, "t/elastic", ["groups given up", "Nobody was drawn"]),
-    ("money-09", "2h", "v/s", ["waiting alone does not help", "q/q/e (Borrowed) pays for nothing: "
-                               "it does not lend", "p/p/e (Borrowed) pays for 3 GPUs, and no more: "
-                               "0 of the 3 GPUs it lends at most were lent"]),
-    ("money-14", "0s", "v/twelve", ["its window opens at", "a budget window opens"]),
-    ("money-29", "0s", "*", ["OwnerNotAllowed"]),
-    ("life-01", None, "t/never", ["no retries are left", "kubectl runs logs never -n t"]),
-    ("failure-08", None, "p/p", ["node a-00 was lost, and there was no spare"]),
-    ("queue-11", None, "*", ["BinderDisabled"]),
-    ("stuck-01", "50m", "t/old", ["being given up", "is killed at"]),
-    ("spec-05", None, "*", ["GangTooLarge"]),
-    ("money-15", "1h", "w/r", ["The window of w/w/nov ends at 2026-12-01T00:00:00Z, before its "
-                               "limit at 2026-12-01T18:00:00Z"]),
-    ("money-15", "1h", "v/r", ["The window of v/v/nov ends at", "and it has no limit"]),
-    ("money-15", "2h1m", "w/q", ["Its payer w/w/nov is overdrawn since 2026-12-01T00:00:00Z",
-                                 "are cut from 2026-12-01T00:15:00Z on"]),
-    ("life-01", "15m", "t/third", ["tried again at 2026-01-01T00:15:30.000Z, and 1 more of 2 "
-                                   "retries after that", "runs logs third -n t"]),
-    ("life-01", "30m30s", "t/third", ["tried again at 2026-01-01T00:31:30.000Z, and 0 more of"]),
-    ("resize-03", "1h6m", "e/e", ["to be 16 GPUs wide and has 32", "resize.interval (10m)",
-                                  "at 2026-01-01T01:10:00Z at the earliest"]),
-    ("bind-01", "5s", "*", ["was rejected; tried again at 2026-01-01T00:00:"]),
-    ("cuts-07", "1h20m", "g/sweep", ["32 GPUs bound, shrunk by resolver (z1-", "drawn"]),
-    ("cuts-07", "1h50m", "g/sweep", ["8 GPUs bound, shrunk by resolver (z1-", ", z2-"]),
-]  # fmt: skip
+    (
+        "A5-a-checkpoint-keeps-the-place-in-the-queue",
+        "1h5m",
+        "z/z",
+        ["planned to start at 2026-01-01T02:00:00Z, in 55m", "x/x with 100 % and y/y with 100 %"],
+    ),
+    (
+        "A5-a-checkpoint-keeps-the-place-in-the-queue",
+        "2h5m",
+        "x/x",
+        ["drawn in a lottery", "for z/z", "not requeued", "set runtime.checkpoint"],
+    ),
+    (
+        "A5-a-checkpoint-keeps-the-place-in-the-queue",
+        "2h5m",
+        "y/y",
+        ["requeued in its old place", "is Pending"],
+    ),
+    (
+        "A5-a-checkpoint-keeps-the-place-in-the-queue",
+        "3h1m",
+        "y/y",
+        ["requeued and started again from its checkpoint"],
+    ),
+    ("A5-a-checkpoint-keeps-the-place-in-the-queue", "2h50m", "w/w", ["is Blocked"]),
+    (
+        "F3-a-gang-of-fillers-ends-whole",
+        None,
+        "o/gang",
+        ["a spare it sat on was taken back", "needed by the run"],
+    ),
+    (
+        "O2-refinanced-then-cut",
+        None,
+        "t/plain",
+        ["brought b/b/e back within", "raise the caps of b/b/e"],
+    ),
+    ("O2-refinanced-then-cut", None, "t/elastic", ["groups given up", "Nobody was drawn"]),
+    (
+        "C2-sponsors-in-order-then-their-parents",
+        "2h",
+        "v/s",
+        [
+            "waiting alone does not help",
+            "q/q/e (Borrowed) pays for nothing: it does not lend",
+            "p/p/e (Borrowed) pays for 3 GPUs, and no more: "
+            "0 of the 3 GPUs it lends at most were lent",
+        ],
+    ),
+    (
+        "Q4-window-aligned-starts",
+        "0s",
+        "v/twelve",
+        ["its window opens at", "a budget window opens"],
+    ),
+    ("C2-who-may-spend-as-an-owner", "0s", "*", ["OwnerNotAllowed"]),
+    (
+        "runs-three-attempts",
+        None,
+        "t/never",
+        ["no retries are left", "kubectl runs logs never -n t"],
+    ),
+    (
+        "S3-a-run-with-a-checkpoint-is-requeued",
+        None,
+        "p/p",
+        ["node a-00 was lost, and there was no spare"],
+    ),
+    ("api-the-binder-is-off", None, "*", ["BinderDisabled"]),
+    ("B4-a-gpu-is-free-when-its-pod-is-gone", "50m", "t/old", ["being given up", "is killed at"]),
+    ("api-a-gang-too-large-for-a-batch", None, "*", ["GangTooLarge"]),
+    (
+        "O1-a-window-closes-under-running-work",
+        "1h",
+        "w/r",
+        [
+            "The window of w/w/nov ends at 2026-12-01T00:00:00Z, before its "
+            "limit at 2026-12-01T18:00:00Z"
+        ],
+    ),
+    (
+        "O1-a-window-closes-under-running-work",
+        "1h",
+        "v/r",
+        ["The window of v/v/nov ends at", "and it has no limit"],
+    ),
+    (
+        "O1-a-window-closes-under-running-work",
+        "2h1m",
+        "w/q",
+        [
+            "Its payer w/w/nov is overdrawn since 2026-12-01T00:00:00Z",
+            "are cut from 2026-12-01T00:15:00Z on",
+        ],
+    ),
+    (
+        "runs-three-attempts",
+        "15m",
+        "t/third",
+        [
+            "tried again at 2026-01-01T00:15:30.000Z, and 1 more of 2 retries after that",
+            "runs logs third -n t",
+        ],
+    ),
+    (
+        "runs-three-attempts",
+        "30m30s",
+        "t/third",
+        ["tried again at 2026-01-01T00:31:30.000Z, and 0 more of"],
+    ),
+    (
+        "E1-a-shrink-waits-for-the-interval-too",
+        "1h6m",
+        "e/e",
+        [
+            "to be 16 GPUs wide and has 32",
+            "resize.interval (10m)",
+            "at 2026-01-01T01:10:00Z at the earliest",
+        ],
+    ),
+    ("B2-the-back-off-doubles", "5s", "*", ["was rejected; tried again at 2026-01-01T00:00:"]),
+    (
+        "R4-a-sweep-has-a-bundle-for-each-group",
+        "2h5m",
+        "g/sweep",
+        ["32 GPUs bound, shrunk by resolver (z1-", "drawn"],
+    ),
+    (
+        "R4-a-sweep-has-a-bundle-for-each-group",
+        "2h35m",
+        "g/sweep",
+        ["8 GPUs bound, shrunk by resolver (z1-", ", z2-"],
+    ),
+]
 
 
 @pytest.mark.parametrize(("story", "until", "run", "says"), TOLD, ids=lambda each: str(each)[:12])
 def test_it_is_said(story: str, until: str | None, run: str, says: list[str]) -> None:
-    played = Played(next(SCENARIOS.glob(f"{story}-*.yaml")), until)
+    played = Played(SCENARIOS / f"{story}.yaml", until)
     keys = sorted(played.world.uid_of) if run == "*" else [run]
     words = ""
     for key in keys:
@@ -105,7 +205,7 @@ def test_budgets_say_what_the_leases_say() -> None:
 
 
 def test_a_name_used_again_means_the_newest_run() -> None:
-    played = Played(next(SCENARIOS.glob("spec-06-*.yaml")))
+    played = Played(SCENARIOS / "api-deleted-and-submitted-again.yaml")
     keys = {lease.run_key for lease in played.world.leases.values()}
     for key in keys:
         namespace, name = key.split("/")

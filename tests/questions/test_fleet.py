@@ -46,7 +46,7 @@ def test_the_past_is_what_leases_say_it_was() -> None:
 
 
 def test_a_lost_node_needs_somebody() -> None:
-    played = Played(next(SCENARIOS.glob("failure-06-*.yaml")))
+    played = Played(SCENARIOS / "S2-the-spare-fails-first.yaml")
     found = rows(played.ask("attention"), "items")
     assert [row["reason"] for row in found if row["kind"] == "Node"] == ["Fenced"]
     assert all(row["remedy"] and row["says"] for row in found)

@@ -21,15 +21,37 @@ from leasehold.sim.scenario.parse import load_story
 STORIES = [
     FIRST_DAY,
     *(
-        next(SCENARIOS.glob(f"{name}-*.yaml"))
+        SCENARIOS / f"{name}.yaml"
         for name in (
-            "mission-01", "cuts-01", "cuts-02", "cuts-06", "cuts-07", "cuts-11", "fill-01",
-            "found-08", "money-02", "money-09", "money-14", "money-19", "money-23", "money-41",
-            "queue-01", "queue-03", "queue-04", "queue-08", "queue-10", "queue-11", "sweep-01",
-            "sweep-04", "spec-05", "spec-10", "spec-11", "spare-01",
+            "R3-a-fixed-and-an-elastic-run-make-way",
+            "R3-spares-then-groups-then-the-lottery",
+            "A5-a-checkpoint-keeps-the-place-in-the-queue",
+            "R6-only-one-node-of-work-is-lost",
+            "R4-a-sweep-has-a-bundle-for-each-group",
+            "R5-owners-are-drawn-before-runs",
+            "F1-a-filler-keeps-the-slot-of-a-spare-that-ends",
+            "Q11-money-for-one-group-of-two",
+            "P4-a-gang-over-two-locations",
+            "C2-sponsors-in-order-then-their-parents",
+            "Q4-window-aligned-starts",
+            "C4-an-aggregate-cap-is-the-reason",
+            "Q11-budgets-could-never-pay",
+            "G1-groups-start-as-money-suffices",
+            "Q9-a-depth-for-each-owner",
+            "Q5-a-site-keeps-its-free-gpus",
+            "Q4-a-plan-holds-hours-and-concurrency",
+            "Q4-windows-and-ends",
+            "Q4-behind-a-start-by-cuts",
+            "api-the-binder-is-off",
+            "G1-groups-start-as-they-fit",
+            "G2-a-sweep-below-its-minimum-is-planned",
+            "api-a-gang-too-large-for-a-batch",
+            "Q11-short-of-cpu-or-memory",
+            "Q11-the-fleet-could-never-hold-it",
+            "P1-spares-apart-from-their-group",
         )
     ),
-]  # fmt: skip
+]
 
 
 def candidates(played: Played) -> Iterator[Wire]:

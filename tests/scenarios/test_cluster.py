@@ -16,12 +16,12 @@ from leasehold.sim.scenario.runner import run_scenario
 
 FOLDER = Path(__file__).parent
 STORIES = (
-    "cuts-02-the-loser-that-checkpoints-comes-back",
-    "drain-05-the-node-dies-under-the-victim",
-    "fill-02-it-goes-with-the-spare",
-    "life-05-cancelled-while-waiting-and-running",
-    "money-02-a-gang-over-two-places-and-three-purses",
-    "restart-02-in-every-pause",
+    "A5-a-checkpoint-keeps-the-place-in-the-queue",
+    "A4-a-held-node-dies",
+    "F3-a-filler-ends-with-its-spare",
+    "runs-cancelled-while-waiting-and-running",
+    "P4-a-gang-over-two-locations",
+    "restart-in-every-pause",
 )
 NODES = "/api/v1/nodes"
 

@@ -15,18 +15,18 @@ from leasehold.sim.scenario.runner import run_scenario
 
 FOLDER = Path(__file__).parent
 STORIES = (
-    "audit-01-three-questions-when-all-is-over",
-    "bind-02-a-node-changes",
-    "cuts-02-the-loser-that-checkpoints-comes-back",
-    "drain-05-the-node-dies-under-the-victim",
-    "failure-05-two-nodes-at-once-and-a-third",
-    "fill-02-it-goes-with-the-spare",
-    "life-05-cancelled-while-waiting-and-running",
-    "mission-01-a-fixed-and-an-elastic-run-make-room",
-    "money-02-a-gang-over-two-places-and-three-purses",
-    "queue-04-reservations-hold-money",
-    "resize-02-several-steps-at-once",
-    "sweep-03-a-shard-comes-back",
+    "api-leases-answer-when-all-is-over",
+    "B3-a-node-change-is-worth-another-try",
+    "A5-a-checkpoint-keeps-the-place-in-the-queue",
+    "A4-a-held-node-dies",
+    "S2-two-nodes-fail-at-once",
+    "F3-a-filler-ends-with-its-spare",
+    "runs-cancelled-while-waiting-and-running",
+    "R3-a-fixed-and-an-elastic-run-make-way",
+    "P4-a-gang-over-two-locations",
+    "Q4-a-plan-holds-hours-and-concurrency",
+    "E1-several-steps-at-once",
+    "G4-a-group-is-requeued-alone",
 )
 RESTARTS = sorted(path.stem for path in FOLDER.glob("restart-*.yaml"))
 

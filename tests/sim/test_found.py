@@ -32,7 +32,7 @@ def kept_plan(name: str) -> StormPlan:
 def test_whoever_was_deposed_leaves_the_next_ones_proof_alone(point: str, lasts: int) -> None:
     """It woke up, found a Resolution of that name which was not its own, and put its own there. The
     shorter pause ends while the next one is between its proof and its commit."""
-    (file,) = STORIES.glob("cuts-01-*.yaml")
+    file = STORIES / "R3-spares-then-groups-then-the-lottery.yaml"
     plan = StormPlan(
         seed=1,
         profile=Profile.HUNTER,
@@ -51,7 +51,7 @@ def test_whoever_was_deposed_leaves_the_next_ones_proof_alone(point: str, lasts:
 def test_a_stranger_s_proof_is_not_taken_for_ours(seed: int) -> None:
     """Nobody's yet: two stand still before they publish, and the one that was deposed goes on first
     and publishes its own. The next owner finds that one under its name."""
-    (file,) = STORIES.glob("cuts-01-*.yaml")
+    file = STORIES / "R3-spares-then-groups-then-the-lottery.yaml"
     point = "before create Resolution"
     plan = StormPlan(
         seed=seed,
@@ -73,7 +73,7 @@ def test_whoever_was_deposed_while_it_recovered_removes_no_proof(seed: int) -> N
     """It had sealed and read the chain, and stood still; what the next owner had published and
     committed meanwhile it took for left over, since no batch that it knew of names it. (Seed
     1102263051812, when that drew no attacks that lie in wait.)"""
-    (file,) = STORIES.glob("cuts-01-*.yaml")
+    file = STORIES / "R3-spares-then-groups-then-the-lottery.yaml"
     cut_at = 75 * MINUTE
     plan = StormPlan(
         seed=seed,
@@ -270,7 +270,7 @@ def test_what_we_made_is_there_though_an_older_list_has_it_not() -> None:
 def test_an_owner_takes_no_known_start_from_one_ahead() -> None:
     """Its family was going, and others would have to leave besides: it was kept all that it would
     have then, and one ahead, whose start was known, found too little beside that. (Seed
-    1102456420996; by hand it is the story line-97.)"""
+    1102456420996.)"""
     assert play(kept_plan("an-owner-leaves-a-known-start")).problems == []
 
 

@@ -81,7 +81,7 @@ def test_refusals_say_rightly_whether_waiting_clears_them() -> None:
 
 
 def test_every_invariant_is_explained_and_every_rejected_one_is_among_the_rejected() -> None:
-    files = ("src/leasehold/core/world/invariants.py", "src/leasehold/control/line/promises.py")
+    files = ("src/leasehold/core/world/invariants.py", "src/leasehold/control/double_claims.py")
     source = "".join((ROOT / file).read_text(encoding="utf-8") for file in files)
     names = set(re.findall(r"INV-[A-Z-]+[A-Z]", source))
     kept, rejected = DOCS["invariants.md"].split("## Rejected")

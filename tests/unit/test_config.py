@@ -2,7 +2,7 @@
 
 import pytest
 
-from leasehold.core.policy import Policy
+from leasehold.core.policy import CutPolicy, Policy
 from leasehold.core.units import HOUR, MINUTE, SECOND
 from leasehold.shell.config import KEYS, Asking, BadConfig, Config, effective, load_config
 from leasehold.shell.yamlfile import BadFile
@@ -10,6 +10,7 @@ from leasehold.shell.yamlfile import BadFile
 SET: tuple[tuple[str, object, object], ...] = (
     ("activationLead", "5m", 5 * MINUTE),
     ("reservation.maxWait", "1h", HOUR),
+    ("reservation.patience", "2h", 2 * HOUR),
     ("reservation.depth", 9, 9),
     ("reservation.depthPerOwner", 2, 2),
     ("reservation.moneyDepth", 3, 3),
@@ -17,6 +18,8 @@ SET: tuple[tuple[str, object, object], ...] = (
     ("overdraft.grace", "0s", 0),
     ("accounting.horizon", "2h", 2 * HOUR),
     ("resolver.minTenure", "3h", 3 * HOUR),
+    ("resolver.cuts", "Reclaim", CutPolicy.RECLAIM),
+    ("resolver.ownedLast", True, True),
     ("bind.timeout", "1m", MINUTE),
     ("bind.startTimeout", "5m", 5 * MINUTE),
     ("bind.attempts", 7, 7),
@@ -119,6 +122,8 @@ BAD: tuple[tuple[str, dict[str, object], list[str]], ...] = (
     ("a bad flag", {"binder.enabled": "no"}, ["binder.enabled"]),
     ("a bad label", {"labels.region": "a b"}, ["labels.region"]),
     ("given twice", {"bind": {"attempts": 3}, "bind.attempts": 3}, ["bind.attempts"]),
+    ("cuts by nobody", {"resolver.cuts": "lottery"}, ["resolver.cuts"]),
+    ("a tenure off", {"resolver.minTenure": "off"}, ["resolver.minTenure"]),
     ("two at once", {"bind.attempts": 0, "swap.settle": "x"}, ["bind.attempts", "swap.settle"]),
     ("a bad after", {"nodeFailure.after": "soon"}, ["nodeFailure.after"]),
     ("a bad flavor", {"nodeFailure.after": {"-": "1h"}}, ["nodeFailure.after"]),
@@ -191,6 +196,14 @@ def test_the_effective_configuration_reads_back() -> None:
     assert load_config(shown) == config
     assert load_config(effective(Config())) == Config()
     assert effective(Config())["nodeFailure.after"] == "off"
+
+
+def test_how_long_a_start_protects_may_follow_the_checkpoint() -> None:
+    assert load_config({"resolver.minTenure": "byCheckpoint"}) == Config()
+    assert effective(Config())["resolver.minTenure"] == "byCheckpoint"
+    short = Config(policy=Policy(min_tenure=0))
+    assert load_config({"resolver.minTenure": "byCheckpoint"}, short) == Config()
+    assert load_config({"resolver.minTenure": "0s"}).policy.min_tenure == 0
 
 
 def test_a_place_may_have_other_defaults_and_a_file_still_says_what_it_says() -> None:

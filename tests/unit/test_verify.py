@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.unit.records import FACTS, T0, a_lease, lines_of
-from tests.unit.test_lottery import a_resolution
+from tests.unit.test_lottery import a_resolution, draw_order
 
 from leasehold.core.facts import Cause, Closed, Closure, Ending, Lease, Opened, Role, Why
 from leasehold.core.ledger import lottery
@@ -326,7 +326,7 @@ def lottery_story(**changes: object) -> tuple[list[Wire], list[Wire]]:
     seed = lottery.seed(drawn.subject, drawn.instant, digest, drawn.nonce)
     draws = tuple(
         msgspec.structs.replace(drawn.draws[0], owner=owner, bundle=bundle.name, gpus=bundle.gpus)
-        for owner, bundle in lottery.draw_order(seed, dict(drawn.conflict_set))
+        for owner, bundle in draw_order(seed, dict(drawn.conflict_set))
     )
     honest = {"seed": seed, "ledger_digest": digest, "announced_in": 1, "draws": draws}
     made = msgspec.structs.replace(

@@ -25,6 +25,7 @@ fleet:
 """
 CONFIG = """
 activationLead: 2s
+reservation.patience: 2s
 resolver.minTenure: 0s
 retry.backoff: 200ms
 bind.backoff: 200ms

@@ -13,6 +13,7 @@ BIN = Path(sys.executable).parent
 PATIENCE_S = 60.0
 QUICK = """
 activationLead: 2s
+reservation.patience: 2s
 resolver.minTenure: 0s
 resize.interval: 0s
 retry.backoff: 200ms

@@ -207,7 +207,7 @@ def test_what_is_served_is_as_it_was_vendored() -> None:
 
 
 def test_what_needs_somebody_leads_to_its_section_of_the_runbook(tmp_path: Path) -> None:
-    visit = Visit(tmp_path, next(SCENARIOS.glob("failure-06-*.yaml")))
+    visit = Visit(tmp_path, SCENARIOS / "S2-the-spare-fails-first.yaml")
     visit.sign_in()
     sections = re.findall(r'href="/ui/runbook#([^"]+)"', visit.see("/ui/").text)
     assert set(sections) == {"a-failed-node"}

@@ -6,15 +6,15 @@ plans what is pending, then lets elastic runs grow. The shell calls it after eve
 
 from leasehold.control.cuts.overdrafts import handle_overdrafts
 from leasehold.control.cuts.publish import finish_cuts
-from leasehold.control.line.activation import underway
-from leasehold.control.line.motion import is_in_motion, must_wait
-from leasehold.control.line.queue import consider_all
 from leasehold.control.reservations import present
 from leasehold.control.running.elastic import grow_all, shrink_all
 from leasehold.control.running.tend import tend
+from leasehold.control.scheduling.activation import recall_activations
+from leasehold.control.scheduling.motion import is_in_motion, must_wait
+from leasehold.control.scheduling.queue import walk_queue
 from leasehold.control.turn import Turn
 from leasehold.control.undecided import Undecided, why_put_aside
-from leasehold.core.decisions.cuts import protected_until
+from leasehold.core.decisions.site import protections_ending
 from leasehold.core.facts import Uid
 from leasehold.core.reservations import State
 from leasehold.core.units import Instant
@@ -50,7 +50,8 @@ def decide(
 def _decide(turn: Turn) -> None:
     world = turn.world
     turn.state_changed_facts()
-    if world.work.take_up():
+    is_first = world.work.take_up()
+    if is_first:
         finish_cuts(turn)
     for uid in world.work.take_runs(turn.now):
         if uid not in turn.left_alone:
@@ -60,15 +61,16 @@ def _decide(turn: Turn) -> None:
         elif uid in world.runs and world.memory.refuse(uid, why_put_aside(world, uid)):
             turn.touched[uid] = None
     turn.about = ""
-    # Whoever was told to end may be gone in a moment, and pay for others with what it leaves.
+    if is_first:
+        recall_activations(turn)
+    # What was told to end may be gone in a moment, and pay for others with what it leaves.
     is_too_early = bool(turn.marked) and world.memory.may_put_off()
     has_cut = not is_too_early and handle_overdrafts(turn)
     shrink_all(turn)
     turn.about = ""
     if not _is_put_off(turn, has_cut=has_cut):
-        consider_all(turn)
-        # Else it is not known what those in line keep.
-        if not turn.line_is_cut_short and not _grows_later(turn):
+        walk_queue(turn)
+        if turn.has_walked and not must_wait_to_grow(turn):
             grow_all(turn)
         turn.about = ""
         _note_holds(turn)
@@ -80,62 +82,54 @@ def _decide(turn: Turn) -> None:
 
 
 def _is_put_off(turn: Turn, *, has_cut: bool) -> bool:
-    """Whoever was told to end in this turn may be gone in a moment: the line is considered in the
-    next, when an instant is one and nobody takes the second-best place. Never twice in a row,
-    except that what an overdraft still has to cut is cut first."""
+    """Leases that were told to end in this turn may be gone in a moment: the queue is considered in
+    the next turn, so that all events of an instant come first (Q2). Never twice in a row, except
+    that what an overdraft still has to cut is cut first."""
     is_put_off = turn.world.memory.put_off_once(wanted=bool(turn.marked))
     is_put_off = is_put_off or (has_cut and must_wait(turn))
     turn.again = turn.again or is_put_off
     return is_put_off
 
 
-def _grows_later(turn: Turn) -> bool:
-    """Whoever started may grow, too, and before others; and those ahead of it planned without it,
-    so what they keep is not known yet."""
+def must_wait_to_grow(turn: Turn) -> bool:
+    """A run that has just started may grow, too, and before others; and the runs ahead of it
+    planned without it."""
     return bool(turn.world.work.elastic) and must_wait(turn)
 
 
 def _note_holds(turn: Turn) -> None:
-    """What activations keep of nodes and plans of money, for whoever asks how much is free."""
-    world = turn.world
+    """Remember what activations hold of nodes, and what plans claim of money."""
+    world, calendar = turn.world, turn.calendar
     held: dict[str, int] = {}
-    for uid in sorted(turn.agenda.uids):
-        run = world.runs.get(uid)
-        if run is not None and underway(world, run) is not None:
-            for hold in turn.agenda.holds_of(uid):
-                held[hold.node] = held.get(hold.node, 0) + hold.gpus
-    claims = tuple(claim for claims in turn.agenda.claims.values() for claim in claims)
+    for uid in sorted(world.activating):
+        for entry in calendar.entries_of(uid):
+            held[entry.node] = held.get(entry.node, 0) + entry.gpus
+    claims = tuple(claim for claims in calendar.claims.values() for claim in claims)
     world.memory.note_holds(held, claims)
 
 
 def _wake_for_protected(turn: Turn) -> None:
-    """Whatever is blocked is thought over again when somebody's immunity from lotteries ends."""
+    """A run that is blocked is planned again when a protection from lotteries ends."""
     world = turn.world
-    blocked = bool(world.overdrafts) or any(
-        uid in world.reservation_of
-        and (run := world.runs.get(uid)) is not None
+    is_any_blocked = any(
+        (run := world.runs.get(uid)) is not None
         and (reservation := present(world, run)) is not None
         and reservation.state is State.BLOCKED
         for uid in world.work.pending
     )
-    if blocked:
-        for uid in world.open_by_run:
-            run = world.runs.get(uid)
-            until = protected_until(world, run) if run is not None else None
-            if until is not None:
-                turn.wake(until)
+    if is_any_blocked:
+        for at in protections_ending(world, turn.now):
+            turn.wake(at)
 
 
 def _wake_for_overdue(turn: Turn) -> None:
-    """Who does not go in its grace period may stay for ever, and nobody plans with its GPUs any
-    more; a drain's timeout later nobody is cut to sit beside it."""
+    """A lease that does not end in its grace period may stay for ever: plans cannot count on it."""
     world = turn.world
     if world.work.pending:
         for name in world.ending:
             ending = world.leases[name].ending
             assert ending is not None, name
             turn.wake(ending.deadline)
-            turn.wake(ending.deadline + world.policy.victim_timeout)
 
 
 def _wake_for_windows(turn: Turn) -> None:

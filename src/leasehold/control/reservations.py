@@ -1,6 +1,6 @@
 """A reservation's life: announced, released, cancelled, blocked; never removed, for audit.
 
-What it plans is decided in `planning`, what it keeps from others in `holding`.
+What it plans is decided in `scheduling/plans`, what it holds in `scheduling/holds`.
 """
 
 from msgspec.structs import replace
@@ -42,19 +42,29 @@ def cancel_reservation(turn: Turn, run: Run, why: str) -> None:
 def block(turn: Turn, run: Run, refused: Refused) -> None:
     """It holds nothing, and is thought over again at every change."""
     reservation = present(turn.world, run)
-    turn.agenda.forget(run.uid)
+    turn.calendar.forget(run.uid)
     if reservation is None:
         reservation = announced(turn, run)
-    blocked = replace(
-        reservation, state=State.BLOCKED, reason=str(refused.reason), message=refused.remedy
+    if reservation.state is State.BLOCKED and reservation.reason == refused.reason:
+        return  # not for a mere count in its words
+    if reservation.state is not State.BLOCKED:
+        turn.tell("Run", run.key, Told.BLOCKED, refused.says)
+        turn.again = reservation.state is State.ACTIVATING or turn.again
+    turn.reserve(
+        replace(
+            reservation,
+            state=State.BLOCKED,
+            reason=str(refused.reason),
+            message=refused.remedy,
+            since=turn.now,
+            by_cuts=0,
+            by_family=0,
+            held_from=0,
+            held_places=(),
+            held_money=(),
+            is_site=False,
+        )
     )
-    if blocked != reservation:
-        turn.reserve(replace(blocked, since=turn.now))
-        if reservation.state is not State.BLOCKED:
-            turn.tell("Run", run.key, Told.BLOCKED, refused.says)
-            turn.again = True  # what it held is there for others, also for those ahead of it
-            if reservation.state is State.ACTIVATING:
-                turn.line_is_cut_short = True  # who are asked before anybody behind
 
 
 def announced(turn: Turn, run: Run) -> Reservation:

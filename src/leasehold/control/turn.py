@@ -12,8 +12,8 @@ from itertools import pairwise
 from msgspec.structs import replace
 
 from leasehold.control.told import Reason
-from leasehold.core.decisions.agenda import Agenda
 from leasehold.core.decisions.bind import bind, deal_slots
+from leasehold.core.decisions.calendar import Calendar
 from leasehold.core.decisions.pack import Want
 from leasehold.core.facts import (
     Cause,
@@ -99,18 +99,16 @@ class Turn:
         self.now = now
         self.key = key
         self.time_trusted = time_trusted  # nothing time-driven is done while the clock is unclear
-        self.agenda = Agenda()
+        self.calendar = Calendar()
         self.notices: list[Notice] = []
         self.again = False  # something was decided that other decisions should see
-        self.line_is_cut_short = False  # not everybody in line was considered
         self.opened = 0  # of gangs
         self.released = 0  # leases that were closed, or told to end
         self.marked = 0  # those of them that were told to end
         self.wake_at: Instant = FOREVER
         self.touched: dict[Uid, None] = {}
         self.reservations: dict[str, Reservation] = {}  # written this turn
-        self.planned: dict[str, None] = {}  # reservations whose plan was made in this turn
-        self.waited_for: dict[str, None] = {}  # domains where an activation waits for another
+        self.has_walked = False  # the queue, to its end: what plans keep is known
         self.resolutions: list[Resolution] = []
         self.quarantined: frozenset[Uid] = frozenset()
         self.left_alone: frozenset[Uid] = (

@@ -1,15 +1,25 @@
 """The settings that decisions depend on, as one record; `shell.config` reads it from a file."""
 
+from enum import StrEnum
+
 import msgspec
 
 from leasehold.core.units import DAY, HOUR, MINUTE, SECOND, Millis
+
+
+class CutPolicy(StrEnum):
+    """What may be cut for a waiting run (Q10)."""
+
+    LOTTERY = "Lottery"
+    RECLAIM = "Reclaim"  # only what the family rule gives back to an owner
+    NEVER = "Never"
 
 
 class Policy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Every default is the documented one. Spans are milliseconds."""
 
     activation_lead: Millis = 15 * MINUTE
-    activation_lead_max: Millis = 24 * HOUR
+    patience: Millis = 24 * HOUR  # from the beginning of a wait to the start by cuts
     reservation_max_wait: Millis = 24 * HOUR
     reservation_depth: int = 256
     reservation_depth_per_owner: int = 8
@@ -17,7 +27,9 @@ class Policy(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     reservation_money_depth_per_owner: int = 32
     overdraft_grace: Millis = 15 * MINUTE
     accounting_horizon: Millis = 24 * HOUR
-    lottery_immunity: Millis = 2 * HOUR  # or twice the run's checkpoint, if that is more
+    min_tenure: Millis | None = None  # None: 2 h, or twice the checkpoint, at most 24 h
+    cuts: CutPolicy = CutPolicy.LOTTERY
+    owned_last: bool = False
     bind_timeout: Millis = 2 * MINUTE
     start_timeout: Millis = 20 * MINUTE  # where a run names none: from its leases to running
     bind_attempts: int = 5

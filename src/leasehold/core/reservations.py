@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from leasehold.core.facts import EnvelopeKey, Record, RunKey, Uid
+from leasehold.core.facts import EnvelopeKey, Location, Record, Relation, RunKey, Uid
 from leasehold.core.units import Instant
 
 
@@ -21,6 +21,15 @@ class Confidence(StrEnum):
     WINDOW = "window-aligned"
     CUTS = "needs-cuts"
     MONEY = "needs-money"
+
+
+class Held(Record):
+    """Money on the calendar: so many GPUs of an envelope, for groups in one location."""
+
+    payer: EnvelopeKey
+    gpus: int
+    relation: Relation
+    location: Location = ("", "")
 
 
 class Reservation(Record):
@@ -46,9 +55,13 @@ class Reservation(Record):
     remedies: tuple[str, ...] = ()
     odds: tuple[tuple[RunKey, int], ...] = ()  # run, percent
     since: Instant = 0  # when it took its present state
-    immunity_since: Instant = 0  # since when it waits for others' immunity to end
-    held_places: tuple[tuple[str, int], ...] = ()  # by an activation: node, GPUs
-    held_money: tuple[tuple[EnvelopeKey, int, bool], ...] = ()  # payer, GPUs, whether borrowed
+    by_cuts: Instant = 0  # the start by cuts that was announced (Q5); 0: none
+    by_family: Instant = 0  # the start with the owner's own envelope that was announced (Q6)
+    # What it has on the calendar: places and money, from `held_from` on.
+    held_from: Instant = 0
+    held_places: tuple[tuple[str, int], ...] = ()  # node, GPUs
+    held_money: tuple[Held, ...] = ()
+    is_site: bool = False  # leases that may be cut may be in these places
 
     @property
     def subject(self) -> str:

@@ -17,6 +17,11 @@ class Bundle(Record):
     uid: Uid
     group: int | None
     gpus: int
+    is_owned: bool = False  # whether its owner's own envelopes pay for all of it
+
+    @property
+    def run_key(self) -> RunKey:
+        return f"{self.namespace}/{self.run}"
 
     @property
     def name(self) -> str:
@@ -30,6 +35,15 @@ class Draw(Record):
     gpus: int
 
 
+class SweepWidth(Record):
+    """What decides which groups of a `gang: Group` run are bundles of their own (R4), in GPUs."""
+
+    run: RunKey
+    width: int
+    minimum: int
+    group: int
+
+
 class Lottery(Record):
     seed: str
     subject: str
@@ -40,6 +54,8 @@ class Lottery(Record):
     announced_in: int
     conflict_set: tuple[tuple[str, tuple[Bundle, ...]], ...]  # owner, its bundles, in order
     draws: tuple[Draw, ...]
+    sweeps: tuple[SweepWidth, ...] = ()
+    owned_last: bool = False
 
 
 class CutCause(StrEnum):

@@ -17,7 +17,7 @@ from leasehold.core.objects import readers
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.problems import Problem, show, shown
-from leasehold.core.policy import Policy
+from leasehold.core.policy import CutPolicy, Policy
 from leasehold.core.units import SECOND, Millis, format_span
 from leasehold.ports.tenure import DRIFT_PERCENT, Margins, margin_problems
 from leasehold.shell.yamlfile import parse_documents
@@ -122,8 +122,8 @@ def load_config(source: str | Mapping[str, object], base: Config | None = None) 
     fields = Fields(flat, "", problems)
     values: dict[str, dict[str, object]] = {name: {} for name in Config.__struct_fields__}
     for key in KEYS:
-        value = fields.take(key.name, key.kind, None)
-        if value is not None:
+        value = fields.take(key.name, key.kind, _ABSENT)
+        if value is not _ABSENT:
             values[key.record][key.field] = value
     fields.finish()
     config = _assembled(values, base or Config())
@@ -148,7 +148,11 @@ def effective(config: Config) -> dict[str, object]:
             value = {namespace: list(argv) for namespace, argv in value}
         elif key.kind is _events:
             value = list(value)
-        elif key.kind in (readers.span, readers.span_or_none):
+        elif key.kind is _CUTS:
+            value = str(value)
+        elif key.kind is _tenure and value is None:
+            value = BY_CHECKPOINT
+        elif key.kind in (_tenure, readers.span, readers.span_or_none):
             value = format_span(value)
         shown_values[key.name] = value
     return shown_values
@@ -243,18 +247,29 @@ def _header(value: object) -> str:
     return str(value)
 
 
+def _tenure(value: object) -> Millis | None:
+    """A span, or `byCheckpoint`: 2 h, or twice the run's checkpoint, at most 24 h."""
+    return None if value == BY_CHECKPOINT else readers.span_or_none(value)
+
+
 _count = readers.whole(1, COUNT_MAX)
+_CUTS = readers.one_of(CutPolicy)
+BY_CHECKPOINT = "byCheckpoint"
+_ABSENT = object()
 
 KEYS = (
     Key("activationLead", "policy", "activation_lead", readers.span_or_none),
     Key("reservation.maxWait", "policy", "reservation_max_wait", readers.span_or_none),
+    Key("reservation.patience", "policy", "patience", readers.span_or_none),
     Key("reservation.depth", "policy", "reservation_depth", _count),
     Key("reservation.depthPerOwner", "policy", "reservation_depth_per_owner", _count),
     Key("reservation.moneyDepth", "policy", "reservation_money_depth", _count),
     Key("reservation.moneyDepthPerOwner", "policy", "reservation_money_depth_per_owner", _count),
     Key("overdraft.grace", "policy", "overdraft_grace", readers.span_or_none),
     Key("accounting.horizon", "policy", "accounting_horizon", readers.span),
-    Key("resolver.minTenure", "policy", "lottery_immunity", readers.span_or_none),
+    Key("resolver.minTenure", "policy", "min_tenure", _tenure),
+    Key("resolver.cuts", "policy", "cuts", _CUTS),
+    Key("resolver.ownedLast", "policy", "owned_last", readers.flag),
     Key("bind.timeout", "policy", "bind_timeout", readers.span),
     Key("bind.startTimeout", "policy", "start_timeout", readers.span),
     Key("bind.attempts", "policy", "bind_attempts", readers.whole(1, readers.RETRIES_MAX)),

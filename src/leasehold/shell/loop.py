@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from leasehold.adapters.containment import About, Containment
 from leasehold.control.decide import decide
-from leasehold.control.line.promises import broken_promises
+from leasehold.control.double_claims import double_claims
 from leasehold.control.touched import broken_by
 from leasehold.control.turn import Turn
 from leasehold.core.facts import Run, Uid
@@ -475,7 +475,7 @@ class Controller:
     def _check(self, turn: Turn) -> None:
         violations = broken_by(turn)
         if self._terms.is_strict:
-            violations += broken_promises(turn)
+            violations += double_claims(turn)
         if violations:
             raise InvariantBroken(violations)
 

@@ -1,7 +1,7 @@
 """A long line: near places are told to the number, far ones about, and few are told anew."""
 
 from msgspec.structs import replace
-from tests.properties.worlds import KEY, NOW, a_budget, a_node, a_run, a_world, an_envelope
+from tests.properties.worlds import KEY, NOW, a_budget, a_lease, a_node, a_run, a_world, an_envelope
 
 from leasehold.control.decide import decide
 from leasehold.control.turn import Turn
@@ -40,8 +40,8 @@ def words(world: World, place: int) -> str:
 
 def test_a_near_place_is_told_to_the_number_and_a_far_one_about() -> None:
     world, _ = a_line()
-    assert "; number 3 of t and 3 of all in line" in words(world, 3)
-    assert "; number 15 of t and 15 of all in line" in words(world, 15)
+    assert "; number 3 of t and 3 of all in the queue" in words(world, 3)
+    assert "; number 15 of t and 15 of all in the queue" in words(world, 15)
     assert "; about number 16 of t" in words(world, 16)
     assert "; about number 16 of t" in words(world, 19)
     assert "; about number 20 of t" in words(world, 20)
@@ -75,8 +75,12 @@ def test_a_line_where_nothing_happened_costs_no_word() -> None:
 def test_that_one_has_no_known_start_says_nothing_of_those_behind_what_starts_since() -> None:
     """Hours that are too few until the window's end are enough from a later instant on, and another
     run that starts in between brings the instant: its end."""
-    window = an_envelope("n/t/e", "t", 4, end=NOW + 10 * HOUR, max_gpu_ms=12 * HOUR)
-    world = a_world([a_node("n0", gpus=4)], [a_budget("t", window), a_budget("u")])
+    window = an_envelope("n/t/e", "t", 8, end=NOW + 10 * HOUR, max_gpu_ms=60 * HOUR)
+    nodes = [a_node(f"n{index}", gpus=4) for index in range(2)]
+    world = a_world(nodes, [a_budget("t", window), a_budget("u")])
+    there = a_run("there", group_gpus=4, pod_gpus=4)  # has used 4 GPU-hours, and commits 40
+    world.put_run(replace(there, seen_running=1))
+    world.fold_open(a_lease(there, "n0", range(4), batch=0, index=0))
     for name, owner, span in (("r0", "t", None), ("r1", "u", 8 * HOUR), ("r2", "t", None)):
         world.put_run(a_run(name, owner, group_gpus=4, pod_gpus=4, span=span, created=NOW))
     decide(world, now=NOW, key=KEY)

@@ -13,8 +13,7 @@ from tests.properties.worlds import (
 )
 
 from leasehold.core.decisions.admit import admit
-from leasehold.core.decisions.agenda import Agenda
-from leasehold.core.decisions.holds import Hold
+from leasehold.core.decisions.calendar import Calendar, Entry
 from leasehold.core.facts import Run, Taint, Toleration
 from leasehold.core.verdicts import Admitted, Refusal, Refused
 from leasehold.core.world.world import World
@@ -22,9 +21,9 @@ from leasehold.core.world.world import World
 TAINT = Taint(key="k", value="v")
 
 
-def answer(world: World, run: Run, agenda: Agenda | None = None) -> Admitted | Refused:
+def answer(world: World, run: Run, calendar: Calendar | None = None) -> Admitted | Refused:
     world.put_run(run)
-    return admit(world, a_wish(world, run), agenda or Agenda(), start=NOW, now=NOW)
+    return admit(world, a_wish(world, run), calendar or Calendar(), start=NOW, now=NOW)
 
 
 def nodes_of(found: Admitted | Refused) -> list[str]:
@@ -65,18 +64,18 @@ def test_a_taint_keeps_out_whoever_does_not_tolerate_it() -> None:
     tolerant = replace(run, spec=replace(run.spec, tolerations=(toleration,)))
     world = a_world([tainted], [a_budget("t")])
     assert nodes_of(answer(world, tolerant)) == ["n0"]
-    agenda = Agenda()
-    agenda.hold("ahead", [Hold(uid="ahead", node="n0", gpus=8, start=NOW)])
-    held = answer(a_world([tainted], [a_budget("t")]), tolerant, agenda)
+    calendar = Calendar()
+    calendar.enter("ahead", [Entry(uid="ahead", node="n0", gpus=8, start=NOW)])
+    held = answer(a_world([tainted], [a_budget("t")]), tolerant, calendar)
     assert isinstance(held, Refused)
     world.fleet.tolerate(())
     assert world.fleet.nodes["n0"].free == 0, "what one tolerates is not there for the next"
 
 
 def test_what_is_free_but_held_is_said_to_be_held() -> None:
-    agenda = Agenda()
-    agenda.hold("ahead", [Hold(uid="ahead", node="n0", gpus=8, start=NOW)])
-    refused = answer(a_world([a_node("n0")], [a_budget("t")]), a_run("r"), agenda)
+    calendar = Calendar()
+    calendar.enter("ahead", [Entry(uid="ahead", node="n0", gpus=8, start=NOW)])
+    refused = answer(a_world([a_node("n0")], [a_budget("t")]), a_run("r"), calendar)
     assert isinstance(refused, Refused)
     assert refused.reason is Refusal.HELD
     assert refused.asked == 4

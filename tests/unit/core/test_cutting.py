@@ -1,36 +1,42 @@
 """Where cutting is no answer, and which spare takes over from which pod."""
 
-from msgspec.structs import replace
 from tests.properties.worlds import (
     NOW,
     a_budget,
     a_lease,
     a_node,
     a_run,
+    a_site,
     a_wish,
     a_world,
+    an_envelope,
     occupy,
 )
-from tests.unit.test_lottery import a_resolution
 
-from leasehold.core.decisions.agenda import Agenda
-from leasehold.core.decisions.odds import Preview, preview
+from leasehold.core.decisions.calendar import Calendar
+from leasehold.core.decisions.cuts import Scope
+from leasehold.core.decisions.odds import preview
+from leasehold.core.decisions.overdraft import cut_overdraft, excesses
 from leasehold.core.decisions.resolve import resolve
 from leasehold.core.decisions.swap import swap
-from leasehold.core.facts import Role
+from leasehold.core.facts import Closed, Closure, Gang, Role, Why
 from leasehold.core.policy import Policy
+from leasehold.core.units import HOUR
 from leasehold.core.verdicts import Refusal, Refused
 from leasehold.core.world.world import World
 
+OLD = NOW - 2 * HOUR  # so old that nothing protects it any more
+
 
 def a_full_world(runs: int, *, policy: Policy | None = None) -> World:
-    """A node of eight GPUs, so many of them held by runs of one GPU, each of its own owner."""
+    """A node of eight GPUs, so many of them held by runs of one GPU, each of its own owner, that
+    are protected no longer."""
     owners = [f"t{index}" for index in range(runs)]
     world = a_world([a_node("n0")], [a_budget(each) for each in (*owners, "z")], policy=policy)
     for index, owner in enumerate(owners):
         run = a_run(f"r{index}", owner, group_gpus=1, pod_gpus=1)
         world.put_run(run)
-        world.fold_open(a_lease(run, "n0", [index], batch=1, index=index))
+        world.fold_open(a_lease(run, "n0", [index], batch=1, index=index, start=NOW - 2 * HOUR))
     return world
 
 
@@ -38,8 +44,10 @@ def test_when_everybody_must_go_everybody_is_drawn_for_certain() -> None:
     world = a_full_world(8, policy=Policy(odds_seeds=10))
     run = a_run("new", "z", group_gpus=8, pod_gpus=8)
     world.put_run(run)
-    found = preview(world, a_wish(world, run), Agenda(), at=NOW, now=NOW, may_sample=lambda: True)
-    assert isinstance(found, Preview)
+    wish = a_wish(world, run)
+    site = a_site(world, wish)
+    assert site is not None
+    found = preview(world, wish, Calendar(), site, at=NOW, now=NOW, may_sample=lambda: True)
     assert found.odds == tuple((f"n/r{index}", 100) for index in range(8))
 
 
@@ -65,16 +73,75 @@ def test_what_a_protected_run_can_give_up_once_is_not_counted_in_two_domains() -
     wide = a_run("wide", "z", groups=2)
     for run in (elastic, small, wide):
         world.put_run(run)
-    world.fold_resolution(replace(a_resolution(), batch=1, beneficiary_uid=elastic.uid))
     for group, node in enumerate(("n0", "n1")):
         lease = a_lease(elastic, node, range(4), batch=1, index=group, group=group, start=NOW)
         world.fold_open(lease)
     world.fold_open(a_lease(small, "n0", (4, 5), batch=1, index=2))
     occupy(world, "n0", 2)
     occupy(world, "n1", 4)
-    seen = preview(world, a_wish(world, wide), Agenda(), at=NOW, now=NOW, may_sample=lambda: True)
-    cut = resolve(world, a_wish(world, wide), Agenda(), now=NOW, seeder=lambda: "00")
-    assert isinstance(seen, Refused)
-    assert seen.reason is Refusal.CAPACITY
-    assert seen.remedy.startswith("even if everything that may be cut were cut")
-    assert cut == seen
+    wish = a_wish(world, wide)
+    assert a_site(world, wish) is None
+    unprotected = NOW + 2 * HOUR
+    assert a_site(world, wish, at=unprotected) is not None
+
+
+def test_when_cutting_all_is_not_enough_nobody_is_cut() -> None:
+    """The site was planned when the run that is protected now was not there (R6)."""
+    world = a_full_world(8)
+    run = a_run("new", "z", group_gpus=8, pod_gpus=8)
+    world.put_run(run)
+    wish = a_wish(world, run)
+    site = a_site(world, wish)
+    assert site is not None
+    [old] = world.open_by_run["uid-r0"]
+    lease = world.leases[old]
+    why = Closure(why=Why(reason=Closed.COMPLETED), at=NOW, batch=2)
+    world.fold_close(old, why)
+    late = a_run("late", "t0", group_gpus=1, pod_gpus=1)
+    world.put_run(late)
+    world.fold_open(a_lease(late, "n0", lease.slots, batch=3, index=0, start=NOW))
+    answer = resolve(world, wish, Calendar(), site, now=NOW, seeder=lambda: "00")
+    assert isinstance(answer, Refused)
+    assert answer.reason is Refusal.CAPACITY
+    assert answer.remedy.startswith("even if everything that may be cut were cut")
+
+
+def a_sweep(groups: int, *, minimum: int | None = None) -> World:
+    """One node with so many groups of two GPUs, and one more of them on another node."""
+    world = a_world([a_node("n0", "a"), a_node("n1", "b")], [a_budget("t")])
+    run = a_run("sweep", groups=groups, group_gpus=2, pod_gpus=2, minimum=minimum, gang=Gang.GROUP)
+    world.put_run(run)
+    for group in range(groups):
+        node, first = ("n1", 0) if group == groups - 1 else ("n0", 2 * group)
+        slots = range(first, first + 2)
+        world.fold_open(a_lease(run, node, slots, batch=1, index=group, group=group, start=OLD))
+    return world
+
+
+def bundles_on(world: World, node: str) -> list[tuple[int | None, int]]:
+    leases = [each for each in world.leases.values() if each.node == node]
+    scope = Scope(world, leases, lambda: False, free=lambda _: None, restore=lambda _: None)
+    found = scope.conflict_set(now=NOW, but="uid-new")
+    return [(bundle.group, bundle.gpus) for pairs in found.values() for bundle, _ in pairs]
+
+
+def test_each_group_of_a_sweep_in_the_scope_is_a_bundle_above_its_minimum() -> None:
+    """Three groups; without a minimum of its own one of them is enough (R4)."""
+    assert bundles_on(a_sweep(3), "n0") == [(0, 2), (1, 2)]
+    assert bundles_on(a_sweep(3, minimum=4), "n0") == [(0, 2), (1, 2)]
+
+
+def test_a_sweep_at_its_minimum_is_one_bundle_wherever_its_groups_are() -> None:
+    assert bundles_on(a_sweep(3, minimum=6), "n0") == [(None, 6)]
+    assert bundles_on(a_sweep(1), "n1") == [(None, 2)]
+
+
+def test_an_overdraft_is_settled_at_the_cost_of_a_protected_run_too() -> None:
+    world = a_world([a_node("n0")], [a_budget("t", an_envelope("n/t/e", "t", 2))])
+    run = a_run("young")
+    world.put_run(run)
+    world.fold_open(a_lease(run, "n0", range(4), batch=1, index=0, start=NOW))
+    [excess] = excesses(world, "n/t/e", NOW)
+    cuts = cut_overdraft(world, excess, seeder=lambda: "5e" * 32, now=NOW)
+    assert cuts is not None
+    assert [cut.run for cut in cuts.kept] == ["n/young"]

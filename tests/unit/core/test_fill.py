@@ -14,9 +14,10 @@ from tests.properties.worlds import (
 )
 
 from leasehold.core.decisions.admit import as_found_by
-from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.calendar import Calendar, Entry
 from leasehold.core.decisions.fill import fill
 from leasehold.core.facts import Closed, Ending, Role, Why
+from leasehold.core.units import HOUR, SECOND
 from leasehold.core.verdicts import Admitted, Refusal, Refused
 from leasehold.core.world.world import World
 
@@ -42,17 +43,15 @@ def filled(
     gpus: int,
     pods: int = 1,
     spread: bool = True,
-    agenda: Agenda | None = None,
+    calendar: Calendar | None = None,
     span: int | None = None,
 ) -> Admitted | Refused:
     run = a_run("new", "z", groups=groups, group_gpus=pods * gpus, pod_gpus=gpus, spread=spread)
     world.put_run(run)
-    wish, agenda = replace(a_wish(world, run), span=span), agenda or Agenda()
-    mark = world.what_if.mark()
-    kept = as_found_by(world, wish, agenda, start=NOW)
-    answer = fill(world, wish, agenda, kept, now=NOW)
-    world.what_if.undo(mark)
-    return answer
+    wish, calendar = replace(a_wish(world, run), span=span), calendar or Calendar()
+    with world.what_if.opened():
+        as_found_by(world, wish, calendar, start=NOW)
+        return fill(world, wish, calendar, now=NOW)
 
 
 A4, B2, B4 = ("a0", "a", 4), ("b0", "b", 2), ("b1", "b", 4)
@@ -101,16 +100,19 @@ def test_some_pods_find_free_gpus_and_others_the_lowest_slots_of_a_spare() -> No
     assert seats == [("a1", ()), ("a0", (0, 1)), ("a0", (2, 3))]
 
 
-def test_nobody_sits_down_on_a_spare_that_a_plan_ahead_counts_on() -> None:
+def test_no_filler_is_placed_on_a_spare_that_a_plan_ahead_counts_on() -> None:
+    """It has 30 seconds to stop at its limit, and must have gone by then (F2, Q8)."""
     world = spares_on(A4)
-    ahead = Agenda()
-    ahead.count_on("ahead", ["holder-1-0"], start=NOW + 60)
-    refused = filled(world, groups=1, gpus=4, agenda=ahead)
+    ahead = Calendar()
+    ahead.enter("ahead", [Entry(uid="ahead", node="a0", gpus=4, start=NOW + HOUR)])
+    refused = filled(world, groups=1, gpus=4, calendar=ahead)
     assert isinstance(refused, Refused)
-    assert isinstance(filled(world, groups=1, gpus=4, agenda=ahead, span=60), Admitted)
+    short = HOUR - 30 * SECOND
+    assert isinstance(filled(world, groups=1, gpus=4, calendar=ahead, span=short), Admitted)
+    assert isinstance(filled(world, groups=1, gpus=4, calendar=ahead, span=short + 1), Refused)
 
 
-def test_nobody_sits_down_on_a_spare_that_goes() -> None:
+def test_no_filler_is_placed_on_a_spare_that_goes() -> None:
     world = spares_on(A4)
     world.fold_ending(
         "holder-1-0", Ending(why=Why(reason=Closed.DROP_SPARE), deadline=NOW, batch=2, at=NOW)

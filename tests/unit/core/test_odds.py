@@ -1,10 +1,11 @@
 """Odds of a large lottery are drawn from many seeds, when somebody allows it."""
 
-from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wish, a_world
+from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_site, a_wish, a_world
 
-from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.calendar import Calendar
 from leasehold.core.decisions.odds import Preview, preview
 from leasehold.core.policy import Policy
+from leasehold.core.units import HOUR
 from leasehold.core.world.world import World
 
 RUNS = 8
@@ -18,18 +19,17 @@ def a_world_of_equals() -> World:
     for index, owner in enumerate(owners):
         run = a_run(f"r{index}", owner, group_gpus=1, pod_gpus=1)
         world.put_run(run)
-        world.fold_open(a_lease(run, "n0", [index], batch=1, index=index))
+        world.fold_open(a_lease(run, "n0", [index], batch=1, index=index, start=NOW - 2 * HOUR))
     return world
 
 
 def seen(world: World, *, allowed: bool) -> Preview:
     run = a_run("new", "z", group_gpus=1, pod_gpus=1)
     world.put_run(run)
-    found = preview(
-        world, a_wish(world, run), Agenda(), at=NOW, now=NOW, may_sample=lambda: allowed
-    )
-    assert isinstance(found, Preview)
-    return found
+    wish = a_wish(world, run)
+    site = a_site(world, wish)
+    assert site is not None
+    return preview(world, wish, Calendar(), site, at=NOW, now=NOW, may_sample=lambda: allowed)
 
 
 def test_sampled_odds_are_near_the_true_ones_and_add_up() -> None:

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from tests.properties.worlds import NOW, a_budget, a_node, a_run, a_wish, a_world, occupy
 
 from leasehold.core.decisions.admit import admit
-from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.calendar import Calendar
 from leasehold.core.decisions.ever import never_fits
 from leasehold.core.facts import Node, Run
 from leasehold.core.objects.node import FLEET, Labels, node_from_wire, node_to_wire
@@ -34,7 +34,7 @@ def world_of(nodes: list[Node], policy: Policy = SHARED) -> World:
 def places(world: World, run: Run) -> tuple[list[str], list[str]] | Refused:
     """The nodes of its pods, and those of its spares."""
     world.put_run(run)
-    found = admit(world, a_wish(world, run), Agenda(), start=NOW, now=NOW)
+    found = admit(world, a_wish(world, run), Calendar(), start=NOW, now=NOW)
     if isinstance(found, Refused):
         return found
     assert isinstance(found, Admitted)

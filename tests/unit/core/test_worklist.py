@@ -19,6 +19,15 @@ def test_alarms_that_are_called_off_wake_nobody() -> None:
     work.alarm("b", 7)
     work.call_off("a")
     assert work.next_alarm == 7
-    assert work.take_runs(6) == []
+    assert work.take_runs(4) == []
     work.alarm("a", 5)
     assert work.next_alarm == 5
+
+
+def test_an_alarm_of_the_past_does_not_hide_those_to_come() -> None:
+    work = Worklist()
+    assert work.take_runs(6) == []
+    work.alarm("a", 5)
+    work.alarm("b", 7)
+    assert work.next_alarm == 7
+    assert work.take_runs(7) == ["a", "b"]

@@ -7,11 +7,9 @@ from tests.unit.test_lottery import a_resolution
 from leasehold.core.decisions.cuts import is_protected, protected_until
 from leasehold.core.decisions.pack import pods_room
 from leasehold.core.facts import Pod, PodPhase, Role, Taint, Toleration
-from leasehold.core.reservations import Confidence, Reservation, State
 from leasehold.core.units import HOUR, MINUTE, SECOND, format_span
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.fleet import Shape
-from leasehold.core.world.supposed import suppose
 from leasehold.core.world.width import pod_size
 from leasehold.core.world.world import World
 
@@ -86,44 +84,27 @@ def test_a_resolution_that_comes_twice_counts_once() -> None:
     resolution = a_resolution()
     world.fold_resolution(resolution)
     world.fold_resolution(resolution)
-    assert world.book("u").resolved_in == [resolution.batch]
+    assert world.resolutions_of_subject(resolution.subject) == (resolution,)
 
 
-def test_what_is_claimed_and_planned_outside_a_mark_stays() -> None:
+def test_what_is_claimed_and_planned_outside_a_what_if_stays() -> None:
     world = a_plain_world()
     claim = Claim(payer="n/t/e", uid="u", gpus=2, gpu_ms=2 * HOUR, start=NOW,
                   end=NOW + HOUR, borrowed=False)  # fmt: skip
     planned = replace(claim, uid="v")
     world.accounts.claim(claim)
-    world.accounts.respect({"n/t/e": [planned]}, but="w")
+    world.accounts.respect({"n/t/e": [planned]}, but=frozenset("w"))
     world.fleet.plan("n0", 1)
     world.fleet.plan_pod("n0", Shape(2))
     world.fleet.plan_pod("n0", Shape(4))
     world.fleet.unplan("n0", Shape(4))
-    mark = world.what_if.mark()
-    world.fleet.plan("n0", 5)
-    world.what_if.undo(mark)
+    with world.what_if.opened():
+        world.fleet.plan("n0", 5)
     assert world.accounts.claims_on("n/t/e") == [planned, claim]
     assert world.fleet.nodes["n0"].count_free() == 5
 
 
-def test_a_lease_that_is_supposed_is_there_until_the_mark_is_undone() -> None:
-    world = a_plain_world()
-    run = a_run("r")
-    world.put_run(run)
-    lease = a_lease(run, "n0", range(4), batch=1, index=0)
-    mark = world.what_if.mark()
-    suppose(world, [lease])
-    assert world.leases == {lease.name: lease}
-    assert list(world.open_by_run[run.uid]) == list(world.open_by_node["n0"]) == [lease.name]
-    assert world.fleet.nodes["n0"].count_free() == 4
-    world.what_if.undo(mark)
-    assert (world.leases, world.terms, world.open_by_run, world.open_by_node) == ({}, {}, {}, {})
-    assert world.fleet.nodes["n0"].count_free() == 8
-    assert not world.books
-
-
-def test_a_tainted_node_that_is_tolerated_outside_a_mark_stays_open() -> None:
+def test_a_tainted_node_that_is_tolerated_outside_a_what_if_stays_open() -> None:
     taint = Taint(key="soon", effect="NoSchedule")
     world = a_world([replace(a_node("n0"), taints=(taint,))])
     assert world.fleet.nodes["n0"].count_free() == 0
@@ -137,26 +118,6 @@ def test_a_run_that_never_started_is_not_protected() -> None:
     world.put_run(run)
     assert protected_until(world, run) is None
     assert not is_protected(world, run, NOW)
-
-
-def test_only_who_waits_for_immunity_to_end_cuts_short_that_of_one_behind() -> None:
-    world = a_plain_world()
-    behind, ahead = a_run("behind", created=2), a_run("ahead", created=1)
-    world.put_run(behind)
-    world.put_run(ahead)
-    world.fold_resolution(replace(a_resolution(), batch=5, beneficiary_uid=behind.uid))
-    world.fold_open(a_lease(behind, "n0", range(4), batch=6, index=0, start=NOW))
-    domain = world.fleet.nodes["n0"].node.domain
-    plan = Reservation(
-        namespace="n", name="ahead-1", run="ahead", uid=ahead.uid, batch=1, announced=0,
-        state=State.PENDING, commitment="", starts=NOW + HOUR, confidence=Confidence.CUTS,
-        domains=(domain,),
-    )  # fmt: skip
-    got = []
-    for since in (0, NOW, NOW + 1):
-        world.fold_reservation(replace(plan, immunity_since=since))
-        got.append(protected_until(world, behind, against=ahead.uid))
-    assert got == [NOW + 2 * HOUR, NOW + HOUR, NOW + 2 * HOUR]
 
 
 def test_a_pool_has_room_for_as_many_pods_as_the_cpus_of_its_nodes_allow() -> None:

@@ -20,7 +20,7 @@ from leasehold.core.objects.lease import lease_from_wire
 from leasehold.core.objects.node import Labels
 from leasehold.core.objects.pod import pod_from_wire
 from leasehold.core.policy import Policy
-from leasehold.core.units import HOUR, Instant, Millis
+from leasehold.core.units import HOUR, MINUTE, Instant, Millis
 from leasehold.core.world.invariants import check_all
 from leasehold.core.world.world import World
 from leasehold.ports.runtime import Clock
@@ -36,6 +36,8 @@ from leasehold.sim.nodes import SimFleet
 from leasehold.sim.scenario.ledger import at_once, ledger_problems, objects_of
 from leasehold.sim.scenario.parse_actions import manifest
 
+# A start by cuts comes 15 minutes after a wait begins, as in scenarios.
+SOON = Policy(patience=15 * MINUTE, min_tenure=0)
 T = TypeVar("T")
 START: Instant = 500_000 * HOUR
 KEY = b"k" * 32
@@ -167,7 +169,7 @@ class Plant:
             spec: Wire = {"owner": f"t:{owner}", "envelopes": [envelope]}
             at_once(self.store.create(manifest("Budget", f"{owner}/{owner}", spec)))
         self.kernel.settle()
-        self._policy = policy or Policy()
+        self._policy = policy or SOON
         self._decider = decider
         self._strict = strict
         self._is_shared = is_shared

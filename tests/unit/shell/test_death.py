@@ -4,9 +4,9 @@ from collections.abc import Callable
 from itertools import count
 
 import pytest
-from tests.unit.shell.plant import Plant
+from msgspec.structs import replace
+from tests.unit.shell.plant import SOON, Plant
 
-from leasehold.core.policy import Policy
 from leasehold.core.units import MINUTE
 
 SMALL = 2_000  # bytes of a batch: room for a lease, or for a few endings
@@ -78,7 +78,7 @@ def test_death_at_any_call_changes_nothing(
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_death_between_the_batches_of_a_resolution_changes_nothing(after: bool) -> None:
-    policy = Policy(batch_bytes_max=SMALL)
+    policy = replace(SOON, batch_bytes_max=SMALL)
     undisturbed = Plant(nodes=1, policy=policy)
     many_run(undisturbed)
     first = undisturbed.doomed.calls + 1

@@ -5,13 +5,11 @@ from tests.unit.shell.plant import Plant
 
 from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part
-from leasehold.core.policy import Policy
 from leasehold.core.reservations import State
 from leasehold.core.units import HOUR, MINUTE
 from leasehold.sim.scenario.ledger import at_once, objects_of
 
 OTHER = b"o" * 32
-POLICY = Policy(lottery_immunity=0)
 
 
 def lotteries(plant: Plant) -> list[Wire]:
@@ -20,7 +18,7 @@ def lotteries(plant: Plant) -> list[Wire]:
 
 
 def test_a_reservation_is_announced_anew_before_it_is_drawn_for() -> None:
-    plant = Plant(nodes=1, policy=POLICY)
+    plant = Plant(nodes=1)
     plant.submit("a/long")
     plant.wait(MINUTE)
     plant.submit("b/next")
@@ -39,7 +37,7 @@ def test_a_reservation_is_announced_anew_before_it_is_drawn_for() -> None:
 
 
 def test_with_the_same_key_nothing_is_announced_again() -> None:
-    plant = Plant(nodes=1, policy=POLICY)
+    plant = Plant(nodes=1)
     plant.submit("a/long")
     plant.wait(MINUTE)
     plant.submit("b/next")
@@ -52,7 +50,7 @@ def test_with_the_same_key_nothing_is_announced_again() -> None:
 
 
 def test_an_overdraft_is_announced_anew() -> None:
-    plant = Plant(nodes=2, policy=POLICY, owners="a")
+    plant = Plant(nodes=2, owners="a")
     plant.submit("a/one")
     plant.submit("a/two")
     plant.wait(MINUTE)

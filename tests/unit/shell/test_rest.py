@@ -1,18 +1,18 @@
 """The World is at rest when every batch of a turn is in the ledger, and not before."""
 
-from tests.unit.shell.plant import Plant
+from msgspec.structs import replace
+from tests.unit.shell.plant import SOON, Plant
 
 from leasehold.core.ledger.batch import batch_from_wire
 from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part
-from leasehold.core.policy import Policy
 from leasehold.core.units import MINUTE
 from leasehold.sim.scenario.ledger import objects_of
 
 
 def test_between_two_batches_of_a_turn_nothing_is_told() -> None:
     """A gang of one GPU each, ended together in batches that hold a few endings."""
-    plant = Plant(nodes=1, policy=Policy(batch_bytes_max=2_000))
+    plant = Plant(nodes=1, policy=replace(SOON, batch_bytes_max=2_000))
     for index in range(8):
         plant.submit(f"a/r{index}", resources={"gpuType": "H", "totalGPUs": 1})
     plant.wait(MINUTE)

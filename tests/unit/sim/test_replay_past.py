@@ -50,7 +50,7 @@ def setting() -> Setting:
         Node(name=f"n{i}", flavor="V100", region="r", cluster="c", fabric="d", gpus=8)
         for i in range(2)
     )
-    return Setting("small", nodes, (budget,), Policy())
+    return Setting("small", nodes, (budget,), Policy(min_tenure=0))
 
 
 def exported(folder: Path, jobs: Sequence[Job] = JOBS) -> Path:

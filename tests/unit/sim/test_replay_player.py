@@ -48,7 +48,7 @@ def setting(nodes: int, **concurrency: int) -> Setting:
             )
             for owner, gpus in concurrency.items()
         ),
-        policy=Policy(),
+        policy=Policy(min_tenure=0),
     )
 
 

@@ -97,13 +97,16 @@ _RESERVATION = mapping(
                 "confidence": text(
                     "How sure that is.", "exact", "window-aligned", "needs-cuts", "needs-money"
                 ),
-                "waitsForImmunitySince": instant(
-                    "Since when it waits until runs that a Resolution started may be drawn."
+                "startByCuts": instant("The start by cuts that was announced (rule Q5)."),
+                "startByFamilyRule": instant(
+                    "The start with its owner's own envelope that was announced (rule Q6)."
                 ),
                 "deficitGPUs": whole("GPUs it lacks then."),
                 "scope": anything("Where cuts would be considered."),
                 "intendedSlice": anything("Domains, and nodes when they are known."),
-                "held": anything("Nodes and payers that an activation keeps, with GPUs of each."),
+                "held": anything(
+                    "What it has on the calendar, and from when on: nodes and payers, with GPUs."
+                ),
                 "payingEnvelopes": many("Who would pay.", TEXT),
                 "releases": many("Which leases end when.", anything("A lease and an instant.")),
                 "remedies": many("What would help, with numbers.", TEXT),
@@ -140,6 +143,8 @@ _RESOLUTION = mapping(
                         "announcedIn": whole("The batch it was published in."),
                         "conflictSet": anything("Who was in the draw, by owner."),
                         "draws": many("The draws in order, before pruning.", _CUT),
+                        "sweeps": anything("Width and minimum of runs drawn group by group (R4)."),
+                        "ownedLast": flag("Whether work that owners pay for came last (Q10)."),
                     },
                 ),
                 "returned": many("Given back by pruning.", _CUT),

@@ -141,11 +141,9 @@ def _payer_beside(turn: Turn, lease: Lease, claims: Iterable[Claim]) -> Covered 
     by_payer: dict[EnvelopeKey, list[Claim]] = {}
     for claim in claims:
         by_payer.setdefault(claim.payer, []).append(claim)
-    mark = world.what_if.mark()
-    world.accounts.respect(by_payer, but=lease.uid)
-    covered = other_payer(world, lease, now=turn.now)
-    world.what_if.undo(mark)
-    return covered
+    with world.what_if.opened():
+        world.accounts.respect(by_payer, but=frozenset((lease.uid,)))
+        return other_payer(world, lease, now=turn.now)
 
 
 def _is_plan(world: World, claim: Claim) -> bool:
@@ -174,8 +172,8 @@ def _cut(turn: Turn, excess: Excess, known: Overdraft) -> bool:
         turn.again = True
         return False
     cuts = cut_overdraft(turn.world, excess, seeder=lambda: subject.seed(turn), now=turn.now)
-    if cuts is None:
-        return False  # runs that are immune from lotteries are in the way; time clears that
+    if cuts is None or not cuts.kept:
+        return False  # its runs are gone, or all that it pays for is ending
     publish_cuts(
         turn, cuts, subject, cause=CutCause.OVERDRAFT, envelope=excess.subject, deficit=excess.gpus
     )

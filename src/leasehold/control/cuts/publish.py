@@ -6,7 +6,7 @@ Used by activations and overdrafts alike, so that every cut that was ever made i
 from leasehold.control.reannounce import announce_anew, is_provable
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.cuts import CutKind, Cuts
-from leasehold.core.decisions.resolve import Site
+from leasehold.core.decisions.resolve import Resolved
 from leasehold.core.facts import Closed, Lease, RunKey, Uid, Why
 from leasehold.core.ledger import lottery
 from leasehold.core.objects.resolution import resolution_name
@@ -47,7 +47,9 @@ def publish_cuts(
     *,
     cause: CutCause,
     beneficiary: tuple[RunKey, Uid] = ("", ""),
-    site: Site | None = None,
+    resolved: Resolved | None = None,
+    domains: tuple[str, ...] = (),
+    losses: tuple[tuple[str, int, int, int], ...] = (),
     flavor: str = "",
     envelope: str = "",
     deficit: int = 0,
@@ -63,20 +65,20 @@ def publish_cuts(
         beneficiary=beneficiary[0],
         beneficiary_uid=beneficiary[1],
         flavor=flavor,
-        domains=site.domains if site else (),
+        domains=domains,
         envelope=envelope,
         instant=turn.now,
-        deficit=site.deficit if site else deficit,
+        deficit=resolved.deficit if resolved else deficit,
         spares=tuple((cut.name, cut.gpus) for cut in cuts.taken if cut.kind is CutKind.SPARE),
         shrunk=tuple(
             (cut.run, cut.group or 0, cut.gpus) for cut in cuts.taken if cut.kind is CutKind.SHRINK
         ),
-        lottery=_lottery(turn, cuts, subject),
+        lottery=_lottery(turn, cuts, subject, beneficiary[1]),
         returned=tuple((_RETURNED[cut.kind], cut.name, cut.gpus) for cut in cuts.returned),
         victims=tuple(sorted(victims)),
-        need=site.need if site else (),
-        free=site.free if site else (),
-        losses=site.losses if site else (),
+        need=resolved.need if resolved else (),
+        free=resolved.free if resolved else (),
+        losses=losses,
     )
     turn.publish(resolution)
     for name in sorted(victims):
@@ -109,7 +111,7 @@ def finish_cuts(turn: Turn) -> None:
 _RETURNED = {CutKind.SPARE: "lease", CutKind.SHRINK: "group", CutKind.DRAW: "bundle"}
 
 
-def _lottery(turn: Turn, cuts: Cuts, subject: Announced) -> Lottery | None:
+def _lottery(turn: Turn, cuts: Cuts, subject: Announced, beneficiary: Uid) -> Lottery | None:
     if not cuts.seed:
         return None
     provable = is_provable(turn, subject.name, subject.batch, subject.commitment)
@@ -124,6 +126,8 @@ def _lottery(turn: Turn, cuts: Cuts, subject: Announced) -> Lottery | None:
         announced_in=subject.batch,
         conflict_set=cuts.conflict_set,
         draws=cuts.draws,
+        sweeps=cuts.sweeps,
+        owned_last=bool(beneficiary) and turn.world.policy.owned_last,
     )
 
 

@@ -28,8 +28,8 @@ class Passing:
             started = None if book is None else book.started
             if run is None or book is None or started is None:
                 continue
-            # For whom a Resolution made room, it was their turn: they passed nobody.
-            if not any(unit.is_of_a_resolution() for unit in book.units.values()):
+            # A run for which a Resolution made room passed no other.
+            if uid not in world.resolution_for:
                 self._started.setdefault(run.spec.flavor, []).append((started, run))
         for found in self._started.values():
             found.sort(key=lambda each: (-each[0], each[1].key))

@@ -156,8 +156,6 @@ def _reserved(turn: Turn, run: Run, outcome: Rehearsed) -> PlanAnswer:
         sentences.insert(0, first)
     if any(each.gpus for each in payers):
         sentences.append(f"Paid by {listed(_paid(payers))}.")
-    if outcome.obstacle is not None:
-        sentences.append(f"As things stand nobody would be cut for it: {outcome.obstacle.remedy}.")
     cuts, told = _cuts(outcome)
     return _answer(
         run.key,
@@ -209,7 +207,7 @@ def _cuts(outcome: Rehearsed) -> tuple[PlannedCuts, list[str]]:
         spares=seen.spares,
         shrunk=[ShrunkRun(run=run, groups=groups) for run, groups in sorted(shrunk.items())],
         lottery=seen.left_to_lottery,
-        domains=list(seen.site.domains),
+        domains=list(reservation.domains),
     )
     return cuts, told
 
@@ -217,7 +215,7 @@ def _cuts(outcome: Rehearsed) -> tuple[PlannedCuts, list[str]]:
 def _claimed(turn: Turn, run: Run) -> list[PlanPayer]:
     """The money that its plan keeps."""
     found: dict[tuple[str, bool], int] = {}
-    for claim in turn.agenda.claims.get(run.uid, ()):
+    for claim in turn.calendar.claims.get(run.uid, ()):
         key = (claim.payer, claim.borrowed)
         found[key] = found.get(key, 0) + claim.gpus
     return [
@@ -243,7 +241,7 @@ def _held(turn: Turn, run: Run, reservation: Reservation) -> list[PlaceRow]:
     """The nodes that its plan keeps from its start on."""
     rows: list[PlaceRow] = []
     for node in reservation.nodes:
-        gpus = sum(hold.gpus for hold in turn.agenda.holds_of(run.uid) if hold.node == node)
+        gpus = sum(entry.gpus for entry in turn.calendar.entries_of(run.uid) if entry.node == node)
         rows.append(_place(node, domain_of(turn.world, node), gpus, group=None, spare=False))
     return rows
 

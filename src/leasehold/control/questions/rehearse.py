@@ -1,28 +1,38 @@
-"""What the queue would do with a run now: those ahead and the run itself are considered as the
+"""What the queue would do with a run now: the runs ahead and the run itself are considered as the
 queue considers them, and nothing is applied.
 
-What each would hold is put on the agenda of a turn that is thrown away. The indices of the World
-are changed only under marks and are put back. Called by `plan` and `cover`.
+What each would have on the calendar is entered on that of a turn that is thrown away. Called by
+`plan` and `cover`.
 """
 
 from typing import assert_never
 
 from msgspec.structs import replace
 
-from leasehold.control.line.consider import Denied, InLine, Planned, Started, Verdict, consider
-from leasehold.control.line.holding import hold_places
-from leasehold.control.line.made_room import hold_for_activations
-from leasehold.control.line.one_pass import Line
-from leasehold.control.line.places_in_line import told_place
-from leasehold.control.line.planning import hold_plan, reservation_for
-from leasehold.control.reservations import present
+from leasehold.control.reservations import announced, present
+from leasehold.control.scheduling.consider import (
+    Denied,
+    Holds,
+    InQueue,
+    Planned,
+    Started,
+    TakesBack,
+    Verdict,
+    consider,
+)
+from leasehold.control.scheduling.holds import enter_holds
+from leasehold.control.scheduling.plans import Plan
+from leasehold.control.scheduling.queue import reservation_for
+from leasehold.control.scheduling.queue_pass import QueuePass, told_place
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, claims_of
+from leasehold.core.decisions.calendar import Entry, uid_beside
 from leasehold.core.decisions.odds import Preview, preview
 from leasehold.core.decisions.order import in_order, is_ahead
+from leasehold.core.decisions.resolve import PlannedSite
 from leasehold.core.facts import Record, Run
-from leasehold.core.reservations import Confidence, Reservation, State
-from leasehold.core.units import Instant
+from leasehold.core.reservations import Reservation
+from leasehold.core.units import FOREVER, Instant
 from leasehold.core.verdicts import Admitted, Refusal, Refused
 from leasehold.core.world.world import World
 
@@ -30,76 +40,69 @@ from leasehold.core.world.world import World
 class Rehearsed(Record):
     """What would become of a run; at most one of the fields is of use for each."""
 
-    started: tuple[Admitted, ...] = ()  # now: all of it, or the groups that live alone
+    started: tuple[Admitted, ...] = ()  # now: all of it, or groups of a sweep
     groups_waiting: int = 0
     refused: Refused | None = None
     reservation: Reservation | None = None
     preview: Preview | None = None
-    obstacle: Refused | None = None  # why cutting would be no answer, as things stand
 
 
-def in_front_of(world: World, run: Run, now: Instant) -> tuple[Turn, Line]:
-    """The turn as the queue would have it when this run's time comes."""
+def in_front_of(world: World, run: Run, now: Instant) -> tuple[Turn, QueuePass]:
+    """The turn as the queue would have it when this run is considered."""
     turn = Turn(world, now=max(now, world.head.instant), key=b"", time_trusted=True)
     turn.quarantined = frozenset(
         uid
         for uid, refused in world.memory.refusals.items()
         if refused.reason is Refusal.QUARANTINED
     )
-    line = Line(world.policy, rehearses=True)
-    hold_for_activations(turn)
+    passing = QueuePass(world.policy, is_rehearsal=True)
+    enter_holds(turn)
     for ahead in in_order(world, world.work.pending):
         if ahead.uid == run.uid or not is_ahead(ahead, of=run):
             break
-        _hold_all(turn, ahead, line)
-    line.asks = True
-    return turn, line
+        _considered(turn, ahead, passing)  # enters what it would have
+    return turn, passing
 
 
-def _hold_all(turn: Turn, run: Run, line: Line) -> None:
-    """What a run ahead would hold if the queue had its way."""
-    _, verdict = _considered(turn, run, line)
-    if isinstance(verdict, Planned) and verdict.plan is not None:
-        hold_plan(turn, verdict.wish, verdict.plan)
-
-
-def _considered(turn: Turn, run: Run, line: Line) -> tuple[list[Started], Verdict | None]:
-    """What of it starts, which is kept from those behind; and what becomes of the rest."""
+def _considered(turn: Turn, run: Run, passing: QueuePass) -> tuple[list[Started], Verdict | None]:
+    """What of it starts, which is kept from the runs behind; and what becomes of the rest."""
     started: list[Started] = []
     begun = 0
-    verdict = consider(turn, run, line)
+    verdict = consider(turn, run, passing)
     while isinstance(verdict, Started):
         started.append(verdict)
-        groups = verdict.wish.want.groups
-        begun += len(groups)
-        turn.agenda.forget(run.uid)
-        # Its own others are not in its way.
-        beside = replace(run, uid=f"{run.uid}#{groups[0]}")
+        turn.calendar.forget(run.uid)
+        # Its own other groups are not in its way.
+        beside = replace(run, uid=uid_beside(run.uid, verdict.wish.want.groups[0]))
         _keep(turn, replace(verdict.wish, run=beside), verdict.plan)
         if not verdict.left:
             return started, None
-        verdict = consider(
-            turn, run, line, left=verdict.left, begun=begun, one_by_one=verdict.one_by_one
-        )
+        begun += len(verdict.wish.want.groups)
+        verdict = consider(turn, run, passing, left=verdict.left, begun=begun)
     return started, verdict
 
 
 def _keep(turn: Turn, wish: Wish, plan: Admitted) -> None:
-    """As if it had started: its places and money are gone for those behind it."""
-    hold_places(turn, wish, plan.packed.gpus_by_node, start=turn.now)
-    claims = [
-        claim
-        for _, covered in plan.covered
-        for claim in claims_of(turn.world, wish, covered, start=turn.now)
-    ]
-    turn.agenda.claim(wish.run.uid, claims)
+    """As if it had started: its places and money are gone for the runs behind it."""
+    uid, end = wish.run.uid, min(FOREVER, turn.now + wish.end_after)
+    turn.calendar.enter(
+        uid,
+        [
+            Entry(uid=uid, node=node, gpus=gpus, start=turn.now, end=end)
+            for node, gpus in plan.packed.gpus_by_node
+        ],
+        [
+            claim
+            for _, covered in plan.covered
+            for claim in claims_of(turn.world, wish, covered, start=turn.now)
+        ],
+    )
 
 
 def rehearse(world: World, run: Run, now: Instant) -> tuple[Turn, Rehearsed]:
     """What the queue would decide about a run that waits, or that is only an idea."""
-    turn, line = in_front_of(world, run, now)
-    turn.agenda.forget(run.uid)
-    started, verdict = _considered(turn, run, line)
+    turn, passing = in_front_of(world, run, now)
+    started, verdict = _considered(turn, run, passing)
     plans = tuple(each.plan for each in started)
     if verdict is None:
         return turn, Rehearsed(
@@ -110,32 +113,46 @@ def rehearse(world: World, run: Run, now: Instant) -> tuple[Turn, Rehearsed]:
 
 
 def _outcome(turn: Turn, run: Run, verdict: Verdict) -> Rehearsed:
-    known = present(turn.world, run)
     match verdict:
         case Planned():
-            return _planned(turn, verdict, known)
-        case InLine():
+            return _planned(turn, run, verdict)
+        case InQueue():
             return Rehearsed(refused=told_place(verdict.refused, verdict.place, run))
+        case Holds():
+            return Rehearsed(refused=verdict.refused, reservation=verdict.hold.reservation)
+        case TakesBack():
+            return Rehearsed(refused=verdict.refused, reservation=present(turn.world, run))
         case Denied():
-            is_made_room = known is not None and known.state is State.ACTIVATING
-            held = known if is_made_room and verdict.wish is not None else None
-            return Rehearsed(refused=verdict.refused, reservation=held)
+            return Rehearsed(refused=verdict.refused)
         case Started():
             raise AssertionError("what starts was taken out before")
         case _:
             assert_never(verdict)
 
 
-def _planned(turn: Turn, planned: Planned, known: Reservation | None) -> Rehearsed:
+def _planned(turn: Turn, run: Run, planned: Planned) -> Rehearsed:
     wish, refused, plan = planned.wish, planned.refused, planned.plan
+    known = present(turn.world, run)
     if plan is None:
         return Rehearsed(refused=refused, reservation=known)
-    reservation = reservation_for(turn, wish, refused, plan)
-    hold_plan(turn, wish, plan)
-    if reservation.confidence is not Confidence.CUTS:
-        return Rehearsed(refused=refused, reservation=reservation)
-    at = max(turn.now, reservation.starts)
-    seen = preview(turn.world, wish, turn.agenda, at=at, now=turn.now, may_sample=lambda: False)
-    if isinstance(seen, Refused):  # nothing that may be cut would make room
-        return Rehearsed(refused=refused, reservation=reservation, obstacle=seen)
+    old = known if known is not None else announced(turn, run)
+    seen = plan.preview or _preview(turn, wish, plan)
+    reservation = reservation_for(turn.world, refused, replace(plan, preview=seen), old)
     return Rehearsed(refused=refused, reservation=reservation, preview=seen)
+
+
+def _preview(turn: Turn, wish: Wish, plan: Plan) -> Preview | None:
+    """What would be cut on its site."""
+    if not plan.is_due_by_cuts:
+        return None
+    nodes = turn.world.fleet.nodes
+    domains = tuple(sorted({nodes[name].node.domain for name, _ in plan.places}))
+    return preview(
+        turn.world,
+        wish,
+        turn.calendar,
+        PlannedSite(domains=domains, money=plan.money),
+        at=max(turn.now, plan.held_from),
+        now=turn.now,
+        may_sample=lambda: False,
+    )

@@ -4,10 +4,10 @@ from typing import assert_never
 
 from msgspec import structs
 
-from leasehold.control.line.wishes import wish_for
 from leasehold.control.questions.answers.reasons import CoverAnswer, StepRow, WalkRow, WalkStep
 from leasehold.control.questions.forms import moment
 from leasehold.control.questions.rehearse import in_front_of
+from leasehold.control.scheduling.wishes import wish_for
 from leasehold.core.decisions.admit import as_found_by, ask_for, no_such_flavor
 from leasehold.core.decisions.cover import cover
 from leasehold.core.facts import Run
@@ -32,14 +32,15 @@ def afresh(world: World, run: Run, now: Instant) -> CoverAnswer:
     groups = tuple(range(group_count(run.spec, starting_gpus(run.spec))))
     wish = wish_for(world, run, groups)
     walks: list[WalkRow] = []
-    mark = world.what_if.mark()
-    as_found_by(world, wish, turn.agenda, start=turn.now)
-    for place in locations_for(world, run.spec):
-        ask = ask_for(wish, place, wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
-        answer = cover(world, ask, now=turn.now)
-        refused = answer if isinstance(answer, Refused) else None
-        walks.append(_walk(world, "/".join(place), answer.trace, refused))
-    world.what_if.undo(mark)
+    with world.what_if.opened():
+        as_found_by(world, wish, turn.calendar, start=turn.now)
+        for place in locations_for(world, run.spec):
+            ask = ask_for(
+                wish, place, wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already
+            )
+            answer = cover(world, ask, now=turn.now)
+            refused = answer if isinstance(answer, Refused) else None
+            walks.append(_walk(world, "/".join(place), answer.trace, refused))
     if not walks:
         walks.append(_walk(world, "", (), no_such_flavor(wish.want)))
     return _answer(run, "now", walks)

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from leasehold.control.running.open_leases import end_all, live_units
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
-from leasehold.core.decisions.admit import Wish, admit, groups_at_most, money_stays_until
+from leasehold.core.decisions.admit import Wish, admit, groups_at_most
 from leasehold.core.decisions.order import in_order
 from leasehold.core.decisions.pack import wanted
 from leasehold.core.decisions.resize import groups_to_give_up, grow_targets, may_resize
@@ -105,7 +105,7 @@ def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> N
         if most is not None and len(fresh) > most:
             continue  # a Run may have thousands of steps to go, and hardly a GPU is free
         wish = replace(widest, want=replace(widest.want, groups=fresh))
-        plan = admit(world, wish, turn.agenda, start=turn.now, now=turn.now)
+        plan = admit(world, wish, turn.calendar, start=turn.now, now=turn.now)
         if isinstance(plan, Admitted):
             attempt = next(iter(groups.values()))[0].attempt
             opened = turn.start(
@@ -118,11 +118,8 @@ def _grow(turn: Turn, run: Run, groups: dict[int, list[Lease]], width: int) -> N
                 )
                 turn.again = True
                 return
-        else:
-            now = turn.now
-            turn.wake(money_stays_until(world, wish, plan, turn.agenda, now=now, runs=True))
-            if most is None:
-                most = groups_at_most(world, widest, turn.agenda, now=now)
+        elif most is None:
+            most = groups_at_most(world, widest, turn.calendar, now=turn.now)
 
 
 def _span_left(turn: Turn, run: Run) -> Millis | None:

@@ -8,19 +8,20 @@ from collections.abc import Collection
 
 from msgspec.structs import replace
 
-from leasehold.core.decisions.agenda import Agenda
-from leasehold.core.decisions.cover import Ask, answers_so_until, cover
-from leasehold.core.decisions.kept import Kept
+from leasehold.core.decisions.calendar import Calendar, Kept
+from leasehold.core.decisions.cover import Ask, cover
 from leasehold.core.decisions.pack import (
     Want,
+    candidate_pools,
     fits,
     pack,
     pack_in_one_domain,
+    pods_room,
     shape_of,
     try_pack,
 )
-from leasehold.core.facts import EnvelopeKey, Location, Record, Relation, Run
-from leasehold.core.units import FOREVER, Instant, Millis, plural
+from leasehold.core.facts import EnvelopeKey, Gang, Location, Record, Relation, Run
+from leasehold.core.units import FOREVER, HOUR, Instant, Millis, plural
 from leasehold.core.verdicts import (
     Admitted,
     Covered,
@@ -44,93 +45,103 @@ class Wish(Record):
     want: Want
     span: Millis | None  # what is left of its limit
     borrowed_already: int = 0
+    waiting: int = 0  # how many groups of a sweep wait
 
     @property
     def end_after(self) -> Millis:
         return FOREVER if self.span is None else self.span
 
+    @property
+    def limit(self) -> Millis:
+        """The limit that its run declares, whatever is left of it (Q10)."""
+        limit = self.run.spec.max_duration
+        return FOREVER if limit is None else limit
+
+    @property
+    def linger(self) -> Millis:
+        """How long it may take to stop once its limit is reached (Q8)."""
+        return min(self.run.spec.grace, HOUR)
+
+    @property
+    def in_the_way(self) -> Millis:
+        """How long its GPUs may be missing to others."""
+        return FOREVER if self.span is None else self.span + self.linger
+
 
 def admit(
     world: World,
     wish: Wish,
-    agenda: Agenda,
+    calendar: Calendar,
     *,
     start: Instant,
     now: Instant,
     gone: Collection[str] = (),
 ) -> Admitted | Refused:
-    """Who pays for all of it and where it goes, leaving alone what the agenda keeps. `gone`: leases
-    that the caller has given back."""
+    """Who pays for all of it and where it goes, beside what the calendar keeps. `gone`: leases that
+    the caller has given back."""
     locations = locations_for(world, wish.run.spec)
     if not locations:
         return no_such_flavor(wish.want)
-    mark = world.what_if.mark()
-    as_found_by(
-        world, wish, agenda, start=start, gone=gone, planned_at=now if start > now else None
-    )
-    answer: Admitted | Refused | None = _elsewhere(world, wish, locations, start, now)
-    funded: list[Location] = []
-    if answer is None:
-        answer, funded = _admit(world, wish, locations, start, now)
-    world.what_if.undo(mark)
+    with world.what_if.opened():
+        as_found_by(world, wish, calendar, start=start, gone=gone)
+        answer: Admitted | Refused | None = _elsewhere(world, wish, locations, start, now)
+        funded: list[Location] = []
+        if answer is None:
+            wish = _in_its_domain(world, wish, locations, start=start, now=now)
+            answer, funded = _admit(world, wish, locations, start, now)
     if isinstance(answer, Refused) and answer.reason in _OF_PLACE:
         return _held_or(world, wish, funded, answer)
     return answer
 
 
-def groups_at_most(world: World, wish: Wish, agenda: Agenda, *, now: Instant) -> int:
+def _in_its_domain(
+    world: World, wish: Wish, locations: list[Location], *, start: Instant, now: Instant
+) -> Wish:
+    """G3: the first groups of a sweep that may not spread choose the domain where most of the
+    waiting groups fit, of those that are paid for and that is left with least. The caller holds a
+    mark."""
+    want = wish.want
+    if wish.run.spec.gang is not Gang.GROUP or want.spread or want.within:
+        return wish
+    best: tuple[int, int, str] | None = None
+    answers = _covers(world, wish, locations, start, now)
+    paid = [location for location, answer in answers if isinstance(answer, Covered)]
+    for pool in candidate_pools(world.fleet, want, paid):
+        groups = pods_room(world.fleet, pool, shape_of(want)) // (want.pods + want.spares)
+        rank = (-min(groups, wish.waiting), pool.free, pool.domain)
+        best = rank if best is None else min(best, rank)
+    if best is None or not best[0]:
+        return wish
+    return replace(wish, want=replace(want, within=(best[2],)))
+
+
+def groups_at_most(world: World, wish: Wish, calendar: Calendar, *, now: Instant) -> int:
     """Return how many groups of `wish` the free GPUs and the payers of all locations allow."""
     locations = locations_for(world, wish.run.spec)
-    mark = world.what_if.mark()
-    as_found_by(world, wish, agenda, start=now)
-    fleet, flavor = world.fleet, wish.want.flavor
-    free = sum(free for location in locations for free, _ in fleet.by_free(flavor, *location))
-    answers = [answer for _, answer in _covers(world, wish, locations, now, now)]
-    world.what_if.undo(mark)
+    with world.what_if.opened():
+        as_found_by(world, wish, calendar, start=now)
+        fleet, flavor = world.fleet, wish.want.flavor
+        free = sum(free for location in locations for free, _ in fleet.by_free(flavor, *location))
+        answers = [answer for _, answer in _covers(world, wish, locations, now, now)]
     paid = sum(step.taken for answer in answers for step in answer.trace)
     return min(free, paid) // wish.want.gpus_per_group
-
-
-def money_stays_until(
-    world: World,
-    wish: Wish,
-    refused: Refused,
-    agenda: Agenda,
-    *,
-    now: Instant,
-    runs: bool = False,
-) -> Instant:
-    """Until when those who were asked pay for it as they do now, if nothing happens. `runs`: it
-    runs already, and wants more."""
-    if not any(world.envelopes[key].caps_hours for key in refused.payers_asked):
-        return FOREVER
-    mark = world.what_if.mark()
-    as_found_by(world, wish, agenda, start=now)
-    first = FOREVER
-    for location, answer in _covers(world, wish, locations_for(world, wish.run.spec), now, now):
-        ask = ask_for(wish, location, wish.want.gpus, start=now, borrowed=wish.borrowed_already)
-        first = min(first, answers_so_until(world, ask, answer, now=now, runs=runs))
-    world.what_if.undo(mark)
-    return first
 
 
 def as_found_by(
     world: World,
     wish: Wish,
-    agenda: Agenda,
+    calendar: Calendar,
     *,
     start: Instant,
     gone: Collection[str] = (),
-    planned_at: Instant | None = None,
 ) -> Kept:
-    """Under a mark: the fleet and the accounts as a run that starts then would find them. `gone`:
-    leases whose slots were given back under it; `planned_at`: it is planned for later, and leaves
-    alone the room that others will have made."""
-    # Tolerated nodes come first: what is held on them is not free either.
+    """The fleet and the accounts as a run that starts then would find them. The caller holds a
+    mark. `gone`: leases that the caller has given back."""
+    # Tolerated nodes come first: what is kept of them is not free either.
     world.fleet.tolerate(wish.run.spec.tolerations)
-    end = min(FOREVER, start + wish.end_after)
+    end = min(FOREVER, start + wish.in_the_way)
     uid = wish.run.uid
-    return agenda.apply(world, uid, start=start, end=end, gone=gone, planned_at=planned_at)
+    return calendar.apply(world, uid, span=wish.limit, start=start, end=end, gone=gone)
 
 
 def _elsewhere(
@@ -140,11 +151,11 @@ def _elsewhere(
     shunned = [name for name in wish.want.last if name in world.fleet.nodes]
     if not shunned:
         return None
-    mark = world.what_if.mark()
-    for name in shunned:
-        world.fleet.plan(name, world.fleet.nodes[name].node.gpus)
-    answer, _ = _admit(world, wish, locations, start, now)
-    world.what_if.undo(mark)
+    with world.what_if.opened():
+        for name in shunned:
+            world.fleet.plan(name, world.fleet.nodes[name].node.gpus)
+        wish = _in_its_domain(world, wish, locations, start=start, now=now)
+        answer, _ = _admit(world, wish, locations, start, now)
     return answer if isinstance(answer, Admitted) else None
 
 
@@ -172,10 +183,9 @@ def no_such_flavor(want: Want) -> Refused:
 
 
 def _held_or(world: World, wish: Wish, locations: list[Location], refused: Refused) -> Refused:
-    mark = world.what_if.mark()
-    world.fleet.tolerate(wish.run.spec.tolerations)
-    unheld = pack(world, wish.want, locations) if locations else refused
-    world.what_if.undo(mark)
+    with world.what_if.opened():
+        world.fleet.tolerate(wish.run.spec.tolerations)
+        unheld = pack(world, wish.want, locations) if locations else refused
     if isinstance(unheld, Refused):  # who holds what is not what it lacks
         return _as_asked(unheld, refused.trace, refused.elsewhere)
     return replace(held(wish.want, refused.trace), elsewhere=refused.elsewhere)
@@ -203,6 +213,7 @@ def ask_for(wish: Wish, location: Location, gpus: int, *, start: Instant, borrow
         gpus=gpus,
         start=start,
         span=wish.span,
+        linger=wish.linger,
         funding=spec.funding,
         borrowed_already=borrowed,
     )
@@ -330,13 +341,11 @@ def _group_by_group(
     already before anywhere else, and only then by money. If one finds nothing so, those before it
     make way: each goes to the best place that leaves one to the others."""
     seating = _Seating(world, wish, locations, start=start, now=now)
-    mark = world.what_if.mark()
-    found = seating.seat_all()
-    world.what_if.undo(mark)
+    with world.what_if.opened():
+        found = seating.seat_all()
     if found is None and len(locations) > 1 and fits(world, _anywhere(wish.want), locations):
-        mark = world.what_if.mark()
-        found = seating.seat_all_somehow()
-        world.what_if.undo(mark)
+        with world.what_if.opened():
+            found = seating.seat_all_somehow()
     if found is None:
         return None
     parts: dict[Location, list[Covered]] = {}
@@ -352,7 +361,7 @@ _SEATS_TRIED_MAX = 256  # in search of places for all groups
 
 
 class _Seating:
-    """Under the caller's mark: groups take their seats, one after the other."""
+    """Groups take their places, one after the other. The caller must hold an open what-if."""
 
     def __init__(
         self, world: World, wish: Wish, locations: list[Location], *, start: Instant, now: Instant
@@ -393,13 +402,13 @@ class _Seating:
             seat = self._best(groups[len(before)], others)
             if seat is None:
                 break
-            mark, borrowed = self._world.what_if.mark(), self._borrowed
-            self._sit_down(seat)
-            found = self._seat_the_rest([*before, seat])
-            if found is not None:
-                self._world.what_if.keep(mark)
-                return found
-            self._world.what_if.undo(mark)
+            borrowed = self._borrowed
+            with self._world.what_if.opened() as trial:
+                self._sit_down(seat)
+                found = self._seat_the_rest([*before, seat])
+                if found is not None:
+                    trial.keep()
+                    return found
             self._borrowed = borrowed
             others.remove(seat[0])
         self._in_vain.add(counts)
@@ -429,7 +438,9 @@ def _anywhere(want: Want) -> Want:
 
 
 def claim_on_top(world: World, wish: Wish, covered: Covered, *, start: Instant) -> list[Claim]:
-    """Under the caller's mark: what pays for one group pays for no other. Returns its claims."""
+    """Claim the money of one group, which pays for no other, and return its claims.
+
+    The caller must hold an open what-if."""
     claims = claims_of(world, wish, covered, start=start)
     for claim in claims:
         world.accounts.claim(claim)

@@ -8,6 +8,8 @@ trace, with what it gave or why it gave nothing.
 from collections.abc import Iterator
 from typing import assert_never
 
+from msgspec.structs import replace
+
 from leasehold.core.facts import (
     Aggregate,
     Envelope,
@@ -18,6 +20,7 @@ from leasehold.core.facts import (
     Sharing,
 )
 from leasehold.core.objects.owners import glob_admits
+from leasehold.core.reservations import Held
 from leasehold.core.units import (
     FOREVER,
     GpuMs,
@@ -30,8 +33,6 @@ from leasehold.core.units import (
 from leasehold.core.verdicts import Covered, CoverStep, HeldBack, Refusal, Refused, Segment
 from leasehold.core.world.world import World
 
-_OF_HOURS = (Refusal.GPU_HOURS, Refusal.LENDING_HOURS)
-
 
 class Ask(Record):
     """So many GPUs of a flavor at a place, for this owner, from `start` on."""
@@ -43,9 +44,15 @@ class Ask(Record):
     gpus: int
     start: Instant
     span: Millis | None = None  # how long it may run; None: no limit is known
+    linger: Millis = 0  # and how long it may take to stop then
+    open_until: Instant = 0  # a payer's window must be open until then (Q5)
     funding: Funding = Funding()
     borrowed_already: int = 0  # counts against maxBorrowGPUs over the run's whole width
     except_for: tuple[EnvelopeKey, ...] = ()  # refinancing never goes back to the same envelope
+
+    def until(self, at: Instant) -> "Ask":
+        """The same, of payers whose windows are open until then."""
+        return replace(self, open_until=at)
 
 
 class _Limit(Record):
@@ -94,72 +101,60 @@ def cover(world: World, ask: Ask, *, now: Instant) -> Covered | Refused:
     return _refusal(world, ask, tuple(trace), left)
 
 
+def can_pay(world: World, ask: Ask, payers: tuple[Held, ...], *, now: Instant) -> bool:
+    """Whether these very envelopes can pay for what a plan counts on."""
+    borrow_left = _borrow_left(ask)
+    together = _Together(world, ask, now)
+    merged: dict[EnvelopeKey, Held] = {}
+    for each in payers:  # an envelope may pay for groups in several locations
+        before = merged.get(each.payer)
+        merged[each.payer] = replace(each, gpus=each.gpus + (before.gpus if before else 0))
+    for each in merged.values():
+        envelope = world.envelopes.get(each.payer)
+        if envelope is None:
+            return False
+        region, cluster = each.location
+        step = _step(
+            world,
+            replace(ask, region=region, cluster=cluster),
+            envelope,
+            relation=each.relation,
+            wanted=each.gpus,
+            borrow_left=borrow_left,
+            together=together,
+            now=now,
+        )
+        if step.taken < each.gpus:
+            return False
+        if each.relation is Relation.BORROWED:
+            borrow_left -= each.gpus
+        together.take(envelope, each.gpus)
+    return True
+
+
 class _Together:
     """What one walk knows of aggregate caps: the use of each is summed up once, however many of its
     envelopes the walk meets."""
 
     def __init__(self, world: World, ask: Ask, now: Instant) -> None:
         self._world, self._ask, self._now = world, ask, now
-        self._used: dict[str, int] = {}
+        self._used: dict[tuple[str, Instant], int] = {}
         self._taken: dict[str, int] = {}  # by this very walk, from all members
 
     def used(self, aggregate: Aggregate, *, end: Instant) -> int:
         """Return how many GPUs count against the cap, those that this walk takes included."""
-        known = self._used.get(aggregate.key)
+        known = self._used.get((aggregate.key, end))
         if known is None:
             self._world.steps.take(len(aggregate.members))
             known, _ = self._world.accounts.peak(
                 aggregate.members, start=self._ask.start, end=end, now=self._now
             )
-            self._used[aggregate.key] = known
+            self._used[aggregate.key, end] = known
         return known + self._taken.get(aggregate.key, 0)
 
     def take(self, envelope: Envelope, gpus: int) -> None:
         for aggregate in self._world.aggregates[envelope.key]:
             self._taken[aggregate.key] = self._taken.get(aggregate.key, 0) + gpus
-
-
-def answers_so_until(
-    world: World, ask: Ask, answer: Covered | Refused, *, now: Instant, runs: bool
-) -> Instant:
-    """Until when a walk finds all payers or not, as it does now and for the same reason, if nothing
-    happens. Leases that have no limit, or are past it, use up GPU-hours; and the nearer the
-    window's end, or the limit of somebody who runs already, the less there is to pay for. Never too
-    late; too early where another payer steps in, or a window's end slows down what is used."""
-    first, is_covered = FOREVER, isinstance(answer, Covered)
-    for step in answer.trace:
-        if not step.taken and step.held_back not in _OF_HOURS:
-            continue
-        envelope = world.envelopes[step.envelope]
-        for hours in hour_caps(world, envelope, relation=step.relation, start=now, now=now):
-            is_short = not is_covered and hours.reason is step.held_back
-            gpus = step.taken + 1 if is_short else step.taken
-            span = _span(world, ask, envelope, hours.since)
-            # Up to a planned start hours are counted already, over a horizon from then on.
-            stands = runs if ask.span is not None else hours.since > now
-            is_nearer = stands or ask.start + span == envelope.end
-            pace = _burning(world, envelope, hours, now) - (gpus if is_nearer else 0)
-            left = hours.cap - hours.spent - gpus * span
-            if is_short:
-                # From these instants on a window's end cuts short what is counted.
-                counted = (ask.start + span, now + world.policy.accounting_horizon)
-                bends = [envelope.end - end for end in counted if end < envelope.end < FOREVER]
-                first = min([first, *(now + bend for bend in bends)])
-                if pace < 0:
-                    assert left < 0, step
-                    first = min(first, now + -(-left // pace))
-            elif gpus and pace > 0:
-                assert left >= 0, step
-                first = min(first, now + left // pace + 1)
-    return first
-
-
-def _burning(world: World, envelope: Envelope, hours: "Hours", now: Instant) -> int:
-    """GPUs that use up more than is counted."""
-    account = world.accounts.of(envelope.key)
-    lent = hours.reason is Refusal.LENDING_HOURS
-    moves_on = hours.since == now and now + world.policy.accounting_horizon < envelope.end
-    return account.overdue(now)[lent] + (account.unlimited()[lent] if moves_on else 0)
 
 
 def _borrow_left(ask: Ask) -> int:
@@ -263,7 +258,7 @@ def _shut(world: World, ask: Ask, envelope: Envelope, relation: Relation) -> Hel
         return Refusal.OTHER_LOCATION
     if ask.start < envelope.start:
         return Refusal.WINDOW_NOT_OPEN
-    if ask.start >= envelope.end:
+    if ask.start >= envelope.end or ask.open_until >= envelope.end:
         return Refusal.WINDOW_CLOSED
     if relation is not Relation.BORROWED:
         return None
@@ -295,7 +290,8 @@ def _limits(
     now: Instant,
 ) -> Iterator[_Limit]:
     """Everything that caps it, in the order in which ties are named."""
-    end = FOREVER if ask.span is None else ask.start + ask.span
+    end = FOREVER if ask.span is None else ask.start + ask.span + ask.linger
+    end = min(end, envelope.end)
     in_use, lent = world.accounts.peak((envelope.key,), start=ask.start, end=end, now=now)
     yield _Limit(
         gpus=envelope.concurrency - in_use,

@@ -1,8 +1,8 @@
 """The pieces of a resolution: what may be cut, in what order, taken and given back.
 
 `resolve` (for GPUs) and `overdraft` (for money) differ in scope and in what "it fits" means; the
-three phases, the lottery and the pruning are the same and live here. Everything happens under the
-caller's mark: cuts are applied to the indices, never to the ledger.
+three phases, the lottery and the pruning are the same and live here. Everything happens in the
+caller's what-if: cuts are applied to the indices, never to the ledger.
 """
 
 from collections import Counter
@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 
 from leasehold.core.decisions.drain import is_spoken_for
-from leasehold.core.decisions.order import is_ahead
-from leasehold.core.facts import Gang, Lease, Record, Role, Run, RunKey, Uid
-from leasehold.core.ledger.lottery import bundle_order, draw_order
-from leasehold.core.reservations import Confidence, State
-from leasehold.core.resolutions import Bundle, Draw
-from leasehold.core.units import Instant
-from leasehold.core.world.width import minimum_gpus, own_domains, standing_groups
+from leasehold.core.facts import Gang, Lease, Record, Relation, Role, Run, RunKey, Uid
+from leasehold.core.ledger.lottery import Urn, bundle_order
+from leasehold.core.resolutions import Bundle, Draw, SweepWidth
+from leasehold.core.units import DAY, HOUR, Instant, Millis
+from leasehold.core.world.waiting import wait_of
+from leasehold.core.world.width import minimum_gpus, standing_groups
 from leasehold.core.world.world import World
 
 Seeder = Callable[[], str]
@@ -116,7 +115,7 @@ class Scope:
         for uid in sorted({lease.uid for lease in self.standing() if lease.role is Role.ACTIVE}):
             run = self.world.runs.get(uid)
             if run is not None and run.spec.malleable is not None:
-                above = self._width(run) - minimum_gpus(run.spec)
+                above = self.width(run) - minimum_gpus(run.spec)
                 if above >= run.spec.group_gpus:
                     runs[uid] = above
         order = sorted(runs, key=lambda uid: (-runs[uid], self.world.runs[uid].key))
@@ -125,32 +124,67 @@ class Scope:
         ]
 
     def conflict_set(self, *, now: Instant, but: Uid) -> dict[str, list[tuple[Bundle, Cut]]]:
-        """The bundles left, by owner: what the lottery draws from."""
+        """The bundles left, by owner (R4): what the lottery draws from. For a waiting run (`but`)
+        protected runs have none."""
         found: dict[str, list[tuple[Bundle, Cut]]] = {}
         in_scope = {lease.uid for lease in self.standing() if lease.role is not Role.SPARE}
         for uid in sorted(in_scope - {but}):
             run = self.world.runs.get(uid)
-            if run is None or is_protected(self.world, run, now, against=but):
+            if run is None or (but and is_protected(self.world, run, now)):
                 continue
-            for cut in self._bundles(run):
-                bundle = Bundle(
-                    namespace=run.namespace, run=run.name, uid=uid, group=cut.group, gpus=cut.gpus
-                )
-                found.setdefault(run.spec.owner, []).append((bundle, cut))
+            bundles = self.bundles_of(run)
+            found.setdefault(run.spec.owner, []).extend(bundles)
         for bundles in found.values():
             bundles.sort(key=lambda each: bundle_order(each[0]))
         return dict(sorted(found.items()))
 
-    def _bundles(self, run: Run) -> list[Cut]:
-        if run.spec.gang is Gang.RUN:
-            return [self._whole_cut(run.uid)]
-        above = (self._width(run) - minimum_gpus(run.spec)) // run.spec.group_gpus
-        if above <= 0:
-            return [self._whole_cut(run.uid)]
-        highest = sorted(self._groups_in_scope(run.uid), reverse=True)[:above]
-        return [self._group_cut(CutKind.DRAW, run.uid, group) for group in highest]
+    def bundles_of(self, run: Run) -> list[tuple[Bundle, Cut]]:
+        """Each group in the scope of a sweep that stays at its minimum without it; otherwise the
+        whole run."""
+        cuts = [self.whole_cut(run.uid)]
+        width_after = self.width(run) - run.spec.group_gpus
+        if run.spec.gang is Gang.GROUP and width_after >= minimum_gpus(run.spec):
+            groups = sorted(self._groups_in_scope(run.uid))
+            cuts = [self._group_cut(CutKind.DRAW, run.uid, group) for group in groups]
+        return [
+            (
+                Bundle(
+                    namespace=run.namespace,
+                    run=run.name,
+                    uid=run.uid,
+                    group=cut.group,
+                    gpus=cut.gpus,
+                    is_owned=all(each.relation is Relation.OWNED for each in cut.leases),
+                ),
+                cut,
+            )
+            for cut in cuts
+        ]
 
-    def _width(self, run: Run) -> int:
+    def all_that_can_be_drawn(
+        self, conflicts: dict[str, list[tuple[Bundle, Cut]]]
+    ) -> Iterator[Cut]:
+        """A sweep ends as a whole only if some of its groups in the scope are left when it is at
+        its minimum."""
+        by_run: dict[Uid, list[Cut]] = {}
+        for found in conflicts.values():
+            for bundle, cut in found:
+                by_run.setdefault(bundle.uid, []).append(cut)
+        for uid, cuts in sorted(by_run.items()):
+            run = self.world.runs[uid]
+            above = (self.width(run) - minimum_gpus(run.spec)) // run.spec.group_gpus
+            if run.spec.gang is Gang.GROUP and len(cuts) > above:
+                yield self.whole_cut(uid)
+            else:
+                yield from cuts
+
+    def cut_of(self, bundle: Bundle) -> Cut:
+        """What of a bundle goes on until now."""
+        if bundle.group is None:
+            return self.whole_cut(bundle.uid)
+        return self._group_cut(CutKind.DRAW, bundle.uid, bundle.group)
+
+    def width(self, run: Run) -> int:
         return sum(lease.gpus for lease in self._own(run.uid) if lease.role is not Role.SPARE)
 
     def _own(self, uid: Uid) -> list[Lease]:
@@ -169,7 +203,7 @@ class Scope:
         leases = tuple(lease for lease in self._own(uid) if lease.group == group)
         return self._cut(kind, uid, group, leases)
 
-    def _whole_cut(self, uid: Uid) -> Cut:
+    def whole_cut(self, uid: Uid) -> Cut:
         return self._cut(CutKind.DRAW, uid, None, tuple(self._own(uid)))
 
     def _cut(self, kind: CutKind, uid: Uid, group: int | None, leases: tuple[Lease, ...]) -> Cut:
@@ -206,64 +240,34 @@ def fillers_on(world: World, spare: Lease) -> tuple[Lease, ...]:
     )
 
 
-def is_protected(world: World, run: Run, now: Instant, *, against: Uid = "") -> bool:
-    """Whether a Resolution started it so lately that it is out of the lottery for this run."""
-    until = protected_until(world, run, against=against)
-    return until is not None and now < until
-
-
-def is_immune(world: World, lease: Lease, at: Instant, *, against: Uid) -> bool:
-    """Whether no cut for this run could end the lease then: its run is protected from the lot, and
-    it is neither a spare nor one of the groups that the run could give up."""
-    run = world.runs.get(lease.uid)
-    if run is None or lease.role is Role.SPARE or not is_protected(world, run, at, against=against):
-        return False
-    groups = sorted(standing_groups(world, run.uid))
+def surplus_of(world: World, uid: Uid) -> frozenset[int]:
+    """The groups of an elastic run above its minimum, which may be shrunk: the highest indices."""
+    run = world.runs.get(uid)
+    if run is None or run.spec.malleable is None:
+        return frozenset()
+    groups = sorted(standing_groups(world, uid))
     above = len(groups) - minimum_gpus(run.spec) // run.spec.group_gpus
-    return run.spec.malleable is None or lease.group not in groups[len(groups) - max(0, above) :]
+    return frozenset(groups[len(groups) - max(0, above) :])
 
 
-def protected_until(world: World, run: Run, *, against: Uid = "") -> Instant | None:
-    """None: a Resolution did not start it."""
-    book = world.books.get(run.uid)
-    if book is None:
-        return None
-    if run.spec.gang is Gang.GROUP:  # the group that room was made for may have ended since
-        starts = book.starts_by_resolution()
-    else:
-        starts = [
-            last.started
-            for unit in book.units.values()
-            if (last := unit.last) is not None
-            and last.open
-            and not last.is_taken_back
-            and unit.is_of_a_resolution()
-        ]
-    if not starts:
-        return None
-    return protection_of(world, run, max(starts), own_domains(world, run.uid), against=against)
+def is_protected(world: World, run: Run, at: Instant) -> bool:
+    """Whether the run is not drawn in a lottery for a waiting run."""
+    until = protected_until(world, run)
+    return until is not None and at < until
 
 
-def protection_of(
-    world: World, run: Run, started: Instant, domains: Iterable[str], *, against: Uid
-) -> Instant:
-    """Until when one that a Resolution starts then, in these domains, is out of lotteries. Nobody
-    behind a run that waits for immunity to end gains protection against it beyond its start: else
-    a stream of small ones kept it out for ever."""
-    until = started + max(world.policy.lottery_immunity, 2 * (run.spec.checkpoint or 0))
-    other = world.runs.get(against)
-    reservation = world.reservations.get(world.reservation_of.get(against, ""))
-    if (
-        other is not None
-        and reservation is not None
-        and reservation.state is State.PENDING
-        and reservation.confidence is Confidence.CUTS
-        and 0 < reservation.immunity_since <= started
-        and is_ahead(other, of=run)
-        and set(domains) & set(reservation.domains)
-    ):
-        return min(until, reservation.starts)
-    return until
+def protected_until(world: World, run: Run) -> Instant | None:
+    """From the start that ended its wait, for so long; None if it has not started."""
+    started = wait_of(world, run).ended
+    return None if started is None else started + tenure_of(world, run)
+
+
+def tenure_of(world: World, run: Run) -> Millis:
+    """How long a start protects: 2 h, or twice its checkpoint if that is longer, at most 24 h; or
+    what is configured."""
+    if world.policy.min_tenure is not None:
+        return world.policy.min_tenure
+    return min(max(2 * HOUR, 2 * (run.spec.checkpoint or 0)), DAY)
 
 
 class Cuts(Record):
@@ -273,6 +277,7 @@ class Cuts(Record):
     returned: tuple[Cut, ...]
     seed: str
     conflict_set: tuple[tuple[str, tuple[Bundle, ...]], ...]
+    sweeps: tuple[SweepWidth, ...]
     draws: tuple[Draw, ...]
 
     @property
@@ -304,62 +309,85 @@ def structural(scope: Scope) -> list[Cut]:
 def cut_until_it_fits(
     scope: Scope, *, seeder: Seeder, now: Instant, but: Uid, partly: bool = False
 ) -> Cuts | None:
-    """All three phases and the pruning, or None when even everything would not be enough.
+    """All three phases and the pruning, or None if even everything would not be enough.
 
-    With `partly` everything is then drawn nevertheless: there will be another lottery.
-    """
+    With `partly`, everything is cut nevertheless."""
     taken = structural(scope)
-    if scope.fits():
-        return pruned(scope, taken, seed="", conflicts={}, draws=[])
-    conflicts = scope.conflict_set(now=now, but=but)
-    if not enough(scope, conflicts) and not (partly and conflicts):
+    conflicts = {} if scope.fits() else scope.conflict_set(now=now, but=but)
+    if not scope.fits() and not partly and not enough(scope, conflicts):
         return None
-    seed = seeder()
-    draws: list[Draw] = []
-    by_name = {bundle.name: cut for bundles in conflicts.values() for bundle, cut in bundles}
-    bundles = {owner: [bundle for bundle, _ in found] for owner, found in conflicts.items()}
-    for owner, bundle in draw_order(seed, bundles):
-        if scope.fits():
+    lots = Lots(scope, conflicts, owned_last=bool(but) and scope.world.policy.owned_last)
+    seed = seeder() if conflicts and not scope.fits() else ""
+    while seed and not scope.fits():
+        cut = lots.draw(seed)
+        if cut is None:
             break
-        scope.apply(by_name[bundle.name])
-        taken.append(by_name[bundle.name])
-        draws.append(Draw(owner=owner, bundle=bundle.name, gpus=bundle.gpus))
-    assert partly or scope.fits(), "the whole conflict set was enough a moment ago"
-    return pruned(scope, taken, seed=seed, conflicts=conflicts, draws=draws)
+        scope.apply(cut)
+        taken.append(cut)
+    if not scope.fits() and not partly:
+        return None
+    returned = _given_back(scope, taken) if scope.fits() else ()
+    return Cuts(
+        taken=tuple(taken),
+        returned=returned,
+        seed=seed,
+        conflict_set=tuple(
+            (owner, tuple(bundle for bundle, _ in found)) for owner, found in conflicts.items()
+        ),
+        sweeps=lots.sweeps,
+        draws=tuple(lots.draws),
+    )
 
 
-def cut_all(scope: Scope, *, at: Instant, but: Uid) -> bool:
-    """All that may be cut, unless less will do; whether it fits then."""
-    structural(scope)
-    if not scope.fits():
-        for bundles in scope.conflict_set(now=at, but=but).values():
-            for _, cut in bundles:
-                scope.apply(cut)
-    return scope.fits()
+class Lots:
+    """The draws of one lottery, and what each of them ends."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        conflicts: dict[str, list[tuple[Bundle, Cut]]],
+        *,
+        owned_last: bool = False,
+    ) -> None:
+        self._scope = scope
+        found = {owner: [bundle for bundle, _ in pairs] for owner, pairs in conflicts.items()}
+        runs = {bundle.uid for bundles in found.values() for bundle in bundles}
+        self.sweeps = tuple(
+            SweepWidth(
+                run=run.key,
+                width=scope.width(run),
+                minimum=minimum_gpus(run.spec),
+                group=run.spec.group_gpus,
+            )
+            for uid in sorted(runs)
+            if (run := scope.world.runs[uid]).spec.gang is Gang.GROUP
+        )
+        self.draws: list[Draw] = []
+        self._urn = Urn(found, self.sweeps, owned_last=owned_last)
+
+    def draw(self, seed: str) -> Cut | None:
+        """What the next draw ends; None if no bundle is left."""
+        drawn = self._urn.draw(seed)
+        if drawn is None:
+            return None
+        owner, bundle = drawn
+        self.draws.append(Draw(owner=owner, bundle=bundle.name, gpus=bundle.gpus))
+        return self._scope.cut_of(bundle)
 
 
 def enough(scope: Scope, conflicts: dict[str, list[tuple[Bundle, Cut]]]) -> bool:
-    """Whether it would fit if the whole conflict set ended."""
-    mark = scope.world.what_if.mark()
-    before = set(scope.gone)
-    for bundles in conflicts.values():
-        for _, cut in bundles:
+    """Whether it would fit if all that can be drawn ended."""
+    with scope.world.what_if.opened():
+        before = set(scope.gone)
+        for cut in scope.all_that_can_be_drawn(conflicts):
             scope.apply(cut)
-    answer = scope.fits()
-    scope.world.what_if.undo(mark)
+        answer = scope.fits()
     scope.gone = before
     return answer
 
 
-def pruned(
-    scope: Scope,
-    taken: list[Cut],
-    *,
-    seed: str,
-    conflicts: dict[str, list[tuple[Bundle, Cut]]],
-    draws: list[Draw],
-) -> Cuts:
-    """Walk the victims backwards and give back every one without whom it still fits."""
+def _given_back(scope: Scope, taken: list[Cut]) -> tuple[Cut, ...]:
+    """R6: walk the victims backwards and give back every one without whom it still fits."""
     kept: dict[Uid, list[Cut]] = {}
     for cut in taken:
         kept.setdefault(cut.uid, []).append(cut)
@@ -377,15 +405,7 @@ def pruned(
             returned.append(cut)
         else:
             scope.apply(cut)
-    return Cuts(
-        taken=tuple(taken),
-        returned=tuple(returned),
-        seed=seed,
-        conflict_set=tuple(
-            (owner, tuple(bundle for bundle, _ in found)) for owner, found in conflicts.items()
-        ),
-        draws=tuple(draws),
-    )
+    return tuple(returned)
 
 
 def _ends_with_another(cut: Cut, kept: list[Cut]) -> bool:

@@ -1,20 +1,23 @@
-"""ever — whether a gang has the CPU and memory, and its spares a place, if nothing else ran.
+"""ever — whether a run could start if nothing else ran (Q11).
 
-Called when a run was refused, before its start is planned: what no node can hold, or all of them
-together, comes by no lease that ends. Nodes count with all they have, whatever state they are in.
-It reads how many nodes of each size the pools have, and changes nothing.
+Called when a run was refused, before its start is planned: what all nodes together could not hold,
+or all budgets pay for, comes by no lease that ends. Nodes count with all they have, whatever state
+they are in. It changes nothing.
 """
 
+from copy import copy
 from typing import Literal, assert_never
 
 from msgspec.structs import replace
 
-from leasehold.core.decisions.admit import Wish
+from leasehold.core.decisions.admit import Wish, no_such_flavor
+from leasehold.core.decisions.funded import paid_on_empty_fleet
 from leasehold.core.decisions.pack import Want, candidate_pools
-from leasehold.core.facts import Gang
+from leasehold.core.facts import Gang, Location
 from leasehold.core.names import GROUP
-from leasehold.core.units import format_cpus, format_memory, plural
+from leasehold.core.units import Instant, format_cpus, format_memory, plural
 from leasehold.core.verdicts import Refusal, Refused
+from leasehold.core.world.accounts import Accounts
 from leasehold.core.world.fleet import Fleet, Pool, Size
 from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
@@ -23,19 +26,61 @@ Resource = Literal["GPUs", "CPU", "memory"]
 
 
 def never_fits(world: World, wish: Wish) -> Refused | None:
-    """Why it cannot start on these nodes, however long it waits; None if it might."""
+    """Why the nodes that there are could not hold it, even if they were empty."""
     pools = candidate_pools(world.fleet, wish.want, locations_for(world, wish.run.spec))
     if not pools:
-        return None  # there is no such flavor, which is another answer
+        return no_such_flavor(wish.want)
     want = wish.want
     if wish.run.spec.gang is Gang.GROUP:  # its groups may start one after another
         want = replace(want, groups=want.groups[:1])
-    if refused := _no_place_for_spares(world.fleet, want, pools):
-        return refused
-    bare = replace(want, cpu_milli=0, memory_bytes=0)
-    if bare == want or _pod_too_large(world.fleet, bare, pools) or _too_many(bare, pools):
-        return None  # GPUs are told about, and planned, as ever
-    return _pod_too_large(world.fleet, want, pools) or _too_many(want, pools)
+    return (
+        _no_place_for_spares(world.fleet, want, pools)
+        or _pod_too_large(world.fleet, want, pools)
+        or _too_many(want, pools)
+    )
+
+
+def never_paid(world: World, wish: Wish, empty: Accounts, *, now: Instant) -> Refused | None:
+    """Why its budgets could not pay for it, even if nothing else ran; None if they might. `empty`:
+    the accounts without open leases."""
+    flavor = wish.want.flavor
+    openings = {
+        envelope.start
+        for envelope in world.envelopes.values()
+        if envelope.flavor == flavor and envelope.start > now
+    }
+    bare = copy(world)
+    bare.accounts = empty
+    if wish.run.spec.gang is Gang.GROUP:  # its groups may start one after another
+        wish = replace(wish, want=replace(wish.want, groups=wish.want.groups[:1]))
+    rooms = could_hold(world, wish)
+    first: Refused | None = None
+    for at in (now, *sorted(openings)):
+        answer = paid_on_empty_fleet(bare, wish, rooms, at=at, now=now)
+        if answer is None:
+            return None
+        first = first or answer
+    return first
+
+
+def could_hold(world: World, wish: Wish) -> dict[Location, int]:
+    """How many of its groups each location could hold if it were empty: of the locations that could
+    hold all, or one group of a run whose groups may be in several."""
+    want, locations = wish.want, locations_for(world, wish.run.spec)
+    is_split = (want.spread and len(locations) > 1) or wish.run.spec.gang is Gang.GROUP
+    needed = 1 if is_split else len(want.groups)
+    rooms = {location: _groups_in(world.fleet, want, location) for location in locations}
+    return {place: room for place, room in rooms.items() if room >= needed} or rooms
+
+
+def _groups_in(fleet: Fleet, want: Want, location: Location) -> int:
+    pools = candidate_pools(fleet, want, [location])
+    rooms = [
+        sum(count * _pods_on(size, want) for size, count in pool.sizes.items())
+        // (want.pods + want.spares)
+        for pool in pools
+    ]
+    return sum(rooms) if want.spread else max(rooms, default=0)
 
 
 def _pod_too_large(fleet: Fleet, want: Want, pools: list[Pool]) -> Refused | None:

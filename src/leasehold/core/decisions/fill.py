@@ -2,14 +2,13 @@
 
 Its own payer pays for the use; the spare's payer goes on paying for the right to fail over. Some
 pods may find free GPUs and others a spare's; one pod does not mix them. Called when an
-opportunistic run found no room on free GPUs alone, under a mark with what plans keep taken off.
+opportunistic run found no room on free GPUs alone, in a what-if with what plans keep taken off.
 """
 
 from leasehold.core.decisions.admit import Wish, ask_for, preference
-from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.calendar import Calendar
 from leasehold.core.decisions.cover import cover
 from leasehold.core.decisions.drain import is_spoken_for
-from leasehold.core.decisions.kept import Kept
 from leasehold.core.decisions.pack import best_node, candidate_pools, pods_room, shape_of
 from leasehold.core.facts import Lease, Location, Role
 from leasehold.core.units import FOREVER, Instant
@@ -19,14 +18,12 @@ from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
 
-def fill(
-    world: World, wish: Wish, agenda: Agenda, kept: Kept, *, now: Instant
-) -> Admitted | Refused:
+def fill(world: World, wish: Wish, calendar: Calendar, *, now: Instant) -> Admitted | Refused:
     """The whole run at one location, or why not: where least is borrowed, then shared, by name. A
     filler has no spares itself."""
     refused: Refused | None = None
     found: list[Admitted] = []
-    seats = _Seats(world, wish, agenda, kept, now=now)
+    seats = _Seats(world, wish, calendar, now=now)
     for location in locations_for(world, wish.run.spec):
         gpus = wish.want.pods * wish.want.pod_gpus * len(wish.want.groups)
         ask = ask_for(wish, location, gpus, start=now, borrowed=wish.borrowed_already)
@@ -51,14 +48,11 @@ def fill(
 class _Seats:
     """Room for pods of one run, on free GPUs and on spares."""
 
-    def __init__(
-        self, world: World, wish: Wish, agenda: Agenda, kept: Kept, *, now: Instant
-    ) -> None:
+    def __init__(self, world: World, wish: Wish, calendar: Calendar, *, now: Instant) -> None:
         self._world = world
         self._wish = wish
-        self._agenda = agenda
-        self._kept = kept
-        self._until = min(FOREVER, now + wish.end_after)
+        self._calendar = calendar
+        self._now, self._until = now, min(FOREVER, now + wish.in_the_way)
         self._shape = shape_of(wish.want)
         self._on_spares: dict[str, list[tuple[int, ...]]] = {}  # by node: slots of one pod each
 
@@ -71,17 +65,16 @@ class _Seats:
             for name in pool.nodes
             if name in self._world.fleet.fillable and (seats := self._seats_on(name))
         }
-        mark = self._world.what_if.mark()
-        pods = self._deal(want.groups, pools)
-        if pods is None and want.spread:
-            pods = []
-            for group in want.groups:
-                one = self._deal((group,), pools)
-                if one is None:
-                    pods = None
-                    break
-                pods.extend(one)
-        self._world.what_if.undo(mark)
+        with self._world.what_if.opened():
+            pods = self._deal(want.groups, pools)
+            if pods is None and want.spread:
+                pods = []
+                for group in want.groups:
+                    one = self._deal((group,), pools)
+                    if one is None:
+                        pods = None
+                        break
+                    pods.extend(one)
         return pods
 
     def _deal(self, groups: tuple[int, ...], pools: list[Pool]) -> list[PodPlace] | None:
@@ -92,14 +85,12 @@ class _Seats:
         rooms = [(pool.domain not in own, self._room(pool), pool.domain, pool) for pool in pools]
         for _, room, _, pool in sorted(rooms, key=lambda each: each[:3]):
             if room >= needed:
-                mark = self._world.what_if.mark()
                 before = {name: list(seats) for name, seats in self._on_spares.items()}
-                pods = self._deal_in(groups, pool)
-                if pods is not None:
-                    # Its inverses stay noted, for the caller's mark.
-                    self._world.what_if.keep(mark)
-                    return pods
-                self._world.what_if.undo(mark)
+                with self._world.what_if.opened() as trial:
+                    pods = self._deal_in(groups, pool)
+                    if pods is not None:
+                        trial.keep()
+                        return pods
                 self._on_spares = before
         return None
 
@@ -130,19 +121,19 @@ class _Seats:
         return pods
 
     def _seat_in(self, pool: Pool) -> tuple[str, tuple[int, ...]] | None:
-        """Where a spare ends one day, whoever sits on it stays: a plan may count on the place."""
         seats = self._on_spares
         names = [name for name in pool.nodes if seats.get(name)]
-        for name in sorted(names, key=lambda each: (len(seats[each]), each)):
-            if self._kept.stay(name, seats[name][0]):
-                return name, seats[name].pop(0)
-        return None
+        if not names:
+            return None
+        name = min(names, key=lambda each: (len(seats[each]), each))
+        return name, seats[name].pop(0)
 
     def _seats_on(self, name: str) -> list[tuple[int, ...]]:
-        """The slots of a node's spares on which nobody sits and which nobody needs, pod by pod; but
-        a spare has no pod, and whose GPUs somebody else's pods have taken has no seat."""
+        """The slots of a node's spares that no filler uses and nobody needs, pod by pod. A spare
+        has no pod: where other people's pods have taken its GPUs there is no seat. Nor is there one
+        on a node that an entry of the calendar counts on (F2)."""
         state = self._world.fleet.nodes[name]
-        if not state.takes_work:
+        if not state.takes_work or self._is_counted_on(name):
             return []
         mask = state.spare & ~state.filler
         for lease_name in sorted(self._world.open_by_node.get(name, ())):
@@ -153,26 +144,18 @@ class _Seats:
         too_many = state.occupied.bit_count() + state.foreign - state.node.gpus
         size = self._shape.gpus
         pods = min((len(slots) - max(0, too_many)) // size, self._room_beside(state))
-        seats = [tuple(slots[size * index : size * (index + 1)]) for index in range(pods)]
-        return self._to_stay_on(name, seats)
+        return [tuple(slots[size * index : size * (index + 1)]) for index in range(pods)]
 
-    def _to_stay_on(self, name: str, seats: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
-        """Those of them that no plan misses, beside the free GPUs there, which are taken first."""
-        fleet, what_if = self._world.fleet, self._world.what_if
-        mark = what_if.mark()
-        for _ in range(fleet.nodes[name].holds(self._shape)):
-            fleet.plan_pod(name, self._shape)
-        found = [seat for seat in seats if self._kept.stay(name, seat)]
-        what_if.undo(mark)
-        return found
+    def _is_counted_on(self, name: str) -> bool:
+        span = self._wish.limit
+        return any(
+            self._now < entry.end and entry.start < self._until
+            for entry in self._calendar.entries_on(name, self._wish.run.uid, span)
+        )
 
     def _is_needed(self, spare: Lease) -> bool:
-        """It goes, a lost pod is about to take it over, or a plan ahead counts on it."""
-        return (
-            spare.ending is not None
-            or is_spoken_for(self._world, spare)
-            or self._agenda.counts_on(spare.name, but=self._wish.run.uid, until=self._until)
-        )
+        """It is ending, or a lost pod is about to take it over."""
+        return spare.ending is not None or is_spoken_for(self._world, spare)
 
     def _room_beside(self, state: NodeState) -> int:
         """CPU, memory and pod count: the spare's own are reserved beside the filler's."""

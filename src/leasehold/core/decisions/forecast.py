@@ -2,21 +2,20 @@
 
 Walks the known future (windows that open, leases whose end is known, planned runs ahead). An
 `Outlook` names the instants at which all groups may have room, so that the dear question, cover and
-pack on the fleet as it will be then, is asked only there, under a mark.
+pack on the fleet as it will be then, is asked only there, in a what-if.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from heapq import heapify, heappop, merge
-from itertools import islice
+from itertools import chain, islice
 
 from leasehold.core.decisions.admit import Wish, admit
-from leasehold.core.decisions.agenda import Agenda
-from leasehold.core.decisions.cover import hour_caps
+from leasehold.core.decisions.calendar import Calendar
 from leasehold.core.decisions.funded import nobody_pays
 from leasehold.core.decisions.outlook import Outlook, leases_ended_by
 from leasehold.core.decisions.pack import candidate_pools
-from leasehold.core.facts import Envelope, EnvelopeKey, Record, Relation
+from leasehold.core.facts import EnvelopeKey, Location, Record
 from leasehold.core.units import FOREVER, Instant
 from leasehold.core.verdicts import Admitted, Refused
 from leasehold.core.world.width import locations_for
@@ -35,7 +34,7 @@ class Known(Record):
 def forecast(
     world: World,
     wish: Wish,
-    agenda: Agenda,
+    calendar: Calendar,
     *,
     outlook: Outlook,
     refused: Refused,
@@ -45,38 +44,58 @@ def forecast(
     """The first instant after `now` at which cover and pack both succeed, if one is known.
 
     `not_before`: for whoever knows that nothing earlier will do."""
-    seen = outlook.pods_for(wish.run.uid, wish.end_after)
+    seen = outlook.pods_for(wish.run.uid, wish.in_the_way, wish.limit)
     pods = {domain: seen[domain] for domain in _domains(world, wish) if seen[domain]}
     fleeting: set[str] = set()
     if wish.span is not None:
         # Room for a run with a limit comes and goes: before a planned start, and after its end.
         fleeting = {domain for domain in pods if seen[domain] is not outlook.pods[domain]}
-    others = _Others(world, wish, agenda, outlook=outlook, now=now)
+    others = _Others(world, wish, calendar, outlook=outlook, now=now)
     others.add(_openings(world, wish.want.flavor, now))
-    others.add(agenda.ends_of_rooms(now))
-    loose = agenda.ends_of_loose()
-    others.add(_ends_after(agenda, loose, outlook=outlook))
     others.wait_for(refused)
     lacks_money = refused.reason.is_about_money
     for at in _instants(wish, pods, fleeting, others, max(now, not_before - 1)):
         world.steps.take()
-        if at in loose:
-            continue  # nothing is known to end then
-        unpaid = nobody_pays(world, wish, agenda, at=at, now=now) if lacks_money else None
+        unpaid = nobody_pays(world, wish, calendar, at=at, now=now) if lacks_money else None
         if unpaid is not None:
             others.wait_for(unpaid)
             continue
-        mark = world.what_if.mark()
-        ended = _ended(world, wish, pods, at, now)
-        for name in ended:
-            world.fleet.give(world.leases[name])
-        plan = admit(world, wish, agenda, start=at, now=now, gone=frozenset(ended))
-        world.what_if.undo(mark)
+        with world.what_if.opened():
+            ended = _ended(world, wish, pods, at, now)
+            for name in ended:
+                world.fleet.give(world.leases[name])
+            plan = admit(world, wish, calendar, start=at, now=now, gone=frozenset(ended))
         if isinstance(plan, Admitted):
             return _known(world, at, plan, now)
         others.wait_for(plan)
         lacks_money = plan.reason.is_about_money
     return None
+
+
+def is_ever_paid(
+    world: World,
+    wish: Wish,
+    calendar: Calendar,
+    *,
+    outlook: Outlook,
+    now: Instant,
+    rooms: Mapping[Location, int],
+    returned: Collection[str] = (),
+) -> bool:
+    """Whether somebody pays for it now or at some instant that is known, wherever there is room.
+    `returned`: leases whose money comes back."""
+    others = _Others(world, wish, calendar, outlook=outlook, now=now)
+    others.add(_openings(world, wish.want.flavor, now))
+    last = now - 1
+    for at in chain((now,), others.between(iter(()), now)):
+        if not last < at < FOREVER:
+            continue
+        last = at
+        unpaid = nobody_pays(world, wish, calendar, at=at, now=now, rooms=rooms, returned=returned)
+        if unpaid is None:
+            return True
+        others.wait_for(unpaid)
+    return False
 
 
 def _domains(world: World, wish: Wish) -> list[str]:
@@ -155,13 +174,13 @@ def _openings(world: World, flavor: str, now: Instant) -> set[Instant]:
 
 
 class _Others:
-    """Instants at which something else than GPUs comes; more are added while they are walked: who
+    """Instants at which something else than GPUs comes. More are added while they are walked: who
     would pay today may be spoken for by then, and then others are asked."""
 
     def __init__(
-        self, world: World, wish: Wish, agenda: Agenda, *, outlook: Outlook, now: Instant
+        self, world: World, wish: Wish, calendar: Calendar, *, outlook: Outlook, now: Instant
     ) -> None:
-        self._world, self._wish, self._agenda = world, wish, agenda
+        self._world, self._wish, self._calendar = world, wish, calendar
         self._outlook, self._now = outlook, now
         self._asked: set[EnvelopeKey] = set()
         self._instants: list[Instant] = []  # a heap
@@ -171,22 +190,31 @@ class _Others:
         heapify(self._instants)
 
     def wait_for(self, refused: Refused) -> None:
-        """Whom it asked to pay, also where GPUs were not short: when they may have money again."""
-        asked = refused.payers_asked
-        if not asked <= self._asked:
-            payers = asked - self._asked
-            self._asked |= asked
-            self.add(_money_instants(self._world, self._agenda, payers, self._now))
-            self.add(
-                _as_hours_suffice(
-                    self._world,
-                    self._wish,
-                    self._agenda,
-                    outlook=self._outlook,
-                    payers=payers,
-                    now=self._now,
-                )
-            )
+        """Add the instants at which those who were asked to pay may have money again."""
+        payers = refused.payers_asked - self._asked
+        if payers:
+            self._asked |= payers
+            self.add(_money_instants(self._world, self._calendar, payers, self._now))
+            self.add(self._as_hours_cost_less(payers))
+
+    def _as_hours_cost_less(self, payers: set[EnvelopeKey]) -> set[Instant]:
+        """Ends of entries at which GPU-hours cost less: less of the window is left, or less time
+        until a planned start, beyond which a run without a limit has to be paid for."""
+        world, span = self._world, self._wish.span
+        found: set[Instant] = set()
+        for key in sorted(payers):
+            envelope = world.envelopes[key]
+            if not envelope.caps_hours:
+                continue
+            ends = sorted({*self._outlook.ends_of_leases, *self._calendar.ends(self._now)})
+            length = world.policy.accounting_horizon if span is None else span
+            cheaper = envelope.end - length if envelope.end < FOREVER else FOREVER
+            found.update(at for at in ends if cheaper < at < envelope.end)
+            if span is None:
+                planned = self._calendar.last_start(key)
+                until = next((at for at in ends if at >= planned), planned)
+                found.update(at for at in ends if at <= until and at < envelope.end)
+        return found
 
     def between(self, room: Iterator[Instant], first: Instant) -> Iterator[Instant]:
         """With those of `room`, all in order, from the first on."""
@@ -203,7 +231,7 @@ class _Others:
 
 
 def _money_instants(
-    world: World, agenda: Agenda, payers: set[EnvelopeKey], now: Instant
+    world: World, calendar: Calendar, payers: set[EnvelopeKey], now: Instant
 ) -> set[Instant]:
     """When these may have money again."""
     payers = set(payers)
@@ -218,71 +246,8 @@ def _money_instants(
     }
     found.update(
         claim.end
-        for claims in agenda.claims.values()
+        for claims in calendar.claims.values()
         for claim in claims
         if claim.payer in payers and now < claim.end < FOREVER
     )
     return found
-
-
-def _as_hours_suffice(
-    world: World,
-    wish: Wish,
-    agenda: Agenda,
-    *,
-    outlook: Outlook,
-    payers: set[EnvelopeKey],
-    now: Instant,
-) -> set[Instant]:
-    """When hours pay for more GPUs than before because less of the window is left, or because a
-    planned start has come, up to which they were to last: after each of these instants the first
-    end of anything, whoever it belongs to. It may start before that, and is not told so."""
-    capped = [
-        envelope
-        for envelope in (world.envelopes[key] for key in sorted(payers))
-        if envelope.caps_hours
-    ]
-    if not capped:
-        return set()
-    claims = [claim for claims in agenda.claims.values() for claim in claims]
-    found: set[Instant] = set()
-    mark = world.what_if.mark()
-    agenda.respect(world, wish.run.uid)
-    for envelope in capped:
-        changes = {each.start for each in claims if each.payer == envelope.key and each.start > now}
-        changes.update(_as_its_window_closes(world, wish, envelope, now))
-        ends = _ends_after(agenda, changes, outlook=outlook)
-        found.update(at for at in ends if at < envelope.end)
-    world.what_if.undo(mark)
-    return found
-
-
-def _as_its_window_closes(
-    world: World, wish: Wish, envelope: Envelope, now: Instant
-) -> Iterator[Instant]:
-    """When its hours pay for one GPU more of those that are asked for."""
-    horizon = world.policy.accounting_horizon
-    span = horizon if wish.span is None else min(wish.span, horizon)
-    since = max(now, envelope.end - span)  # until then each GPU costs as much as today
-    if not since < envelope.end < FOREVER:
-        return
-    # Lent or not: one instant too many is only asked in vain.
-    caps = hour_caps(world, envelope, relation=Relation.BORROWED, start=envelope.end, now=now)
-    for left in [hours.cap - hours.spent for hours in caps]:
-        for gpus in range(1, wish.want.gpus + 1):
-            at = envelope.end - left // gpus
-            if at > since:
-                yield at
-
-
-def _ends_after(agenda: Agenda, instants: set[Instant], *, outlook: Outlook) -> set[Instant]:
-    """After each of these instants the first end of a lease that is known, and of a plan."""
-    if not instants:
-        return set()
-    planned = sorted({claim.end for claims in agenda.claims.values() for claim in claims})
-    return {
-        ends[index]
-        for ends in (outlook.ends_of_leases, planned)
-        for index in (bisect_left(ends, at) for at in instants)
-        if index < len(ends)
-    }

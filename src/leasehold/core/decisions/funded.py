@@ -6,14 +6,16 @@ under its mark, before anybody is cut: what victims would free pays for nobody; 
 which would else look for room at every instant at which some comes free.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from leasehold.core.decisions.admit import Wish, ask_for, claim_on_top, merged, paid_here
-from leasehold.core.decisions.agenda import Agenda
+from msgspec.structs import replace
+
+from leasehold.core.decisions.admit import Wish, ask_for, claim_on_top, paid_here
+from leasehold.core.decisions.calendar import Calendar
 from leasehold.core.decisions.cover import cover
-from leasehold.core.facts import Location
+from leasehold.core.facts import EnvelopeKey, Location
 from leasehold.core.units import Instant
-from leasehold.core.verdicts import Admitted, Covered, Packed, Refusal, Refused
+from leasehold.core.verdicts import Covered, Refusal, Refused
 from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
@@ -24,11 +26,10 @@ def funded(
     at: Instant,
     now: Instant,
     *,
-    locations: list[Location] | None = None,
+    locations: list[Location],
 ) -> list[Location] | Refused:
     """Where somebody pays for all of it; if groups may be in several locations, for one of them,
-    and for all of them together. `locations`: only these are asked."""
-    locations = locations_for(world, wish.run.spec) if locations is None else locations
+    and for all of them together."""
     gpus = wish.want.gpus_per_group if is_split(world, wish, locations) else wish.want.gpus
     answers = [_cover(world, wish, each, gpus, at=at, now=now) for each in locations]
     paired = zip(locations, answers, strict=True)
@@ -40,24 +41,62 @@ def funded(
     return funded
 
 
-def nobody_pays(
-    world: World, wish: Wish, agenda: Agenda, *, at: Instant, now: Instant
+def paid_on_empty_fleet(
+    world: World,
+    wish: Wish,
+    rooms: Mapping[Location, int],
+    *,
+    at: Instant,
+    now: Instant,
+    but: tuple[EnvelopeKey, ...] = (),
 ) -> Refused | None:
-    """Why nobody pays for it then, or for one group if each may be elsewhere: while nobody does, it
-    need not be asked where there is room. All were asked who may."""
-    locations = locations_for(world, wish.run.spec)
-    gpus = wish.want.gpus_per_group if is_split(world, wish, locations) else wish.want.gpus
-    by_payers = {paid_here(world, wish.want.flavor, each): each for each in locations}
-    mark = world.what_if.mark()
-    agenda.respect(world, wish.run.uid)
-    answer: Refused | None = None
-    for location in by_payers.values():
-        bill = _cover(world, wish, location, gpus, at=at, now=now)
-        if isinstance(bill, Covered):
-            answer = None
-            break
-        answer = bill
-    world.what_if.undo(mark)
+    """Why nobody pays for it then, wherever it is; None if somebody does. `rooms`: how many groups
+    each location could hold if it were empty."""
+    want, groups = wish.want, len(wish.want.groups)
+    answers = {
+        location: _cover(world, wish, location, want.gpus, at=at, now=now, but=but)
+        for location in rooms
+    }
+    paid = [location for location, answer in answers.items() if isinstance(answer, Covered)]
+    if any(rooms[location] >= groups for location in paid):
+        return None
+    is_split = want.spread and groups > 1 and len(rooms) > 1
+    if is_split and not _funded_together(world, wish, list(rooms), at, now, rooms=rooms, but=but):
+        return None
+    if not paid:
+        return _first_refusal(list(answers.values()))
+    return Refused(
+        reason=Refusal.CAPACITY,
+        remedy="where it would be paid for, too few nodes could hold it, even if they were empty; "
+        "name other sponsors, or ask for less",
+        asked=want.gpus,
+    )
+
+
+def nobody_pays(
+    world: World,
+    wish: Wish,
+    calendar: Calendar,
+    *,
+    at: Instant,
+    now: Instant,
+    rooms: Mapping[Location, int] | None = None,
+    returned: Collection[str] = (),
+    but: tuple[EnvelopeKey, ...] = (),
+) -> Refused | None:
+    """Why nobody pays for it then, wherever there is room; None if somebody does. `rooms`: how many
+    groups each location could hold if it were empty. `returned`: leases whose money has come back.
+    `but`: envelopes that are not asked."""
+    with world.what_if.opened():
+        calendar.respect(world, wish.run.uid, wish.limit)
+        for name in sorted(returned):
+            world.accounts.end(world.leases[name], world.terms[name], at=now)
+        if rooms is not None:
+            answer = paid_on_empty_fleet(world, wish, rooms, at=at, now=now, but=but)
+        else:
+            locations = locations_for(world, wish.run.spec)
+            found = funded(world, wish, at, now, locations=locations)
+            answer = found if isinstance(found, Refused) else None
     return answer
 
 
@@ -77,38 +116,57 @@ def _cover(
     at: Instant,
     now: Instant,
     borrowed: int = 0,
+    but: tuple[EnvelopeKey, ...] = (),
 ) -> Covered | Refused:
     ask = ask_for(wish, location, gpus, start=at, borrowed=wish.borrowed_already + borrowed)
-    return cover(world, ask, now=now)
+    return cover(world, replace(ask, except_for=but) if but else ask, now=now)
 
 
 def _funded_together(
-    world: World, wish: Wish, locations: list[Location], at: Instant, now: Instant
+    world: World,
+    wish: Wish,
+    locations: list[Location],
+    at: Instant,
+    now: Instant,
+    *,
+    rooms: Mapping[Location, int] | None = None,
+    but: tuple[EnvelopeKey, ...] = (),
 ) -> Refused | None:
     """Why not every group finds a payer on top of those before it; what pays for one group once
-    must not cost anybody the GPUs of all."""
-    mark = world.what_if.mark()
-    bills = Bills(world, wish, at=at, now=now)
+    must not cost anybody the GPUs of all. `rooms`: how many groups each location could hold."""
+    left = {} if rooms is None else dict(rooms)
     refused = None
-    for _ in wish.want.groups:
-        answers = [bills.of(location) for location in locations]
-        paired = zip(locations, answers, strict=True)
-        funded = next((place for place, each in paired if isinstance(each, Covered)), None)
-        if funded is None:
-            refused = _first_refusal(answers)
-            break
-        bills.take(funded)
-    world.what_if.undo(mark)
+    with world.what_if.opened():
+        bills = Bills(world, wish, at=at, now=now, but=but)
+        for _ in wish.want.groups:
+            open_ = [location for location in locations if left.get(location, 1) > 0]
+            answers = [bills.of(location) for location in open_]
+            paired = zip(open_, answers, strict=True)
+            funded = next((place for place, each in paired if isinstance(each, Covered)), None)
+            if funded is None:
+                refused = _first_refusal(answers)
+                break
+            bills.take(funded)
+            if rooms is not None:
+                left[funded] -= 1
     return refused
 
 
 class Bills:
-    """Under the caller's mark: who pays for one group after the other."""
+    """Who pays for one group after the other. The caller must hold an open what-if."""
 
-    def __init__(self, world: World, wish: Wish, *, at: Instant, now: Instant) -> None:
+    def __init__(
+        self,
+        world: World,
+        wish: Wish,
+        *,
+        at: Instant,
+        now: Instant,
+        but: tuple[EnvelopeKey, ...] = (),
+    ) -> None:
         self._world = world
         self._wish = wish
-        self._at, self._now = at, now
+        self._at, self._now, self._but = at, now, but
         self._borrowed = 0
         self._known: dict[Location, Covered | Refused] = {}
 
@@ -124,6 +182,7 @@ class Bills:
                 at=self._at,
                 now=self._now,
                 borrowed=self._borrowed,
+                but=self._but,
             )
         return known
 
@@ -134,36 +193,6 @@ class Bills:
         self._borrowed += sum(each.gpus for each in claims if each.borrowed)
         self._known.clear()
         return covered
-
-
-def paid_there(
-    world: World, wish: Wish, packed: Packed, *, at: Instant, now: Instant
-) -> Admitted | None:
-    """Who pays for it in these very places; None if nobody does."""
-    places: dict[int, Location] = {}
-    for place in packed.places:
-        node = world.fleet.nodes[place.node].node
-        places[place.group] = (node.region, node.cluster)
-    if len(set(places.values())) == 1:
-        location = next(iter(places.values()))
-        whole = _cover(world, wish, location, wish.want.gpus, at=at, now=now)
-        if isinstance(whole, Refused):
-            return None
-        return Admitted(covered=((location, whole),), packed=packed)
-    mark = world.what_if.mark()
-    bills = Bills(world, wish, at=at, now=now)
-    parts: dict[Location, list[Covered]] = {}
-    is_paid = True
-    for _, location in sorted(places.items()):
-        is_paid = isinstance(bills.of(location), Covered)
-        if not is_paid:
-            break
-        parts.setdefault(location, []).append(bills.take(location))
-    world.what_if.undo(mark)
-    if not is_paid:
-        return None
-    covered = tuple((location, merged(covers)) for location, covers in sorted(parts.items()))
-    return Admitted(covered=covered, packed=packed)
 
 
 def _first_refusal(answers: Sequence[Covered | Refused]) -> Refused:

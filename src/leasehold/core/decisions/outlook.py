@@ -2,12 +2,12 @@
 
 Planning many runs asks the same question over and over: from which instant on can a node take one
 more pod? An outlook answers it for every node of a flavor once, and is corrected node by node as
-plans are put on the agenda. `forecast` reads it; it changes nothing.
+plans are put on the calendar. `forecast` reads it; it changes nothing.
 """
 
 from bisect import bisect_left, insort
 
-from leasehold.core.decisions.agenda import Agenda
+from leasehold.core.decisions.calendar import Calendar
 from leasehold.core.decisions.releases import releases_on
 from leasehold.core.facts import Uid
 from leasehold.core.units import FOREVER, Instant
@@ -23,7 +23,7 @@ class Outlook:
     def __init__(
         self,
         world: World,
-        agenda: Agenda,
+        calendar: Calendar,
         *,
         flavor: str,
         gpus: int,
@@ -32,7 +32,7 @@ class Outlook:
     ) -> None:
         self._ends_of: Ends = {} if ends is None else ends  # shared by outlooks of all sizes
         self._world = world
-        self._agenda = agenda
+        self._calendar = calendar
         self._gpus = gpus
         self._now = now
         self.flavor = flavor
@@ -67,13 +67,14 @@ class Outlook:
         for at in found:
             insort(times, at)
 
-    def pods_for(self, uid: Uid, span: int) -> dict[str, list[Instant]]:
-        """The same as one run sees it: what it holds itself, and what starts after it has ended,
-        is not in its way. The lists of domains that nobody holds anything in are those of `pods`
-        themselves: there room that has come stays."""
-        own = self._agenda.nodes_held(uid if span >= FOREVER else None)
+    def pods_for(self, uid: Uid, span: int, limit: int) -> dict[str, list[Instant]]:
+        """The same as one run sees it: what it has there, and what starts after it has ended,
+        is not in its way. The lists of domains without entries are those of `pods`: there room
+        stays once it has come."""
+        own = {entry.node for entry in self._calendar.entries_of(uid)}
+        names = sorted(own) if span >= FOREVER else self._calendar.nodes()
         domains: dict[str, list[str]] = {}
-        for name in own:
+        for name in names:
             if name in self._by_node:
                 domains.setdefault(self._world.fleet.nodes[name].node.domain, []).append(name)
         if not domains:
@@ -84,12 +85,12 @@ class Outlook:
             for name in names:
                 for at in self._by_node[name]:
                     del times[bisect_left(times, at)]
-                times.extend(self.node_times(name, span, uid))
+                times.extend(self.node_times(name, span, uid, limit))
                 times.sort()
             found[domain] = times
         return found
 
-    def node_times(self, name: str, span: int, but: Uid) -> list[Instant]:
+    def node_times(self, name: str, span: int, but: Uid, limit: int = FOREVER) -> list[Instant]:
         """When a run of this span could have one pod more on the node than just before: for one
         without an end from then on; else room may go again, and is named once more when it comes
         back."""
@@ -98,25 +99,22 @@ class Outlook:
             return []
         free = state.free
         ends = self._ends(name)
-        holds = []
-        for hold in self._agenda.holds_on(name, but):
-            if hold.start <= self._now and hold.end == hold.loose_until == FOREVER:
-                free -= hold.gpus
+        entries = []
+        for entry in self._calendar.entries_on(name, but, limit):
+            if entry.start <= self._now and entry.end == FOREVER:
+                free -= entry.gpus
             else:
-                holds.append(hold)
-        if not holds:
+                entries.append(entry)
+        if not entries:
             return self._plain(free, ends)
         instants = {self._now, *(at for at, _ in ends)}
-        instants.update(hold.end for hold in holds if hold.end < FOREVER)
-        instants.update(hold.loose_until + 1 for hold in holds if hold.loose_until < FOREVER)
+        instants.update(entry.end for entry in entries if entry.end < FOREVER)
         if span < FOREVER:  # and when room goes, or it would not be seen to come back
-            instants.update(hold.start for hold in holds if hold.start > self._now)
+            instants.update(entry.start for entry in entries if entry.start > self._now)
         starts = sorted(instants)
         drops = [(at, -gpus) for at, gpus in ends]
-        for hold in holds:
-            # Where a room will be that it is part of by then is for whoever packs to say.
-            end = min(hold.end, hold.loose_until + 1)
-            drops += (hold.start, hold.gpus), (end, -hold.gpus)
+        for entry in entries:
+            drops += (entry.start, entry.gpus), (entry.end, -entry.gpus)
         times: list[Instant] = []
         before = 0
         lefts = fewest_from_each(free, drops, starts=starts, span=span)

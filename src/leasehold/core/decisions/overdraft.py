@@ -7,7 +7,7 @@ find another payer or end. Nobody is chosen whom the envelope does not pay for.
 from collections.abc import Callable
 
 from leasehold.core.decisions.cover import Ask, cover
-from leasehold.core.decisions.cuts import Cuts, Scope, Seeder, cut_until_it_fits, is_protected
+from leasehold.core.decisions.cuts import Cuts, Scope, Seeder, cut_until_it_fits
 from leasehold.core.facts import Envelope, EnvelopeKey, Lease, Record, Relation, Role, Uid
 from leasehold.core.units import FOREVER, GpuMs, Instant
 from leasehold.core.verdicts import Covered
@@ -147,11 +147,7 @@ def cut_overdraft(world: World, excess: Excess, *, seeder: Seeder, now: Instant)
         return left <= allowed
 
     scope = Scope(world, excess.leases, fits, free=_nothing, restore=_nothing)
-    # A sweep goes down to its minimum in one lottery, and as a whole in the next. Whoever is
-    # protected now may be drawn later: until then nobody is cut in its stead.
-    runs = {world.runs[uid] for lease in excess.leases if (uid := lease.uid) in world.runs}
-    partly = not any(is_protected(world, run, now) for run in runs)
-    return cut_until_it_fits(scope, seeder=seeder, now=now, but="", partly=partly)
+    return cut_until_it_fits(scope, seeder=seeder, now=now, but="", partly=True)
 
 
 def cut_shared(
@@ -167,11 +163,9 @@ def cut_shared(
 ) -> Cuts | None:
     """An owner takes its own envelope back from its family: the same phases among those leases.
     `end` and `restore`: what becomes of the money of a lease that is cut, and that is not."""
-    mark = world.what_if.mark()
-    scope = Scope(world, leases, covered, free=end, restore=restore)
-    cuts = cut_until_it_fits(scope, seeder=seeder, now=now, but=but)
-    world.what_if.undo(mark)
-    return cuts
+    with world.what_if.opened():
+        scope = Scope(world, leases, covered, free=end, restore=restore)
+        return cut_until_it_fits(scope, seeder=seeder, now=now, but=but)
 
 
 def _nothing(lease: Lease) -> None:

@@ -1,7 +1,7 @@
 """pack — where it runs. Places whole groups in domains and whole pods on nodes.
 
 Reads the fleet's free counts (holds and what-ifs are already taken off there) and changes nothing:
-it works under a mark of its own. Called by `admit`, `forecast`, `resolve` and `resize`.
+it works in a what-if of its own. Called by `admit`, `forecast`, `resolve` and `resize`.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -81,32 +81,29 @@ def try_pack(world: World, want: Want, locations: Sequence[Location]) -> Packed 
     """The same for callers that do not ask why."""
     assert want.groups
     fleet = world.fleet
-    mark = world.what_if.mark()
-    placed = _place_all(world, want, locations)
-    if placed is not None:
-        used = sorted({fleet.nodes[each.node].node.domain for each in placed})
-        left = tuple((domain, fleet.pools[(want.flavor, domain)].free) for domain in used)
-    world.what_if.undo(mark)
+    with world.what_if.opened():
+        placed = _place_all(world, want, locations)
+        if placed is not None:
+            used = sorted({fleet.nodes[each.node].node.domain for each in placed})
+            left = tuple((domain, fleet.pools[(want.flavor, domain)].free) for domain in used)
     return None if placed is None else _packed(placed, left)
 
 
 def pack_in_one_domain(world: World, want: Want, locations: Sequence[Location]) -> Packed | None:
     """All groups in the tightest domain of any of these locations, if one can hold them."""
-    mark = world.what_if.mark()
-    pools = _roomy(world.fleet, want, locations, len(want.groups))
-    placed = _first_fit(world, want, want.groups, pools)
-    if placed is not None:
-        domain = world.fleet.nodes[placed[0].node].node.domain
-        left = ((domain, world.fleet.pools[(want.flavor, domain)].free),)
-    world.what_if.undo(mark)
+    with world.what_if.opened():
+        pools = _roomy(world.fleet, want, locations, len(want.groups))
+        placed = _first_fit(world, want, want.groups, pools)
+        if placed is not None:
+            domain = world.fleet.nodes[placed[0].node].node.domain
+            left = ((domain, world.fleet.pools[(want.flavor, domain)].free),)
     return None if placed is None else _packed(placed, left)
 
 
 def fits(world: World, want: Want, locations: Sequence[Location]) -> bool:
     """The same question without the answer's details."""
-    mark = world.what_if.mark()
-    placed = _place_all(world, want, locations)
-    world.what_if.undo(mark)
+    with world.what_if.opened():
+        placed = _place_all(world, want, locations)
     return placed is not None
 
 
@@ -211,7 +208,7 @@ def _first_fit(
 
 
 def _fill(world: World, want: Want, groups: tuple[int, ...], pool: Pool) -> list[PodPlace] | None:
-    """All groups in one pool. What it takes stays taken (the caller holds a mark)."""
+    """All groups in one pool. What it takes stays taken (the caller must hold an open what-if)."""
     fleet = world.fleet
     shape = shape_of(want)
     last = frozenset(want.last)

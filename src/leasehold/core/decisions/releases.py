@@ -1,6 +1,6 @@
 """When the slots of a node come free, as far as it is known. A lease is counted once, whoever asks.
 
-`agenda` asks in order to keep no more than plans will miss, `outlook` in order to find the first
+`calendar` asks in order to keep no more than plans will miss, `outlook` in order to find the first
 instant at which something fits. A slot under two leases (a spare and its filler) is free when both
 have ended.
 """

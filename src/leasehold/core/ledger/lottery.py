@@ -8,10 +8,12 @@ generator, because another language must get the same numbers.
 import hashlib
 import hmac
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
 
 from leasehold.core.ledger.chain import Digest
-from leasehold.core.resolutions import Bundle, Draw, Resolution
+from leasehold.core.resolutions import Bundle, Draw, Resolution, SweepWidth
 from leasehold.core.units import Instant, format_instant
 
 VERSION = "leasehold/lottery/v1"
@@ -47,23 +49,62 @@ def number(seed_hex: str, k: int, n: int) -> int:
         i += 1
 
 
-def draw_order(
-    seed_hex: str, conflict_set: Mapping[str, Sequence[Bundle]]
-) -> Iterator[tuple[str, Bundle]]:
-    """Draws (owner, bundle) without replacement until the set is empty or the caller stops."""
-    left = [
-        (owner, sorted(conflict_set[owner], key=bundle_order)) for owner in sorted(conflict_set)
-    ]
-    left = [(owner, bundles) for owner, bundles in left if bundles]
-    k = 0
-    while left:
-        place = number(seed_hex, k, len(left))
-        owner, bundles = left[place]
-        bundle = bundles.pop(number(seed_hex, k + 1, len(bundles)))
-        k += 2
-        if not bundles:
-            del left[place]
-        yield owner, bundle
+class Urn:
+    """The bundles that are left, and the draws (R5). After each draw of a group the bundles of its
+    sweep are counted again (R4)."""
+
+    def __init__(
+        self,
+        conflict_set: Mapping[str, Sequence[Bundle]],
+        sweeps: Sequence[SweepWidth] = (),
+        *,
+        owned_last: bool = False,
+    ) -> None:
+        self._left = {owner: list(found) for owner, found in sorted(conflict_set.items())}
+        self._widths = {each.run: each.width for each in sweeps}
+        self._sweeps = {each.run: each for each in sweeps}
+        self._owned_last = owned_last
+        self._k = 0
+
+    def draw(self, seed_hex: str) -> tuple[str, Bundle] | None:
+        """An owner uniformly, then one of its bundles uniformly; None if none is left."""
+        choices = self.choices()
+        if not choices:
+            return None
+        owner = list(choices)[number(seed_hex, self._k, len(choices))]
+        bundle = choices[owner][number(seed_hex, self._k + 1, len(choices[owner]))]
+        self._k += 2
+        self.take(owner, bundle)
+        return owner, bundle
+
+    def choices(self) -> dict[str, list[Bundle]]:
+        """The bundles that the next draw is among, by owner, in order. With `owned_last`, those
+        that their owners pay for alone come after all others (Q10)."""
+        found = {owner: sorted(left, key=bundle_order) for owner, left in self._left.items()}
+        if self._owned_last:
+            first = {o: [each for each in left if not each.is_owned] for o, left in found.items()}
+            found = first if any(first.values()) else found
+        return {owner: bundles for owner, bundles in found.items() if bundles}
+
+    def take(self, owner: str, bundle: Bundle) -> None:
+        """This bundle was drawn. A sweep that another group would take below its minimum is a
+        bundle as a whole from now on."""
+        left = [each for each in self._left[owner] if each != bundle]
+        sweep = self._sweeps.get(bundle.run_key)
+        if bundle.group is not None and sweep is not None:
+            width = self._widths[bundle.run_key] = self._widths[bundle.run_key] - bundle.gpus
+            mine = [each for each in left if each.run_key == bundle.run_key]
+            if mine and width - sweep.group < sweep.minimum:
+                is_owned = all(each.is_owned for each in mine)
+                whole = replace(bundle, group=None, gpus=width, is_owned=is_owned)
+                left = [*(each for each in left if each not in mine), whole]
+        self._left[owner] = left
+
+    def copy(self) -> "Urn":
+        """Return an urn in the same state, from which can be drawn without changing this one."""
+        found = Urn(self._left, tuple(self._sweeps.values()), owned_last=self._owned_last)
+        found._widths, found._k = dict(self._widths), self._k
+        return found
 
 
 def bundle_order(bundle: Bundle) -> tuple[str, str, int]:
@@ -90,11 +131,12 @@ def replay(resolution: Resolution) -> list[str]:
         problems.append(f"seed {lottery.seed} is not the derived one, {derived}")
     if not lottery.draws:
         problems.append("draws: there is a lottery and nothing was drawn")
-    again = draw_order(derived, dict(lottery.conflict_set))
+    urn = Urn(dict(lottery.conflict_set), lottery.sweeps, owned_last=lottery.owned_last)
     for place, recorded in enumerate(lottery.draws):
-        owner, bundle = next(again, ("", None))
-        if bundle is None:
+        drawn = urn.draw(derived)
+        if drawn is None:
             return [*problems, f"draws[{place}]: nothing was left to draw"]
+        owner, bundle = drawn
         expected = Draw(owner=owner, bundle=bundle.name, gpus=bundle.gpus)
         if recorded != expected:
             return [*problems, f"draws[{place}]: {recorded} is not {expected}"]

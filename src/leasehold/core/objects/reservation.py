@@ -6,10 +6,10 @@ holds only whose start is planned; the plan itself changes and is status.
 
 import msgspec
 
-from leasehold.core.facts import Record
+from leasehold.core.facts import Record, Relation
 from leasehold.core.names import API_VERSION, GROUP, Wire
 from leasehold.core.objects.lease import cut_run, label_value
-from leasehold.core.reservations import Confidence, Reservation, State
+from leasehold.core.reservations import Confidence, Held, Reservation, State
 from leasehold.core.units import Instant, format_instant, parse_instant
 
 
@@ -49,8 +49,10 @@ def reservation_status(reservation: Reservation) -> Wire:
     }
     if reservation.starts:
         status["earliestStart"] = format_instant(reservation.starts)
-    if reservation.immunity_since:
-        status["waitsForImmunitySince"] = format_instant(reservation.immunity_since)
+    if reservation.by_cuts:
+        status["startByCuts"] = format_instant(reservation.by_cuts)
+    if reservation.by_family:
+        status["startByFamilyRule"] = format_instant(reservation.by_family)
     intended = {"domains": list(reservation.domains), "nodes": list(reservation.nodes)}
     optional: Wire = {
         "reason": reservation.reason,
@@ -73,10 +75,19 @@ def _held(reservation: Reservation) -> Wire:
     held: Wire = {
         "nodes": [{"node": node, "gpus": gpus} for node, gpus in reservation.held_places],
         "payers": [
-            {"envelope": payer, "gpus": gpus, "borrowed": borrowed}
-            for payer, gpus, borrowed in reservation.held_money
+            {
+                "envelope": each.payer,
+                "gpus": each.gpus,
+                "relation": each.relation.value,
+                "location": "/".join(each.location),
+            }
+            for each in reservation.held_money
         ],
     }
+    if reservation.held_from:
+        held["from"] = format_instant(reservation.held_from)
+    if reservation.is_site:
+        held["site"] = True
     return {name: listed for name, listed in held.items() if listed}
 
 
@@ -117,12 +128,16 @@ class _HeldNode(Record):
 class _HeldMoney(Record):
     envelope: str
     gpus: int
-    borrowed: bool = False
+    relation: Relation | None = None
+    location: str = "/"
+    borrowed: bool = False  # as written before there were relations
 
 
 class _Held(Record):
     nodes: tuple[_HeldNode, ...] = ()
     payers: tuple[_HeldMoney, ...] = ()
+    begins: str = msgspec.field(default="", name="from")
+    site: bool = False
 
 
 class _Status(Record, rename="camel"):
@@ -143,7 +158,8 @@ class _Status(Record, rename="camel"):
     remedies: tuple[str, ...] = ()
     odds: tuple[_Odds, ...] = ()
     held: _Held = _Held()
-    waits_for_immunity_since: str = ""
+    start_by_cuts: str = ""
+    start_by_family_rule: str = ""
 
 
 class _ReservationWire(Record):
@@ -176,9 +192,23 @@ def reservation_from_wire(wire: Wire) -> Reservation:
         remedies=status.remedies,
         odds=tuple((each.run, each.percent) for each in status.odds),
         since=_instant(status.since),
-        immunity_since=_instant(status.waits_for_immunity_since),
+        by_cuts=_instant(status.start_by_cuts),
+        by_family=_instant(status.start_by_family_rule),
+        held_from=_instant(status.held.begins),
+        is_site=status.held.site,
         held_places=tuple((each.node, each.gpus) for each in status.held.nodes),
-        held_money=tuple((each.envelope, each.gpus, each.borrowed) for each in status.held.payers),
+        held_money=tuple(_held_money(each) for each in status.held.payers),
+    )
+
+
+def _held_money(found: _HeldMoney) -> Held:
+    before = Relation.BORROWED if found.borrowed else Relation.OWNED
+    region, _, cluster = found.location.partition("/")
+    return Held(
+        payer=found.envelope,
+        gpus=found.gpus,
+        relation=found.relation or before,
+        location=(region, cluster),
     )
 
 

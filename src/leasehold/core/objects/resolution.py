@@ -11,7 +11,14 @@ from leasehold.core.facts import Record, RunKey
 from leasehold.core.names import API_VERSION, Wire
 from leasehold.core.objects.lease import cut_run
 from leasehold.core.objects.reservation import batch_in_name
-from leasehold.core.resolutions import Bundle, CutCause, Draw, Lottery, Resolution
+from leasehold.core.resolutions import (
+    Bundle,
+    CutCause,
+    Draw,
+    Lottery,
+    Resolution,
+    SweepWidth,
+)
 from leasehold.core.units import Instant, format_instant, parse_instant
 
 GROUP_DIGITS_MAX = 9
@@ -75,14 +82,33 @@ def lottery_to_wire(lottery: Lottery) -> Wire:
         "commitment": lottery.commitment,
         "announcedIn": lottery.announced_in,
         "conflictSet": {
-            owner: [{"bundle": bundle.name, "gpus": bundle.gpus} for bundle in bundles]
+            owner: [_bundle_to_wire(bundle) for bundle in bundles]
             for owner, bundles in lottery.conflict_set
         },
         "draws": [
             {"owner": draw.owner, "bundle": draw.bundle, "gpus": draw.gpus}
             for draw in lottery.draws
         ],
+        **_counting_to_wire(lottery),
     }
+
+
+def _bundle_to_wire(bundle: Bundle) -> Wire:
+    owned = {"owned": True} if bundle.is_owned else {}
+    return {"bundle": bundle.name, "gpus": bundle.gpus, **owned}
+
+
+def _counting_to_wire(lottery: Lottery) -> Wire:
+    """What decides how bundles are counted again (R4, Q10)."""
+    found: Wire = {}
+    if lottery.sweeps:
+        found["sweeps"] = {
+            each.run: {"width": each.width, "minimum": each.minimum, "group": each.group}
+            for each in lottery.sweeps
+        }
+    if lottery.owned_last:
+        found["ownedLast"] = True
+    return found
 
 
 def _beneficiary_to_wire(resolution: Resolution) -> Wire:
@@ -121,6 +147,7 @@ class _Cut(Record):
     bundle: str = ""
     run: str = ""
     group: int = 0
+    owned: bool = False
 
 
 class _Loss(Record):
@@ -142,6 +169,12 @@ class _Draw(Record):
     gpus: int
 
 
+class _Sweep(Record):
+    width: int
+    minimum: int
+    group: int
+
+
 class _Lottery(Record, rename="camel"):
     seed: str
     derived_from: _DerivedFrom
@@ -149,6 +182,8 @@ class _Lottery(Record, rename="camel"):
     announced_in: int
     conflict_set: dict[str, tuple[_Cut, ...]]
     draws: tuple[_Draw, ...]
+    sweeps: dict[str, _Sweep] = msgspec.field(default_factory=dict)
+    owned_last: bool = False
 
 
 class _Spec(Record, rename="camel"):
@@ -223,13 +258,20 @@ def _lottery_from_struct(found: _Lottery) -> Lottery:
         draws=tuple(
             Draw(owner=draw.owner, bundle=draw.bundle, gpus=draw.gpus) for draw in found.draws
         ),
+        sweeps=tuple(
+            SweepWidth(run=run, width=each.width, minimum=each.minimum, group=each.group)
+            for run, each in found.sweeps.items()
+        ),
+        owned_last=found.owned_last,
     )
 
 
 def _bundle_from_struct(found: _Cut) -> Bundle:
     run_key, group = _split_bundle(found.bundle)
     namespace, _, run = run_key.partition("/")
-    return Bundle(namespace=namespace, run=run, uid="", group=group, gpus=found.gpus)
+    return Bundle(
+        namespace=namespace, run=run, uid="", group=group, gpus=found.gpus, is_owned=found.owned
+    )
 
 
 def _returned_from_struct(found: _Cut) -> tuple[str, str, int]:

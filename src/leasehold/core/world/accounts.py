@@ -2,7 +2,7 @@
 
 `cover` asks how many more GPUs an envelope can give. Usage is never a stored balance: an account
 is sums over leases, so used GPU-hours at any instant are one multiplication. Reservations put
-*claims* on accounts while plans are made; what-ifs change both under a mark.
+*claims* on accounts while plans are made; what-ifs change both, and undo it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -124,7 +124,17 @@ class Accounts:
         self._accounts: dict[EnvelopeKey, Account] = {}
         self._carried: Mapping[EnvelopeKey, Charges] = {}  # of leases that are no longer here
         self._planned: Mapping[EnvelopeKey, Sequence[Claim]] = {}
-        self._planner: Uid = ""
+        self._planners: frozenset[Uid] = frozenset()
+
+    def emptied(self, now: Instant) -> "Accounts":
+        """The same without open leases: what they used until now stays used."""
+        found = Accounts(self._what_if)
+        for payer, account in self._accounts.items():
+            empty = found._accounts[payer] = Account()
+            empty.since = account.since
+            empty.settled_ms = account.used_ms(now)
+            empty.lent_ms = account.lent_used_ms(now)
+        return found
 
     def of(self, payer: EnvelopeKey) -> Account:
         """To be read. One that never paid has an empty account."""
@@ -205,25 +215,29 @@ class Accounts:
             account.lent_ms += used
 
     def claim(self, claim: Claim) -> None:
-        """Under a mark: a reservation's money is spoken for."""
+        """Speak for a reservation's money. The caller must hold an open what-if."""
         account = self._kept(claim.payer)
         account.claims.append(claim)
         if self._what_if.active:
             self._what_if.note(lambda: self._unclaim(account))
 
-    def respect(self, planned: Mapping[EnvelopeKey, Sequence[Claim]], *, but: Uid) -> None:
-        """Under a mark: count the money of planned starts, except this run's own."""
-        before, whose = self._planned, self._planner
-        self._planned, self._planner = planned, but
+    def respect(
+        self, planned: Mapping[EnvelopeKey, Sequence[Claim]], *, but: frozenset[Uid]
+    ) -> None:
+        """Count the money of planned starts, except that of these runs.
+
+        The caller must hold an open what-if."""
+        before, whose = self._planned, self._planners
+        self._planned, self._planners = planned, but
         if self._what_if.active:
             self._what_if.note(lambda: self._respect(before, whose))
 
-    def _respect(self, planned: Mapping[EnvelopeKey, Sequence[Claim]], but: Uid) -> None:
-        self._planned, self._planner = planned, but
+    def _respect(self, planned: Mapping[EnvelopeKey, Sequence[Claim]], but: frozenset[Uid]) -> None:
+        self._planned, self._planners = planned, but
 
     def claims_on(self, payer: EnvelopeKey) -> list[Claim]:
         """Money of this envelope that is spoken for."""
-        planned = [each for each in self._planned.get(payer, ()) if each.uid != self._planner]
+        planned = [each for each in self._planned.get(payer, ()) if each.uid not in self._planners]
         return planned + self.of(payer).claims
 
     def _unclaim(self, account: Account) -> None:

@@ -91,8 +91,7 @@ def forget(world: World, plan: Compaction, carried: Carried) -> None:
         resolution = world.resolutions.pop(name)
         if resolution.lottery is not None:
             world.resolution_of_seed.pop(resolution.lottery.seed, None)
-        if world.resolution_of_subject.get(resolution.subject) == name:
-            del world.resolution_of_subject[resolution.subject]
+        world.forget_resolution_of(resolution)
         for victim in resolution.victims:
             world.victims.pop(victim, None)
     for subject in plan.reservations:

@@ -3,7 +3,7 @@
 A *pool* is the nodes of one flavor in one domain; its *home* is a (flavor, region, cluster). Nodes
 lie in buckets by (free GPUs, whether the node is empty), pools in an order by free GPUs. Taking or
 giving slots moves one node between buckets. `World` folds leases, nodes and foreign pods into it;
-`pack` reads it; what-ifs change it under a mark.
+`pack` reads it; what-ifs change it, and undo it.
 """
 
 from bisect import bisect_left, insort
@@ -344,7 +344,7 @@ class Fleet:
         self.refile(state)
 
     def plan_pod(self, name: str, shape: Shape) -> None:
-        """Under a mark: a pod that would be placed there."""
+        """Place a pod there. The caller must hold an open what-if."""
         state = self.nodes[name]
         self._plan_pod(state, shape, 1)
         if self._what_if.active:
@@ -387,7 +387,7 @@ class Fleet:
         self.refile(state)
 
     def tolerate(self, tolerations: tuple[Toleration, ...]) -> None:
-        """Under a mark: let nodes whose taints are tolerated take work."""
+        """Let nodes whose taints are tolerated take work. The caller must hold an open what-if."""
         if not tolerations:
             return
         for name in sorted(self.nodes):

@@ -182,7 +182,14 @@ def _gangs(world: World, opened: tuple[Lease, ...]) -> Iterator[Violation]:
         if run is None:
             continue
         whole = starting_gpus(run.spec) if unit == WHOLE else run.spec.group_gpus
-        if gpus != whole:
+        grid = run.spec.malleable
+        is_narrower = (
+            unit == WHOLE
+            and grid is not None
+            and grid.min_gpus <= gpus <= whole
+            and not (gpus - grid.min_gpus) % grid.step_gpus
+        )
+        if gpus != whole and not is_narrower:
             yield Violation(
                 rule="INV-GANG-WHOLE", subject=run.key, why=f"{gpus} of {whole} GPUs", runs=(uid,)
             )

@@ -10,9 +10,6 @@ from leasehold.core.verdicts import CoverStep, Refused
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.alike import Alike
 
-Room = tuple[tuple[str, ...], tuple[tuple[str, int], ...]]  # spares dropped; domain, pods
-_NO_ROOM: Room = ((), ())
-
 
 class Memory:
     """Read freely; changed by its methods."""
@@ -24,9 +21,8 @@ class Memory:
         self.blocked_binds: dict[Uid, int] = {}  # -> node_changes when its binds kept failing
         self.held: dict[str, int] = {}  # GPUs by node that activations under way keep
         self.claims: tuple[Claim, ...] = ()  # money that planned starts keep
+        self.foreseen: set[Uid] = set()  # runs that were told the odds of their start by cuts
         self.alike = Alike()
-        self._rooms: dict[Uid, Room] = {}  # of starts that need cuts
-        self._put_off: dict[Uid, tuple[Instant, Instant]] = {}  # when, and the start before that
         self._was_put_off = False  # the line, in the turn before
         self._moving_since: Instant | None = None  # no turn since then in which all was still
         self._drawn_since: Instant = 0
@@ -37,9 +33,8 @@ class Memory:
         self.forget_refusal(uid)
         self.traces.pop(uid, None)
         self.blocked_binds.pop(uid, None)
-        self._rooms.pop(uid, None)
-        self.forget_put_off(uid)
         self.alike.forget(uid)
+        self.foreseen.discard(uid)
 
     # Why a run waits.
 
@@ -83,24 +78,9 @@ class Memory:
         self.held = held
         self.claims = claims
 
-    def note_room(self, uid: Uid, room: Room) -> None:
-        self._rooms[uid] = room
-
-    def room_of(self, uid: Uid) -> Room:
-        return self._rooms.get(uid, _NO_ROOM)
-
-    def note_put_off(self, uid: Uid, now: Instant, before: Instant) -> None:
-        """Its start moves to a later one."""
-        self._put_off[uid] = (now, before)
-
-    def forget_put_off(self, uid: Uid) -> None:
-        """It is announced anew."""
-        self._put_off.pop(uid, None)
-
-    def start_before(self, uid: Uid, now: Instant) -> Instant | None:
-        """The start that it had until this very instant, if that was put off."""
-        at, before = self._put_off.get(uid, (None, None))
-        return before if at == now else None
+    def foresee(self, uid: Uid, *, is_known: bool) -> None:
+        """The odds of its start by cuts are known, or are still to be drawn."""
+        (self.foreseen.add if is_known else self.foreseen.discard)(uid)
 
     # What a turn may cost.
 

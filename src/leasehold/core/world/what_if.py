@@ -1,7 +1,7 @@
-"""Undo for what-if questions: an index that is changed under a mark can be put back exactly.
+"""Undo for what-if questions: an index that is changed in a what-if is put back exactly.
 
-`Fleet` and `Accounts` note the inverse of every change here while a mark is set. Nothing is
-noted outside a mark, so folding history costs nothing extra.
+`Fleet` and `Accounts` note the inverse of every change here while a what-if is open. Nothing is
+noted otherwise, so folding history costs nothing extra.
 """
 
 from collections.abc import Callable
@@ -14,32 +14,56 @@ class WhatIf:
 
     def __init__(self, steps: Steps | None = None) -> None:
         self.steps = steps or Steps()  # every change is one
+        self.active = False  # whether a what-if is open; callers ask before they note
         self._inverses: list[Callable[[], None]] = []
-        self._marks = 0
-        self.active = False  # whether anybody will want to undo; callers ask before they note
+        self._open = 0
 
     def note(self, inverse: Callable[[], None]) -> None:
+        """Keep the inverse of a change that was just made. Raises `TooManySteps`; the change is
+        undone even then."""
         assert self.active
-        self.steps.take()
         self._inverses.append(inverse)
+        self.steps.take()
 
-    def mark(self) -> int:
-        """Begin a what-if; give the answer to `undo`."""
-        self._marks += 1
+    def opened(self) -> "OpenWhatIf":
+        """Open a what-if for a `with` block. Its changes are undone however the block ends."""
+        return OpenWhatIf(self)
+
+    def begin(self) -> int:
+        self._open += 1
         self.active = True
         return len(self._inverses)
 
-    def keep(self, mark: int) -> None:
-        """End a what-if and leave its changes to the one around it, which will undo them."""
-        assert self._marks > 1, "there is none around it"
-        assert mark <= len(self._inverses)
-        self._marks -= 1
+    def end(self, begun: int, *, is_kept: bool) -> None:
+        """Put back everything since it was begun, latest first. What is kept stays for the what-if
+        around it, which undoes it."""
+        assert self._open > is_kept, "nothing is open that could end"
+        assert begun <= len(self._inverses)
+        if not is_kept:
+            self.active = False  # an inverse is not a change to be undone
+            while len(self._inverses) > begun:
+                self._inverses.pop()()
+        self._open -= 1
+        self.active = self._open > 0
 
-    def undo(self, mark: int) -> None:
-        """Put back everything since `mark`, latest first."""
-        assert self._marks > 0, "undo without a mark"
-        self.active = False  # an inverse is not a change to be undone
-        while len(self._inverses) > mark:
-            self._inverses.pop()()
-        self._marks -= 1
-        self.active = self._marks > 0
+
+class OpenWhatIf:
+    """One what-if, as the block of a `with` statement."""
+
+    __slots__ = ("_begun", "_is_kept", "_what_if")
+
+    def __init__(self, what_if: WhatIf) -> None:
+        self._what_if = what_if
+        self._begun = 0
+        self._is_kept = False
+
+    def __enter__(self) -> "OpenWhatIf":
+        self._begun = self._what_if.begin()
+        return self
+
+    def keep(self) -> None:
+        """Leave the changes to the what-if around this one, unless the block raises."""
+        self._is_kept = True
+
+    def __exit__(self, raised: object, *_: object) -> None:
+        self._what_if.end(self._begun, is_kept=self._is_kept and raised is None)

@@ -25,6 +25,7 @@ class Worklist:
         self._money_alarms: list[tuple[Instant, str]] = []  # a heap of (when, budget)
         self._in_place: dict[EnvelopeKey, tuple[Envelope, int]] = {}
         self._is_taken_up = False
+        self._taken_at: Instant = -1  # when a turn last took what was due
 
     def look_at(self, uid: Uid) -> None:
         """Something happened to this run."""
@@ -53,7 +54,11 @@ class Worklist:
     # Alarms.
 
     def alarm(self, uid: Uid, at: Instant) -> None:
-        """Look at this run again then."""
+        """Look at this run again then, or in the next turn: an alarm of the past would hide those
+        that are to come."""
+        if at <= self._taken_at:
+            self.runs[uid] = None
+            return
         standing = self._set.setdefault(uid, set())
         if at not in standing:
             standing.add(at)
@@ -61,7 +66,7 @@ class Worklist:
 
     def call_off(self, uid: Uid) -> None:
         """Whoever looks at a run sets its alarms anew: what has become of the others is past, and
-        the line is not considered for it."""
+        the queue is not considered for it."""
         self._set.pop(uid, None)
 
     def money_alarm(self, budget: str, at: Instant) -> None:
@@ -90,6 +95,7 @@ class Worklist:
 
     def take_runs(self, now: Instant) -> list[Uid]:
         """Those that something happened to, or whose alarm is due, in order."""
+        self._taken_at = now
         while self.next_alarm <= now:
             at, uid = heappop(self._alarms)
             self._set[uid].discard(at)

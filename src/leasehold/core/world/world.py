@@ -30,7 +30,7 @@ from leasehold.core.ledger.checkpoint import BatchFacts, Carried
 from leasehold.core.ledger.head import Head
 from leasehold.core.ledger.lowered import LoweredCaps
 from leasehold.core.policy import Policy
-from leasehold.core.reservations import Reservation
+from leasehold.core.reservations import Reservation, State
 from leasehold.core.resolutions import Resolution
 from leasehold.core.units import Instant
 from leasehold.core.world.accounts import UNLIMITED, Accounts, Term
@@ -98,7 +98,9 @@ class World:
         self.reservation_of: dict[Uid, str] = {}  # the newest
         self.resolutions: dict[str, Resolution] = {}
         self.resolution_of_seed: dict[str, str] = {}
-        self.resolution_of_subject: dict[str, str] = {}  # the newest
+        self._resolutions_of: dict[str, list[str]] = {}  # by subject, in order
+        self.resolution_for: dict[Uid, str] = {}  # the newest of each beneficiary
+        self.activating: dict[Uid, None] = {}  # runs for which an activation holds a place
         self.victims: dict[str, str] = {}  # lease -> the Resolution that cut it
         self.overdrafts: dict[str, Overdraft] = {}
         self.lowered = LoweredCaps()
@@ -400,7 +402,27 @@ class World:
         newest = self.reservation_of.get(reservation.uid)
         if newest is None or self.reservations[newest].batch <= reservation.batch:
             self.reservation_of[reservation.uid] = subject
+            if reservation.state is State.ACTIVATING:
+                self.activating[reservation.uid] = None
+            else:
+                self.activating.pop(reservation.uid, None)
         self.work.look_at(reservation.uid)
+
+    def resolutions_of_subject(self, subject: str) -> tuple[Resolution, ...]:
+        """In the order of their batches."""
+        found = [self.resolutions[name] for name in self._resolutions_of.get(subject, ())]
+        return tuple(sorted(found, key=lambda each: each.batch))
+
+    def forget_resolution_of(self, resolution: Resolution) -> None:
+        """It goes to the archive."""
+        names = self._resolutions_of.get(resolution.subject, [])
+        assert resolution.name not in self.resolutions, resolution.name
+        if resolution.name in names:
+            names.remove(resolution.name)
+        if not names:
+            self._resolutions_of.pop(resolution.subject, None)
+        if self.resolution_for.get(resolution.beneficiary_uid) == resolution.name:
+            del self.resolution_for[resolution.beneficiary_uid]
 
     def fold_resolution(self, resolution: Resolution) -> None:
         assert bool(resolution.beneficiary) == bool(resolution.beneficiary_uid), resolution.name
@@ -412,11 +434,11 @@ class World:
             self.victims[name] = resolution.name
         if resolution.lottery is not None:
             self.resolution_of_seed[resolution.lottery.seed] = resolution.name
-        newest = self.resolution_of_subject.get(resolution.subject)
-        if newest is None or self.resolutions[newest].batch < resolution.batch:
-            self.resolution_of_subject[resolution.subject] = resolution.name
+        self._resolutions_of.setdefault(resolution.subject, []).append(resolution.name)
         if resolution.beneficiary_uid:
-            self._kept_book(resolution.beneficiary_uid).resolved_in.append(resolution.batch)
+            newest = self.resolution_for.get(resolution.beneficiary_uid)
+            if newest is None or self.resolutions[newest].batch <= resolution.batch:
+                self.resolution_for[resolution.beneficiary_uid] = resolution.name
 
     # What controllers see happen to what the ledger says, and what the ledger was told.
 

@@ -13,7 +13,8 @@ from leasehold.core.objects.budget import budget_from_wire, parent_cycles
 from leasehold.core.objects.fields import Fields
 from leasehold.core.objects.problems import Problem, shown
 from leasehold.core.objects.readers import WrongValue
-from leasehold.core.units import Instant, format_span
+from leasehold.core.policy import Policy
+from leasehold.core.units import MINUTE, Instant, format_span
 from leasehold.shell.config import BadConfig, Config, load_config
 from leasehold.shell.fleetfile import mistake_at, node_rows, read_fleet
 from leasehold.shell.yamlfile import BadFile, Document, Mistake, load_documents, parse_documents
@@ -84,10 +85,15 @@ def _read(document: Document, place: str, problems: list[Problem]) -> Story:
     )
 
 
+# What a scenario means if it says nothing, so that stories stay short.
+DEFAULTS = Config(policy=Policy(patience=15 * MINUTE, min_tenure=0))
+
+
 def _read_config(fields: Fields) -> Config:
     written = fields.inside("config")
     try:
-        return load_config({str(key): value for key, value in written.members.items()})
+        given = {str(key): value for key, value in written.members.items()}
+        return load_config(given, DEFAULTS)
     except BadConfig as bad:
         for problem in bad.problems:
             path = f"config.{problem.path}"

@@ -48,10 +48,12 @@ export async function replay(record, subject) {
   else if (await sha256(unhex(from.nonce)) !== lottery.commitment) problems.push("the commitment is not the SHA-256 of the nonce");
   const seed = await sha256([VERSION, from.subject, from.instant, from.ledgerDigest, from.nonce].join("\n"));
   if (seed !== lottery.seed) problems.push(`the seed is not the derived one, ${seed}`);
-  let left = Object.keys(lottery.conflictSet ?? {}).sort(compare)
-    .map((owner) => [owner, [...lottery.conflictSet[owner]].sort(bundleOrder)]).filter(([, bundles]) => bundles.length);
+  const all = Object.keys(lottery.conflictSet ?? {}).sort(compare)
+    .map((owner) => [owner, [...lottery.conflictSet[owner]].sort(bundleOrder)]);
+  const widths = new Map(Object.entries(lottery.sweeps ?? {}).map(([run, each]) => [run, each.width]));
   let k = 0;
   for (const [place, said] of (lottery.draws ?? []).entries()) {
+    const left = choices(all, lottery.ownedLast);
     if (!left.length) { problems.push(`draw ${place + 1}: nothing was left to draw`); break; }
     const first = await number(seed, k, left.length);
     const [owner, bundles] = left[first.place];
@@ -60,12 +62,35 @@ export async function replay(record, subject) {
     const ok = said.owner === owner && said.bundle === drawn.bundle && said.gpus === drawn.gpus;
     steps.push({ owners: left.map(([name]) => name), bundles: bundles.map((each) => each.bundle), first, second, owner, drawn, said, ok });
     if (!ok) { problems.push(`draw ${place + 1}: the record says ${said.bundle} of ${said.owner}; the seed draws ${drawn.bundle} of ${owner}`); break; }
-    bundles.splice(second.place, 1);
-    if (!bundles.length) left = left.filter((_, at) => at !== first.place);
+    const mine = all.find(([name]) => name === owner);
+    mine[1] = afterDraw(mine[1], drawn, lottery.sweeps ?? {}, widths);
     k += 2;
   }
   if (!(lottery.draws ?? []).length) problems.push("there is a lottery and nothing was drawn");
   return { problems, steps, seed };
+}
+
+// The bundles that the next draw is among, by owner. With `ownedLast`, bundles that their owners pay
+// for alone come after all others (rule Q10).
+function choices(all, ownedLast) {
+  const some = (found) => found.filter(([, bundles]) => bundles.length);
+  const first = ownedLast ? some(all.map(([owner, bundles]) => [owner, bundles.filter((each) => !each.owned)])) : [];
+  return first.length ? first : some(all);
+}
+
+// What is left of an owner's bundles. A run whose groups are drawn one by one is a bundle as a whole
+// once another group would take it below its minimum (rule R4).
+function afterDraw(bundles, drawn, sweeps, widths) {
+  const left = bundles.filter((each) => each !== drawn);
+  const [run, group] = drawn.bundle.split("#");
+  const sweep = sweeps[run];
+  if (group === undefined || !sweep) return left;
+  const width = widths.get(run) - drawn.gpus;
+  widths.set(run, width);
+  const mine = left.filter((each) => each.bundle.split("#")[0] === run);
+  if (!mine.length || width - sweep.group >= sweep.minimum) return left;
+  const whole = { bundle: run, gpus: width, owned: mine.every((each) => each.owned) };
+  return [...left.filter((each) => !mine.includes(each)), whole].sort(bundleOrder);
 }
 
 // Checks batches one after the other; `before` is the digest that the first of them follows.

@@ -1,0 +1,36 @@
+"""INV-CALENDAR: no two entries of the calendar claim the same GPU or the same money at one time.
+
+A site and the leases that may be cut for it, and a hold and its victims, are the exception: what is
+under them is not looked at. Asked by simulations before every commit.
+"""
+
+from leasehold.control.turn import Turn
+from leasehold.core.decisions.calendar import Entry
+from leasehold.core.world.invariants import Violation
+
+RULE = "INV-CALENDAR"
+
+
+def double_claims(turn: Turn) -> list[Violation]:
+    """Nodes on which entries together claim more GPUs than there are."""
+    if not turn.has_walked:
+        return []
+    found: list[Violation] = []
+    for name in turn.calendar.nodes():
+        state = turn.world.fleet.nodes.get(name)
+        entries = turn.calendar.entries_on(name, "", span=0)  # without sites that may be passed
+        if state is None:
+            continue
+        for at in sorted({max(turn.now, entry.start) for entry in entries}):
+            there = [entry for entry in entries if entry.start <= at < entry.end]
+            gpus = sum(entry.gpus for entry in there)
+            if gpus > state.node.gpus:
+                found.append(_violation(name, at, there))
+                break
+    return found
+
+
+def _violation(node: str, at: int, entries: list[Entry]) -> Violation:
+    runs = tuple(sorted({entry.uid for entry in entries}))
+    claimed = ", ".join(f"{entry.uid} {entry.gpus}" for entry in entries)
+    return Violation(rule=RULE, subject=node, why=f"at {at} claimed by {claimed}", runs=runs)

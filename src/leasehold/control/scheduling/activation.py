@@ -1,0 +1,284 @@
+"""Activation: the time of a start by cuts has come, and room is made (A1 to A3, O5).
+
+Runs that are due are activated after the walk over the queue, one at a time in a domain. The
+Resolution is recorded before any run is cut.
+"""
+
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
+from leasehold.control.cuts.overdrafts import move_lease
+from leasehold.control.cuts.publish import Announced, can_publish, publish_cuts
+from leasehold.control.reservations import block, present
+from leasehold.control.scheduling.family import TakenBack, take_back
+from leasehold.control.scheduling.holds import ends_at, groups_held_for, hold_of
+from leasehold.control.scheduling.motion import must_wait
+from leasehold.control.scheduling.plans import claims_of_held
+from leasehold.control.scheduling.wishes import wish_for
+from leasehold.control.told import Told
+from leasehold.control.turn import Turn
+from leasehold.core.decisions.admit import Wish, ask_for
+from leasehold.core.decisions.calendar import Calendar, Entry, uid_of_run
+from leasehold.core.decisions.cover import can_pay
+from leasehold.core.decisions.order import in_order, is_ahead, place_of
+from leasehold.core.decisions.resolve import PlannedSite, Resolved, resolve
+from leasehold.core.decisions.site import Ground, money_of
+from leasehold.core.facts import Record, Run
+from leasehold.core.reservations import Held, Reservation, State
+from leasehold.core.resolutions import CutCause
+from leasehold.core.units import FOREVER
+from leasehold.core.verdicts import Admitted, Refusal, Refused
+from leasehold.core.world.world import World
+
+Places = tuple[tuple[str, int], ...]
+
+
+class Due(Record):
+    """A run whose start by cuts has come, and that does not fit."""
+
+    wish: Wish
+    reservation: Reservation
+    refused: Refused
+
+
+def activate_due(turn: Turn, due: list[Due]) -> None:
+    """By (start, place in the queue). The first activation ends the turn for the others."""
+    if not due or must_wait(turn):
+        return
+    world, whole = turn.world, turn.calendar
+    busy = _busy_domains(world)
+    for each in sorted(due, key=lambda one: _rank(one)):
+        run, domains = each.wish.run, each.reservation.domains
+        if busy.isdisjoint(domains):
+            turn.about = run.uid
+            turn.calendar = _as_found_by(whole, world, run)
+            changed = _activate(turn, each)
+            turn.calendar = whole
+            if changed:
+                turn.again = True
+                return
+        busy.update(domains)
+
+
+def finish_activations(turn: Turn) -> bool:
+    """An activation whose family was told to end in the turn before makes room for GPUs, before any
+    run is considered: it is one activation (O5). Whether the walk is left to the next turn."""
+    world = turn.world
+    for uid in sorted(world.activating):
+        run = world.wanted_run(uid)
+        hold = hold_of(world, run) if run is not None else None
+        if run is None or hold is None or not hold.reservation.is_site:
+            continue
+        groups = groups_held_for(world, hold, turn.now)
+        if not groups or turn.now >= ends_at(world, hold):
+            continue
+        turn.about = uid
+        refused = Refused(reason=Refusal.CAPACITY, remedy="its site is not free")
+        due = Due(wish=wish_for(world, run, groups), reservation=hold.reservation, refused=refused)
+        whole, turn.calendar = turn.calendar, _standing_plans(turn, run)
+        _activate(turn, due)
+        turn.calendar = whole
+        turn.again = True
+        return True
+    return False
+
+
+def recall_activations(turn: Turn) -> None:
+    """Hold the place of runs whose Resolution is in the ledger and whose status was lost (A4).
+
+    Called in the first turn after a restart. The place is found again in `finish_activations`."""
+    world = turn.world
+    for uid in sorted(uid for uid in world.work.pending if uid in world.reservation_of):
+        run = world.wanted_run(uid)
+        found = present(world, run) if run is not None else None
+        if run is None or found is None or found.state is not State.PENDING:
+            continue
+        begun = world.resolutions_of_subject(found.subject)
+        if begun:
+            places, money = found.held_places, found.held_money
+            activating(turn, run, found, places, money, is_site=True)
+
+
+def _standing_plans(turn: Turn, run: Run) -> Calendar:
+    """All holds, and the plans of the runs ahead as their reservations have them."""
+    world, found = turn.world, turn.calendar.only(turn.world.activating)
+    for ahead in in_order(world, world.work.pending):
+        reservation = present(world, ahead)
+        if (
+            reservation is None
+            or reservation.state is not State.PENDING
+            or not is_ahead(ahead, of=run)
+        ):
+            continue
+        span = ahead.spec.max_duration
+        start = max(turn.now, reservation.held_from)
+        end = FOREVER if span is None else start + span
+        wish = wish_for(world, ahead, (0,))
+        found.enter(
+            ahead.uid,
+            [
+                Entry(uid=ahead.uid, node=node, gpus=gpus, start=start, end=end)
+                for node, gpus in reservation.held_places
+            ],
+            claims_of_held(world, wish, reservation.held_money, start=start, end=end),
+        )
+    return found
+
+
+def _rank(due: Due) -> tuple[object, ...]:
+    return due.reservation.held_from, place_of(due.wish.run)
+
+
+def _busy_domains(world: World) -> set[str]:
+    """Domains of other activations under way (A2)."""
+    found: set[str] = set()
+    for uid in world.activating:
+        run = world.runs.get(uid)
+        hold = hold_of(world, run) if run is not None else None
+        if hold is not None:
+            found.update(hold.reservation.domains)
+    return found
+
+
+def _as_found_by(calendar: Calendar, world: World, run: Run) -> Calendar:
+    """The holds, and the plans of the runs ahead."""
+    return calendar.only(
+        uid
+        for uid in calendar.uids
+        if (each := uid_of_run(uid)) != run.uid
+        and (each in world.activating or is_ahead(world.runs[each], of=run))
+    )
+
+
+def _activate(turn: Turn, due: Due) -> bool:
+    """Make room for one run; whether anything was decided."""
+    world, wish, found = turn.world, due.wish, due.reservation
+    subject = Announced(found.subject, batch=found.batch, commitment=found.commitment)
+    if not can_publish(turn, subject):
+        turn.again = True
+        return False
+    if found.state is State.PENDING and not _is_paid(turn, wish, found):
+        return _take_back_first(turn, due, subject)
+    planned = PlannedSite(domains=found.domains, money=found.held_money)
+    answer = resolve(
+        world,
+        wish,
+        turn.calendar,
+        planned,
+        now=turn.now,
+        seeder=lambda: subject.seed(turn),
+    )
+    if isinstance(answer, Refused):
+        block(turn, wish.run, replace(answer, reason=due.refused.reason))
+        return True
+    if not answer.cuts.kept and found.state is State.PENDING:
+        return False  # what is ending already makes room
+    if answer.cuts.kept:
+        _publish(turn, due, answer, subject)
+    _hold(turn, wish.run, found, answer.plan)
+    return True
+
+
+def _publish(turn: Turn, due: Due, answer: Resolved, subject: Announced) -> None:
+    wish, world = due.wish, turn.world
+    ground = Ground(world, wish, turn.calendar, at=turn.now, now=turn.now)
+    publish_cuts(
+        turn,
+        answer.cuts,
+        subject,
+        cause=CutCause.RESERVATION,
+        beneficiary=(wish.run.key, wish.run.uid),
+        resolved=answer,
+        domains=due.reservation.domains,
+        losses=ground.losses_in(due.reservation.domains),
+        flavor=wish.want.flavor,
+    )
+
+
+def _is_paid(turn: Turn, wish: Wish, found: Reservation) -> bool:
+    """Whether the payers of its site pay as things are."""
+    world = turn.world
+    ask = ask_for(wish, ("", ""), wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
+    with world.what_if.opened():
+        turn.calendar.respect(world, wish.run.uid, wish.limit)
+        return can_pay(world, ask, found.held_money, now=turn.now)
+
+
+def _take_back_first(turn: Turn, due: Due, subject: Announced) -> bool:
+    """Its family gives back what it lacks; the GPUs come in the next turn (O5)."""
+    wish, found, world = due.wish, due.reservation, turn.world
+    ask = ask_for(wish, ("", ""), wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already)
+
+    def is_paid() -> bool:
+        with world.what_if.opened():
+            turn.calendar.respect(world, wish.run.uid, wish.limit)
+            return can_pay(world, ask, found.held_money, now=turn.now)
+
+    taken = take_back(turn, wish, seeder=lambda: subject.seed(turn), is_paid=is_paid)
+    if taken is None:
+        return False
+    give_back(turn, wish, taken, subject)
+    activating(turn, wish.run, found, found.held_places, found.held_money, is_site=True)
+    return True
+
+
+def give_back(turn: Turn, wish: Wish, taken: TakenBack, subject: Announced) -> None:
+    """Move leases of the family to other payers, and cut the others."""
+    for lease, covered in taken.moved:
+        move_lease(turn, lease, covered)
+    if taken.cuts is not None:
+        publish_cuts(
+            turn,
+            taken.cuts,
+            subject,
+            cause=CutCause.OVERDRAFT,
+            beneficiary=(wish.run.key, wish.run.uid),
+            envelope=taken.envelope,
+            deficit=taken.deficit,
+        )
+
+
+def hold_plan(turn: Turn, run: Run, found: Reservation, plan: Admitted) -> None:
+    """Hold the place that was found, with its payers."""
+    _hold(turn, run, found, plan)
+
+
+def _hold(turn: Turn, run: Run, found: Reservation, plan: Admitted) -> None:
+    money = tuple(
+        each for location, covered in plan.covered for each in money_of(covered, location)
+    )
+    activating(turn, run, found, plan.packed.gpus_by_node, money, is_site=False)
+
+
+def activating(
+    turn: Turn,
+    run: Run,
+    found: Reservation,
+    places: Places,
+    money: tuple[Held, ...],
+    *,
+    is_site: bool,
+) -> None:
+    nodes = turn.world.fleet.nodes
+    turn.reserve(
+        replace(
+            found,
+            state=State.ACTIVATING,
+            since=found.since if found.state is State.ACTIVATING else turn.now,
+            reason="Resolved",
+            domains=_domains(turn.world, places) if not is_site else found.domains,
+            nodes=tuple(sorted(name for name, _ in places)),
+            held_from=turn.now,
+            held_places=places,
+            held_money=money,
+            is_site=is_site,
+        )
+    )
+    assert all(name in nodes for name, _ in places) or is_site
+    turn.tell("Run", run.key, Told.ACTIVATING, "room is being made by a Resolution")
+    turn.again = True
+
+
+def _domains(world: World, places: Collection[tuple[str, int]]) -> tuple[str, ...]:
+    return tuple(sorted({world.fleet.nodes[name].node.domain for name, _ in places}))

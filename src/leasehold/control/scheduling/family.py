@@ -1,0 +1,216 @@
+"""The family rule (O5, Q6): an owner is not locked out of its own envelope by its family.
+
+The family's leases in the owner's envelopes are treated as their overdraft: as few as it takes move
+to other payers; if that is not enough, others end by the rules of a Resolution. All of it is
+rehearsed first: it happens only if the run then starts.
+"""
+
+from collections.abc import Callable, Collection
+
+from msgspec.structs import replace
+
+from leasehold.control.scheduling.queue_pass import QueuePass
+from leasehold.control.turn import Turn
+from leasehold.core.decisions.admit import Wish, admit
+from leasehold.core.decisions.cuts import Cuts, Seeder
+from leasehold.core.decisions.funded import nobody_pays
+from leasehold.core.decisions.overdraft import cut_shared, other_payer, refinance_order
+from leasehold.core.decisions.resolve import is_going
+from leasehold.core.facts import Envelope, EnvelopeKey, Lease, Record, Relation
+from leasehold.core.policy import CutPolicy
+from leasehold.core.units import Instant
+from leasehold.core.verdicts import Admitted, Covered
+from leasehold.core.world.accounts import Claim
+from leasehold.core.world.width import locations_for
+from leasehold.core.world.world import World
+
+# What the run then has: a placement, or that its site is paid for. None: it does not start.
+Then = Callable[[Collection[str]], Admitted | None]
+
+
+class TakenBack(Record):
+    """Leases that others pay for from now on, and what is cut of the rest."""
+
+    moved: tuple[tuple[Lease, Covered], ...]
+    cuts: Cuts | None
+    plan: Admitted | None  # where the run starts; None if only its payers were asked for
+    envelope: EnvelopeKey = ""  # the owner's, of whose leases the first was cut
+    deficit: int = 0  # GPUs of those that end
+
+
+def leases_to_give_back(turn: Turn, wish: Wish, passing: QueuePass) -> tuple[str, ...]:
+    """The shared leases in its owner's envelopes, if they are why those do not pay now (Q6)."""
+    world, now = turn.world, turn.now
+    if world.policy.cuts is CutPolicy.NEVER:
+        return ()
+    shared = tuple(lease.name for lease in _shared(world, wish))
+    if not shared:
+        return ()
+    mine = {each.key for each in _own_envelopes(world, wish)}
+    others = tuple(sorted(key for key in world.envelopes if key not in mine))
+    where = passing.could_hold(turn, wish)
+
+    def is_paid(returned: Collection[str]) -> bool:
+        unpaid = nobody_pays(
+            world,
+            wish,
+            turn.calendar,
+            at=now,
+            now=now,
+            rooms=where,
+            returned=returned,
+            but=others,
+        )
+        return unpaid is None
+
+    return shared if not is_paid(()) and is_paid(shared) else ()
+
+
+def take_back(
+    turn: Turn, wish: Wish, *, seeder: Seeder, is_paid: Callable[[], bool] | None = None
+) -> TakenBack | None:
+    """How an owner gets its envelopes back so that its run starts now; None if it would not.
+    `is_paid`: ask only for payers, not for a place."""
+    world, now = turn.world, turn.now
+    own = tuple(each.key for each in _own_envelopes(world, wish))
+    shared = tuple(
+        lease
+        for lease in _shared(world, wish)
+        if lease.ending is None and lease.batch != turn.seq  # a batch closes nothing that it opens
+    )
+    with world.what_if.opened():
+        return _rehearse(turn, wish, own, shared, seeder=seeder, is_paid=is_paid, now=now)
+
+
+def _rehearse(
+    turn: Turn,
+    wish: Wish,
+    own: tuple[EnvelopeKey, ...],
+    shared: tuple[Lease, ...],
+    *,
+    seeder: Seeder,
+    is_paid: Callable[[], bool] | None,
+    now: Instant,
+) -> TakenBack | None:
+    """The caller must hold an open what-if."""
+    world = turn.world
+    money = _Money(world, now)
+    for name in sorted(world.ending):
+        if is_going(world.leases[name], now):
+            money.end(world.leases[name])
+
+    def plan() -> Admitted | None:
+        answer = admit(world, wish, turn.calendar, start=now, now=now, gone=frozenset(money.gone))
+        return answer if isinstance(answer, Admitted) else None
+
+    def fits() -> bool:
+        return plan() is not None if is_paid is None else is_paid()
+
+    moved: list[tuple[Lease, Covered]] = []
+    for lease in refinance_order(shared):
+        if fits():
+            break
+        covered = other_payer(world, lease, now=now, but=own)
+        if covered is not None:
+            money.move(lease, covered)
+            moved.append((lease, covered))
+    cuts = None
+    if not fits():
+        left = tuple(lease for lease in shared if lease.name not in money.moved)
+        cuts = cut_shared(
+            world,
+            left,
+            fits,
+            end=money.end,
+            restore=money.restore,
+            seeder=seeder,
+            now=now,
+            but=wish.run.uid,
+        )
+        if cuts is None:
+            return None
+        for cut in cuts.kept:
+            for lease in cut.ends.values():
+                if lease.name not in money.gone:
+                    money.end(lease)
+    # A draw takes a whole run, and a spare its filler: what of them others were to pay for ends.
+    ended = {name for cut in (cuts.kept if cuts else ()) for name in cut.ends}
+    paid = (lease.payer for cut in (cuts.kept if cuts else ()) for lease in cut.leases)
+    return TakenBack(
+        moved=tuple(pair for pair in moved if pair[0].name not in ended),
+        cuts=cuts,
+        plan=plan() if is_paid is None else None,
+        envelope=next((payer for payer in paid if payer in own), ""),
+        deficit=sum(cut.gpus for cut in cuts.kept) if cuts else 0,
+    )
+
+
+class _Money:
+    """In the rehearsal: who pays for leases, and which have ended."""
+
+    def __init__(self, world: World, now: Instant) -> None:
+        self._world, self._now = world, now
+        self.moved: dict[str, list[Claim]] = {}
+        self.gone: set[str] = set()
+
+    def move(self, lease: Lease, covered: Covered) -> None:
+        """Others pay for it."""
+        world, now = self._world, self._now
+        term = world.terms[lease.name]
+        horizon = now + world.policy.accounting_horizon
+        committed_to = horizon if term.committed_to is None else term.committed_to
+        world.accounts.end(lease, term, at=now)
+        self.moved[lease.name] = [
+            Claim(
+                uid=lease.uid,
+                payer=segment.envelope,
+                start=now,
+                end=term.frees_at,
+                gpus=segment.gpus,
+                borrowed=segment.relation is Relation.BORROWED,
+                gpu_ms=segment.gpus * max(0, min(end, committed_to) - now),
+            )
+            for segment in covered.segments
+            for end in (world.envelopes[segment.envelope].end,)
+        ]
+        for claim in self.moved[lease.name]:
+            world.accounts.claim(claim)
+
+    def end(self, lease: Lease) -> None:
+        """It is gone, and so are its GPUs and what it costs."""
+        world = self._world
+        self.gone.add(lease.name)
+        world.what_if.note(lambda: self.gone.discard(lease.name))
+        world.fleet.give(lease)
+        if lease.name not in self.moved:
+            world.accounts.end(lease, world.terms[lease.name], at=self._now)
+        for claim in self.moved.get(lease.name, ()):
+            world.accounts.claim(replace(claim, gpus=-claim.gpus, gpu_ms=-claim.gpu_ms))
+
+    def restore(self, lease: Lease) -> None:
+        """It goes on after all."""
+        world = self._world
+        self.gone.discard(lease.name)
+        world.what_if.note(lambda: self.gone.add(lease.name))
+        world.fleet.take(lease)
+        if lease.name not in self.moved:
+            world.accounts.unend(lease, world.terms[lease.name], at=self._now)
+        for claim in self.moved.get(lease.name, ()):
+            world.accounts.claim(claim)
+
+
+def _own_envelopes(world: World, wish: Wish) -> list[Envelope]:
+    spec = wish.run.spec
+    return list(world.tree.envelopes((spec.owner,), spec.flavor))
+
+
+def _shared(world: World, wish: Wish) -> list[Lease]:
+    """The family's open leases in the owner's envelopes that pay where the run may go."""
+    places = locations_for(world, wish.run.spec)
+    return [
+        lease
+        for envelope in _own_envelopes(world, wish)
+        if any(envelope.covers(*place) for place in places)
+        for name in sorted(world.open_by_payer.get(envelope.key, ()))
+        if (lease := world.leases[name]).relation is Relation.SHARED
+    ]

@@ -1,0 +1,229 @@
+"""What activations hold for their beneficiaries (A4).
+
+From the Resolution on, its place and payers are held against everyone, until the run is bound, or
+blocked, or `drain.timeout` has passed. When the held place is free the run starts there.
+"""
+
+from msgspec.structs import replace
+
+from leasehold.control.reservations import cancel_reservation, release
+from leasehold.control.running.life import BIND_FAILING, Standing, units_of
+from leasehold.control.scheduling.plans import claims_of_held
+from leasehold.control.scheduling.wishes import waiting_groups, wish_for
+from leasehold.control.told import Told
+from leasehold.control.turn import Turn
+from leasehold.core.decisions.admit import Wish, as_found_by, ask_for
+from leasehold.core.decisions.calendar import Calendar, Entry
+from leasehold.core.decisions.cover import can_pay
+from leasehold.core.decisions.pack import try_pack
+from leasehold.core.decisions.resolve import PlannedSite, let_go
+from leasehold.core.facts import Gang, Record, Run
+from leasehold.core.reservations import Held, Reservation
+from leasehold.core.resolutions import Resolution
+from leasehold.core.units import FOREVER, Instant, plural
+from leasehold.core.verdicts import Admitted, Packed, PodPlace
+from leasehold.core.world.width import open_leases
+from leasehold.core.world.world import World
+
+
+class Hold(Record):
+    """An activation under way."""
+
+    run: Run
+    reservation: Reservation
+    resolutions: tuple[Resolution, ...]
+
+    @property
+    def victims(self) -> tuple[str, ...]:
+        return tuple(name for each in self.resolutions for name in each.victims)
+
+
+def hold_of(world: World, run: Run) -> Hold | None:
+    """The activation under way for a run."""
+    if run.uid not in world.activating:
+        return None
+    reservation = world.reservations[world.reservation_of[run.uid]]
+    found = world.resolutions_of_subject(reservation.subject)
+    return Hold(run=run, reservation=reservation, resolutions=found)
+
+
+def still_there(world: World, hold: Hold) -> list[str]:
+    """Victims whose leases are open."""
+    return [name for name in hold.victims if name in world.leases and world.leases[name].is_open]
+
+
+def ends_at(world: World, hold: Hold) -> Instant:
+    """When the hold is given up: `drain.timeout` after the Resolution, but no earlier than the
+    last victim's deadline."""
+    begun = min((each.instant for each in hold.resolutions), default=hold.reservation.since)
+    return max(begun + world.policy.victim_timeout, _last_deadline(world, hold))
+
+
+def _last_deadline(world: World, hold: Hold) -> Instant:
+    leases = (world.leases[name] for name in hold.victims if name in world.leases)
+    return max((x.ending.deadline for x in leases if x.ending is not None), default=0)
+
+
+def enter_holds(turn: Turn) -> None:
+    """Before any run is considered: put all holds on the calendar; let go of those whose run is
+    bound, and of those whose time is over while their run may not start."""
+    world = turn.world
+    for uid in sorted(world.activating):
+        run = world.wanted_run(uid)
+        hold = hold_of(world, run) if run is not None else None
+        if run is None or hold is None:
+            continue
+        if _is_bound(world, run):
+            release(turn, run)
+            continue
+        is_over = turn.now >= ends_at(world, hold)
+        if (is_over and not _is_ready(turn, run)) or _is_blocked(turn, run):
+            give_up(turn, hold)
+            continue
+        turn.wake(ends_at(world, hold))
+        enter_hold(turn, hold)
+
+
+def _is_bound(world: World, run: Run) -> bool:
+    """Whether nodes have taken all that it started."""
+    book = world.books.get(run.uid)
+    began = world.reservations[world.reservation_of[run.uid]].since
+    started = [
+        (key, unit.last)
+        for key, unit in (book.units.items() if book else ())
+        if unit.last is not None and unit.last.open and unit.last.started >= began
+    ]
+    return bool(started) and all(
+        not last.is_taken_back and world.bound.get((run.uid, key)) == last.number
+        for key, last in started
+    )
+
+
+def _is_blocked(turn: Turn, run: Run) -> bool:
+    """Whether too many binds in a row were rejected (B3)."""
+    attempts = turn.world.policy.bind_attempts
+    return any(
+        where.why == BIND_FAILING and where.rejected >= attempts and where.retry_at > turn.now
+        for where in units_of(turn.world, run).values()
+        if where.standing is Standing.WAITING
+    )
+
+
+def _is_ready(turn: Turn, run: Run) -> bool:
+    return bool(waiting_groups(turn.world, run, turn.now))
+
+
+def give_up(turn: Turn, hold: Hold) -> None:
+    """Its time is over: the run waits like any other, and others may take the place."""
+    world, run = turn.world, hold.run
+    turn.calendar.forget(run.uid)
+    if any(where.standing is Standing.LIVE for where in units_of(world, run).values()):
+        release(turn, run)
+        return
+    left = still_there(world, hold)
+    why = f"{plural(len(left), 'victim')} did not end in time; the place that was held is given up"
+    cancel_reservation(turn, run, why)
+    turn.tell("Run", run.key, Told.DRAIN_TIMEOUT, why)
+    turn.again = True
+
+
+def enter_hold(turn: Turn, hold: Hold) -> None:
+    """What it holds, less what it has leased of that already. While its family alone was told to
+    end, the place is a site still: it is entered when the run is considered."""
+    world, run, found = turn.world, hold.run, hold.reservation
+    places = {} if found.is_site else dict(found.held_places)
+    money = list(found.held_money)
+    for lease in open_leases(world, run.uid):
+        if lease.start >= found.since and lease.node in places:
+            places[lease.node] = max(0, places[lease.node] - lease.gpus)
+            money = _less(money, lease.payer, lease.gpus)
+    wish = wish_for(world, run, (0,))
+    end = min(FOREVER, max(turn.now, _last_deadline(world, hold)) + wish.end_after)
+    uid = run.uid
+    turn.calendar.enter(
+        uid,
+        [
+            Entry(uid=uid, node=node, gpus=gpus, start=turn.now, end=end)
+            for node, gpus in sorted(places.items())
+            if gpus
+        ],
+        claims_of_held(world, wish, tuple(money), start=turn.now, end=end),
+    )
+
+
+def _less(money: list[Held], payer: str, gpus: int) -> list[Held]:
+    left = []
+    for each in money:
+        taken = min(each.gpus, gpus) if each.payer == payer else 0
+        gpus -= taken
+        left.append(replace(each, gpus=each.gpus - taken))
+    return left
+
+
+def groups_held_for(world: World, hold: Hold, now: Instant) -> tuple[int, ...]:
+    """The groups that start in the held place; none, if too few of them may start now."""
+    waiting = waiting_groups(world, hold.run, now)
+    if not waiting:
+        return ()
+    wish = wish_for(world, hold.run, waiting[:1])
+    held = sum(gpus for _, gpus in hold.reservation.held_places)
+    count = held // wish.want.gpus_per_group
+    if hold.run.spec.gang is Gang.RUN:
+        return tuple(range(count))
+    return waiting[:count] if len(waiting) >= count else ()
+
+
+def still_paid(turn: Turn, hold: Hold, wish: Wish) -> bool:
+    """Whether the held payers can pay, now or when what is ending has gone."""
+    world = turn.world
+    with world.what_if.opened():
+        let_go(world, now=turn.now)
+        return _pays(turn, hold, wish)
+
+
+def start_where_held(turn: Turn, hold: Hold, wish: Wish) -> Admitted | None:
+    """The start in the held place with the held payers, if all of it is free."""
+    world = turn.world
+    planned = PlannedSite(domains=hold.reservation.domains, money=hold.reservation.held_money)
+    others = turn.calendar.only(uid for uid in world.activating if uid != wish.run.uid)
+    held = dict(hold.reservation.held_places)
+    with world.what_if.opened():
+        as_found_by(world, wish, others, start=turn.now)
+        nodes = world.fleet.nodes
+        if not all(name in nodes and nodes[name].free >= gpus for name, gpus in held.items()):
+            return None
+        if not _pays(turn, hold, wish):
+            return None
+        packed = _pack_in(world, wish, planned, held)
+    return None if packed is None else Admitted(covered=planned.covered(world), packed=packed)
+
+
+def _pack_in(world: World, wish: Wish, planned: PlannedSite, held: dict[str, int]) -> Packed | None:
+    """Deal the pods to the held GPUs. The caller must hold an open what-if."""
+    fleet = world.fleet
+    domains = sorted({fleet.nodes[name].node.domain for name in held})
+    for domain in domains:
+        for name in fleet.pools[(wish.want.flavor, domain)].nodes:
+            fleet.plan(name, fleet.nodes[name].free - held.get(name, 0))
+    places: list[PodPlace] = []
+    left = list(wish.want.groups)
+    for location, count in sorted(planned.groups_at(wish.want).items()):
+        groups, left = tuple(left[:count]), left[count:]
+        within = tuple(d for d in domains if d.startswith("/".join(location) + "/"))
+        want = replace(wish.want, groups=groups, own_domains=(), last=(), within=within)
+        part = try_pack(world, want, [location])
+        if part is None:
+            return None
+        places += part.places
+    return Packed(places=tuple(sorted(places, key=lambda each: (each.group, each.spare))))
+
+
+def _pays(turn: Turn, hold: Hold, wish: Wish) -> bool:
+    world = turn.world
+    others: Calendar = turn.calendar.only(uid for uid in world.activating if uid != wish.run.uid)
+    with world.what_if.opened():
+        others.respect(world, wish.run.uid, wish.limit)
+        ask = ask_for(
+            wish, ("", ""), wish.want.gpus, start=turn.now, borrowed=wish.borrowed_already
+        )
+        return can_pay(world, ask, hold.reservation.held_money, now=turn.now)

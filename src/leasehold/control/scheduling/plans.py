@@ -1,0 +1,453 @@
+"""Plans of waiting runs: a known start, a start by cuts, or what it lacks (Q4 to Q7, Q10, Q11).
+
+`plan_for` is a function from the World, the calendar and an instant to a `Plan`; it writes nothing
+down. A plan stands as long as it is possible: the reservation that has it is an argument.
+"""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from leasehold.control.reservations import present
+from leasehold.control.scheduling.family import leases_to_give_back
+from leasehold.control.scheduling.queue_pass import QueuePass
+from leasehold.control.turn import Turn
+from leasehold.core.decisions.admit import Wish, as_found_by, ask_for
+from leasehold.core.decisions.calendar import Entry
+from leasehold.core.decisions.cover import can_pay, cover
+from leasehold.core.decisions.forecast import Known, forecast, is_ever_paid
+from leasehold.core.decisions.funded import nobody_pays
+from leasehold.core.decisions.odds import Preview, preview
+from leasehold.core.decisions.outlook import leases_ended_by
+from leasehold.core.decisions.resolve import PlannedSite
+from leasehold.core.decisions.site import (
+    Ground,
+    Site,
+    choose_site,
+    money_of,
+    protections_ending,
+)
+from leasehold.core.facts import Record, Relation, Run
+from leasehold.core.policy import CutPolicy
+from leasehold.core.reservations import Confidence, Held, Reservation, State
+from leasehold.core.units import FOREVER, Instant
+from leasehold.core.verdicts import Refused
+from leasehold.core.world.accounts import Claim
+from leasehold.core.world.waiting import wait_of
+from leasehold.core.world.width import locations_for
+from leasehold.core.world.world import World
+
+Places = tuple[tuple[str, int], ...]  # node, GPUs
+
+
+class Plan(Record):
+    """What a reservation says, and what the run has on the calendar."""
+
+    starts: Instant
+    confidence: Confidence
+    state: State = State.PENDING
+    by_cuts: Instant = 0  # the start by cuts that was announced; 0: none
+    by_family: Instant = 0  # the start with the owner's own envelope that was announced
+    held_from: Instant = 0
+    places: Places = ()
+    money: tuple[Held, ...] = ()
+    is_site: bool = False
+    is_kept: bool = False  # the site is kept until it comes free (Q10)
+    known: Known | None = None  # if it was found just now
+    preview: Preview | None = None  # if the site was chosen, or its odds were drawn, just now
+
+    @property
+    def is_due_by_cuts(self) -> bool:
+        return self.is_site and not self.is_kept
+
+
+def plan_for(
+    turn: Turn, wish: Wish, refused: Refused, passing: QueuePass, *, is_first: bool
+) -> Plan | None:
+    """`is_first`: of a whole run, or of the groups that a sweep lacks of its minimum. The other
+    groups of a sweep are planned by Q4 alone. None: no start is known."""
+    old = _standing(turn, wish.run) if is_first else None
+    family = leases_to_give_back(turn, wish, passing) if is_first else ()
+    plan = _plan(turn, wish, refused, passing, old=old, family=family, is_first=is_first)
+    if not family:
+        return plan
+    known = old.by_family if old is not None else 0
+    by_family = known or turn.now + turn.world.policy.activation_lead
+    if plan is None:
+        return Plan(starts=by_family, confidence=Confidence.MONEY, by_family=by_family)
+    if plan.state is State.BLOCKED or by_family <= plan.starts:
+        return replace(
+            plan,
+            state=State.PENDING,
+            starts=by_family,
+            confidence=Confidence.MONEY,
+            by_family=by_family,
+        )
+    return plan
+
+
+def _standing(turn: Turn, run: Run) -> Reservation | None:
+    found = present(turn.world, run)
+    return found if found is not None and found.state is State.PENDING else None
+
+
+def _plan(
+    turn: Turn,
+    wish: Wish,
+    refused: Refused,
+    passing: QueuePass,
+    *,
+    old: Reservation | None,
+    family: tuple[str, ...],
+    is_first: bool,
+) -> Plan | None:
+    world, now, policy = turn.world, turn.now, turn.world.policy
+    since = wait_of(world, wish.run).since
+    latest = since + policy.reservation_max_wait
+    first = since + max(policy.patience, policy.activation_lead)
+    may_cut = is_first and not wish.run.spec.opportunistic
+    by_cuts = old.by_cuts if old is not None else 0
+    known = _known_start(turn, wish, refused, passing, old)
+    is_late = known is not None and may_cut and known.held_from > latest
+    if is_late and _is_paid(turn, wish, passing, at=max(latest, now)):  # it lacks GPUs (Q4)
+        known, first = None, max(latest, since + policy.activation_lead)
+    if known is not None and (not by_cuts or known.held_from < by_cuts):
+        return replace(known, by_cuts=by_cuts)
+    if not may_cut:
+        return None
+    if known is None and not _is_paid_some_time(turn, wish, refused, passing, family):
+        return _short_of_money(turn, wish, first)
+    return _by_cuts(turn, wish, passing, old=old, family=family, first=first)
+
+
+def _is_paid(turn: Turn, wish: Wish, passing: QueuePass, *, at: Instant) -> bool:
+    unpaid = nobody_pays(
+        turn.world,
+        wish,
+        turn.calendar,
+        at=at,
+        now=turn.now,
+        rooms=passing.could_hold(turn, wish),
+    )
+    return unpaid is None
+
+
+def _is_paid_some_time(
+    turn: Turn, wish: Wish, refused: Refused, passing: QueuePass, family: tuple[str, ...]
+) -> bool:
+    if not refused.reason.is_about_money:
+        return True
+    return is_ever_paid(
+        turn.world,
+        wish,
+        turn.calendar,
+        outlook=passing.outlook(turn, wish),
+        now=turn.now,
+        rooms=passing.could_hold(turn, wish),
+        returned=family,
+    )
+
+
+# Q4: a known start.
+
+
+def _known_start(
+    turn: Turn, wish: Wish, refused: Refused, passing: QueuePass, old: Reservation | None
+) -> Plan | None:
+    """The first instant at which it fits; the plan that it has stands for the same instant."""
+    world, run = turn.world, wish.run
+    known = None
+    not_before = passing.not_before(turn, run)
+    if not_before < FOREVER:
+        known = forecast(
+            world,
+            wish,
+            turn.calendar,
+            outlook=passing.outlook(turn, wish),
+            refused=refused,
+            now=turn.now,
+            not_before=not_before,
+        )
+    passing.note_start(turn, run, known.at if known else None)
+    if run.spec.tolerations:
+        passing.forget_outlooks()
+    if (
+        old is not None
+        and _stands(turn, wish, old)
+        and (known is None or known.at >= old.held_from)
+    ):
+        return Plan(
+            starts=old.held_from,
+            confidence=_alignment(world, old.held_money, old.held_from),
+            held_from=old.held_from,
+            places=old.held_places,
+            money=old.held_money,
+        )
+    if known is None:
+        return None
+    return Plan(
+        starts=known.at,
+        confidence=Confidence.WINDOW if known.window_aligned else Confidence.EXACT,
+        held_from=known.at,
+        places=known.plan.packed.gpus_by_node,
+        money=tuple(
+            held for location, covered in known.plan.covered for held in money_of(covered, location)
+        ),
+        known=known,
+    )
+
+
+def _alignment(world: World, money: tuple[Held, ...], at: Instant) -> Confidence:
+    opens = any(world.envelopes[each.payer].start == at for each in money)
+    return Confidence.WINDOW if opens else Confidence.EXACT
+
+
+def _stands(turn: Turn, wish: Wish, old: Reservation) -> bool:
+    """Whether the known start that a reservation has is still possible."""
+    if old.is_site or old.held_from <= turn.now or not _is_whole(wish, old.held_places):
+        return False
+    return is_possible(turn, wish, old.held_places, old.held_money, at=old.held_from)
+
+
+def _is_whole(wish: Wish, places: Places) -> bool:
+    return sum(gpus for _, gpus in places) == wish.want.gpus
+
+
+def is_possible(
+    turn: Turn, wish: Wish, places: Places, money: tuple[Held, ...], *, at: Instant
+) -> bool:
+    """Whether these places and payers are there for a start at that instant."""
+    world, now = turn.world, turn.now
+    with world.what_if.opened():
+        ended = leases_ended_by(world, [name for name, _ in places], at, now) if at > now else []
+        for name in ended:
+            world.fleet.give(world.leases[name])
+        as_found_by(world, wish, turn.calendar, start=at, gone=frozenset(ended))
+        nodes = world.fleet.nodes
+        if not all(name in nodes and nodes[name].free >= gpus for name, gpus in places):
+            return False
+        return _pays(turn, wish, money, at=at)
+
+
+def _pays(turn: Turn, wish: Wish, money: tuple[Held, ...], *, at: Instant) -> bool:
+    """The caller must hold an open what-if in which the calendar is respected."""
+    ask = ask_for(wish, ("", ""), wish.want.gpus, start=at, borrowed=wish.borrowed_already)
+    return can_pay(turn.world, ask, money, now=turn.now)
+
+
+# Q6: no payers.
+
+
+def _short_of_money(turn: Turn, wish: Wish, first: Instant) -> Plan:
+    """From its time on it claims what is free in the envelopes of its walk."""
+    money = _claimable(turn, wish) if turn.now >= first else ()
+    return Plan(starts=first, confidence=Confidence.MONEY, held_from=turn.now, money=money)
+
+
+def _claimable(turn: Turn, wish: Wish) -> tuple[Held, ...]:
+    world, now = turn.world, turn.now
+    best: tuple[int, tuple[Held, ...]] | None = None
+    with world.what_if.opened():
+        turn.calendar.respect(world, wish.run.uid, wish.limit)
+        for location in locations_for(world, wish.run.spec):
+            ask = ask_for(wish, location, wish.want.gpus, start=now, borrowed=wish.borrowed_already)
+            answer = cover(world, ask, now=now)
+            taken = [step for step in answer.trace if step.taken]
+            missing = wish.want.gpus - sum(step.taken for step in taken)
+            if best is None or missing < best[0]:
+                best = (
+                    missing,
+                    tuple(
+                        Held(payer=s.envelope, gpus=s.taken, relation=s.relation, location=location)
+                        for s in taken
+                    ),
+                )
+    return best[1] if best is not None else ()
+
+
+# Q5, Q7: a start by cuts.
+
+
+def _by_cuts(
+    turn: Turn,
+    wish: Wish,
+    passing: QueuePass,
+    *,
+    old: Reservation | None,
+    family: tuple[str, ...],
+    first: Instant,
+) -> Plan:
+    world, now, lead = turn.world, turn.now, turn.world.policy.activation_lead
+    waits = Plan(starts=first, confidence=Confidence.CUTS)
+    if world.policy.cuts is not CutPolicy.LOTTERY:
+        return _kept_site(turn, wish, passing, old, waits)
+    announced = old.by_cuts if old is not None else 0
+    if not announced and now < first - lead:
+        return waits
+    if _waits_for_victims(world, wish.run):
+        return replace(waits, state=State.BLOCKED)  # nobody is cut for it again meanwhile (A4)
+    if announced and old is not None:
+        at = max(announced, now)
+        if _site_stands(turn, wish, old, at=at, returned=family):
+            kept = Site(places=old.held_places, money=old.held_money, domains=old.domains)
+            plan = _on_site(kept, starts=announced)
+            is_foreseen = bool(old.odds) or wish.run.uid in world.memory.foreseen
+            if is_foreseen or not passing.may_sample(turn):
+                return plan
+            return replace(plan, preview=_preview(turn, wish, kept, announced, lambda: True))
+        within = old.domains if old.is_site else ()
+        site = _choose(turn, wish, at, returned=family, within=within)
+        if site is not None:
+            return _on(turn, wish, site, passing, starts=announced)
+    first = max(first, now + lead)
+    later = set(protections_ending(world, first))
+    later.update(at for at in _instants(turn, wish) if at > first)
+    for at in (first, *sorted(later)):
+        site = _choose(turn, wish, at, returned=family)
+        if site is not None:
+            return _on(turn, wish, site, passing, starts=at)
+    return replace(waits, state=State.BLOCKED)
+
+
+def _choose(
+    turn: Turn,
+    wish: Wish,
+    at: Instant,
+    *,
+    returned: tuple[str, ...],
+    within: tuple[str, ...] = (),
+) -> Site | None:
+    return choose_site(
+        turn.world, wish, turn.calendar, at=at, now=turn.now, within=within, returned=returned
+    )
+
+
+def _on(turn: Turn, wish: Wish, site: Site, passing: QueuePass, *, starts: Instant) -> Plan:
+    """A start by cuts on this site, with its odds."""
+    seen = _preview(turn, wish, site, starts, lambda: passing.may_sample(turn))
+    return replace(_on_site(site, starts=starts), preview=seen)
+
+
+def _preview(
+    turn: Turn, wish: Wish, site: Site, starts: Instant, may_sample: Callable[[], bool]
+) -> Preview:
+    planned, now = PlannedSite(domains=site.domains, money=site.money), turn.now
+    return preview(
+        turn.world,
+        wish,
+        turn.calendar,
+        planned,
+        at=max(starts, now),
+        now=now,
+        may_sample=may_sample,
+    )
+
+
+def _on_site(site: Site, *, starts: Instant) -> Plan:
+    return Plan(
+        starts=starts,
+        confidence=Confidence.CUTS,
+        by_cuts=starts,
+        held_from=starts,
+        places=site.places,
+        money=site.money,
+        is_site=True,
+    )
+
+
+def _instants(turn: Turn, wish: Wish) -> set[Instant]:
+    """Ends of entries and openings of windows."""
+    world, now = turn.world, turn.now
+    found = {term.frees_at for term in world.terms.values() if now < term.frees_at < FOREVER}
+    found |= turn.calendar.ends(now)
+    found.update(
+        envelope.start
+        for envelope in world.envelopes.values()
+        if envelope.flavor == wish.want.flavor and envelope.start > now
+    )
+    return found
+
+
+def _waits_for_victims(world: World, run: Run) -> bool:
+    name = world.resolution_for.get(run.uid)
+    victims = world.resolutions[name].victims if name is not None else ()
+    return any(world.leases[each].is_open for each in victims if each in world.leases)
+
+
+def _site_stands(
+    turn: Turn, wish: Wish, old: Reservation, *, at: Instant, returned: tuple[str, ...]
+) -> bool:
+    """Whether a site still has its place and its payers."""
+    if not old.is_site or not _is_whole(wish, old.held_places):
+        return False
+    world, now = turn.world, turn.now
+    with world.what_if.opened():
+        world.fleet.tolerate(wish.run.spec.tolerations)
+        turn.calendar.respect(world, wish.run.uid, wish.limit)
+        for name in returned:
+            world.accounts.end(world.leases[name], world.terms[name], at=now)
+        if not _pays(turn, wish, old.held_money, at=at):
+            return False
+        return Ground(world, wish, turn.calendar, at=at, now=now).holds(old.held_places)
+
+
+def _kept_site(
+    turn: Turn, wish: Wish, passing: QueuePass, old: Reservation | None, waits: Plan
+) -> Plan:
+    """Q10: without cuts, the first run in a domain that has waited enough keeps its site."""
+    world, now = turn.world, turn.now
+    if now < waits.starts:
+        return waits
+    places: Places = ()
+    money: tuple[Held, ...] = ()
+    if old is not None and _site_stands(turn, wish, old, at=now, returned=()):
+        places, money = old.held_places, old.held_money
+    elif (site := _choose(turn, wish, now, returned=())) is not None:
+        places, money = site.places, site.money
+    nodes = world.fleet.nodes
+    domains = {nodes[name].node.domain for name, _ in places}
+    if not places or domains & passing.kept_domains:
+        return waits
+    passing.kept_domains |= domains
+    return replace(waits, held_from=now, places=places, money=money, is_site=True, is_kept=True)
+
+
+# On the calendar.
+
+
+def enter(turn: Turn, wish: Wish, plan: Plan) -> None:
+    """Put a plan on the calendar for the runs behind. One that is further away than the longest
+    wait is only told (Q4)."""
+    world, now, uid = turn.world, turn.now, wish.run.uid
+    start = max(now, plan.held_from)
+    is_known = not plan.is_site and plan.places
+    if is_known and start - now > world.policy.reservation_max_wait:
+        turn.wake(start - world.policy.reservation_max_wait)
+        return
+    end = min(FOREVER, start + wish.end_after)
+    turn.calendar.enter(
+        uid,
+        [Entry(uid=uid, node=node, gpus=gpus, start=start, end=end) for node, gpus in plan.places],
+        claims_of_held(world, wish, plan.money, start=start, end=end),
+        passable_by=world.policy.patience if plan.is_kept else None,
+    )
+
+
+def claims_of_held(
+    world: World, wish: Wish, money: tuple[Held, ...], *, start: Instant, end: Instant
+) -> list[Claim]:
+    """What the payers of a plan keep for it."""
+    span = world.policy.accounting_horizon if wish.span is None else wish.span
+    return [
+        Claim(
+            uid=wish.run.uid,
+            payer=each.payer,
+            start=start,
+            end=end,
+            gpus=each.gpus,
+            borrowed=each.relation is Relation.BORROWED,
+            gpu_ms=each.gpus * max(0, min(start + span, world.envelopes[each.payer].end) - start),
+        )
+        for each in money
+        if each.payer in world.envelopes and each.gpus
+    ]

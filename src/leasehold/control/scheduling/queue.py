@@ -1,0 +1,298 @@
+"""The queue: every waiting run is considered once, in order, and what was found is done (Q2).
+
+What becomes of a run is decided by `consider`. Here it is applied: leases are opened, reservations
+written, and people told why a run waits.
+"""
+
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from leasehold.control.cuts.publish import Announced
+from leasehold.control.reservations import announced, block, cancel_reservation, present, release
+from leasehold.control.scheduling.activation import (
+    Due,
+    activate_due,
+    finish_activations,
+    give_back,
+    hold_plan,
+)
+from leasehold.control.scheduling.consider import (
+    Denied,
+    Holds,
+    InQueue,
+    Planned,
+    Started,
+    TakesBack,
+    Then,
+    Verdict,
+    consider,
+)
+from leasehold.control.scheduling.holds import enter_hold, enter_holds, give_up, hold_of
+from leasehold.control.scheduling.plans import Plan
+from leasehold.control.scheduling.queue_pass import QueuePass, told_place
+from leasehold.control.scheduling.wishes import next_attempts
+from leasehold.control.told import Told
+from leasehold.control.turn import Turn
+from leasehold.core.decisions.admit import Wish
+from leasehold.core.decisions.order import in_order
+from leasehold.core.facts import Opened, Run
+from leasehold.core.reservations import Reservation, State
+from leasehold.core.units import format_instant, plural
+from leasehold.core.verdicts import Admitted, Refusal, Refused
+from leasehold.core.world.world import World
+
+
+def walk_queue(turn: Turn) -> None:
+    """Every waiting run once, in order; then the runs that are due and have not started."""
+    enter_holds(turn)
+    if finish_activations(turn):
+        return
+    passing = QueuePass(turn.world.policy, turn.world.memory.alike)
+    due: list[Due] = []
+    for run in in_order(turn.world, turn.world.work.pending):
+        turn.about = run.uid
+        if run.uid not in turn.left_alone and _consider(turn, run, passing, due):
+            turn.again = True
+            return
+    turn.has_walked = True
+    if turn.time_trusted:
+        activate_due(turn, due)
+
+
+def _consider(turn: Turn, run: Run, passing: QueuePass, due: list[Due]) -> bool:
+    """Whether something became free that runs ahead have not seen: the queue is walked again."""
+    verdict = consider(turn, run, passing)
+    while verdict is not None:
+        _note_binds(turn, run, verdict)
+        left = _apply(turn, run, verdict, due)
+        turn.about = run.uid  # what has started has used up its steps
+        if isinstance(verdict, TakesBack) or (isinstance(verdict, Holds) and verdict.is_over):
+            return True
+        verdict = consider(turn, run, passing, left=left) if left else None
+    return False
+
+
+def _note_binds(turn: Turn, run: Run, verdict: Verdict) -> None:
+    """Binds that failed are blocked until a node changes: from then on they are not, whatever the
+    run waits for meanwhile, until it has been tried once more."""
+    memory = turn.world.memory
+    if isinstance(verdict, Started):
+        memory.unblock_binds(run.uid)
+    elif (
+        isinstance(verdict, Denied)
+        and verdict.then is Then.BLOCK
+        and verdict.refused.reason is Refusal.BIND_FAILING
+    ):
+        memory.block_binds(run.uid, turn.world.node_changes)
+
+
+def _apply(turn: Turn, run: Run, verdict: Verdict, due: list[Due]) -> tuple[int, ...]:
+    """Return the groups that are to be considered again."""
+    match verdict:
+        case Started():
+            _start(turn, run, verdict.plan, verdict.wish.want.groups)
+            return verdict.left
+        case Planned():
+            _refuse(turn, run, verdict.refused)
+            _write_plans(turn, run, verdict, due)
+        case TakesBack():
+            _take_back(turn, run, verdict)
+        case InQueue():
+            _tell_place(turn, run, verdict)
+            if not verdict.is_like_another:
+                cancel_reservation(turn, run, turn.world.memory.refusals[run.uid].remedy)
+        case Holds():
+            if run.uid not in turn.world.memory.refusals:
+                _refuse(turn, run, verdict.refused)
+            if verdict.is_over:
+                give_up(turn, verdict.hold)
+        case Denied():
+            _refuse(turn, run, verdict.refused)
+            _settle_reservation(turn, run, verdict)
+        case _:
+            assert_never(verdict)
+    return ()
+
+
+def _due(wish: Wish, found: Reservation, refused: Refused) -> Due:
+    return Due(wish=wish, reservation=found, refused=refused)
+
+
+def _settle_reservation(turn: Turn, run: Run, denied: Denied) -> None:
+    match denied.then:
+        case Then.KEEP:
+            pass
+        case Then.CANCEL:
+            cancel_reservation(turn, run, denied.refused.says)
+        case Then.BLOCK:
+            block(turn, run, denied.refused)
+        case _:
+            assert_never(denied.then)
+
+
+# Plans.
+
+
+def _write_plans(turn: Turn, run: Run, planned: Planned, due: list[Due]) -> None:
+    if planned.plan is None:
+        cancel_reservation(turn, run, "what waits of it is beyond its minimum")
+    elif planned.plan.state is State.BLOCKED:
+        block(turn, run, planned.refused)
+    else:
+        found = _reserve(turn, planned.wish, planned.refused, planned.plan)
+        if planned.plan.preview is not None:
+            turn.world.memory.foresee(run.uid, is_known=planned.plan.preview.odds is not None)
+        turn.wake(found.starts)
+        turn.wake(found.starts - turn.world.policy.activation_lead)
+        turn.wake(planned.plan.held_from)
+        if planned.plan.is_due_by_cuts and planned.plan.held_from <= turn.now:
+            due.append(_due(planned.wish, found, planned.refused))
+    for _, plan in planned.more:
+        turn.wake(plan.held_from)
+
+
+def _reserve(turn: Turn, wish: Wish, refused: Refused, plan: Plan) -> Reservation:
+    """Write the plan if it changed: not for a mere count in its words."""
+    old = present(turn.world, wish.run)
+    is_new = old is None or old.state is State.BLOCKED
+    if old is None or is_new:
+        word = f"starts at {format_instant(plan.starts)}, {plan.confidence}"
+        turn.tell("Run", wish.run.key, Told.RESERVED, word)
+        old = announced(turn, wish.run) if old is None else replace(old, since=turn.now)
+    new = reservation_for(turn.world, refused, plan, old)
+    if is_new or replace(new, message=old.message, remedies=old.remedies) != old:
+        turn.reserve(new)
+        return new
+    return old
+
+
+def reservation_for(world: World, refused: Refused, plan: Plan, old: Reservation) -> Reservation:
+    """The plan as its reservation says it."""
+    nodes = [name for name, _ in plan.places if name in world.fleet.nodes]
+    seen, known = plan.preview, plan.known
+    is_same = old.held_places == plan.places and old.held_from == plan.held_from
+    odds = old.odds if plan.is_site and is_same else ()
+    return replace(
+        old,
+        state=plan.state,
+        reason=str(refused.reason),
+        message=refused.remedy,
+        starts=plan.starts,
+        confidence=plan.confidence,
+        deficit=seen.deficit if seen is not None else old.deficit if is_same else refused.short_by,
+        domains=tuple(sorted({world.fleet.nodes[name].node.domain for name in nodes})),
+        nodes=tuple(nodes),
+        payers=tuple(sorted({each.payer for each in plan.money}))
+        or tuple(sorted(step.envelope for step in refused.trace if step.taken)),
+        releases=tuple((name, at) for at, name in known.releases)
+        if known is not None
+        else old.releases
+        if is_same
+        else (),
+        remedies=_remedies(plan, refused),
+        odds=seen.odds if seen is not None and seen.odds is not None else odds,
+        by_cuts=plan.by_cuts,
+        by_family=plan.by_family,
+        held_from=plan.held_from if plan.places or plan.money else 0,
+        held_places=plan.places,
+        held_money=plan.money,
+        is_site=plan.is_site,
+    )
+
+
+def _remedies(plan: Plan, refused: Refused) -> tuple[str, ...]:
+    seen = plan.preview
+    if seen is None:
+        return (refused.remedy,)
+    lines = []
+    if seen.spares:
+        lines.append(f"dropping spares would free {plural(seen.spares, 'GPU')}")
+    for run in sorted({run for run, _ in seen.shrunk}):
+        groups = ", ".join(str(group) for each, group in seen.shrunk if each == run)
+        lines.append(f"{run} would give up groups {groups}")
+    if seen.left_to_lottery:
+        verb = "is" if seen.left_to_lottery == 1 else "are"
+        lines.append(f"{plural(seen.left_to_lottery, 'GPU')} {verb} left to the lottery")
+    return tuple(lines)
+
+
+# Why a run waits.
+
+
+def _refuse(turn: Turn, run: Run, refused: Refused) -> None:
+    if turn.world.memory.refuse(run.uid, refused):
+        turn.touched[run.uid] = None
+        turn.tell("Run", run.key, refused.reason, refused.remedy)
+
+
+def _tell_place(turn: Turn, run: Run, verdict: InQueue) -> None:
+    """Its status has its place; an event is worth only why it waits."""
+    memory, refused, place = turn.world.memory, verdict.refused, verdict.place
+    known, *before = memory.behind.get(run.uid, (None, 0, 0))
+    if known is refused and before == [place.mine, place.total]:
+        return
+    told = told_place(refused, place, run)
+    if known is None or (known.reason, known.remedy) != (refused.reason, refused.remedy):
+        turn.tell("Run", run.key, refused.reason, told.remedy)
+    memory.tell_place(run.uid, refused, told, (place.mine, place.total))
+    turn.touched[run.uid] = None
+
+
+# Starts.
+
+
+def _start(turn: Turn, run: Run, plan: Admitted, groups: tuple[int, ...]) -> None:
+    """Open the leases. A reservation by an activation is released when the run is bound."""
+    world = turn.world
+    attempts = next_attempts(world, run, groups)
+    opened = turn.start(run, plan, attempts=attempts, reason=Opened.START)
+    assert isinstance(opened, list), f"{run.key}: its size was known"
+    world.memory.note_trace(run.uid, plan.trace)
+    world.memory.forget_refusal(run.uid)
+    if run.uid in world.activating:
+        turn.calendar.forget(run.uid)
+    else:
+        release(turn, run)
+    payers = ", ".join(
+        f"{segment.envelope} {segment.gpus}"
+        for _, covered in plan.covered
+        for segment in covered.segments
+    )
+    gpus = sum(lease.gpus for lease in opened)
+    turn.tell("Run", run.key, Told.ADMITTED, f"{plural(gpus, 'GPU')}, paid by {payers}")
+    _warn_of_window(turn, run, plan)
+    turn.again = True
+
+
+def _warn_of_window(turn: Turn, run: Run, plan: Admitted) -> None:
+    if run.spec.max_duration is None:
+        return
+    end = turn.now + run.spec.max_duration
+    for _, covered in plan.covered:
+        for segment in covered.segments:
+            if turn.world.envelopes[segment.envelope].end < end:
+                turn.tell(
+                    "Run",
+                    run.key,
+                    Told.WINDOW_ENDS_FIRST,
+                    f"its limit passes the window of {segment.envelope}: it will be refinanced "
+                    "then, or become an overdraft",
+                )
+
+
+def _take_back(turn: Turn, run: Run, verdict: TakesBack) -> None:
+    """O5: the family's leases move or end; the run starts at once, or when they have ended."""
+    found, taken = present(turn.world, run), verdict.taken
+    assert found is not None, run.key
+    assert taken.plan is not None, run.key
+    subject = Announced(found.subject, batch=found.batch, commitment=found.commitment)
+    give_back(turn, verdict.wish, taken, subject)
+    turn.again = True
+    if taken.cuts is None and not turn.world.ending:
+        _start(turn, run, taken.plan, verdict.wish.want.groups)
+    else:
+        hold_plan(turn, run, found, taken.plan)
+        hold = hold_of(turn.world, run)
+        assert hold is not None, run.key
+        enter_hold(turn, hold)

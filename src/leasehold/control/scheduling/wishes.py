@@ -1,0 +1,118 @@
+"""What a waiting run asks for now: which groups, under which attempt numbers."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from leasehold.control.running.elastic import borrowed_gpus
+from leasehold.control.running.life import (
+    Standing,
+    Where,
+    unit_keys,
+    units_of,
+    unstarted,
+    where_is,
+)
+from leasehold.core.decisions.admit import Wish
+from leasehold.core.decisions.pack import wanted
+from leasehold.core.facts import Cause, Gang, Run
+from leasehold.core.units import Instant
+from leasehold.core.world.width import group_count, minimum_gpus, own_domains, starting_gpus
+from leasehold.core.world.world import World
+
+
+def waiting_groups(world: World, run: Run, now: Instant) -> tuple[int, ...]:
+    """The groups that may start now: all of a gang, or the waiting ones of separate groups."""
+
+    def is_ready(where: Where) -> bool:
+        is_due = where.retry_at <= now or node_changed_since_blocked(world, run, where)
+        return where.standing is Standing.WAITING and is_due
+
+    alike = unstarted(world, run)
+    ready: Sequence[int]
+    if alike is not None:
+        ready = unit_keys(run) if is_ready(alike) else ()
+    else:
+        ready = [key for key, where in units_of(world, run).items() if is_ready(where)]
+    if run.spec.gang is Gang.GROUP:
+        return tuple(ready)
+    return tuple(range(group_count(run.spec, starting_gpus(run.spec)))) if ready else ()
+
+
+def all_waiting_groups(world: World, run: Run) -> tuple[int, ...]:
+    """Of a sweep: also those that are tried again after a pause."""
+    alike = unstarted(world, run)
+    if alike is not None:
+        return tuple(unit_keys(run)) if alike.standing is Standing.WAITING else ()
+    units = units_of(world, run)
+    return tuple(key for key, where in units.items() if where.standing is Standing.WAITING)
+
+
+def node_changed_since_blocked(world: World, run: Run, where: Where) -> bool:
+    """Failing binds may be a node's fault: any change of a node is worth another try."""
+    since = world.memory.blocked_binds.get(run.uid)
+    blocked = where.rejected >= world.policy.bind_attempts and since is not None
+    return blocked and since != world.node_changes
+
+
+def groups_short_of_minimum(
+    world: World, run: Run, waiting: tuple[int, ...], *, begun: int = 0
+) -> tuple[int, ...]:
+    """The groups without which it is below its minimum; only they are worth a reservation. `begun`:
+    groups that live, and of which no lease tells."""
+    if run.spec.gang is Gang.RUN:
+        return waiting
+    needed = minimum_gpus(run.spec) // run.spec.group_gpus - begun
+    book = world.books.get(run.uid)
+    for key in book.units if book else ():
+        if needed <= 0:
+            break  # mostly at once: the others of a large sweep need not be looked at
+        needed -= where_is(world, run, key).standing is Standing.LIVE
+    return waiting[: max(0, needed)]
+
+
+def wish_for(world: World, run: Run, groups: tuple[int, ...], within: tuple[str, ...] = ()) -> Wish:
+    """`within`: only in these domains, if there are any. Groups that start later stay where the
+    others are, and in one domain if they may not spread."""
+    own = own_domains(world, run.uid)
+    chooses_domain = run.spec.gang is Gang.GROUP and not run.spec.spread and not own
+    want = wanted(world, run, groups, own_domains=own, last=rejecting_nodes(world, run))
+    return Wish(
+        run=run,
+        want=replace(want, within=own if own and not want.spread else within),
+        span=run.spec.max_duration,
+        borrowed_already=borrowed_gpus(world, run.uid),
+        waiting=len(all_waiting_groups(world, run)) if chooses_domain else 0,
+    )
+
+
+def next_attempts(world: World, run: Run, groups: tuple[int, ...]) -> dict[int, int]:
+    """Attempts count every new set of Start leases, by unit."""
+    book = world.books.get(run.uid)
+    numbers = {}
+    for group in groups:
+        unit = book.units.get(world.unit_of(run.uid, group)) if book else None
+        last = unit.last if unit else None
+        numbers[group] = last.number + 1 if last else 1
+    return numbers
+
+
+def rejecting_nodes(world: World, run: Run) -> tuple[str, ...]:
+    """Nodes that rejected a pod of its last attempts in a row: tried last."""
+    book = world.books.get(run.uid)
+    if book is None:
+        return ()
+    rejected: set[tuple[int, int]] = set()  # (unit, attempt)
+    for key, unit in book.units.items():
+        rejected.update((key, attempt.number) for attempt in unit.failed_binds())
+    if not rejected:
+        return ()
+    leases = (world.leases[name] for name in book.names)
+    found = {
+        lease.node
+        for lease in leases
+        if lease.cause is Cause.REJECTED
+        and lease.ending is None  # its mates were taken back with it, and rejected nothing
+        and (world.unit_of(run.uid, lease.group), lease.attempt) in rejected
+    }
+    return tuple(sorted(found))

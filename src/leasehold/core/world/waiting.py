@@ -1,0 +1,61 @@
+"""Since when a run waits, and which start ended its wait. The ledger tells both.
+
+A wait begins with the submission, or when the run is requeued. Retries after a failure of its own
+and rejected binds begin no new one. A sweep is requeued when the last of its groups is.
+"""
+
+from itertools import chain
+from typing import assert_never
+
+from leasehold.core.facts import Closed, Record, Run
+from leasehold.core.units import Instant
+from leasehold.core.world.book import Attempt, UnitHistory
+from leasehold.core.world.world import World
+
+
+class Wait(Record):
+    since: Instant
+    ended: Instant | None  # None: it has not started since then
+
+
+def wait_of(world: World, run: Run) -> Wait:
+    """The present wait of a run, or its last one if it lives."""
+    book = world.books.get(run.uid)
+    if book is None or not book.units:
+        return Wait(since=run.created, ended=None)
+    if len(book.units) == 1:
+        return _of_one(run, next(iter(book.units.values())))
+    attempts = list(chain.from_iterable(unit.attempts for unit in book.units.values()))
+    requeued = {each.ended_at for each in attempts if _is_requeued(run, each)}
+    since = max((at for at in requeued if not _any_lives(attempts, at)), default=run.created)
+    starts = [each.started for each in attempts if each.open or each.ended_at > since]
+    starts += [each.started for each in attempts if each.did_not_bind and each.started >= since]
+    return Wait(since=since, ended=min(starts, default=None))
+
+
+def _of_one(run: Run, unit: UnitHistory) -> Wait:
+    ended = None
+    for attempt in reversed(unit.attempts):
+        if _is_requeued(run, attempt):
+            return Wait(since=attempt.ended_at, ended=ended)
+        ended = attempt.started
+    return Wait(since=run.created, ended=ended)
+
+
+def _is_requeued(run: Run, attempt: Attempt) -> bool:
+    """It ended, the run waits again, and no retry or rejected bind is why."""
+    if attempt.open or attempt.did_not_bind or attempt.is_own_failure:
+        return False
+    match attempt.outcome:
+        case Closed.COMPLETED | Closed.TIME_LIMIT | Closed.CANCELED:
+            return False
+        case Closed.FAIL | Closed.NODE_FAILURE | Closed.RECLAIMED | Closed.RANDOM_PREEMPT:
+            return run.spec.checkpoint is not None
+        case Closed.SWAP | Closed.SHRINK | Closed.DROP_SPARE | Closed.REFINANCED:
+            return True
+        case _:
+            assert_never(attempt.outcome)
+
+
+def _any_lives(attempts: list[Attempt], at: Instant) -> bool:
+    return any(each.started < at and (each.open or each.ended_at > at) for each in attempts)

@@ -1,0 +1,203 @@
+"""The calendar: who respects which entries, and what they keep of a node."""
+
+import pytest
+from tests.properties.worlds import NOW, a_budget, a_lease, a_node, a_run, a_wish, a_world
+
+from leasehold.core.decisions.admit import as_found_by
+from leasehold.core.decisions.calendar import Calendar, Entry, missed_by, uid_beside, uid_of_run
+from leasehold.core.units import FOREVER, HOUR, MINUTE
+from leasehold.core.world.accounts import Claim
+from leasehold.core.world.world import World
+
+PAYER = "n/t/e"
+
+
+def an_entry(
+    uid: str, gpus: int = 2, *, start: int = NOW, end: int = FOREVER, node: str = "n0"
+) -> Entry:
+    return Entry(uid=uid, node=node, gpus=gpus, start=start, end=end)
+
+
+def a_claim(uid: str, gpus: int = 2, *, start: int = NOW, end: int = FOREVER) -> Claim:
+    return Claim(
+        uid=uid, payer=PAYER, start=start, end=end, gpus=gpus, borrowed=False, gpu_ms=gpus * HOUR
+    )
+
+
+def of(*entries: Entry) -> Calendar:
+    calendar = Calendar()
+    for entry in entries:
+        calendar.enter(entry.uid, [entry])
+    return calendar
+
+
+def test_what_is_entered_is_found_by_run_and_by_node_until_it_is_forgotten() -> None:
+    here, there = an_entry("a"), an_entry("a", node="n1")
+    calendar = of(here, there, an_entry("b"))
+    calendar.enter("a", claims=[a_claim("a")])
+    assert calendar.entries_of("a") == (here, there)
+    assert calendar.nodes() == ["n0", "n1"]
+    assert calendar.uids == {"a", "b"}
+    calendar.forget("a")
+    assert not calendar.has("a")
+    assert calendar.nodes() == ["n0"]
+    assert calendar.claims == {}
+    calendar.forget("a")
+    assert calendar.uids == {"b"}
+
+
+def test_changes_and_releases_are_counted_and_changed_nodes_named() -> None:
+    """Those who share answers ask again when these change."""
+    calendar = of(an_entry("a"))
+    assert (calendar.changes, calendar.releases, list(calendar.changed)) == (1, 0, ["n0"])
+    calendar.changed.clear()
+    calendar.forget("nobody")
+    assert (calendar.changes, calendar.releases, list(calendar.changed)) == (1, 0, [])
+    calendar.forget("a")
+    assert (calendar.changes, calendar.releases, list(calendar.changed)) == (2, 1, ["n0"])
+
+
+def test_a_run_respects_all_entries_but_its_own() -> None:
+    calendar = of(an_entry("a"), an_entry("b"))
+    assert [each.uid for each in calendar.entries_on("n0", "a")] == ["b"]
+    assert [each.uid for each in calendar.entries_on("n0", "c")] == ["a", "b"]
+    assert calendar.entries_on("n1", "c") == []
+
+
+def test_a_kept_site_is_passed_by_runs_with_a_short_limit_alone() -> None:
+    """Q10: with a limit of at most `patience`."""
+    calendar = Calendar()
+    calendar.enter("a", [an_entry("a")], [a_claim("a")], passable_by=HOUR)
+    assert calendar.entries_on("n0", "b", HOUR) == []
+    assert [each.uid for each in calendar.entries_on("n0", "b", HOUR + 1)] == ["a"]
+    assert [each.uid for each in calendar.entries_on("n0", "b")] == ["a"]
+    world = a_world([a_node("n0")], [a_budget("t")])
+    for span, claims in ((HOUR, 0), (HOUR + 1, 1)):
+        with world.what_if.opened():
+            calendar.respect(world, "b", span)
+            assert len(world.accounts.claims_on(PAYER)) == claims
+    calendar.forget("a")
+    calendar.enter("a", [an_entry("a")])
+    assert len(calendar.entries_on("n0", "b", HOUR)) == 1, "what was passable is so no more"
+
+
+def test_the_money_of_others_is_respected_and_ones_own_is_not() -> None:
+    world = a_world([a_node("n0")], [a_budget("t")])
+    calendar = Calendar()
+    for uid in ("a", "b"):
+        calendar.enter(uid, claims=[a_claim(uid)])
+    with world.what_if.opened():
+        calendar.respect(world, "a")
+        assert [each.uid for each in world.accounts.claims_on(PAYER)] == ["b"]
+    assert world.accounts.claims_on(PAYER) == []
+
+
+def test_ends_are_those_of_entries_and_money_that_are_known_and_to_come() -> None:
+    calendar = of(
+        an_entry("a", end=NOW + HOUR),
+        an_entry("b"),
+        an_entry("c", start=NOW - HOUR, end=NOW),
+    )
+    calendar.enter("d", claims=[a_claim("d", end=NOW + MINUTE), a_claim("d")])
+    assert calendar.ends(NOW) == {NOW + MINUTE, NOW + HOUR}
+
+
+def test_the_last_start_that_an_envelope_pays_for() -> None:
+    calendar = Calendar()
+    assert calendar.last_start(PAYER) == 0
+    calendar.enter("a", claims=[a_claim("a", start=NOW + HOUR), a_claim("a", start=NOW + 2)])
+    assert calendar.last_start(PAYER) == NOW + HOUR
+    calendar.forget("a")
+    assert calendar.last_start(PAYER) == 0
+
+
+def test_a_part_of_it_is_in_the_order_of_the_whole() -> None:
+    calendar = of(*(an_entry(uid) for uid in ("first", "second", "third")))
+    calendar.enter("third", claims=[a_claim("third")], passable_by=HOUR)
+    part = calendar.only(["third", "first"])
+    assert [each.uid for each in part.entries_on("n0", "")] == ["first", "third"]
+    assert list(part.claims) == ["third"]
+    assert [each.uid for each in part.entries_on("n0", "", HOUR)] == ["first"]
+
+
+def test_the_group_of_a_sweep_has_entries_of_its_own_that_are_its_runs() -> None:
+    assert uid_of_run(uid_beside("u", 3)) == "u"
+    assert uid_of_run("u") == "u"
+    assert uid_beside("u", 3) != uid_beside("u", 4)
+
+
+def a_busy_node() -> World:
+    """Eight GPUs: three leased until an hour from now, two without a known end, three free."""
+    world = a_world([a_node("n0")], [a_budget("t")])
+    ends, stays = a_run("ends", span=2 * HOUR), a_run("stays")
+    for run, slots, index in ((ends, range(3), 0), (stays, range(3, 5), 1)):
+        world.put_run(run)
+        world.fold_open(a_lease(run, "n0", slots, batch=1, index=index))
+    return world
+
+
+# entries: GPUs, from, until (hours); a run from now on for so many hours; GPUs that it must leave
+MISSED = [
+    ([(2, 0, 5)], 1, 2),
+    ([(2, 2, 5)], 1, 0),  # over before it begins
+    ([(2, 2, 5)], 2, 0),
+    ([(3, 2, 5)], 3, 0),  # by then three more are free
+    ([(4, 2, 5)], 3, 1),
+    ([(6, 2, None)], None, 3),
+    ([(2, 0, 1), (2, 1, 5)], 3, 2),  # one after the other; the second on what comes free
+    ([(2, 0, 1), (6, 1, 5)], 3, 3),
+    ([(2, 0, 3), (3, 2, 5)], 4, 2),
+    ([(1, -2, 0)], None, 0),  # gone
+]
+
+
+@pytest.mark.parametrize(("rows", "hours", "expected"), MISSED)
+def test_what_entries_keep_of_the_gpus_that_are_free_now(
+    rows: list[tuple[int, int, int | None]], hours: int | None, expected: int
+) -> None:
+    entries = [
+        an_entry(
+            f"u{index}",
+            gpus,
+            start=NOW + start * HOUR,
+            end=FOREVER if end is None else NOW + end * HOUR,
+        )
+        for index, (gpus, start, end) in enumerate(rows)
+    ]
+    end = FOREVER if hours is None else NOW + hours * HOUR
+    world = a_busy_node()
+    assert missed_by(world, "n0", entries, start=NOW, end=end, gone=()) == expected
+
+
+def test_a_lease_that_is_given_back_already_comes_free_no_more() -> None:
+    world = a_busy_node()
+    entries = [an_entry("u", 4, start=NOW + 2 * HOUR)]
+    found = [
+        missed_by(world, "n0", entries, start=NOW, end=FOREVER, gone=gone)
+        for gone in ((), ("ends-1-0",))
+    ]
+    assert found == [1, 4]
+
+
+def test_what_is_kept_is_counted_again_when_a_lease_ends_in_a_what_if() -> None:
+    """Four GPUs are wanted in two hours, for which those that end by then count. If they end now,
+    they are free, and wanted."""
+    world = a_busy_node()
+    run = a_run("r")
+    world.put_run(run)
+    calendar = of(an_entry("ahead", 4, start=NOW + 2 * HOUR))
+    state = world.fleet.nodes["n0"]
+    ending, staying = world.leases["ends-1-0"], world.leases["stays-1-1"]
+    with world.what_if.opened():
+        kept = as_found_by(world, a_wish(world, run), calendar, start=NOW)
+        assert state.free == 2
+        assert (kept.gain(ending), kept.gain(staying)) == (0, 2)
+        kept.end(staying)
+        assert state.free == 4
+        kept.end(ending)
+        assert state.free == 4
+        kept.restore(staying)
+        assert state.free == 2
+        kept.restore(ending)
+        assert state.free == 2
+    assert state.free == 3

@@ -1,0 +1,301 @@
+"""The site of a start by cuts: the place with the least loss, its payers, and who is in the way."""
+
+from msgspec.structs import replace
+from tests.properties.worlds import (
+    NOW,
+    a_budget,
+    a_lease,
+    a_node,
+    a_run,
+    a_wish,
+    a_world,
+    an_envelope,
+    occupy,
+)
+
+from leasehold.core.decisions.calendar import Calendar, Entry
+from leasehold.core.decisions.site import Ground, Site, choose_site, protections_ending
+from leasehold.core.facts import Closed, Ending, Gang, Role, Run, Why
+from leasehold.core.policy import CutPolicy, Policy
+from leasehold.core.units import HOUR, MINUTE
+from leasehold.core.world.accounts import Claim
+from leasehold.core.world.world import World
+
+OLD = NOW - 2 * HOUR  # so old that nothing protects it any more
+OPEN = Policy(min_tenure=0)
+
+
+class Fleet:
+    """Nodes n0, n1 … of eight GPUs, by fabric, with runs of other owners."""
+
+    def __init__(self, fabrics: str, *, policy: Policy | None = None) -> None:
+        nodes = [a_node(f"n{index}", fabric) for index, fabric in enumerate(fabrics)]
+        self.world: World = a_world(nodes, [a_budget("x"), a_budget("z")], policy=policy)
+        self._index = 0
+
+    def put(
+        self,
+        run: Run,
+        node: str,
+        first: int,
+        gpus: int,
+        *,
+        role: Role = Role.ACTIVE,
+        group: int = 0,
+        start: int = OLD,
+    ) -> str:
+        self.world.put_run(run)
+        self._index += 1
+        slots = range(first, first + gpus)
+        lease = a_lease(
+            run, node, slots, batch=1, index=self._index, group=group, role=role, start=start
+        )
+        self.world.fold_open(lease)
+        return lease.name
+
+    def fill(self, node: str, *, gpus: int = 8, start: int = OLD) -> Run:
+        run = a_run(f"on-{node}", "x", group_gpus=gpus, pod_gpus=gpus)
+        self.put(run, node, 0, gpus, start=start)
+        return run
+
+    def site(
+        self, run: Run, calendar: Calendar | None = None, *, at: int = NOW, within: str = ""
+    ) -> Site | None:
+        self.world.put_run(run)
+        wish = a_wish(self.world, run)
+        domains = (f"r/c/{within}",) if within else ()
+        return choose_site(self.world, wish, calendar or Calendar(), at=at, now=NOW, within=domains)
+
+    def places(self, run: Run, calendar: Calendar | None = None, *, at: int = NOW) -> object:
+        found = self.site(run, calendar, at=at)
+        return None if found is None else found.places
+
+
+def a_beneficiary(groups: int = 1, gpus: int = 8, *, spread: bool = True) -> Run:
+    return a_run("new", "z", groups=groups, group_gpus=gpus, pod_gpus=gpus, spread=spread)
+
+
+def test_lottery_is_worse_than_shrinking_and_shrinking_than_spares() -> None:
+    """On a it costs a run, on b a group above the minimum, on c spares; on d the rest of a run
+    is protected."""
+    fleet = Fleet("abcd")
+    fleet.fill("n0")
+    elastic = a_run("elastic", "x", groups=2, group_gpus=8, pod_gpus=8, minimum=8)
+    fleet.put(elastic, "n1", 0, 8, group=1, start=NOW)
+    fleet.put(elastic, "n3", 0, 8, group=0, start=NOW)
+    holder = a_run("holder", "x", group_gpus=8, pod_gpus=8, spares=8)
+    fleet.put(holder, "n2", 0, 8, role=Role.SPARE)
+    found = fleet.site(a_beneficiary())
+    assert found is not None
+    assert found.losses == (("r/c/a", 8, 0, 0), ("r/c/b", 0, 8, 0), ("r/c/c", 0, 0, 8))
+    assert (found.domains, found.places) == (("r/c/c",), (("n2", 8),))
+    assert [(each.payer, each.gpus) for each in found.money] == [("n/z/e", 8)]
+
+
+def test_a_node_costs_what_is_not_free_there() -> None:
+    fleet = Fleet("aa")
+    fleet.fill("n0", gpus=6)
+    fleet.fill("n1", gpus=5)
+    found = fleet.site(a_beneficiary(gpus=4))
+    assert found is not None
+    assert found.losses == (("r/c/a", 1, 0, 0),)
+    assert found.places == (("n1", 4),)
+
+
+def test_equal_losses_are_settled_by_name() -> None:
+    fleet = Fleet("baa")
+    for node in ("n0", "n1", "n2"):
+        fleet.fill(node)
+    assert fleet.places(a_beneficiary()) == (("n1", 8),)
+
+
+def test_groups_fill_places_one_after_the_other() -> None:
+    """What the first group takes is no place for the second."""
+    fleet = Fleet("ab")
+    fleet.fill("n0", gpus=4)
+    fleet.fill("n1", gpus=6)
+    assert fleet.places(a_beneficiary(2, 4)) == (("n0", 4), ("n1", 4))
+    assert fleet.places(a_beneficiary(2, 4, spread=False)) == (("n0", 8),)
+    assert fleet.places(a_beneficiary(5, 4)) is None
+
+
+def test_who_is_protected_is_in_the_way_until_it_is_not() -> None:
+    fleet = Fleet("a")
+    fleet.fill("n0", start=NOW - HOUR)
+    assert fleet.places(a_beneficiary()) is None
+    assert fleet.places(a_beneficiary(), at=NOW + HOUR - 1) is None
+    assert fleet.places(a_beneficiary(), at=NOW + HOUR) == (("n0", 8),)
+
+
+def test_a_protected_run_may_be_shrunk_and_its_spares_dropped() -> None:
+    fleet = Fleet("ab")
+    elastic = a_run("elastic", "x", groups=2, group_gpus=4, pod_gpus=4, minimum=4)
+    for group in range(2):
+        fleet.put(elastic, "n0", 4 * group, 4, group=group, start=NOW)
+    holder = a_run("holder", "x", group_gpus=4, pod_gpus=4, spares=4)
+    fleet.put(holder, "n1", 0, 4, start=NOW)
+    fleet.put(holder, "n1", 4, 4, role=Role.SPARE, start=NOW)
+    found = fleet.site(a_beneficiary(2, 4))
+    assert found is not None
+    assert found.losses == (("r/c/a", 0, 4, 0), ("r/c/b", 0, 0, 4))
+    assert found.places == (("n0", 4), ("n1", 4))
+
+
+def test_a_filler_goes_with_its_spare_and_costs_nothing_more() -> None:
+    fleet = Fleet("a")
+    holder = a_run("holder", "x", group_gpus=8, pod_gpus=8, spares=8)
+    fleet.put(holder, "n0", 0, 8, role=Role.SPARE)
+    fleet.put(a_run("filler", "x", group_gpus=4), "n0", 0, 4, role=Role.BORROWED, start=NOW)
+    found = fleet.site(a_beneficiary())
+    assert found is not None
+    assert found.losses == (("r/c/a", 0, 0, 8),)
+
+
+def test_what_is_ending_is_free_until_its_deadline_and_stays_after_it() -> None:
+    fleet = Fleet("a")
+    run = fleet.fill("n0", start=NOW)
+    [name] = fleet.world.open_by_run[run.uid]
+    ending = Ending(why=Why(reason=Closed.SHRINK), deadline=NOW + MINUTE, batch=2, at=NOW)
+    fleet.world.fold_ending(name, ending)
+    found = fleet.site(a_beneficiary())
+    assert found is not None
+    assert found.losses == (("r/c/a", 0, 0, 0),)
+    late = choose_site(
+        fleet.world, a_wish(fleet.world, a_beneficiary()), Calendar(), at=NOW + HOUR,
+        now=NOW + MINUTE,
+    )  # fmt: skip
+    assert late is None
+
+
+def test_a_lease_that_ends_by_itself_before_costs_nothing() -> None:
+    fleet = Fleet("a", policy=OPEN)
+    run = a_run("short", "x", group_gpus=8, pod_gpus=8, span=3 * HOUR)
+    fleet.put(run, "n0", 0, 8)
+    later = fleet.site(a_beneficiary(), at=NOW + HOUR)
+    sooner = fleet.site(a_beneficiary(), at=NOW + HOUR - 1)
+    assert later is not None
+    assert sooner is not None
+    assert (later.losses, sooner.losses) == ((("r/c/a", 0, 0, 0),), (("r/c/a", 8, 0, 0),))
+
+
+def test_other_peoples_pods_and_nodes_that_take_no_work_are_no_place() -> None:
+    fleet = Fleet("aa")
+    occupy(fleet.world, "n0", 1)
+    fleet.world.put_node(replace(a_node("n1", "a"), cordoned=True))
+    assert fleet.places(a_beneficiary()) is None
+    assert fleet.places(a_beneficiary(gpus=4)) == (("n0", 4),)
+
+
+def an_entry(gpus: int, *, start: int) -> Calendar:
+    calendar = Calendar()
+    calendar.enter("ahead", [Entry(uid="ahead", node="n0", gpus=gpus, start=start)])
+    return calendar
+
+
+def test_a_plan_ahead_is_no_place_also_if_it_begins_later() -> None:
+    """Without a limit the run would still be there."""
+    fleet = Fleet("ab")
+    fleet.fill("n0")
+    fleet.fill("n1")
+    assert fleet.places(a_beneficiary()) == (("n0", 8),)
+    assert fleet.places(a_beneficiary(), an_entry(4, start=NOW + 9 * HOUR)) == (("n1", 8),)
+    short = replace(a_beneficiary(), spec=replace(a_beneficiary().spec, max_duration=8 * HOUR))
+    assert fleet.places(short, an_entry(4, start=NOW + 9 * HOUR)) == (("n0", 8),)
+
+
+def test_payers_are_found_as_if_nobody_were_cut() -> None:
+    """The victim uses the money of the beneficiary's own envelope: that does not come back (Q5)."""
+    fleet = Fleet("a")
+    fleet.world.put_budget(a_budget("z", an_envelope("n/z/e", "z", 8)))
+    run = a_run("victim", "z", group_gpus=8, pod_gpus=8)
+    name = fleet.put(run, "n0", 0, 8)
+    wish = a_wish(fleet.world, a_beneficiary())
+    fleet.world.put_run(wish.run)
+    assert choose_site(fleet.world, wish, Calendar(), at=NOW, now=NOW) is None
+    returned = choose_site(fleet.world, wish, Calendar(), at=NOW, now=NOW, returned=(name,))
+    assert returned is not None, "its family gives it back (O5)"
+
+
+def test_money_that_a_plan_ahead_has_pays_for_nobody_else() -> None:
+    fleet = Fleet("a")
+    fleet.world.put_budget(a_budget("z", an_envelope("n/z/e", "z", 8)))
+    fleet.fill("n0")
+    calendar = Calendar()
+    claim = Claim(
+        uid="ahead", payer="n/z/e", start=NOW, end=NOW + HOUR, gpus=1, borrowed=False, gpu_ms=HOUR
+    )
+    calendar.enter("ahead", claims=[claim])
+    assert fleet.places(a_beneficiary(), calendar) is None
+    assert fleet.places(a_beneficiary(), calendar, at=NOW + HOUR) == (("n0", 8),)
+
+
+def test_the_payers_windows_stay_open_as_long_as_the_start_protects() -> None:
+    """Two hours, or twice its checkpoint (Q5)."""
+    fleet = Fleet("a")
+    fleet.fill("n0")
+    run = a_beneficiary()
+    with_checkpoint = replace(run, spec=replace(run.spec, checkpoint=2 * HOUR))
+    for hours, is_enough in ((2, False), (3, True)):
+        end = NOW + hours * HOUR
+        fleet.world.put_budget(a_budget("z", an_envelope("n/z/e", "z", 8, end=end)))
+        assert (fleet.places(run) is not None) is is_enough
+        assert fleet.places(with_checkpoint) is None
+    fleet.world.put_budget(a_budget("z", an_envelope("n/z/e", "z", 8, end=NOW + 5 * HOUR)))
+    assert fleet.places(with_checkpoint) is not None
+
+
+def test_within_certain_domains_the_others_are_no_place() -> None:
+    fleet = Fleet("ab")
+    fleet.fill("n0")
+    found = fleet.site(a_beneficiary(), within="a")
+    assert found is not None
+    assert (found.domains, [each[0] for each in found.losses]) == (("r/c/a",), ["r/c/a"])
+
+
+def test_a_site_holds_as_long_as_its_gpus_can_be_had() -> None:
+    fleet = Fleet("a")
+    fleet.fill("n0")
+    run = a_beneficiary()
+    fleet.world.put_run(run)
+    wish = a_wish(fleet.world, run)
+    places = (("n0", 8),)
+
+    def holds(calendar: Calendar, *, at: int = NOW) -> bool:
+        return Ground(fleet.world, wish, calendar, at=at, now=NOW).holds(places)
+
+    assert holds(Calendar())
+    assert not holds(an_entry(1, start=NOW))
+    assert not holds(an_entry(1, start=NOW + HOUR))
+    occupy(fleet.world, "n0", 1)
+    assert not holds(Calendar())
+    fleet.world.drop_node("n0")
+    assert not holds(Calendar())
+
+
+def test_without_a_lottery_nobody_is_protected_from_waiting_for_its_end() -> None:
+    """With `Reclaim` and `Never` a site is kept until it comes free: all leases count (Q10)."""
+    for cuts in (CutPolicy.RECLAIM, CutPolicy.NEVER):
+        fleet = Fleet("a", policy=Policy(cuts=cuts))
+        fleet.fill("n0", start=NOW)
+        assert fleet.places(a_beneficiary()) == (("n0", 8),)
+
+
+def test_the_instants_at_which_protections_end() -> None:
+    fleet = Fleet("abc")
+    fleet.fill("n0", start=NOW - HOUR)
+    fleet.fill("n1", start=NOW - 3 * HOUR)
+    patient = a_run("patient", "x", group_gpus=8, pod_gpus=8, gang=Gang.RUN)
+    patient = replace(patient, spec=replace(patient.spec, checkpoint=5 * HOUR))
+    fleet.put(patient, "n2", 0, 8, start=NOW)
+    assert sorted(protections_ending(fleet.world, NOW)) == [NOW + HOUR, NOW + 10 * HOUR]
+    assert sorted(protections_ending(fleet.world, NOW + HOUR)) == [NOW + 10 * HOUR]
+
+
+def test_choosing_a_site_changes_nothing() -> None:
+    fleet = Fleet("ab")
+    fleet.fill("n0")
+    before = {name: state.free for name, state in fleet.world.fleet.nodes.items()}
+    fleet.site(a_beneficiary(), an_entry(8, start=NOW))
+    assert {name: state.free for name, state in fleet.world.fleet.nodes.items()} == before
+    assert fleet.world.accounts.claims_on("n/z/e") == []
+    assert not fleet.world.what_if.active
