@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from click import Command
 from click.testing import CliRunner, Result
-from tests.archive.damage import SECRETS, USERS, a_data_folder
+from tests.archive.folder import SECRETS, USERS, a_data_folder
 
 from leasehold.adapters.asyncio_runtime import AsyncioClock, AsyncioTasks, run
 from leasehold.adapters.sqlite.lock import FileLock
@@ -249,10 +249,29 @@ def test_a_backup_that_is_not_there_leaves_nothing(tmp_path: Path) -> None:
     assert told.exit_code == 1
     assert f"Error: {to}: there is no such backup; name another file" in told.output
     assert not folder.exists()
-    told = invoke(restore.command, to, "--partial", "--data", folder)
+    told = invoke(restore.command, "--data", folder)
     assert told.exit_code == 2
-    assert "--partial needs --salvage" in told.output
+    assert "Missing argument 'FROM.tar'" in told.output
     assert not folder.exists()
+
+
+def test_commands_on_a_damaged_store_name_the_file_and_the_remedy(
+    data: Path, tmp_path: Path
+) -> None:
+    store, page = data / "store.sqlite", 4096
+    content = store.read_bytes()
+    store.write_bytes(content[:page] + bytes(page) + content[2 * page :])  # the root of all objects
+    for command, *more in (
+        (ledger.command, "verify"),
+        (ledger.command, "export"),
+        (audit.command,),
+        (backup.command, tmp_path / "to.tar"),
+    ):
+        told = invoke(command, *more, "--data", data)
+        assert told.exit_code == 1, more
+        assert f"Error: {store}: is damaged (" in told.output, more
+        assert f"`leasehold restore FROM.tar --data {data}.restored`" in told.output, more
+    assert not (tmp_path / "to.tar").exists()
 
 
 def test_names_lead_nowhere_else(data: Path, tmp_path: Path) -> None:

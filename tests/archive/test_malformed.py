@@ -8,7 +8,7 @@ from typing import Any
 import apsw
 import pytest
 from click.testing import CliRunner, Result
-from tests.archive.damage import a_data_folder
+from tests.archive.folder import a_data_folder
 
 from leasehold.cli import audit, backup, ledger
 

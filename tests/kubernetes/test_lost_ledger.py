@@ -97,7 +97,7 @@ def test_a_batch_that_was_forced_out_is_named_and_put_back(plane: Plane) -> None
             f"Error: {plane.cluster.server}: the ledger has no batches 1 to 2 that its head names; "
             "leasehold ledger restore puts missing batches back"
         ), (words, told.stderr)
-        assert "salvage" not in told.stderr
+        assert "leasehold restore" not in told.stderr
     standby = plane.controller("b")
     plane.until(lambda: "no batches 1 to 2" in ready(standby))
 
@@ -114,7 +114,7 @@ def test_a_batch_that_was_forced_out_is_named_and_put_back(plane: Plane) -> None
     again = plane.leasehold("ledger", "restore", *cluster, exported)
     assert again.stdout == "ledger restore: no batch is missing\n"
     here = plane.leasehold("ledger", "restore", "--data", str(plane.kubectl.home))
-    assert "leasehold restore --salvage" in here.stderr
+    assert "restore a backup (leasehold restore)" in here.stderr
 
 
 def ready(controller: Controller) -> str:

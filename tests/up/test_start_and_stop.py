@@ -166,6 +166,21 @@ def test_a_damaged_store_is_refused_and_left_alone(up: Servers) -> None:
     assert store.read_bytes() == damaged
 
 
+def test_content_that_was_never_written_is_refused_in_one_sentence(up: Servers) -> None:
+    """SQLite has no checksums; the ledger has."""
+    server = up().start()
+    server.submit(*team(), job("over", "exit 0"))
+    server.wait_phase("over", "Completed")
+    server.stop()
+    store = server.data / "store.sqlite"
+    content = store.read_bytes()
+    assert content.count(b'"facts":{"budgets"') >= 2
+    store.write_bytes(content.replace(b'"facts":{"budgets"', b'"facts":{"bubgets"'))
+    last = refused(server).strip().splitlines()[-1]
+    assert last.startswith(f"Error: {store}: is damaged (the ledger has no batch ")
+    assert f"`leasehold restore FROM.tar --data {server.data}.restored`" in last
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_jobs_live_through_a_restart(up: Servers, how: signal.Signals) -> None:
     server = up().start()

@@ -59,7 +59,7 @@ def _compare(snapshot: Snapshot, config: Config) -> tuple[int, list[str]]:
     try:
         found = run(main)
     except Malformed as malformed:
-        return 0, [f"{malformed}; leasehold restore --salvage gets back what the ledger says"]
+        return 0, [f"{malformed}; restore the newest backup"]
     world = found.world
     now = max(world.head.instant, time.time_ns() // 1_000_000)
     broken = map(str, check_all(world, now))

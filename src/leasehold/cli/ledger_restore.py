@@ -42,12 +42,13 @@ def restore(files: tuple[Path, ...], data: DataFolder, *, dry_run: bool) -> None
     The archive is the folder or bucket of --archive; files are those of `leasehold ledger export`,
     or ledger-*.jsonl of an archive. A batch is put back only if the head's digest leads through it.
     Controllers may run meanwhile. It takes the right to keep the ledger, which the controller and
-    administrators of the cluster have. A data folder is mended by `leasehold restore --salvage`.
+    administrators of the cluster have. A data folder is restored from a backup instead
+    (`leasehold restore`).
     """
     if not isinstance(data, ClusterCopy):
         raise click.UsageError(
-            "this is for a cluster (--kubeconfig); a data folder is mended by "
-            "`leasehold restore --salvage`"
+            "this is for a cluster (--kubeconfig); for a data folder restore a backup "
+            "(leasehold restore)"
         )
     with snapshot_of(data) as snapshot:
         wanted = _missing(snapshot, data, files)

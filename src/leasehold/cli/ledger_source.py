@@ -59,10 +59,7 @@ def sentences(data: DataFolder) -> Iterator[None]:
     except (BatchLost, HeadLost, CheckpointLost) as error:
         raise click.ClickException(data.loss(str(error))) from None
     except msgspec.DecodeError as error:
-        said = (
-            f"the store is damaged ({error}); leasehold restore --salvage gets back what is there"
-        )
-        raise click.ClickException(said) from None
+        raise click.ClickException(data.loss(f"is damaged ({error})")) from None
 
 
 @contextmanager

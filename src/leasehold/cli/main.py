@@ -22,7 +22,7 @@ COMMANDS = {
     "ledger": ("leasehold.cli.ledger", "Verify, export, compact and replay the ledger."),
     "lint": ("leasehold.cli.lint", "Validate manifests without a server."),
     "lottery": ("leasehold.cli.lottery", "Re-run the draws of a lottery and compare."),
-    "restore": ("leasehold.cli.restore", "Make a data folder from a backup, or a damaged one."),
+    "restore": ("leasehold.cli.restore", "Make a data folder from a backup."),
     "runs": ("leasehold.cli.runs.command", "The same as kubectl runs."),
     "sim": ("leasehold.cli.sim", "Run the control plane on virtual time."),
     "token": ("leasehold.cli.token", "Who may use an embedded control plane."),

@@ -149,7 +149,7 @@ class Controller:
                 self.drop()
                 self._defects.broken(broken)
             except (BatchLost, HeadLost, CheckpointLost) as lost:
-                # One machine's store is mended by a command, and not beside a server.
+                # One machine's store is restored from a backup, and not beside a server.
                 if self._terms.is_strict or not self._terms.is_shared:
                     raise
                 self.drop()

@@ -19,14 +19,14 @@ import apsw
 from leasehold.adapters.unusable import Unusable
 from leasehold.ports.store import OutcomeUnknown, Unavailable
 
-_SALVAGE = "get everything back with `leasehold restore --salvage FOLDER`, or restore a backup"
+_RESTORE = "stop, and restore the newest backup (leasehold restore)"
 _SENTENCES: tuple[tuple[type[apsw.Error], str], ...] = (
     (apsw.FullError, "the disk is full; make room, and the next write will pass"),
     (apsw.ReadOnlyError, "cannot be written; check the rights of the file, its folder and mount"),
     (apsw.BusyError, "another program holds the file; end it"),
     (apsw.LockedError, "another program holds the file; end it"),
-    (apsw.CorruptError, f"is damaged; stop, and {_SALVAGE}"),
-    (apsw.NotADBError, f"is no SQLite file any more; stop, and {_SALVAGE}"),
+    (apsw.CorruptError, f"is damaged; {_RESTORE}"),
+    (apsw.NotADBError, f"is no SQLite file any more; {_RESTORE}"),
     (apsw.IOError, "the disk failed; look at the system's log, then start again"),
     (apsw.CantOpenError, "cannot be opened; check that its folder exists, and its rights"),
 )
@@ -34,11 +34,10 @@ FATAL = (apsw.CorruptError, apsw.NotADBError)
 
 
 def remedy_of_damage(path: Path) -> str:
-    """What to type; the damaged folder is only read."""
-    folder = path.parent
+    """Return what to do about a store that cannot be used any more."""
     return (
-        "leave the folder as it is, and get everything back into another one: "
-        f"`leasehold restore --salvage {folder} --data {folder}.salvaged`; or restore a backup"
+        "keep the folder as it is, and restore the newest backup into another one: "
+        f"`leasehold restore FROM.tar --data {path.parent}.restored`"
     )
 
 

@@ -14,13 +14,6 @@ from typing import NoReturn
 from leasehold.adapters.exclusive import share, take
 from leasehold.adapters.sqlite.errors import BadStore
 
-
-def used_by(file: int) -> str:
-    """Of a lock file that somebody else holds: who."""
-    holder = os.read(file, 32).decode("ascii", "replace").strip() or "unknown"
-    return f"is in use by the process with pid {holder}"
-
-
 OPENING_TRIES = 500  # ten seconds: the first of those who share looks the whole file over
 
 
@@ -44,8 +37,9 @@ class FileLock:
         self._held = True
 
     def _refuse(self, store: Path) -> NoReturn:
-        why = used_by(self._file)
+        holder = os.read(self._file, 32).decode("ascii", "replace").strip() or "unknown"
         os.close(self._file)
+        why = f"is in use by the process with pid {holder}"
         raise BadStore(store, why, "end that one, or name another file")
 
     def _sign(self) -> None:

@@ -9,7 +9,7 @@ Called by `store` and `shared`, under their lock. What the tables mean:
 """
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -84,31 +84,6 @@ def open_another(path: Path, *, prefix: str | None) -> apsw.Connection:  # noqa:
     except apsw.Error as error:
         raise BadStore(path, f"cannot be used ({error})", sentence(error)) from error
     return connection
-
-
-def make_file(
-    path: Path,
-    rows: Iterable[tuple[str, str, str, int, bytes]],
-    *,
-    prefix: str,
-    version: int,
-    created: int,
-) -> None:
-    """A file with these objects (kind, namespace, name, version, body) and no past: whoever watched
-    another one from before `version` is told to list again. Raises `BadStore`."""
-    connection = open_file(path, prefix=prefix)
-    try:
-        with connection:
-            connection.executemany("INSERT INTO objects VALUES (?, ?, ?, ?, ?)", rows)
-            connection.execute(
-                "INSERT INTO meta SELECT DISTINCT 'forgotten/' || kind, ? FROM objects", (version,)
-            )
-            numbers = (("version", version), ("created", created))
-            connection.executemany("UPDATE meta SET value = ?2 WHERE key = ?1", numbers)
-    except apsw.Error as error:
-        raise BadStore(path, f"cannot be written ({error})", sentence(error)) from error
-    finally:
-        connection.close()
 
 
 def open_reader(path: Path) -> apsw.Connection:

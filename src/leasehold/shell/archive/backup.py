@@ -18,7 +18,6 @@ from pathlib import Path, PurePosixPath
 import apsw
 import msgspec
 
-from leasehold.adapters.private_file import write_private
 from leasehold.adapters.sqlite.errors import BadStore, sentence
 from leasehold.adapters.sqlite.schema import open_reader
 from leasehold.core.facts import Record
@@ -111,13 +110,6 @@ def unpack(backup: Path, folder: Path) -> Contents:
     except tarfile.TarError as error:
         raise BadBackup(backup, f"is no backup ({error})", "name another file") from None
     return contents
-
-
-def copy_others(data: DataFolder, to: DataFolder) -> None:
-    """Everything but the store, from one data folder into another that is on this machine too: an
-    archive that lies elsewhere stays there. Raises `BadArchive` or `OSError`."""
-    for name, path in _others(data, data.archive):
-        write_private(to.root / name, path.read_bytes())
 
 
 def _others(data: DataFolder, archive: Path) -> Iterator[tuple[str, Path]]:
