@@ -88,6 +88,13 @@ OVERDRAFTS = (
         story("O5-a-family-moves-only-if-the-run-starts"),
     ),
     Mutant(
+        "O5, a protected run keeps the envelope of its relatives",
+        "core/decisions/overdraft.py",
+        "        return cut_until_it_fits(scope, seeder=seeder, now=now, but=\"\")\n",
+        "        return cut_until_it_fits(scope, seeder=seeder, now=now, but=\"-\")\n",
+        story("O5-a-protected-run-gives-the-envelope-back"),
+    ),
+    Mutant(
         "O5, all of a family moves",
         "control/scheduling/family.py",
         "        if fits():\n            break\n        covered = other_payer(",

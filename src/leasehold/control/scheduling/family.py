@@ -125,7 +125,6 @@ def _rehearse(
             restore=money.restore,
             seeder=seeder,
             now=now,
-            but=wish.run.uid,
         )
         if cuts is None:
             return None

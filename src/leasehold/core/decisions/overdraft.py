@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from leasehold.core.decisions.cover import Ask, cover
 from leasehold.core.decisions.cuts import Cuts, Scope, Seeder, cut_until_it_fits
-from leasehold.core.facts import Envelope, EnvelopeKey, Lease, Record, Relation, Role, Uid
+from leasehold.core.facts import Envelope, EnvelopeKey, Lease, Record, Relation, Role
 from leasehold.core.units import FOREVER, GpuMs, Instant
 from leasehold.core.verdicts import Covered
 from leasehold.core.world.accounts import UNLIMITED
@@ -159,13 +159,13 @@ def cut_shared(
     restore: Callable[[Lease], None],
     seeder: Seeder,
     now: Instant,
-    but: Uid,
 ) -> Cuts | None:
-    """An owner takes its own envelope back from its family: the same phases among those leases.
-    `end` and `restore`: what becomes of the money of a lease that is cut, and that is not."""
+    """Find what an owner's family gives back of its envelope (O5): the same phases among `leases`,
+    and as in any overdraft no run is protected. `end` and `restore` account for the money of a
+    lease that is cut, or is not cut after all."""
     with world.what_if.opened():
         scope = Scope(world, leases, covered, free=end, restore=restore)
-        return cut_until_it_fits(scope, seeder=seeder, now=now, but=but)
+        return cut_until_it_fits(scope, seeder=seeder, now=now, but="")
 
 
 def _nothing(lease: Lease) -> None:
