@@ -359,7 +359,7 @@ def _instants(turn: Turn, wish: Wish) -> set[Instant]:
     """Ends of entries and openings of windows."""
     world, now = turn.world, turn.now
     found = {term.frees_at for term in world.terms.values() if now < term.frees_at < FOREVER}
-    found |= turn.calendar.ends(now)
+    found.update(at for at in turn.calendar.ends if at > now)
     found.update(
         envelope.start
         for envelope in world.envelopes.values()

@@ -46,6 +46,7 @@ class Calendar:
         self.claims: dict[Uid, tuple[Claim, ...]] = {}
         self.changed: dict[str, None] = {}  # nodes, since somebody last looked
         self.changes = 0
+        self._ends: tuple[int, list[Instant]] = (-1, [])  # when entries end, as of `changes`
         self.releases = 0  # those changes that leave others more than before
 
     def enter(
@@ -117,11 +118,14 @@ class Calendar:
         """Nodes with an entry."""
         return sorted(name for name, entries in self._by_node.items() if entries)
 
-    def ends(self, now: Instant) -> set[Instant]:
-        """When entries end, as far as is known."""
-        ends = {entry.end for entries in self._of.values() for entry in entries}
-        ends.update(claim.end for claims in self.claims.values() for claim in claims)
-        return {at for at in ends if now < at < FOREVER}
+    @property
+    def ends(self) -> list[Instant]:
+        """Return the known ends of entries, in order."""
+        if self._ends[0] != self.changes:
+            ends = {entry.end for entries in self._of.values() for entry in entries}
+            ends.update(claim.end for claims in self.claims.values() for claim in claims)
+            self._ends = self.changes, sorted(at for at in ends if at < FOREVER)
+        return self._ends[1]
 
     def last_start(self, payer: EnvelopeKey) -> Instant:
         """When the last entry begins that this envelope pays for; 0 if there is none."""

@@ -5,10 +5,10 @@ Walks the known future (windows that open, leases whose end is known, planned ru
 pack on the fleet as it will be then, is asked only there, in a what-if.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Mapping
-from heapq import heapify, heappop, merge
-from itertools import chain, islice
+from heapq import heappop, heappush, heapreplace, merge
+from itertools import chain, count, islice
 
 from leasehold.core.decisions.admit import Wish, admit
 from leasehold.core.decisions.calendar import Calendar
@@ -50,11 +50,18 @@ def forecast(
     if wish.span is not None:
         # Room for a run with a limit comes and goes: before a planned start, and after its end.
         fleeting = {domain for domain in pods if seen[domain] is not outlook.pods[domain]}
-    others = _Others(world, wish, calendar, outlook=outlook, now=now)
-    others.add(_openings(world, wish.want.flavor, now))
+    room = _room(wish, pods, fleeting)
+    first = next(room, None)
+    if first is None:
+        return None
+    others = _Others(world, wish, calendar, outlook=outlook, first=first, now=now)
     others.wait_for(refused)
     lacks_money = refused.reason.is_about_money
-    for at in _instants(wish, pods, fleeting, others, max(now, not_before - 1)):
+    last = max(now, not_before - 1)
+    for at in others.between(chain((first,), room)):
+        if not last < at < FOREVER:
+            continue
+        last = at
         world.steps.take()
         unpaid = nobody_pays(world, wish, calendar, at=at, now=now) if lacks_money else None
         if unpaid is not None:
@@ -84,10 +91,9 @@ def is_ever_paid(
 ) -> bool:
     """Whether somebody pays for it now or at some instant that is known, wherever there is room.
     `returned`: leases whose money comes back."""
-    others = _Others(world, wish, calendar, outlook=outlook, now=now)
-    others.add(_openings(world, wish.want.flavor, now))
+    others = _Others(world, wish, calendar, outlook=outlook, first=now, now=now)
     last = now - 1
-    for at in chain((now,), others.between(iter(()), now)):
+    for at in chain((now,), others.between(iter(()))):
         if not last < at < FOREVER:
             continue
         last = at
@@ -103,15 +109,9 @@ def _domains(world: World, wish: Wish) -> list[str]:
     return [pool.domain for pool in pools]
 
 
-def _instants(
-    wish: Wish,
-    pods: dict[str, list[Instant]],
-    fleeting: set[str],
-    others: "_Others",
-    now: Instant,
-) -> Iterator[Instant]:
-    """Instants at which the run may have room and something has just changed, in order. Where room
-    is `fleeting` there may be less of it than was counted, until more comes."""
+def _room(wish: Wish, pods: dict[str, list[Instant]], fleeting: set[str]) -> Iterator[Instant]:
+    """Yield the instants at which the run may have room, in order. Where room is `fleeting` there
+    may be less of it than was counted, until more comes."""
     want = wish.want
     per_group = want.pods + want.spares
     groups = len(want.groups)
@@ -127,14 +127,11 @@ def _instants(
     first = next(room, None)
     if first is None:
         return
+    yield first
     if fleeting:
         more = (pods[domain] for domain in sorted(fleeting))
         room = merge(room, *(times[max(least - 1, bisect_left(times, first)) :] for times in more))
-    last = now
-    for at in others.between(merge([first], room), first):
-        if last < at < FOREVER:
-            last = at
-            yield at
+    yield from room
 
 
 def _ended(
@@ -174,60 +171,85 @@ def _openings(world: World, flavor: str, now: Instant) -> set[Instant]:
 
 
 class _Others:
-    """Instants at which something else than GPUs comes. More are added while they are walked: who
-    would pay today may be spoken for by then, and then others are asked."""
+    """Instants at which something other than GPUs comes free, in order. More are added while they
+    are walked: an envelope that would pay today may have no money then, and the next is asked."""
 
     def __init__(
-        self, world: World, wish: Wish, calendar: Calendar, *, outlook: Outlook, now: Instant
+        self,
+        world: World,
+        wish: Wish,
+        calendar: Calendar,
+        *,
+        outlook: Outlook,
+        first: Instant,
+        now: Instant,
     ) -> None:
+        """`first`: no earlier instant is of interest."""
         self._world, self._wish, self._calendar = world, wish, calendar
-        self._outlook, self._now = outlook, now
+        self._outlook, self._first, self._now = outlook, first, now
         self._asked: set[EnvelopeKey] = set()
-        self._instants: list[Instant] = []  # a heap
+        self._heap: list[tuple[Instant, int, Iterator[Instant]]] = []  # the next of each source
+        self._sources = count()
+        self._add(iter(sorted(_openings(world, wish.want.flavor, now))))
 
-    def add(self, instants: set[Instant]) -> None:
-        self._instants += instants
-        heapify(self._instants)
+    def _add(self, instants: Iterator[Instant]) -> None:
+        for at in instants:
+            if at >= self._first:
+                heappush(self._heap, (at, next(self._sources), instants))
+                return
 
     def wait_for(self, refused: Refused) -> None:
-        """Add the instants at which those who were asked to pay may have money again."""
+        """Add the instants at which the envelopes that were asked to pay may have money again."""
         payers = refused.payers_asked - self._asked
         if payers:
             self._asked |= payers
-            self.add(_money_instants(self._world, self._calendar, payers, self._now))
-            self.add(self._as_hours_cost_less(payers))
+            self._add(iter(sorted(_money_instants(self._world, self._calendar, payers, self._now))))
+            for key in sorted(payers):
+                self._add_cheaper_hours(key)
 
-    def _as_hours_cost_less(self, payers: set[EnvelopeKey]) -> set[Instant]:
+    def _add_cheaper_hours(self, key: EnvelopeKey) -> None:
         """Ends of entries at which GPU-hours cost less: less of the window is left, or less time
         until a planned start, beyond which a run without a limit has to be paid for."""
         world, span = self._world, self._wish.span
-        found: set[Instant] = set()
-        for key in sorted(payers):
-            envelope = world.envelopes[key]
-            if not envelope.caps_hours:
-                continue
-            ends = sorted({*self._outlook.ends_of_leases, *self._calendar.ends(self._now)})
-            length = world.policy.accounting_horizon if span is None else span
-            cheaper = envelope.end - length if envelope.end < FOREVER else FOREVER
-            found.update(at for at in ends if cheaper < at < envelope.end)
-            if span is None:
-                planned = self._calendar.last_start(key)
-                until = next((at for at in ends if at >= planned), planned)
-                found.update(at for at in ends if at <= until and at < envelope.end)
-        return found
+        envelope = world.envelopes[key]
+        if not envelope.caps_hours:
+            return
+        length = world.policy.accounting_horizon if span is None else span
+        if envelope.end < FOREVER:
+            self._add(self._ends_between(envelope.end - length, envelope.end))
+        if span is None:
+            planned = self._calendar.last_start(key)
+            after = next(self._ends_between(planned - 1, FOREVER), FOREVER)
+            if after < envelope.end:
+                self._add(iter((after,)))
+            self._add(self._ends_between(self._now, min(planned, envelope.end)))
 
-    def between(self, room: Iterator[Instant], first: Instant) -> Iterator[Instant]:
-        """With those of `room`, all in order, from the first on."""
+    def _ends_between(self, after: Instant, before: Instant) -> Iterator[Instant]:
+        """Yield the ends of leases and entries in (after, before) that may be of interest."""
+        after = max(after, self._now, self._first - 1)
+        leases, entries = self._outlook.ends_of_leases, self._calendar.ends
+        both = (
+            islice(ends, bisect_right(ends, after), bisect_left(ends, before))
+            for ends in (leases, entries)
+        )
+        return merge(*both)
+
+    def between(self, room: Iterator[Instant]) -> Iterator[Instant]:
+        """With those of `room`, all in order."""
         for at in room:
-            yield from self._up_to(at, first)
+            yield from self._up_to(at)
             yield at
-        yield from self._up_to(FOREVER, first)
+        yield from self._up_to(FOREVER)
 
-    def _up_to(self, end: Instant, first: Instant) -> Iterator[Instant]:
-        while self._instants and self._instants[0] < end:
-            at = heappop(self._instants)
-            if at >= first:
-                yield at
+    def _up_to(self, end: Instant) -> Iterator[Instant]:
+        while self._heap and self._heap[0][0] < end:
+            at, source, instants = self._heap[0]
+            following = next(instants, None)
+            if following is None:
+                heappop(self._heap)
+            else:
+                heapreplace(self._heap, (following, source, instants))
+            yield at
 
 
 def _money_instants(
