@@ -29,13 +29,15 @@ def decide(
     time_trusted: bool = True,
     quarantined: frozenset[Uid] = frozenset(),
     left_alone: frozenset[Uid] = frozenset(),
+    is_strict: bool = False,
 ) -> Turn:
     """Everything that is to be done now. The World is changed as if it were done already.
 
     Runs that are quarantined are looked after and nothing begins for them; those that are left
-    alone are not even that. Raises `Undecided` for a defect."""
+    alone are not even that. Raises `Undecided` for a defect. A strict turn considers plans that
+    stand all the same: a simulation finds what they miss."""
     world.steps.begin_turn()
-    turn = Turn(world, now=now, key=key, time_trusted=time_trusted)
+    turn = Turn(world, now=now, key=key, time_trusted=time_trusted, is_strict=is_strict)
     turn.quarantined = quarantined | left_alone
     turn.left_alone = left_alone
     try:

@@ -93,12 +93,22 @@ class _Draft:
 class Turn:
     """The decision in the making."""
 
-    def __init__(self, world: World, *, now: Instant, key: bytes, time_trusted: bool) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        now: Instant,
+        key: bytes,
+        time_trusted: bool,
+        is_strict: bool = False,
+    ) -> None:
+        """`is_strict`: a plan that stands is considered all the same, and compared (Q7)."""
         assert now >= world.head.instant
         self.world = world
         self.now = now
         self.key = key
         self.time_trusted = time_trusted  # nothing time-driven is done while the clock is unclear
+        self.is_strict = is_strict
         self.calendar = Calendar()
         self.notices: list[Notice] = []
         self.again = False  # something was decided that other decisions should see

@@ -58,6 +58,7 @@ class Decider(Protocol):
         time_trusted: bool,
         quarantined: frozenset[Uid],
         left_alone: frozenset[Uid],
+        is_strict: bool,
     ) -> Turn: ...
 
 
@@ -435,6 +436,7 @@ class Controller:
                 time_trusted=self._time.trusted,
                 quarantined=self._defects.quarantined,
                 left_alone=self._defects.left_alone,
+                is_strict=self._terms.is_strict,
             )
             self._check(turn)
         finally:

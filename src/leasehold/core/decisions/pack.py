@@ -293,27 +293,26 @@ def _refusal(fleet: Fleet, want: Want, locations: Sequence[Location]) -> Refused
     if asks_more and free >= want.gpus and _has_gpus(want, pools):
         return _short_of_others(fleet, want, pools)
     if free >= want.gpus:
-        holes = ", ".join(
-            f"{pool.domain} {pool.free} with at most {_largest_hole(pool)} on a node"
-            for pool in pools[-8:]
-        )
         return Refused(
             reason=Refusal.NO_DOMAIN_FITS,
-            remedy=f"{plural(free, 'GPU')} {'is' if free == 1 else 'are'} free, but no domain has "
-            f"room for a group of {want.gpus_per_group} in pods of {want.pod_gpus} (free: "
-            f"{holes}); smaller groups or pods would fit sooner",
+            remedy=f"enough GPUs are free, but no domain has room for a group of "
+            f"{want.gpus_per_group} in pods of {want.pod_gpus}; smaller groups or pods would fit "
+            "sooner",
             asked=want.gpus,
             limit=free,
             subject=pools[-1].domain,
         )
     return Refused(
         reason=Refusal.CAPACITY,
-        remedy=f"{free} of the {plural(want.gpus, 'GPU')} asked "
-        f"{'is' if want.gpus == 1 else 'are'} free; wait for leases to end",
+        remedy=f"{_too_few(want.gpus)} free; wait for leases to end",
         asked=want.gpus,
         short_by=want.gpus - free,
         limit=free,
     )
+
+
+def _too_few(asked: int) -> str:
+    return "no GPU is" if asked == 1 else f"fewer than {asked} GPUs are"
 
 
 def _out_of_reach(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Refused:
@@ -324,8 +323,8 @@ def _out_of_reach(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Refused:
     return Refused(
         reason=Refusal.CAPACITY,
         remedy=f"its volumes can be reached from {plural(len(names), 'node')} with {want.flavor}, "
-        f"where {free} of the {plural(want.gpus, 'GPU')} asked {'is' if free == 1 else 'are'} "
-        "free; wait for leases to end, or use volumes that more nodes can reach",
+        f"where {_too_few(want.gpus)} free; wait for leases to end, or use volumes that more nodes "
+        "can reach",
         asked=want.gpus,
         limit=free,
     )
@@ -340,15 +339,11 @@ def _no_place_for_spares(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Ref
         reason=Refusal.CAPACITY,
         remedy=f"{plural(asked, 'GPU')} of it {'is' if asked == 1 else 'are'} for spares, which "
         f"lie only on nodes that other schedulers are kept away from by the taint {GROUP}/fleet, "
-        f"and beside its pods too few of those are free ({free}); wait for leases to end, or taint "
-        "more nodes",
+        "and beside its pods too few of those are free; wait for leases to end, or taint more "
+        "nodes",
         asked=want.gpus,
         limit=free,
     )
-
-
-def _largest_hole(pool: Pool) -> int:
-    return max((bucket >> 1 for bucket, names in pool.buckets.items() if names), default=0)
 
 
 def _has_gpus(want: Want, pools: Sequence[Pool]) -> bool:
@@ -376,13 +371,10 @@ def _short_of_others(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Refused
     }
     what = min(rooms, key=lambda each: rooms[each])
     name, most = max(left[what].items(), key=lambda each: (each[1], each[0]))
-    free = sum(pool.free for pool in pools)
     return Refused(
         reason=Refusal.NODE_RESOURCES,
-        remedy=f"{plural(free, 'GPU')} {'is' if free == 1 else 'are'} free, but beside them "
-        f"{_lack(want, what)}, and of the nodes with {plural(want.pod_gpus, 'free GPU')} the one "
-        f"with most ({name}) has {_amount(what, max(0, most))} left; ask for less, or wait for "
-        "leases to end",
+        remedy=f"enough GPUs are free, but beside them {_lack(want, what)}; ask for less, or wait "
+        "for leases to end",
         asked=want.gpus,
         limit=max(0, most),
         subject=name,

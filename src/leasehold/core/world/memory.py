@@ -4,11 +4,15 @@ Kept with the World and forgotten with it. Nothing here is a fact: a World that 
 memory decides the same, says some things again, and thinks some things over that it knew.
 """
 
+from typing import TypeVar
+
 from leasehold.core.facts import Uid
 from leasehold.core.units import Instant, Millis
 from leasehold.core.verdicts import CoverStep, Refused
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.alike import Alike
+
+T = TypeVar("T")
 
 
 class Memory:
@@ -23,10 +27,19 @@ class Memory:
         self.claims: tuple[Claim, ...] = ()  # money that planned starts keep
         self.foreseen: set[Uid] = set()  # runs that were told the odds of their start by cuts
         self.alike = Alike()
+        self._kept: dict[type, object] = {}
         self._was_put_off = False  # the line, in the turn before
         self._moving_since: Instant | None = None  # no turn since then in which all was still
         self._drawn_since: Instant = 0
         self._drawn = 0
+
+    def kept(self, kind: type[T]) -> T:
+        """Return what a controller keeps from turn to turn, made when it is first asked for."""
+        found = self._kept.get(kind)
+        if found is None:
+            found = self._kept[kind] = kind()
+        assert isinstance(found, kind)
+        return found
 
     def forget(self, uid: Uid) -> None:
         """The run is gone."""
@@ -39,8 +52,9 @@ class Memory:
     # Why a run waits.
 
     def refuse(self, uid: Uid, refused: Refused) -> bool:
-        """It is not planned behind others, or is told why once more; whether that is news."""
-        is_news = self.refusals.get(uid) != refused
+        """Keep why a run waits, and return whether that is news: a count alone is none."""
+        known = self.refusals.get(uid)
+        is_news = known is None or known.essence != refused.essence
         self.refusals[uid] = refused
         self.behind.pop(uid, None)
         self.note_trace(uid, refused.trace)

@@ -32,10 +32,11 @@ from leasehold.core.ledger.lowered import LoweredCaps
 from leasehold.core.policy import Policy
 from leasehold.core.reservations import Reservation, State
 from leasehold.core.resolutions import Resolution
-from leasehold.core.units import Instant
+from leasehold.core.units import FOREVER, Instant
 from leasehold.core.world.accounts import UNLIMITED, Accounts, Term
 from leasehold.core.world.book import WHOLE, Attempt, Book
 from leasehold.core.world.fleet import Fleet
+from leasehold.core.world.journal import Journal
 from leasehold.core.world.memory import Memory
 from leasehold.core.world.open_index import OpenIndex
 from leasehold.core.world.pods import PodIndex
@@ -62,6 +63,7 @@ class World:
         self.policy = policy
         self.work = Worklist()
         self.memory = Memory()
+        self.journal = Journal()
         self.steps = Steps()
         self.what_if = WhatIf(self.steps)
         self.fleet = Fleet(self.what_if)
@@ -131,6 +133,7 @@ class World:
         assert policy.batch_bytes_max > 0
         assert policy.grace_max >= 0
         self.policy = policy
+        self.journal.note_all()
 
     def put_budget(self, budget: Budget) -> None:
         keys = {envelope.key for envelope in budget.envelopes}
@@ -147,6 +150,7 @@ class World:
             self._count_since(envelope.key, envelope.start)
         self._close_windows(gone)
         self._tree = None
+        self.journal.note_all()
         self.work.touch_budget(budget.key)
 
     def drop_budget(self, key: str) -> None:
@@ -156,6 +160,7 @@ class World:
         self.budgets.pop(key, None)
         self._close_windows(gone)
         self._tree = None
+        self.journal.note_all()
         self.work.touch_budget(key)
 
     def _forget_envelopes(self, key: str) -> list[EnvelopeKey]:
@@ -196,6 +201,7 @@ class World:
         # A heartbeat is a new version of the same: it lets no bind succeed that failed.
         if known is None or replace(known, version=node.version) != node:
             self.node_changes += 1
+            self.journal.note_all()
             self._touch_node(node.name)
 
     def drop_node(self, name: str) -> None:
@@ -205,6 +211,7 @@ class World:
             self.fleet.drop_node(name)
             assert name not in self.fleet.nodes, name
             self.node_changes += 1
+            self.journal.note_all()
             self._touch_node(name)
 
     def _touch_node(self, name: str) -> None:
@@ -259,8 +266,13 @@ class World:
         assert self.uid_of.get(run.key) != uid, uid
 
     def put_pod(self, pod: Pod) -> None:
+        before = self.pods.get(pod.key)
         is_news = self._pods.put(pod)
         assert pod.key in self.pods, pod.key
+        if is_news:
+            self.journal.note_node(pod.node)
+            if before is not None:
+                self.journal.note_node(before.node)
         if is_news and pod.run_uid:
             self.work.look_at(pod.run_uid)
 
@@ -268,6 +280,8 @@ class World:
         gone = self._pods.drop(key)
         assert gone is None or gone.key == key, key
         assert gone is None or key not in self.pods, key
+        if gone is not None:
+            self.journal.note_node(gone.node)
         if gone is not None and gone.run_uid:
             self.work.look_at(gone.run_uid)
 
@@ -306,6 +320,7 @@ class World:
         self.accounts.remove(lease, self.terms[lease.name])
         self.terms[lease.name] = term = self.term_of(lease)
         self.accounts.add(lease, term)
+        self.journal.note_lease(lease, term.frees_at)
         self.work.touch_budget(lease.payer.rpartition("/")[0])  # its hours run out at another time
 
     def fold_open(self, lease: Lease) -> None:
@@ -319,6 +334,7 @@ class World:
         self.terms[name] = term = self.term_of(lease)
         self.fleet.take(lease)
         self.accounts.add(lease, term)
+        self.journal.note_lease(lease, term.frees_at)
         if lease.ending is not None:
             self._note_ending(lease)
         self.work.look_at(lease.uid)
@@ -362,6 +378,7 @@ class World:
         assert closure.saved is None or lease.start < closure.saved <= closure.at, name
         self.fleet.give(lease)
         self.accounts.remove(lease, self.terms.pop(name))
+        self.journal.note_lease(lease, FOREVER)
         lease = replace(lease, closed=closure)
         self.leases[name] = lease
         self.accounts.settle(lease)
@@ -374,6 +391,9 @@ class World:
         return lease
 
     def _unindex(self, lease: Lease) -> None:
+        pod = self.pods.get(lease.pod_key) if lease.pod else None
+        if pod is not None:
+            self.journal.note_node(pod.node)  # a pod that outlives its lease takes its node's GPUs
         self._open.remove(lease, is_elastic=self._is_elastic(lease))
         self.ending.pop(lease.name, None)
         self.moving.pop(lease.name, None)
