@@ -197,10 +197,12 @@ class Covered(Record):
 
 
 class Refused(Record):
-    """Not now. `short_by` is in GPUs; `remedy` is a sentence for a person."""
+    """Not now. `short_by` is in GPUs; `remedy` is a sentence for a person, without counts that
+    change with every lease: those are in `now`."""
 
     reason: Refusal
     remedy: str
+    now: str = ""
     asked: int = 0
     short_by: int = 0
     subject: str = ""  # the envelope, domain or other thing that refused

@@ -72,6 +72,9 @@ def wanted(
     )
 
 
+_DOMAINS_NAMED = 8  # in words for a person
+
+
 def pack(world: World, want: Want, locations: Sequence[Location]) -> Packed | Refused:
     """All groups of `want`, placed within these locations, or why not; never a part of it."""
     return try_pack(world, want, locations) or _refusal(world.fleet, want, locations)
@@ -293,8 +296,13 @@ def _refusal(fleet: Fleet, want: Want, locations: Sequence[Location]) -> Refused
     if asks_more and free >= want.gpus and _has_gpus(want, pools):
         return _short_of_others(fleet, want, pools)
     if free >= want.gpus:
+        holes = ", ".join(
+            f"{pool.domain} {pool.free} with at most {_largest_hole(pool)} on a node"
+            for pool in pools[-_DOMAINS_NAMED:]
+        )
         return Refused(
             reason=Refusal.NO_DOMAIN_FITS,
+            now=f"{_are_free(free)}: {holes}",
             remedy=f"enough GPUs are free, but no domain has room for a group of "
             f"{want.gpus_per_group} in pods of {want.pod_gpus}; smaller groups or pods would fit "
             "sooner",
@@ -305,10 +313,19 @@ def _refusal(fleet: Fleet, want: Want, locations: Sequence[Location]) -> Refused
     return Refused(
         reason=Refusal.CAPACITY,
         remedy=f"{_too_few(want.gpus)} free; wait for leases to end",
+        now=f"{_are_free(free)} of the {want.gpus} asked",
         asked=want.gpus,
         short_by=want.gpus - free,
         limit=free,
     )
+
+
+def _are_free(count: int) -> str:
+    return f"{plural(count, 'GPU')} {'is' if count == 1 else 'are'} free"
+
+
+def _largest_hole(pool: Pool) -> int:
+    return max((bucket >> 1 for bucket, names in pool.buckets.items() if names), default=0)
 
 
 def _too_few(asked: int) -> str:
@@ -325,6 +342,7 @@ def _out_of_reach(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Refused:
         remedy=f"its volumes can be reached from {plural(len(names), 'node')} with {want.flavor}, "
         f"where {_too_few(want.gpus)} free; wait for leases to end, or use volumes that more nodes "
         "can reach",
+        now=f"{_are_free(free)} there",
         asked=want.gpus,
         limit=free,
     )
@@ -341,6 +359,7 @@ def _no_place_for_spares(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Ref
         f"lie only on nodes that other schedulers are kept away from by the taint {GROUP}/fleet, "
         "and beside its pods too few of those are free; wait for leases to end, or taint more "
         "nodes",
+        now=f"{_are_free(free)} on those nodes",
         asked=want.gpus,
         limit=free,
     )
@@ -375,6 +394,9 @@ def _short_of_others(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Refused
         reason=Refusal.NODE_RESOURCES,
         remedy=f"enough GPUs are free, but beside them {_lack(want, what)}; ask for less, or wait "
         "for leases to end",
+        now=f"{_are_free(sum(pool.free for pool in pools))}, and of the nodes with "
+        f"{plural(want.pod_gpus, 'free GPU')} the one with most ({name}) has "
+        f"{_amount(what, max(0, most))} left",
         asked=want.gpus,
         limit=max(0, most),
         subject=name,
