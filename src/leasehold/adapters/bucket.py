@@ -33,7 +33,7 @@ _PARTS = ("ledger-{}.jsonl", "leases-{}.jsonl", "resolutions-{}.jsonl", "segment
 Span = tuple[int, int]  # first and last batch of a segment
 
 
-class BucketTrouble(OSError):  # noqa: N818 - it says what there is
+class BucketTrouble(OSError):  # noqa: N818 - named for the condition
     """An error from the bucket, with its URL; nothing was lost."""
 
 

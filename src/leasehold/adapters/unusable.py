@@ -6,7 +6,7 @@ Base class of errors when opening a store, an archive or a data folder; commands
 from pathlib import Path
 
 
-class Unusable(Exception):  # noqa: N818 - it says what the place is
+class Unusable(Exception):  # noqa: N818 - named for the condition
     def __init__(self, path: Path, why: str, remedy: str) -> None:
         super().__init__(path, why, remedy)
         self.path = path

@@ -177,7 +177,7 @@ class SetFinalizers:
 
 
 Write = Create | Update | PatchStatus | Bind | SetFinalizers | Delete
-# the result of a single write, or the error that it would have raised
+# The result of a single write, or the error that it would have raised
 Answer = Wire | StoreError | None
 Answers = list[Answer]
 

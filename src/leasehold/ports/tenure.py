@@ -66,7 +66,7 @@ def margin_problems(margins: Margins) -> list[tuple[str, Millis, str]]:
     return found
 
 
-class BadMargins(ValueError):  # noqa: N818 - it says what they are
+class BadMargins(ValueError):  # noqa: N818 - named for the condition
     """The margins do not keep two leaders apart; the message shows the arithmetic."""
 
     def __init__(self, problems: list[tuple[str, Millis, str]]) -> None:

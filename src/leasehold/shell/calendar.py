@@ -14,7 +14,7 @@ Bucket = Callable[[Instant], tuple[str, Instant]]  # the label, and where the ne
 SPANS = ("day", "week", "month")
 
 
-class NoSuchZone(Exception):  # noqa: N818 - it says what is wrong
+class NoSuchZone(Exception):  # noqa: N818 - named for the condition
     pass
 
 

@@ -90,7 +90,7 @@ class Config(Record, frozen=True):
     connection: Connection = Connection()
 
 
-class BadConfig(Exception):  # noqa: N818 - it says what the configuration is
+class BadConfig(Exception):  # noqa: N818 - named for the condition
     """The configuration cannot be used; `problems` has every reason."""
 
     def __init__(self, problems: list[Problem]) -> None:

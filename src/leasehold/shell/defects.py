@@ -20,7 +20,7 @@ FAILURES_MAX = 3  # consecutive failures that concern no run, until binding and 
 _LOOP = About("Task", "controller")
 
 
-class InvariantBroken(Exception):  # noqa: N818 - it says what happened
+class InvariantBroken(Exception):  # noqa: N818 - named for the condition
     """A decision would break an invariant: a defect of leasehold."""
 
     def __init__(self, violations: list[Violation]) -> None:

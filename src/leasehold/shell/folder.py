@@ -31,7 +31,7 @@ class DataFolder:
         self.tls = self.root / "tls"
         self.agent = self.root / "agent"
         self.users = self.agent / "users.json"
-        # not in agent/: a restore moves the old agent/ here
+        # Not in agent/, which may be moved here
         self.restored_users = self.root / "users.json"
         self.config = self.root / "config.yaml"
         self.kubeconfig = self.root / "kubeconfig"

@@ -80,8 +80,8 @@ def fold_of_unreadable(kind: str, obj: Wire) -> Fold:
 
 
 def as_heard(node: Node, known: Node | None, now: Instant) -> Node:
-    """Return the node with `unheard_since` by our own clock: the time since when another machine's
-    clock says that it is silent cannot be compared with ours."""
+    """Return the node with `unheard_since` by our own clock: timestamps of another machine's clock
+    cannot be compared with it."""
     if node.ready:
         return node
     if known is not None and known.unheard_since is not None:

@@ -16,7 +16,7 @@ from leasehold.shell.ledger import HeadObject
 from leasehold.shell.read_leases import tell_leases
 
 
-class Astray(Exception):  # noqa: N818 - it says what happened
+class Astray(Exception):  # noqa: N818 - named for the condition
     """The known ledger does not lead to the stored head."""
 
 
@@ -147,7 +147,7 @@ class KnownLedger:
         try:
             tell_leases(self.leases, batch)
         except KeyError:
-            # compacted and removed while it was being read
+            # Compacted and removed while it was being read
             raise Astray from None
 
     def _skim(self) -> None:

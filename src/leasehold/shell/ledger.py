@@ -32,7 +32,7 @@ from leasehold.ports.store import (
 SHARD = "main"
 
 
-class HeadLost(Exception):  # noqa: N818 - it says what happened
+class HeadLost(Exception):  # noqa: N818 - named for the condition
     """The store has batches of a ledger, but not the head that says which of them are committed."""
 
     def __init__(self, batches: int) -> None:
@@ -42,7 +42,7 @@ class HeadLost(Exception):  # noqa: N818 - it says what happened
         )
 
 
-class Deposed(Exception):  # noqa: N818 - it says what happened to us
+class Deposed(Exception):  # noqa: N818 - named for the condition
     """Another process moved the head: drop everything known and start over."""
 
 

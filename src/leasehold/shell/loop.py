@@ -70,7 +70,7 @@ REST_MAX: Millis = 500
 LOST_AGAIN_MS: Millis = 10_000  # pause before a damaged ledger is read again
 
 
-class Unsettled(Exception):  # noqa: N818 - it says what a decision is
+class Unsettled(Exception):  # noqa: N818 - named for the condition
     """A decision is still not committed after the caller's patience."""
 
 

@@ -138,7 +138,7 @@ class Metrics:
             self._closed.labels(str(reason)).inc()
             if reason is Closed.RECLAIMED:
                 self._fillers.inc()
-            # a spare, consumed; a drained lease has its node appended
+            # A spare, consumed; a drained lease has its node appended
             elif closing.reason == Closed.SWAP:
                 self._swaps.inc()
         assert world.head.seq >= batch.seq, "only what is committed is counted"

@@ -58,7 +58,7 @@ _TEXT_CHARS_MAX = 512
 _LIMIT_MAX = 10_000_000
 
 
-class BadQuestion(Exception):  # noqa: N818 - it says what was asked
+class BadQuestion(Exception):  # noqa: N818 - named for the condition
     """Why a query has no answer, in the terms of a Kubernetes `Status`."""
 
     def __init__(

@@ -34,7 +34,7 @@ class Mistake:
     problem: Problem
 
 
-class BadFile(Exception):  # noqa: N818 - it names what the file is
+class BadFile(Exception):  # noqa: N818 - named for the condition
     """The file cannot be used; `mistakes` lists all known reasons."""
 
     def __init__(self, path: str, mistakes: list[Mistake]) -> None:

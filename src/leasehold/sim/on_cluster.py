@@ -52,7 +52,7 @@ LOOK_S = 0.0005  # polling interval for the progress of watches
 NAMESPACES = "/api/v1/namespaces"
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 EMPTY_KINDS = ("LedgerHead", "Run", "Budget", "Lease", "Node")
-# kinds that no story has; the cluster's own objects are ignored
+# Kinds that no story has; the cluster's own objects are ignored
 ABSENT_KINDS = ("ConfigMap", "Secret")
 # Objects shared by a Run's pods; without a garbage collector they would outlive their Run.
 COMPANIONS = (
@@ -62,7 +62,7 @@ COMPANIONS = (
 _encode = msgspec.json.Encoder().encode
 
 
-class BadCluster(Exception):  # noqa: N818 - it says what the cluster is
+class BadCluster(Exception):  # noqa: N818 - named for the condition
     """The cluster cannot be used for a story."""
 
     def __init__(self, server: str, why: str, remedy: str) -> None:

@@ -26,7 +26,7 @@ class Reply(Protocol):
     def found(self) -> Answer: ...
 
 
-class NotShown(Exception):  # noqa: N818 - it says what became of the page
+class NotShown(Exception):  # noqa: N818 - named for the condition
     """Why a page is not shown, as a message with the HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:

@@ -35,7 +35,7 @@ class PodStage(Enum):
     VOID = auto()  # an agent gave it up before a shim started it
 
 
-class RecordsGone(Exception):  # noqa: N818 - it says what happened
+class RecordsGone(Exception):  # noqa: N818 - named for the condition
     """The journal of a running pod was removed, so its end could not be recorded."""
 
 

@@ -15,7 +15,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 Value = int | bytes
 
 
-class BadProtobuf(ValueError):  # noqa: N818 - it says what the bytes are
+class BadProtobuf(ValueError):  # noqa: N818 - named for the condition
     """The bytes are not a message, or one of an unknown kind."""
 
 

@@ -16,7 +16,7 @@ class RefusalCause:
     field: str = ""
 
 
-class RequestRefused(Exception):  # noqa: N818 - it says what became of the request
+class RequestRefused(Exception):  # noqa: N818 - named for the condition
     """Ends a request with a Kubernetes Status.
 
     `kind`, `name` and `group` name the object that the request was about, if it was one object.

@@ -32,7 +32,7 @@ class Streaming(Protocol):
     def end_streams(self) -> None: ...
 
 
-class PortInUse(Exception):  # noqa: N818 - it says what the port is
+class PortInUse(Exception):  # noqa: N818 - named for the condition
     """The port is in use or not permitted; the message says which, with a remedy."""
 
 

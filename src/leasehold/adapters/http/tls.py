@@ -32,7 +32,7 @@ class Certificates:
     key_path: Path
 
 
-class BadCertificates(Exception):  # noqa: N818 - it says what they are
+class BadCertificates(Exception):  # noqa: N818 - named for the condition
     """A file is not a certificate; the message names it and a remedy."""
 
 

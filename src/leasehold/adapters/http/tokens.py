@@ -48,7 +48,7 @@ class _TokenFile(msgspec.Struct, frozen=True, kw_only=True):
 Records = list[TokenRecord]  # `Tokens.list` shadows the builtin inside the class
 
 
-class BadTokenFile(Exception):  # noqa: N818 - it says what the file is
+class BadTokenFile(Exception):  # noqa: N818 - named for the condition
     """The file is not a token file; the message names it and a remedy."""
 
 

@@ -18,7 +18,7 @@ from leasehold.core.names import Wire
 EXEC_SECONDS = 60
 
 
-class BadKubeconfig(Exception):  # noqa: N818 - it says what is wrong
+class BadKubeconfig(Exception):  # noqa: N818 - named for the condition
     """The kubeconfig cannot be used; names the file, the problem and a remedy."""
 
 

@@ -38,7 +38,7 @@ _encode = msgspec.json.Encoder().encode
 Ask = Callable[[Asker, str, Mapping[str, str], Wire | None], Awaitable[Wire]]
 
 
-class AnswerRefused(Exception):  # noqa: N818 - it says what happened to the answer
+class AnswerRefused(Exception):  # noqa: N818 - named for the condition
     """Why a question has no answer, in the terms of a Kubernetes `Status`."""
 
     def __init__(

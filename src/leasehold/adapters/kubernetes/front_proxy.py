@@ -25,11 +25,11 @@ class Asker:
     groups: tuple[str, ...] = ()
 
 
-class NoFrontProxy(Exception):  # noqa: N818 - it says what there is not
+class NoFrontProxy(Exception):  # noqa: N818 - named for the condition
     """The API server publishes no request-header authority, so it forwards nothing."""
 
 
-class Stranger(Exception):  # noqa: N818 - it says who it is
+class Stranger(Exception):  # noqa: N818 - named for the condition
     """The connected client may not name users in headers."""
 
 

@@ -28,7 +28,7 @@ _NO_RIGHT = re.compile(r'User "[^"]*" cannot \w+ (resource|path) ')
 _TOO_LARGE = "request is too large"  # etcd's message, which arrives as a 500
 
 
-class BadCredentials(Exception):  # noqa: N818 - it says what they are
+class BadCredentials(Exception):  # noqa: N818 - named for the condition
     """The server does not accept our credentials; nothing happened."""
 
 

@@ -18,7 +18,7 @@ PAUSE_S = 0.2
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 
-class BadSecret(Exception):  # noqa: N818 - it says what it is
+class BadSecret(Exception):  # noqa: N818 - named for the condition
     """The Secret exists with unexpected content; the message has a remedy."""
 
 

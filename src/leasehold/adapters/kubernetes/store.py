@@ -327,7 +327,7 @@ class KubernetesStore:
     ) -> Wire:
         place, key, where = place_of(kind), (kind, namespace, name), "/metadata/finalizers"
         changes: list[Wire] = [
-            # null if there are none: the field is absent then
+            # Null if there are none: the field is absent then
             {"op": "test", "path": where, "value": list(known) or None},
             {"op": "add", "path": where, "value": list(finalizers)},
         ]

@@ -19,7 +19,7 @@ ANSWER_BYTES_MAX = 4096
 _AGAIN = (408, 425, 429)  # refusals that may succeed on a retry
 
 
-class NotTold(Exception):  # noqa: N818 - it says what did not happen
+class NotTold(Exception):  # noqa: N818 - named for the condition
     """The message was not delivered. `is_final`: a retry would not help."""
 
     def __init__(self, why: str, *, is_final: bool = False) -> None:

@@ -173,5 +173,5 @@ class _LogReader:
             raise _Ended from None
 
 
-class _Ended(Exception):  # noqa: N818 - it says what became of the log
+class _Ended(Exception):  # noqa: N818 - named for the condition
     """The log has ended; a future cannot hold a StopAsyncIteration."""

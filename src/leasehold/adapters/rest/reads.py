@@ -41,7 +41,7 @@ from leasehold.ports.store import NotFound
 SCANNED = 1000  # objects examined at a time for a page
 
 _GRACE = b'"deletionGraceMs"'  # the store's note of a deletion
-# the agent's note of environment values that differ from the spec
+# The agent's note of environment values that differ from the spec
 _MOVED = f'"{MOVED_ENV}"'.encode()
 
 

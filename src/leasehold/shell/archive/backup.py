@@ -30,7 +30,7 @@ SECRETS = ("tokens.json", "lottery.key", "config.yaml", "tls")
 EPOCHS_PER_GENERATION = 1_000_000  # more starts after one restore than any folder sees
 
 
-class BadBackup(Exception):  # noqa: N818 - it says what the backup is
+class BadBackup(Exception):  # noqa: N818 - named for the condition
     def __init__(self, path: Path, why: str, remedy: str) -> None:
         super().__init__(f"{path}: {why}; {remedy}")
 

@@ -26,7 +26,7 @@ MAIN = "main"
 PART_CHARACTERS = 400 * 1024
 
 
-class CheckpointLost(Exception):  # noqa: N818 - it says what happened
+class CheckpointLost(Exception):  # noqa: N818 - named for the condition
     """The store names a checkpoint that is missing or does not match its digest."""
 
 

@@ -115,7 +115,7 @@ class Compactor:
         self._is_going_on = False
         self.last: Compacted | None = None
         self.requests = 0  # number of requests so far
-        # number and answer of the last one
+        # Number and answer of the last one
         self.answered: tuple[int, CompactionAnswer] | None = None
 
     def request(self, keep: Millis | None = None) -> int:

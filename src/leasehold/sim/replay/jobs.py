@@ -13,7 +13,7 @@ from leasehold.core.units import Instant, Millis
 from leasehold.shell.yamlfile import BadFile, Mistake
 
 MISTAKES_MAX = 10  # per file; further lines are not checked
-# the year 3000: all instants of a replay can still be written
+# The year 3000: all instants of a replay can still be written
 INSTANT_MAX: Instant = 32_503_680_000_000
 
 NO_GPU = "without a GPU, left out"

@@ -43,13 +43,13 @@ from leasehold.sim.scenario.ledger import at_once
 
 SIGNALLED = 143
 TURNS_MAX = 10_000  # limit per instant
-# after so long without submission, start or end, waiting jobs are given up
+# After so long without submission, start or end, waiting jobs are given up
 SILENCE_MAX: Millis = 40 * DAY
 
 Progress = Callable[[int], object]  # called with the number of finished jobs
 
 
-class Defect(Exception):  # noqa: N818 - it says whose fault it is
+class Defect(Exception):  # noqa: N818 - named for the condition
     """A defect of leasehold: an invariant was broken, or turns did not settle."""
 
 

@@ -11,7 +11,7 @@ from leasehold.sim.replay.jobs import Job, Known
 NAMESPACE = "replay"  # for owners without a Budget
 
 
-class UnknownFlavor(Exception):  # noqa: N818 - it says what the job lacks
+class UnknownFlavor(Exception):  # noqa: N818 - named for the condition
     """A job names no flavor, or one that no node has."""
 
 

@@ -308,7 +308,7 @@ class _Reader:
         return at
 
 
-class _Unreadable(Exception):  # noqa: N818 - it says what the cell is
+class _Unreadable(Exception):  # noqa: N818 - named for the condition
     def __init__(self, value: str, remedy: str) -> None:
         super().__init__(value, remedy)
         self.value = value

@@ -40,7 +40,7 @@ KILLS = ("kill-before", "kill-after")
 RESTARTS_MAX = 1_000  # per instant
 
 
-class Violated(Exception):  # noqa: N818 - it says what became of the rules
+class Violated(Exception):  # noqa: N818 - named for the condition
     """A rule that must hold at every commit was broken."""
 
     def __init__(self, at: Instant, problems: list[str]) -> None:

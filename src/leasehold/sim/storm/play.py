@@ -69,7 +69,7 @@ MEDDLED = 3  # cancel one of this many newest runs at a bad moment
 QUIET: Millis = 12 * MINUTE + 37 * SECOND + 431
 
 
-class RuleBroken(Exception):  # noqa: N818 - it says what became of the rules
+class RuleBroken(Exception):  # noqa: N818 - named for the condition
     """A rule was broken; the text names it."""
 
 

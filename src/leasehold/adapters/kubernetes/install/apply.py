@@ -33,7 +33,7 @@ _encode = msgspec.json.Encoder().encode
 OPTIONAL = frozenset({"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"})
 
 
-class NotApplied(Exception):  # noqa: N818 - it says what did not happen
+class NotApplied(Exception):  # noqa: N818 - named for the condition
     """The server refused a document; contains the document and the server's message."""
 
 

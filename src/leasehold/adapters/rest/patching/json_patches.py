@@ -52,7 +52,7 @@ def json_patch(document: Wire, operations: Json) -> Json:
     return patched.root
 
 
-class _Cannot(Exception):  # noqa: N818 - it says what an operation cannot
+class _Cannot(Exception):  # noqa: N818 - named for the condition
     def __init__(self, why: str) -> None:
         super().__init__(why)
         self.why = why
