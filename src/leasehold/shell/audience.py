@@ -15,21 +15,21 @@ class Audience:
     """An observer that ignores everything; subclasses override what they need."""
 
     def said(self, at: Instant, words: str) -> None:
-        """A decision, or a change of this process' leadership, in words for the log."""
+        """Report a decision, or a change of this process' leadership, in words for the log."""
 
     def alerted(self, at: Instant, words: str) -> None:
-        """A problem that needs an operator's attention."""
+        """Report a problem that needs an operator's attention."""
 
     def committed(self, world: World, at: Instant) -> None:
-        """The batches of a turn are committed and their leases written."""
+        """Report that a turn's batches are committed and their leases written."""
 
     def turned(self, turn: Turn) -> None:
-        """A turn is over: committed, written and reported."""
+        """Report the end of a turn, when everything is committed and written."""
 
     def untried(self, run: Run, why: str) -> None:
-        """The server could not dry-run this run's pods."""
+        """Report that the server could not dry-run this run's pods."""
 
     def begin(self, step: str) -> None:
-        """A step (`decide` or `commit`) begins; `end` follows when it is done, for timing."""
+        """Note the start of a step (`decide` or `commit`) for timing; `end` notes its end."""
 
     def end(self, step: str) -> None: ...

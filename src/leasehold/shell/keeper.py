@@ -39,19 +39,19 @@ class Office(Protocol):
     """The component that leads while the tenure is held."""
 
     def gained(self, tenure: Tenure) -> None:
-        """The tenure is held: lead, once the head is sealed with the tenure's epoch."""
+        """Begin to lead; the head must first be sealed with the tenure's epoch."""
         ...
 
     def unsure(self) -> None:
-        """Soft stop: renewals are not answered; start nothing new."""
+        """Start nothing new (soft stop), because renewals are not answered."""
         ...
 
     def sure(self) -> None:
-        """A renewal was answered again: resume."""
+        """Resume, because a renewal was answered again."""
         ...
 
     def lost(self, why: str) -> None:
-        """Hard stop: drop everything at once, without an await."""
+        """Drop everything at once (hard stop), without an await."""
         ...
 
 

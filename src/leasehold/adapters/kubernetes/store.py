@@ -217,7 +217,7 @@ class KubernetesStore:
             return error
 
     async def _quotas(self, namespace: str, *, is_fresh: bool = False) -> Sequence[Wire]:
-        """Return the quotas; none if we may not read them, because the server enforces them at
+        """Return the quotas; none if they cannot be read, because the server enforces them at
         creation. A consistent read may wait up to 100 ms for etcd and would delay every Run, so the
         server's cache is used, except before a refusal."""
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/resourcequotas"

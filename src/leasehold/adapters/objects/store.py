@@ -91,7 +91,7 @@ class ObjectStore:
         return stored
 
     def stored_all(self, kind: str, namespace: str | None = None) -> tuple[Sequence[bytes], int]:
-        """Like `list`, as bytes; with a namespace, only the objects in it."""
+        """Return what `list` does, as bytes; with a namespace, only the objects in it."""
         return self._objects.read_all(kind, namespace)
 
     def stored_page(
@@ -132,7 +132,7 @@ class ObjectStore:
         stamp: bool = True,
         rehearse: bool = False,
     ) -> Wire:
-        """Without `stamp`, conditions are stored unchanged."""
+        """Replace the status. Without `stamp`, conditions are stored unchanged."""
         key, given = (kind, namespace, name), encode(status)
         return await self._perform(
             lambda: self._writes.patch_status(
