@@ -70,8 +70,8 @@ QUEUE = (
     Mutant(
         "Q4, hours that cost less after a planned start are no reason to look at an instant",
         "core/decisions/forecast.py",
-        "            self._add(self._ends_between(self._now, min(planned, envelope.end)))\n",
-        "",
+        "        if span is None:\n            planned = ",
+        "        if span is None and not length:\n            planned = ",
         prop("closing_windows"),
     ),
     Mutant(
