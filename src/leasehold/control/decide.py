@@ -4,7 +4,7 @@ Tends the runs that something happened to, brings envelopes back within their ca
 plans what is pending, then lets elastic runs grow. The shell calls it after every event and timer.
 """
 
-from leasehold.control.cuts.overdrafts import handle_overdrafts
+from leasehold.control.cuts.overdrafts import forgive_lowered_caps, handle_overdrafts
 from leasehold.control.cuts.publish import finish_cuts
 from leasehold.control.reservations import present
 from leasehold.control.running.elastic import grow_all, shrink_all
@@ -43,6 +43,7 @@ def decide(
     try:
         _decide(turn)
         turn.about = ""
+        forgive_lowered_caps(turn)
     except Exception as error:
         raise Undecided(turn.about) from error
     turn.seal()

@@ -141,6 +141,12 @@ class Turn:
         """What is to be committed, one after the other; empty ones are not."""
         return self._written() if self._sealed is None else self._sealed
 
+    @property
+    def stated_budgets(self) -> list[str]:
+        """Return the Budgets that the ledger learns of in this turn."""
+        found = {key for draft in self._drafts for key, spec in draft.budgets.items() if spec}
+        return sorted(found & self.world.budgets.keys())
+
     def seal(self) -> None:
         """Everything is decided: from now on the batches stay what they are."""
         assert self._sealed is None, "a turn is sealed once"

@@ -55,6 +55,16 @@ def handle_overdrafts(turn: Turn) -> bool:
     return len(turn.resolutions) > cuts_before
 
 
+def forgive_lowered_caps(turn: Turn) -> None:
+    """Forgive caps that were lowered and still hold all that was paid for ahead (O4).
+
+    This is decided once, at the end of the turn that states the Budget, as a successor repeats it
+    from the ledger."""
+    for key in turn.stated_budgets:
+        for envelope in turn.world.budgets[key].envelopes:
+            forgive_lowering(turn.world, envelope.key, turn.now)
+
+
 def _payers(world: World, budget: str, strays: list[EnvelopeKey]) -> list[EnvelopeKey]:
     """A Budget's envelopes, and those it had that still pay for open leases."""
     known = world.budgets.get(budget)
@@ -65,7 +75,6 @@ def _payers(world: World, budget: str, strays: list[EnvelopeKey]) -> list[Envelo
 def _settle(turn: Turn, payer: EnvelopeKey) -> list[Excess]:
     """Refinance what can be; what is left is announced, then cut. Returns what stays over."""
     world = turn.world
-    forgive_lowering(world, payer, turn.now)
     _refinance_all(turn, payer)
     left = excesses(world, payer, turn.now)
     for excess in left:
