@@ -185,6 +185,7 @@ class Plan:
     claims: list[Segment] = field(default_factory=list)  # Q6: money kept from now on
     cuts_at: int | None = None  # the start by cuts that was announced
     reclaim_at: int | None = None  # the start with the owner's own envelope that was announced
+    known_at: int | None = None  # the known start, if `start` is the one of `reclaim_at`
 
 
 @dataclass

@@ -281,7 +281,7 @@ def take_back(
     for lease in shared:
         if where(frozenset()) is not None:
             break
-        segments = other_payers(world, lease, ahead, without=own)
+        segments = other_payers(world, lease, ahead, own) or other_payers(world, lease, [], own)
         if segments is not None:  # for the time being: what others pay for counts at once
             moved[lease.number] = segments
             move(world, lease, segments)

@@ -107,8 +107,8 @@ class Pass:
             run.said = refusal.reason
         if not first:
             self._release(run, ALL)
-        if refusal is not None and first:
-            self._plan(run, ALL, first, refusal)
+        if refusal is not None and first and not self._plan(run, ALL, first, refusal):
+            return
         for group in further if refusal is not None else []:
             if not self._plan_beyond(run, group, refusal):
                 break  # nor is a start of the next one known
@@ -183,26 +183,34 @@ class Pass:
 
     # Plans
 
-    def _plan(self, run: Run, key: int, groups: list[int], refusal: Refusal) -> None:
+    def _plan(self, run: Run, key: int, groups: list[int], refusal: Refusal) -> bool:
+        """False: it could never start, and is not planned."""
         world = self.world
         never = self._never_fits(run, groups)
         if never:
             run.said = never if key == ALL else run.said
             self._book(run, key, Plan("Blocked", reason=never))
-            return
+            return False
         if not self._is_within_depth(run, refusal):
             run.plans.pop(key, None)
-            return
+            return True
         was = run.plans.get(key)
         reclaim_at = self._reclaim_at(run, key, groups, was)
         if reclaim_at is not None and reclaim_at <= world.now and self._take_back(run, groups):
-            return
+            return True
         plan = self._known_or_by_cuts(run, groups, refusal, was)
         if reclaim_at is not None and (plan.state == "Blocked" or reclaim_at <= plan.start):
-            shown = replace(plan, state="Pending", confidence="needs-money", start=reclaim_at)
+            shown = replace(
+                plan,
+                state="Pending",
+                confidence="needs-money",
+                start=reclaim_at,
+                known_at=plan.start if plan.placement and not plan.is_site else None,
+            )
             self._book(run, key, replace(shown, reclaim_at=reclaim_at), entry_of=plan)
         else:
             self._book(run, key, plan)
+        return True
 
     def _is_within_depth(self, run: Run, refusal: Refusal) -> bool:
         """Q9. Runs that need money are counted apart."""
@@ -274,22 +282,19 @@ class Pass:
         world = self.world
         calendar = Calendar(world, run, self.ahead)
         instants = set(calendar.instants())
-        stands = (
-            was is not None
-            and was.confidence in ("exact", "window-aligned")
-            and was.placement is not None
-            and was.placement.groups() == groups
-            and was.start > world.now
-        )
-        if stands and was is not None:
-            instants.add(was.start)
+        kept, kept_at = None, 0
+        if was is not None and was.placement is not None and not was.is_site:
+            kept, kept_at = was.placement, was.known_at or was.start
+            if kept.groups() != groups or kept_at <= world.now:
+                kept = None
+        if kept is not None:
+            instants.add(kept_at)
         for at in sorted(instants):
-            if stands and was is not None and at == was.start:
-                kept = was.placement
-                assert kept is not None
-                if _has_room(calendar, kept, at) and _can_pay(calendar, kept.segments(), at):
-                    return was
-            found = admit(calendar, groups, at)
+            found: Placement | Refusal | None = None
+            if kept is not None and at == kept_at:
+                pays = _can_pay(calendar, kept.segments(), at)
+                found = kept if pays and _has_room(calendar, kept, at) else None
+            found = found or admit(calendar, groups, at)
             if isinstance(found, Placement):
                 payers = {name for name, _, _ in found.segments()}
                 aligned = any(e.name in payers and e.start == at for e in world.envelopes)
@@ -346,7 +351,13 @@ class Pass:
                 and was.placement is not None
                 and self._is_possible(run, was.placement, at, shared)
             ):
-                return replace(was, start=announced)
+                return replace(
+                    waits,
+                    start=announced,
+                    placement=was.placement,
+                    is_site=True,
+                    cuts_at=announced,
+                )
             only = None
             if was.is_site and was.placement is not None:
                 only = sorted({world.nodes[spot.node].domain for spot in was.placement.spots})
@@ -504,11 +515,12 @@ class Pass:
         )
         if found is None or not (found[0] or cuts or moved):
             return False  # what is ending already makes room
+        victims = [n for each in [*cuts, *found[0]] for n in each.leases]
         for number, segments in moved.items():
-            overdraft.move(world, world.leases[number], segments)
+            if number not in victims:
+                overdraft.move(world, world.leases[number], segments)
         apply_cuts(world, cuts, "Overdrawn")
         apply_cuts(world, found[0], "RandomPreempt")
-        victims = [n for each in [*cuts, *found[0]] for n in each.leases]
         self._hold(run, found[1], victims)
         world.note(f"{run.key} is activated: {[(c.kind, c.run, c.group) for c in found[0]]}")
         return True

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from leasehold.control.cuts.publish import Announced, can_publish, publish_cuts
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
+from leasehold.core.decisions.calendar import uid_of_run
 from leasehold.core.decisions.overdraft import (
     Excess,
     cut_overdraft,
@@ -18,9 +19,8 @@ from leasehold.core.decisions.overdraft import (
     refinance_order,
 )
 from leasehold.core.facts import EnvelopeKey, Lease
-from leasehold.core.reservations import State
 from leasehold.core.resolutions import CutCause
-from leasehold.core.units import FOREVER, format_instant, plural
+from leasehold.core.units import FOREVER, Instant, format_instant, plural
 from leasehold.core.verdicts import Covered
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.world import Overdraft, World
@@ -133,32 +133,53 @@ def refinance_lease(turn: Turn, lease: Lease) -> bool:
     """Find another payer for the same slots; nobody notices."""
     if lease.batch == turn.seq:
         return False
-    world, claims = turn.world, turn.world.memory.claims
-    # A run that waits is not delayed without need; but nobody who runs is cut for a mere plan.
-    covered = _payer_beside(turn, lease, claims)
-    if covered is None:
-        covered = _payer_beside(turn, lease, [each for each in claims if not _is_plan(world, each)])
+    covered = payer_beside(turn.world, lease, turn.world.memory.claims, now=turn.now)
     if covered is None:
         return False
     move_lease(turn, lease, covered)
     return True
 
 
-def _payer_beside(turn: Turn, lease: Lease, claims: Iterable[Claim]) -> Covered | None:
-    """Who else pays, and leaves alone what these claim."""
-    world = turn.world
+def payer_beside(
+    world: World,
+    lease: Lease,
+    claims: Iterable[Claim],
+    *,
+    now: Instant,
+    but: tuple[EnvelopeKey, ...] = (),
+) -> Covered | None:
+    """Return other payers of a lease, if possible without money that plans claim: a run that waits
+    is not delayed without need, but no running one is preempted for a mere plan (O2). Money that an
+    activation holds is never used. `but`: envelopes that are not asked."""
+    # What the lease's own run claims for later is not in its way.
+    claims = [each for each in claims if uid_of_run(each.uid) != lease.uid]
+    covered = _other_payer(world, lease, claims, now=now, but=but)
+    if covered is None:
+        held = [each for each in claims if not _is_plan(world, each)]
+        covered = _other_payer(world, lease, held, now=now, but=but)
+    return covered
+
+
+def _other_payer(
+    world: World,
+    lease: Lease,
+    claims: list[Claim],
+    *,
+    now: Instant,
+    but: tuple[EnvelopeKey, ...],
+) -> Covered | None:
     by_payer: dict[EnvelopeKey, list[Claim]] = {}
     for claim in claims:
         by_payer.setdefault(claim.payer, []).append(claim)
     with world.what_if.opened():
-        world.accounts.respect(by_payer, but=frozenset((lease.uid,)))
-        return other_payer(world, lease, now=turn.now)
+        world.accounts.respect(by_payer, but=frozenset())
+        return other_payer(world, lease, now=now, but=but)
 
 
 def _is_plan(world: World, claim: Claim) -> bool:
-    """Nobody was cut for it yet: what a Resolution was planned with is kept from everybody."""
-    reservation = world.reservations.get(world.reservation_of.get(claim.uid, ""))
-    return reservation is not None and reservation.state is State.PENDING
+    """Return whether no run was preempted for the claim yet: what a Resolution was planned with is
+    kept from all others."""
+    return uid_of_run(claim.uid) not in world.activating
 
 
 def move_lease(turn: Turn, lease: Lease, covered: Covered) -> None:

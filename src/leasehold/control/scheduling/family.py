@@ -9,12 +9,13 @@ from collections.abc import Callable, Collection
 
 from msgspec.structs import replace
 
+from leasehold.control.cuts.overdrafts import payer_beside
 from leasehold.control.scheduling.queue_pass import QueuePass
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, admit
 from leasehold.core.decisions.cuts import Cuts, Seeder
 from leasehold.core.decisions.funded import nobody_pays
-from leasehold.core.decisions.overdraft import cut_shared, other_payer, refinance_order
+from leasehold.core.decisions.overdraft import cut_shared, refinance_order
 from leasehold.core.decisions.resolve import is_going
 from leasehold.core.facts import Envelope, EnvelopeKey, Lease, Record, Relation
 from leasehold.core.policy import CutPolicy
@@ -110,7 +111,8 @@ def _rehearse(
     for lease in refinance_order(shared):
         if fits():
             break
-        covered = other_payer(world, lease, now=now, but=own)
+        claims = (claim for each in turn.calendar.claims.values() for claim in each)
+        covered = payer_beside(world, lease, claims, now=now, but=own)
         if covered is not None:
             money.move(lease, covered)
             moved.append((lease, covered))

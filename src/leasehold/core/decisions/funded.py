@@ -20,6 +20,9 @@ from leasehold.core.world.width import locations_for
 from leasehold.core.world.world import World
 
 
+_TRIES_MAX = 256  # in search of payers for all groups
+
+
 def funded(
     world: World,
     wish: Wish,
@@ -149,6 +152,11 @@ def _funded_together(
             bills.take(funded)
             if rooms is not None:
                 left[funded] -= 1
+    if refused is not None and rooms is not None:
+        with world.what_if.opened():
+            bills = Bills(world, wish, at=at, now=now, but=but)
+            if bills.pay_somehow(dict(rooms), len(wish.want.groups)):
+                return None
     return refused
 
 
@@ -193,6 +201,34 @@ class Bills:
         self._borrowed += sum(each.gpus for each in claims if each.borrowed)
         self._known.clear()
         return covered
+
+    def pay_somehow(self, left: dict[Location, int], groups: int) -> bool:
+        """Return whether so many groups find payers in locations with so many groups' room `left`,
+        each in some place that leaves payers to those after it."""
+        self._tries = _TRIES_MAX
+        self._in_vain: set[tuple[int, ...]] = set()
+        return self._pay_the_rest(left, groups)
+
+    def _pay_the_rest(self, left: dict[Location, int], groups: int) -> bool:
+        if not groups:
+            return True
+        counts = tuple(left.values())
+        if counts in self._in_vain or self._tries <= 0:
+            return False
+        for location in [each for each, room in left.items() if room > 0]:
+            self._tries -= 1
+            if not isinstance(self.of(location), Covered):
+                continue
+            borrowed = self._borrowed
+            with self._world.what_if.opened() as trial:
+                self.take(location)
+                if self._pay_the_rest({**left, location: left[location] - 1}, groups - 1):
+                    trial.keep()
+                    return True
+            self._borrowed = borrowed
+            self._known.clear()
+        self._in_vain.add(counts)
+        return False
 
 
 def _first_refusal(answers: Sequence[Covered | Refused]) -> Refused:
