@@ -213,7 +213,7 @@ class RunSpec(Record):
     funding: Funding = Funding()
     cpu_milli: int = 0  # requested by one pod of the template, all containers
     memory_bytes: int = 0
-    is_amended: bool = False  # cpu_milli and memory_bytes were defaulted by the API server
+    is_amended: bool = False  # the API server's admission changed cpu_milli and memory_bytes
     tolerations: tuple[Toleration, ...] = ()
     nodes: frozenset[str] | None = None  # the only nodes that can reach its volumes; None: any
     template: bytes = b"{}"  # the user's pod template, as canonical JSON
