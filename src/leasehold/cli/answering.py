@@ -58,8 +58,11 @@ class Answers:
     def __init__(
         self, replica: Replica, client: Client, clock: Clock, *, certificates: Path | None = None
     ) -> None:
-        """`certificates`: a folder in which e.g. cert-manager may put certificates, which then
-        have priority."""
+        """Prepare to answer.
+
+        `certificates`: a folder into which e.g. cert-manager may put certificates, which then have
+        priority.
+        """
         self._folder = certificates
         self._shown = b""  # the certificates from that folder that we serve with
         self._replica = replica

@@ -41,7 +41,7 @@ SERVICE = "leasehold-pages"
 _log = structlog.get_logger("leasehold")
 
 
-class BadFrontDoor(Exception):  # noqa: N818 - it says what it is
+class BadFrontDoor(Exception):  # noqa: N818 - named for what it states
     """The pages cannot be served as configured; the message says why."""
 
 

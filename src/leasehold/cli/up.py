@@ -40,7 +40,7 @@ from leasehold.shell.yamlfile import BadFile
 PORT = 7443
 PLACE = "local"  # region, cluster and domain of a single machine
 VIRTUAL = "virtual"
-COLLECT_AFTER = 20_000  # objects allocated between two garbage collections
+COLLECT_AFTER = 20_000  # net new objects between two garbage collections
 
 
 class GpuCount(click.ParamType["int | None"]):

@@ -22,8 +22,8 @@ def ledger_head(world: World) -> HeadAnswer:
 
 
 def audited(world: World, now: Instant) -> AuditAnswer:
-    """Audit against the pods that the controller knows; the command `leasehold audit` lists them
-    again."""
+    """Check the pods that the controller knows; the command `leasehold audit` lists all pods
+    itself."""
     found = audit(world, list(world.pods.values()), now)
     return AuditAnswer(ok=not found, problems=found)
 

@@ -56,9 +56,10 @@ def node_has_failed(world: World, name: str, now: Instant) -> bool:
 
 
 def silence_deadline(world: World, state: NodeState) -> Instant | None:
-    """Return when a silent node counts as dead; None if never, which is the default.
+    """Return when a silent node counts as dead; None if never, which is the default (S1).
 
-    Counted from when we saw the silence: a node clock ahead of ours must not shorten the time.
+    Counted from the later of two stamps, the node's own and ours, so that a node clock that is
+    behind cannot make the node dead too early.
     """
     spans = dict(world.policy.node_failure_after)
     after = spans.get(state.node.flavor, spans.get("*"))

@@ -85,7 +85,7 @@ def _note_bound(turn: Turn, uid: Uid) -> None:
             world.fold_bound(uid, unit, number)
             turn.touched[uid] = None
             if any(lease.ending for lease in leases):
-                continue  # not news: after a restart it is found again
+                continue  # no notice: it was known before, and is only found again after a restart
             lease = leases[0]
             gpus = sum(each.gpus for each in leases)
             turn.tell("Run", lease.run_key, Told.RUNNING, f"all pods bound, {plural(gpus, 'GPU')}")

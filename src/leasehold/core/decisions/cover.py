@@ -232,6 +232,7 @@ def _step(
     together: _Together,
     now: Instant,
 ) -> CoverStep:
+    """Return what one envelope gives: as much as wanted, or the least of its limits (C4)."""
     world.steps.take(1 + len(world.aggregates[envelope.key]))
     shut = _shut(world, ask, envelope, relation)
     if shut is not None:
@@ -355,7 +356,10 @@ def hour_caps(
 def _spent(
     world: World, envelope: Envelope, *, start: Instant, now: Instant, lent: bool
 ) -> tuple[Instant, GpuMs]:
-    """Return the last planned start that claims these hours, and the hours spent at that time."""
+    """Return the last planned start that claims these hours, and the hours spent at that time (C5).
+
+    Counted as spent are used hours, what open leases may still use, and the claims of plans.
+    """
     claims = [each for each in world.accounts.claims_on(envelope.key) if each.borrowed or not lent]
     since = max([start, *(each.start for each in claims)])
     account = world.accounts.of(envelope.key)

@@ -173,6 +173,8 @@ class Scope:
         """Yield the cuts if every bundle were drawn.
 
         A sweep ends as a whole only if it has more groups in scope than it has above its minimum.
+        Example: 4 groups and a minimum of 2: with 3 groups in scope it ends whole, with 2 only
+        these two end.
         """
         by_run: dict[Uid, list[Cut]] = {}
         for found in conflicts.values():

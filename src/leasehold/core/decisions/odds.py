@@ -147,6 +147,8 @@ def _odds(
     planned: PlannedSite,
     may_sample: Callable[[], bool],
 ) -> tuple[tuple[RunKey, int], ...] | None:
+    """Return (run, percent) for every run with a bundle; None if sampling would be needed but is
+    not allowed."""
     bundles = [each for found in urn.choices().values() for each in found]
     if len(bundles) <= world.policy.odds_exact_bundles_max:
         weighted = _every_order(counts, urn, cut_of)
@@ -168,6 +170,11 @@ def _percent(chance: Fraction) -> int:
 def _every_order(
     counts: _Counts, urn: Urn, cut_of: Callable[[Bundle], Cut]
 ) -> Iterator[tuple[Fraction, list[Bundle]]]:
+    """Yield (probability, bundles that end) for every possible sequence of draws.
+
+    Example: owner a has bundle a1, owner b has b1 and b2, and one draw suffices: a1 with 1/2, b1
+    and b2 with 1/4 each (R5).
+    """
     drawn: _Drawn = []
 
     def walk(urn: Urn, weight: Fraction) -> Iterator[tuple[Fraction, list[Bundle]]]:
@@ -198,6 +205,8 @@ def _sampled(
     planned: PlannedSite,
     seeds: int,
 ) -> Iterator[tuple[Fraction, list[Bundle]]]:
+    """Yield (weight, bundles that end) for `seeds` fixed seeds. A seed follows from the domains,
+    so the odds can be repeated."""
     cuts: dict[str, Cut] = {}
     for index in range(seeds):
         seed = hashlib.sha256(f"odds\n{planned.domains}\n{index}".encode()).hexdigest()

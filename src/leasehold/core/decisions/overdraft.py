@@ -77,7 +77,10 @@ def overdrawn_gpus(world: World, payer: EnvelopeKey, now: Instant) -> int:
 
 
 def next_money_event(world: World, payer: EnvelopeKey, now: Instant) -> Instant:
-    """Return when the envelope becomes overdrawn if nothing but time passes; FOREVER if never."""
+    """Return when the envelope becomes overdrawn if nothing but time passes; FOREVER if never.
+
+    Example: with 10 GPU-hours left and 5 GPUs under leases without a limit, in two hours.
+    """
     envelope = world.envelopes.get(payer)
     if envelope is None or not world.open_by_payer.get(payer):
         return FOREVER

@@ -142,6 +142,11 @@ def _selected(pool: Pool, want: Want) -> bool:
 
 
 def _place_all(world: World, want: Want, locations: Sequence[Location]) -> list[PodPlace] | None:
+    """Place all groups by P2, or return None if some group does not fit.
+
+    Tries one of the run's own domains for all groups; if the run has none, any domain that holds
+    all groups; then group by group, in own domains first.
+    """
     fleet = world.fleet
     own = [
         fleet.pools[(want.flavor, domain)]
@@ -260,7 +265,8 @@ def best_node(
     """Return the best node for a pod, or None (P3).
 
     Best fit, nodes in use before empty ones. Nodes in `rather_not` are chosen only if there is no
-    other, and those in `last` only after them.
+    other, and those in `last` only after them. Example: a pod of 2 GPUs and nodes a (8 free,
+    empty), b (3 free) and c (2 free): c, otherwise b, otherwise a.
     """
     best: tuple[bool, bool, str] | None = None
     gpus = shape.gpus

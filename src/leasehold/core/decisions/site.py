@@ -68,6 +68,7 @@ def choose_site(
 
 
 def _choose(world: World, wish: Wish, ground: "Ground") -> Site | None:
+    """Choose places and payers: one location for the whole run, otherwise one per group (P4)."""
     groups = len(wish.want.groups)
     funded = _funded(world, wish, ground, wish.want.gpus, borrowed=wish.borrowed_already)
     for location, covered in funded:
@@ -268,8 +269,11 @@ class _Node:
         self.is_reserved = is_reserved
 
     def loss(self, gpus: int) -> Loss:
-        """Return the loss for `gpus` GPUs on this node: free ones, then spares, shrinking,
-        lottery."""
+        """Return the loss for `gpus` GPUs on this node: free ones, then spares, shrinking, lottery.
+
+        Example: 8 GPUs on a node with 3 free, 2 under spares and 1 under a group that may be shrunk
+        lose 2 by lottery, 1 by shrinking and 2 of spares.
+        """
         missing = max(0, gpus - self.free)
         spares = min(missing, self.spare)
         shrunk = min(missing - spares, self.shrink)

@@ -8,7 +8,7 @@ FORMAT = 2  # written by this version; 2 added `began` to closures
 _KNOWN = (None, 1, FORMAT)  # the first versions wrote no format
 
 
-class UnknownFormat(Exception):  # noqa: N818 - it says what is so
+class UnknownFormat(Exception):  # noqa: N818 - named for what it states
     """The ledger was written by a later version of leasehold. It must not be folded or
     continued."""
 

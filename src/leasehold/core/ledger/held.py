@@ -14,7 +14,7 @@ from leasehold.core.units import Instant
 Slot = tuple[str, int]
 
 
-class WrongRecord(Exception):  # noqa: N818 - `verify` catches it and makes an answer of it
+class WrongRecord(Exception):  # noqa: N818 - `verify` turns it into a `Disagreement`
     def __init__(self, record: str, why: str) -> None:
         super().__init__(record, why)
         self.record = record

@@ -37,7 +37,11 @@ def seed(subject: str, instant: Instant, ledger_digest: Digest, nonce_hex: str) 
 
 
 def number(seed_hex: str, k: int, n: int) -> int:
-    """Return draw number `k`: a uniformly distributed number below `n`."""
+    """Return draw number `k`: a uniformly distributed number below `n`.
+
+    A hash value above the largest multiple of `n` is rejected and the next one taken, because
+    otherwise the remainder would favour small numbers.
+    """
     assert n > 0, "a draw needs something to draw from"
     limit = _RANGE - _RANGE % n
     i = 0

@@ -27,7 +27,7 @@ _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
-class WrongValue(Exception):  # noqa: N818 - it says what the value is
+class WrongValue(Exception):  # noqa: N818 - named for what the value is
     """A value that is not valid; `Fields` turns it into a Problem."""
 
     def __init__(self, remedy: str) -> None:

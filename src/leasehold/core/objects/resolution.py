@@ -120,7 +120,8 @@ def _beneficiary_to_wire(resolution: Resolution) -> Wire:
 
 
 def _returned_to_wire(kind: str, name: str, gpus: int) -> Wire:
-    """Kinds are `bundle`, `lease` and `group`; the name of a group is `namespace/run#index`."""
+    """Return an entry of `returned`: a `bundle`, a `lease`, or a `group` named
+    `namespace/run#index`."""
     if kind != "group":
         return {kind: name, "gpus": gpus}
     run, group = _split_bundle(name)

@@ -48,8 +48,11 @@ def missing_right(caller: Caller, needed: list[Right]) -> Right | None:
 
 
 def _of_run(before: Wire | None, after: Wire) -> list[Right]:
-    """An edit of `stop` alone needs no right, because cancelling spends nothing. Any other edit
-    needs the right on the owner before and after it."""
+    """Return the rights that a write of a Run needs.
+
+    An edit of `stop` alone needs none, because cancelling spends nothing. Any other edit needs
+    `spend` on the owner before and after it.
+    """
     old, new = part(before, "spec"), part(after, "spec")
     owners = dict.fromkeys(filter(None, (text_at(old, "owner"), text_at(new, "owner"))))
     is_same = (

@@ -43,7 +43,12 @@ class Claim(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Account:
-    """The open leases of one envelope, as sums."""
+    """The open leases of one envelope, as sums.
+
+    GPU-ms used by open leases until t are `gpus * t - starts`, whatever the number of leases.
+    Example: 2 GPUs since 100 and 4 GPUs since 200 give gpus 6 and starts 2 * 100 + 4 * 200 = 1000;
+    until 300 they have used 6 * 300 - 1000 = 800, which is 2 * 200 + 4 * 100.
+    """
 
     __slots__ = (
         "borrowers",

@@ -187,8 +187,11 @@ class UnitHistory:
         return found
 
     def is_of_a_resolution(self) -> bool:
-        """Return whether a Resolution started the newest attempt, or an attempt before it after
-        which all binds were rejected."""
+        """Return whether the start by a Resolution is the present one.
+
+        It is if a Resolution started the newest attempt, or an earlier one that was rejected, as
+        were all attempts between: the Resolution's places then go to the first start that holds.
+        """
         for each in reversed(self.attempts):
             if each is not self.last and not each.was_rejected:
                 return False
@@ -295,8 +298,8 @@ class Book:
         return attempt
 
     def _has_started(self, since: int, before: int) -> bool:
-        """Return whether a start between these batches already used the places of the
-        Resolution. Groups that start later by themselves did not."""
+        """Return whether any attempt started between these batches, and so used the Resolution's
+        places. Groups that start later do not count as started by the Resolution."""
         return any(
             since <= attempt.batch < before
             for unit in self.units.values()

@@ -137,7 +137,8 @@ class Pool:
         self.free = 0
         self.filed = -1  # the free count under which the order lists it
         self.nodes: list[str] = []  # sorted
-        self.buckets: dict[int, list[str]] = {}  # free * 2 + is_empty -> sorted node names
+        # free * 2 + is_empty -> sorted node names; e.g. 17 for an empty node with 8 free GPUs
+        self.buckets: dict[int, list[str]] = {}
         self.sizes: dict[Size, int] = {}  # number of nodes of each size, in any state
 
     def count_size(self, size: Size, sign: int) -> None:

@@ -38,8 +38,10 @@ def fewest(left: int, drops: Iterable[Drop], *, start: Instant, stop: Instant) -
 def fewest_from_each(
     left: int, drops: Iterable[Drop], *, starts: Sequence[Instant], span: int
 ) -> list[int]:
-    """Return `fewest` for each span of length `span` that begins at one of `starts`, which are
-    sorted."""
+    """Return `fewest` for each span of length `span` that begins at one of `starts`.
+
+    `starts` must be sorted. One sweep over the instants keeps the minimum of a sliding window.
+    """
     instants, levels = [], []
     level = left
     for at, gpus in sorted(drops):

@@ -25,7 +25,7 @@ class Memory:
         self.foreseen: set[Uid] = set()  # runs whose odds of a start by preemption were announced
         self.alike = Alike()
         self._was_put_off = False  # whether the queue was put off in the turn before
-        # start of the changes without a still turn in between
+        # since when no turn was still; None: the last turn was still
         self._moving_since: Instant | None = None
         self._drawn_since: Instant = 0
         self._drawn = 0
@@ -57,7 +57,7 @@ class Memory:
         self.note_trace(uid, refused.trace)
 
     def forget_refusal(self, uid: Uid) -> None:
-        """The run waits no more."""
+        """Forget why the run waited: it waits no more."""
         self.refusals.pop(uid, None)
         self.behind.pop(uid, None)
 

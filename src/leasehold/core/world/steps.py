@@ -13,7 +13,7 @@ from leasehold.core.facts import Uid
 STEPS_MAX = 500_000
 
 
-class TooManySteps(Exception):  # noqa: N818 - it says what happened
+class TooManySteps(Exception):  # noqa: N818 - named for what happened
     """A decision about one Run takes more steps than allowed."""
 
     def __init__(self, most: int) -> None:
