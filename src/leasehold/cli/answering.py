@@ -55,6 +55,8 @@ _log = structlog.get_logger("leasehold")
 
 
 class Answers:
+    """Answers questions and compaction requests of a replica, and keeps its certificates valid."""
+
     def __init__(
         self, replica: Replica, client: Client, clock: Clock, *, certificates: Path | None = None
     ) -> None:

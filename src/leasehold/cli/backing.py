@@ -22,6 +22,8 @@ from leasehold.shell.query import BadQuestion
 
 @dataclass(frozen=True, slots=True)
 class Backing:
+    """The functions behind the REST facade and the pages."""
+
     plane: Plane
     agent: Agent
     clock: Clock

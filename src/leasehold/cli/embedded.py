@@ -53,6 +53,8 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class UpSettings:
+    """What `leasehold up` was asked to run."""
+
     folder: DataFolder
     config: Config
     nodes: Sequence[LocalNode]

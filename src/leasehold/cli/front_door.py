@@ -54,6 +54,8 @@ class _Named:
 
 
 class PagesOfReplica:
+    """The dashboard of one replica."""
+
     def __init__(self, replica: Replica, client: Client, clock: Clock, settings: FrontDoor) -> None:
         self._replica = replica
         self._client = client

@@ -69,6 +69,8 @@ def command(files: tuple[str, ...], where: str, namespace: str, config_file: Pat
 
 @dataclass
 class Report:
+    """The outcome of a lint: how many objects, and the lines to print."""
+
     objects: int
     mistakes: list[str]
     warnings: list[str]

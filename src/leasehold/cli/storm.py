@@ -24,6 +24,8 @@ TITLE_CHARS_MAX = 120
 
 @dataclass(frozen=True)
 class Asked:
+    """The options of `leasehold sim`, by their names on the command line."""
+
     seed: int | None
     seeds: str | None
     fresh: str | None

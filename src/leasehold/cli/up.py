@@ -44,6 +44,8 @@ COLLECT_AFTER = 20_000  # net new objects between two garbage collections
 
 
 class GpuCount(click.ParamType["int | None"]):
+    """A number of GPUs, or None for `auto`."""
+
     name = "auto|N"
 
     def convert(
@@ -237,8 +239,10 @@ async def _serve(settings: UpSettings, embedded: Embedded, *, quiet: bool, end_j
 
 
 async def _is_started(embedded: Embedded, stopping: asyncio.Event) -> bool:
-    """Return False if it was told to stop before. Raises the error of a store that refuses
-    everything."""
+    """Start the control plane. Returns False if a stop signal came first.
+
+    Raises the error of a store that refuses everything.
+    """
     starting = asyncio.ensure_future(embedded.start())
     others = [asyncio.ensure_future(each) for each in (stopping.wait(), embedded.cannot_start())]
     try:

@@ -11,6 +11,8 @@ from leasehold.core.verdicts import Refusal
 
 
 class Told(StrEnum):
+    """The reason of a notice."""
+
     ACTIVATING = "Activating"
     ADMITTED = "Admitted"
     ANNOUNCED_ANEW = "AnnouncedAnew"

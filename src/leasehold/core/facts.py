@@ -26,11 +26,15 @@ class Record(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Sharing(StrEnum):
+    """Whether an envelope also pays for its owner's family (C2, steps 2 and 3)."""
+
     FAMILY = "family"
     NONE = "none"
 
 
 class Gang(StrEnum):
+    """What starts and ends together: the whole run, or each group alone (G1)."""
+
     RUN = "Run"
     GROUP = "Group"
 
@@ -88,6 +92,8 @@ class Cause(StrEnum):
 
 
 class Phase(StrEnum):
+    """The phase of a Run, as its status shows it."""
+
     PENDING = "Pending"
     RUNNING = "Running"
     COMPLETED = "Completed"
@@ -107,6 +113,8 @@ class Failed(StrEnum):
 
 
 class Lending(Record):
+    """The lending policy of an envelope: to which owners it lends, and how much (C2, C4)."""
+
     allow: bool = False
     to: tuple[str, ...] = ()
     max_concurrency: int | None = None
@@ -150,6 +158,8 @@ class Aggregate(Record):
 
 
 class Budget(Record):
+    """A Budget: the envelopes of one owner, and the namespaces whose runs may charge them."""
+
     namespace: str
     name: str
     owner: str
@@ -167,12 +177,17 @@ class Budget(Record):
 
 
 class Selector(Record):
+    """Where a run may be placed; None: anywhere."""
+
     region: str | None = None
     cluster: str | None = None
     domain: str | None = None
 
 
 class Malleable(Record):
+    """The widths of an elastic run, in GPUs: `min_gpus`, then in steps of `step_gpus` up to
+    `max_gpus`."""
+
     min_gpus: int
     max_gpus: int
     step_gpus: int
@@ -180,12 +195,16 @@ class Malleable(Record):
 
 
 class Funding(Record):
+    """Whether and from which sponsors a run may borrow, and how many GPUs at most (C3)."""
+
     allow_borrow: bool = False
     max_borrow_gpus: int | None = None
     sponsors: tuple[str, ...] = ()
 
 
 class Toleration(Record):
+    """A toleration of the pod template, as in Kubernetes."""
+
     key: str = ""  # empty with operator Exists: tolerates every taint
     operator: str = "Equal"
     value: str = ""
@@ -193,6 +212,8 @@ class Toleration(Record):
 
 
 class RunSpec(Record):
+    """What a run asks for. GPU counts are totals over the run unless the name says otherwise."""
+
     owner: str
     flavor: str
     total_gpus: int
@@ -220,6 +241,8 @@ class RunSpec(Record):
 
 
 class Run(Record):
+    """A Run: its identity, its spec, and what the store tells about the object."""
+
     namespace: str
     name: str
     uid: Uid
@@ -238,12 +261,16 @@ class Run(Record):
 
 
 class Taint(Record):
+    """A taint of a Node, as in Kubernetes."""
+
     key: str
     value: str = ""
     effect: str = "NoSchedule"
 
 
 class Node(Record):
+    """A node, with its GPUs, its place in the fleet and its health."""
+
     name: str
     flavor: str
     region: str
@@ -460,7 +487,7 @@ class Lease(Record):
         return f"{self.namespace}/{self.pod}"
 
     def gpu_ms(self, now: Instant) -> GpuMs:
-        """Return the GPU-time its payer is charged up to `now`; constant once the lease is
+        """Return the GPU-time charged to the payer up to `now`; constant once the lease is
         closed."""
         return len(self.slots) * ((now if self.closed is None else self.closed.at) - self.start)
 

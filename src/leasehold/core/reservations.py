@@ -17,6 +17,8 @@ class State(StrEnum):
 
 
 class Confidence(StrEnum):
+    """How certain a planned start is (Q4 to Q6)."""
+
     EXACT = "exact"
     WINDOW = "window-aligned"
     CUTS = "needs-cuts"

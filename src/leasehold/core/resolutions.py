@@ -30,6 +30,8 @@ class Bundle(Record):
 
 
 class Draw(Record):
+    """One draw of a lottery: the owner, and one of its bundles (R5)."""
+
     owner: str
     bundle: str
     gpus: int
@@ -45,6 +47,9 @@ class SweepWidth(Record):
 
 
 class Lottery(Record):
+    """A lottery: its seed with the inputs it follows from, the bundles by owner, and the draws
+    (R7)."""
+
     seed: str
     subject: str
     instant: Instant

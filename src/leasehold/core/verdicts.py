@@ -183,6 +183,8 @@ class Segment(Record):
 
 
 class Covered(Record):
+    """The payers of a request, in order, and the walk that found them."""
+
     segments: tuple[Segment, ...]
     trace: tuple[CoverStep, ...]
 
@@ -224,6 +226,8 @@ class PodPlace(Record):
 
 
 class Packed(Record):
+    """Places for all groups of a request."""
+
     places: tuple[PodPlace, ...]  # in group order, active pods of a group before its spares
     left_over: tuple[tuple[str, int], ...] = ()  # (domain, GPUs free afterwards)
     plan_hash: str = ""

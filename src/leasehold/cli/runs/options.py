@@ -22,6 +22,8 @@ FORMS = ("table", "wide", "json", "yaml")
 
 @dataclass
 class Session:
+    """What a command works with: server, namespace and output form."""
+
     server: Server
     namespace: str
     form: str

@@ -151,7 +151,8 @@ def _payer_beside(turn: Turn, lease: Lease, claims: Iterable[Claim]) -> Covered 
 
 
 def _is_plan(world: World, claim: Claim) -> bool:
-    """Return whether the claim is of a plan, not of an activation, whose money is held."""
+    """Return whether the claim belongs to a plan. The money of an activation is held, not
+    claimed."""
     reservation = world.reservations.get(world.reservation_of.get(claim.uid, ""))
     return reservation is not None and reservation.state is State.PENDING
 

@@ -213,7 +213,7 @@ def _cuts(outcome: Rehearsed) -> tuple[PlannedCuts, list[str]]:
 
 
 def _claimed(turn: Turn, run: Run) -> list[PlanPayer]:
-    """Return the payers that its plan has on the calendar."""
+    """Return the payers that the run's plan has on the calendar."""
     found: dict[tuple[str, bool], int] = {}
     for claim in turn.calendar.claims.get(run.uid, ()):
         key = (claim.payer, claim.borrowed)
@@ -238,7 +238,7 @@ def _envelope(world: World, run: Run, key: str, *, borrowed: bool | None = None)
 
 
 def _held(turn: Turn, run: Run, reservation: Reservation) -> list[PlaceRow]:
-    """Return the nodes that its plan has on the calendar."""
+    """Return the nodes that the run's plan has on the calendar."""
     rows: list[PlaceRow] = []
     for node in reservation.nodes:
         gpus = sum(entry.gpus for entry in turn.calendar.entries_of(run.uid) if entry.node == node)

@@ -142,7 +142,8 @@ def _planned(turn: Turn, run: Run, planned: Planned) -> Rehearsed:
 
 
 def _preview(turn: Turn, wish: Wish, plan: Plan) -> Preview | None:
-    """Preview what would be preempted on its site; None unless it starts by preemption."""
+    """Preview what would be preempted on the plan's site; None unless it is a start by
+    preemption."""
     if not plan.is_due_by_cuts:
         return None
     nodes = turn.world.fleet.nodes

@@ -31,7 +31,7 @@ def starts_until(world: World, lease: Lease) -> Instant:
 
 
 def saved_until(lease: Lease) -> Instant:
-    """Return until when its work was not lost, however the lease ended."""
+    """Return until when the lease's work was not lost, however the lease ended."""
     saved = None if lease.closed is None else lease.closed.saved
     return lease.start if saved is None else saved
 

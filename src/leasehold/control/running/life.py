@@ -18,6 +18,8 @@ from leasehold.core.world.world import World
 
 
 class Standing(StrEnum):
+    """The state of a unit: waiting to start, live, ended well, or failed for good."""
+
     WAITING = "waiting"
     LIVE = "live"
     DONE = "done"

@@ -17,7 +17,7 @@ def pod_of(world: World, lease: Lease) -> Pod | None:
 
 
 def is_gone(world: World, lease: Lease) -> bool:
-    """Return whether no process of its pod can still use the GPUs."""
+    """Return whether no process of the lease's pod can still use the GPUs."""
     if lease.role is Role.SPARE:
         return True
     pod = pod_of(world, lease)

@@ -26,22 +26,30 @@ _STRAY_GRACE: Millis = 30 * SECOND  # for a pod without a lease
 
 
 class MakePod(Record):
+    """Create a pod."""
+
     pod: Pod  # what the World remembers until the pod is observed
     wire: Wire
 
 
 class BindPod(Record):
+    """Bind a pod that was created without a node."""
+
     pod: Pod  # known, created, and not bound yet
     node: str
 
 
 class RemovePod(Record):
+    """Delete a pod."""
+
     pod: Pod  # as known
     grace: Millis
     version: int | None = None  # remove only this version, if set
 
 
 class PodOrders(Record):
+    """What must be done about the pods of one run."""
+
     makes: list[MakePod]
     binds: list[BindPod]
     removes: list[RemovePod]
@@ -149,7 +157,7 @@ def trial_pod(run: Run, gpu_resource: str) -> Wire:
 
 
 def _mates(run: Run, leases: list[Lease], gang: list[list[Lease]]) -> list[list[Lease]]:
-    """Return the pods of its gang in order of rank."""
+    """Return the pods of the same gang in order of rank."""
     if run.spec.gang is not Gang.GROUP:
         return gang
     return [pod for pod in gang if pod[0].group == leases[0].group]

@@ -67,7 +67,8 @@ def tend(turn: Turn, uid: Uid) -> None:
 
 
 def _note_bound(turn: Turn, uid: Uid) -> None:
-    """Note each unit all of whose pods were accepted by their nodes: it is Running from then on."""
+    """Note the units whose pods were all accepted by their nodes: such a unit is Running from
+    then on."""
     world = turn.world
     book = world.books.get(uid)
     if book is None or not world.open_by_run.get(uid):
@@ -328,7 +329,7 @@ def _release_spares(turn: Turn, run: Run) -> None:
 
 
 def _sort(turn: Turn, run: Run) -> None:
-    """File the run in the work list by what remains to be done for it."""
+    """File the run in the work list by what remains to be done."""
     world = turn.world
     units = units_of(world, run)
     waiting = any(where.standing is Standing.WAITING for where in units.values())
@@ -339,7 +340,7 @@ def _sort(turn: Turn, run: Run) -> None:
 
 
 def _wishes(world: World, run: Run) -> bool:
-    """Return whether it is elastic, running, and not as wide as desired."""
+    """Return whether the run is elastic, running, and not as wide as desired."""
     if run.spec.malleable is None or run.spec.gang is Gang.GROUP or run.spec.stop or run.deleting:
         return False
     live = live_units(world, run.uid)

@@ -27,6 +27,8 @@ from leasehold.core.world.world import World
 
 
 class RunView(Record):
+    """The numbers of a run as users see them; widths in GPUs."""
+
     phase: Phase
     because: str
     message: str
@@ -43,6 +45,8 @@ class RunView(Record):
 
 
 class EnvelopeView(Record):
+    """The numbers of an envelope as users see them; `free` may be negative."""
+
     used: int
     lent: int
     free: int
@@ -53,6 +57,8 @@ class EnvelopeView(Record):
 
 
 class NodeView(Record):
+    """The free GPUs of a node, and its state in one word."""
+
     free: int
     state: str
 

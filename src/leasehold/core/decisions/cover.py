@@ -57,6 +57,8 @@ class Ask(Record):
 
 
 class _Limit(Record):
+    """The most GPUs that one cap allows, and the numbers for the refusal."""
+
     gpus: int
     reason: HeldBack
     limit: int
@@ -216,7 +218,7 @@ def _lenders(world: World, ask: Ask) -> Iterator[tuple[str, ...]]:
 
 
 def admits(envelope: Envelope, owner: str) -> bool:
-    """Return whether the envelope's lending policy admits `owner` (C2, step 6)."""
+    """Return whether the envelope's lending policy admits `owner`."""
     lending = envelope.lending
     return lending.allow and any(glob_admits(glob, owner) for glob in lending.to)
 

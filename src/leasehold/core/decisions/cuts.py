@@ -22,6 +22,8 @@ Seeder = Callable[[], str]
 
 
 class CutKind(StrEnum):
+    """The steps of a preemption, in order (R3)."""
+
     SPARE = "spare"
     SHRINK = "shrink"
     DRAW = "draw"
@@ -392,7 +394,7 @@ class Lots:
 
 
 def enough(scope: Scope, conflicts: dict[str, list[tuple[Bundle, Cut]]]) -> bool:
-    """Return whether it would fit if everything that can be drawn ended."""
+    """Return whether `scope.fits` would hold if everything that can be drawn ended."""
     with scope.world.what_if.opened():
         before = set(scope.gone)
         for cut in scope.all_that_can_be_drawn(conflicts):
@@ -403,7 +405,7 @@ def enough(scope: Scope, conflicts: dict[str, list[tuple[Bundle, Cut]]]) -> bool
 
 
 def _given_back(scope: Scope, taken: list[Cut]) -> tuple[Cut, ...]:
-    """Walk the cuts backwards and give back each one without which it still fits (R6)."""
+    """Walk the cuts backwards and give back each one that is not needed (R6)."""
     kept: dict[Uid, list[Cut]] = {}
     for cut in taken:
         kept.setdefault(cut.uid, []).append(cut)

@@ -15,6 +15,8 @@ from leasehold.core.world.world import World
 
 
 class Way(StrEnum):
+    """How a unit leaves a node under drain, in order of preference."""
+
     SWAP = "swap"
     SHRINK = "shrink"
     REQUEUE = "requeue"
@@ -124,8 +126,7 @@ def _is_heard(world: World, node: str) -> bool:
 
 
 def _spares_for(world: World, unit: int, here: list[Lease]) -> list[Takeover] | None:
-    """Return spares for these pods of one group, without those promised to other pods of it
-    before."""
+    """Return spares for these pods of one group, besides those that its other pods will take."""
     uid, group = here[0].uid, here[0].group
     pods: dict[str, list[Lease]] = {}
     for lease in here:

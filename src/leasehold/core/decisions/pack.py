@@ -364,7 +364,7 @@ def _largest_hole(pool: Pool) -> int:
 
 
 def _has_gpus(want: Want, pools: Sequence[Pool]) -> bool:
-    """Return whether it would fit if pods needed only GPUs."""
+    """Return whether the request would fit if pods needed only GPUs."""
     per_group = want.pods + want.spares
     rooms = [pool.room(want.pod_gpus) // per_group for pool in pools]
     return (sum(rooms) if want.spread else max(rooms)) >= len(want.groups)

@@ -13,7 +13,7 @@ from leasehold.core.world.world import World
 def releases_on(
     world: World, node: str, *, after: Instant, gone: Collection[str] = ()
 ) -> dict[int, Instant]:
-    """Return slot -> instant at which it comes free; FOREVER if no end is known.
+    """Return slot -> instant at which the slot comes free; FOREVER if no end is known.
 
     Overdue leases count as never ending. `gone`: leases whose slots the caller has already freed.
     """

@@ -58,6 +58,8 @@ class PlannedSite(Record):
 
 
 class Resolved(Record):
+    """The outcome of a preemption: what is cut, and where the run goes."""
+
     cuts: Cuts
     plan: Admitted  # where the run goes once the victims are gone
     deficit: int  # GPUs

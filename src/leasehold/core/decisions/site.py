@@ -56,8 +56,8 @@ def choose_site(
 ) -> Site | None:
     """Return a site for a start at `at`, or None.
 
-    Payers are found as if nothing were preempted, and their windows must stay open for the tenure.
-    `within`: only these domains. `returned`: leases whose money comes back first (O5).
+    Payers are found as if nothing were preempted, and their windows must stay open for `minTenure`
+    more (Q5). `within`: only these domains. `returned`: leases whose money comes back first (O5).
     """
     with world.what_if.opened():
         world.fleet.tolerate(wish.run.spec.tolerations)
@@ -235,8 +235,8 @@ class Ground:
         )
 
     def _left(self, state: NodeState, gone: set[str]) -> int:
-        """Return the GPUs the run can use on a node for its whole duration if the leases `gone`
-        ended."""
+        """Return the GPUs of a node that the run can use for its whole duration if the leases
+        `gone` ended."""
         world, name = self._world, state.node.name
         over, taken = set(gone), 0
         for lease_name in world.open_by_node.get(name, ()):
@@ -260,6 +260,8 @@ class Ground:
 
 
 class _Node:
+    """GPUs that one node could offer, by what would be lost for them."""
+
     __slots__ = ("free", "is_reserved", "room", "shrink", "spare")
 
     def __init__(self, room: int, free: int, spare: int, shrink: int, *, is_reserved: bool) -> None:

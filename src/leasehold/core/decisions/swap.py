@@ -92,8 +92,8 @@ def moving(world: World, uid: Uid, group: int) -> list[list[Lease]]:
 
 
 def awaits_takeover(world: World, spare: Lease) -> bool:
-    """Return whether a pod of its group is waiting to move to this spare: a lost one, or one
-    that leaves a draining node."""
+    """Return whether a pod of the spare's group is waiting to move here: a lost one, or one that
+    leaves a draining node."""
     assert spare.role is Role.SPARE, spare.name
     if world.moving and moving(world, spare.uid, spare.group):
         return True

@@ -70,6 +70,9 @@ def resolution_digest(resolution: Resolution) -> Digest:
 
 
 class Batch(Record):
+    """One batch: facts, announcements, leases that opened, are ending or closed, and
+    resolutions."""
+
     seq: int
     epoch: int
     instant: Instant

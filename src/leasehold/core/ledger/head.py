@@ -26,6 +26,8 @@ def check_format(found: object) -> None:
 
 
 class Head(Record):
+    """The last committed batch: number, digest, epoch and instant."""
+
     seq: int = 0
     digest: Digest = GENESIS
     epoch: int = 1

@@ -15,6 +15,8 @@ Slot = tuple[str, int]
 
 
 class WrongRecord(Exception):  # noqa: N818 - `verify` turns it into a `Disagreement`
+    """A record that cannot be right, and why."""
+
     def __init__(self, record: str, why: str) -> None:
         super().__init__(record, why)
         self.record = record

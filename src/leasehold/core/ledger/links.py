@@ -19,6 +19,8 @@ class Offer(Record):
 
 
 class Links:
+    """Stored batches after the last known one, by number and digest."""
+
     def __init__(self, seq: int, digest: Digest) -> None:
         """Continue after batch `seq`, whose digest is `digest`."""
         assert seq > 0 or digest == GENESIS, (seq, digest)

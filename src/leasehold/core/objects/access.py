@@ -14,6 +14,8 @@ from leasehold.core.objects.owners import glob_admits
 
 @unique
 class CallerRole(StrEnum):
+    """The role of a caller."""
+
     ADMIN = "admin"  # everything except writing the ledger's own objects
     USER = "user"  # read and write Budgets and Runs in its namespaces
     VIEWER = "viewer"  # read in its namespaces
@@ -22,6 +24,8 @@ class CallerRole(StrEnum):
 
 @unique
 class OwnerVerb(StrEnum):
+    """What a caller may do for an owner."""
+
     FUND = "fund"  # create or raise a Budget of the owner
     SPEND = "spend"  # name the owner in a Run
     LEND = "lend"  # change lending fields only

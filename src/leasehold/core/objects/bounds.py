@@ -21,6 +21,8 @@ RUN_PODS_MAX = 16_384  # including spares
 
 
 class Bound(Record, frozen=True):
+    """The most members that the list or mapping at a path may have."""
+
     path: str
     most: int
 

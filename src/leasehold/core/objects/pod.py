@@ -181,7 +181,7 @@ def _phase(metadata: Wire, node: str, status: Wire) -> PodPhase:
 
 
 def _has_started(status: Wire) -> bool:
-    """Return whether any of its containers ever ran, i.e. whether its node accepted the pod."""
+    """Return whether any container ever ran, i.e. whether the node accepted the pod."""
     for key in ("initContainerStatuses", "containerStatuses"):
         for each in list_at(status, key) if key in status else ():
             known = {**part(each, "state"), **part(each, "lastState")}
@@ -191,7 +191,7 @@ def _has_started(status: Wire) -> bool:
 
 
 def _began_at(status: Wire) -> Instant | None:
-    """Return when its first container began to run, not counting init containers."""
+    """Return when the first container began to run, not counting init containers."""
     if "containerStatuses" not in status:
         return None
     known: list[Instant] = []

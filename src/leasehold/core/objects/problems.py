@@ -12,6 +12,8 @@ MISSING = "(missing)"
 
 
 class Problem(Record, frozen=True):
+    """One mistake: path, value and remedy."""
+
     path: str
     value: str
     remedy: str

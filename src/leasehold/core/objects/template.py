@@ -35,6 +35,8 @@ PLACEMENT = {
 
 
 class Template(Record, frozen=True):
+    """A pod template, and the requests of one pod that placement needs."""
+
     raw: bytes = b"{}"
     cpu_milli: int = 0
     memory_bytes: int = 0

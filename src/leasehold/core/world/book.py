@@ -124,36 +124,39 @@ class Attempt:
 
     @property
     def outcome(self) -> Closed:
-        """Return how it ended. The attempt must have no open leases."""
+        """Return how the attempt ended. It must have no open leases."""
         assert self.open == 0, self.number
         return Closed.SHRINK if self.why is None else self.why.reason
 
     @property
     def was_rejected(self) -> bool:
-        """Return whether it ended because its bind could not be completed."""
+        """Return whether the attempt ended because its bind could not be completed."""
         if self.open or self.outcome is not Closed.FAIL:
             return False
         return self.cause is not Cause.DELETED and not self.is_own_failure
 
     @property
     def is_own_failure(self) -> bool:
-        """Return whether it failed by the workload's own fault, which uses up a retry (B5)."""
+        """Return whether the attempt failed by the workload's own fault, which uses up a retry
+        (B5)."""
         if self.open or self.outcome is not Closed.FAIL:
             return False
         return self.cause in (Cause.EXIT, Cause.UNSTARTED)
 
     @property
     def is_taken_back(self) -> bool:
-        """Return whether a node rejected one of its pods and other pods are still going."""
+        """Return whether a node rejected a pod of the attempt while other pods are still going."""
         return self.open > 0 and self.cause is Cause.REJECTED
 
     @property
     def did_not_bind(self) -> bool:
-        """Return whether its bind failed, even if not all of its pods are gone yet."""
+        """Return whether the attempt's bind failed, even if not all of its pods are gone yet."""
         return self.was_rejected or self.is_taken_back
 
 
 class UnitHistory:
+    """The attempts of one unit, oldest first."""
+
     __slots__ = ("attempts",)
 
     def __init__(self) -> None:

@@ -29,6 +29,8 @@ from leasehold.core.world.world import World
 
 
 class Violation(Record):
+    """A broken invariant."""
+
     rule: str
     subject: str
     why: str

@@ -82,7 +82,7 @@ class Memory:
         self.claims = claims
 
     def foresee(self, uid: Uid, *, is_known: bool) -> None:
-        """Note whether the odds of its start by preemption are known or still have to be
+        """Note whether the odds of the run's start by preemption are known or still have to be
         computed."""
         (self.foreseen.add if is_known else self.foreseen.discard)(uid)
 

@@ -9,6 +9,8 @@ Names = dict[str, None]  # in insertion order
 
 
 class OpenIndex:
+    """The names of open leases by run, node, payer and pod."""
+
     def __init__(self) -> None:
         self.by_run: dict[Uid, Names] = {}
         self.by_node: dict[str, Names] = {}

@@ -16,6 +16,8 @@ from leasehold.core.world.open_index import Names, discard
 
 
 class PodIndex:
+    """The known pods, by key, run and node."""
+
     def __init__(
         self, fleet: Fleet, leases: Mapping[str, Lease], open_by_pod: Mapping[str, Names]
     ) -> None:

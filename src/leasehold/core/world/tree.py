@@ -32,8 +32,8 @@ class Tree:
         self._selectors: dict[str, dict[Selector, None]] = {}
 
     def parents(self, owner: str) -> tuple[str, ...]:
-        """Return the parents named in its Budgets. Without a Budget: its path without the last
-        part."""
+        """Return the parents named in the owner's Budgets; without a Budget, the path without
+        its last part."""
         known = self._parents.get(owner)
         if known is not None:
             return known

@@ -14,6 +14,8 @@ from leasehold.core.world.world import World
 
 
 class Wait(Record):
+    """One wait of a run, and the start that ended it."""
+
     since: Instant
     ended: Instant | None  # None: not started since then
 

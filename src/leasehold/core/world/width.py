@@ -110,7 +110,7 @@ def locations_for(world: World, spec: RunSpec) -> list[Location]:
 
 
 def own_domains(world: World, uid: str) -> tuple[str, ...]:
-    """Return the domains of its leases that are not ending."""
+    """Return the domains of the run's leases that are not ending."""
     found = {
         state.node.domain
         for lease in open_leases(world, uid)
