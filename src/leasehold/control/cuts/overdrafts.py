@@ -151,8 +151,7 @@ def _payer_beside(turn: Turn, lease: Lease, claims: Iterable[Claim]) -> Covered 
 
 
 def _is_plan(world: World, claim: Claim) -> bool:
-    """Return whether the claim belongs to a plan. The money of an activation is held, not
-    claimed."""
+    """Return whether the claim is that of a plan rather than of an activation (O2)."""
     reservation = world.reservations.get(world.reservation_of.get(claim.uid, ""))
     return reservation is not None and reservation.state is State.PENDING
 

@@ -57,8 +57,10 @@ def _more(
 
 
 def _left(world: World, envelope: Envelope, now: Instant) -> tuple[GpuMs | None, GpuMs | None]:
-    """Return the GPU-hours neither used, committed nor held by reservations; None if there is no
-    cap."""
+    """Return the GPU-hours that are not used, committed or held by reservations, all and lent.
+
+    None if there is no cap.
+    """
     account = world.accounts.of(envelope.key)
     committed = account.committed_ms(
         now, until=envelope.end, horizon=world.policy.accounting_horizon

@@ -95,7 +95,7 @@ def _note_bound(turn: Turn, uid: Uid) -> None:
 def _is_taken_back(attempt: Attempt | None, leases: list[Lease]) -> bool:
     """Return whether the leases are the rest of a bind that could not be completed.
 
-    Gang mates of a pod that failed also end with `Fail`, but they were bound.
+    If a pod failed by itself, its gang mates also end with `Fail`; those were bound.
     """
     cause = attempt.cause if attempt is not None else None
     return cause is not Cause.EXIT and any(
@@ -156,7 +156,8 @@ def _key(world: World, uid: Uid) -> str:
 def _may_restart(turn: Turn, lease: Lease) -> bool:
     """Return whether the exit counts as a restart in place, shortly after a swap or resize (E3).
 
-    Not if the event ended the attempt before, perhaps at the instant at which this one began.
+    A swap or resize of the attempt before does not count, even if it ended that attempt at the
+    very instant at which the present one began.
     """
     world, uid = turn.world, lease.uid
     book = world.book(uid)

@@ -12,7 +12,7 @@ from leasehold.core.world.alike import Alike
 
 
 class Memory:
-    """Fields are read freely and changed by the methods."""
+    """What was reported last, by run. Fields are read freely; only methods change them."""
 
     def __init__(self) -> None:
         self.refusals: dict[Uid, Refused] = {}  # why a pending run waits

@@ -12,7 +12,7 @@ from leasehold.core.units import FOREVER, Instant
 
 
 class Worklist:
-    """Fields are read freely and changed by the methods."""
+    """Runs and Budgets to look at. Fields are read freely; only methods change them."""
 
     def __init__(self) -> None:
         self.runs: dict[Uid, None] = {}  # to look at in the next turn
