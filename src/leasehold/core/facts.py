@@ -177,7 +177,7 @@ class Budget(Record):
 
 
 class Selector(Record):
-    """Where a run may be placed; None: anywhere."""
+    """Where a run may be placed; None matches any region, cluster or domain."""
 
     region: str | None = None
     cluster: str | None = None

@@ -16,7 +16,7 @@ _ROW = 3  # (time since the row before, change in GPUs, change in lent GPUs)
 
 
 class Charges:
-    """Immutable."""
+    """The past cost of one envelope as a step function of time. Immutable."""
 
     __slots__ = ("_after", "_gpus", "_lent", "_lent_after", "_times")
 

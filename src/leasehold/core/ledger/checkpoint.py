@@ -104,7 +104,7 @@ class CarriedBook(Record):
 
 
 class Carried:
-    """Immutable, including everything in it."""
+    """What remains of archived batches. Immutable, including everything in it."""
 
     def __init__(
         self,
