@@ -37,9 +37,9 @@ def _stay_here(token: Token, siblings: list[Token]) -> None:
     if token.type == "link_open" and not str(token.attrGet("href")).startswith("#"):
         token.tag = "span"
         token.attrs = {}
-        close = next(
-            each for each in siblings[siblings.index(token) :] if each.type == "link_close"
-        )
+        # Not `index`: two such links of a paragraph are equal once the first is changed.
+        at = next(place for place, each in enumerate(siblings) if each is token)
+        close = next(each for each in siblings[at:] if each.type == "link_close")
         close.tag = "span"
 
 

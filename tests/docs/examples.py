@@ -23,7 +23,7 @@ _KINDS = (
     (re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)"), "<instant>"),
     (re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b"), "<uid>"),
     (re.compile(r"\b[0-9a-f]{32,}\b"), "<digest>"),
-    (re.compile(r"\b(\d+m)?\d+(\.\d+)?m?s\b"), "<seconds>"),
+    (re.compile(r"\b(\d+h)?(\d+m)?\d+(\.\d+)?m?s\b"), "<seconds>"),
     (re.compile(r"127\.0\.0\.1:\d+"), "<address>"),
     (re.compile(r"\bpid \d+"), "pid <pid>"),
     (re.compile(r"(?<![\w.,:/=-])0(\.\d+)?(?![\w.,:/-])"), "<small>"),  # GPU-hours of a short story

@@ -10,7 +10,7 @@ from tests.kubernetes.closing import sweep
 
 SETTINGS = """
 activationLead: 3s
-reservation.patience: 3s
+reservation.patience: 6s
 resolver.minTenure: 0s
 retry.backoff: 1s
 """

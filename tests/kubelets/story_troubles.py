@@ -101,7 +101,7 @@ def test_a_run_that_is_preempted_by_a_reservation_resumes_from_its_checkpoint(
     fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(counting("long", 12, runtime=CHECKPOINTS)))
     fleet.until_phase("long", "Running")
     fleet.until(lambda: count("long") > 5)
-    urgent = shell_job("urgent", 8, "sleep 3")
+    urgent = shell_job("urgent", 8, "sleep 1")  # done before the preempted run takes its turn
     urgent["spec"]["owner"] = "org:others"  # type: ignore[index]
     fleet.kubectl.ok("apply", "-f", fleet.kubectl.file(urgent))
     fleet.until_phase("urgent", "Completed")

@@ -301,7 +301,7 @@ class World:
     leases: list[Lease] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
     debts: dict[str, int] = field(default_factory=dict)  # overdraft: since when
-    lowered: set[str] = field(default_factory=set)  # envelopes whose cap of hours was lowered
+    lowered: dict[str, int] = field(default_factory=dict)  # when whose cap of hours was lowered
     failing_binds: int = 0
     rejected: list[Any] = field(default_factory=list)  # starts of this instant
     tried: set[str] = field(default_factory=set)  # runs that started since rejections were seen

@@ -88,7 +88,8 @@ def _over_hours(world: World, envelope: Envelope, leases: list[Lease], *, lent: 
     if bound >= cap and unlimited:
         found.append(_all_of(envelope.name, unlimited))
     if bound <= cap:
-        world.lowered.discard(key)
+        if world.lowered.get(key) == world.now:
+            del world.lowered[key]
     elif key in world.lowered and limited:
 
         def is_over(gone: Gone) -> bool:
@@ -111,7 +112,7 @@ def note_lowered(world: World, before: list[Envelope]) -> None:
             if cap is None or (was is not None and old_cap is not None and old_cap <= cap):
                 continue
             if paid_ahead(world, envelope, lent=lent) > cap:
-                world.lowered.add(f"{envelope.name}/lent" if lent else envelope.name)
+                world.lowered[f"{envelope.name}/lent" if lent else envelope.name] = world.now
 
 
 def next_exhaustion(world: World) -> int:

@@ -45,8 +45,8 @@ INPUT = (
     Mutant(
         "a journal that was tampered with keeps the agent from starting",
         "adapters/agent/pods.py",
-        "            except Exception as error:  # whatever",
-        "            except OSError as error:  # whatever",
+        "            except Exception as error:  # the journal",
+        "            except OSError as error:  # the journal",
         CONTAINED,
     ),
     Mutant(

@@ -90,8 +90,8 @@ OVERDRAFTS = (
     Mutant(
         "O5, a protected run keeps the envelope of its relatives",
         "core/decisions/overdraft.py",
-        "        return cut_until_it_fits(scope, seeder=seeder, now=now, but=\"\")\n",
-        "        return cut_until_it_fits(scope, seeder=seeder, now=now, but=\"-\")\n",
+        '        return cut_until_it_fits(scope, seeder=seeder, now=now, but="")\n',
+        '        return cut_until_it_fits(scope, seeder=seeder, now=now, but="-")\n',
         story("O5-a-protected-run-gives-the-envelope-back"),
     ),
     Mutant(

@@ -2,6 +2,7 @@
 
 from tests.mutants.mutant import Mutant, prop, story, unit
 
+_STANDING = "control/scheduling/standing_plans.py"
 _PLANS = "control/scheduling/plans.py"
 _PASS = "control/scheduling/queue_pass.py"
 _CONSIDER = "control/scheduling/consider.py"
@@ -62,23 +63,72 @@ QUEUE = (
     Mutant(
         "Q4, nobody is planned for the end of a plan ahead",
         "core/decisions/calendar.py",
-        "        return {at for at in ends if now < at < FOREVER}\n",
-        "        return set()\n",
+        "            self._ends = self.changes, sorted(at for at in ends if at < FOREVER)\n",
+        "            self._ends = self.changes, []\n",
         _CALENDAR,
     ),
     Mutant(
         "Q4, hours that cost less after a planned start are no reason to look at an instant",
         "core/decisions/forecast.py",
-        "                found.update(at for at in ends if at <= until and at < envelope.end)\n",
-        "                found.update(at for at in ends if at < until and at < planned)\n",
+        "        if span is None:\n            planned = ",
+        "        if span is None and not length:\n            planned = ",
         prop("closing_windows"),
     ),
     Mutant(
         "Q4, hours that cost less as a window closes are no reason to look at an instant",
         "core/decisions/forecast.py",
-        "            found.update(at for at in ends if cheaper < at < envelope.end)\n",
-        "",
+        "            self._add(self._ends_between(envelope.end - length, envelope.end))\n",
+        "            pass\n",
         prop("closing_windows"),
+    ),
+    Mutant(
+        "Q7, a plan stands although its payers pay for others",
+        _STANDING,
+        "            if number > seen and payer in known.payers:\n",
+        "            if number > seen and payer in ():\n",
+        prop("standing_plans"),
+    ),
+    Mutant(
+        "Q7, a plan stands although its nodes were taken",
+        _STANDING,
+        "            if number > seen and name in known.nodes:\n",
+        "            if number > seen and name in ():\n",
+        prop("standing_plans"),
+    ),
+    Mutant(
+        "Q7, a plan stands although there is room before it",
+        _STANDING,
+        "        return len(times) >= needed and times[needed - 1] < before\n",
+        "        return False\n",
+        prop("standing_plans"),
+    ),
+    Mutant(
+        "Q7, a plan stands although its time has come",
+        _STANDING,
+        "            and turn.now < known.until\n",
+        "",
+        story("Q"),
+    ),
+    Mutant(
+        "Q7, nobody notes that a lease has ended",
+        "core/world/world.py",
+        "        self.journal.note_lease(lease, FOREVER)\n",
+        "",
+        prop("standing_plans"),
+    ),
+    Mutant(
+        "Q7, nobody notes that a known end has passed",
+        "core/world/journal.py",
+        "        while self._ends and self._ends[0][0] <= now:\n",
+        "        while self._ends and self._ends[0][0] < 0:\n",
+        unit("core/test_journal"),
+    ),
+    Mutant(
+        "Q7, runs behind do not see that a plan ahead has moved",
+        _STANDING,
+        "        if lines != before:\n",
+        "        if not lines and before:\n",
+        prop("standing_plans"),
     ),
     Mutant(
         "Q5, others are cut after fifteen minutes",
@@ -252,15 +302,15 @@ QUEUE = (
     Mutant(
         "Q11, what budgets could never pay is planned",
         _CONSIDER,
-        "    return never_fits(world, wish) or never_paid(world, wish, empty, now=turn.now)\n",
-        "    return never_fits(world, wish)\n",
+        "    never = never_fits(world, wish) or never_paid(world, wish, empty, now=turn.now)\n",
+        "    never = never_fits(world, wish)\n",
         story("Q11-budgets-could-never-pay"),
     ),
     Mutant(
         "Q11, what the fleet could never hold is planned",
         _CONSIDER,
-        "    return never_fits(world, wish) or never_paid(world, wish, empty, now=turn.now)\n",
-        "    return never_paid(world, wish, empty, now=turn.now)\n",
+        "    never = never_fits(world, wish) or never_paid(world, wish, empty, now=turn.now)\n",
+        "    never = never_paid(world, wish, empty, now=turn.now)\n",
         story("Q11-the-fleet-could-never-hold-it"),
     ),
     Mutant(

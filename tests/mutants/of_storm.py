@@ -71,8 +71,8 @@ STORM = (
     _planted(
         "the deposed replace a Resolution",
         "shell/ledger.py",
-        "            await self.confirm()\n            # Left by an owner",
-        "            # Left by an owner",
+        "            await self.confirm()\n            # Left by a leader",
+        "            # Left by a leader",
     ),
     _planted(
         "the batch is true before its Resolutions are stored",
@@ -132,7 +132,7 @@ STORM = (
     _planted(
         "a pod that could not be made is not owed",
         "shell/effects.py",
-        "            # One of that name exists: it is the one that was ordered, and will be seen.\n"
+        "            # AlreadyExists: it is the pod that was ordered; its event will come.\n"
         "            return isinstance(answer, dict | AlreadyExists)\n",
         "            return True\n",
     ),

@@ -103,5 +103,6 @@ def test_the_first_end_at_which_hours_suffice_is_that_of_asking_at_every_end(
     assume(isinstance(refused, Refused))
     assert isinstance(refused, Refused)
     outlook = Outlook(world, calendar, flavor=FLAVOR, gpus=1, now=NOW)
-    known = forecast(world, wish, calendar, outlook=outlook, refused=refused, now=NOW)
+    found = forecast(world, wish, calendar, outlook=outlook, refused=refused, now=NOW)
+    known = found.known
     assert (known.at if known else None) == by_asking_at_every_end(world, wish, calendar)

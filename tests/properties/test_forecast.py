@@ -155,7 +155,8 @@ def test_the_first_instant_is_that_of_asking_every_hour(
     assume(isinstance(refused, Refused))
     assert isinstance(refused, Refused)
     outlook = Outlook(world, calendar, flavor=FLAVOR, gpus=gpus, now=NOW)
-    known = forecast(world, wish, calendar, outlook=outlook, refused=refused, now=NOW)
+    found = forecast(world, wish, calendar, outlook=outlook, refused=refused, now=NOW)
+    known = found.known
     assert (known.at if known else None) == by_asking_every_hour(rows, cap, calendar, wish)
     if known is not None:
         names = {name for _, name in known.releases}
@@ -196,7 +197,7 @@ def test_node_times_are_those_of_counting_hour_by_hour(
         most = [max(0, min(free_at[hour : hour + (span or 24)])) // gpus for hour in range(24)]
         expected = []
         for hour, (before, now) in enumerate(pairwise([0, *most])):
-            expected += [NOW + hour * HOUR] * (now - before)
+            expected += [NOW + hour * HOUR if hour else 0] * (now - before)
         times = outlook.node_times(f"n{i}", FOREVER if span is None else span * HOUR, "")
         assert times == expected
 

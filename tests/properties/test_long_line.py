@@ -62,9 +62,8 @@ def told(world: World, turn: Turn) -> object:
     return (
         turn.batches,
         [(each.subject, each.reason, each.message) for each in turn.notices],
-        dict(world.memory.refusals),
+        {uid: each.essence for uid, each in world.memory.refusals.items()},
         dict(world.reservations),
-        dict(world.memory.traces),
     )
 
 

@@ -8,6 +8,7 @@ from leasehold.core.world.steps import Steps
 from leasehold.core.world.world import World
 
 _REMEMBERED = ("_tree", "in_place")
+_KEPT = "_kept"  # what the queue keeps from walk to walk
 
 
 def photograph(world: World) -> object:
@@ -39,4 +40,5 @@ def _plain(value: object, above: set[int]) -> object:
     for kind in type(value).__mro__:
         for name in getattr(kind, "__slots__", ()):
             fields[name] = getattr(value, name)
+    fields.pop(_KEPT, None)
     return [(name, _plain(each, inside)) for name, each in sorted(fields.items())]

@@ -1,7 +1,7 @@
 """The runtime ports on asyncio, for production.
 
-The composition root calls `run`; everything below it sees `ports.runtime` only. A task that raises
-ends the program, as it ends the simulation: nothing goes on beside a task that is silently dead.
+The composition root calls `run`; everything else sees only `ports.runtime`. A task that raises ends
+the program, as in the simulation, so nothing runs on beside a silently dead task.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# Counts while the machine is suspended, as the tenure's arithmetic needs; Linux alone has it.
+# Counts during suspend, as the tenure's arithmetic requires; Linux only.
 _BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _MS = 1_000_000  # nanoseconds
 
@@ -69,10 +69,10 @@ class AsyncioTask:
 
 
 class AsyncioTasks:
-    """Keeps what it spawned alive, and the first failure among it."""
+    """Holds references to spawned tasks and records the first failure."""
 
     def __init__(self) -> None:
-        self._running: dict[asyncio.Task[object], None] = {}  # in the order of their start
+        self._running: dict[asyncio.Task[object], None] = {}  # in order of start
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def spawn(self, name: str, coroutine: Coroutine[object, object, object]) -> AsyncioTask:
@@ -81,7 +81,7 @@ class AsyncioTasks:
         )
         self._running[task] = None
         task.add_done_callback(self._on_done)
-        # One that is cancelled before its first step would be reported as never awaited.
+        # A task cancelled before its first step would otherwise be reported as never awaited.
         task.add_done_callback(lambda _: coroutine.close())
         return AsyncioTask(task)
 
@@ -89,8 +89,8 @@ class AsyncioTasks:
         return AsyncioSignal()
 
     async def supervise(self, main: Coroutine[object, object, T]) -> T:
-        """The result of `main`, or the first exception out of it or out of any task; then all of
-        them are cancelled, newest first, and waited for."""
+        """Return the result of `main`, or raise the first exception of `main` or any task. At the
+        end all tasks are cancelled, newest first, and awaited."""
         leader: asyncio.Task[T] = asyncio.get_running_loop().create_task(_as_any(main), name="main")
         self._failure.add_done_callback(lambda _: leader.cancel())
         try:
@@ -120,7 +120,7 @@ class AsyncioTasks:
 
 
 def run(main: Callable[[AsyncioClock, AsyncioTasks], Coroutine[object, object, T]]) -> T:
-    """Runs `main` with a real clock and real tasks until it ends or anything fails."""
+    """Run `main` with a real clock and real tasks until it ends or any task fails."""
 
     async def supervised() -> T:
         tasks = AsyncioTasks()
@@ -130,7 +130,7 @@ def run(main: Callable[[AsyncioClock, AsyncioTasks], Coroutine[object, object, T
 
 
 async def _as_any(coroutine: Coroutine[object, object, T]) -> T:
-    """asyncio insists on its own idea of what a coroutine may be sent."""
+    """Adapt the type: asyncio expects a coroutine with send type Any."""
     return await coroutine
 
 

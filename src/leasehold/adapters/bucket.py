@@ -1,15 +1,15 @@
-"""An archive in a bucket: a folder here that is kept in step with it.
+"""The archive in a bucket: a local folder that is kept in sync with it.
 
-What reads and writes the archive (`shell.archive`) works on the folder. `sync` puts into the bucket
-what the folder has more, and into the folder what the bucket has more; a segment counts as
-archived when a sync has ended after it was written. Files never change once they are written, an
-index comes after the files that it names, and nothing is ever replaced or removed in the bucket.
+Readers and writers of the archive (`shell.archive`) use the folder. `sync` copies missing files in
+both directions; a segment counts as archived once a sync after its write has finished. Files never
+change, an index is written after the files it names, and nothing in the bucket is ever replaced or
+removed.
 
-Two writers, one of them deposed and late, may leave segments that overlap. Both tell the truth,
-since both tell committed batches; of such segments those count that together reach farthest. The
-folder is a copy: what does not fit the bucket goes from it.
+Two writers, one of them a deposed leader, may leave overlapping segments. Both contain only
+committed batches. The sequence of segments that reaches farthest counts. The folder is a copy:
+files that do not fit the bucket are removed from it.
 
-Needs `obstore`, which `leasehold[bucket]` brings.
+Needs `obstore`, which `leasehold[bucket]` installs.
 """
 
 import asyncio
@@ -30,11 +30,11 @@ SAID_MAX = 300
 _SEGMENT = re.compile(r"segment-(\d{12})-(\d{12})\.json")
 _PARTS = ("ledger-{}.jsonl", "leases-{}.jsonl", "resolutions-{}.jsonl", "segment-{}.json")
 
-Span = tuple[int, int]  # the first and the last batch of a segment
+Span = tuple[int, int]  # first and last batch of a segment
 
 
-class BucketTrouble(OSError):  # noqa: N818 - it says what there is
-    """What the bucket said, and its name; nothing was lost."""
+class BucketTrouble(OSError):  # noqa: N818 - named for the condition
+    """An error from the bucket, with its URL; nothing was lost."""
 
 
 def is_bucket(named: str) -> bool:
@@ -42,7 +42,7 @@ def is_bucket(named: str) -> bool:
 
 
 class Bucket:
-    """`trouble` is empty while the folder is known to have all that the bucket had."""
+    """An archive folder synced with a bucket. `trouble` is "" while the folder has all of it."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url = url
@@ -71,14 +71,14 @@ class Bucket:
         chain += await self._push(chain)
         for span in _spans(path.name for path in self.folder.glob("segment-*.json")):
             if span not in chain:
-                # The index first: without it the others are nothing.
+                # The index first: without it the other files do not count.
                 for name in reversed(_names(span)):
                     (self.folder / name).unlink(missing_ok=True)
         for span in chain:
             await self._pull(span)
 
     async def _push(self, chain: list[Span]) -> list[Span]:
-        """What the folder has of batches that follow those in the bucket."""
+        """Upload segments of the folder that continue the bucket's chain; return them."""
         import obstore
 
         end = chain[-1][1] if chain else 0
@@ -90,7 +90,7 @@ class Bucket:
                 try:
                     await obstore.put_async(self._store, name, content, mode="create")
                 except obstore.exceptions.AlreadyExistsError:
-                    pass  # of a try that was cut off; it is the same, as is seen next
+                    pass  # left by an interrupted attempt; compared below
                 except Exception as error:
                     raise self._failed(error) from error
                 if await self._get(name) != content:
@@ -117,8 +117,8 @@ class Bucket:
 
 
 def longest(spans: Iterable[Span], start: int = 1) -> list[Span]:
-    """Of segments that may overlap, those that follow one another from `start` on and reach
-    farthest; of two ways there, the one with fewer segments."""
+    """Return the sequence of segments from `start` on, each following the one before, that reaches
+    farthest. Of two equal ones, take the one with fewer segments."""
     by_first: dict[int, list[Span]] = {}
     for span in spans:
         by_first.setdefault(span[0], []).append(span)
@@ -140,14 +140,14 @@ def _names(span: Span) -> list[str]:
 
 
 def _store(url: str) -> "ObjectStore":
-    """Credentials, region and endpoint come from the environment, as every client of S3 has them
-    (AWS_ACCESS_KEY_ID and the like), or from the machine's own role."""
+    """Open the bucket. Credentials, region and endpoint come from the usual S3 environment
+    variables (AWS_ACCESS_KEY_ID and others) or from the machine's role."""
     try:
         from obstore.store import from_url
     except ImportError:
         raise BucketTrouble(f"{url}: a bucket needs the package obstore: pip install"
                             " 'leasehold[bucket]'") from None  # fmt: skip
-    # Without TLS only where somebody has named such an endpoint.
+    # Plain HTTP only if such an endpoint was configured.
     is_plain = os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")
     try:
         return from_url(

@@ -1,8 +1,9 @@
-"""What goes wrong with one object, kept to it: told once, counted, and tried again ever later.
+"""Contains a failure to one object: reports it once, counts it, and retries with growing pauses.
 
-Given by `leasehold up` to the agent and to the loop. Nobody but us writes most of what they read,
-and still a record may be damaged and a defect may be ours: whoever it is about waits, fails or is
-left alone, and everybody else goes on. It decides nothing about the object.
+Used by agent and loop; the composition root provides it. Most of what they read was written by
+leasehold itself, but a record may be damaged or leasehold may have a defect. The object concerned
+waits, fails or is quarantined; everything else continues. What happens to the object is decided
+elsewhere.
 """
 
 from collections.abc import Awaitable, Callable
@@ -12,14 +13,14 @@ from leasehold.core.objects.problems import Unsound
 from leasehold.core.world.steps import TooManySteps
 from leasehold.ports.runtime import Clock
 
-PAUSE_MS = 500  # after the first failure; each one after it waits twice as long
+PAUSE_MS = 500  # after the first failure; doubles each time
 PAUSE_MS_MAX = 60_000
 WORDS_MAX = 300
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """The object that something went wrong with; for a task of ours only kind and name."""
+    """The object that failed; for a task of ours only kind and name."""
 
     kind: str
     name: str
@@ -36,7 +37,7 @@ Tell = Callable[[About, str, Exception], None]
 
 
 class Containment:
-    """`tell(about, why, error)` hears of every failure that is news."""
+    """Counts failures by object. `tell(about, why, error)` is called for each new failure."""
 
     def __init__(self, tell: Tell = lambda _about, _why, _error: None) -> None:
         self._tell = tell
@@ -44,7 +45,7 @@ class Containment:
         self._told: dict[About, str] = {}
 
     def failed(self, about: About, error: Exception) -> int:
-        """Notes a failure; how many milliseconds to leave the object alone."""
+        """Note a failure and return the back-off in ms."""
         why = reason_of(error)
         if self._told.get(about) != why:
             self._told[about] = why
@@ -54,23 +55,23 @@ class Containment:
         return min(PAUSE_MS << min(count, 10), PAUSE_MS_MAX)
 
     def went_well(self, about: About) -> None:
-        """What goes wrong from now on is news again."""
+        """Reset the object: its next failure is reported again."""
         self._failures.pop(about, None)
         self._told.pop(about, None)
 
 
 def reason_of(error: Exception) -> str:
-    """One line: the error's own words, and what it is."""
+    """Return the error as one line: type and message."""
     said = " ".join(str(error).split())[:WORDS_MAX]
     if isinstance(error, Unsound | TooManySteps):
-        return said  # the author of the object reads it
+        return said  # written for the author of the object
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 async def kept_up(
     name: str, work: Callable[[], Awaitable[None]], *, clock: Clock, containment: Containment
 ) -> None:
-    """Has something done that never ends, again after each failure."""
+    """Run endless work; restart it after each failure."""
     while True:
         try:
             await work()

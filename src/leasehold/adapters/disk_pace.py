@@ -1,8 +1,8 @@
-"""Work that waits for the disk: done at once while that is quick, and on a thread otherwise.
+"""Disk work: done inline while the disk is quick, otherwise in a thread.
 
-Used by the node agent for new files, and by the store for its commits. Handing over to a thread and
-back takes longer than a file system that is idle; one that is busy syncing must not hold up
-everybody else on the loop.
+Used by the node agent for new files and by the store for commits. Handing work to a thread takes
+longer than a write to an idle file system, but a file system that is busy syncing must not block
+the event loop.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ QUICK_S = 0.001
 
 
 class DiskPace:
-    """Remembers how long the last piece of work took."""
+    """Remembers whether the last piece of work was quick."""
 
     def __init__(self, *, is_quick: bool = True) -> None:
         self.is_quick = is_quick

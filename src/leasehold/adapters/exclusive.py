@@ -1,8 +1,8 @@
-"""A lock on an open file that its process alone is to have, or that several have together.
+"""An exclusive or shared lock on an open file.
 
-Used for the store's file and for the agent's folder. The kernel drops such a lock with the last
-process that has the file open. That may be a child which the holder had begun to make when it was
-killed, and which closes the file a moment later: so a lock that is taken is asked for again.
+Used for the store's file and the agent's folder. The kernel drops such a lock when the last process
+closes the file. That may be a child that a killed holder was just creating, and which closes the
+file a moment later. Therefore a lock that is taken is retried for a while.
 """
 
 import fcntl
@@ -13,13 +13,13 @@ PAUSE_S = 0.02
 
 
 def take(file: int, *, tries: int = TRIES) -> bool:
-    """False when somebody has it, and goes on having it."""
+    """Lock exclusively; return False if the lock is still taken after all tries."""
     return _locked(file, fcntl.LOCK_EX, tries)
 
 
 def share(file: int, *, tries: int = TRIES) -> bool:
-    """With others who share it; also gives up having it alone. False when somebody has it alone,
-    and goes on having it."""
+    """Share the lock, also to downgrade an exclusive one. Return False if another process still
+    holds it exclusively after all tries."""
     return _locked(file, fcntl.LOCK_SH, tries)
 
 

@@ -1,8 +1,8 @@
-"""All objects of one kind, for as long as it takes: what there is, then every change, for ever.
+"""Follows all objects of one kind: a listing, then every change, for ever.
 
-Whoever needs to know a kind follows it here, over the port: the loop, the agent, contenders for a
-tenure, simulated nodes. A watch that breaks is begun again from a fresh list, which is shown as
-such: between the two anything may have changed, and only the follower knows what it had seen.
+Used by the loop, the agent, contenders for the tenure and simulated nodes, over the Store port.
+When a watch breaks, it restarts from a fresh listing, which is passed on as such: anything may have
+changed in between, and only the caller knows what it had seen.
 """
 
 from collections.abc import Callable
@@ -26,8 +26,9 @@ async def follow(
     since: int | None = None,
     pause: Millis = FIRST_MS,
 ) -> None:
-    """Never returns. `since` is the version of a list that the follower has seen already; `pause`
-    is after trouble that is no mere end of a watch. What `listed` or `changed` raises ends it."""
+    """Follow a kind; never return. `since` is the version of a listing that the caller has already.
+    `pause` follows errors other than the end of a watch. Exceptions of `listed` and `changed`
+    propagate."""
     version = since
     while True:
         if version is None:
@@ -37,7 +38,7 @@ async def follow(
         try:
             await _watch(store, kind, version, changed)
         except WatchExpired:
-            await clock.sleep(0)  # somebody else's turn, if watches end as soon as they begin
+            await clock.sleep(0)  # let others run, if watches end as soon as they begin
         except StoreError:
             await clock.sleep(pause)
         version = None

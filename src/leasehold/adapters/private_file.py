@@ -1,7 +1,7 @@
-"""Files that only their owner may read, replaced whole or not at all.
+"""Private files, replaced atomically.
 
-Used for tokens, keys and kubeconfigs. A reader sees the old text or the new one; after a power cut
-too, since the text is on the disk before its name is.
+Used for tokens, keys and kubeconfigs. A reader sees the old or the new content, also after a power
+failure, because the data is synced before the rename.
 """
 
 import os
@@ -10,9 +10,9 @@ from pathlib import Path
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Atomically, with mode 0600 from the first byte; missing folders are made 0700."""
+    """Write atomically, with mode 0600 from the start; create missing folders with 0700."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # made 0600
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # created with 0600
     scratch = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:

@@ -1,4 +1,4 @@
-"""Repeating a store call that failed for now, and re-reading after one whose outcome is unknown."""
+"""Repeats store calls that failed temporarily or have an unknown outcome."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar

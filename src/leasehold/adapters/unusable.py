@@ -1,12 +1,12 @@
-"""A file or folder that cannot be used, why, and what somebody must do about it.
+"""A file or folder that cannot be used, with a reason and a remedy.
 
-The base of what opening a store, an archive or a data folder raises; commands print it as it is.
+Base class of errors when opening a store, an archive or a data folder; commands print it unchanged.
 """
 
 from pathlib import Path
 
 
-class Unusable(Exception):  # noqa: N818 - it says what the place is
+class Unusable(Exception):  # noqa: N818 - named for the condition
     def __init__(self, path: Path, why: str, remedy: str) -> None:
         super().__init__(path, why, remedy)
         self.path = path

@@ -4,7 +4,7 @@ Tends the runs that something happened to, brings envelopes back within their ca
 plans what is pending, then lets elastic runs grow. The shell calls it after every event and timer.
 """
 
-from leasehold.control.cuts.overdrafts import handle_overdrafts
+from leasehold.control.cuts.overdrafts import forgive_lowered_caps, handle_overdrafts
 from leasehold.control.cuts.publish import finish_cuts
 from leasehold.control.reservations import present
 from leasehold.control.running.elastic import grow_all, shrink_all
@@ -29,18 +29,21 @@ def decide(
     time_trusted: bool = True,
     quarantined: frozenset[Uid] = frozenset(),
     left_alone: frozenset[Uid] = frozenset(),
+    is_strict: bool = False,
 ) -> Turn:
     """Everything that is to be done now. The World is changed as if it were done already.
 
     Runs that are quarantined are looked after and nothing begins for them; those that are left
-    alone are not even that. Raises `Undecided` for a defect."""
+    alone are not even that. Raises `Undecided` for a defect. A strict turn considers plans that
+    stand all the same: a simulation finds what they miss."""
     world.steps.begin_turn()
-    turn = Turn(world, now=now, key=key, time_trusted=time_trusted)
+    turn = Turn(world, now=now, key=key, time_trusted=time_trusted, is_strict=is_strict)
     turn.quarantined = quarantined | left_alone
     turn.left_alone = left_alone
     try:
         _decide(turn)
         turn.about = ""
+        forgive_lowered_caps(turn)
     except Exception as error:
         raise Undecided(turn.about) from error
     turn.seal()

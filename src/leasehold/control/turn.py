@@ -93,12 +93,22 @@ class _Draft:
 class Turn:
     """The decision in the making."""
 
-    def __init__(self, world: World, *, now: Instant, key: bytes, time_trusted: bool) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        now: Instant,
+        key: bytes,
+        time_trusted: bool,
+        is_strict: bool = False,
+    ) -> None:
+        """`is_strict`: a plan that stands is considered all the same, and compared (Q7)."""
         assert now >= world.head.instant
         self.world = world
         self.now = now
         self.key = key
         self.time_trusted = time_trusted  # nothing time-driven is done while the clock is unclear
+        self.is_strict = is_strict
         self.calendar = Calendar()
         self.notices: list[Notice] = []
         self.again = False  # something was decided that other decisions should see
@@ -130,6 +140,12 @@ class Turn:
     def batches(self) -> list[Batch]:
         """What is to be committed, one after the other; empty ones are not."""
         return self._written() if self._sealed is None else self._sealed
+
+    @property
+    def stated_budgets(self) -> list[str]:
+        """Return the Budgets that the ledger learns of in this turn."""
+        found = {key for draft in self._drafts for key, spec in draft.budgets.items() if spec}
+        return sorted(found & self.world.budgets.keys())
 
     def seal(self) -> None:
         """Everything is decided: from now on the batches stay what they are."""

@@ -85,6 +85,17 @@ class Refusal(StrEnum):
     def is_about_money(self) -> bool:
         return self in _MONEY
 
+    @property
+    def is_about_room(self) -> bool:
+        """Return whether GPUs are what a run lacks for now. Why exactly there is no room (none is
+        free, the free ones are apart, or held) changes with every lease of the fleet."""
+        return self in (
+            Refusal.CAPACITY,
+            Refusal.HELD,
+            Refusal.NO_DOMAIN_FITS,
+            Refusal.NODE_RESOURCES,
+        )
+
     def _is_money(self) -> bool:
         match self:
             case (
@@ -191,10 +202,11 @@ class Covered(Record):
 
 class Refused(Record):
     """A request that cannot be met now. `short_by` is in GPUs; `remedy` is a sentence for the
-    user."""
+    user, without counts that change with every lease: those are in `now`."""
 
     reason: Refusal
     remedy: str
+    now: str = ""
     asked: int = 0
     short_by: int = 0
     subject: str = ""  # what refused: an envelope, a domain, ...
@@ -207,6 +219,12 @@ class Refused(Record):
     @property
     def payers_asked(self) -> set[EnvelopeKey]:
         return {*self.elsewhere, *(step.envelope for step in self.trace)}
+
+    @property
+    def essence(self) -> tuple[str, str]:
+        """Return what a person is told once: another count, or another reason why there is no
+        room, is no news."""
+        return ("room", "") if self.reason.is_about_room else (str(self.reason), self.remedy)
 
     @property
     def says(self) -> str:

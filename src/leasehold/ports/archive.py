@@ -1,7 +1,7 @@
-"""What was compacted out of the store, as `shell` sees it: closed leases, and Resolutions.
+"""The archive port: closed leases and Resolutions that compaction moved out of the store.
 
-Implemented by whatever keeps the archive. Reports and questions about the past read live leases
-and these together; a lease is in one of the two, and where it is in both it is the same lease.
+Implemented by the archive adapters. Reports read live and archived leases together. A lease is
+normally in only one of the two places; if it is in both, both copies are identical.
 """
 
 from collections.abc import Iterable
@@ -11,36 +11,36 @@ from leasehold.core.facts import Lease
 
 
 class Mirror(Protocol):
-    """What an archive's folder is kept in step with, such as a bucket. `trouble` says why the
-    folder may lack what was archived; empty where it does not."""
+    """A remote copy of the archive folder, such as a bucket.
+    `trouble` is the reason why the folder may be incomplete; "" if it is complete."""
 
     @property
     def trouble(self) -> str: ...
 
     async def sync(self) -> None:
-        """Afterwards both have all that either had; raises `OSError`, and then nothing counts."""
+        """Copy missing files in both directions. Raise `OSError`; then nothing counts as copied."""
         ...
 
 
 class ArchivedLeases(Protocol):
     def leases(self, *, since: int | None, until: int | None) -> Iterable[Lease]:
-        """Every archived lease that overlaps [since, until) in milliseconds UTC; None is open."""
+        """Return every archived lease that overlaps [since, until), in ms UTC. None: unbounded."""
         ...
 
 
 @runtime_checkable
 class ArchivedSince(Protocol):
-    """An archive that knows, without being read, how far back its leases reach."""
+    """An archive that knows how far back its leases go without reading them."""
 
     def leases_from(self) -> int:
-        """No lease in it began earlier; 0 if it has none."""
+        """Return a lower bound of all lease starts; 0 if there are no leases."""
         ...
 
 
 @runtime_checkable
 class ArchivedResolutions(Protocol):
-    """An archive that also keeps why leases were cut."""
+    """An archive that also keeps Resolutions: the records of why leases were preempted."""
 
     def resolutions(self, *, upto: int | None = None) -> Iterable[dict[str, object]]:
-        """The objects, those of batches up to this one; None: all of them."""
+        """Return Resolution objects of batches up to and including `upto`; None: of all batches."""
         ...

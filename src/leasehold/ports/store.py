@@ -1,24 +1,24 @@
-"""What a store of objects promises, and the closed set of errors it may raise.
+"""The object store port: its guarantees and the closed set of errors that it may raise.
 
-Called by `shell` and implemented under `adapters`; `control` cannot see it. An object is a
+Called by `shell`, implemented under `adapters`, invisible to `control`. An object is a
 Kubernetes-style mapping (`apiVersion`, `kind`, `metadata`, `spec`, `status`); cluster-scoped kinds
 have the namespace "".
 
-**Atomicity.** Every call reads or writes exactly one object, and that one wholly or not at all.
-There is no transaction over several: whoever needs one commits through a single object (the
-`LedgerHead`) and repeats the rest. Writes to one object are totally ordered by its version; a
-version is never used twice in a store. A watch may lag, repeat and break; it never invents, and
-the events of one object never go back.
+**Atomicity.** Every call reads or writes exactly one object, completely or not at all. There are no
+transactions over several objects: code that needs one commits through a single object (the
+`LedgerHead`) and repeats the other writes until they succeed. Writes to one object are totally
+ordered by its version; a store never uses a version twice. A watch may lag, repeat events and
+break, but it never invents events, and the events of one object never go back in version.
 
     StoreError
       Conflict         the object is not the one you read      re-read and decide again
-      NotFound         there is none of that name              (for a delete: it is done)
+      NotFound         no object has this name                 (for a delete: done)
       AlreadyExists    the name is taken                       read it: it may be yours
       Invalid          the object breaks a rule, by path       never retry the same bytes
       Unavailable      nothing happened                        retry with back-off
-      OutcomeUnknown   it may have happened                    re-read before anything else
-      WatchExpired     the watch cannot go on from there       list again
-      Forbidden        you may not                             never retry; tell somebody
+      OutcomeUnknown   the write may have happened             re-read before anything else
+      WatchExpired     the watch cannot continue               list again
+      Forbidden        permission denied                       never retry; report it
 """
 
 from collections.abc import Callable, Sequence
@@ -31,9 +31,9 @@ EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
 class StoreError(Exception):
-    """The outside world did not do as asked; the subclass says what is known about it.
+    """Base class of the store's errors; the subclass says what is known about the outcome.
 
-    Their names are the closed set of the design, and say an outcome rather than "error".
+    The subclasses are a closed set, and their names are outcomes instead of ending in "Error".
     """
 
     def __init__(self, kind: str = "", namespace: str = "", name: str = "") -> None:
@@ -48,7 +48,7 @@ class StoreError(Exception):
 
 
 class Conflict(StoreError):  # noqa: N818
-    """Its version or uid is not the one the caller named; nothing happened."""
+    """The object's version or uid differs from the one the caller named; nothing happened."""
 
 
 class NotFound(StoreError):  # noqa: N818
@@ -60,7 +60,7 @@ class AlreadyExists(StoreError):  # noqa: N818
 
 
 class Invalid(StoreError):  # noqa: N818
-    """The object breaks rules; `problems` has all of them, `path` and `why` are the first's."""
+    """The object breaks rules: `problems` has all, `path` and `why` are those of the first."""
 
     def __init__(
         self,
@@ -80,19 +80,19 @@ class Invalid(StoreError):  # noqa: N818
 
 
 class Unavailable(StoreError):  # noqa: N818
-    """The store could not be reached, or refused for now; nothing happened."""
+    """The store could not be reached or refused for now; nothing happened."""
 
 
 class OutcomeUnknown(StoreError):  # noqa: N818
-    """No answer came: the write may or may not have happened. A time-out is not a no."""
+    """No answer came: the write may or may not have happened. A timeout does not mean failure."""
 
 
 class WatchExpired(StoreError):  # noqa: N818
-    """The watch lost its place (or was closed); its caller lists again and starts a new one."""
+    """The watch was closed or cannot continue; the caller must list again and start a new watch."""
 
 
 class Forbidden(StoreError):  # noqa: N818
-    """The store knows us and says no."""
+    """The store authenticated this process and refused the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +104,10 @@ class Listing:
 
 
 class WatchEvent:
-    """One change; a DELETED event carries the object's last state under the deletion's version.
+    """One change. A DELETED event carries the object's last state and the version of the deletion.
 
-    The object is read when it is asked for: whoever wrote it knows the version, and need not."""
+    The object is read lazily: a process that made the write itself needs only the version.
+    """
 
     __slots__ = ("_object", "_read", "type", "version")
 
@@ -154,7 +155,7 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """A pod that has no node yet gets one."""
+    """Assign a node to a pod that has none."""
 
     namespace: str
     name: str
@@ -165,7 +166,7 @@ class Bind:
 
 @dataclass(frozen=True, slots=True)
 class SetFinalizers:
-    """Whoever holds an object changes, from those that are `known` to hold it."""
+    """Replace the finalizers of an object if they are still `known`."""
 
     kind: str
     namespace: str
@@ -176,12 +177,13 @@ class SetFinalizers:
 
 
 Write = Create | Update | PatchStatus | Bind | SetFinalizers | Delete
-Answer = Wire | StoreError | None  # what the single call would have returned or raised
+# The result of a single write, or the error that it would have raised
+Answer = Wire | StoreError | None
 Answers = list[Answer]
 
 
 def written_object(write: Write) -> tuple[str, str, str]:
-    """Kind, namespace and name of what it writes: writes of the same are done in their order."""
+    """Return kind, namespace and name. Writes to one object keep their order."""
     match write:
         case Create(obj) | Update(obj):
             metadata = obj["metadata"]
@@ -197,55 +199,56 @@ def written_object(write: Write) -> tuple[str, str, str]:
 
 class Watch(Protocol):
     async def next(self) -> WatchEvent:
-        """The next change; waits for one. Raises `WatchExpired` when the caller must list again."""
+        """Wait for the next change; raise `WatchExpired` if the caller must list again."""
         ...
 
     def close(self) -> None:
-        """Ends it. Closing twice is harmless."""
+        """Close the watch. Closing twice is harmless."""
         ...
 
 
 class Store(Protocol):
-    """Reads and conditional writes of single objects; see the module for what is atomic."""
+    """Reads and conditional writes of single objects; the module docstring says what is atomic."""
 
     async def get(self, kind: str, namespace: str, name: str) -> Wire:
-        """As it is now: whoever has read the head here knows every write answered before."""
+        """Return the current object. A read of the head sees all writes answered before it."""
         ...
 
     async def list(self, kind: str) -> Listing:
-        """A consistent snapshot of one kind, never from a cache."""
+        """Return a consistent snapshot of one kind, never from a cache."""
         ...
 
     async def scan(self, kind: str, see: Callable[[bytes], None]) -> int:
-        """`list` without holding it all: shows `see` the JSON of each object and returns the
-        version. After an error some may have been shown; the caller begins anew."""
+        """Pass the JSON of each object of a kind to `see`, without holding all of them in memory.
+        Return the version of the listing. After an error `see` may have been called for some
+        objects; the caller starts again."""
         ...
 
     def watch(self, kind: str, version: int) -> Watch:
-        """Every change after `version`, in order of version."""
+        """Return a watch of every change after `version`, in order of version."""
         ...
 
     async def create(self, obj: Wire) -> Wire:
-        """The object as stored: with uid, version and instant of creation."""
+        """Create an object and return it as stored, with uid, version and creation time."""
         ...
 
     async def update(self, obj: Wire) -> Wire:
-        """Replaces all but the status, if `metadata.resourceVersion` is still the stored one."""
+        """Replace all but the status, if `metadata.resourceVersion` is still the stored one."""
         ...
 
     async def patch_status(
         self, kind: str, namespace: str, name: str, status: Wire, *, version: int | None
     ) -> Wire:
-        """Replaces the status and nothing else; with a version, only if it is still that one. A
-        condition that has no `lastTransitionTime` is given one: as before if it has not changed,
-        else now."""
+        """Replace only the status; if `version` is given, only if it is still the stored one. A
+        condition without `lastTransitionTime` gets one: the stored time if the condition is
+        unchanged, else now."""
         ...
 
     async def bind(
         self, namespace: str, name: str, node: str, *, uid: str, version: int | None = None
     ) -> None:
-        """Gives a pod its node, once: `Conflict` if it has one, is being deleted, is another pod
-        than `uid`, or with a version was written since."""
+        """Assign a node to a pod, once. Raise `Conflict` if the pod has a node, is being deleted,
+        has another uid than `uid`, or was written after `version`."""
         ...
 
     async def set_finalizers(
@@ -258,8 +261,8 @@ class Store(Protocol):
         known: Sequence[str],
         uid: str | None = None,
     ) -> Wire:
-        """Replaces them without reading the object first, if they are still those `known`, in that
-        order; else `Conflict`. What was to be deleted and is held no more is gone."""
+        """Replace the finalizers without a read. Raise `Conflict` unless the stored ones are
+        `known`, in that order. An object being deleted is removed when its last finalizer goes."""
         ...
 
     async def delete(
@@ -272,21 +275,21 @@ class Store(Protocol):
         grace_ms: int | None = None,
         version: int | None = None,
     ) -> None:
-        """Asks that it go; with a uid, only if it is still that object, with a version, only if
-        nobody has written it since. Finalizers, and the grace of a pod that runs on a node, delay
-        it; `grace_ms=0` says that the pod is gone. A pod that has ended has no grace."""
+        """Request deletion; if given, `uid` and `version` must still be the stored ones. Finalizers
+        delay the removal, and so does the grace period of a pod that runs on a node. `grace_ms=0`
+        says that the pod is already gone. A pod that has ended has no grace period."""
         ...
 
     async def write_all(self, writes: Sequence[Write]) -> Answers:
-        """Several writes for the price of one round, each by itself: those of one object in this
-        order, and no order between objects, so that a store on a network sends many at once. What
-        one of them raised is its answer and stops none of the others; answers are in the order of
-        `writes`. What must be done after something else is sent when that was answered."""
+        """Do several independent writes in one round and return the answers in the order of
+        `writes`. Writes to one object keep their order; others may run in parallel. An error is the
+        answer of its own write and stops no other. A write that must follow another belongs in a
+        later round."""
         ...
 
 
 async def perform(store: Store, write: Write) -> Wire | None:
-    """One write by the call it stands for, which raises what that raises."""
+    """Call the store method that this write stands for; raise whatever the method raises."""
     match write:
         case Create(obj):
             return await store.create(obj)

@@ -1,11 +1,12 @@
-"""Who may decide: a tenure of one key, held by one process at a time, with an epoch that only
-rises.
+"""The tenure port: a lease on the right to lead, held by one process at a time, with an epoch that
+only rises.
 
 Called by `shell.keeper` and the control plane's composition; implemented over the Store port by
-`shell.tenure`, so that tenure is kept where the ledger's head is kept. Nobody compares a time that
-another machine wrote with a clock of its own: a contender takes a key over when it has itself seen
-the same record for `Margins.take`, and a holder believes for `Margins.hold`, counted from before it
-sent. Expiry lets another one try; only the epoch, sealed into the head, stops the old one.
+`shell.tenure`, so the tenure record lives in the same store as the ledger's head. No process
+compares a time written by another machine with its own clock. A contender takes a key over once it
+has seen the same record unchanged for `Margins.take`. A holder considers itself leader for
+`Margins.hold`, counted from before it sent the request. Expiry only lets another process try; the
+epoch, sealed into the head, is what stops the old leader.
 """
 
 from typing import Protocol
@@ -15,18 +16,18 @@ from leasehold.core.objects.tenure import Holder, TenureRecord
 from leasehold.core.units import SECOND, Millis, format_span
 from leasehold.ports.runtime import Signal
 
-DRIFT_PERCENT = 20  # the most by which a machine's clock may run fast or slow
+DRIFT_PERCENT = 20  # maximum error of a machine's clock rate, fast or slow
 
 
 class Margins(Record, frozen=True):
-    """How long one process may decide before another takes over."""
+    """How long one process may lead before another takes over."""
 
     take: Millis = 15 * SECOND
     hold: Millis = 10 * SECOND
     soft_stop: Millis = 7 * SECOND
     renew: Millis = 3 * SECOND
     timeout: Millis = 2 * SECOND
-    stall: Millis = 60 * SECOND  # of a loop that decides and answers nothing, until it is deposed
+    stall: Millis = 60 * SECOND  # a leader whose loop hangs for so long is deposed
 
     @property
     def hold_max(self) -> Millis:
@@ -34,8 +35,8 @@ class Margins(Record, frozen=True):
 
 
 def margin_problems(margins: Margins) -> list[tuple[str, Millis, str]]:
-    """Field, value and remedy of everything that would let two processes believe at once, or none
-    believe for long."""
+    """Return (field, value, remedy) of each setting that would let two processes lead at once or
+    keep a leader from staying in office."""
     found = []
     if margins.hold > margins.hold_max:
         remedy = (
@@ -65,8 +66,8 @@ def margin_problems(margins: Margins) -> list[tuple[str, Millis, str]]:
     return found
 
 
-class BadMargins(ValueError):  # noqa: N818 - it says what they are
-    """The margins do not keep two processes apart; the text has the arithmetic."""
+class BadMargins(ValueError):  # noqa: N818 - named for the condition
+    """The margins do not keep two leaders apart; the message shows the arithmetic."""
 
     def __init__(self, problems: list[tuple[str, Millis, str]]) -> None:
         assert problems, "margins are bad for a reason"
@@ -77,7 +78,7 @@ class BadMargins(ValueError):  # noqa: N818 - it says what they are
 
 
 class Tenure(Record, frozen=True):
-    """What was granted: from `since`, the holder's own monotonic time before it asked."""
+    """A granted tenure; `since` is the holder's own monotonic time before it sent the request."""
 
     key: str
     holder: Holder
@@ -87,7 +88,7 @@ class Tenure(Record, frozen=True):
 
 
 class HeldByOther(Record, frozen=True):
-    """Nothing was granted; `wait` is how long the same record must still be seen, by our clock."""
+    """Nothing was granted. `wait`: how long the record must still stay unchanged, by our clock."""
 
     holder: str
     epoch: int
@@ -95,20 +96,21 @@ class HeldByOther(Record, frozen=True):
 
 
 class NotHolder(Record, frozen=True):
-    """The record names somebody else, or nobody: what was held is lost for good."""
+    """The record names another process or none; what was held is lost for good."""
 
     holder: str
     epoch: int
 
 
 class Expired(Record, frozen=True):
-    """Its time was over before it was renewed: acquire again, under a new epoch."""
+    """The tenure expired before it was renewed: acquire again, under a new epoch."""
 
     late_by: Millis
 
 
 class Unanswered(Record, frozen=True):
-    """No definite answer came in time. Nothing is granted, and what is believed stays as it is."""
+    """No definite answer came in time. Nothing is granted; a held tenure stays as valid as it
+    was."""
 
     why: str
 
@@ -119,33 +121,34 @@ Released = None | NotHolder | Unanswered
 
 
 class Tenures(Protocol):
-    """The tenures of one process: its beliefs are its own, the records are everybody's."""
+    """The tenures of one process: validity is judged locally, the records are shared."""
 
     async def acquire(self, key: str, holder: Holder, *, above: int = 0) -> Acquired:
-        """Take a key that is free, was given back, or whose record has stood still for long enough.
-        The epoch is above every earlier one, and above `above` (what the ledger's head has)."""
+        """Take a key that is free, was released, or whose record was unchanged for long enough. The
+        new epoch is above every earlier one and above `above` (the epoch in the ledger's head)."""
         ...
 
     async def renew(self, tenure: Tenure) -> Renewed:
-        """The same tenure for longer, if it is still held and still valid."""
+        """Extend the tenure if it is still held and still valid."""
         ...
 
     async def release(self, tenure: Tenure) -> Released:
-        """Give it back: the next one need not wait. It is not believed from before it is sent."""
+        """Release the tenure so that the next holder need not wait. It counts as invalid from
+        before the request is sent."""
         ...
 
     def is_valid(self, tenure: Tenure) -> bool:
-        """Whether we may still believe in it, by our own clock and without asking anybody."""
+        """Return whether the tenure is still valid by our own clock, without asking the store."""
         ...
 
     def age(self, tenure: Tenure) -> Millis | None:
-        """How long ago the last renewal that was granted was sent; None when it is not believed."""
+        """Return the age of the last granted renewal, from its sending; None if not valid."""
         ...
 
     async def follow(self, key: str, wake: Signal) -> None:
-        """For ever: sets `wake` when the record may have changed. It is a hint and may lag."""
+        """Set `wake` whenever the record may have changed; never return. The signal may lag."""
         ...
 
     async def inspect(self, key: str) -> TenureRecord | None:
-        """The record as it is stored, for whoever only wants to know."""
+        """Return the stored record, for display only."""
         ...

@@ -1,6 +1,6 @@
-"""A pod that a store is asked about before it is made, on behalf of a whole gang.
+"""Dry run of a gang's pods before any is created.
 
-`shell.tryouts` asks, a store that has somebody to ask (an API server) answers.
+`shell.tryouts` asks; stores with an API server answer.
 """
 
 from leasehold.core.facts import Record
@@ -8,7 +8,7 @@ from leasehold.core.names import Wire
 
 
 class Trial(Record, frozen=True):
-    """A pod as a run's would be, of which so many must be there at once, with so many GPUs."""
+    """A pod as a run would create it; `count` of them start together and use `gpus` GPUs in all."""
 
     pod: Wire
     count: int
@@ -17,8 +17,8 @@ class Trial(Record, frozen=True):
 
 
 class TriedPod(Record, frozen=True):
-    """The pod as it would be made. `nodes`: the only ones from which its volumes can be reached;
-    None: it has none that say so."""
+    """The pod as the server would create it.
+    `nodes`: the only nodes that can reach its volumes; None: no restriction."""
 
     pod: Wire
     nodes: frozenset[str] | None = None

@@ -1,7 +1,8 @@
-"""Who hears what the loop does: nothing that is only planned, and each of it as what it is.
+"""The observer interface of the loop.
 
-The loop calls it and waits for nobody. By default nobody listens; a plane passes everything on to
-events, metrics, notifications and the log, a simulation looks at every commit.
+The loop reports only committed facts here, apart from alerts and notices about itself, and waits
+for no observer. The default does nothing; a plane forwards everything to events, metrics,
+notifications and the log, and a simulation checks every commit.
 """
 
 from leasehold.control.turn import Turn
@@ -11,24 +12,24 @@ from leasehold.core.world.world import World
 
 
 class Audience:
-    """Hears everything and says nothing."""
+    """An observer that ignores everything; subclasses override what they need."""
 
     def said(self, at: Instant, words: str) -> None:
-        """Of a decision, or of our own fate: for whoever reads along."""
+        """Report a decision, or a change of this process' leadership, in words for the log."""
 
     def alerted(self, at: Instant, words: str) -> None:
-        """Somebody should look."""
+        """Report a problem that needs an operator's attention."""
 
     def committed(self, world: World, at: Instant) -> None:
-        """Batches of a turn are true, and their leases written."""
+        """Report that a turn's batches are committed and their leases written."""
 
     def turned(self, turn: Turn) -> None:
-        """A turn is over: committed, written and told."""
+        """Report the end of a turn, when everything is committed and written."""
 
     def untried(self, run: Run, why: str) -> None:
-        """Nobody could see whether pods of it can be made."""
+        """Report that the server could not dry-run this run's pods."""
 
     def begin(self, step: str) -> None:
-        """`decide` or `commit`, with `end` when it is done, for whoever has a watch."""
+        """Note the start of a step (`decide` or `commit`) for timing; `end` notes its end."""
 
     def end(self, step: str) -> None: ...

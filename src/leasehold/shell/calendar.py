@@ -1,7 +1,7 @@
-"""Days, weeks and months of a zone, for reports: where each begins is the calendar's business.
+"""Days, weeks and months of a time zone, for reports.
 
-Called by `query`. A week is ISO's, from Monday; a day may have 23 or 25 hours. What is summed over
-them is exact whatever they are.
+Called by `query`. Weeks are ISO weeks, from Monday; a day may have 23 or 25 hours. Sums over them
+are exact in any case.
 """
 
 from collections.abc import Callable
@@ -10,16 +10,16 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from leasehold.core.units import SECOND, Instant
 
-Bucket = Callable[[Instant], tuple[str, Instant]]  # what it is called, and where the next begins
+Bucket = Callable[[Instant], tuple[str, Instant]]  # the label, and where the next one begins
 SPANS = ("day", "week", "month")
 
 
-class NoSuchZone(Exception):  # noqa: N818 - it says what is wrong
+class NoSuchZone(Exception):  # noqa: N818 - named for the condition
     pass
 
 
 def buckets(span: str, zone_name: str) -> Bucket:
-    """The day, week or month of an instant there; raises `NoSuchZone`."""
+    """Return a function from an instant to its day, week or month there; raise `NoSuchZone`."""
     assert span in SPANS, span
     zone = _zone(zone_name)
 
@@ -40,7 +40,7 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _named(span: str, day: date) -> tuple[str, date]:
-    """The name of what the day is in, and the first day after it."""
+    """Return the label of the span that contains `day`, and the first day after the span."""
     if span == "day":
         return day.isoformat(), day + timedelta(days=1)
     if span == "week":

@@ -1,8 +1,8 @@
-"""The one configuration file: every key, its default and its bounds.
+"""The configuration file: every key, its default and its bounds.
 
 Called at start by every command that runs the control loop, and by the scenario runner for its
-`config:`. A key may stand nested (`reservation: {depth: 9}`) or dotted (`reservation.depth: 9`).
-All mistakes are reported together. It reads no file and no environment: the caller brings the text.
+`config:`. A key may be nested (`reservation: {depth: 9}`) or dotted (`reservation.depth: 9`). All
+mistakes are reported together. The caller passes the text: this module reads no file or variable.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,12 +25,13 @@ from leasehold.shell.yamlfile import parse_documents
 COUNT_MAX = 1_000_000
 IN_FLIGHT_MAX = 1_000
 OBJECTS_MAX = 100_000_000
-EVERYWHERE = "*"  # a namespace that stands for all that have no line of their own
-PIDS_MAX = 1 << 22  # no kernel counts further
+EVERYWHERE = "*"  # a namespace that stands for all namespaces without an entry of their own
+PIDS_MAX = 1 << 22  # the kernel's own limit
 
 
 class Fencing(Record, frozen=True):
-    """How the nodes of a fleet fence themselves; the sum bounds `nodeFailure.after` from below."""
+    """How nodes fence themselves; the sum of the times is the lower bound of
+    `nodeFailure.after`."""
 
     self_fence: Millis = 10 * SECOND
     poll: Millis = SECOND // 2
@@ -47,35 +48,35 @@ class Fencing(Record, frozen=True):
 
 
 class Embedding(Record, frozen=True):
-    """What concerns `leasehold up` alone."""
+    """Settings of `leasehold up` only."""
 
     users: tuple[tuple[str, str], ...] = ()  # namespace -> the Unix user its jobs run as
     pids_max: int = 32_768  # processes and threads of one pod
-    webhooks: tuple[tuple[str, str], ...] = ()  # namespace (`*`: others) -> where news is sent
-    commands: tuple[tuple[str, tuple[str, ...]], ...] = ()  # the same -> what is started with it
+    webhooks: tuple[tuple[str, str], ...] = ()  # namespace (`*`: others) -> URL
+    commands: tuple[tuple[str, tuple[str, ...]], ...] = ()  # namespace (`*`: others) -> argv
     notify_events: tuple[str, ...] = EVENTS
-    notify_secret: str = ""  # the file of the secret that webhooks are signed with
+    notify_secret: str = ""  # path of the secret that signs webhooks
 
 
 class FrontDoor(Record, frozen=True):
-    """A proxy that signs the visitors of the dashboard in; what concerns `leasehold controller`."""
+    """An authenticating proxy in front of the dashboard; used by `leasehold controller` only."""
 
     identity_header: str = ""
     groups_header: str = ""
-    client_ca: str = ""  # the file of certificates, one of which the proxy's must be or be from
+    client_ca: str = ""  # path of the CA or client certificates that the proxy may present
 
 
 class Asking(Record, frozen=True):
-    """How questions are asked and answered."""
+    """How queries are served."""
 
-    aggregated: bool = True  # on a cluster, through the API server
-    hide_tenants: bool = False  # in answers: other teams' names become pseudonyms
+    aggregated: bool = True  # on a cluster: through the API server
+    hide_tenants: bool = False  # replace other teams' names in answers by pseudonyms
 
 
 class Connection(Record, frozen=True):
-    """To the API server of a cluster."""
+    """The connection to a cluster's API server."""
 
-    in_flight: int = 32  # requests at once, besides tenure and the head
+    in_flight: int = 32  # concurrent requests, apart from those for tenure and head
 
 
 class Config(Record, frozen=True):
@@ -89,7 +90,7 @@ class Config(Record, frozen=True):
     connection: Connection = Connection()
 
 
-class BadConfig(Exception):  # noqa: N818 - it says what the configuration is
+class BadConfig(Exception):  # noqa: N818 - named for the condition
     """The configuration cannot be used; `problems` has every reason."""
 
     def __init__(self, problems: list[Problem]) -> None:
@@ -103,7 +104,7 @@ class BadConfig(Exception):  # noqa: N818 - it says what the configuration is
 
 @dataclass(frozen=True)
 class Key:
-    """A setting: its name in the file, the record and field it fills, what it may be."""
+    """A setting: its name in the file, the record and field it fills, and its reader."""
 
     name: str
     record: str
@@ -112,8 +113,8 @@ class Key:
 
 
 def load_config(source: str | Mapping[str, object], base: Config | None = None) -> Config:
-    """Return the effective configuration; raise `BadConfig`, or `BadFile` for a text that is not
-    YAML. `base` has the defaults, which differ between a cluster and one machine."""
+    """Return the effective configuration. Raise `BadConfig`, or `BadFile` if the text is not YAML.
+    `base` provides the defaults, which differ between a cluster and one machine."""
     raw: object = source
     if isinstance(source, str):
         raw = parse_documents(source, "configuration")[0].data if source.strip() else {}
@@ -135,7 +136,7 @@ def load_config(source: str | Mapping[str, object], base: Config | None = None) 
 
 
 def effective(config: Config) -> dict[str, object]:
-    """Every key with the value in force, in the order of the documentation."""
+    """Return every key with its value in force, in the order of the documentation."""
     shown_values: dict[str, object] = {}
     for key in KEYS:
         value = getattr(getattr(config, key.record), key.field)
@@ -159,7 +160,7 @@ def effective(config: Config) -> dict[str, object]:
 
 
 def _after(value: object) -> tuple[tuple[str, Millis | None], ...]:
-    """`off`, a span for every flavor, or a mapping of flavors (`*`: all others) to these."""
+    """Read `off`, a span for every flavor, or a mapping of flavors (`*`: others) to either."""
     if value is False or value == "off":
         return ()
     if not isinstance(value, dict):
@@ -167,13 +168,13 @@ def _after(value: object) -> tuple[tuple[str, Millis | None], ...]:
     found = []
     for flavor, after in sorted(value.items(), key=lambda pair: str(pair[0])):
         name = "*" if flavor == "*" else readers.word(flavor)
-        # An off is kept: a flavor that is off by name is off whatever all others are.
+        # Keep an explicit off: it overrides the value of `*`.
         found.append((name, None if after is False or after == "off" else readers.span(after)))
     return tuple(found)
 
 
 def _users(value: object) -> tuple[tuple[str, str], ...]:
-    """A mapping of namespaces to the Unix users that their jobs run as."""
+    """Read a mapping from namespace to the Unix user that runs its jobs."""
     if not isinstance(value, dict):
         raise readers.WrongValue("write namespaces with their Unix users, such as {vision: alice}")
     found = []
@@ -187,7 +188,7 @@ def _users(value: object) -> tuple[tuple[str, str], ...]:
 
 
 def _webhooks(value: object) -> tuple[tuple[str, str], ...]:
-    """A mapping of namespaces, or `*`, to URLs."""
+    """Read a mapping from namespace, or `*`, to URL."""
     if not isinstance(value, dict):
         raise readers.WrongValue(
             "write namespaces with URLs, such as {vision: https://example.com/hook}"
@@ -203,7 +204,7 @@ def _webhooks(value: object) -> tuple[tuple[str, str], ...]:
 
 
 def _commands(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """A mapping of namespaces, or `*`, to programs with their arguments."""
+    """Read a mapping from namespace, or `*`, to a program with its arguments."""
     if not isinstance(value, dict):
         raise readers.WrongValue(
             "write namespaces with commands, such as {vision: [/usr/local/bin/tell]}"
@@ -238,7 +239,7 @@ def _label(value: object) -> str:
 
 
 def _header(value: object) -> str:
-    """The name of a header; an empty one for none, as the effective configuration shows it."""
+    """Read the name of a header; "" for none, as the effective configuration shows it."""
     if value == "":
         return ""
     is_token = isinstance(value, str) and value.isascii() and value.replace("-", "").isalnum()
@@ -248,7 +249,7 @@ def _header(value: object) -> str:
 
 
 def _tenure(value: object) -> Millis | None:
-    """A span, or `byCheckpoint`: 2 h, or twice the run's checkpoint, at most 24 h."""
+    """Read a span or `byCheckpoint`: 2 h, or twice the run's checkpoint, at most 24 h."""
     return None if value == BY_CHECKPOINT else readers.span_or_none(value)
 
 
@@ -318,7 +319,7 @@ _LEAVES = frozenset(key.name for key in KEYS)
 
 
 def _flat(raw: object, problems: list[Problem]) -> dict[str, object]:
-    """Nested mappings as dotted keys; a key given both ways is a mistake."""
+    """Return nested mappings as dotted keys; a key given both ways is reported."""
     if not isinstance(raw, Mapping):
         problems.append(
             Problem(path="configuration", value=shown(raw), remedy="write a mapping of keys")
@@ -345,7 +346,7 @@ def _assembled(values: dict[str, dict[str, object]], base: Config) -> Config:
     labels = dict(values["labels"])
     if "gpu_resource" in values["policy"]:
         labels["gpu_resource"] = values["policy"]["gpu_resource"]
-    # The readers have made the values what the fields want; the table says which is which.
+    # The readers returned values of the right types for the fields named in KEYS.
     return Config(
         policy=replace(base.policy, **values["policy"]),
         labels=replace(base.labels, **labels),
@@ -380,7 +381,7 @@ def _check_sums(config: Config) -> list[Problem]:
 
 
 def _check_door(door: FrontDoor) -> list[Problem]:
-    """A header that anybody could send says nothing about anybody."""
+    """Reject identity headers without a client CA: any client could send such a header."""
     if door.identity_header and not door.client_ca:
         remedy = "write web.clientCA as well: whose certificate the proxy has that may say so"
         return [Problem(path="web.identityHeader", value=door.identity_header, remedy=remedy)]
@@ -391,7 +392,7 @@ def _check_door(door: FrontDoor) -> list[Problem]:
 
 
 def _plain(problem: Problem) -> Problem:
-    """Dotted keys are this file's own paths: `[reservation.depth]` reads `reservation.depth`."""
+    """Return the problem with a plain path: `[reservation.depth]` becomes `reservation.depth`."""
     path = problem.path
     if path.startswith("[") and path.endswith("]"):
         path = path[1:-1]

@@ -1,7 +1,7 @@
 """Which Runs decisions spend their time on: a metric of the costliest, and a line in the log.
 
-Told of every turn by `metrics`. Steps are counted by Run (`core/world/steps.py`); the CPU time of a
-turn is divided in proportion to them, so that a name can be put to it.
+`metrics` reports every turn here. Steps are counted per Run (`core/world/steps.py`); the CPU time
+of a turn is divided in proportion to them.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,15 +15,15 @@ from leasehold.control.turn import Turn
 from leasehold.core.units import MINUTE, Instant
 
 NAME = "leasehold_decide_run_seconds"
-NAMED = 5  # at most so many runs have a series
-SLOW_S = 1.0  # CPU of one decision, from which on the log names its costliest run
+NAMED = 5  # maximum number of runs with a series
+SLOW_S = 1.0  # CPU time of a decision above which the log names the costliest run
 WINDOW = 5 * MINUTE
 
 _log = structlog.get_logger("leasehold")
 
 
 class DecisionCosts(Collector):
-    """The CPU seconds of the costliest runs in this window of time and the one before it."""
+    """The CPU seconds of the costliest runs in the current time window and the one before it."""
 
     def __init__(self) -> None:
         self._window = -1
@@ -31,7 +31,7 @@ class DecisionCosts(Collector):
         self._before: dict[str, float] = {}
 
     def note(self, turn: Turn, seconds: float) -> None:
-        """A turn is over, and deciding took so many seconds of CPU."""
+        """Account for a finished turn; `seconds` is the CPU time of its decision."""
         self._move_to(turn.now)
         steps = turn.world.steps
         total = sum(steps.by_run.values())

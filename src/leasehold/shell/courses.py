@@ -1,5 +1,5 @@
-"""What envelopes spent over time, told again for a while: it looks at every lease, and a page that
-stays open asks for it with every change. Called by `query`."""
+"""A cache for the spending of envelopes over time. The computation reads every lease, and an open
+dashboard page requests it after every change. Called by `query`."""
 
 from leasehold.control.questions.answers.money import BurnAnswer
 from leasehold.control.questions.burn import burn

@@ -1,7 +1,7 @@
-"""Whom the loop leaves alone after a defect of ours, and when it starts nothing at all any more.
+"""Which runs are quarantined after a defect of leasehold, and when starts stop altogether.
 
-Told by the loop of decisions that would break an invariant and of decisions that failed. The named
-runs are left alone, everybody else goes on; it forgets at a restart.
+The loop reports decisions that failed or would break an invariant. The runs concerned are
+quarantined, all others continue. The state is lost at a restart.
 """
 
 from collections.abc import Callable
@@ -14,14 +14,14 @@ from leasehold.core.world.invariants import Violation
 from leasehold.core.world.steps import TooManySteps
 from leasehold.core.world.world import World
 
-AGAIN_FIRST: Millis = MINUTE  # after a decision that took too many steps; then twice as long each
+AGAIN_FIRST: Millis = MINUTE  # first retry after a decision with too many steps; doubles each time
 AGAIN_MAX: Millis = HOUR
-FAILURES_MAX = 3  # in a row, about nobody, until binding and cutting are stopped
+FAILURES_MAX = 3  # consecutive failures that concern no run, until binding and preemption stop
 _LOOP = About("Task", "controller")
 
 
-class InvariantBroken(Exception):  # noqa: N818 - it says what happened
-    """A decision would break an invariant: a defect of ours."""
+class InvariantBroken(Exception):  # noqa: N818 - named for the condition
+    """A decision would break an invariant: a defect of leasehold."""
 
     def __init__(self, violations: list[Violation]) -> None:
         super().__init__("; ".join(map(str, violations)))
@@ -39,32 +39,32 @@ class Defects:
         self._containment = containment
         self._alert = alert
         self._stop_starting = stop_starting
-        self._in_a_row = 0  # failures about nobody, without a good turn between them
-        self._has_stopped = False  # for good: nothing has begun since
+        self._in_a_row = 0  # failures that concern no run, since the last good turn
+        self._has_stopped = False  # stopped for good: nothing is started any more
         self.quarantined: frozenset[Uid] = frozenset()  # neither started nor grown
-        self.left_alone: frozenset[Uid] = frozenset()  # nor looked at in any other way
-        self._costly: dict[Uid, tuple[int, Instant]] = {}  # how often, and when to try again
-        self.trouble = ""  # why nothing is decided; "" while it is
+        self.left_alone: frozenset[Uid] = frozenset()  # excluded from decisions altogether
+        self._costly: dict[Uid, tuple[int, Instant]] = {}  # failures so far, and when to retry
+        self.trouble = ""  # why no decisions are taken; "" if they are
 
     def went_well(self) -> None:
-        """A whole turn."""
+        """Note a complete turn without failure."""
         if self._in_a_row:
             self._containment.went_well(_LOOP)
         self.trouble, self._in_a_row = "", 0
 
     def lift(self, uid: Uid) -> None:
-        """It was edited: another run, which may be tried again."""
+        """Retry a run that was edited."""
         self._costly.pop(uid, None)
         self._try_again(uid)
 
     @property
     def costly(self) -> frozenset[Uid]:
-        """Runs that are put aside because deciding about them took too many steps."""
+        """Runs quarantined because deciding about them took too many steps."""
         return frozenset(uid for uid in self._costly if uid in self.quarantined)
 
     def try_again(self, now: Instant, world: World) -> None:
         """Lift the quarantine of costly runs whose pause is over (`now` is monotonic), and forget
-        those that are gone."""
+        those that no longer exist."""
         for uid, (_, at) in list(self._costly.items()):
             if uid not in world.runs:
                 self.lift(uid)
@@ -75,7 +75,7 @@ class Defects:
 
     @property
     def next_try(self) -> Instant | None:
-        """When the next costly run is tried again, by the monotonic clock."""
+        """When the next costly run is retried, by the monotonic clock."""
         return min((self._costly[uid][1] for uid in self.costly), default=None)
 
     def _try_again(self, uid: Uid) -> None:
@@ -83,7 +83,8 @@ class Defects:
         self.left_alone -= {uid}
 
     def broken(self, broken: InvariantBroken) -> None:
-        """Leave the named runs alone; if that is not enough, stop binding and cutting."""
+        """Quarantine the named runs. If there are none, or others already, stop binding and
+        preemption."""
         named = frozenset(uid for each in broken.violations for uid in each.runs)
         for each in broken.violations:
             self._alert(f"defect: {each}")
@@ -92,9 +93,9 @@ class Defects:
         self.quarantined |= named
 
     def failed(self, error: Exception, run: Run | None, now: Instant) -> Millis:
-        """Leave the run alone that it was about, first in part and then wholly. What was about none
-        is tried again, ever later; if that does not help, without binding and cutting. `now` is
-        monotonic. Returns how long to wait before the next try."""
+        """Quarantine the run that the failure concerns, first partly, then completely. A failure
+        that concerns no run is retried with growing pauses, and finally without binding and
+        preemption. `now` is monotonic. Return how long to wait before the next try."""
         uid, cause = about_whom(error), cause_of(error)
         about = _LOOP
         if uid:
@@ -113,7 +114,7 @@ class Defects:
         self._in_a_row += 1
         if self._in_a_row > FAILURES_MAX and not self._has_stopped:
             self._stop()
-        # Whoever asks for it needs no token: what went wrong, and with whom, is in the log.
+        # `trouble` is served without authentication, so it omits details and names.
         self.trouble = f"no decision can be taken ({type(cause).__name__}); the log says why"
         return pause
 
@@ -124,12 +125,12 @@ class Defects:
 
 
 def about_whom(error: Exception) -> Uid:
-    """The run that a decision failed about; "" if about none."""
+    """Return the run that a decision failed on; "" if the failure concerns none."""
     return error.about if isinstance(error, Undecided) else ""
 
 
 def cause_of(error: Exception) -> Exception:
-    """What went wrong, where a decision only says about whom."""
+    """Return the underlying error of `Undecided`, or the error itself."""
     if isinstance(error, Undecided) and isinstance(error.__cause__, Exception):
         return error.__cause__
     return error

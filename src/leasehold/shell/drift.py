@@ -1,7 +1,7 @@
-"""Looks now and then whether leases, pods and balances still agree, and says so when they do not.
+"""Checks periodically that leases, pods and balances agree, and reports when they do not.
 
-Run by `leasehold up` as a task. A pod that is about to be made, or was just seen to end, disagrees
-for a moment: only what disagrees twice, a while apart, is drift. It repairs nothing; the loop does.
+Run by `leasehold up` as a task. A pod about to be created or just ended disagrees for a moment:
+only a mismatch seen twice, `AGAIN` apart, is drift. Nothing is repaired here; the loop does that.
 """
 
 from collections.abc import Callable
@@ -13,21 +13,21 @@ from leasehold.ports.runtime import Clock
 
 EVERY: Millis = 10 * MINUTE
 AGAIN: Millis = 30 * SECOND
-_KINDS = ("lease", "pod")  # what a sentence of the audit begins with; else it is about a balance
+_KINDS = ("lease", "pod")  # first word of an audit sentence; any other sentence concerns a balance
 
 OnDrift = Callable[[str, str], None]
 
 
 class DriftWatch:
     def __init__(self, clock: Clock, world: Callable[[], World | None], on_drift: OnDrift) -> None:
-        """`on_drift(kind, words)` is called once for everything that has come to disagree."""
+        """`on_drift(kind, words)` is called once for each new mismatch."""
         self._clock = clock
         self._world = world
         self._on_drift = on_drift
         self._told: frozenset[str] = frozenset()
 
     async def run(self) -> None:
-        """For ever."""
+        """Check every `EVERY`; never return."""
         while True:
             await self._clock.sleep(EVERY)
             suspects = self._look()

@@ -1,7 +1,7 @@
-"""Everything that follows from a commit and is no part of it: pods, statuses, reservations.
+"""All writes that follow from a commit but are not part of it: pods, statuses, reservations.
 
-Reconciled level-triggered: what could not be written now stays on the list and is written later;
-nothing waits for it, and repeating it is harmless.
+Level-triggered: a write that fails stays on the list and is tried again. Nothing waits for these
+writes, and repeating them is harmless.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -44,8 +44,8 @@ from leasehold.shell.ledger import Ledger
 from leasehold.shell.said import Place, Said
 
 RETRY_MS = 1_000
-WORDS_MAX = 300  # of a refusal
-ROUND_MAX = 64  # writes that are sent together, or a few more
+WORDS_MAX = 300  # maximum length of a refusal's text
+ROUND_MAX = 64  # writes per round, approximately
 
 Settle = Callable[[Answer], bool]
 Contain = Callable[[About, Exception], object]
@@ -53,20 +53,20 @@ Contain = Callable[[About, Exception], object]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """One write that is owed for `key`; `settle` says whether its answer is good enough. One that
-    repeats no committed fact `asks` first whether we still decide here."""
+    """One write that is owed for `key`; `settle` returns whether its answer is good enough.
+    `asks`: the write repeats no committed fact, so leadership is confirmed first."""
 
     owed: dict[str, None]
     key: str
     write: Write
     settle: Settle
     asks: bool = False
-    waits: bool = False  # a status: what makes pods run goes first
+    waits: bool = False  # a status: written after pods
 
 
 def _is_news(old: Reservation | None, new: Reservation) -> bool:
-    """A plan is written when it changes by more than a minute. Starts that only ever move earlier
-    are read back after a restart, so they are written as they are."""
+    """Return whether a plan differs enough to be written. A start that may move either way must
+    move by more than a minute. Every other change is written, because a restart reads it back."""
     if old is None or new.confidence not in (Confidence.EXACT, Confidence.WINDOW):
         return True
     if abs(new.starts - old.starts) > MINUTE:
@@ -76,7 +76,7 @@ def _is_news(old: Reservation | None, new: Reservation) -> bool:
 
 
 class Effects:
-    """The writes that are owed, by what they are about."""
+    """The owed writes, by object."""
 
     def __init__(
         self,
@@ -86,31 +86,32 @@ class Effects:
         *,
         contain: Contain | None = None,
     ) -> None:
-        """`on_made`: a pod as we made it, whose event will be no news. `contain`: who hears of an
-        object for which nothing can be written; without it that is raised. Where others may decide
-        too (`Ledger.is_shared`), a pod is made without its node and bound by a second write, after
-        the head has shown that we still do."""
+        """`on_made` receives each pod as created; its watch event is then no news. `contain`
+        receives the object and error when no write can be built for it; without `contain` the error
+        is raised. If other processes may lead too (`Ledger.is_shared`), a pod is created without a
+        node and bound by a second write, after the head has confirmed that this process still
+        leads."""
         self._store = store
         self._ledger = ledger
         self._on_made = on_made
         self._contain = contain
         self._runs: dict[str, None] = {}
-        self._untold: dict[str, None] = {}  # runs whose pods were made, and whose status waits
-        self._has_refused = False  # a pod
-        self._bindings: list[Order] = []  # of pods that this round has made
-        self._begun: dict[str, None] = {}  # runs whose pods were made with their leases
-        self._waiting: list[Order] = []  # statuses that are written when all else is
-        self._put_off: set[str] = set()  # whose statuses are written after the next turn
+        self._untold: dict[str, None] = {}  # runs with new pods whose status is delayed
+        self._has_refused = False  # the server refused a pod
+        self._bindings: list[Order] = []  # bindings of pods created in this round
+        self._begun: dict[str, None] = {}  # runs whose pods were created along with their leases
+        self._waiting: list[Order] = []  # statuses, written after all other orders
+        self._put_off: set[str] = set()  # keys whose statuses wait for the next turn
         self._reservations: dict[str, None] = {}
         self._budgets: dict[str, None] = {}
         self._said = Said()
         self._is_sending = False
-        self._heard: list[tuple[Place, int]] = []  # while we wrote
+        self._heard: list[tuple[Place, int]] = []  # events that arrived while sending
         self._created: dict[str, None] = {}  # reservations whose objects exist
-        self._plans: dict[str, Reservation] = {}  # as they were written
+        self._plans: dict[str, Reservation] = {}  # as last written
 
     def owe_everything(self, world: World) -> None:
-        """After recovery nothing is known to be written."""
+        """Owe every object its writes, because after recovery nothing is known to be written."""
         self._runs.update(dict.fromkeys(world.runs))
         self._runs.update(dict.fromkeys(world.pods_by_run))
         self._reservations.update(dict.fromkeys(world.reservations))
@@ -127,8 +128,8 @@ class Effects:
         return bool(self._runs or self._reservations or self._budgets)
 
     def hear(self, kind: str, obj: Wire) -> bool:
-        """Somebody has written this object, perhaps only its status, and perhaps it was we; whether
-        there is something to put right. While we write ourselves that is seen when we are done."""
+        """Note a write to this object (perhaps by this process, perhaps only its status). Return
+        whether it must be corrected; events that arrive while sending are examined afterwards."""
         found = stamps(obj)
         uid = "" if kind == "Reservation" else found.uid
         place = (kind, found.namespace, found.name, uid)
@@ -152,9 +153,9 @@ class Effects:
         return True
 
     def begin(self, turn: Turn) -> list[Order]:
-        """Return the first orders of pods for the leases that the turn has opened, to be written
-        together with the leases; then `settle` them. Where no other process decides there are none:
-        a pod is made with its node there, after its lease."""
+        """Return orders for pods of the leases that this turn opened, to be written along with the
+        leases; pass the answers to `settle`. Without other leaders there are none: the pod is then
+        created with its node, after its lease."""
         orders: list[Order] = []
         if not self._ledger.is_shared:
             return orders
@@ -169,7 +170,7 @@ class Effects:
         return orders
 
     def settle(self, orders: Sequence[Order], answers: Sequence[Answer]) -> bool:
-        """Note what came of each; what was not done is owed again, and makes it False."""
+        """Handle each answer. Failed orders are owed again; return whether there were none."""
         complete = True
         for order, answer in zip(orders, answers, strict=True):
             if not order.settle(answer):
@@ -178,9 +179,9 @@ class Effects:
         return complete
 
     async def perform(self, turn: Turn) -> bool:
-        """Write what is owed, in rounds: the first pods start while the last are being made. False
-        if something is left for later."""
-        self._bindings = []  # those of pods that were begun are ordered anew
+        """Write what is owed, in rounds, so that the first pods start while the last are created.
+        Return False if something is left for later."""
+        self._bindings = []  # bindings of pods from `begin` are ordered again
         reservations, runs, budgets = [*self._reservations], [*self._runs], [*self._budgets]
         self._reservations.clear()
         self._runs.clear()
@@ -205,17 +206,17 @@ class Effects:
         for first in range(0, len(waiting), ROUND_MAX):
             complete &= await self._send(waiting[first : first + ROUND_MAX])
         self._begun.clear()
-        # Pods that were made, or refused for good, are news of their runs. Each is told of in the
-        # next turn, whether or not its pods have been seen by then: one that were left over would
-        # have the loop never rest while anything else is tried again.
+        # A created or finally refused pod changes its run's status, which the next turn writes,
+        # whether or not the pod was seen by then. Without this, one left over would keep the loop
+        # from resting while anything else is retried.
         self._runs.update(self._untold)
         turn.again = turn.again or bool(self._untold) or self._has_refused
         self._has_refused = False
         return complete
 
     def _due_statuses(self) -> list[Order]:
-        """Return the statuses to be written now. While pods were just bound, the next turn has more
-        to say, and what is not urgent travels with that; once, so that no status waits for ever."""
+        """Return the statuses to write now. While pods were just created, the next turn will change
+        the status again, so it is put off by one turn, but only once."""
         waiting, self._waiting = self._waiting, []
         if not self._untold:
             self._put_off.clear()
@@ -232,8 +233,8 @@ class Effects:
 
     @contextmanager
     def _apart(self, kind: str, key: str, run: Run | None = None) -> Iterator[None]:
-        """What cannot be said of one object is owed no more until something happens to it, and
-        keeps nothing from being written of the others."""
+        """Contain an error while building the writes of one object: they are dropped until the
+        object changes, and other objects are still written."""
         try:
             yield
         except Exception as error:
@@ -244,7 +245,7 @@ class Effects:
             self._contain(About(kind, name, namespace, uid), error)
 
     async def _place(self, orders: list[Order]) -> bool:
-        """One round of writes; whatever could not be done is owed again."""
+        """Send one round of writes; failed ones are owed again."""
         if not self._ledger.is_shared:
             return await self._send(orders)
         self._waiting += [order for order in orders if order.waits and not order.asks]
@@ -252,7 +253,8 @@ class Effects:
         asking = [order for order in orders if order.asks] + self._bindings
         self._bindings = []
         if asking:
-            # What each names (uid, version) was known before this read, or it proves nothing.
+            # The uid and version in each write were known before this read; otherwise the read
+            # would prove nothing.
             await self._ledger.confirm()
             complete &= await self._send(asking)
         return complete
@@ -288,11 +290,11 @@ class Effects:
         if run is None:
             return orders
         if run.deleting and not world.open_by_run.get(uid):
-            # From now on its name may be another Run's.
+            # Once released, its name may be used by another Run.
             is_held = LEASES_CLOSED in run.finalizers
             return [*orders, self._letting_go(run)] if is_held else orders
         if (pods.makes or uid in self._begun) and not was_untold:
-            # They will be bound in a moment: what is to be said then is said once.
+            # The pods will be bound in a moment; write one status after that.
             self._untold[uid] = None
             return orders
         place = ("Run", run.namespace, run.name, run.uid)
@@ -300,15 +302,14 @@ class Effects:
         return orders + self._status_orders(self._runs, uid, place, status)
 
     def _making(self, world: World, order: MakePod, uid: str) -> Order:
-        # Remembered before it is asked for: until the outcome is known it may exist, and the
-        # GPUs under it are not free.
+        # Record the pod before requesting it: until the outcome is known it may use its GPUs.
         world.put_pod(order.pod)
 
         def settle(answer: Answer) -> bool:
             if isinstance(answer, Unavailable):
                 world.drop_pod(order.pod.key)
             elif isinstance(answer, Invalid | Forbidden):
-                # Nor will it ever take it: as if its node had rejected it, at once and in words.
+                # A final refusal: treat it as a rejection by the node.
                 why = f"the server refuses it: {answer}"
                 world.put_pod(replace(order.pod, phase=PodPhase.FAILED, reason=why[:WORDS_MAX]))
                 self._has_refused = True
@@ -320,7 +321,7 @@ class Effects:
                 if not made.placed:
                     bind = BindPod(pod=made, node=order.pod.node)
                     self._bindings.append(self._binding(world, bind, uid))
-            # One of that name exists: it is the one that was ordered, and will be seen.
+            # AlreadyExists: it is the pod that was ordered; its event will come.
             return isinstance(answer, dict | AlreadyExists)
 
         wire = without_node(order.wire) if self._ledger.is_shared else order.wire
@@ -336,7 +337,7 @@ class Effects:
                     world.put_pod(replace(known, placed=True))
             elif isinstance(answer, NotFound):
                 world.drop_pod(pod.key)
-            # After a conflict it is not as we knew it: the next order is of what it is by then.
+            # After a conflict the pod has changed; the next order uses its new state.
             return answer is None or isinstance(answer, NotFound)
 
         write = Bind(pod.namespace, pod.name, order.node, pod.uid, pod.version)
@@ -355,10 +356,10 @@ class Effects:
         return Order(self._runs, uid, write, settle, asks=True)
 
     def _release(self, pod: Pod, uid: str) -> Order:
-        """After its deletion where that is ordered too: then it goes with this."""
+        """Remove our finalizer from a pod. If its deletion is ordered too, that completes it."""
 
         def settle(answer: Answer) -> bool:
-            return isinstance(answer, dict | NotFound | Conflict)  # a conflict: news will come
+            return isinstance(answer, dict | NotFound | Conflict)  # on a conflict an event follows
 
         others = tuple(each for each in pod.finalizers if each != LEASE_CLOSED)
         write = SetFinalizers("Pod", pod.namespace, pod.name, others, pod.finalizers, pod.uid)
@@ -367,7 +368,7 @@ class Effects:
     def _reservation_orders(self, world: World, subject: str) -> list[Order]:
         reservation = world.reservations.get(subject)
         if reservation is None:
-            return []  # it was over, and left with its run
+            return []  # it ended and was removed with its run
         if not _is_news(self._plans.get(subject), reservation):
             return []
         orders = []
@@ -384,7 +385,7 @@ class Effects:
 
         def planned(_: Answer) -> bool:
             if subject not in self._created:
-                return False  # its object could not be made yet
+                return False  # its object could not be created yet
             self._plans[subject] = reservation
             return True
 
@@ -411,13 +412,14 @@ class Effects:
         *,
         written: Settle = lambda _: True,
     ) -> list[Order]:
-        """Who has somebody else's word before it asks first: that one may decide here by now."""
+        """Return the write of a status, if it changed. If another process has written the status,
+        leadership is confirmed first, because that process may be the leader by now."""
         if self._said.says(place, status):
             return []
 
         def settle(answer: Answer) -> bool:
             if isinstance(answer, NotFound):
-                return written(answer)  # it is gone; so is whoever wanted to know
+                return written(answer)  # the object is gone, and nobody reads its status
             if isinstance(answer, StoreError):
                 return False
             self._said.note(place, status, answer)
@@ -435,7 +437,7 @@ class Effects:
 
     def _finalizers(self, run: Run, wanted: tuple[str, ...], *, asks: bool) -> Order:
         def settle(answer: Answer) -> bool:
-            return isinstance(answer, dict | NotFound | Conflict)  # a conflict: news will come
+            return isinstance(answer, dict | NotFound | Conflict)  # on a conflict an event follows
 
         write = SetFinalizers("Run", run.namespace, run.name, wanted, run.finalizers, run.uid)
         return Order(self._runs, run.uid, write, settle, asks)

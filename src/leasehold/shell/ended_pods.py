@@ -1,8 +1,8 @@
-"""Sweeps away pods that ended long ago, where no cluster does it: as Kubernetes' own pod collector.
+"""Deletes pods that ended long ago, like Kubernetes' pod garbage collector, where there is none.
 
-Run by every plane as a task. The controller leaves a pod that ended by itself, so that its log
-can be read; here it goes when a week has passed, or as the oldest of too many. It never touches one
-that may still run.
+Run by every plane as a task. The controller keeps a pod that ended by itself, so that its log can
+be read. This task deletes it after a week, or as the oldest of too many, but never a pod that may
+still run.
 """
 
 from collections.abc import Awaitable, Callable
@@ -26,9 +26,10 @@ async def sweep_ended_pods(
     leads: Callable[[], Awaitable[bool]],
     keep: int = KEEP,
 ) -> None:
-    """For ever. `world` is one that says nothing but what is committed: a pod is the only word of
-    how it ended until its lease is closed. `leads` asks whether we still decide here, after it is
-    known which pods are to go, and as they were then."""
+    """Sweep every minute; never return.
+    `world`: must contain only committed facts, because until its lease is closed, the pod is the
+    only record of how it ended. `leads`: confirms leadership, after the pods and their versions
+    have been chosen."""
     while True:
         await clock.sleep(EVERY)
         known = world()
@@ -39,11 +40,11 @@ async def sweep_ended_pods(
             try:
                 await store.write_all(old[first : first + ROUND_MAX])
             except StoreError:
-                break  # the next round is a minute away
+                break  # retry in the next round, a minute later
 
 
 def _old(world: World, keep: int, now: Instant) -> list[Write]:
-    """Those that ended a week ago, and the oldest of too many."""
+    """Return deletions of pods that ended a week ago and of the oldest of too many."""
     ended = sorted(
         (
             (pod.finished_at or 0, key)

@@ -1,8 +1,8 @@
-"""Kubernetes Events: what happened, told on the object that it happened to.
+"""Kubernetes Events: what happened to an object, recorded on it.
 
-The loop reports its turns and the node agent its notes; a task of its own writes them, many at a
-time, so that no decision waits for a story about it. The same thing told again is counted, not
-repeated. Events are no record: they are dropped after a while, and the ledger stays.
+The loop reports its turns and the node agent its notes; a task writes the Events in batches, so no
+decision waits for them. A repeated Event increases its count. Events expire after a while; the
+lasting record is the ledger.
 """
 
 import hashlib
@@ -31,21 +31,21 @@ from leasehold.ports.store import (
 )
 
 KEEP: Millis = HOUR
-KNOWN_MAX = 10_000  # newest first; older ones are told anew
+KNOWN_MAX = 10_000  # most recent first; older ones would be created again
 ROUND_MAX = 256
-NAME_CHARS_MAX = 253 - 17  # of an object's name, before the digest in an event's
-AGAIN: Millis = 5 * SECOND  # after the store refused stories
-UNTOLD_MAX = 1_000  # of those, what is kept for later
-PAUSE: Millis = SECOND  # news of this long is written together, when those it is of have gone on
-DEFAULT_NAMESPACE = "default"  # where events about cluster-scoped objects lie
+NAME_CHARS_MAX = 253 - 17  # of the object's name, before the digest in the Event's name
+AGAIN: Millis = 5 * SECOND  # after the store rejected Events
+UNTOLD_MAX = 1_000  # warnings kept for a retry
+PAUSE: Millis = SECOND  # collect reports for so long and write them together
+DEFAULT_NAMESPACE = "default"  # holds events about cluster-scoped objects
 
-# Of what is told here: only these are warnings. Of notices and notes their authors say it.
+# Warnings among this module's own reasons; notices and notes carry their type.
 _WARNINGS = frozenset({"Failed", "NotUsed", "Preempted", *map(str, Refusal)})
 _GROUPS = {"Run": API_VERSION, "Budget": API_VERSION, "Pod": "v1", "Node": "v1"}
 
 
 class Happening(Record, frozen=True):
-    """Something that happened to an object; `uid` is empty if only its name is known."""
+    """Something that happened to an object; `uid` is "" if only its name is known."""
 
     kind: str
     namespace: str
@@ -53,7 +53,7 @@ class Happening(Record, frozen=True):
     uid: Uid
     reason: str
     message: str
-    type: str = ""  # Normal or Warning, from whoever knows; empty: as the reason has it
+    type: str = ""  # Normal or Warning; "": derived from the reason
 
     @property
     def is_warning(self) -> bool:
@@ -61,15 +61,15 @@ class Happening(Record, frozen=True):
 
 
 class Teller:
-    """Collects stories and writes them."""
+    """Collects happenings and writes them as Events."""
 
     def __init__(self, store: Store, clock: Clock, tasks: Tasks, *, sweeps: bool = True) -> None:
-        """`sweeps`: nobody else drops old events, as an API server does by itself."""
+        """`sweeps`: delete old Events, because no API server does it."""
         self._sweeps = sweeps
         self._store = store
         self._clock = clock
         self._told = tasks.signal()
-        self._fresh: dict[Happening, tuple[int, Instant]] = {}  # -> how often, when last
+        self._fresh: dict[Happening, tuple[int, Instant]] = {}  # -> count, time of the last
         self._known: OrderedDict[str, Wire] = OrderedDict()  # by event name, as written
         self._phases: dict[Uid, Phase] = {}
         self._lacks: dict[str, str] = {}
@@ -83,7 +83,7 @@ class Teller:
         self._told.set()
 
     def forget(self) -> None:
-        """What was not written yet is somebody else's to tell, and so is what comes."""
+        """Drop everything unwritten, when another process takes over."""
         self._fresh.clear()
         self._phases.clear()
         self._lacks.clear()
@@ -117,7 +117,7 @@ class Teller:
             self._tell_drains(world)
 
     async def run(self) -> None:
-        """For ever: write what was told, sweep what is old."""
+        """Write collected Events and delete old ones; never return."""
         while True:
             await self._told.wait(AGAIN if self._fresh else KEEP // 4)
             await self._clock.sleep(PAUSE)
@@ -126,7 +126,7 @@ class Teller:
                 await self._sweep()
 
     def _tell_phase(self, world: World, uid: Uid, now: Instant) -> None:
-        """Completed and Failed are told once each, when they become so."""
+        """Record Completed and Failed when a run enters that phase, once each."""
         run = world.runs.get(uid)
         if run is None:
             self._phases.pop(uid, None)
@@ -183,7 +183,7 @@ class Teller:
             )
 
     def _tell_drains(self, world: World) -> None:
-        """That a node is being emptied, and that it is empty, once each."""
+        """Record that a node is draining and that it is empty, once each."""
         self._drains = {
             name: empty for name, empty in self._drains.items() if name in world.fleet.draining
         }
@@ -233,13 +233,13 @@ class Teller:
             self._known.popitem(last=False)
 
     def _keep_for_later(self, story: Happening, count: int, at: Instant) -> None:
-        """A full disk is when warnings are worth most. Other stories are worth no retry."""
+        """Keep a warning for a retry: a full disk is when warnings matter most. Drop others."""
         if len(self._fresh) < UNTOLD_MAX:
             more, last = self._fresh.get(story, (0, at))
             self._fresh[story] = (more + count, max(last, at))
 
     def _event(self, story: Happening, count: int, at: Instant) -> Wire:
-        """A new one, or the one of that story with a higher count."""
+        """Return a new Event, or the existing one of that happening with a higher count."""
         when = format_instant(at)
         parts = (story.kind, story.namespace, story.name, story.uid, story.reason, story.message)
         digest = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

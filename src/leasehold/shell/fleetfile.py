@@ -1,7 +1,7 @@
-"""Fleets in rows of equal nodes, as scenario files and `leasehold up --fleet` write them.
+"""Fleets as rows of equal nodes, as in scenario files and for `leasehold up --fleet`.
 
-Rows become node names here and nowhere else: `<domain>-<two digits>`, a second row of a domain goes
-on counting. What a node then is (simulated or local) is the caller's business.
+Rows become node names only here: `<domain>-<two digits>`; a second row of a domain continues the
+count. The caller decides what a node is (simulated or local).
 """
 
 from pathlib import Path
@@ -25,12 +25,12 @@ class FleetRow(Record):
     region: str
     cluster: str
     line: int
-    cpu_milli: int | None = None  # of simulated nodes; None: no limit
+    cpu_milli: int | None = None  # simulated nodes only; None: no limit
     memory_bytes: int | None = None
 
 
 def node_rows(fleet: tuple[FleetRow, ...]) -> list[tuple[str, FleetRow]]:
-    """Every node's name with its row."""
+    """Return the name and row of every node."""
     counted: dict[str, int] = {}
     named = []
     for row in fleet:
@@ -43,8 +43,8 @@ def node_rows(fleet: tuple[FleetRow, ...]) -> list[tuple[str, FleetRow]]:
 def read_fleet(
     fields: Fields, document: Document, *, has_amounts: bool = False
 ) -> tuple[FleetRow, ...]:
-    """The rows under `fleet`; what is wrong with them is noted in `fields`. `has_amounts`: nodes
-    may say what CPU and memory they have, which those of a machine do not choose."""
+    """Read the rows under `fleet`; mistakes are noted in `fields`. `has_amounts`: rows may set CPU
+    and memory, which a real machine does not choose."""
     rows: list[FleetRow] = []
     if fields.raw("fleet") is None:
         fields.need("fleet", readers.text)
@@ -78,7 +78,7 @@ def read_fleet(
 
 
 def load_fleet(path: Path) -> tuple[FleetRow, ...]:
-    """A file that has nothing but `fleet:` and its rows; raises `BadFile` with all mistakes."""
+    """Read a file that contains only `fleet:` and its rows; raise `BadFile` with all mistakes."""
     document = load_documents(path)[0]
     if not isinstance(document.data, dict):
         remedy = "write `fleet:` and under it rows {domain, nodes, gpus, flavor, region, cluster}"
@@ -95,7 +95,8 @@ def load_fleet(path: Path) -> tuple[FleetRow, ...]:
 
 
 def mistake_at(document: Document, problem: Problem) -> Mistake:
-    """`BadFile` prints value and remedy; the path says which of several on a line is meant."""
+    """Return the problem with its line. The path is added to the value, because `BadFile` prints
+    only value and remedy."""
     where = f"{problem.path}: " if problem.path else ""
     said = Problem(path=problem.path, value=f"{where}{problem.value}", remedy=problem.remedy)
     return Mistake(line=document.line_of(problem.path), problem=said)

@@ -1,7 +1,7 @@
-"""The data folder of an embedded control plane: what lies where, and who may look at it.
+"""The data folder of an embedded control plane: where each file is, and who may read it.
 
-`leasehold up` makes it; the commands that work on a folder directly (`token`, `ledger`, `backup`)
-find their files through it. Nobody but its owner may enter it.
+`leasehold up` creates it; commands that work on a folder directly (`token`, `ledger`, `backup`)
+find their files through it. Only its owner may enter it.
 """
 
 import os
@@ -21,7 +21,7 @@ class BadFolder(Unusable):
 
 
 class DataFolder:
-    """Paths only; `prepare` makes what is missing."""
+    """The paths of the folder's files; `prepare` creates the folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
@@ -31,34 +31,36 @@ class DataFolder:
         self.tls = self.root / "tls"
         self.agent = self.root / "agent"
         self.users = self.agent / "users.json"
-        self.restored_users = self.root / "users.json"  # not in agent/: the old one is moved there
+        # Not in agent/, which may be moved here
+        self.restored_users = self.root / "users.json"
         self.config = self.root / "config.yaml"
         self.kubeconfig = self.root / "kubeconfig"
         self.lottery_key = self.root / "lottery.key"
 
     @property
     def title(self) -> str:
-        """What it is called in messages."""
+        """Return the folder's name for messages."""
         return str(self.root)
 
     def loss(self, why: str) -> str:
-        """Return the sentence about something of the ledger that is missing, with what to do."""
+        """Return the message about a missing part of the ledger, with a remedy."""
         return f"{self.store}: {why}; {remedy_of_damage(self.store)}"
 
     def misfit(self, bad: BadArchive) -> str:
-        """Return the sentence about an archive that does not go with the store."""
+        """Return the message about an archive that does not match the store."""
         return str(bad)
 
     def renew(self) -> None:
-        """Called before it is looked at: a copy of something else is made anew."""
+        """Refresh a copy before it is read; a real data folder needs nothing."""
 
     @property
     def work(self) -> Path:
-        """Where jobs start, a folder per namespace; beside the data, which jobs may not enter."""
+        """Where jobs start, a folder per namespace; outside the data folder, which jobs cannot
+        enter."""
         return self.root.with_name(f"{self.root.name}.work")
 
     def prepare(self) -> None:
-        """Makes the folder, or refuses one that others could enter."""
+        """Create the folder; raise `BadFolder` if other users could enter it."""
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             status = self.root.stat()
@@ -73,7 +75,8 @@ class DataFolder:
             raise BadFolder(self.root, "may be entered by others than its owner", remedy)
 
     def check_store(self) -> None:
-        """A folder that was used has a store: to begin with a new one would be to lose the old."""
+        """Refuse a used folder without a store: starting with an empty one would lose the
+        ledger."""
         files = (self.store, self.store.with_name(f"{self.store.name}-wal"))
         has_store = any(file.exists() and file.stat().st_size for file in files)
         if self.is_used and not has_store:
@@ -83,17 +86,18 @@ class DataFolder:
 
     @property
     def is_used(self) -> bool:
-        """Whether a server began with it before."""
+        """Whether a server has started here before."""
         return self.kubeconfig.exists()
 
     @property
     def lacks_key(self) -> bool:
-        """Whether what was announced before can be proved by nobody any more."""
+        """Whether the key is lost, so that earlier announcements can no longer be proven."""
         return self.is_used and not self.lottery_key.exists()
 
     def key(self) -> bytes:
-        """The secret from which the lottery's nonces are derived; made once. One that was lost is
-        made anew, and what was announced under it is announced again (`control.reannounce`)."""
+        """Return the secret from which lottery nonces are derived; create it if it is missing.
+        After a loss, earlier announcements are made again under the new key
+        (`control.reannounce`)."""
         try:
             found = self.lottery_key.read_bytes()
         except FileNotFoundError:

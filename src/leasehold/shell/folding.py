@@ -1,7 +1,7 @@
-"""One object as the store tells it, made into what it does to the World.
+"""Translates an object from the store into a change of the World.
 
-Called by the loop for all news. What an object says is read at once, and raises what its reader
-raises; it is folded when all of it is known.
+Called by the loop for every event. Reading the object may raise the reader's errors; the returned
+fold is applied only after the whole object was read.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def fold_of(
 
 
 def fold_of_gone(kind: str, obj: Wire, terms: Terms) -> Fold:
-    """Of what is gone its name is enough, of a pod also how it was last."""
+    """Return the change for a deleted object: its name is enough, except for a pod's last state."""
     match kind:
         case "Budget":
             return lambda world: world.drop_budget(key_of(obj))
@@ -59,7 +59,7 @@ def fold_of_gone(kind: str, obj: Wire, terms: Terms) -> Fold:
             def fold(world: World) -> None:
                 known = world.pods.get(pod.key)
                 if known is not None and known.uid not in ("", pod.uid):
-                    return  # it was known to be gone, and we have made another one of that name
+                    return  # a new pod has this name; the old one was known to be gone
                 world.put_pod(pod)
                 world.drop_pod(pod.key)
 
@@ -67,7 +67,7 @@ def fold_of_gone(kind: str, obj: Wire, terms: Terms) -> Fold:
 
 
 def fold_of_unreadable(kind: str, obj: Wire) -> Fold:
-    """Forget the object, because a controller that begins now could not read it either."""
+    """Forget the object, because a controller that starts now could not read it either."""
     match kind:
         case "Budget":
             return lambda world: world.drop_budget(key_of(obj))
@@ -80,8 +80,8 @@ def fold_of_unreadable(kind: str, obj: Wire) -> Fold:
 
 
 def as_heard(node: Node, known: Node | None, now: Instant) -> Node:
-    """A node that is silent, since when we know it: how long ago that is by the clock of another
-    machine says nothing about how long it has been."""
+    """Return the node with `unheard_since` by our own clock: timestamps of another machine's clock
+    cannot be compared with it."""
     if node.ready:
         return node
     if known is not None and known.unheard_since is not None:

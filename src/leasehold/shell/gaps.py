@@ -1,7 +1,7 @@
-"""Watches whether every committed batch is still in the store, and says so when one is missing.
+"""Watches that every committed batch is still in the store, and alerts when one is missing.
 
-The loop follows batches with it while it decides, on a store that others can write to. A batch that
-is missing stops nothing at once, but no other process can take over, and nothing can be verified.
+The leader's loop runs this on a store that others can write to. A missing batch does not stop the
+leader, but no other process can take over and the ledger cannot be verified.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class Gaps:
         self.missing: frozenset[int] = frozenset()
 
     async def follow(self, store: Store, clock: Clock, since: int) -> None:
-        """Never return. `since` is a version at which nothing was missing."""
+        """Watch for ever. Precondition: nothing was missing at version `since`."""
         await follow(store, clock, KIND, since=since, listed=self._listed, changed=self._changed)
 
     def _listed(self, listing: Listing) -> None:

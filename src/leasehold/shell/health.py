@@ -1,7 +1,6 @@
-"""Looks whether the parts of the server are well, and says so when one is not: once, and when it is
-well again.
+"""Watches the health of the server's parts and reports each problem once, and its end.
 
-Run by `leasehold up` as a task. What it is told by is what `/readyz` answers; nobody has to ask.
+Run by `leasehold up` as a task. It reports what `/readyz` shows, without anybody having to ask.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +10,7 @@ from leasehold.ports.runtime import Clock
 
 EVERY: Millis = SECOND
 
-Parts = Callable[[], Mapping[str, str]]  # what is wrong with each, or ""
+Parts = Callable[[], Mapping[str, str]]  # part -> what is wrong, or ""
 
 
 class HealthWatch:
@@ -23,8 +22,7 @@ class HealthWatch:
         on_trouble: Callable[[str, str], None],
         on_relief: Callable[[str], None],
     ) -> None:
-        """`on_trouble(part, why)` for everything that has come to be wrong, `on_relief(part)` when
-        it is not any more."""
+        """`on_trouble(part, why)` is called for each new problem, `on_relief(part)` at its end."""
         self._clock = clock
         self._parts = parts
         self._on_trouble = on_trouble
@@ -32,7 +30,7 @@ class HealthWatch:
         self._known: dict[str, str] = {}
 
     async def run(self) -> None:
-        """For ever."""
+        """Check every `EVERY`; never return."""
         while True:
             self.look()
             await self._clock.sleep(EVERY)

@@ -1,8 +1,8 @@
-"""News of the kinds we watch, in the order in which the store tells it.
+"""Watches the kinds that the loop needs and passes events on in the store's order.
 
-One task per kind follows it and puts events into the inbox; what vanished while nothing was heard
-is reported as deleted. It decides nothing: events only wake the loop. A status is no news, but
-whoever writes statuses hears of every write, and says whether it was somebody else's.
+One task per kind puts events into the inbox. Objects that vanished while the watch was broken are
+reported as deleted. Nothing is decided here: events only wake the loop. Status changes are no news,
+but the component that writes statuses sees each one and detects writes by others.
 """
 
 from collections.abc import Callable
@@ -21,12 +21,12 @@ _decode = msgspec.json.Decoder(dict[str, object]).decode
 _OURS_IS_STATUS = ("Budget", "Run")
 _WRITTEN_BY_STORES = ("resourceVersion", "managedFields")
 
-# Somebody wrote this object of that kind; whether there is something to put right.
+# Called for each write to an object of a kind; returns whether its status must be corrected.
 Hear = Callable[[str, Wire], bool]
 
 
 class News(Record):
-    """One object as it is now, or that it is gone (then `obj` is its last known state)."""
+    """An object's current state; if `gone`, its last known state."""
 
     kind: str
     gone: bool
@@ -34,7 +34,7 @@ class News(Record):
 
 
 class Informer:
-    """Watches one kind for ever."""
+    """Watches one kind; never returns."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Informer:
         wake: Signal,
         hear: Hear = lambda _kind, _obj: False,
     ) -> None:
-        """`hear` is shown objects whose status may have been written."""
+        """`hear` is called with each object whose status may have been written."""
         self._hear_status = hear
         self._kind = kind
         self._store = store
@@ -54,24 +54,24 @@ class Informer:
         self._inbox = inbox
         self._wake = wake
         self._version = 0  # of the last event
-        # By the version whose event is still to come: what we made ourselves, and as what.
+        # What this process created, as (key, body), by the version of the expected event.
         self._own: dict[int, tuple[str, bytes]] = {}
-        # What is there, encoded: as dictionaries ten thousand Runs would be most of our memory.
-        # Of what users write, without our status.
+        # Known objects, encoded: as dictionaries, ten thousand Runs would take most of the memory.
+        # Kinds that users write are kept without our status.
         self._there: dict[str, bytes] = {}
 
     def expect(self, obj: Wire) -> None:
-        """We made it, and know it: its first event is no news. That cannot be said of what is
-        merely written: a write that changes nothing is answered with what somebody else wrote."""
+        """Ignore the creation event of an object that this process created. Only creations qualify:
+        an update that changes nothing returns a version that another process may have written."""
         version = version_at(part(obj, "metadata"))
-        if version > self._version:  # else it has been told
+        if version > self._version:  # otherwise the event has already come
             self._own[version] = (_key(obj), self._kept(obj))
 
     async def run(self, version: int, there: list[bytes]) -> None:
         for body in there:
             obj = _decode(body)
             self._there[_key(obj)] = self._kept(obj)
-        there.clear()  # nobody else needs them, and they are many
+        there.clear()  # many, and not needed any more
         self._version = version
         await follow(
             self._store,
@@ -99,7 +99,7 @@ class Informer:
 
     def _compare(self, listing: Listing) -> None:
         self._version = listing.version
-        # What we made after this list was read is not in it: it is no less there for that.
+        # Objects that we created after this list was read are missing from it but do exist.
         for version in [each for each in self._own if each <= listing.version]:
             self._note_own(version)
         now_there = {_key(obj): self._kept(obj) for obj in listing.items}
@@ -118,7 +118,7 @@ class Informer:
         return _encode(_without_status(obj) if self._kind in _OURS_IS_STATUS else obj)
 
     def _is_echo(self, before: bytes | None, key: str) -> bool:
-        """Our own status written to an object of a user: no event, or plans would cause plans."""
+        """Return whether an event is only our own status write, which must not cause a plan."""
         return self._kind in _OURS_IS_STATUS and before == self._there[key]
 
     def _tell(self, obj: Wire, *, gone: bool) -> None:
@@ -129,8 +129,8 @@ class Informer:
 async def hear_of_ours(
     store: Store, clock: Clock, kind: str, since: int, *, hear: Hear, wake: Signal
 ) -> None:
-    """For ever: of a kind that nobody but the control plane writes, so that nothing of it is news
-    unless it was somebody else's write."""
+    """Watch a kind that only the control plane writes; never return. An event is news only if
+    `hear` finds that another process wrote it."""
 
     def changed(event: WatchEvent) -> None:
         if event.type != "DELETED" and hear(kind, event.object):

@@ -1,10 +1,9 @@
-"""Keeps one tenure: contends for it, renews it in the background, says when it can no longer be
-sure.
+"""The keeper: acquires the tenure, renews it in the background, and stops the leader in time.
 
-The control plane runs one per process. A soft stop comes first (start nothing new, end what is
-under way), then the hard one: from there on somebody else may decide. Both come from the holder's
-own clock and wait for no answer of the store. Whoever is told that it was lost drops everything;
-what it commits by mistake is refused by the head, which the next owner has sealed.
+Each process of the control plane runs one. When renewals fail, a soft stop comes first (start
+nothing new, finish what is under way), then the hard stop: from then on another process may lead.
+Both follow the holder's own clock and wait for no answer of the store. On loss the process drops
+everything; a commit that it still tries fails, because the next leader has sealed the head.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,9 +24,9 @@ from leasehold.ports.tenure import (
     Unanswered,
 )
 
-RETRY_MS: Millis = 200  # after an answer that did not come
-STOPPED = "stopped"  # why a tenure is lost that was given back
-WAIT_MIN: Millis = 20  # between two tries that were refused by somebody who was quicker
+RETRY_MS: Millis = 200  # after a request without an answer
+STOPPED = "stopped"  # reason of a loss after a voluntary release
+WAIT_MIN: Millis = 20  # between two attempts that lost against another contender
 
 Epoch = Callable[[], Awaitable[int]]
 
@@ -37,27 +36,27 @@ async def _at_once() -> bool:
 
 
 class Office(Protocol):
-    """Whoever decides while the tenure is held."""
+    """The component that leads while the tenure is held."""
 
     def gained(self, tenure: Tenure) -> None:
-        """It may decide, after it has sealed the head with the tenure's epoch."""
+        """Begin to lead; the head must first be sealed with the tenure's epoch."""
         ...
 
     def unsure(self) -> None:
-        """Soft stop: no renewal was answered for some time; start nothing new."""
+        """Start nothing new (soft stop), because renewals are not answered."""
         ...
 
     def sure(self) -> None:
-        """A renewal was answered after all."""
+        """Resume, because a renewal was answered again."""
         ...
 
     def lost(self, why: str) -> None:
-        """Hard stop: drop everything at once, without an await."""
+        """Drop everything at once (hard stop), without an await."""
         ...
 
 
 class Keeper:
-    """One key, one process, for as long as it runs."""
+    """Keeps one key for one process, for as long as the process runs."""
 
     def __init__(
         self,
@@ -73,9 +72,9 @@ class Keeper:
         silence: Callable[[], Millis] = lambda: 0,
         has_let_go: Callable[[], Awaitable[bool]] = _at_once,
     ) -> None:
-        """`epoch` tells the one in the ledger's head, which a new one must be above. `silence`: for
-        how long the office has not shown that it is alive. `has_let_go`: whether the office has
-        dropped everything since it was told that the tenure is lost."""
+        """`epoch` returns the epoch in the ledger's head, which a new tenure must exceed. `silence`
+        returns for how long the office has shown no sign of life. `has_let_go` returns whether the
+        office has dropped everything after `lost`."""
         self._silence = silence
         self._has_let_go = has_let_go
         self._tenures = tenures
@@ -86,19 +85,19 @@ class Keeper:
         self._office = office
         self._epoch = epoch
         self._margins = margins or Margins()
-        self._changed = tasks.signal()  # something about the tenure that is held
-        self._maybe_free = tasks.signal()  # something about the record
-        self._ended = ""  # why the tenure is no longer ours, once that is known
+        self._changed = tasks.signal()  # set when the state of the held tenure changes
+        self._maybe_free = tasks.signal()  # set when the stored record may have changed
+        self._ended = ""  # why the tenure is lost; "" while it is not
         self._is_stopping = False
         self.tenure: Tenure | None = None
-        self.is_stopped = False  # and has given back what it held
-        self._answered: Millis | None = None  # when a try was last answered, by our clock
-        self._held: Millis | None = None  # when an answer last named a holder
+        self.is_stopped = False  # stopped, and the tenure released
+        self._answered: Millis | None = None  # our clock at the last answered attempt
+        self._held: Millis | None = None  # our clock when an answer last named a holder
         self._is_unsure = False
-        self.trouble = ""  # why we may not even try
+        self.trouble = ""  # why this process cannot even try
 
     async def run(self) -> None:
-        """Until `stop`: contend, hold, lose, contend again."""
+        """Contend, hold, lose and contend again, until `stop`."""
         while not self._is_stopping:
             tenure = await self._contend()
             if tenure is not None:
@@ -106,20 +105,20 @@ class Keeper:
         self.is_stopped = True
 
     def stop(self) -> None:
-        """Clean: what is held is given back at once, once the office has let go of it."""
+        """Stop and release the tenure at once, after the office has dropped everything."""
         self._is_stopping = True
         self._maybe_free.set()
         self._changed.set()
 
     def give_up(self, why: str) -> None:
-        """The office found out by itself that it was deposed."""
+        """Give the tenure up, because the office found that it was deposed."""
         self._ended = self._ended or why
         self._changed.set()
 
     @property
     def vacancy(self) -> str:
-        """Return why it is not known that another process holds the tenure; "" if one does, as far
-        as this process has seen within the time that a holder may go on without a renewal."""
+        """Return why no other process is known to hold the tenure; "" if one is. A holder counts as
+        known for as long as it may go on without a renewal."""
         now = self._clock.monotonic()
         if self._held is not None and now - self._held <= self._margins.hold:
             return ""
@@ -134,7 +133,7 @@ class Keeper:
 
     @property
     def is_unsure(self) -> bool:
-        """Whether the tenure is held, and its renewals have not been answered for some time."""
+        """Whether the tenure is held but its renewals have not been answered for some time."""
         return self.tenure is not None and self._is_unsure
 
     @property
@@ -148,7 +147,7 @@ class Keeper:
         try:
             while not self._is_stopping:
                 if self._silence() >= self._margins.hold:
-                    # An office that cannot answer would hold the key and decide nothing.
+                    # A hanging office would hold the key and decide nothing: do not contend.
                     await self._maybe_free.wait(self._margins.renew)
                     continue
                 outcome = await self._try()
@@ -177,7 +176,7 @@ class Keeper:
             case HeldByOther():
                 self._answered = self._clock.monotonic()
                 if outcome.holder != NOBODY:
-                    # A record that was not renewed says less each second about its holder.
+                    # An unrenewed record tells less about its holder each second: subtract its age.
                     stood = self._margins.take + 1 - outcome.wait if outcome.wait else 0
                     self._held = self._answered - max(0, stood)
             case Unanswered():
@@ -203,12 +202,12 @@ class Keeper:
         await self._give_back(tenure)
 
     async def _give_back(self, tenure: Tenure) -> None:
-        """Ours or not, by then nobody here believes in it; a stranger's is left as it is. A keeper
-        that stops asks for half of `tenure.hold`: otherwise one request that a busy server loses
-        costs the others the whole tenure. A server that refuses it keeps nobody here for longer."""
+        """Release the record; another holder's is left unchanged. On stop, retry for half of
+        `tenure.hold`: otherwise a single lost request would make the others wait for the whole
+        tenure. After that, exit without an answer."""
         due = self._clock.monotonic() + self._margins.hold // 2
         if not await self._has_let_go():
-            return  # the record stands still, and the others wait until nobody can believe in it
+            return  # the others take over when the tenure has expired
         while True:
             outcome = await self._tenures.release(tenure)
             is_over = not isinstance(outcome, Unanswered) or self._clock.monotonic() >= due
@@ -217,7 +216,7 @@ class Keeper:
             await self._clock.sleep(RETRY_MS)
 
     async def _watch_the_clock(self, tenure: Tenure) -> str:
-        """Returns why it is over, at the latest at the very instant of our clock."""
+        """Return the reason of the loss, no later than `tenure.hold` after the last renewal."""
         self._is_unsure = False
         while True:
             age = self._tenures.age(tenure)

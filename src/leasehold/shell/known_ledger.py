@@ -1,7 +1,7 @@
-"""The ledger as somebody knows it who only hears of it: its batches, and all leases as they say.
+"""A standby's knowledge of the ledger: its batches and all leases, followed by watch events.
 
-It stands at one batch of the chain. Heads and batches may come in any order; it goes on to a head
-when it has every batch that leads there. Nothing here asks the store: `standby` does.
+It stands at one batch of the chain. Heads and batches may arrive in any order; it advances to a
+head once it has every batch up to it. Nothing here reads the store: `standby` does.
 """
 
 from msgspec.structs import replace
@@ -16,12 +16,12 @@ from leasehold.shell.ledger import HeadObject
 from leasehold.shell.read_leases import tell_leases
 
 
-class Astray(Exception):  # noqa: N818 - it says what happened
-    """What we know does not lead to what is there."""
+class Astray(Exception):  # noqa: N818 - named for the condition
+    """The known ledger does not lead to the stored head."""
 
 
 class KnownBatch(Record):
-    """A committed one; with its leases only as long as their objects may lack them."""
+    """A committed batch. Its leases are dropped once the Lease objects have been written."""
 
     name: str
     digest: Digest
@@ -29,7 +29,7 @@ class KnownBatch(Record):
 
 
 class KnownLedger:
-    """Handed to an owner that begins, it is that one's to change."""
+    """The known chain and leases; after the hand-over to a new leader, they belong to that one."""
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class KnownLedger:
         leases: dict[str, Lease],
         others: dict[tuple[int, Digest], str],
     ) -> None:
-        """`chain`: from after what is carried up to the head, in order. `leases`: at least what is
-        materialised. `others`: names of batches that are there and not on the chain."""
+        """`chain`: from the checkpoint (`carried`) up to the head, in order. `leases`: at least the
+        materialised ones. `others`: names of batches that exist but are not on the chain."""
         digest = chain[head.head.seq].digest if chain else carried.digest
         assert digest == head.head.digest, (digest, head.head)
         self._head = head
@@ -51,9 +51,10 @@ class KnownLedger:
         self.carried = carried
         self.chain = chain
         self.leases = leases
-        # By the last compaction, whose objects may still be there: batches are removed after them.
+        # Leases that the last compaction dropped. Their objects may still exist, because batches
+        # are removed after them.
         self.dropped: list[str] = []
-        self.is_compacted = False  # somebody has archived more than `carried` says
+        self.is_compacted = False  # another process has archived more than `carried` says
         for seq, each in chain.items():
             if seq > self._skimmed:
                 self._tell(each.batch)
@@ -62,14 +63,14 @@ class KnownLedger:
         return (self._links.seq, self._links.digest) == (head.seq, head.digest)
 
     def leads_on_from(self, carried: Carried) -> bool:
-        """Whether it has everything since."""
+        """Return whether the known chain covers everything after `carried`."""
         if carried.seq == self.carried.seq:
             return carried.digest == self.carried.digest
         return self._is_on_chain(carried.seq, carried.digest)
 
     @property
     def is_in_step(self) -> bool:
-        """Whether it has come to the last head that it heard of."""
+        """Whether the last reported head has been reached."""
         return self.is_at(self._head.head)
 
     @property
@@ -90,7 +91,8 @@ class KnownLedger:
             self.dropped = []
 
     def hear(self, head: HeadObject) -> None:
-        """Raises `Astray` for a later one that lies before what we know: the store was restored."""
+        """Note a new head. Raise `Astray` if a later version lies before the known batches: the
+        store was restored."""
         if head.version <= self._head.version:
             return
         if head.head.seq < self._links.seq or head.materialised < self._head.materialised:
@@ -98,7 +100,7 @@ class KnownLedger:
         self._head = head
 
     def go_on(self) -> None:
-        """As far as the last head, if all is there that leads to it."""
+        """Advance to the last head, if every batch up to it is known."""
         head = self._head.head
         if head.seq == self._links.seq and not self.is_in_step:
             raise Astray
@@ -110,10 +112,10 @@ class KnownLedger:
         self._skim()
 
     def let_go(self, carried: Carried) -> None:
-        """What is in the archive now, and in the sums."""
+        """Drop the batches and leases that the checkpoint `carried` covers."""
         assert self.carried.seq <= carried.seq, (self.carried.seq, carried.seq)
         if carried.seq > self._links.seq:
-            return  # later, when we know that much
+            return  # retry after those batches have arrived
         self.is_compacted = False
         if carried.seq == self.carried.seq:
             return
@@ -131,7 +133,7 @@ class KnownLedger:
         self.dropped = dropped if self._archived else []
 
     def strays(self) -> list[str]:
-        """Objects of batches up to where we stand that are not on the chain."""
+        """Return names of batch objects up to the current one that are not on the chain."""
         return [
             name
             for (seq, digest), name in self._present.items()
@@ -145,11 +147,11 @@ class KnownLedger:
         try:
             tell_leases(self.leases, batch)
         except KeyError:
-            # Archived, and gone, while it was read.
+            # Compacted and removed while it was being read
             raise Astray from None
 
     def _skim(self) -> None:
-        """What lease objects say by now nobody needs twice."""
+        """Drop leases from batches whose Lease objects have been written."""
         upto = min(self._head.materialised, self._links.seq)
         for seq in range(self._skimmed + 1, upto + 1):
             known = self.chain[seq]

@@ -1,7 +1,8 @@
-"""The commit protocol: one compare-and-swap on the LedgerHead makes a batch true.
+"""The commit protocol: one compare-and-swap on the LedgerHead commits a batch.
 
-Before the swap nothing has happened; after it, it has, whoever crashes. What follows (the Lease
-objects) is idempotent and repeated by the next owner. Called by the loop only.
+Before the swap nothing has happened; after it the batch is a fact, even if this process crashes.
+What follows (the Lease objects) is idempotent and repeated by the next leader. Only the loop calls
+this.
 """
 
 from collections.abc import Sequence
@@ -31,8 +32,8 @@ from leasehold.ports.store import (
 SHARD = "main"
 
 
-class HeadLost(Exception):  # noqa: N818 - it says what happened
-    """The store has batches of a ledger, and not the head that says which of them count."""
+class HeadLost(Exception):  # noqa: N818 - named for the condition
+    """The store has batches of a ledger, but not the head that says which of them are committed."""
 
     def __init__(self, batches: int) -> None:
         super().__init__(
@@ -41,12 +42,12 @@ class HeadLost(Exception):  # noqa: N818 - it says what happened
         )
 
 
-class Deposed(Exception):  # noqa: N818 - it says what happened to us
-    """Somebody else moved the head: drop everything known and start over."""
+class Deposed(Exception):  # noqa: N818 - named for the condition
+    """Another process moved the head: drop everything known and start over."""
 
 
 class HeadObject(Record):
-    """The head as stored: where the ledger stands, and how far Lease objects follow it."""
+    """The stored head, and up to which batch Lease objects have been written (`materialised`)."""
 
     head: Head
     materialised: int
@@ -54,25 +55,25 @@ class HeadObject(Record):
 
 
 class Committed(Record):
-    """A batch that the head reaches and the store still has."""
+    """A committed batch that the store still has."""
 
     name: str  # of its object
     instant: Instant
 
 
 class Ledger:
-    """Reads and moves the head. It holds the last head it knows, which batches lead to it, and what
-    lies in the store that nobody needs any more."""
+    """Reads and moves the head. Keeps the last known head, the batches that lead to it, and the
+    leftovers: objects that the store no longer needs."""
 
     def __init__(self, store: Store, clock: Clock, *, is_shared: bool = False) -> None:
-        """`is_shared`: others may decide on this store too, so that what repeats no committed fact
-        is done only after the head has shown that we still do."""
+        """`is_shared`: other processes may lead on this store too. Then a write that repeats no
+        committed fact must be preceded by `confirm`."""
         self._store = store
         self._clock = clock
         self.is_shared = is_shared
         self._known: HeadObject | None = None
-        self.chain: dict[int, Committed] = {}  # by number, in order; those that were not compacted
-        self.leftovers: dict[tuple[str, str], None] = {}  # (kind, [namespace/]name) to go some time
+        self.chain: dict[int, Committed] = {}  # by number, in order; not compacted ones only
+        self.leftovers: dict[tuple[str, str], None] = {}  # (kind, [namespace/]name) to be deleted
 
     @property
     def known(self) -> HeadObject:
@@ -80,16 +81,16 @@ class Ledger:
         return self._known
 
     async def look(self) -> HeadObject:
-        """The head as it is, for whoever only reads; raises `NotFound` before the first seal, and
+        """Return the head without sealing it. Raise `NotFound` before the first seal, and
         `UnknownFormat`."""
         self._known = await self._read()
         assert self._known.materialised <= self._known.head.seq, self._known
         return self._known
 
     async def seal(self, epoch: int | None = None) -> HeadObject:
-        """Put our epoch into the head; from then on an older owner's commit fails. Without one it
-        is the next that nobody has had; one that was granted raises `Deposed` when it is old. A
-        ledger of a later format is left as it is, with `UnknownFormat`, or `Deposed` likewise."""
+        """Write our epoch into the head, so that commits of older leaders fail. Without `epoch`,
+        take the next unused one. With `epoch`, raise `Deposed` if the head's is newer. A head that
+        a later version wrote stays unchanged: `UnknownFormat`, or with `epoch` `Deposed`."""
         assert epoch is None or epoch > 0, epoch
         while True:
             try:
@@ -118,8 +119,8 @@ class Ledger:
             return self.known
 
     async def confirm(self) -> None:
-        """Raises `Deposed` unless the head, read now, is the one we know; asks nobody where nobody
-        else decides."""
+        """Raise `Deposed` unless the stored head is the known one. Skipped without other
+        leaders."""
         if not self.is_shared:
             return
         known = self.known.head
@@ -128,7 +129,7 @@ class Ledger:
             raise Deposed
 
     async def commit(self, batch: Batch, resolutions: Sequence[Resolution]) -> None:
-        """Make one batch true, or raise Deposed."""
+        """Commit one batch; raise `Deposed` if another process has moved the head."""
         before = self.known
         assert batch.seq == before.head.seq + 1, (batch.seq, before.head.seq)
         assert batch.epoch == before.head.epoch, (batch.epoch, before.head.epoch)
@@ -145,7 +146,7 @@ class Ledger:
         self.chain[batch.seq] = Committed(name=batch_name(batch.seq, digest), instant=batch.instant)
 
     def note_materialised(self, seq: int) -> None:
-        """Lease objects are up to date to here; the next swap writes it down."""
+        """Note that Lease objects are written up to batch `seq`; the next swap stores it."""
         known = self.known
         assert known.materialised <= seq <= known.head.seq, (known, seq)
         self._known = HeadObject(head=known.head, materialised=seq, version=known.version)
@@ -162,7 +163,7 @@ class Ledger:
                 await self._clock.sleep(pause)
                 pause = min(MOST_MS, pause * 2)
             except (Conflict, OutcomeUnknown):
-                # A time-out is not a no, and a conflict may be our own earlier try: look.
+                # A timeout does not mean failure, and a conflict may be our own attempt: re-read.
                 found = await self._read_after_us()
                 if found.head.digest == wanted.head.digest:
                     self._known = found
@@ -178,7 +179,7 @@ class Ledger:
         return head_from_wire(wire)
 
     async def _read_after_us(self) -> HeadObject:
-        """Raises `Deposed` when it was written by a version that writes what we do not know."""
+        """Read the head; raise `Deposed` if a newer version has written it since."""
         try:
             return await self._read()
         except UnknownFormat:
@@ -212,7 +213,7 @@ class Ledger:
             await self._clock.sleep(FIRST_MS)
 
     async def _create_batch(self, seq: int, digest: str, exported: Wire) -> None:
-        """An orphan that no head names is harmless: its name carries its digest."""
+        """Store the batch. An orphan that no head names is harmless: its name has its digest."""
         obj = batch_object(exported)
         assert obj["metadata"] == {"name": batch_name(seq, digest), "finalizers": [ARCHIVED]}
         try:
@@ -221,7 +222,7 @@ class Ledger:
             return
 
     async def _publish(self, resolution: Resolution) -> None:
-        """The proof of a cut is stored before the cut is true: the batch holds only its digest."""
+        """Store the proof of a preemption before the commit: the batch holds only its digest."""
         wire = resolution_to_wire(resolution)
         while True:
             try:
@@ -232,8 +233,8 @@ class Ledger:
                     return
 
     async def _is_published(self, resolution: Resolution, wire: Wire) -> bool:
-        """Whether the object of that name is ours; one that is not is removed, if we still decide:
-        otherwise it may be the proof of what the next owner has committed."""
+        """Return whether the object of that name is ours. Remove a different one, but only after
+        `confirm`: otherwise it may be the proof of what the next leader has committed."""
         with suppress(NotFound):
             there = await until_answered(
                 self._clock, lambda: self._store.get("Resolution", "", resolution.name)
@@ -241,9 +242,9 @@ class Ledger:
             if there["spec"] == wire["spec"]:
                 return True
             await self.confirm()
-            # Left by an owner that died before its swap: no committed batch names it.
+            # Left by a leader that died before its swap: no committed batch names it.
             uid = text_at(part(there, "metadata"), "uid")
-            with suppress(Conflict):  # it is another one by now
+            with suppress(Conflict):  # it was replaced meanwhile
                 await until_answered(
                     self._clock,
                     lambda: self._store.delete("Resolution", "", resolution.name, uid=uid),
@@ -252,8 +253,7 @@ class Ledger:
 
 
 async def sealed_epoch(store: Store, clock: Clock) -> int:
-    """What the head was last sealed with; 0 where there is no ledger yet. Raises
-    `UnknownFormat`."""
+    """Return the epoch in the head; 0 without a ledger. Raise `UnknownFormat`."""
     try:
         return (await Ledger(store, clock).look()).head.epoch
     except NotFound:
@@ -265,7 +265,7 @@ def batch_name(seq: int, digest: str) -> str:
 
 
 def batch_object(line: Wire) -> Wire:
-    """Return the object that holds an exported line; only compaction lets go of it."""
+    """Return the LedgerBatch object of an exported line; only compaction removes its finalizer."""
     seq, digest = line["seq"], text_at(line, "digest")
     assert isinstance(seq, int), seq
     return {
@@ -296,7 +296,7 @@ def _to_wire(head: HeadObject, *, version: int | None) -> Wire:
 
 
 def head_from_wire(wire: Wire) -> HeadObject:
-    """Raises `UnknownFormat`."""
+    """Return the stored head; raise `UnknownFormat`."""
     spec, metadata = wire["spec"], wire["metadata"]
     assert isinstance(spec, dict)
     assert isinstance(metadata, dict)

@@ -1,7 +1,7 @@
-"""Structured logs on stderr: one line per decision and per thing that went wrong.
+"""Structured logs on stderr: one line per decision and per problem.
 
-Set up once by the commands that run for long. On a terminal the lines are for people, otherwise
-they are JSON; both carry the same fields. Nothing else in the program configures logging.
+Configured once by each long-running command. On a terminal the lines are for people, otherwise
+JSON; both have the same fields. Nothing else in the program configures logging.
 """
 
 import logging
@@ -15,13 +15,13 @@ from structlog.typing import Processor
 
 from leasehold.control.turn import Turn
 
-# The values of a function's variables would help, but a token may be among them.
+# Local variables in tracebacks would help, but may contain tokens.
 _NO_LOCALS = ExceptionDictTransformer(show_locals=False)
 LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
 
 def configure(level: str, *, stream: TextIO | None = None) -> None:
-    """`level` is one of `LEVELS`."""
+    """Configure logging; `level` is one of `LEVELS`."""
     out = sys.stderr if stream is None else stream
     shape: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -40,12 +40,12 @@ def configure(level: str, *, stream: TextIO | None = None) -> None:
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=logging.WARNING, stream=out, format="%(message)s")
-    # It warns of every request that is no HTTP, and anybody who reaches the port can send those.
+    # uvicorn warns of every malformed request, and anyone who reaches the port can send those.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
 
 
 class DecisionLog:
-    """One line per notice of a turn, with the batch that made it true."""
+    """Logs one line per notice of a turn, with the batch that committed it."""
 
     def __init__(self) -> None:
         self._log = structlog.get_logger("leasehold")

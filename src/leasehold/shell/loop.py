@@ -1,7 +1,7 @@
-"""The loop: read, decide, commit, materialise. The one place that performs what is decided.
+"""The loop: read, decide, commit, materialise. All effects of decisions happen here.
 
-It runs on any store, clock and task port: asyncio in production, the simulator's kernel on virtual
-time. Events and timers only wake it; every decision is taken from the World as a whole.
+Runs on any store, clock and task port: asyncio in production, the simulator's kernel on virtual
+time. Events and timers only wake the loop; every decision is taken from the World as a whole.
 """
 
 from collections.abc import Awaitable, Callable
@@ -41,13 +41,13 @@ from leasehold.shell.terms import Terms
 from leasehold.shell.timekeeping import Timekeeper
 from leasehold.shell.tryouts import Tryouts, untold
 
-# Something else that needs the World to itself, such as compaction: a bounded piece of it, and in
-# how many milliseconds it wants to be called again at the latest.
+# Work between turns that needs the World exclusively, such as compaction. Does a bounded piece and
+# returns the longest time in ms until the next call.
 BetweenTurns = Callable[[World, Ledger], Awaitable[Millis | None]]
 
 
 class Decider(Protocol):
-    """What `control.decide` is to the loop."""
+    """The signature of `control.decide`."""
 
     def __call__(
         self,
@@ -58,24 +58,25 @@ class Decider(Protocol):
         time_trusted: bool,
         quarantined: frozenset[Uid],
         left_alone: frozenset[Uid],
+        is_strict: bool,
     ) -> Turn: ...
 
 
-# News of an instant travels over a few tasks before it is in the inbox. Whoever acts on the clock
-# lets it arrive first: a pod that ends exactly at its run's limit has completed.
+# An event passes through a few tasks before it reaches the inbox. Let it arrive before acting on
+# the clock: a pod that ends exactly at its run's limit has completed.
 _HOPS = 8
 
-REST = 2  # between turns, as a multiple of how long the last decision took
+REST = 2  # pause between turns, as a multiple of the last decision's time
 REST_MAX: Millis = 500
-LOST_AGAIN_MS: Millis = 10_000  # until a ledger that lacks something is read again
+LOST_AGAIN_MS: Millis = 10_000  # pause before a damaged ledger is read again
 
 
-class Unsettled(Exception):  # noqa: N818 - it says what a decision is
-    """What was decided is not committed yet, and that takes long."""
+class Unsettled(Exception):  # noqa: N818 - named for the condition
+    """A decision is still not committed after the caller's patience."""
 
 
 class Controller:
-    """One control plane process. `world` is None until it has recovered, and when it is deposed."""
+    """One control plane process. `world` is None before recovery and after being deposed."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class Controller:
         standby: Standby | None = None,
         decider: Decider = decide,
     ) -> None:
-        """`standby`: it knows the ledger when we begin to lead."""
+        """`standby` knows the ledger when this process begins to lead."""
         self._store = store
         self._standby = standby
         self._clock = clock
@@ -101,10 +102,10 @@ class Controller:
         self._decide = decider
         self._audience = audience or Audience()
         self._between_turns = between_turns
-        self._epoch: int | None = None  # once we have sealed
-        self._thought: Millis = 0  # how long the last decision took
+        self._epoch: int | None = None  # the epoch in the head, once sealed
+        self._thought: Millis = 0  # duration of the last decision
         self._wake = tasks.signal()
-        self._rested: list[Signal] = []  # of those who wait for a turn to be committed
+        self._rested: list[Signal] = []  # one per caller that waits for a commit
         self._is_committing = False
         self._inbox: list[News] = []
         self._informers: list[Task] = []
@@ -113,16 +114,16 @@ class Controller:
         self._defects = Defects(
             self._containment, alert=self._alert, stop_starting=self.start_nothing
         )
-        self._doubt: Exception | None = None  # of somebody who brings the news
+        self._doubt: Exception | None = None  # error of an informer
         self._has_recovered = False
-        self._gaps: Gaps | None = None  # while others can write to the store and we decide
-        self._lost = ""  # of the ledger, why it cannot be read back
+        self._gaps: Gaps | None = None  # set while leading on a shared store
+        self._lost = ""  # why the ledger cannot be read
         self._lost_batches = 0
         self.world: World | None = None
 
     async def run(self) -> None:
-        """For ever, where nobody else decides: who is deposed all the same tries again, under the
-        epoch it had, and takes nothing from whoever came after."""
+        """Lead for ever, as the single controller. On `Deposed`, retry with the same epoch, so that
+        a newer leader is never overtaken."""
         while True:
             try:
                 await self.lead(self._epoch)
@@ -132,8 +133,8 @@ class Controller:
                 await self._clock.sleep(RETRY_MS)
 
     async def lead(self, epoch: int | None = None) -> None:
-        """Recover, then turn after turn; start over when in doubt. Raises `Deposed`. Without an
-        epoch, the one after the head's is taken."""
+        """Recover, then take turn after turn; recover again after failures. Raise `Deposed`.
+        Without `epoch`, use the one after the head's."""
         self._epoch = epoch
         while True:
             try:
@@ -149,14 +150,14 @@ class Controller:
                 self.drop()
                 self._defects.broken(broken)
             except (BatchLost, HeadLost, CheckpointLost) as lost:
-                # One machine's store is restored from a backup, and not beside a server.
+                # On a single machine the operator restores a backup, with the server stopped.
                 if self._terms.is_strict or not self._terms.is_shared:
                     raise
                 self.drop()
                 self._note_lost(lost)
                 await self._clock.sleep(LOST_AGAIN_MS)
             except Exception as error:
-                # Without a World to begin with there is nothing to go on with.
+                # A failure before the first recovery is fatal.
                 if self._terms.is_strict or not self._has_recovered:
                     raise cause_of(error) from None
                 known = self.world.runs if self.world is not None else {}
@@ -167,7 +168,7 @@ class Controller:
                 await self._clock.sleep(pause)
 
     def drop(self) -> None:
-        """Everything that is believed, at once: whoever asks is told that we do not know."""
+        """Forget everything at once; until recovery, queries get no answer."""
         for task in self._informers:
             task.cancel()
         self._informers.clear()
@@ -179,14 +180,14 @@ class Controller:
 
     @property
     def about(self) -> str:
-        """The Run that is being decided about just now, for another thread to name."""
+        """The Run that is being decided on right now; read by another thread."""
         world = self.world
         run = world.runs.get(world.steps.about) if world is not None else None
         return "" if run is None else run.key
 
     @property
     def trouble(self) -> str:
-        """Why nothing is decided; "" while it is."""
+        """Why no decisions are taken; "" while they are."""
         return self._lost or self._defects.trouble
 
     @property
@@ -195,7 +196,7 @@ class Controller:
 
     @property
     def gaps(self) -> int:
-        """How many committed batches the store lacks, as far as that is known."""
+        """The number of committed batches known to be missing in the store."""
         return self._lost_batches if self._gaps is None else len(self._gaps.missing)
 
     def _note_lost(self, lost: Exception) -> None:
@@ -206,16 +207,16 @@ class Controller:
 
     @property
     def has_news(self) -> bool:
-        """Whether something was heard that the World does not say yet."""
+        """Whether events have arrived that are not in the World yet."""
         return bool(self._inbox)
 
     @property
     def settled(self) -> World | None:
-        """The World, unless it says something that is not committed yet."""
+        """The World, or None while it contains uncommitted facts."""
         return None if self._is_committing else self.world
 
     async def still_leads(self) -> bool:
-        """Whether the head, read now, shows our epoch; asks nobody where nobody else decides."""
+        """Return whether the stored head still has our epoch. Not read without other leaders."""
         if self.world is None:
             return False
         try:
@@ -225,8 +226,8 @@ class Controller:
         return self.world is not None
 
     async def at_rest(self, patience: Millis) -> World | None:
-        """The World as soon as all that it says is committed; raises `Unsettled` when that takes
-        too long. None: we know nothing."""
+        """Return the World once everything in it is committed; None if not recovered. Raise
+        `Unsettled` after `patience`."""
         while self._is_committing:
             rested = self._tasks.signal()
             self._rested.append(rested)
@@ -278,7 +279,7 @@ class Controller:
         self._lost, self._lost_batches = "", 0
         self._quarantine = Quarantine(self._store, self._ledger)
         if self._terms.rehearse is not None:
-            # Nobody has said anything of them yet, or nothing good: they are looked at first.
+            # Runs without a status, or with a refusal, are tried first.
             self._inbox += [News(kind="Run", gone=False, obj=obj) for obj in untold(found.listed)]
         for each in found.unreadable:
             self._put_aside(each)
@@ -289,7 +290,7 @@ class Controller:
         self._informers.append(self._tasks.spawn(f"informer {kind}", self._doubting(informing)))
 
     async def _doubting(self, informing: Callable[[], Awaitable[None]]) -> None:
-        """Whoever brings the news and fails is replaced, together with all that was believed."""
+        """Run an informer. If it fails, the loop recovers from scratch."""
         try:
             await informing()
         except Exception as error:
@@ -297,7 +298,7 @@ class Controller:
             self._wake.set()
 
     def _hear(self, kind: str, obj: Wire) -> bool:
-        """A status was written, perhaps by somebody who was deposed and did not know it yet."""
+        """Handle a status write, perhaps by a deposed leader; True if it must be corrected."""
         writer = self._quarantine if self._quarantine.has(kind, obj) else self._effects
         return writer.hear(kind, obj)
 
@@ -308,7 +309,7 @@ class Controller:
         self._quarantine.put(found)
 
     async def _live(self) -> None:
-        """One turn, and the wait for the next reason to have one."""
+        """Take one turn, then wait for the next event or timer."""
         while self._is_still:
             await self._wake.wait(None)
         for _ in range(_HOPS):
@@ -326,11 +327,11 @@ class Controller:
         is_news = bool(turn.batches or turn.again or self._inbox)
         gather = self._terms.gather
         if (is_news or await self._has_waited(turn, again, complete=complete)) and gather:
-            # With a long line a turn is dear; whoever talks to us has the loop most of the time.
+            # With a long queue turns are slow: leave most of the time to requests.
             await self._clock.sleep(max(gather, min(REST * self._thought, REST_MAX)))
 
     async def _has_waited(self, turn: Turn, again: Millis | None, *, complete: bool) -> bool:
-        """Waits until there is news, or it is time for something, which is false."""
+        """Wait for news (True) or the next timer (False)."""
         wait = turn.wake_at - turn.now if turn.wake_at < FOREVER else None
         for at in (self._defects.next_try, self._tryouts.next_try):
             if at is not None:
@@ -343,13 +344,13 @@ class Controller:
         return await self._wake.wait(wait)
 
     def start_nothing(self) -> None:
-        """From now on what runs is looked after, and nothing else begins."""
+        """Keep running work going but start nothing new."""
         self._policy = replace(self._policy, binder_enabled=False)
         if self.world is not None:
             self.world.put_policy(self._policy)
 
     def hold_still(self) -> None:
-        """Have no turn after the one that is under way, until `go_on`."""
+        """Take no turn after the current one until `go_on`."""
         self._is_still = True
 
     def go_on(self) -> None:
@@ -357,17 +358,17 @@ class Controller:
         self._wake.set()
 
     def batches_from(self, seq: int, limit: int) -> list[str]:
-        """The objects of committed batches from this number on, in order; of those not archived."""
+        """Return object names of committed, unarchived batches from number `seq` on, in order."""
         chain = self._ledger.chain if self.world is not None else {}
         names = [found.name for number, found in chain.items() if number >= seq]
         return names[:limit]
 
     def wake(self) -> None:
-        """Have a turn soon, whatever the reason."""
+        """Take a turn soon."""
         self._wake.set()
 
     async def _rest(self, world: World) -> Millis | None:
-        """What is done between turns is no part of them: if it fails, they go on."""
+        """Run the work between turns. Its failure does not stop the turns."""
         if self._between_turns is None:
             return None
         about = About("Task", "between turns")
@@ -397,7 +398,7 @@ class Controller:
             for found in bad:
                 if self._terms.is_strict:
                     raise found.error
-                # What it said before is in no store: a successor could not know it.
+                # A successor could not read the object either, so its earlier state must not count.
                 fold_of_unreadable(each.kind, each.obj)(world)
                 self._put_aside(found)
 
@@ -413,7 +414,7 @@ class Controller:
         world.put_run(run)
 
     def _lift_quarantine(self, world: World, run: Run) -> None:
-        """An edited run is another run: it may be tried again."""
+        """Lift the quarantine of a run that was edited."""
         known = world.runs.get(run.uid)
         if known is not None and (known.spec != run.spec or known.deleting != run.deleting):
             self._defects.lift(run.uid)
@@ -435,6 +436,7 @@ class Controller:
                 time_trusted=self._time.trusted,
                 quarantined=self._defects.quarantined,
                 left_alone=self._defects.left_alone,
+                is_strict=self._terms.is_strict,
             )
             self._check(turn)
         finally:
@@ -464,7 +466,7 @@ class Controller:
         return turn, complete
 
     def _report(self, turn: Turn) -> None:
-        """Whoever only wants to know keeps nobody from deciding."""
+        """Report the turn to the audience. Its failure does not stop the turns."""
         try:
             self._audience.turned(turn)
         except Exception as error:
@@ -480,8 +482,8 @@ class Controller:
             raise InvariantBroken(violations)
 
     async def _materialise(self, world: World, batch: Batch, turn: Turn | None = None) -> None:
-        """Write the leases of a committed batch. With the `turn` of which it is the last, the pods
-        of its leases are made at the same time: a pod without a node uses nothing."""
+        """Write the leases of a committed batch. With `turn`, whose last batch it is, the pods of
+        its leases are created in the same round: a pod without a node uses nothing."""
         along = [] if turn is None else self._effects.begin(turn)
         writes = [order.write for order in along]
         done = await materialise(self._store, self._clock, world, batch, along=writes)

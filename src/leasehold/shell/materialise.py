@@ -1,7 +1,8 @@
-"""From a committed batch to Lease objects: create, mark, close. Repeatable at any point.
+"""Writes a committed batch to Lease objects: create, mark as ending, close. Repeatable at any
+point.
 
-Names are unique for ever, so "already exists" and "already closed" are success. An object that the
-store refuses for good never stops the chain: its lease is reported back to be closed.
+Names are never reused, so "already exists" and "already closed" are success. An object that the
+store refuses for good does not stop the chain: its lease is returned, to be closed.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ from leasehold.ports.store import (
 
 
 class Materialised(NamedTuple):
-    """The leases whose objects were refused, and the answers to the writes made along."""
+    """The leases whose objects were refused, and the answers to the writes in `along`."""
 
     refused: list[str]
     answers: Answers
@@ -39,9 +40,9 @@ class Materialised(NamedTuple):
 async def materialise(
     store: Store, clock: Clock, world: World, batch: Batch, *, along: Sequence[Write] = ()
 ) -> Materialised:
-    """Make the objects say what the batch says. `along` are further writes, of other objects, that
-    travel with them and are tried once."""
-    # The World's record knows the pod; a batch read back from the store does not.
+    """Write the Lease objects of a batch until they match it. `along` are writes of other objects
+    that are sent in the same round and tried once."""
+    # Take leases from the World, which knows their pods; a batch read back from the store does not.
     writes: list[tuple[str, Write]] = [
         (opened.name, Create(_as_opened(world.leases[opened.name]))) for opened in batch.opened
     ]
@@ -55,8 +56,7 @@ async def materialise(
 async def _write_all(
     store: Store, clock: Clock, writes: list[tuple[str, Write]], along: Sequence[Write]
 ) -> Materialised:
-    """Write until every lease has a definite answer; what is not answered yet is asked again, in
-    order."""
+    """Write until every lease has a definite answer; unanswered writes are repeated in order."""
     refused: dict[str, None] = {}
     found: Answers = []
     pause = FIRST_MS
@@ -86,5 +86,5 @@ def _is_there(write: Write, answer: StoreError) -> bool:
 
 
 def _as_opened(lease: Lease) -> Wire:
-    """The object as it was when it was opened; what came later is written as its status."""
+    """Return the object as it was when opened; later changes are written as its status."""
     return lease_to_wire(replace(lease, ending=None, closed=None))

@@ -1,7 +1,7 @@
-"""What Prometheus may scrape: counters of what was committed, gauges computed from the World.
+"""Prometheus metrics: counters of committed facts, gauges computed from the World.
 
-The loop reports its turns here; `/metrics` asks for the text. Nothing is counted that was only
-planned, and no gauge is kept: each scrape computes them from the World as it is then.
+The loop reports its turns here; `/metrics` serves the text. Planned facts are never counted, and no
+gauge is stored: each scrape computes them from the current World.
 """
 
 import time
@@ -27,7 +27,7 @@ from leasehold.shell.costs import DecisionCosts
 
 PREFIX = "leasehold"
 DECIDES = "1 if this process takes decisions, 0 if another one does or none."
-# What a replica tells that has never decided.
+# The answer of a replica that has never led.
 IDLE = (
     f"# HELP {PREFIX}_decides {DECIDES}\n# TYPE {PREFIX}_decides gauge\n{PREFIX}_decides 0.0\n"
 ).encode()
@@ -35,7 +35,7 @@ _SPANS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 
 
 class Metrics:
-    """Counts turns as they are reported. Also the loop's stopwatch."""
+    """Counts turns as they are reported, and times the loop's steps."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class Metrics:
         decides: Callable[[], bool] = lambda: True,
         gaps: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`decides`: whether this process takes decisions now. `gaps`: how many committed batches
-        the store lacks."""
+        """`decides` returns whether this process takes decisions now, `gaps` how many committed
+        batches the store lacks."""
         self._registry = CollectorRegistry()
         self._borrowed = Borrowed()
         self._registry.register(Gauges(world, clock, self._borrowed, decides, gaps))
@@ -138,7 +138,8 @@ class Metrics:
             self._closed.labels(str(reason)).inc()
             if reason is Closed.RECLAIMED:
                 self._fillers.inc()
-            elif closing.reason == Closed.SWAP:  # a spare; what left a drained node says so
+            # A spare, consumed; a drained lease has its node appended
+            elif closing.reason == Closed.SWAP:
                 self._swaps.inc()
         assert world.head.seq >= batch.seq, "only what is committed is counted"
 
@@ -161,8 +162,8 @@ class Metrics:
 
 
 def _time_of(step: str) -> float:
-    """A decision only computes: CPU of its thread, which a machine that is paused or busy with
-    others does not add to. A commit mostly waits."""
+    """Return CPU time for a decision, which only computes, so a busy or paused machine does not
+    count; return wall time for a commit, which mostly waits."""
     return time.thread_time() if step == "decide" else time.perf_counter()
 
 
@@ -189,15 +190,15 @@ class Borrowed:
             f"{PREFIX}_borrowed_gpu_hours", "GPU-hours sponsors paid.", labels=["owner", "sponsor"]
         )
         for pair, amount in sorted(spent.items()):
-            # A lease may turn out to have ended a moment before it was last shown as open, and a
-            # counter that falls reads as a restart.
+            # A lease may turn out to have ended before the last scrape, but a counter must not
+            # fall.
             self._shown[pair] = max(amount, self._shown.get(pair, 0))
             hours.add_metric(list(pair), self._shown[pair] / HOUR)
         return hours
 
 
 class Gauges(Collector):
-    """Everything that is so now; asked for at each scrape."""
+    """The gauges, computed at each scrape."""
 
     def __init__(
         self,

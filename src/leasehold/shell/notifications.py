@@ -1,9 +1,8 @@
-"""News of runs for people outside, by webhook or command: queued, retried, and then given up.
+"""Notifications about runs by webhook or command: queued, retried and finally dropped.
 
-`leasehold up` hands over every turn that was committed; whatever happens to a message, no decision
-waits for it. Each channel has a queue with an end and a task of its own, so that one that hangs
-keeps nobody else waiting. A message may come twice, and is then the same delivery; after a crash it
-may be missing.
+`leasehold up` passes in every committed turn; no decision waits for a message. Each channel has a
+bounded queue and a task of its own, so a hanging one delays no other. A message may arrive twice,
+with the same delivery id; after a crash it may be missing.
 """
 
 import asyncio
@@ -22,11 +21,11 @@ from leasehold.ports.runtime import Clock, Tasks
 
 QUEUE_MAX = 1_000
 TRIES = 6
-PAUSE: Millis = SECOND  # after the first try that failed; each one after it waits twice as long
+PAUSE: Millis = SECOND  # after the first failed attempt; doubles each time
 EVERYWHERE = "*"
 
 _log = structlog.get_logger(__name__)
-Count = Callable[[str], None]  # what became of a message: sent, failed or dropped
+Count = Callable[[str], None]  # outcome of a message: sent, failed or dropped
 
 
 class Notifications:
@@ -39,7 +38,7 @@ class Notifications:
         events: Sequence[str] = EVENTS,
         count: Count = lambda _: None,
     ) -> None:
-        """`channels`: by namespace, or `*` for every one that has none of its own."""
+        """`channels`: (namespace, channel) pairs; `*` serves namespaces that have no channel."""
         self._lines: dict[str, list[_Line]] = {}
         for namespace, channel in channels:
             line = _Line(channel, clock, tasks, count)
@@ -49,7 +48,7 @@ class Notifications:
         self._newsroom = Newsroom()
 
     def after_turn(self, turn: Turn) -> None:
-        """Notes what is to be told; returns at once."""
+        """Queue the messages about a turn; return at once."""
         if not self._lines:
             return
         for news in self._newsroom.news_of(turn):
@@ -65,7 +64,7 @@ class Notifications:
             line.put(Message(delivery=delivery, event=news.event, at_s=at_s, body=body))
 
     def tasks(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
-        """To be run for ever, each under its name."""
+        """Return the (name, coroutine function) pairs to run for ever."""
         return [
             (f"notify {namespace} {line.words}", line.run)
             for namespace, lines in self._lines.items()
@@ -74,7 +73,7 @@ class Notifications:
 
 
 class _Line:
-    """One channel's messages, in order."""
+    """The message queue of one channel, in order."""
 
     def __init__(self, channel: Channel, clock: Clock, tasks: Tasks, count: Count) -> None:
         self._channel = channel
@@ -85,7 +84,7 @@ class _Line:
         self.words = channel.words
 
     def put(self, message: Message) -> None:
-        """The oldest gives way when there are too many: what is newest is what people need."""
+        """Queue a message. If the queue is full, drop the oldest: the newest matters most."""
         if len(self._waiting) >= QUEUE_MAX:
             self._waiting.popleft()
             self._count("dropped")
@@ -125,7 +124,7 @@ class _Line:
 def channels_of(
     webhooks: Mapping[str, str], commands: Mapping[str, Sequence[str]], secret: bytes
 ) -> list[tuple[str, Channel]]:
-    """As the configuration names them."""
+    """Return the channels that the configuration names."""
     found: list[tuple[str, Channel]] = [
         (namespace, Webhook(url, secret)) for namespace, url in webhooks.items()
     ]

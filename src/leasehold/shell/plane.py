@@ -1,9 +1,9 @@
-"""A control plane over any store: the loop, and whoever listens, looks and answers beside it.
+"""A control plane over any store: the loop and everything that observes it or answers queries.
 
-`leasehold up` makes one over SQLite and adds an agent and a server; on a cluster the store is
-another and the rest is Kubernetes'. It is begun once and may lead many times: alone for as long as
-it runs, or whenever a tenure is gained, and until that is lost. Who does not lead knows nothing,
-tells nothing and writes nothing.
+`leasehold up` creates one over SQLite and adds an agent and a server; on a cluster the store is the
+API server and Kubernetes does the rest. A plane is created once and may lead many times: for as
+long as it runs, or from each gain of the tenure to its loss. While it does not lead, it has no
+World and writes nothing.
 """
 
 from collections.abc import Awaitable, Callable
@@ -42,15 +42,15 @@ from leasehold.shell.terms import Terms
 LEARN_PAUSE: Millis = SECOND // 10
 LEARN_AGAIN: Millis = 10 * SECOND
 FOLLOW_EVERY: Millis = 10 * MINUTE
-SCRAPE_PATIENCE: Millis = SECOND  # of whoever can do without, with what is being committed
+SCRAPE_PATIENCE: Millis = SECOND  # for scrapes, which may skip a value during a commit
 
 _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """How questions are answered: `judge` says what a manifest would be refused for. Without a
-    `pseudonym_key` the pseudonyms of hidden tenants last as long as the plane."""
+    """Settings of the query API. `judge` returns why a manifest would be rejected. Without
+    `pseudonym_key`, the pseudonyms of hidden tenants change with each start."""
 
     judge: Judge = lambda _: []
     hide_tenants: bool = False
@@ -58,7 +58,7 @@ class Answering:
 
 
 class Plane(Audience):
-    """The parts, and what each of them hears of the others. It is the `Office` of a tenure."""
+    """The loop with its observers; also the `Office` of the tenure's keeper."""
 
     def __init__(
         self,
@@ -73,8 +73,8 @@ class Plane(Audience):
         standby: Standby | None = None,
         sweeps_events: bool = True,
     ) -> None:
-        """`mirror`: what the archive's folder is a copy of. `standby`: follows the ledger whenever
-        somebody else leads; begun by whoever made it."""
+        """`mirror`: the bucket that the archive folder is a copy of. `standby` follows the ledger
+        while another process leads; the caller has begun it."""
         self._standby = standby
         self._mirror = mirror
         self._store = store
@@ -135,7 +135,7 @@ class Plane(Audience):
         return self._leading is not None
 
     async def at_rest(self) -> World | None:
-        """The World with nothing in it that is not committed; None when that takes too long."""
+        """Return the World without uncommitted facts; None if that takes too long."""
         with suppress(Unsettled):
             return await self.controller.at_rest(SCRAPE_PATIENCE)
         return None
@@ -172,20 +172,20 @@ class Plane(Audience):
         )
 
     def listen(self, hear: Callable[[Turn], None]) -> None:
-        """Somebody else hears of every turn, when it is over."""
+        """Call `hear` after every turn."""
         self._listeners.append(hear)
 
     def on_deposed(self, do: Callable[[str], None]) -> None:
-        """Who is told when the head says, before any tenure does, that another one decides."""
+        """Call `do` when the head shows another leader before the tenure is reported lost."""
         self._on_deposed = do
 
     def keep_up(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Has something done for ever, again after each failure."""
+        """Run a task for ever and restart it after each failure."""
         task = kept_up(name, work, clock=self._clock, containment=self.containment)
         self._tasks.spawn(name, task)
 
     def start(self) -> None:
-        """What goes on beside the loop; while nobody leads it finds nothing to do."""
+        """Start the background tasks; they do nothing while this process does not lead."""
         self.keep_up("events", self.teller.run)
         self.keep_up("ended pods", self._sweep_ended_pods)
         self.keep_up("drift", self._drift.run)
@@ -195,11 +195,11 @@ class Plane(Audience):
             self.keep_up("mirror", self._follow_mirror)
 
     async def _learn_archive(self) -> None:
-        """A little at a time, so that nobody who asks about the past waits for all of it."""
+        """Read lease times a little at a time, so that no query has to wait for all of them."""
         assert self._archive is not None, "there is one"
         while True:
             learned = False
-            with suppress(BadArchive):  # whoever asks for it is told
+            with suppress(BadArchive):  # reported to queries that need the archive
                 learned = self._archive.learn_one()
             await self._clock.sleep(LEARN_PAUSE if learned else LEARN_AGAIN)
 
@@ -215,7 +215,7 @@ class Plane(Audience):
         self.controller.go_on()
 
     def lost(self, why: str) -> None:
-        """All of it at once, without an await: somebody else may decide by now."""
+        """Drop everything at once, without an await: another process may lead by now."""
         if self._leading is not None:
             self._leading.cancel()
             self._leading = None
@@ -243,7 +243,7 @@ class Plane(Audience):
         return "" if self._mirror is None else self._mirror.trouble
 
     async def _follow_mirror(self) -> None:
-        """Answers about the past need what others archived, also before anything is compacted."""
+        """Copy what other processes archived: queries need it before anything is compacted here."""
         assert self._mirror is not None, "whoever has none does not get here"
         while True:
             try:
@@ -259,7 +259,7 @@ class Plane(Audience):
         self.alerted(self._clock.now(), f"drift: {words}")
 
     def _contained(self, about: About, why: str, error: Exception) -> None:
-        """What went wrong with one object is told on it, and counted."""
+        """Record a contained failure on its object and count it."""
         self.metrics.note_contained(about.kind)
         self.metrics.note_alert()
         _log.error("contained", about=about.words, message=why, exc_info=error)

@@ -1,7 +1,7 @@
-"""Runs and Budgets that cannot be read: the reason is written on them, and they can still go.
+"""Objects that cannot be read: the reason is written to their status, and they can be deleted.
 
-Kept by the loop. Nothing is decided about such an object; its owner edits or deletes it. Of a Run
-that is being deleted, the finalizer is taken off once it has no lease open.
+Kept by the loop. No decisions are taken about such an object until its owner edits or deletes it. A
+Run that is being deleted loses its finalizer once it has no open lease.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from leasehold.shell.ledger import Ledger
 from leasehold.shell.stored import Unreadable, key_of
 
 CONDITION = "Quarantined"
-_TOLD = ("Run", "Budget")  # whose status is ours to write
+_TOLD = ("Run", "Budget")  # kinds whose status we write
 
 
 @dataclass(slots=True)
@@ -32,12 +32,12 @@ class _Kept:
     why: str
     is_tried_again: bool
     is_told: bool = False
-    version: int = 0  # that the object had when it was told last
-    heard: int = 0  # that somebody's status had, ours or not
+    version: int = 0  # of the object after our last status write
+    heard: int = 0  # of the object after the last status write by anyone
 
 
 class Quarantine:
-    """By kind and key."""
+    """The unreadable objects, by kind and key."""
 
     def __init__(self, store: Store, ledger: Ledger) -> None:
         self._store = store
@@ -47,19 +47,19 @@ class Quarantine:
     def put(self, found: Unreadable) -> None:
         known = self._kept.get((found.kind, found.key))
         if known is not None and (known.obj, known.why) == (found.obj, found.why):
-            return  # it was tried once more, and the answer is the same
+            return  # tried again, with the same result
         kept = _Kept(found.kind, found.obj, found.why, found.is_tried_again)
         self._kept[found.kind, found.key] = kept
 
     def release(self, kind: str, obj: Wire) -> None:
-        """It can be read now, or is gone."""
+        """Forget an object that can be read now or no longer exists."""
         self._kept.pop((kind, key_of(obj)), None)
 
     def has(self, kind: str, obj: Wire) -> bool:
         return (kind, key_of(obj)) in self._kept
 
     def hear(self, kind: str, obj: Wire) -> bool:
-        """Somebody has written its status; whether that was later than we did, and hides it."""
+        """Note a status write; return whether it came after ours and may have replaced it."""
         kept = self._kept[kind, key_of(obj)]
         kept.heard = version_at(part(obj, "metadata"))
         if not kept.is_told or kept.heard <= kept.version:
@@ -72,7 +72,7 @@ class Quarantine:
         return not self._kept
 
     async def perform(self, world: World) -> bool:
-        """Writes what is owed; false if something is left for later."""
+        """Write what is owed; return False if something is left for later."""
         complete = True
         for kept in list(self._kept.values()):
             try:
@@ -89,16 +89,16 @@ class Quarantine:
         uid = text_at(metadata, "uid")
         if kept.kind == "Run" and "deletionTimestamp" in metadata:
             if world.open_by_run.get(uid):
-                return True  # its leases are being closed, and the next turn looks again
+                return True  # its leases are being closed; the next turn looks again
             held = tuple(str(each) for each in list_at(metadata, "finalizers"))
             if LEASES_CLOSED not in held:
-                return True  # somebody else holds it
+                return True  # another finalizer holds it
             others = tuple(each for each in held if each != LEASES_CLOSED)
             await self._ledger.confirm()
             await self._write(SetFinalizers("Run", *place, others, held, uid))
         elif not kept.is_told and kept.kind in _TOLD:
             if kept.version:
-                await self._ledger.confirm()  # whoever wrote over it may decide here by now
+                await self._ledger.confirm()  # the other writer may be the leader by now
             answer = await self._write(PatchStatus(kept.kind, *place, _status(kept)))
             kept.version = version_at(part(answer, "metadata"))
             kept.is_told = kept.heard <= kept.version
@@ -113,7 +113,7 @@ class Quarantine:
 
 
 def _status(kept: _Kept) -> Wire:
-    """What was said before, and this."""
+    """Return the earlier status plus the Quarantined condition."""
     before = part(kept.obj, "status")
     others = [
         each

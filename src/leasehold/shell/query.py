@@ -1,8 +1,8 @@
-"""The read-only query API: a caller's request in, the answer of a question out.
+"""The read-only query API.
 
-The REST facade calls `Questions.ask` for `/query/v1/{question}`. Here a request's parameters are
-checked, the caller's right to see is asked, and other tenants' names are hidden where that is
-configured; what is answered is computed in `control.questions`. Nothing is ever written.
+The REST facade calls `Questions.ask` for `/query/v1/{question}`. This module checks parameters and
+the caller's permission, and hides other tenants' names if configured; `control.questions` computes
+the answers. Nothing is ever written.
 """
 
 import secrets
@@ -53,13 +53,13 @@ from leasehold.shell.calendar import NoSuchZone, buckets
 from leasehold.shell.courses import Courses
 from leasehold.shell.loop import Unsettled
 
-PATIENCE: Millis = 5 * SECOND  # with a decision that is being committed
+PATIENCE: Millis = 5 * SECOND  # maximum wait for a decision that is being committed
 _TEXT_CHARS_MAX = 512
 _LIMIT_MAX = 10_000_000
 
 
-class BadQuestion(Exception):  # noqa: N818 - it says what was asked
-    """Why there is no answer, in the words of a Kubernetes `Status`."""
+class BadQuestion(Exception):  # noqa: N818 - named for the condition
+    """Why a query has no answer, in the terms of a Kubernetes `Status`."""
 
     def __init__(
         self,
@@ -77,14 +77,14 @@ class BadQuestion(Exception):  # noqa: N818 - it says what was asked
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What is so at an instant, as one caller may see it."""
+    """The answer at an instant, as this caller may see it."""
 
     now: Instant
     found: Answer
 
 
 class _Asked:
-    """One question: who asks, with which parameters, of which World at which instant."""
+    """One query: caller and parameters, World and instant."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class _Asked:
         now: Instant,
         sight: Sight | None,
     ) -> None:
-        """`sight`: what the caller may ask about by name; None for everything."""
+        """`sight`: what the caller may name in a query; None: everything."""
         self.caller = caller
         self.sight = sight
         self.body = body
@@ -123,7 +123,7 @@ class _Asked:
         return value
 
     def phases(self) -> list[str]:
-        """Several, with commas."""
+        """Read several phases, separated by commas."""
         found = [each for each in self.text("phase").split(",") if each]
         for each in found:
             if each not in list(Phase):
@@ -139,7 +139,7 @@ class _Asked:
         return int(value[:9])
 
     def instant(self, name: str) -> Instant | None:
-        """An RFC 3339 instant, a day (its midnight in UTC), or a span before now."""
+        """Read an RFC 3339 instant, a day (midnight UTC), or a span before now."""
         value = self.text(name)
         if not value:
             return None
@@ -164,7 +164,7 @@ class _Asked:
         return value
 
     def payer(self) -> str:
-        """An envelope, or an owner or pattern of owners."""
+        """Read an envelope, an owner, or a pattern of owners."""
         value = self.text("payer")
         if "/" not in value:
             return self.owner("payer")
@@ -175,14 +175,14 @@ class _Asked:
         return value
 
     def namespace(self) -> str:
-        """What narrows an answer about the whole fleet."""
+        """Read a namespace filter of an answer about the whole fleet."""
         value = self.text("namespace")
         if value and self.sight is not None and not self.sight.namespace(value):
             raise _hidden(self.caller, value)
         return value
 
     def own_namespace(self) -> str:
-        """What narrows an answer that has only rows of namespaces which the caller sees."""
+        """Read a namespace filter of an answer that has only namespaces the caller may see."""
         value = self.text("namespace")
         if value and not self.caller.sees(value):
             raise _hidden(self.caller, value)
@@ -191,12 +191,11 @@ class _Asked:
 
 AtRest = Callable[[Millis], Awaitable[World | None]]
 Asking = Callable[["Questions", _Asked], Answer]
-Judge = Callable[[Wire], list[tuple[str, str]]]  # (path, why) of whatever is wrong
+Judge = Callable[[Wire], list[tuple[str, str]]]  # (path, why) of each problem
 
 
 class Questions:
-    """Answers from the World when all that it says is committed: who asks while a decision is on
-    its way into the ledger waits for it."""
+    """Answers queries from the committed World. A query during a commit waits for it."""
 
     def __init__(
         self,
@@ -208,9 +207,9 @@ class Questions:
         hide_tenants: bool = False,
         pseudonym_key: bytes | None = None,
     ) -> None:
-        """`at_rest` is the controller's. `judge` says what a manifest that is asked about would be
-        refused for if it were submitted. Without a `pseudonym_key` the pseudonyms of hidden tenants
-        last as long as this."""
+        """`at_rest` is the controller's. `judge` returns why a manifest would be rejected at
+        submission. Without `pseudonym_key`, the pseudonyms of hidden tenants change with each
+        start."""
         self._at_rest = at_rest
         self._clock = clock
         self._archive = archive
@@ -222,14 +221,15 @@ class Questions:
     async def ask(
         self, caller: Caller, question: str, params: Mapping[str, str], body: Wire | None
     ) -> Wire:
-        """The answer as JSON values, with `question` and `now`; raises BadQuestion."""
+        """Return the answer as JSON values, with `question` and `now`; raise BadQuestion."""
         answered = await self.answer(caller, question, params, body)
         return {"question": question, "now": instant(answered.now), **wire(answered.found)}
 
     async def answer(
         self, caller: Caller, question: str, params: Mapping[str, str], body: Wire | None = None
     ) -> Answered:
-        """The answer as the record that `ANSWERS` has for the question; raises BadQuestion."""
+        """Return the answer as the record that `ANSWERS` has for the question; raise
+        BadQuestion."""
         known = _QUESTIONS.get(question)
         if known is None:
             names = ", ".join(sorted(_QUESTIONS))
@@ -287,7 +287,7 @@ class Questions:
         return found
 
     def _manifest(self, asked: _Asked) -> Run:
-        """The Run of a request's body, judged as it would be if it were submitted."""
+        """Return the Run in the request's body, validated as at submission."""
         body = dict(asked.body or {})
         metadata = body.get("metadata")
         namespace = asked.text("namespace")
@@ -306,7 +306,7 @@ class Questions:
             raise BadQuestion(422, "Invalid", "the manifest is not valid", causes)
         return run
 
-    # One method for each question.
+    # One method per question.
 
     def runs(self, asked: _Asked) -> Answer:
         rows = run_list(
@@ -470,7 +470,7 @@ _QUESTIONS: dict[str, Asking] = {
     "ledger-head": Questions.ledger_head,
 }
 QUESTIONS = tuple(sorted(_QUESTIONS))
-_NAME_ALL = frozenset({"resolutions"})  # nothing is left of them without other tenants' names
+_NAME_ALL = frozenset({"resolutions"})  # pointless without other tenants' names
 
 
 def _bad_param(name: str, remedy: str) -> BadQuestion:
@@ -478,7 +478,7 @@ def _bad_param(name: str, remedy: str) -> BadQuestion:
 
 
 def _hidden(caller: Caller, place: str, name: str = "") -> BadQuestion:
-    """As Kubernetes says it: the same whether there is such a thing or not."""
+    """Return Kubernetes' 403, which is the same whether or not the object exists."""
     what = f"runs.{GROUP} {name!r}" if name else "this"
     return BadQuestion(
         403, "Forbidden", f"{what} is forbidden: user {caller.user!r} may not see {place!r}"

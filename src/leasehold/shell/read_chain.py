@@ -1,8 +1,8 @@
-"""The committed batches since the archive: those that the head reaches, and nothing else.
+"""Reads the batches since the last checkpoint and selects the chain that leads to the head.
 
-Called by `recover`. The objects are scanned twice, and neither time held: first for their numbers
-and digests, then each is checked against the digests before it. Walking back from the head along
-what was found right gives the chain; what is not on it was never committed.
+Called by `recover`. The objects are scanned twice without holding them: first for numbers and
+digests, then to check each against the digests before it. Walking back from the head along verified
+batches gives the chain; any other batch was never committed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ KIND = "LedgerBatch"
 
 
 class BatchLost(msgspec.ValidationError):
-    """Batches that the head's chain needs are not there, or not as they were committed."""
+    """Batches of the head's chain are missing or differ from what was committed."""
 
     def __init__(self, numbers: Sequence[int]) -> None:
         word = "batch" if len(numbers) == 1 else "batches"
@@ -31,7 +31,7 @@ class BatchLost(msgspec.ValidationError):
 
 
 class Link(Record):
-    """One batch that is right after the digest `before`."""
+    """A batch that is valid after the digest `before`."""
 
     name: str
     before: Digest
@@ -58,18 +58,18 @@ _decode = msgspec.json.Decoder(_Object).decode
 
 
 class Lines:
-    """What the store has of batches, up to the head's number."""
+    """The batches in the store, up to the head's number."""
 
     def __init__(self, head: Head, *, after: int, digest: Digest, whole_after: int) -> None:
-        """`digest` is the one after batch `after`, where the archive ends; batches later than
-        `whole_after` are read with their leases."""
+        """`digest` is the one after batch `after`, where the archive ends. Batches after
+        `whole_after` are read with their leases, earlier ones without."""
         self._head = head
         self._after = after
         self._whole_after = whole_after
         self._digests: dict[int, list[Digest]] = {after: [digest]}
         self._links: dict[tuple[int, Digest], Link] = {}
         self._names: dict[tuple[int, Digest], str] = {}
-        self.ahead: list[Offer] = []  # of the head, of which it will say whether they count
+        self.ahead: list[Offer] = []  # batches after the head, which a later head may confirm
 
     def note(self, body: bytes) -> None:
         found = _decoded(body)
@@ -90,7 +90,7 @@ class Lines:
         befores = self._digests.get(number - 1, [])
         before = _matching(befores, raw, digest)
         if before is None:
-            # A store may keep the members in another order than the one that is hashed.
+            # The store may return the members in another order than the hashed one.
             before = _matching(befores, _reordered(raw), digest)
         if before is not None:
             read = batch_from_json if number > self._whole_after else skimmed_from_json
@@ -99,7 +99,7 @@ class Lines:
             )
 
     def chain(self) -> list[Link]:
-        """In order; raises `BatchLost`."""
+        """Return the chain in order; raise `BatchLost`."""
         links = []
         wanted = self._head.digest
         for number in range(self._head.seq, self._after, -1):
@@ -112,26 +112,26 @@ class Lines:
         return links[::-1]
 
     def _missing(self, number: int, digest: Digest) -> list[int]:
-        """Return the numbers that no object has, up to this one, which cannot be checked: it is
-        missing or damaged itself, or the one before it is missing."""
+        """Return the missing numbers up to `number`, whose batch could not be verified: either it
+        is missing or damaged, or an earlier one is missing."""
         found = [each for each in range(self._after + 1, number) if each not in self._digests]
         is_there = digest in self._digests.get(number, ())
         return found if found and is_there else [*found, number]
 
     def left_over(self) -> dict[tuple[int, Digest], str]:
-        """Names of the objects that are not on the chain; asked after it."""
+        """Return names of batches that are not on the chain. Call it after `chain`."""
         return self._names
 
 
 async def read_lines(store: Store, clock: Clock, lines: Lines) -> int:
-    """Returns from where to watch for those that come later."""
+    """Scan all batches into `lines` and return the version to watch from."""
     version = await until_answered(clock, lambda: store.scan(KIND, lines.note))
     await until_answered(clock, lambda: store.scan(KIND, lines.check))
     return version
 
 
 def spans(numbers: Iterable[int]) -> str:
-    """Write numbers as 3, 5 to 8."""
+    """Format numbers as ranges, such as "3, 5 to 8"."""
     found: list[list[int]] = []
     for number in numbers:
         if found and number == found[-1][-1] + 1:
@@ -142,7 +142,7 @@ def spans(numbers: Iterable[int]) -> str:
 
 
 def _decoded(body: bytes) -> _Object | None:
-    """None for what is no batch: if the head names it, that is said by its number."""
+    """Return None for an object that is no batch. `BatchLost` reports it if the chain needs it."""
     try:
         return _decode(body)
     except msgspec.DecodeError:
@@ -161,7 +161,7 @@ def _offer(found: _Object) -> Offer:
 def _reordered(raw: bytes) -> bytes:
     try:
         return canonical(msgspec.json.decode(raw))
-    except AssertionError:  # no batch that was ever committed has fractions in it
+    except AssertionError:  # no committed batch contains fractions
         return raw
 
 

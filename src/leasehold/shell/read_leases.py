@@ -1,7 +1,6 @@
-"""All leases: what their objects say, and on top of it what committed batches say that objects do
-not yet.
+"""All leases: Lease objects, updated by committed batches that the objects do not reflect yet.
 
-Called by `recover` for an owner that begins, and by `standby` for one that may come to.
+Called by `recover` for a new leader and by `standby` for a possible one.
 """
 
 import gc
@@ -24,8 +23,8 @@ _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """A million records that all stay: looking for garbage among them again and again is half the
-    time of a restart."""
+    """Disable garbage collection while a million long-lived records are created; scanning them
+    repeatedly would take half the time of a restart."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -36,7 +35,7 @@ def no_collection() -> Iterator[None]:
 
 
 async def stored_leases(store: Store, clock: Clock) -> dict[str, Lease]:
-    """Decoded one by one: a hundred thousand objects at once would be most of our memory."""
+    """Read all leases one by one: a hundred thousand decoded objects need too much memory."""
     leases: dict[str, Lease] = {}
 
     def see(body: bytes) -> None:
@@ -52,7 +51,7 @@ async def stored_leases(store: Store, clock: Clock) -> dict[str, Lease]:
 
 
 def tell_leases(leases: dict[str, Lease], batch: Batch) -> None:
-    """What one committed batch says of them, whether or not their objects say it already."""
+    """Apply a committed batch to the leases, whether or not their objects reflect it already."""
     for name, reason, deadline in batch.ending:
         ending = Ending(why=parse_why(reason), deadline=deadline, batch=batch.seq, at=batch.instant)
         leases[name] = replace(leases[name], ending=ending)
@@ -67,7 +66,7 @@ def tell_leases(leases: dict[str, Lease], batch: Batch) -> None:
 
 
 def _pod_name(lease: Lease, closed: list[Lease]) -> str:
-    """A refinanced lease keeps its pod; any other names its own."""
+    """Return the pod's name: a refinanced lease keeps its pod, any other has a new one."""
     if lease.role is Role.SPARE:
         return ""
     if lease.reason is not Opened.REFINANCE:

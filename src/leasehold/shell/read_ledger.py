@@ -1,7 +1,7 @@
-"""The ledger from its objects: the committed batches since the archive, and all leases.
+"""Reads the ledger from its objects: batches since the last checkpoint, and all leases.
 
-Read so by an owner that begins (`recover`), unless it stood by and knows; by whoever stands by, at
-first (`standby`); and by simulations, to compare with what was handed over. It writes nothing.
+Called by a new leader (`recover`) unless its standby knows the ledger already, by a standby at
+first (`standby`), and by simulations to check what a standby handed over. It writes nothing.
 """
 
 from leasehold.core.ledger.checkpoint import Carried
@@ -16,14 +16,14 @@ from leasehold.shell.read_leases import stored_leases
 async def read_ledger(
     store: Store, clock: Clock, head: HeadObject, carried: Carried
 ) -> tuple[KnownLedger, int]:
-    """Up to this head, and from which version to follow batches. Of those whose leases are objects
-    already the rest is read. Others may go on writing meanwhile: what is read later may say more
-    than the head did, and never less."""
+    """Read the ledger up to this head; also return the version to watch batches from. Batches whose
+    leases are objects already are read without leases. Others may write meanwhile: later reads may
+    show more than the head did, never less."""
     lines = Lines(
         head.head,
         after=carried.seq,
         digest=carried.digest,
-        # The head is written with the next batch; that a batch was archived says it was done.
+        # The head stores `materialised` with the next batch; an archived batch was materialised.
         whole_after=max(head.materialised, carried.seq),
     )
     version = await read_lines(store, clock, lines)

@@ -1,7 +1,7 @@
-"""A World from the store: the head, what is carried of the archive, the batches since, all objects.
+"""Recovery: builds a World from the head, the checkpoint, the batches since, and all objects.
 
 The order is: seal, replay, list, then decide. Called at start, after being deposed, and after a
-decision that broke an invariant.
+decision that would break an invariant.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -45,19 +45,19 @@ T = TypeVar("T")
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 WATCHED = ("Budget", "Node", "Run", "Pod")
-EPOCH = f"{GROUP}/epoch"  # an annotation: under whose epoch a pod was last seen unbound
+EPOCH = f"{GROUP}/epoch"  # annotation: the last epoch that saw the pod unbound
 
 
 class Recovered:
-    """The World, the batches still to be materialised, and where to watch from."""
+    """The World, the batches to materialise, and the versions to watch from."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.unmaterialised: list[Batch] = []
         self.versions: dict[str, int] = {}
-        self.orphans: list[tuple[str, str]] = []  # Resolutions that no batch names, and their uids
-        self.listed: dict[str, list[bytes]] = {}  # objects of the kinds that are watched
-        self.unreadable: list[Unreadable] = []  # those of them that say nothing
+        self.orphans: list[tuple[str, str]] = []  # name and uid of Resolutions that no batch names
+        self.listed: dict[str, list[bytes]] = {}  # objects of the watched kinds
+        self.unreadable: list[Unreadable] = []  # those that cannot be read
 
 
 async def recover(
@@ -70,14 +70,14 @@ async def recover(
     epoch: int | None = None,
     standby: Standby | None = None,
 ) -> Recovered:
-    """Everything that is known, listed consistently, by its one owner; raises `Deposed` when that
-    is another one by now. What `standby` has learned of the ledger is not read again."""
+    """Seal the head and read the whole World; raise `Deposed` if another process leads by now. The
+    ledger is not read again if `standby` knows it."""
     sealed = await ledger.seal(epoch)
     known = None if standby is None else await standby.hand_over(sealed.head)
     found = await read_world(store, clock, ledger, policy=policy, labels=labels, known=known)
     if found.orphans:
-        # Listed after the chain was read: if somebody has sealed over us since, they may prove what
-        # that one has committed. One that lay there while we still decided is nobody's.
+        # The listing is newer than the chain: a newer leader's commit may name an orphan. If the
+        # head is still ours, no commit does.
         await ledger.confirm()
     for name, uid in found.orphans:
         await _remove(store, clock, name, uid)
@@ -85,24 +85,23 @@ async def recover(
 
 
 async def _remove(store: Store, clock: Clock, name: str, uid: str) -> None:
-    """A Resolution of an owner that died before its batch was true: since the head is sealed it
-    never will be, and it would prove something that did not happen. One of that name which somebody
-    made since is the next owner's."""
+    """Delete a Resolution whose leader died before the commit: with the head sealed, it can never
+    be committed and would prove a preemption that did not happen. `uid` protects a newer object."""
     with suppress(NotFound, Conflict):
         await until_answered(clock, lambda: store.delete("Resolution", "", name, uid=uid))
 
 
 async def touch_unbound(store: Store, clock: Clock, world: World, epoch: int) -> None:
-    """Writes every pod that waits for its node, once the head is sealed: whoever was deposed may
-    have read the head before that and be about to bind, and a bind names the version it knows."""
+    """Write to every unbound pod once the head is sealed. A deposed leader may have checked the
+    head before that and be about to bind; its bind names the old version and fails."""
     for pod in list(world.pods.values()):
         if pod.run_uid and not pod.placed and not pod.has_ended:
-            with suppress(NotFound):  # the watch will say so
+            with suppress(NotFound):  # the watch will report it
                 world.put_pod(_pod_reader(world.policy)(await _touched(store, clock, pod, epoch)))
 
 
 async def _touched(store: Store, clock: Clock, pod: Pod, epoch: int) -> Wire:
-    """The pod as it is then: written by us, or with a node."""
+    """Annotate the pod and return it; return it unchanged if it has a node by now."""
     while True:
         found = await until_answered(clock, lambda: store.get("Pod", pod.namespace, pod.name))
         if text_at(part(found, "spec"), "nodeName"):
@@ -123,14 +122,14 @@ async def read_world(
     labels: Labels,
     known: KnownLedger | None = None,
 ) -> Recovered:
-    """The same for a ledger whose head is known already; it writes nothing."""
+    """Read the World for a ledger whose head is known; write nothing."""
     sealed = ledger.known
     world = World(policy)
     found = Recovered(world)
     world.fold_head(sealed.head)
     carried, checkpoint = await read_checkpoint(store, clock)
     world.carry(carried)
-    # The head is written with the next batch; that a batch was archived says that it was done.
+    # The head stores `materialised` with the next batch; an archived batch was materialised.
     materialised = max(sealed.materialised, carried.seq)
     if known is None or not known.leads_on_from(carried):
         known, _ = await read_ledger(store, clock, sealed, carried)
@@ -168,7 +167,7 @@ async def read_world(
 
 
 def _put_watched(found: Recovered, labels: Labels, now: Instant) -> None:
-    """Those that leases refer to; pods come when the leases are there."""
+    """Fold the objects that leases refer to; pods follow after the leases."""
     for budget in _read(found, "Budget", budget_from_wire):
         found.world.put_budget(budget)
     for node in _read(found, "Node", lambda obj: node_from_wire(obj, labels=labels)):
@@ -186,15 +185,15 @@ def _pod_reader(policy: Policy) -> Callable[[Wire], Pod]:
 
 
 def fold_leases(world: World, leases: Iterable[Lease]) -> None:
-    """All leases, in ledger order."""
+    """Fold all leases, which must be in ledger order."""
     with no_collection():
         for lease in leases:
             (world.fold_open if lease.is_open else world.fold_closed_lease)(lease)
 
 
 def _present(leases: dict[str, Lease], carried: Carried, ledger: Ledger) -> list[Lease]:
-    """Those whose objects still say something; the others are in the sums already, and left over
-    from a compaction that was cut off."""
+    """Return the leases that still count. The others are in the checkpoint's sums already; their
+    objects are left over from an interrupted compaction."""
     found = []
     for lease in leases.values():
         if lease.closed is not None and carried.has_dropped(lease.closed.batch, lease.name):
@@ -205,7 +204,7 @@ def _present(leases: dict[str, Lease], carried: Carried, ledger: Ledger) -> list
 
 
 def _announced(reservation: Reservation, said: Announcement) -> Reservation:
-    """Its first status may not have been written: what the ledger says of it comes from there."""
+    """Return the reservation as the ledger announced it; its status may be missing."""
     return replace(
         reservation, batch=said.batch, announced=said.instant, commitment=said.commitment
     )
@@ -216,7 +215,7 @@ async def _list(store: Store, clock: Clock, kind: str) -> Listing:
 
 
 def _known_chain(ledger: Ledger, known: KnownLedger) -> list[Batch]:
-    """The committed batches since the archive, in order; others of them are left over."""
+    """Return the committed batches since the checkpoint, in order; note all others as leftovers."""
     for seq, each in known.chain.items():
         ledger.chain[seq] = Committed(name=each.name, instant=each.batch.instant)
     ledger.leftovers.update((("Lease", name), None) for name in known.dropped)
@@ -225,7 +224,7 @@ def _known_chain(ledger: Ledger, known: KnownLedger) -> list[Batch]:
 
 
 async def _note_old_parts(store: Store, clock: Clock, ledger: Ledger, stored: Stored) -> None:
-    """What is left of older checkpoints."""
+    """Note the parts of older checkpoints as leftovers."""
     listing = await _list(store, clock, CHECKPOINTS)
     for wire in listing.items:
         metadata = wire["metadata"]
@@ -238,15 +237,15 @@ async def _scan(store: Store, clock: Clock, kind: str) -> tuple[list[bytes], int
     bodies: list[bytes] = []
 
     async def scan() -> int:
-        bodies.clear()  # an earlier try may have been cut off
+        bodies.clear()  # an earlier attempt may have been interrupted
         return await store.scan(kind, bodies.append)
 
     return bodies, await until_answered(clock, scan)
 
 
 def _restore_told(world: World, told: BatchFacts) -> None:
-    """Facts; caps of GPU-hours as the ledger tells them, one after another, and as they are now;
-    the newest announcement of each envelope. The first turn drops those that are over."""
+    """Restore facts, lowered and current caps of GPU-hours, and the newest announcement of each
+    overdraft. The first turn drops those that are over."""
     world.fold_told(told)
     for (payer, lent), (envelope, at) in told.lowerings.items():
         if was_enough(world, envelope, lent=lent, at=at):

@@ -1,9 +1,8 @@
-"""Somebody who stands by knows the ledger already when its turn comes.
+"""A standby: follows the ledger while another process leads, for a fast take-over.
 
-While another decides it follows the head and the batches, and folds what each of them says of
-leases; so a take-over need not read every lease and every batch again, which are most of what a
-store holds. What it knows is worth exactly what the head says: handed over are the batches whose
-digests lead to the head that the new owner has sealed, or nothing. It writes nothing.
+It follows the head and the batches and applies each batch to its leases, so a new leader need not
+read every lease and batch, which are most of what a store holds. It hands over only batches whose
+digests lead to the sealed head, or nothing. It writes nothing.
 """
 
 from contextlib import suppress
@@ -28,31 +27,31 @@ from leasehold.shell.read_chain import BatchLost
 from leasehold.shell.read_ledger import read_ledger
 
 HEAD = "LedgerHead"
-PATIENCE: Millis = SECOND  # with a batch that the head names and nobody has told us of
-AGAIN: Millis = SECOND  # until all is read again, when that was disturbed
+PATIENCE: Millis = SECOND  # maximum wait for a batch that the head names
+AGAIN: Millis = SECOND  # pause before everything is read again
 
 
 class Standby:
-    """`begin` while somebody else decides; `hand_over` ends it."""
+    """Call `begin` while another process leads; `hand_over` ends it."""
 
     def __init__(self, store: Store, clock: Clock, tasks: Tasks) -> None:
         self._store = store
         self._clock = clock
         self._tasks = tasks
-        self._wake = tasks.signal()  # there is news
-        self._moved = tasks.signal()  # it has been taken in
+        self._wake = tasks.signal()  # a watch event arrived
+        self._moved = tasks.signal()  # events were processed
         self._main: Task | None = None
         self._followers: list[Task] = []
-        self._heads: list[Wire] = []  # that were heard of since
+        self._heads: list[Wire] = []  # received but not processed
         self._known: KnownLedger | None = None
-        self.trouble = ""  # what the ledger lacks, so that it cannot be followed
+        self.trouble = ""  # why the ledger cannot be followed
 
     def begin(self) -> None:
         if self._main is None:
             self._main = self._tasks.spawn("standby", self._stand_by())
 
     def end(self) -> None:
-        """At once; what was known is forgotten."""
+        """Stop at once and forget everything."""
         if self._main is not None:
             self._main.cancel()
             self._main = None
@@ -60,11 +59,11 @@ class Standby:
 
     @property
     def is_in_step(self) -> bool:
-        """Whether it would know everything, as far as it has heard."""
+        """Whether every reported head has been reached."""
         return self._known is not None and self._known.is_in_step
 
     async def hand_over(self, head: Head) -> KnownLedger | None:
-        """What leads to this head, once; None when that is not known soon."""
+        """Stop, and return the ledger up to `head`; None if it is not known within `PATIENCE`."""
         until = self._clock.monotonic() + PATIENCE
         while self._known is not None and not self._known.is_at(head):
             left = until - self._clock.monotonic()
@@ -83,8 +82,8 @@ class Standby:
 
     async def _stand_by(self) -> None:
         while True:
-            # A ledger that does not exist yet, is compacted while it is read, was restored, or is
-            # written by a version of leasehold that says more than we understand.
+            # The ledger does not exist yet, was compacted while being read, was restored, or was
+            # written by a newer version of leasehold.
             with suppress(NotFound, CheckpointLost, Astray, DecodeError, UnknownFormat):
                 try:
                     await self._read()
@@ -101,8 +100,8 @@ class Standby:
             await self._clock.sleep(AGAIN)
 
     async def _read(self) -> None:
-        """All of it, as an owner would; but another goes on deciding: what follows is told on top
-        of it."""
+        """Read everything as a new leader would. Another process goes on committing; those batches
+        are applied afterwards."""
         head = await until_answered(self._clock, Ledger(self._store, self._clock).look)
         carried, _ = await read_checkpoint(self._store, self._clock)
         if carried.seq > head.head.seq:
@@ -166,17 +165,17 @@ class Standby:
         known.go_on()
         if known.is_compacted and known.is_in_step:
             carried, _ = await read_checkpoint(self._store, self._clock)
-            if self._known is known:  # else it was handed over meanwhile
+            if self._known is known:  # otherwise it was handed over meanwhile
                 known.let_go(carried)
 
 
 def _offer(wire: Wire) -> Offer | None:
-    """None for what is no batch: if the head names it, we do not come to know that head."""
+    """Return None if the object is not a batch. If a head names it, that head is never reached."""
     spec = part(wire, "spec")
     seq = spec.get("seq")
     if not isinstance(seq, int):
         return None
-    with suppress(AssertionError):  # no batch that was ever committed has fractions in it
+    with suppress(AssertionError):  # no committed batch contains fractions
         return Offer(
             name=text_at(part(wire, "metadata"), "name"),
             seq=seq,

@@ -1,7 +1,7 @@
-"""Stored objects as facts, one by one: what cannot be read is named, and the rest is read.
+"""Reads stored objects one by one; unreadable ones are reported and do not stop the rest.
 
-Called by `recover` and by the loop. Admission lets nothing in that could not be read, so such an
-object was changed in the store, or written by a version with other rules.
+Called by `recover` and by the loop. Admission rejects unreadable objects, so one was changed in the
+store or written by a version with other rules.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,17 +18,17 @@ T = TypeVar("T")
 
 
 class Malformed(msgspec.ValidationError):
-    """An object of the ledger's own is not what was written: there is no going on without it."""
+    """An object of the ledger itself cannot be read: recovery cannot continue."""
 
 
 class Unreadable(Record):
-    """An object of somebody's that cannot be read, and why."""
+    """A user's object that cannot be read, and why."""
 
     kind: str
     obj: Wire
     why: str
     error: Exception
-    is_tried_again: bool = False  # the API server refuses its pods, and may think better of it
+    is_tried_again: bool = False  # the API server rejected its pods and is asked again
 
     @property
     def key(self) -> str:
@@ -39,7 +39,7 @@ class Unreadable(Record):
 
 
 def key_of(obj: Wire) -> str:
-    """`namespace/name`, or the name of what is in no namespace."""
+    """Return `namespace/name`, or the name of a cluster-scoped object."""
     metadata = part(obj, "metadata")
     namespace, name = text_at(metadata, "namespace"), text_at(metadata, "name")
     return f"{namespace}/{name}" if namespace else name
@@ -48,7 +48,7 @@ def key_of(obj: Wire) -> str:
 def readable(
     kind: str, objects: Iterator[Wire], read: Callable[[Wire], T], bad: list[Unreadable]
 ) -> Iterator[T]:
-    """The facts of all that can be read; the others go to `bad`."""
+    """Yield what can be read; add the rest to `bad`."""
     for obj in objects:
         try:
             fact = read(obj)
@@ -59,7 +59,7 @@ def readable(
 
 
 def must_read(kind: str, obj: Wire, read: Callable[[Wire], T]) -> T:
-    """One of the ledger's own; raises `Malformed`."""
+    """Read an object of the ledger itself; raise `Malformed`."""
     try:
         return read(obj)
     except Exception as error:

@@ -1,8 +1,8 @@
 """`ports.tenure.Tenures` over the Store port: one object per key, changed by conditional writes.
 
-The keeper calls it. Every write carries a name of its own (`write`), so that after an answer that
-was lost the record itself says whether it was ours. Belief lives here and not in the record: it is
-counted from before a request was sent, and dropped before a release is.
+Called by the keeper. Every write has a unique name (`write`), so that after a lost answer the
+record itself shows whether the write was ours. Validity is kept here, not in the record: it counts
+from before a request is sent and ends before a release is sent.
 """
 
 from collections.abc import Awaitable, Callable
@@ -45,25 +45,25 @@ from leasehold.shell.within import answered_within
 T = TypeVar("T")
 _ABSENT = ("", -1, "")
 RETRY_MS: Millis = 50
-TRIES_MAX = 4  # of one operation, against people who touch the object meanwhile
+TRIES_MAX = 4  # attempts per operation, while others change the object
 
 
 class _Found(Record, frozen=True):
-    """A record, and the object it was read from."""
+    """A record and the object it was read from."""
 
     record: TenureRecord
     wire: Wire
 
 
 class _Observed(Record, frozen=True):
-    """Since when, by our clock, the record has been made by this write."""
+    """Since when, by our own clock, the record has been unchanged."""
 
     write: tuple[str, int, str]
     since: Millis
 
 
 class StoreTenures:
-    """The tenures of one start of one process."""
+    """The tenures of one process from its start to its end."""
 
     def __init__(
         self,
@@ -74,8 +74,8 @@ class StoreTenures:
         margins: Margins | None = None,
         is_alone: bool = False,
     ) -> None:
-        """`is_alone`: the store itself lets in one process at a time, as a locked file does, so
-        that whoever the record names is dead, and nobody has to wait for that."""
+        """`is_alone`: the store admits one process at a time, as a locked file does. The recorded
+        holder is then dead, and there is no wait."""
         self._is_alone = is_alone
         self._margins = margins or Margins()
         problems = margin_problems(self._margins)
@@ -84,10 +84,10 @@ class StoreTenures:
         self._store = store
         self._clock = clock
         self._tasks = tasks
-        self._believed: dict[str, Tenure] = {}  # by key
-        self._stored: dict[str, _Found] = {}  # what the last write of ours made
+        self._believed: dict[str, Tenure] = {}  # tenures considered valid, by key
+        self._stored: dict[str, _Found] = {}  # the result of our last write
         self._observed: dict[str, _Observed] = {}
-        self._highest: dict[str, int] = {}  # epoch that was ever seen
+        self._highest: dict[str, int] = {}  # highest epoch seen, by key
         self._writes = 0
 
     async def acquire(self, key: str, holder: Holder, *, above: int = 0) -> Acquired:
@@ -130,7 +130,7 @@ class StoreTenures:
                 try:
                     await self._update(freed, found.wire)
                 except (Conflict, NotFound):
-                    continue  # somebody touched it: is it still ours?
+                    continue  # changed by another process: check again whether it is ours
                 return None
         except StoreError as error:
             return Unanswered(why=str(error))
@@ -149,7 +149,7 @@ class StoreTenures:
         return age
 
     async def inspect(self, key: str) -> TenureRecord | None:
-        """Raises what the store raises: whoever asks has nothing to lose."""
+        """Return the stored record; raise the store's errors."""
         try:
             return tenure_from_wire(await self._store.get(KIND, NAMESPACE, tenure_name(key)))
         except NotFound:
@@ -166,7 +166,7 @@ class StoreTenures:
             self._store,
             self._clock,
             KIND,
-            listed=lambda _: None,  # whoever contends looks by itself
+            listed=lambda _: None,  # a contender reads the record itself
             changed=hear,
             pause=self._margins.renew,
         )
@@ -174,9 +174,9 @@ class StoreTenures:
     def _refusal(
         self, key: str, found: _Found | None, holder: Holder, *, is_used: bool
     ) -> HeldByOther | None:
-        """Why a record may not be replaced yet. One that names ourselves may: that was a write of
-        ours which nobody told us of, and we do not believe in it. Where there is a ledger and no
-        record, somebody deleted the record, and its holder may not know yet."""
+        """Return why a record may not be replaced yet; None if it may. A record that names us may:
+        it is an unconfirmed write of ours. If there is a ledger but no record, the record was
+        deleted and its holder may not know yet."""
         record = found.record if found else None
         if self._is_alone or (record is None and not is_used):
             return None
@@ -209,7 +209,7 @@ class StoreTenures:
         try:
             stored = await self._put(wanted, found)
         except (Conflict, AlreadyExists, NotFound):
-            # Somebody else was first, or a copy of our own request that overtook it.
+            # Another process was first, or a duplicate of our own request was.
             there = await self._read(key)
             if there is not None and there.record.write != wanted.write:
                 return HeldByOther(holder=there.record.holder, epoch=there.record.epoch, wait=0)
@@ -218,13 +218,13 @@ class StoreTenures:
             there, why = await self._read(key), str(error)
         else:
             return self._granted(stored, holder, sent)
-        # A time-out is not a no; but only the very write that was sent is a yes.
+        # A timeout does not mean failure, but only our own write proves success.
         if there is not None and there.record.write == wanted.write:
             return self._granted(there, holder, sent)
         return Unanswered(why=why)
 
     async def _extend(self, tenure: Tenure) -> Renewed | None:
-        """One try; None when the object was touched and is still ours."""
+        """Try to renew once; None if the object was changed but is still ours."""
         known = self._stored[tenure.key]
         assert _is_mine(known.record, tenure), (known.record, tenure)
         wanted = replace(
@@ -260,14 +260,15 @@ class StoreTenures:
         return Expired(late_by=age - self._margins.hold)
 
     def _renewed(self, found: _Found, tenure: Tenure, sent: Millis) -> Renewed:
-        """Heard of after the hard stop, or after a release, it comes too late."""
+        """Accept a renewal unless it arrives after the hard stop or a release."""
         age = self.age(tenure)
         if age is None or age >= self._margins.hold:
             return self._stopped(tenure, age)
         return self._granted(found, tenure.holder, sent)
 
     def _granted(self, found: _Found, holder: Holder, sent: Millis) -> Tenure | Unanswered:
-        """Valid from before it was sent: if it took so long that nothing is left, it is nothing."""
+        """Return the tenure, valid from before the sending; `Unanswered` if it has expired
+        already."""
         record = found.record
         assert record.holder == holder.identity, (record, holder)
         assert record.epoch >= self._highest.get(record.key, 0), record
@@ -281,8 +282,8 @@ class StoreTenures:
         return tenure
 
     async def _read(self, key: str) -> _Found | None:
-        """The record, and since when it has been this one by our clock: counted from when the
-        answer came, since it may have been anything before."""
+        """Read the record and note since when it has been unchanged. That time starts when the
+        answer arrives, because the record may have changed before."""
         try:
             wire = await self._in_time(lambda: self._store.get(KIND, NAMESPACE, tenure_name(key)))
         except NotFound:
@@ -319,7 +320,7 @@ class StoreTenures:
 async def take_alone(
     tenures: StoreTenures, clock: Clock, key: str, holder: Holder, above: int
 ) -> Tenure:
-    """Of a store that nobody else can have open: it is granted once the store writes at all."""
+    """Acquire the tenure of a store that only this process can open; retry until it is granted."""
     while True:
         outcome = await tenures.acquire(key, holder, above=above)
         if isinstance(outcome, Tenure):

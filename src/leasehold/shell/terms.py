@@ -1,4 +1,4 @@
-"""On what terms a control plane decides: what it is told once, and knows for as long as it runs."""
+"""The settings of a control plane, fixed for as long as it runs."""
 
 from dataclasses import dataclass, field
 
@@ -10,10 +10,10 @@ from leasehold.shell.tryouts import Rehearse
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """`is_shared`: others may decide on the same store. `is_strict`: a defect stops it, as it must
-    in a simulation. `gather`: how long to wait for more news before a turn, at least. A turn costs
-    much the same for one change as for twenty: a busy server decides less often and gets more done.
-    `rehearse`: pods as the store would make them, or why it would not."""
+    """`is_shared`: other processes may lead on the same store. `is_strict`: a defect stops the
+    process, as a simulation requires. `gather`: minimum pause before a turn, to collect news. A
+    turn costs about the same for one change as for twenty, so a busy server takes fewer turns and
+    gets more done. `rehearse`: returns pods as the store would create them, or why it would not."""
 
     policy: Policy
     lottery_key: bytes

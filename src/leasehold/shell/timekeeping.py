@@ -1,8 +1,8 @@
-"""What time it is, and whether to believe it.
+"""The time of the next turn, and whether the wall clock can be trusted.
 
-Instants in the ledger never go back. If the wall clock jumps against the monotonic one, or lies
-behind the head, nothing time-driven is done until the clock agrees again, and time goes on by the
-monotonic clock meanwhile.
+Instants in the ledger never go back. If the wall clock jumps against the monotonic clock, or is
+behind the head, nothing time-driven is done until the clocks agree again. Meanwhile time advances
+by the monotonic clock.
 """
 
 from leasehold.core.units import Instant, Millis
@@ -19,7 +19,7 @@ class Timekeeper:
         self.jump: Millis = 0
 
     def read(self, head: Instant) -> Instant:
-        """The instant of the next turn, at or after the ledger's last one."""
+        """Return the instant of the next turn, not before the ledger's last one."""
         wall, monotonic = self._clock.now(), self._clock.monotonic()
         expected = self._expected()
         self.jump = wall - expected
@@ -30,7 +30,7 @@ class Timekeeper:
         return max(head, expected)
 
     def look(self, head: Instant) -> Instant:
-        """What `read` would say, for whoever only notes when something was."""
+        """Return what `read` would, without changing the state."""
         return self._clock.now() if self._agrees(head) else max(head, self._expected())
 
     def _expected(self) -> Instant:

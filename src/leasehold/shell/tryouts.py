@@ -1,9 +1,9 @@
-"""A pod template is tried before its Run is considered: what the server says of it is told at once.
+"""Dry run of a Run's pods before the Run is considered.
 
-Used by the loop, where the store has somebody to ask (an API server's dry run): otherwise a Run
-whose pods can never be made would get leases again and again. What the server adds to a pod (limits
-of its namespace, sidecars) counts for where it fits. A refusal may be of the moment (a namespace
-has no ServiceAccount yet, a quota is raised a minute later): the Run is tried again, ever later.
+Used by the loop if the store supports it (an API server's dry run): otherwise a Run whose pods can
+never be created would get leases again and again. What the server adds to a pod (namespace limits,
+sidecars) counts for its placement. A refusal may be temporary (a missing ServiceAccount, a quota
+about to be raised), so the Run is retried with growing pauses.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -32,20 +32,20 @@ from leasehold.shell.stored import Unreadable
 Rehearse = Callable[[Sequence[Trial]], Awaitable[Sequence[TriedPod | StoreError]]]
 Untried = Callable[[Run, str], None]
 KNOWN_MAX = 100_000
-AGAIN_FIRST: Millis = SECOND  # after a refusal; twice as long after each other one
+AGAIN_FIRST: Millis = SECOND  # pause after the first refusal; doubles each time
 AGAIN_MAX: Millis = 10 * MINUTE
-AGAIN_AT_ONCE = 32  # of those whose pause is over, in one turn
+AGAIN_AT_ONCE = 32  # maximum retries per turn
 _CLAIM = b'"persistentVolumeClaim"'
 _ASIDE = f'"{CONDITION}"'.encode()
 _decode = msgspec.json.Decoder(dict[str, object]).decode
-# What may be otherwise tomorrow, and what a server cannot try, is no refusal.
+# Temporary or unsupported: not treated as refusals.
 _FULL = "exceeded quota"
 _UNTRIABLE = "dry run"
 
 
 @dataclass(slots=True)
 class _Refused:
-    """A Run that the server refused pods of, as it was then."""
+    """A Run whose pods the server refused, as of then."""
 
     obj: Wire
     generation: int
@@ -55,28 +55,27 @@ class _Refused:
 
 class Tryouts:
     def __init__(self, rehearse: Rehearse | None, untried: Untried = lambda _, __: None) -> None:
-        """`untried` hears of a run that nobody could try, and why; it is considered all the
-        same."""
+        """`untried` is called with a run that could not be tried, and the reason."""
         self._rehearse = rehearse
         self._tell = untried
         self._tried: dict[Uid, int] = {}  # the generation that was tried
         self._refused: dict[Uid, _Refused] = {}
-        # Of a pod as it would be made: CPU, memory, and where its volumes can be reached from.
+        # Of a pod as the server would create it: CPU, memory, and the nodes that reach its volumes.
         self._amounts: dict[Uid, tuple[int, int, frozenset[str] | None]] = {}
 
     def due(self, now: Instant) -> list[News]:
-        """Return the Runs that are tried once more (`now` is monotonic), as news of them."""
+        """Return the Runs to be retried now, as news; `now` is monotonic."""
         again = [each for each in self._refused.values() if each.due <= now][:AGAIN_AT_ONCE]
         return [News(kind="Run", gone=False, obj=each.obj) for each in again]
 
     @property
     def next_try(self) -> Instant | None:
-        """When the next refused Run is tried again, by the monotonic clock."""
+        """When the next refused Run is retried, by the monotonic clock."""
         return min((each.due for each in self._refused.values()), default=None)
 
     async def refused(self, world: World, news: list[News], now: Instant) -> dict[Uid, Unreadable]:
-        """Of the Runs among the news that were not tried yet: those that no pod can be made of.
-        Only the last news of each Run counts: it may say that the Run is deleted."""
+        """Try the new or changed Runs in `news`; return those whose pods cannot be created. Only
+        the last news of a Run counts, because it may be its deletion."""
         if self._rehearse is None:
             return {}
         last = {_uid(each.obj): each for each in news if each.kind == "Run"}
@@ -125,7 +124,7 @@ class Tryouts:
         self._refused[run.uid] = _Refused(obj, run.generation, times, now + pause)
 
     def amended(self, run: Run) -> Run:
-        """With what its pods really ask for."""
+        """Return the run with the resources that its pods request after the server's changes."""
         known = self._amounts.get(run.uid)
         if known is None:
             return run
@@ -143,9 +142,9 @@ class Tryouts:
         try:
             run = run_from_wire(news.obj)
         except Exception:
-            return None  # whoever folds it says so
-        # Where its volumes are is asked even of one that runs, and may be placed again; what is
-        # said against its template is of no matter then.
+            return None  # reported when it is folded
+        # A started run is tried only for the location of its volumes, because it may be placed
+        # again; a refusal of its template is then ignored.
         is_settled = _is_admitted(world, run) and _CLAIM not in run.spec.template
         is_over = run.deleting or run.spec.stop
         is_known = self._tried.get(run.uid) == run.generation
@@ -158,8 +157,7 @@ def _is_admitted(world: World, run: Run) -> bool:
 
 
 def untold(listed: Mapping[str, list[bytes]]) -> list[Wire]:
-    """The Runs in a listing that say nothing of themselves yet, or that they were put aside, or
-    whose volumes somebody else has looked at."""
+    """Return the Runs in a listing that have no status yet, were quarantined, or have volumes."""
     bodies = listed.get("Run", [])
     return [
         _decode(body)
@@ -169,8 +167,8 @@ def untold(listed: Mapping[str, list[bytes]]) -> list[Wire]:
 
 
 def _trial(world: World, run: Run) -> Trial:
-    """With as many pods as it needs at least: a group where each lives alone, or an elastic run's
-    smallest width."""
+    """Return a trial of the smallest start: one group if groups start separately, or an elastic
+    run's minimum width."""
     spec = run.spec
     gpus = spec.group_gpus if spec.gang is Gang.GROUP else spec.total_gpus
     if spec.malleable is not None:

@@ -1,4 +1,4 @@
-"""A call that must be answered in time: what comes later is no answer."""
+"""Calls with a time limit: a late answer does not count."""
 
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
@@ -19,9 +19,9 @@ class _Answer(Generic[T]):
 async def answered_within(
     clock: Clock, tasks: Tasks, ms: Millis, call: Callable[[], Awaitable[T]]
 ) -> T:
-    """Its answer or its error; `OutcomeUnknown` when neither came within `ms` of our own clock.
-    That also holds for an answer that was there in time and is only seen now, because we stood
-    still."""
+    """Return the call's result or raise its error; `OutcomeUnknown` if neither came within `ms` of
+    our own clock. An answer that came in time but is seen too late, because this process was
+    paused, counts as late."""
     sent = clock.monotonic()
     answer: _Answer[T] = _Answer()
     came = tasks.signal()

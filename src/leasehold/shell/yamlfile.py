@@ -1,9 +1,8 @@
-"""YAML files as plain data that remembers its lines.
+"""Reads YAML files as plain data with line numbers.
 
-Called by `leasehold lint`, the configuration reader and the scenario runner. It reads the JSON
-subset of YAML: no tags, no dates (an instant stays the text it was), no key twice, and no more
-nodes than a person could have written, whatever the aliases say. Every mistake in a file is a
-`BadFile` with a line; nothing else is raised for any bytes.
+Called by `leasehold lint`, the configuration reader and the scenario runner. It accepts the JSON
+subset of YAML: no tags, no dates (an instant stays text), no duplicate keys, and a limited number
+of nodes even with aliases. Every mistake is a `BadFile` with a line; no input raises anything else.
 """
 
 import re
@@ -20,23 +19,23 @@ NODES_MAX = 1_000_000
 ALIASED_NODES_MAX = 10_000
 DEPTH_MAX = 64
 
-# The same language twice; only the nodes are taken from either, never a constructed value.
+# Both loaders read the same language. Only their nodes are used, never constructed values.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-# YAML would read 0123 as octal and 1:30 as ninety; nobody who writes them here means that.
+# YAML reads 0123 as octal and 1:30 as ninety, which nobody means here.
 _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,39})")
 _COLLECTIONS = frozenset({"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"})
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """One problem of a file, at a line that counts from 1."""
+    """One problem in a file; lines count from 1."""
 
     line: int
     problem: Problem
 
 
-class BadFile(Exception):  # noqa: N818 - it names what the file is
-    """The file cannot be used; `mistakes` has all that is known about why."""
+class BadFile(Exception):  # noqa: N818 - named for the condition
+    """The file cannot be used; `mistakes` lists all known reasons."""
 
     def __init__(self, path: str, mistakes: list[Mistake]) -> None:
         assert mistakes, "a file is bad for a reason"
@@ -57,21 +56,21 @@ class BadFile(Exception):  # noqa: N818 - it names what the file is
 
 @dataclass(frozen=True)
 class Document:
-    """One document's data, the line it starts at and the lines of its parts by JSON path."""
+    """The data of one document, its first line, and the line of each part by JSON path."""
 
     data: object
     line: int
     lines: dict[str, int] = field(repr=False)
 
     def line_of(self, path: str) -> int:
-        """The line of a path, or of the nearest part around it that was written."""
+        """Return the line of a path, or of the nearest enclosing part in the file."""
         while path and path not in self.lines:
             path = path[: max(path.rfind("."), path.rfind("["), 0)]
         return self.lines.get(path, self.line)
 
 
 def load_documents(path: Path | str) -> list[Document]:
-    """All documents of a file that are not empty; a file without any is a mistake."""
+    """Return all non-empty documents of a file; raise `BadFile` if there are none."""
     place = str(path)
     try:
         with Path(path).open("rb") as file:
@@ -87,7 +86,7 @@ def load_documents(path: Path | str) -> list[Document]:
 
 
 def parse_documents(raw: bytes | str, place: str) -> list[Document]:
-    """The documents of a text that came from `place`."""
+    """Return the non-empty documents of a text that came from `place`."""
     text = raw if isinstance(raw, str) else _text(raw, place)
     if len(text) > FILE_BYTES_MAX:
         raise _bad(place, 1, "too large", f"write at most {FILE_BYTES_MAX // 2**20} MiB")
@@ -109,7 +108,7 @@ def parse_documents(raw: bytes | str, place: str) -> list[Document]:
 
 
 def _nodes(text: str) -> Iterator[yaml.Node]:
-    # Composing is recursive, in C where it can be: the depth is looked at first, event by event.
+    # Composing is recursive (in C if possible), so the depth is checked first, event by event.
     _check_depth(text)
     loader = _LOADER(text)
     while loader.check_node():
@@ -130,7 +129,7 @@ def _check_depth(text: str) -> None:
 
 
 class _Builder:
-    """Makes one document's data, and notes where everything stood."""
+    """Builds the data of one document and records the line of each part."""
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -214,7 +213,8 @@ class _Builder:
             return None
 
     def _count_node(self, node: yaml.Node) -> None:
-        """An alias is the same node again: what it expands to is counted every time it is met."""
+        """Count a node each time it is met: an alias repeats a node, so its expansion counts
+        too."""
         self._count += 1
         if id(node) in self._seen:
             self._repeated += 1

@@ -1,7 +1,6 @@
-"""A store around another one: every call goes through one place, where something may be done.
+"""A store wrapper through whose `_call` every call goes.
 
-A wrapper says in `_call` what it does around every call, if anything, and overrides what it treats
-otherwise.
+Subclasses override `_call` to act around every call, and methods that need special treatment.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,7 +14,7 @@ READS = ("get", "list", "scan")
 
 
 class StoreAround:
-    """Calls are told apart by the name of the method and the kind of object."""
+    """Passes calls to the inner store; `_call` gets the method's name and the kind of object."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -1,9 +1,9 @@
-"""A store as one simulated process sees it: over a network that fails, with a process that dies.
+"""A store with faults: unreliable answers, and a process that may crash at any write.
 
-The simulator wraps the shared store once per start of a process. Every fault does what the world
-can do and nothing else: a conflict is caused by really touching the object, a lost answer by really
-writing. Effects are counted where they happen, not where they are drawn; each kind of fault of each
-process draws from its own stream, so that taking one away does not shift the others.
+The simulator wraps the shared store once per start of a process. Faults only do what can really
+happen: a conflict is caused by a real write to the object, a lost answer by a real write whose
+result is dropped. Effects are counted when they happen, not when they are drawn. Each kind of fault
+of each process draws from its own random stream, so removing one does not shift the others.
 """
 
 from collections import Counter, deque
@@ -32,28 +32,28 @@ from leasehold.sim.kernel import Crashed, Process
 
 T = TypeVar("T")
 
-TOUCHED = "sim.leasehold/touched"  # the annotation by which a conflict is caused
+TOUCHED = "sim.leasehold/touched"  # annotation written to cause a conflict
 WATCH_LAG_MS_MAX = 5_000
 LATENCY_MS_MAX = 200
 
 KINDS = (
-    "refuse",  # a write is refused: Unavailable, nothing happened
+    "refuse",  # a write is refused with Unavailable; nothing happened
     "lose-request",  # OutcomeUnknown, nothing happened
-    "lose-answer",  # OutcomeUnknown, it happened
-    "conflict",  # somebody touched the object just before
+    "lose-answer",  # OutcomeUnknown, although it happened
+    "conflict",  # another writer touched the object just before
     "kill-before",  # the process dies before its write
     "kill-after",  # the process dies after its write
     "read-refuse",  # a get or list is refused
-    "reorder",  # writes that are sent together are done in another order
+    "reorder",  # writes sent together are executed in another order
     "slow",  # a call takes up to LATENCY_MS_MAX
-    "watch-lag",  # an event comes up to WATCH_LAG_MS_MAX late
-    "watch-repeat",  # an event comes again
-    "watch-break",  # a watch must start over
+    "watch-lag",  # an event is delayed by up to WATCH_LAG_MS_MAX
+    "watch-repeat",  # an event is repeated
+    "watch-break",  # a watch expires
 )
 
 
 class Faults:
-    """How often each kind happens, what happened, and the streams that decide it."""
+    """The rate and number of effects of each kind of fault, and their random streams."""
 
     def __init__(self, seed: int, rates: Mapping[str, float]) -> None:
         unknown = sorted(set(rates) - set(KINDS))
@@ -64,11 +64,11 @@ class Faults:
         self._streams: dict[tuple[str, str], Random] = {}
 
     def stop(self) -> None:
-        """From here on the world behaves."""
+        """Stop all faults."""
         self._rates = {}
 
     def strikes(self, kind: str, process: str) -> bool:
-        """Whether this fault happens now to this process."""
+        """Return whether this fault happens to this process now."""
         rate = self._rates.get(kind, 0.0)
         return rate > 0 and self.stream(kind, process).random() < rate
 
@@ -80,7 +80,7 @@ class Faults:
 
 
 class FaultyStore(StoreAround):
-    """Good for one incarnation of its process: the dead write nothing."""
+    """Serves one incarnation of its process: a crashed process writes nothing."""
 
     def __init__(self, store: Store, process: Process, faults: Faults) -> None:
         super().__init__(store)
@@ -125,8 +125,8 @@ class FaultyStore(StoreAround):
         )
 
     async def write_all(self, writes: Sequence[Write]) -> Answers:
-        """Every one of them may meet its own fate, and the process may die between two. Those of
-        different objects may be done in any order."""
+        """Do the writes one by one, with separate faults; the process may die between two. Writes
+        to different objects may be reordered."""
         order = list(range(len(writes)))
         if self._faults.strikes("reorder", self._process.name):
             order = _as_they_come(writes, self._faults.stream("reorder", self._process.name))
@@ -162,7 +162,7 @@ class FaultyStore(StoreAround):
             await self._process.clock.sleep(stream.randrange(LATENCY_MS_MAX + 1))
 
     async def _touch(self, kind: str, namespace: str, name: str) -> None:
-        """What `kubectl annotate` by a bystander does to somebody's compare-and-swap."""
+        """Write an annotation, which makes a concurrent compare-and-swap fail."""
         try:
             obj = await self._store.get(kind, namespace, name)
             metadata = obj["metadata"]
@@ -176,7 +176,7 @@ class FaultyStore(StoreAround):
         self._faults.effects["conflict"] += 1
 
     def _strikes(self, kind: str) -> bool:
-        """For the faults whose effect is certain once they are drawn."""
+        """Draw a fault whose effect is certain, and count it."""
         struck = self._faults.strikes(kind, self._process.name)
         if struck:
             self._faults.effects[kind] += 1
@@ -188,7 +188,7 @@ class FaultyStore(StoreAround):
 
 
 def _as_they_come(writes: Sequence[Write], stream: Random) -> list[int]:
-    """An order that a network may make of it: of one object as it was sent."""
+    """Return an order that a network could produce: writes to one object keep theirs."""
     waiting: dict[tuple[str, str, str], deque[int]] = {}
     for index, write in enumerate(writes):
         waiting.setdefault(written_object(write), deque()).append(index)
@@ -202,7 +202,7 @@ def _as_they_come(writes: Sequence[Write], stream: Random) -> list[int]:
 
 
 async def one_by_one(store: Store, writes: Sequence[Write]) -> Answers:
-    """What `write_all` comes to, through the store's single writes."""
+    """Do `write_all` by single writes."""
     answers: Answers = []
     for write in writes:
         try:
@@ -213,7 +213,7 @@ async def one_by_one(store: Store, writes: Sequence[Write]) -> Answers:
 
 
 class FaultyWatch:
-    """Lags, repeats and breaks; keeps the order and invents nothing."""
+    """A watch that lags, repeats and breaks, but keeps the order and invents nothing."""
 
     def __init__(self, watch: Watch, process: Process, faults: Faults) -> None:
         self._watch = watch

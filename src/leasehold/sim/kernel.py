@@ -1,11 +1,11 @@
-"""Runs coroutines in virtual time: no threads, no sleeping, one seed decides every interleaving.
+"""Runs coroutines in virtual time: no threads, no sleeping; one seed decides every interleaving.
 
-The simulator builds one Kernel, gives each simulated process its clock and tasks, and moves time
-with `advance_to`. Nothing here knows what the processes do. It never reads a real clock, and never
-iterates over anything whose order depends on a hash.
+The simulator creates one Kernel, gives each simulated process a clock and tasks, and moves time
+with `advance_to`. The kernel knows nothing about what processes do, never reads a real clock, and
+never iterates in an order that depends on a hash.
 
-A task that awaits is *parked*; parking gives it a new token, and whoever wakes it (a timer, a
-signal, a cancellation) names the token, so that the second of two wakers finds nothing to do.
+A task that awaits is *parked* and gets a new token. A waker (timer, signal or cancellation) must
+name the token, so the second of two wakers has no effect.
 """
 
 import heapq
@@ -17,12 +17,12 @@ from typing import TypeVar
 T = TypeVar("T")
 
 MILLION = 1_000_000
-_STALE_TIMERS_MIN = 1024  # below this the heap is not worth cleaning
-_SPIN_SAMPLE = 1000  # the last steps before a Livelock, whose tasks it names
+_STALE_TIMERS_MIN = 1024  # smaller heaps are not worth cleaning
+_SPIN_SAMPLE = 1000  # steps before a Livelock whose tasks are named
 
 
 class Livelock(Exception):  # noqa: N818
-    """Tasks kept waking each other without time passing; `names` are those that spun."""
+    """Tasks keep waking each other without time passing; `names` are the tasks involved."""
 
     def __init__(self, at: int, names: tuple[str, ...]) -> None:
         super().__init__(f"nothing settles at {at}: {', '.join(names)}")
@@ -30,11 +30,11 @@ class Livelock(Exception):  # noqa: N818
 
 
 class Deadlock(Exception):  # noqa: N818
-    """The awaited coroutine did not end, and no timer is left that could end it."""
+    """The awaited coroutine has not ended, and no timer is left that could wake it."""
 
 
 class Crashed(BaseException):
-    """The process of this task is gone. Not an Exception: no code of the dead may handle it."""
+    """The task's process has crashed. Not an Exception, so that dead code cannot handle it."""
 
 
 class _Cancelled(BaseException):
@@ -65,7 +65,7 @@ class KernelTask:
     ) -> None:
         self._kernel = kernel
         self._over = False
-        self.cancelling = False  # it cancelled itself, and ends where it next awaits
+        self.cancelling = False  # it cancelled itself, and ends at its next await
         self.process = process
         self.incarnation = process.incarnation
         self.name = name
@@ -89,12 +89,12 @@ class KernelTask:
         self.process._living.pop(self.sequence, None)
 
 
-_CANCEL = object()  # the value that makes a step throw instead of send
+_CANCEL = object()  # makes a step throw instead of send
 
 
 class _Park:
-    """The one awaitable of the kernel: gives control back until the task is woken. Whoever awaits
-    it was parked just before, and lives (`_park_running`)."""
+    """The kernel's only awaitable: yields control until the task is woken.
+    The caller must have been parked and alive (`_park_running`)."""
 
     __slots__ = ()
 
@@ -106,13 +106,13 @@ _PARKED = _Park()
 
 
 class KernelClock:
-    """A process's own view of time: its wall may be shifted, its rate may drift and change."""
+    """A process' own view of time: its wall clock may jump, its rate may drift and change."""
 
     def __init__(self, kernel: "Kernel", drift_ppm: int) -> None:
         self._kernel = kernel
         self._rate = MILLION + drift_ppm
         self._offset = 0
-        self._since = kernel.start  # when the rate last changed
+        self._since = kernel.start  # kernel time of the last rate change
         self._passed = 0  # monotonic time until then
 
     def now(self) -> int:
@@ -122,11 +122,11 @@ class KernelClock:
         return self._passed + (self._kernel.now - self._since) * self._rate // MILLION
 
     def jump(self, ms: int) -> None:
-        """Shifts the wall clock, and only that."""
+        """Shift the wall clock only."""
         self._offset += ms
 
     def drift(self, ppm: int) -> None:
-        """Runs fast or slow from now on, and so does whatever waits for it."""
+        """Change the clock's rate from now on, and with it the pending timers."""
         self._passed, self._since = self.monotonic(), self._kernel.now
         before, self._rate = self._rate, MILLION + ppm
         if self._rate != before:
@@ -138,7 +138,7 @@ class KernelClock:
         await _PARKED
 
     def span(self, ms: int) -> int:
-        """What the kernel's time must advance for this clock to advance by at least `ms`."""
+        """Return the kernel time after which this clock has advanced by at least `ms`."""
         return -(-ms * MILLION // self._rate)
 
 
@@ -192,7 +192,7 @@ class KernelTasks:
 
 
 class Process:
-    """A simulated process; after a crash the same one may be started again by spawning anew."""
+    """A simulated process. After a crash it is restarted by spawning new tasks."""
 
     def __init__(self, kernel: "Kernel", name: str, drift_ppm: int) -> None:
         self._kernel = kernel
@@ -205,8 +205,8 @@ class Process:
         self.tasks = KernelTasks(kernel, self)
 
     def crash(self) -> None:
-        """Its memory is gone and none of its tasks runs again. Raises `Crashed` when called by one
-        of its own, so that the caller gets no further than this."""
+        """Lose all memory; none of its tasks runs again. If called by one of its own tasks, raise
+        `Crashed` so that the task stops here."""
         running = self._kernel._running
         suicide = running is not None and running.process is self and running.alive
         dead, self._living, self._backlog = list(self._living.values()), {}, []
@@ -220,7 +220,7 @@ class Process:
             raise Crashed
 
     def pause(self) -> None:
-        """Nothing of it runs until `resume`; its clocks go on and its timers queue up."""
+        """Run nothing until `resume`; clocks continue and timers queue up."""
         self.paused = True
 
     def resume(self) -> None:
@@ -232,7 +232,7 @@ class Process:
 
 
 class Kernel:
-    """Ready tasks run in order of readiness, or in an order drawn from `seed`."""
+    """Runs ready tasks in order of readiness, or in a random order from `seed`."""
 
     def __init__(self, start: int, seed: int | None = None) -> None:
         self.start = start
@@ -240,10 +240,10 @@ class Kernel:
         self.steps = 0
         self.crashes = 0  # of all processes
         self.failure: BaseException | None = None
-        self.after_step: Callable[[Process], None] | None = None  # for whoever watches over all
+        self.after_step: Callable[[Process], None] | None = None  # observer of all processes
         self._random = None if seed is None else Random(f"{seed}/sched")
         self._ready: list[tuple[KernelTask, object, int]] = []
-        self._head = 0  # of the ready list when it is a queue
+        self._head = 0  # of the ready list when used as a queue
         self._timers: list[tuple[int, int, KernelTask, int, object]] = []
         self._timers_max = _STALE_TIMERS_MIN
         self._sequence = 0
@@ -251,13 +251,13 @@ class Kernel:
         self._processes: dict[str, Process] = {}
 
     def process(self, name: str, *, drift_ppm: int = 0) -> Process:
-        """The process of this name, made on first use."""
+        """Return the process of this name; create it on first use."""
         if name not in self._processes:
             self._processes[name] = Process(self, name, drift_ppm)
         return self._processes[name]
 
     def settle(self, max_steps: int = MILLION) -> None:
-        """Runs until nothing is ready at this instant."""
+        """Run until nothing is ready at this instant."""
         self._raise_failure()
         steps_left = max_steps
         spinning: set[str] = set()
@@ -279,7 +279,7 @@ class Kernel:
                     raise Livelock(self.now, tuple(sorted(spinning)))
 
     def next_timer(self) -> int | None:
-        """The instant of the next timer that still has somebody to wake."""
+        """Return the instant of the next timer whose task is still waiting."""
         while self._timers:
             at, _, task, token, _ = self._timers[0]
             if task.token == token and task.alive:
@@ -288,7 +288,7 @@ class Kernel:
         return None
 
     def advance_to(self, at: int, max_steps: int = MILLION) -> None:
-        """Moves time to `at`, firing timers instant by instant and settling at each."""
+        """Advance time to `at`, firing timers and settling instant by instant."""
         assert at >= self.now, "time does not go back"
         self.settle(max_steps)
         while (due := self.next_timer()) is not None and due <= at:
@@ -300,7 +300,7 @@ class Kernel:
         self.now = at
 
     def complete(self, coroutine: Coroutine[object, object, T], *, process: Process) -> T:
-        """Its result or its exception, with time moved on as far as it needs."""
+        """Run a coroutine to its end, advancing time as needed; return its result."""
         results: list[T] = []
         errors: list[Exception] = []
 
@@ -322,7 +322,7 @@ class Kernel:
         return results[0]
 
     def close(self) -> None:
-        """Ends every process, so that no half-run coroutine outlives the simulation."""
+        """Crash every process, so that no unfinished coroutine outlives the simulation."""
         for process in self._processes.values():
             process.crash()
 
@@ -346,12 +346,12 @@ class Kernel:
         entry = ready[self._head]
         self._head += 1
         if self._head == len(ready) or self._head > 1024:
-            del ready[: self._head]  # rarely, so that taking from the front stays cheap
+            del ready[: self._head]  # done rarely, so that taking from the front is cheap
             self._head = 0
         return entry
 
     def _park_running(self) -> KernelTask:
-        """Gives the running task a new token; what wakes it must quote that."""
+        """Give the running task a new token, which its waker must name."""
         task = self._running
         if task is None or not task.alive:
             raise Crashed
@@ -380,7 +380,7 @@ class Kernel:
             self._timers_max = max(_STALE_TIMERS_MIN, 2 * len(self._timers))
 
     def _retime(self, clock: KernelClock, rate: int) -> None:
-        """Its timers were set when it went at that rate: what is left of each passes at the new."""
+        """Reschedule the clock's timers, set at the old `rate`: the rest passes at the new rate."""
         for index, (at, sequence, task, token, value) in enumerate(self._timers):
             if task.process.clock is clock:
                 left = -((self.now - at) * rate // MILLION)
@@ -414,8 +414,8 @@ class Kernel:
         self.failure = error
 
     def _bury(self, task: KernelTask) -> None:
-        """Ends a dead task's coroutine quietly: should its `finally` await, that is `Crashed`."""
+        """Close a dead task's coroutine; an await in its `finally` raises `Crashed`."""
         outer, self._running = self._running, task
-        with suppress(BaseException):  # the dead may say what they like
+        with suppress(BaseException):  # ignore errors of dead code
             task.coroutine.close()
         self._running = outer

@@ -1,9 +1,9 @@
-"""The physics of simulated machines: which processes run where, when they end, who can be heard.
+"""Simulated machines: which processes run where, when they end, and which nodes are reachable.
 
-Called by `sim.nodes`, which tells it what was seen of Pods and reports what became of them, and
-through that by scenario steps (a node dies, a pod exits). Plain state without I/O or awaiting:
-whoever calls brings `now`. It decides nothing; it also watches for what no machine can do, such as
-running one rank twice or more GPUs than there are, and notes that as a breach.
+Called by `sim.nodes`, which passes in observed Pods and reports results, and through it by scenario
+steps (a node dies, a pod exits). Plain state without I/O or awaiting: the caller passes `now`. It
+decides nothing, but records breaches: things that no real machine can do, such as running one rank
+twice or using more GPUs than exist.
 """
 
 from collections.abc import Iterator
@@ -13,50 +13,50 @@ from enum import StrEnum
 from leasehold.core.facts import Node, Pod, Record, Uid
 from leasehold.core.units import Instant, Millis
 
-SIGNALLED = 143  # the exit code of a process that a signal ended
+SIGNALLED = 143  # exit code of a process ended by a signal
 EVERY_GROUP = -1
 
 Rank = tuple[Uid, int, int]  # run, group, pod within the group
 
 
 class NodeIs(StrEnum):
-    """What can be said to a node."""
+    """States that a scenario can set."""
 
     DEAD = "dead"
     SILENT = "silent"
     READY = "ready"
     CORDONED = "cordoned"
     UNCORDONED = "uncordoned"
-    DRAINING = "draining"  # cordoned, and to be emptied; uncordoned again it is neither
+    DRAINING = "draining"  # cordoned and being emptied; uncordoning ends both
 
 
 class Work(Record):
-    """What the pods of one attempt do; without `lasts` they run until they are stopped."""
+    """What the pods of one attempt do; without `lasts` they run until stopped."""
 
     lasts: Millis | None = None
     exit_code: int = 0
-    stops: Millis = 0  # from the signal to the end
+    stops: Millis = 0  # time from the signal to the end
 
 
 @dataclass
 class Machine:
-    """A node as it really is. `heard`: its kubelet reaches the store, as far as its own doing goes.
-    A link that is cut makes it `deaf`, `mute` or both; mute for long, it is `missed`."""
+    """The real state of a node. `heard`: its kubelet can reach the store. A cut link makes it
+    `deaf`, `mute` or both; if it is mute for long, it is `missed`."""
 
     node: Node
     alive: bool = True
     heard: bool = True
-    exists: bool = True  # as a Node object
+    exists: bool = True  # its Node object exists
     cordoned: bool = False
     draining: bool = False
     silent_since: Instant | None = None
-    fences_at: Instant | None = None  # when it stops its processes, because nobody hears it
-    has_fenced: bool = False  # and starts none until it is heard again
-    foreign: int = 0  # GPUs that another scheduler's pods hold
-    broken: int = 0  # GPUs that it has no more
+    fences_at: Instant | None = None  # when it kills its processes, because it is not heard
+    has_fenced: bool = False  # self-fenced: starts nothing until it is heard again
+    foreign: int = 0  # GPUs used by another scheduler's pods
+    broken: int = 0  # GPUs that failed
     deaf: bool = False
     mute: bool = False
-    missed_at: Instant | None = None  # when it will be, because it is mute
+    missed_at: Instant | None = None  # when it will be missed, because it is mute
     missed: bool = False
 
     @property
@@ -65,19 +65,19 @@ class Machine:
 
     @property
     def hears(self) -> bool:
-        """Whether its kubelet learns what is written."""
+        """Whether its kubelet sees writes to the store."""
         is_there = self.alive and self.exists and not self.has_fenced
         return is_there and self.heard and not self.deaf
 
     @property
     def gpus(self) -> int:
-        """Those that work."""
+        """The number of working GPUs."""
         return self.node.gpus - self.broken
 
 
 @dataclass
 class JobProcess:
-    """What one pod runs. It ends by itself, by a signal, or with its machine."""
+    """The process of one pod. It ends by itself, by a signal, or with its machine."""
 
     uid: Uid  # the pod's
     node: str
@@ -89,10 +89,10 @@ class JobProcess:
     exit_code: int
     is_stuck: bool = False
     is_unwanted: bool = False  # its Pod object is gone
-    grace: Millis | None = None  # of the signal; None: it got none
+    grace: Millis | None = None  # of the signal; None: not signalled
     stops_at: Instant | None = None  # because of the signal
     ended_at: Instant | None = None
-    is_lost: bool = False  # it ended with its machine, and nobody saw it
+    is_lost: bool = False  # it ended unobserved with its machine
 
     @property
     def is_running(self) -> bool:
@@ -106,7 +106,7 @@ class JobProcess:
         return min(known, default=None)
 
     def signal(self, grace: Millis, now: Instant) -> None:
-        """A first signal, or a later one that leaves less time."""
+        """Signal the process; a later signal counts only if it leaves less time."""
         if self.grace is None:
             self.stops_at = now + min(self.work.stops, grace)
         elif grace < self.grace and self.stops_at is not None:
@@ -123,7 +123,7 @@ class JobProcess:
 @dataclass
 class _Plan:
     works: tuple[Work, ...]
-    per_group: bool  # groups start and retry alone
+    per_group: bool  # groups start and retry separately
 
 
 @dataclass
@@ -137,7 +137,7 @@ class Hall:
     _attempts: dict[tuple[Uid, int, int], Instant] = field(default_factory=dict)
 
     def assign(self, run: Uid, works: tuple[Work, ...], *, per_group: bool) -> None:
-        """What the pods of a run will do, one entry per attempt; the last one repeats."""
+        """Set what the pods of a run do, one entry per attempt; the last one repeats."""
         self._plans[run] = _Plan(works or (Work(),), per_group)
 
     def works_of(self, run: Uid) -> tuple[Work, ...]:
@@ -145,7 +145,7 @@ class Hall:
         return plan.works if plan else ()
 
     def start(self, pod: Pod, now: Instant) -> None:
-        """Whoever calls it lets time pass before, and hears what has ended by then."""
+        """Start a pod's process. The caller must have called `pass_time` up to `now`."""
         plan = self._plans.get(pod.run_uid, _Plan((Work(),), False))
         work = plan.works[min(max(pod.attempt, 1), len(plan.works)) - 1]
         attempt = (pod.run_uid, pod.group if plan.per_group else EVERY_GROUP, pod.attempt)
@@ -165,7 +165,7 @@ class Hall:
         self.processes[pod.uid] = process
 
     def pass_time(self, now: Instant) -> list[JobProcess]:
-        """Ends what has come to its end, at the time it really did."""
+        """End the processes that are due, at their actual end times, and return them."""
         ended = []
         for name, machine in self.machines.items():
             if machine.fences_at is not None and machine.fences_at <= now:
@@ -188,7 +188,7 @@ class Hall:
         return (process for process in list(self.processes.values()) if process.is_running)
 
     def find(self, rank: Rank) -> JobProcess | None:
-        """The newest running process of a rank."""
+        """Return the newest running process of a rank."""
         found = [process for process in self.running() if process.rank == rank]
         return found[-1] if found else None
 
@@ -197,13 +197,13 @@ class Hall:
         process.end(now)
 
     def unstick(self, process: JobProcess, now: Instant) -> None:
-        """It hears again, and what it was told meanwhile takes effect at once."""
+        """Make a stuck process react again; a pending signal takes effect at once."""
         was_stuck, process.is_stuck = process.is_stuck, False
         if was_stuck and (process.grace is not None or process.is_unwanted):
             process.end(now)
 
     def abandon(self, pod_uid: Uid, now: Instant) -> None:
-        """The Pod object is gone: a kubelet that can be heard ends what it runs."""
+        """Note that the Pod object is gone; a reachable kubelet ends its process."""
         process = self.processes.get(pod_uid)
         if process is None:
             return
@@ -214,12 +214,13 @@ class Hall:
             del self.processes[pod_uid]
 
     def used_on(self, name: str) -> int:
-        """GPUs that processes have there."""
+        """Return the number of GPUs used by processes there."""
         return sum(process.gpus for process in self.running() if process.node == name)
 
     def break_gpus(self, name: str, left: int, code: int | None, now: Instant) -> list[JobProcess]:
-        """So many are left. With a code, whatever ran on the others ends with it: those in use
-        break first, the newest of them at the front. Without, it goes on as if nothing were."""
+        """Break GPUs until `left` remain. With a code, processes on broken GPUs end with it;
+        GPUs in use break first, those of the newest process first. Without a code, processes
+        continue."""
         machine = self.machines[name]
         lost = machine.gpus - left
         machine.broken = machine.node.gpus - left
@@ -232,7 +233,7 @@ class Hall:
         return ended
 
     def lose(self, name: str, now: Instant) -> None:
-        """Everything on the machine stops, and nothing will be told of it."""
+        """Stop everything on the machine, unobserved."""
         for process in self.processes.values():
             if process.node == name:
                 process.is_lost = True
@@ -240,7 +241,7 @@ class Hall:
                     process.end(now)
 
     def _fence(self, name: str, at: Instant) -> list[JobProcess]:
-        """The machine stops what still runs; what ended before will be told when it is heard."""
+        """Kill what still runs on the machine; earlier ends are reported once it is heard."""
         ended = [process for process in self.running() if process.node == name]
         for process in ended:
             due = process.due
@@ -249,7 +250,7 @@ class Hall:
         return ended
 
     def hear(self, name: str, now: Instant) -> None:
-        """The machine's kubelet catches up: what nobody wants any more ends."""
+        """Let the machine's kubelet catch up: end processes whose Pod objects are gone."""
         for process in list(self.processes.values()):
             if process.node == name and process.is_unwanted:
                 self.abandon(process.uid, now)

@@ -1,9 +1,9 @@
-"""The network between a simulated process and the store: it delays, drops, copies, and is cut.
+"""The network between a simulated process and the store: delays, losses, copies and cuts.
 
 The simulator puts one `NetworkedStore` between each start of a process and the store. A request
-that left goes its own way: it may arrive after its sender gave up, died or was deposed, and twice.
-Cuts are per direction, so that a write can happen whose answer never comes. Delays of requests
-that are under way together are drawn one by one, which is how they overtake each other.
+that was sent travels independently: it may arrive after its sender gave up, died or was deposed,
+and it may arrive twice. Cuts are per direction, so a write can happen whose answer never arrives.
+Delays of concurrent requests are drawn separately, so they can overtake each other.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ from leasehold.sim.kernel import Crashed, Kernel, KernelSignal, Process
 
 T = TypeVar("T")
 
-GIVE_UP_MS: Millis = 5 * SECOND  # how long a client of a store waits for any answer
+GIVE_UP_MS: Millis = 5 * SECOND  # how long a client waits for an answer
 DELAY_MS_MAX: Millis = 400
 SPIKE_MS_MAX: Millis = 20 * SECOND
 
@@ -38,12 +38,12 @@ KINDS = (
     "net-copy",  # a request arrives twice
     "net-delay",  # each way takes up to DELAY_MS_MAX
     "net-spike",  # one way takes up to SPIKE_MS_MAX
-    "net-cut",  # counted for what a cut swallowed
+    "net-cut",  # counted once per message lost in a cut
 )
 
 
 class Network:
-    """Every link to the store. `requests` and `answers` name the processes that are cut off."""
+    """All links to the store. `_requests` and `_answers`: processes cut off in that direction."""
 
     def __init__(self, kernel: Kernel, seed: int, rates: Mapping[str, float]) -> None:
         unknown = sorted(set(rates) - set(KINDS))
@@ -58,7 +58,7 @@ class Network:
         self._waiting: list[tuple[str, KernelSignal]] = []  # watches behind a cut
 
     def stop(self) -> None:
-        """From here on it behaves, and everybody is heard."""
+        """Stop all faults and heal all cuts."""
         self._rates = {}
         for name in sorted(self._requests | self._answers):
             self.heal(name)
@@ -81,7 +81,7 @@ class Network:
         return process in self._requests or process in self._answers
 
     def swallows(self, process: str, *, request: bool) -> bool:
-        """Whether what leaves now gets lost."""
+        """Return whether a message sent now is lost."""
         if process in (self._requests if request else self._answers):
             self.effects["net-cut"] += 1
             return True
@@ -95,7 +95,7 @@ class Network:
         return struck
 
     def delay(self, process: str) -> Millis:
-        """Of one way; 0 where nothing is drawn."""
+        """Return the delay of one way; 0 if none is drawn."""
         if self.strikes("net-spike", process):
             return self.stream("net-spike", process).randrange(SPIKE_MS_MAX)
         if self.strikes("net-delay", process):
@@ -126,7 +126,7 @@ class _Answer(Generic[T]):
 
 
 class NetworkedStore(StoreAround):
-    """Good for one incarnation of its process. `link`: its own name, unless it has several."""
+    """Serves one incarnation of its process. `link`: the link's name, if not the process'."""
 
     def __init__(self, store: Store, process: Process, network: Network, link: str = "") -> None:
         super().__init__(store)
@@ -155,7 +155,7 @@ class NetworkedStore(StoreAround):
         return NetworkedWatch(self._store.watch(kind, version), self._process, self._network)
 
     async def write_all(self, writes: Sequence[Write]) -> Answers:
-        """Each of them travels by itself, as it would to an API server."""
+        """Send each write separately, as to an API server."""
         if self._network.is_quiet:
             self._assert_alive()
             return await self._store.write_all(writes)
@@ -178,7 +178,7 @@ class NetworkedStore(StoreAround):
         answer: _Answer[T] = _Answer()
         came = self._process.tasks.signal()
         for copy in range(0 if lost else 1 + copied):
-            # The copy's answer is the one that counts when it comes first.
+            # Whichever copy's answer comes first counts.
             travel = self._travel(call, answer, came, out=out * (copy + 1), back=back)
             network.wire.tasks.spawn("request", travel)
         answered = await came.wait(GIVE_UP_MS)
@@ -221,7 +221,7 @@ class NetworkedStore(StoreAround):
 
 
 class NetworkedWatch:
-    """Behind a cut nothing comes; when it is healed it goes on, or must start over."""
+    """A watch that stops behind a cut; after healing it continues or expires."""
 
     def __init__(self, watch: Watch, process: Process, network: Network) -> None:
         self._watch = watch
@@ -239,7 +239,7 @@ class NetworkedWatch:
         return event
 
     async def _behind_the_cut(self, name: str) -> None:
-        """Waits on the process's own account: if it dies, nobody waits any more."""
+        """Wait in the process' own task, so that the wait ends if the process dies."""
         came = self._process.tasks.signal()
 
         async def wait() -> None:

@@ -1,7 +1,7 @@
-"""The objects that simulated machines write: Nodes, other schedulers' Pods, and Pods' statuses.
+"""Objects written by simulated machines: Nodes, other schedulers' Pods, and Pod statuses.
 
-Called by `sim.nodes`, which repeats a call that failed. Each reads what is there and writes what
-differs, so that doing it twice is doing it once.
+Called by `sim.nodes`, which repeats failed calls. Each function writes only differences and is
+idempotent.
 """
 
 from contextlib import suppress
@@ -18,11 +18,11 @@ from leasehold.sim.machines import JobProcess, Machine
 
 REJECTED = "Rejected"
 SHUT_DOWN = "NodeShutdown"
-DRAINER = "the story"  # who drains a node
+DRAINER = "the story"  # the requester of drains
 
 
 async def write_node(store: Store, machine: Machine, labels: Labels) -> None:
-    """The Node object says what is so: taint and cordon first, then readiness."""
+    """Write the Node object: taint and cordon first, then readiness."""
     name = machine.node.name
     is_ready = machine.is_ready
     node = replace(
@@ -43,7 +43,7 @@ async def write_node(store: Store, machine: Machine, labels: Labels) -> None:
         return
     if not machine.exists:
         uid = text_at(part(stored, "metadata"), "uid")
-        with suppress(NotFound):  # the request arrived twice, and the second answer came first
+        with suppress(NotFound):  # the request arrived twice, and this is the second answer
             await store.delete("Node", "", name, uid=uid)
         return
     metadata, annotations = part(stored, "metadata"), part(part(wanted, "metadata"), "annotations")
@@ -63,7 +63,7 @@ def rejection(pod: Pod) -> Wire:
 
 
 def shut_down(pod: Pod) -> Wire:
-    """What a kubelet says of a pod that was lost when its node went down, once it is back."""
+    """Return a kubelet's status for a pod that was lost with its node, once the node is back."""
     return {
         "phase": PodPhase.FAILED.value,
         "reason": SHUT_DOWN,

@@ -1,9 +1,9 @@
-"""Simulated kubelets: they watch Pods as any client does, run them on machines, and report.
+"""Simulated kubelets: watch Pods like any client, run them on machines, and report.
 
-The scenario runner and the simulator start one SimFleet in a process of its own and tell it what
-happens to nodes and pods. All physics is in `sim.machines`; this file is its traffic with the
-store. It takes no scheduling decision. Whatever must be written is kept in a list of things to
-look at again, so that a write that fails is repeated until the store says what is true.
+Scenario runner and simulator start one SimFleet in a process of its own and tell it what happens to
+nodes and pods. `sim.machines` has the state of the machines; this module does the communication
+with the store. It takes no scheduling decisions. Pending writes are kept in a list; a failed write
+is repeated after its object was read again.
 """
 
 import re
@@ -35,20 +35,18 @@ from leasehold.ports.store import (
 from leasehold.sim.machines import Hall, JobProcess, Machine, NodeIs, Rank, Work
 from leasehold.sim.node_objects import ended, rejection, running, shut_down, write_node
 
-OPENED = f"{GROUP}/opened"  # the label by which a pod says why its leases were opened
+OPENED = f"{GROUP}/opened"  # label: why the pod's leases were opened
 RETRY_MS = 100
-MISSED_AFTER: Millis = (
-    40 * SECOND
-)  # a node that says nothing is held for silent, as Kubernetes does
+MISSED_AFTER: Millis = 40 * SECOND  # a silent node is NotReady after so long, as in Kubernetes
 
 _POD_NAME = re.compile(r".+-(\d+)-g\d+-p\d+")
 _RETRY = (AlreadyExists, Conflict, OutcomeUnknown, Unavailable)
-_Todo = tuple[str, str]  # what to write (pod, node, foreign), its name
+_Todo = tuple[str, str]  # kind of object (pod, node, foreign), and its name
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """A Pod as it was last seen."""
+    """A Pod as last seen."""
 
     pod: Pod
     opened: str
@@ -58,7 +56,7 @@ class _Seen:
 
 @dataclass
 class _Desk:
-    """Somebody who writes: whoever watches over all nodes, or the kubelet of one."""
+    """The writes of one writer: the node controller, or the kubelet of one node."""
 
     store: Store
     changed: Signal
@@ -66,7 +64,7 @@ class _Desk:
 
 
 class SimFleet:
-    """The kubelets of all simulated nodes, and what watches over nodes."""
+    """The kubelets of all simulated nodes, and the node controller."""
 
     def __init__(
         self,
@@ -78,8 +76,8 @@ class SimFleet:
         fences: Mapping[str, Millis | None] | None = None,
         links: Callable[[str], Store] | None = None,
     ) -> None:
-        """`fences`: by flavor (`*`: all others), how long a node goes on that nobody hears.
-        `links`: the store as one node reaches it; without, all share one way to it."""
+        """`fences`: by flavor (`*`: all others), after how long an unreachable node fences itself.
+        `links`: returns the store as one node reaches it; without it, all nodes share one link."""
         self._store = store
         self._clock = clock
         self._tasks = tasks
@@ -87,18 +85,18 @@ class SimFleet:
         self._fences = fences or {}
         self._hall = Hall()
         self._pods: dict[str, _Seen] = {}  # by namespace/name
-        self._buried: set[Uid] = set()  # pods whose objects are gone; old news of them is ignored
+        self._buried: set[Uid] = set()  # deleted pods, whose late events are ignored
         self._rejected: set[Uid] = set()
-        self._starts: set[tuple[Uid, str]] = set()  # attempts to start that were met
+        self._starts: set[tuple[Uid, str]] = set()  # attempts to start that were seen
         self._rejections_left = 0
-        self.effects: Counter[str] = Counter()  # of what was done to it
+        self.effects: Counter[str] = Counter()  # of what the scenario did
         self._links = links
         self._everybody = _Desk(store, tasks.signal())
-        self._kubelets: dict[str, _Desk] = {}  # by node, where each has a link of its own
+        self._kubelets: dict[str, _Desk] = {}  # by node, if nodes have links of their own
 
     @property
     def breaches(self) -> list[str]:
-        """What no real machine could have done."""
+        """Impossible behaviour of machines."""
         return self._hall.breaches
 
     @property
@@ -106,12 +104,12 @@ class SimFleet:
         return list(self._hall.machines)
 
     def is_silent(self, name: str) -> bool:
-        """Whether it is there, and only not heard."""
+        """Return whether the node exists but is not heard."""
         machine = self._hall.machines[name]
         return machine.alive and machine.exists and not machine.is_ready
 
     async def run(self) -> None:
-        """For ever: see pods, run them, say what became of them."""
+        """Watch pods, run them and report; never return."""
         self._tasks.spawn("watch-pods", self._watch_pods())
         while True:
             self._pass_time()
@@ -119,10 +117,10 @@ class SimFleet:
             due = self._hall.next_end()
             await self._everybody.changed.wait(None if due is None else due - self._clock.now())
 
-    # What the world does to it.
+    # What the scenario does.
 
     def add_node(self, node: Node) -> None:
-        """A machine comes, with its Node object."""
+        """Add a machine with its Node object."""
         assert node.name not in self._hall.machines, node.name
         self._hall.machines[node.name] = Machine(node)
         self._note("node", node.name)
@@ -134,7 +132,7 @@ class SimFleet:
         return self._hall.works_of(run)
 
     def reject_starts(self, count: int) -> None:
-        """In so many attempts to start a run, its first pod is rejected."""
+        """In the next `count` attempts to start a run, reject the first pod."""
         self._rejections_left = count
 
     def set_node(self, name: str, state: NodeIs) -> None:
@@ -143,7 +141,7 @@ class SimFleet:
         match state:
             case NodeIs.DEAD:
                 self._hall.lose(name, now)
-                if machine.alive:  # nobody dies twice
+                if machine.alive:  # it may be dead already
                     machine.silent_since = now
                 machine.alive = machine.heard = False
                 machine.fences_at = None
@@ -163,7 +161,7 @@ class SimFleet:
                 self._note("node", name)
 
     def delete_node(self, name: str) -> None:
-        """The Node object goes, and with it whatever ran there."""
+        """Delete the Node object, and kill what ran there."""
         machine = self._hall.machines[name]
         self._pass_time()
         self._hall.lose(name, self._clock.now())
@@ -175,7 +173,7 @@ class SimFleet:
         self._note_pods(name)
 
     def set_gpus(self, name: str, left: int, code: int | None = None) -> None:
-        """Some break, or are mended. With a code, what ran on those that broke ends with it."""
+        """Break or repair GPUs. With a code, processes on broken GPUs end with it."""
         self._pass_time()
         lost = self._hall.machines[name].gpus - left
         ended = self._hall.break_gpus(name, left, code, self._clock.now())
@@ -186,7 +184,7 @@ class SimFleet:
         self._note("node", name)
 
     def cut_link(self, name: str, *, deaf: bool, mute: bool) -> None:
-        """Its kubelet is cut off from the store, in one direction or both."""
+        """Cut the kubelet off from the store, in one direction or both."""
         self._pass_time()
         machine, now = self._hall.machines[name], self._clock.now()
         if mute and not machine.mute:
@@ -204,7 +202,7 @@ class SimFleet:
             self._come_back(machine, self._clock.now())
 
     def busy_nodes(self) -> list[str]:
-        """Those on which something runs."""
+        """Return the nodes on which processes run."""
         return sorted({process.node for process in self._hall.running()})
 
     def _begin_to_fence(self, machine: Machine, now: Instant) -> None:
@@ -217,7 +215,7 @@ class SimFleet:
         self._note("foreign", name)
 
     def exit_pod(self, rank: Rank, code: int) -> bool:
-        """One pod ends now; false when no such pod runs."""
+        """End one pod now; return False if it does not run."""
         self._pass_time()
         process = self._hall.find(rank)
         if process is not None:
@@ -226,7 +224,7 @@ class SimFleet:
         return process is not None
 
     def stick_pod(self, rank: Rank, *, stuck: bool) -> bool:
-        """One pod ignores every signal from now on, or hears them again."""
+        """Make a pod ignore signals from now on, or react to them again."""
         self._pass_time()
         process = self._hall.find(rank)
         if process is None:
@@ -251,11 +249,11 @@ class SimFleet:
             self._hall.hear(machine.node.name, now)
             for seen in self._on_node(machine.node.name):
                 self._take(seen, now)
-        # What ended is told before the node says that it is ready for more.
+        # Report ended pods before the node reports that it is ready.
         self._note_pods(machine.node.name)
         self._note("node", machine.node.name)
 
-    # What it sees.
+    # Reading Pods.
 
     async def _watch_pods(self) -> None:
         await follow(
@@ -314,24 +312,24 @@ class SimFleet:
             del self._pods[pod.key]
 
     def _take(self, seen: _Seen, now: Instant) -> None:
-        """A kubelet that is up looks at a pod of its node: starts it, or passes a signal on."""
+        """Let the kubelet handle a pod of its node: start it, or pass a signal on."""
         pod = seen.pod
         process = self._hall.processes.get(pod.uid)
         if process is not None:
             if pod.deleting and process.is_running:
-                # No time passes that the story does not speak of.
+                # A grace of AT_ONCE must not let simulated time pass.
                 process.signal(0 if seen.grace <= AT_ONCE else seen.grace, now)
         elif not pod.deleting and not pod.has_ended and pod.uid not in self._rejected:
             if self._is_to_be_rejected(seen):
                 self._rejected.add(pod.uid)
             else:
-                self._pass_time()  # what it frees is free
+                self._pass_time()  # frees GPUs for it
                 self._hall.start(pod, now)
-                self._pass_time()  # it may have come too late to do anything
+                self._pass_time()  # it may be over at once
 
     def _is_to_be_rejected(self, seen: _Seen) -> bool:
-        """Pods are made in order, so the first one of a batch is pod 0 of its lowest group. What
-        does not fit any more because GPUs broke is refused by any kubelet."""
+        """Return whether to reject a start: by order of the scenario, the first pod of an attempt
+        (pods are created in order), or because GPUs broke and the pod does not fit any more."""
         machine, pod = self._hall.machines[seen.pod.node], seen.pod
         used = self._hall.used_on(pod.node) if machine.broken else 0
         if machine.gpus < used + pod.gpus <= machine.node.gpus:
@@ -360,7 +358,7 @@ class SimFleet:
                 machine.silent_since = machine.silent_since or now
                 self._note("node", name)
 
-    # What it says.
+    # Writing.
 
     def _note(self, kind: str, name: str, node: str = "") -> None:
         desk = self._desk_of(node)
@@ -368,7 +366,7 @@ class SimFleet:
         desk.changed.set()
 
     def _desk_of(self, node: str) -> _Desk:
-        """Who writes what concerns one node; "" is whoever watches over all of them."""
+        """Return the desk that writes for a node; "" is the node controller."""
         if self._links is None or node not in self._hall.machines:
             return self._everybody
         if node not in self._kubelets:
@@ -421,7 +419,7 @@ class SimFleet:
                 await write_foreign(store, name, held, self._labels)
 
     async def _look_again(self, store: Store, keys: list[str]) -> None:
-        """After a failed write: what is there now? If that cannot be read either, later."""
+        """Re-read pods after failed writes. If that fails too, they are retried later."""
         for key in keys:
             namespace, _, name = key.partition("/")
             try:
@@ -439,9 +437,9 @@ class SimFleet:
         machine = self._hall.machines.get(seen.pod.node)
         process = self._hall.processes.get(seen.pod.uid)
         if machine is None or not machine.exists:
-            await self._remove(self._everybody.store, seen)  # as pod garbage collection does
+            await self._remove(self._everybody.store, seen)  # like pod garbage collection
         elif not machine.alive:
-            if seen.pod.deleting:  # as it does on a node that is out of service
+            if seen.pod.deleting:  # like on a node that is out of service
                 await self._remove(self._everybody.store, seen)
         elif machine.heard and not (machine.deaf and process is None):
             await self._write_heard(store, seen, process, knows=machine.hears)
@@ -449,13 +447,13 @@ class SimFleet:
     async def _write_heard(
         self, store: Store, seen: _Seen, process: JobProcess | None, *, knows: bool
     ) -> None:
-        """`knows`: it has heard what became of the pod, and not only what it does itself."""
+        """`knows`: the kubelet has seen the latest Pod object, and not only its own actions."""
         pod = seen.pod
         if process is not None and process.is_lost:
             if not knows:
                 return
             if pod.finalizers and not pod.has_ended:
-                # Whoever holds it waits for this word.
+                # The holder of its finalizer waits for this status.
                 await self._patch(store, seen, shut_down(pod))
             else:
                 await self._remove(store, seen)
@@ -473,7 +471,7 @@ class SimFleet:
     async def _patch(self, store: Store, seen: _Seen, status: Wire) -> None:
         pod = seen.pod
         try:
-            # By version, because the name may belong to another pod by now.
+            # Conditional on the version, because another pod may have the name by now.
             stored = await store.patch_status(
                 "Pod", pod.namespace, pod.name, status, version=pod.version
             )
@@ -484,6 +482,6 @@ class SimFleet:
 
     async def _remove(self, store: Store, seen: _Seen) -> None:
         pod = seen.pod
-        with suppress(NotFound, Conflict):  # it is gone, and perhaps another has its name
+        with suppress(NotFound, Conflict):  # it is gone, or another pod has its name
             await store.delete("Pod", pod.namespace, pod.name, uid=pod.uid, grace_ms=0)
         self._forget(pod)

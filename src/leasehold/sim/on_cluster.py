@@ -1,11 +1,11 @@
-"""A story's store on a real Kubernetes API server, while the story's time is virtual.
+"""A story's store on a real Kubernetes API server, while the story runs on virtual time.
 
-Used by the stage of `leasehold sim scenario --store kube`. The client lives on a loop of its own,
-on a thread; every call waits for it, so that to the kernel a call takes no time, as with the other
-stores. A write returns when every open watch of its kind has seen it: then nothing is on its way
-when nothing is ready, and the kernel may move time. Three things are the story's and not the
-server's: the instant of an object's creation and deletion, the graces below a second, and uids,
-which are named by the order of creation so that the same story draws the same lots.
+Used by `leasehold sim scenario --store kube`. The client runs on an event loop in a thread of its
+own. Every call blocks until its answer, so it takes no virtual time, as with the other stores. A
+write returns after every open watch of its kind has seen it: when no task is ready, nothing is in
+transit and the kernel may advance time. Three things belong to the story instead of the server:
+times of creation and deletion, grace periods below a second, and uids, which are numbered by
+creation so that lotteries are reproducible.
 """
 
 import asyncio
@@ -47,13 +47,14 @@ from leasehold.ports.store import (
 T = TypeVar("T")
 Key = tuple[str, str, str]
 
-DEADLINE_S = 60.0  # for any answer; a server that takes longer is not one to play stories on
-LOOK_S = 0.0005  # between two looks whether a watch has come so far
+DEADLINE_S = 60.0  # time limit of any answer; a slower server is not usable
+LOOK_S = 0.0005  # polling interval for the progress of watches
 NAMESPACES = "/api/v1/namespaces"
 PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 EMPTY_KINDS = ("LedgerHead", "Run", "Budget", "Lease", "Node")
-ABSENT_KINDS = ("ConfigMap", "Secret")  # no story has any, and those of the cluster are not ours
-# What pods have in common; with no garbage collector they stay when their Run goes.
+# Kinds that no story has; the cluster's own objects are ignored
+ABSENT_KINDS = ("ConfigMap", "Secret")
+# Objects shared by a Run's pods; without a garbage collector they would outlive their Run.
 COMPANIONS = (
     "/api/v1/namespaces/{}/services/{}",
     "/apis/policy/v1/namespaces/{}/poddisruptionbudgets/{}",
@@ -61,22 +62,22 @@ COMPANIONS = (
 _encode = msgspec.json.Encoder().encode
 
 
-class BadCluster(Exception):  # noqa: N818 - it says what the cluster is
-    """No story can be played on this cluster."""
+class BadCluster(Exception):  # noqa: N818 - named for the condition
+    """The cluster cannot be used for a story."""
 
     def __init__(self, server: str, why: str, remedy: str) -> None:
         super().__init__(f"{server}: {why}; {remedy}")
 
 
 class ClusterStore:
-    """`ports.store.Store`, of calls that never suspend. `close` takes down what was made."""
+    """`ports.store.Store` whose calls never suspend. `close` removes what was created."""
 
     def __init__(
         self, load: Callable[[], KubeContext], tasks: Tasks, clock: Clock, admit: Admit
     ) -> None:
-        """`admit`: what `leasehold lint` and `kubectl runs submit` say before anything is sent,
-        and with it what no rule of a definition can say; then the server has its say. Raises
-        `BadCluster` where there is anything that a story might take for its own."""
+        """`admit`: the checks that `leasehold lint` and `kubectl runs submit` make before sending,
+        including those that CEL cannot express; the server's checks follow. Raise `BadCluster` if
+        the cluster contains objects that the story could confuse with its own."""
         self._tasks = tasks
         self._clock = clock
         self._admit = admit
@@ -88,8 +89,8 @@ class ClusterStore:
         self._watches: list[ClusterWatch] = []
         self._made: dict[Key, None] = {}
         self._namespaces: set[str] = set()
-        self._story_uids: dict[str, str] = {}  # by the server's
-        self._server_uids: dict[str, str] = {}  # by the story's
+        self._story_uids: dict[str, str] = {}  # server uid -> story uid
+        self._server_uids: dict[str, str] = {}  # story uid -> server uid
         self._created: dict[str, Instant] = {}
         self._asked_to_go: dict[str, tuple[Instant, Millis | None]] = {}
         try:
@@ -203,7 +204,7 @@ class ClusterStore:
         self._look((kind, namespace, name), found)
 
     async def write_all(self, writes: Sequence[Write]) -> Answers:
-        """One after the other: the same story is the same history."""
+        """Do the writes one after another, so that a story always has the same history."""
         answers: Answers = []
         for write in writes:
             try:
@@ -213,14 +214,14 @@ class ClusterStore:
         return answers
 
     def close(self) -> None:
-        """Namespaces stay: they go only where a controller finalizes them."""
+        """Delete what was created, except namespaces, which only a controller finalizes."""
         try:
             self.wait_for(self._wipe())
         finally:
             self._stop()
 
     def told(self, obj: Wire) -> Wire:
-        """As the story sees it."""
+        """Return the object as the story sees it, with its uid and times."""
         metadata = part(obj, "metadata")
         uid = text_at(metadata, "uid")
         if uid not in self._story_uids:
@@ -284,16 +285,16 @@ class ClusterStore:
         return self._server_uids.get(uid, uid)
 
     def _seen(self, key: Key, stored: Wire) -> Wire:
-        """Returns it when every watch of its kind has come so far."""
+        """Return the object after every watch of its kind has seen this version."""
         metadata = part(stored, "metadata")
         if "deletionTimestamp" in metadata and not metadata.get("finalizers"):
-            self._look(key, text_at(metadata, "uid"))  # with this it may have gone
+            self._look(key, text_at(metadata, "uid"))  # this write may have removed it
         else:
             self._catch_up(key[0], lambda watch: watch.version >= version_at(metadata))
         return self.told(stored)
 
     def _look(self, key: Key, uid: str) -> None:
-        """The same, where the answer does not say what became of it."""
+        """Wait like `_seen` for a write whose answer does not contain the resulting object."""
         if not any(watch.kind == key[0] and not watch.is_closed for watch in self._watches):
             return
         try:
@@ -343,14 +344,14 @@ class ClusterStore:
 
 
 class ClusterWatch:
-    """`ports.store.Watch`: read on the other thread, taken on the kernel's."""
+    """`ports.store.Watch`: read on the client's thread, consumed on the kernel's."""
 
     def __init__(
         self, store: ClusterStore, inner: KubernetesWatch, kind: str, tasks: Tasks
     ) -> None:
         self.kind = kind
         self.is_closed = False
-        self.gone: set[str] = set()  # uids of objects whose end was seen
+        self.gone: set[str] = set()  # uids of objects seen as deleted
         self._store = store
         self._inner = inner
         self._events: deque[WatchEvent] = deque()
@@ -397,7 +398,7 @@ class ClusterWatch:
 
 
 def _with_images(pod: Wire) -> Wire:
-    """The server wants every container to have one; machines of a story pull nothing."""
+    """Return the pod with an image for each container, which the server requires."""
     spec = part(pod, "spec")
     written = (each for each in list_at(spec, "containers") if isinstance(each, dict))
     containers = [{"image": "none", **each} for each in written]
@@ -405,7 +406,7 @@ def _with_images(pod: Wire) -> Wire:
 
 
 class _ServersClock:
-    """For what the client stamps the story's time, for its pauses the wall's."""
+    """Story time for timestamps, wall time for pauses."""
 
     def __init__(self, story: Clock) -> None:
         self._story = story

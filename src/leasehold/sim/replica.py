@@ -1,9 +1,9 @@
-"""Reads that are answered by a replica which lags behind the store.
+"""Reads answered by a replica that lags behind the store.
 
-Put between a process and the store, for those reads that no promise of the port is needed for:
-contenders read the tenure's record, which only a conditional write changes; kubelets list their
-pods from a cache, as real ones do, though never from one that is behind what they have seen. What a
-controller recovers from, and the head, is read as the port promises.
+Used for reads that do not need the port's guarantees: contenders read the tenure record, which only
+a conditional write changes; kubelets list their pods from a cache like real ones, but never from
+one older than what they have seen. The head, and everything a controller recovers from, is read
+from the store.
 """
 
 from bisect import bisect_right
@@ -22,7 +22,7 @@ STALE = "stale-read"
 
 
 class LaggingReplica:
-    """What the store had at any moment of the last few seconds, for some kinds of objects."""
+    """The past states of some kinds over the last few seconds."""
 
     def __init__(self, seed: int, rate: float, now: Callable[[], Instant]) -> None:
         self._seed = seed
@@ -30,17 +30,17 @@ class LaggingReplica:
         self._now = now
         self._kinds: set[str] = set()
         self._streams: dict[str, Random] = {}
-        self._times: list[Instant] = []  # of every change, and the store's version after it
+        self._times: list[Instant] = []  # of every change; `_versions` has the version after it
         self._versions: list[int] = []
-        self._past: dict[Key, list[tuple[int, bytes | None]]] = {}  # by version; None: gone
-        self._newest: dict[str, int] = {}  # by kind, the version of its last change
+        self._past: dict[Key, list[tuple[int, bytes | None]]] = {}  # by version; None: deleted
+        self._newest: dict[str, int] = {}  # by kind, the version of the last change
         self.effects: Counter[str] = Counter()
 
     def keep(self, kinds: Collection[str]) -> None:
         self._kinds |= set(kinds)
 
     def stop(self) -> None:
-        """From here on it has caught up."""
+        """Stop lagging."""
         self._rate = 0.0
 
     def on_change(self, change: Change) -> None:
@@ -54,7 +54,7 @@ class LaggingReplica:
             self._newest[change.key[0]] = change.version
 
     def draw(self, process: str) -> int | None:
-        """The version as of which this read is answered; None: as of now."""
+        """Return the version of which to answer this read; None: the current one."""
         if not self._rate or self._stream(process).random() >= self._rate:
             return None
         at = self._now() - self._stream(process).randrange(LAG_MAX)
@@ -69,7 +69,7 @@ class LaggingReplica:
         return [body for _, body in read if body is not None]
 
     def is_behind(self, kind: str, version: int) -> bool:
-        """Whether anything of this kind has changed since."""
+        """Return whether anything of this kind has changed since."""
         return self._newest.get(kind, 0) > version
 
     def _stream(self, process: str) -> Random:
@@ -79,7 +79,7 @@ class LaggingReplica:
 
 
 class StaleStore(StoreAround):
-    """Gets of the kinds `got`, and lists of those `listed`, may be answered by the replica."""
+    """Answers some gets (kinds `got`) and lists (kinds `listed`) from the replica."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class StaleStore(StoreAround):
         self._replica = replica
         self._got = got
         self._listed = listed
-        self._seen: dict[str, int] = {}  # by kind, the version up to which it was heard of
+        self._seen: dict[str, int] = {}  # by kind, the version seen
         replica.keep([*got, *listed])
 
     async def get(self, kind: str, namespace: str, name: str) -> Wire:
@@ -125,7 +125,7 @@ class StaleStore(StoreAround):
 
 
 class _SeenWatch:
-    """Notes how far its reader has come."""
+    """Records the last version that its reader has seen."""
 
     def __init__(self, watch: Watch, seen: dict[str, int], kind: str) -> None:
         self._watch = watch

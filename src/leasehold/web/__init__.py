@@ -1,8 +1,8 @@
-"""The dashboard: pages that show in a browser what `kubectl runs` tells, from the same answers.
+"""The dashboard: pages that show in a browser the same answers as `kubectl runs`.
 
-A ring of its own, which reads the records of `control.questions.answers` and nothing else of the
-program: it computes nothing and writes nothing. What the pages stand on is `house.House`, which the
-composition root fills in. Without JavaScript everything can be read; with it, pages follow what
-happens (`static/live.js`), the fleet is drawn on a canvas and moves through time, and a reader's
-own browser checks draws and digests.
+An architectural ring of its own: it reads the records of `control.questions.answers` and nothing
+else of the program, computes nothing and writes nothing. Its dependencies are in `house.House`,
+which the composition root fills in. Everything is readable without JavaScript. With it, pages
+update live (`static/live.js`), the fleet is drawn on a canvas with a time slider, and the browser
+verifies draws and digests.
 """

@@ -1,7 +1,7 @@
-"""The pages as an ASGI application below `/ui`, and a door in front of the REST facade beside it.
+"""The pages as an ASGI application below `/ui`, and a router that puts the REST facade beside it.
 
-Every answer says that nothing may be fetched from elsewhere, no script may be in a page's text, and
-nobody may frame it. A name that somebody gave a job is text and never anything else.
+The headers of every response forbid external resources, inline scripts and framing. Names from
+users are always escaped text.
 """
 
 import time
@@ -30,7 +30,7 @@ from leasehold.web.sessions import COOKIE, SESSION_S
 from leasehold.web.statics import Statics
 
 ROOT = "/ui"
-FRESH_S = 1.0  # how long a page is shown again to the same visitor if nothing happened
+FRESH_S = 1.0  # how long a rendered page is reused for the same visitor if nothing happened
 FRESH_MAX = 128
 FILTER_CHARS_MAX = 512
 
@@ -46,7 +46,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
-# By the parts of the address below /ui; {name} is any part.
+# Keys are the parts of the path below /ui; {name} matches any part.
 PAGES: dict[tuple[str, ...], Show] = {
     ("",): now.show,
     ("fleet",): fleet.show,
@@ -67,7 +67,7 @@ _log = structlog.get_logger(__name__)
 
 
 class LiveApp(Protocol):
-    """An ASGI application that can be asked to end what would go on for ever."""
+    """An ASGI application whose endless streams can be ended."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
@@ -165,7 +165,7 @@ class Pages:
         return HTMLResponse(text, refused.status)
 
     def _new_code(self, request: Request, door: LinkDoor) -> Response:
-        """For whoever has a token: a code that signs a browser in with the same rights."""
+        """Return a code that signs a browser in with the rights of the caller's bearer token."""
         if request.method != "POST":
             raise NotShown(405, "a code is asked for with POST and a bearer token")
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
@@ -183,8 +183,8 @@ class Pages:
         if cookie is None:
             raise NotShown(403, "this link was used already, or it is too old")
         text = self._templates.get_template("welcome.html").render(title="Signed in", here=None)
-        # The page goes on by itself, and so from our own site: on a redirect that follows a click
-        # elsewhere a browser would not send the cookie.
+        # This page navigates on by itself, from our own site. After a redirect that follows a click
+        # elsewhere, a browser would not send a SameSite=Strict cookie.
         response = HTMLResponse(text)
         response.set_cookie(
             COOKIE, cookie, max_age=SESSION_S, secure=True, httponly=True, samesite="strict"
@@ -224,8 +224,8 @@ class Pages:
 
 
 def _place(request: Request) -> tuple[Show, dict[str, str]]:
-    """Which page it is, and what the address names."""
-    # Split before it is decoded: an encoded slash stays in its part.
+    """Return the page's function, and the names in its path."""
+    # Split before decoding, so that an encoded slash stays inside its part.
     raw = request.scope.get("raw_path") or request.url.path.encode()
     try:
         path = raw.decode("ascii")
@@ -265,8 +265,8 @@ def _matched(wanted: tuple[str, ...], parts: tuple[str, ...]) -> dict[str, str] 
 
 
 class Beside:
-    """One port for both: pages below `/ui`, and the facade everywhere else. A browser that comes
-    without a path is shown to the pages."""
+    """One port for both: pages below `/ui`, the facade everywhere else. A browser without a path is
+    redirected to the pages."""
 
     def __init__(self, pages: ASGIApp, facade: LiveApp, end: Callable[[], None]) -> None:
         self._pages = pages

@@ -1,7 +1,7 @@
-"""Where things lie in a drawing: bars, lanes, flows, in the units of an SVG.
+"""Geometry of the drawings: bars, lanes and flows in SVG units.
 
-Numbers come from answers; here they only become places. Strips are 1000 wide and stretched by the
-page, so no text is in them.
+Numbers come from answers and are only converted to positions. Strips are 1000 units wide and
+stretched by the page, so they contain no text.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,14 +16,14 @@ from leasehold.web.words import Millis
 
 WIDE = 1000
 _TICKS = 4
-_LEAST = 3  # how wide a bar is that would hardly be seen
+_LEAST = 3  # minimum width of a visible bar
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
     x: float
     width: float
-    look: str  # classes
+    look: str  # CSS classes
     title: str
     href: str = ""
     y: float = 0
@@ -44,7 +44,7 @@ class Lanes:
 
 
 def stacked(parts: Iterable[tuple[str, int, str]], whole: int = 0) -> list[Bar]:
-    """(classes, count, title) one after the other, in proportion to all of them or to `whole`."""
+    """Return bars for (classes, count, title) in a row, in proportion to their sum or `whole`."""
     shown = [each for each in parts if each[1]]
     total = whole or sum(count for _, count, _ in shown) or 1
     bars, x = [], 0.0
@@ -56,7 +56,7 @@ def stacked(parts: Iterable[tuple[str, int, str]], whole: int = 0) -> list[Bar]:
 
 
 class Axis:
-    """Time from one instant to another over the width of a strip."""
+    """A time axis over the width of a strip."""
 
     def __init__(self, start: Millis, end: Millis) -> None:
         self.start = start
@@ -72,7 +72,7 @@ class Axis:
         return Bar(min(x, WIDE - width), width, look, title, href)
 
     def ticks(self) -> list[str]:
-        """The date only where it is not obvious."""
+        """Return labels, with the date only if the axis spans several days."""
         step = (self.end - self.start) / _TICKS
         found = [words.instant(round(self.start + step * place)) for place in range(_TICKS + 1)]
         if len({each[:10] for each in found}) == 1:
@@ -81,7 +81,7 @@ class Axis:
 
 
 def lease_lanes(leases: Sequence[LeaseRow], now: Millis, palette: Palette) -> Lanes:
-    """One lane for each rank of a run, and in it who paid where, from when to when."""
+    """Return one lane per rank of a run: which payer paid where, from when to when."""
     if not leases:
         return Lanes((), ())
     starts = [words.millis(each.start) or now for each in leases]
@@ -107,15 +107,15 @@ def lease_lanes(leases: Sequence[LeaseRow], now: Millis, palette: Palette) -> La
 
 @dataclass(frozen=True, slots=True)
 class Width:
-    """GPUs over time, as areas 100 high."""
+    """GPUs over time, as SVG areas of height 100."""
 
     active: str
-    both: str  # with spares on top
+    both: str  # including spares
     most: int
 
 
 def width_over_time(found: WidthsAnswer) -> Width | None:
-    """As wide as the lanes below it, which are of the same leases."""
+    """Return the areas, as wide as the lanes below, which show the same leases."""
     points = [(words.millis(each.at) or 0, each) for each in found.items]
     if not points:
         return None
@@ -132,7 +132,7 @@ def width_over_time(found: WidthsAnswer) -> Width | None:
 
 
 def _steps(starts: Sequence[float], heights: Sequence[float]) -> str:
-    """From the ground up, along every step, and down again."""
+    """Return the SVG path of a step function, closed at the bottom."""
     path = [f"M{starts[0]} 100"]
     for left, right, height in zip(starts, starts[1:], heights):
         level = round(100 - 96 * height, 2)
@@ -161,7 +161,7 @@ class Flow:
     """Loans between owners: lenders on the left, borrowers on the right."""
 
     height: int
-    lenders: Sequence[tuple[str, float, float, int]]  # owner, y, height, GPUs
+    lenders: Sequence[tuple[str, float, float, int]]  # (owner, y, height, GPUs)
     borrowers: Sequence[tuple[str, float, float, int]]
     ribbons: Sequence[Ribbon]
 
@@ -216,7 +216,7 @@ class Burn:
 
 
 def burn(row: EnvelopeBalance, course: BurnRow | None, now: Millis) -> Burn | None:
-    """What is left, as it was spent and as it goes on; None without a limit and a window."""
+    """Return the spending so far and its projection; None without a limit and a window."""
     opens, until, pays = map(words.millis, (row.opens, row.until, row.pays_until))
     if row.limit is None or row.left is None or until is None or not row.limit.gpu_ms:
         return None

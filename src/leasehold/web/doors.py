@@ -1,6 +1,6 @@
-"""Who comes in, and as whom: by a link that was printed once, or as a proxy in front says.
+"""Authentication of visitors: by a printed one-time link, or by a proxy in front.
 
-A door knows its visitors; what they may see, the answers know.
+A door identifies visitors; their permissions are checked where questions are answered.
 """
 
 import hashlib
@@ -18,10 +18,10 @@ GROUPS_MAX = 256
 
 
 class LinkDoor:
-    """A code is exchanged for a cookie, which can do what its token can and ends with it.
-
-    `visitor_of` knows a token by its SHA-256 as long as it is good; `digest_of` is the SHA-256 of a
-    bearer token that is good; `key` signs sessions, and outlives a restart."""
+    """Exchanges a one-time code for a session cookie with the rights of its token, and its
+    lifetime.
+    `visitor_of`: returns the visitor of a token's SHA-256 while the token is valid. `digest_of`:
+    returns the SHA-256 of a valid bearer token. `key`: signs sessions and survives restarts."""
 
     def __init__(
         self,
@@ -46,10 +46,9 @@ class LinkDoor:
 
 
 class ProxyDoor:
-    """Behind a proxy that signs people in and says in a header who they are. Whoever can reach us
-    without it could say anything: the server takes connections from the proxy's certificate only.
-
-    `named` makes a visitor of a user and groups; without a `groups_header` there are none."""
+    """Trusts a proxy that signs people in and names them in a header. A client that bypasses the
+    proxy could send any name, so the server accepts only connections with the proxy's certificate.
+    `named` makes a visitor from user and groups; without `groups_header` there are no groups."""
 
     def __init__(
         self,
@@ -70,7 +69,7 @@ class ProxyDoor:
                 401, f"the proxy in front does not say who you are ({self._user_header})"
             )
         if len(users) > 1:
-            # It passes on what the visitor sent, and adds its own: neither can be believed.
+            # The proxy passes on the visitor's header and adds its own: neither can be trusted.
             raise NotShown(400, f"{self._user_header} is there {len(users)} times; it must be once")
         named = request.headers.getlist(self._groups_header) if self._groups_header else []
         groups = _groups(named)
@@ -79,7 +78,7 @@ class ProxyDoor:
             raise NotShown(400, "the names that the proxy in front gives are too long")
         whose = hashlib.sha256("\n".join((user, *groups)).encode()).hexdigest()
         found = self._known.pop(whose, None) or self._named(user, groups)
-        self._known[whose] = found  # one visitor is one object, also to what is remembered
+        self._known[whose] = found  # the same visitor is the same object, also as a cache key
         while len(self._known) > VISITORS_MAX:
             self._known.popitem(last=False)
         return whose, found
@@ -89,5 +88,5 @@ class ProxyDoor:
 
 
 def _groups(values: list[str]) -> tuple[str, ...]:
-    """In several headers, or in one with commas."""
+    """Return the groups from repeated or comma-separated headers."""
     return tuple(each.strip() for value in values for each in value.split(",") if each.strip())

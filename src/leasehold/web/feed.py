@@ -1,7 +1,6 @@
-"""The fleet as data for a canvas: whole, or only what has changed since a page looked last.
+"""The fleet as data for the canvas: complete, or only the changes since the page's last version.
 
-A holder keeps its number as long as somebody may have seen it, so that a slot that did not change
-is the same number as before.
+A holder keeps its number while any page may know it, so an unchanged slot has an unchanged number.
 """
 
 from collections import OrderedDict
@@ -15,7 +14,7 @@ from leasehold.control.questions.answers.shape import Wire
 from leasehold.web.pages.look import Look
 from leasehold.web.palette import Palette
 
-STATES_MAX = 8  # that a page may have seen last
+STATES_MAX = 8  # versions that a page may have seen last
 HOLDERS_MAX = 50_000
 VISITORS_MAX = 64
 
@@ -25,19 +24,19 @@ _Row = tuple[str, str, str, str, list[int]]  # node, domain, flavor, state, cell
 @dataclass(frozen=True, slots=True)
 class _State:
     rows: list[_Row]
-    holders: int  # how many had a number then
+    holders: int  # number of holders with a number then
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What one visitor was shown."""
+    """What one visitor was sent."""
 
     numbers: dict[HolderRow, int] = field(default_factory=dict)
     states: OrderedDict[str, _State] = field(default_factory=OrderedDict)
     sent: OrderedDict[tuple[str, str], bytes] = field(default_factory=OrderedDict)
 
     def rows(self, found: FleetAnswer) -> list[_Row]:
-        if len(self.numbers) > HOLDERS_MAX:  # whoever comes back is shown all of it again
+        if len(self.numbers) > HOLDERS_MAX:  # returning pages get everything again
             self.numbers.clear()
             self.states.clear()
             self.sent.clear()
@@ -63,8 +62,8 @@ class FleetFeed:
         self._visitors: OrderedDict[str, _Seen] = OrderedDict()
 
     async def data(self, look: Look, whose: str) -> bytes:
-        """As JSON. `whose` tells visitors apart; the filter `since` is the number that the page
-        has."""
+        """Return the fleet as JSON. `whose` identifies the visitor; the filter `since` is the
+        version that the page has."""
         if look.filter("at"):
             return await self._past(look, whose)
         version, since = look.house.news.name, look.filter("since")
@@ -101,8 +100,8 @@ class FleetFeed:
 def _encoded(
     seen: _Seen, version: str, palette: Palette, state: _State, before: _State | None
 ) -> bytes:
-    """Holders that the page does not know yet, and nodes that changed; all of both, if it has
-    nothing that this can be told by."""
+    """Encode the holders that the page does not know, and changed nodes. Without a comparable
+    earlier version, encode all of both."""
     rows = state.rows
     if before is not None and [row[:3] for row in before.rows] != [row[:3] for row in rows]:
         before = None

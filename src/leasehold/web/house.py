@@ -1,4 +1,4 @@
-"""What the pages stand on, as one record that the composition root fills in."""
+"""The dependencies of the pages, in one record filled in by the composition root."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from leasehold.web.sheet import Sheet
 
 
 class Visitor(Protocol):
-    """Whoever looks; what it may see, the answers know."""
+    """The visitor of a page; its permissions are checked where questions are answered."""
 
     @property
     def user(self) -> str: ...
@@ -26,8 +26,8 @@ class Reply(Protocol):
     def found(self) -> Answer: ...
 
 
-class NotShown(Exception):  # noqa: N818 - it says what became of the page
-    """Why there is no page, in a sentence, with the status of HTTP."""
+class NotShown(Exception):  # noqa: N818 - named for the condition
+    """Why a page is not shown, as a message with the HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class NotShown(Exception):  # noqa: N818 - it says what became of the page
 
 @dataclass(frozen=True, slots=True)
 class BatchLine:
-    """One batch as the chain has it: `text` is the canonical JSON that its digest is of."""
+    """A batch of the chain; `text` is the canonical JSON that its digest covers."""
 
     seq: int
     digest: str
@@ -46,7 +46,7 @@ class BatchLine:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Batches in order; `before` is the digest that the first of them follows."""
+    """Batches in order; `before` is the digest that the first one follows."""
 
     before: str
     lines: Sequence[BatchLine]
@@ -56,22 +56,23 @@ Ask = Callable[[Visitor, str, Mapping[str, str]], Awaitable[Reply]]
 
 
 class Door(Protocol):
-    """How visitors come in; see `doors`."""
+    """Authenticates visitors; see `doors`."""
 
     def visitor(self, request: Request) -> tuple[str, Visitor]:
-        """Who that is, and a name that tells visitors apart; raises `NotShown`."""
+        """Return the visitor and a key that identifies it; raise `NotShown`."""
         ...
 
     def is_welcome(self, whose: str) -> bool:
-        """Whether a visitor of this name may still be here."""
+        """Return whether the visitor with this key is still signed in."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class House:
-    """`ask` answers (visitor, question, parameters) and raises `NotShown`; `chain` has the batches
-    after a number, at most so many; `logs` is the end of what a pod printed; `parquet` writes a
-    sheet, where that can be done."""
+    """What the pages need.
+    `ask` answers (visitor, question, parameters) or raises `NotShown`. `chain` returns batches
+    after a number, up to a maximum. `logs` returns the end of a pod's output. `parquet` writes a
+    sheet, if supported."""
 
     ask: Ask
     chain: Callable[[Visitor, int, int], Awaitable[Chain]]

@@ -1,8 +1,7 @@
-"""The stream of a page: an event whenever something happened, at most one in a while.
+"""The event stream of a page: an event whenever something happened, rate-limited.
 
-An event says only that there is something new; the page asks for it. Its `id` is the number of the
-news, which a browser sends back when it connects again, so that nothing is missed and nothing is
-asked for in vain.
+An event only says that there is something new; the page then fetches it. Its `id` is the version of
+the news, which a browser sends back on reconnect, so that nothing is missed or fetched needlessly.
 """
 
 import asyncio
@@ -16,20 +15,20 @@ from leasehold.web.house import NotShown
 from leasehold.web.news import PageNews
 
 GATHER_S = 0.5  # between two events of one stream
-BEAT_S = 10.0  # without news, so that both ends know that they are there, and times are shown anew
+BEAT_S = 10.0  # keep-alive interval, which also refreshes displayed times
 RETRY_MS = 1000
-STREAMS_MAX = 64  # of one visitor; a browser has six
-STREAMS_OF_ALL_MAX = 2048  # each is a connection and some memory of the process that decides
+STREAMS_MAX = 64  # per visitor; a browser allows six
+STREAMS_OF_ALL_MAX = 2048  # each costs a connection and memory in the controller
 
 
 class Streams:
-    """Counts those that are open, from before the first byte until the last."""
+    """Counts open streams from before the first byte until the last."""
 
     def __init__(self) -> None:
         self._of: Counter[str] = Counter()
 
     def response(self, whose: str, stream: AsyncIterator[str]) -> StreamingResponse:
-        """Raises `NotShown` where there are too many."""
+        """Return the stream; raise `NotShown` if too many are open."""
         if self._of[whose] >= STREAMS_MAX:
             raise NotShown(429, f"{STREAMS_MAX} pages of yours are live; close some of them")
         if self._of.total() >= STREAMS_OF_ALL_MAX:
@@ -38,8 +37,8 @@ class Streams:
 
 
 class _Counted(StreamingResponse):
-    """Taken when it is made, so that many at once do not all find room; given back when it ends,
-    however it does."""
+    """A counted stream. It is counted at creation, so that concurrent requests cannot exceed the
+    limit, and released when it ends for whatever reason."""
 
     def __init__(self, of: Counter[str], whose: str, stream: AsyncIterator[str]) -> None:
         super().__init__(stream, media_type="text/event-stream")
@@ -52,13 +51,13 @@ class _Counted(StreamingResponse):
         finally:
             self._streams[self._whose] -= 1
             if not self._streams[self._whose]:
-                del self._streams[self._whose]  # whoever comes once is not remembered for ever
+                del self._streams[self._whose]  # do not keep counters of former visitors
 
 
 async def events(
     news: PageNews, last_id: str, *, is_welcome: Callable[[], bool]
 ) -> AsyncIterator[str]:
-    """Ends when the visitor's token does."""
+    """Yield events until the visitor's token expires."""
     yield f"retry: {RETRY_MS}\n\n"
     seen = news.version
     if last_id != news.name:

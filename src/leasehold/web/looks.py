@@ -1,4 +1,4 @@
-"""Templates, and the few functions that they may use. Everything is escaped unless it is ours."""
+"""Templates and the functions they may use. Everything is escaped except our own markup."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from leasehold.web import words
 from leasehold.web.pages.look import MENU
 
 HERE = Path(__file__).parent
-# As names are written within a sentence; a full stop or colon behind one is the sentence's.
+# Names within a sentence; a trailing full stop or colon belongs to the sentence.
 _WORD = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.:/]*[A-Za-z0-9])?")
 
 
@@ -21,7 +21,7 @@ def environment() -> Environment:
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
-        auto_reload=False,  # one server is one version, also while another is being installed
+        auto_reload=False,  # keep one version while another is being installed
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -41,8 +41,7 @@ def environment() -> Environment:
 
 
 def linked(sentence: str, addresses: Mapping[str, str]) -> Markup:
-    """A sentence in which the names of things that have a page are links to it; whatever else is in
-    it is text."""
+    """Return the sentence with the names in `addresses` as links; the rest is escaped text."""
     found, at = Markup(), 0
     for word in _WORD.finditer(sentence):
         address = addresses.get(word.group())
@@ -54,5 +53,5 @@ def linked(sentence: str, addresses: Mapping[str, str]) -> Markup:
 
 
 def changed(filters: Mapping[str, str], **given: str) -> str:
-    """The address's filters with some of them other."""
+    """Return a query string of the filters, with some of them replaced."""
     return urlencode({key: value for key, value in {**filters, **given}.items() if value})

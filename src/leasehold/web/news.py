@@ -1,4 +1,4 @@
-"""That something happened: a number that grows, and whoever waits for it."""
+"""A version that grows whenever something happens, and those that wait for it."""
 
 import asyncio
 import secrets
@@ -6,7 +6,7 @@ from contextlib import suppress
 
 
 class PageNews:
-    """`boot` tells this process's numbers from those of the one before it."""
+    """`boot` distinguishes this process' versions from those of an earlier process."""
 
     def __init__(self) -> None:
         self.boot = secrets.token_hex(4)
@@ -16,7 +16,7 @@ class PageNews:
 
     @property
     def name(self) -> str:
-        """Of what is so now; the identity of an event, with which a stream is resumed."""
+        """The identity of the current version, with which a stream is resumed."""
         return f"{self.boot}-{self.version}"
 
     def note(self) -> None:
@@ -24,7 +24,7 @@ class PageNews:
         self._wake()
 
     def end(self) -> None:
-        """Nobody waits any longer, and streams end."""
+        """Wake all waiters and end the streams."""
         self.is_over = True
         self._wake()
 
@@ -33,7 +33,7 @@ class PageNews:
         changed.set()
 
     async def after(self, version: int, timeout_s: float) -> None:
-        """Returns when there is something newer, or nothing was for so long."""
+        """Wait for a version after `version`, or for the timeout."""
         if self.version > version or self.is_over:
             return
         with suppress(TimeoutError):

@@ -1,8 +1,8 @@
-"""Which colour an owner has: the same on every page, as long as the owners are the same.
+"""The colour of each owner: the same on every page while the set of owners is the same.
 
-Twelve hues that people with the common kinds of colour blindness can tell apart in the order in
-which they are given out; the colours themselves are in `static/style.css`. No page says anything by
-colour alone.
+Twelve hues that remain distinguishable with the common kinds of colour blindness, in the order of
+their assignment. The colours are defined in `static/style.css`. No information is given by colour
+alone.
 """
 
 from collections.abc import Iterable
@@ -16,6 +16,6 @@ class Palette:
         self._places = {owner: place % HUES for place, owner in enumerate(self.owners)}
 
     def hue(self, owner: str) -> int:
-        """An owner that nobody named before gets its hue from its name."""
+        """Return the hue of an owner; for an unknown one it is derived from the name."""
         found = self._places.get(owner)
         return sum(owner.encode()) % HUES if found is None else found

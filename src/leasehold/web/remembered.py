@@ -1,7 +1,7 @@
-"""Answers that were just given: many pages of many windows ask the same, and are told the same.
+"""A short-lived cache of answers: many pages in many windows ask the same questions.
 
-An answer is good as long as nothing happened, and for a moment only, since time is in it too. It is
-kept for the visitor that it was given to, and nobody else.
+An answer is valid while nothing happens, and only for a moment, because it contains times. It is
+reused only for the same visitor.
 """
 
 import time
@@ -22,7 +22,7 @@ class Remembered:
         self._house = house
         self._ask = house.ask
         self._turns = Turns()
-        # The visitor is kept with its answer: its identity stays its own as long as that is there.
+        # The visitor is kept alive with its answer, so that its id() is not reused.
         self._kept: OrderedDict[_Key, tuple[Visitor, str, float, Reply]] = OrderedDict()
 
     async def ask(self, visitor: Visitor, question: str, params: Mapping[str, str]) -> Reply:

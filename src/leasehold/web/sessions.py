@@ -1,8 +1,8 @@
-"""Who is signed in: codes that work once, and cookies that can do what their token can.
+"""Sign-in: one-time codes, and session cookies with the rights of their token.
 
-A session is no secret of the server's: the cookie names a token by its hash and is signed, so that
-it outlives a restart and ends with its token. A code is given out by `leasehold up` and by
-`leasehold ui`, to whoever has the token already.
+The server stores no sessions. A cookie names a token by its hash and is signed, so it survives a
+restart and expires with its token. `leasehold up` and `leasehold ui` give codes to users who have
+the token already.
 """
 
 import base64
@@ -20,7 +20,7 @@ CODE_BYTES = 24
 CODE_S = 15 * 60.0
 CODES_MAX = 1024
 ENDED_MAX = 10_000
-SESSION_S = 12 * 3600  # after which one signs in again
+SESSION_S = 12 * 3600  # then the visitor must sign in again
 
 
 class Sessions:
@@ -35,11 +35,11 @@ class Sessions:
         self._key = key
         self._visitor_of = visitor_of
         self._now = now
-        self._codes: dict[str, tuple[str, float]] = {}  # hash of the code: token's hash, until
-        self._ended: OrderedDict[str, float] = OrderedDict()  # sessions that were signed out, until
+        self._codes: dict[str, tuple[str, float]] = {}  # code's hash -> (token's hash, expiry)
+        self._ended: OrderedDict[str, float] = OrderedDict()  # signed-out sessions -> expiry
 
     def new_code(self, digest: str) -> str:
-        """A code for the token with this hash; it is told this once and works once."""
+        """Return a one-time code for the token with this hash. It cannot be shown again."""
         now = self._now()
         self._codes = {code: each for code, each in self._codes.items() if each[1] > now}
         while len(self._codes) >= CODES_MAX:
@@ -49,7 +49,7 @@ class Sessions:
         return code
 
     def redeem(self, code: str) -> str | None:
-        """The cookie for whoever brings a code that nobody has brought yet."""
+        """Return a session cookie for an unused code; None if the code is not valid."""
         digest, until = self._codes.pop(_hashed(code), ("", 0.0))
         if not digest or until <= self._now() or self._visitor_of(digest) is None:
             return None
@@ -57,17 +57,17 @@ class Sessions:
         return f"{payload}.{self._signed(payload)}"
 
     def digest_in(self, cookie: str) -> str | None:
-        """The token's hash, if the cookie is ours and its time is not over."""
+        """Return the token's hash if the cookie is ours and has not expired."""
         payload, _, signature = cookie.rpartition(".")
         if not hmac.compare_digest(self._signed(payload).encode(), signature.encode()):
             return None
-        digest, until, _ = payload.split(".")  # it is signed, and so ours
+        digest, until, _ = payload.split(".")  # cannot fail: the signature is ours
         if int(until) <= self._now() or _hashed(payload) in self._ended:
             return None
         return digest
 
     def end(self, cookie: str) -> None:
-        """Whoever has a copy of the cookie is signed out with it, as long as we run."""
+        """End the session, including copies of the cookie, until this process restarts."""
         payload, _, _ = cookie.rpartition(".")
         if self.digest_in(cookie) is not None:
             self._ended[_hashed(payload)] = self._now() + SESSION_S

@@ -1,6 +1,6 @@
-"""A report as a sheet for other programs: CSV and Parquet, here and in `kubectl runs report`.
+"""A report as a sheet for other programs: CSV and Parquet, also for `kubectl runs report`.
 
-A row for each, without the total: whoever sums it finds the same.
+One row per item without a total row, so that sums over the rows are right.
 """
 
 import csv
@@ -15,14 +15,14 @@ from leasehold.control.questions.answers.shape import GpuAmount
 
 USES = ("work", "spare", "starting", "failed", "cut")
 _WHOLE, _HOURS, _TIME = "BIGINT", "DECIMAL(18, 3)", "TIMESTAMPTZ"
-_KEYS = {"day": "DATE"}  # what else a report is by is text
+_KEYS = {"day": "DATE"}  # all other keys are text
 
 Value = str | int | None
 
 
 class SheetColumn(NamedTuple):
     name: str
-    kind: str  # a type of SQL
+    kind: str  # SQL type
 
 
 class Sheet(NamedTuple):
@@ -30,7 +30,8 @@ class Sheet(NamedTuple):
     rows: Sequence[Sequence[Value]]
 
     def csv(self, *, for_spreadsheets: bool = False) -> str:
-        """With a line of heads; `for_spreadsheets`: no cell is taken for a formula."""
+        """Return CSV with a header line; `for_spreadsheets` escapes cells that look like
+        formulas."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow([each.name for each in self.columns])
@@ -55,7 +56,7 @@ def sheet(report: ReportAnswer) -> Sheet:
 
 
 def key_of(report: ReportAnswer, row: ReportRow) -> str:
-    """What a row is about."""
+    """Return the value that the row is grouped by."""
     return str(getattr(row, report.by))
 
 
@@ -83,7 +84,7 @@ def _row(report: ReportAnswer, row: ReportRow) -> list[Value]:
 
 
 def _harmless(value: Value) -> Value:
-    """A spreadsheet takes a cell that begins like this for a formula, also after a blank."""
+    """Escape a cell that a spreadsheet would treat as a formula, even after a blank."""
     if not isinstance(value, str):
         return value
     plain = " ".join(value.split())

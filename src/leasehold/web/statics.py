@@ -1,7 +1,7 @@
-"""What every page needs and nobody made: styles, scripts, fonts, each under an address of its own.
+"""Static files: styles, scripts and fonts, each with a hash in its URL.
 
-An address has the hash of what it gives, so that a browser may keep it for ever and never has an
-old one. Read once, at start.
+The hash is of the content, so browsers may cache a file for ever and never use an old one. Read
+once, at start.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
-"""How much one visitor may ask of the process that decides: one question at a time, and half of a
-core at most after a first burst. Who asks for more is answered later.
+"""Limits each visitor's load on the controller: one question at a time, and half a CPU core after
+an initial burst. Further questions are delayed.
 
-Called by `remembered`, for answers that are not kept. Only the work for the question itself is
-counted, and not what else the process does while the question waits.
+Called by `remembered` for answers that are not cached. Only the CPU time of the question itself
+counts, not other work of the process in the meantime.
 """
 
 import asyncio
@@ -13,9 +13,9 @@ from typing import TypeVar
 
 from leasehold.web.house import NotShown
 
-BURST_S = 3.0  # of work that is done for a visitor before it has to wait
-WAIT_S_MAX = 5.0  # for one answer
-WAITING_MAX = 64  # questions of one visitor
+BURST_S = 3.0  # CPU time before a visitor is delayed
+WAIT_S_MAX = 5.0  # maximum delay of one answer
+WAITING_MAX = 64  # waiting questions per visitor
 KNOWN_MAX = 1024
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class _Visits:
     def __init__(self) -> None:
         self.one = asyncio.Lock()
         self.waiting = 0
-        self.rests_until = 0.0  # when it has rested as long as it was worked for
+        self.rests_until = 0.0  # end of the pause owed for earlier questions
 
 
 class Turns:
@@ -44,8 +44,8 @@ class Turns:
         self._of: dict[str, _Visits] = {}
 
     async def take(self, user: str, ask: Callable[[], Awaitable[T]]) -> T:
-        """What `ask` answers, when it is this visitor's turn; raises `NotShown` if too many of its
-        questions wait."""
+        """Return the result of `ask` when it is this visitor's turn; raise `NotShown` if too many
+        of its questions are waiting."""
         visits = self._of.get(user) or self._new(user)
         if visits.waiting >= WAITING_MAX:
             raise NotShown(429, f"{WAITING_MAX} questions of yours wait for their answer")
@@ -81,7 +81,7 @@ class Turns:
 def _counted(
     asked: Awaitable[T], spent: list[float], work: Callable[[], float]
 ) -> Generator[object, object, T]:
-    """Adds up what each step of it takes, from when it is resumed to when it waits again."""
+    """Add up the time of each step, from its resumption to its next wait."""
     steps = asked.__await__()
     step: Callable[[], object] = lambda: next(steps)  # noqa: E731 - another one each time
     while True:

@@ -1,4 +1,4 @@
-"""How instants, spans and names are written on a page. Nothing here is counted."""
+"""Formats instants, spans and names for pages; no calculations."""
 
 import re
 from datetime import UTC, datetime
@@ -10,7 +10,7 @@ _SPANS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"))
 
 
 def millis(text: str | None) -> Millis | None:
-    """An instant of an answer as milliseconds."""
+    """Convert an answer's instant to milliseconds."""
     if text is None:
         return None
     found = datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
@@ -18,13 +18,13 @@ def millis(text: str | None) -> Millis | None:
 
 
 def instant(at: Millis) -> str:
-    """RFC 3339, as the query API takes it."""
+    """Return RFC 3339, as the query API accepts it."""
     found = datetime.fromtimestamp(at / 1000, UTC)
     return f"{found:%Y-%m-%dT%H:%M:%S}.{at % 1000:03d}Z"
 
 
 def clock(text: str | None) -> str:
-    """The time of day, for what is near."""
+    """Return the time of day, for recent instants."""
     return "–" if text is None else text[11:19]
 
 
@@ -33,7 +33,7 @@ def date_and_clock(text: str | None) -> str:
 
 
 def span(length: Millis) -> str:
-    """The two largest parts: `2d 4h`, `14m 59s`, `0s`."""
+    """Return the two largest parts: `2d 4h`, `14m 59s`, `0s`."""
     left = max(0, length)
     parts: list[str] = []
     for size, letter in _SPANS:
@@ -47,7 +47,7 @@ def span(length: Millis) -> str:
 
 
 def short(name: str) -> str:
-    """The last part of an owner, an envelope or a domain; the whole is in the title beside it."""
+    """Return the last part of an owner, envelope or domain; the full name is in the tooltip."""
     return name.rpartition("/")[2].rpartition(":")[2]
 
 
@@ -65,5 +65,5 @@ def grouped(count: int) -> str:
 
 
 def anchor(heading: str) -> str:
-    """Where a section begins, as the site of the documentation names it."""
+    """Return the anchor of a section, as the documentation site names it."""
     return re.sub(r"[^a-z0-9]+", "-", heading.lower()).strip("-")

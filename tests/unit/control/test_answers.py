@@ -32,8 +32,8 @@ def explained(plant: Plant, key: str) -> list[str]:
 
 def test_a_waiting_run_is_told_what_it_waits_for_and_who_would_be_drawn() -> None:
     assert explained(a_crowded_plant(), "z/two") == [
-        "z/two: Pending (InsufficientCapacity): 0 of the 8 GPUs asked are free; wait for leases "
-        "to end; planned for 2027-01-15T09:15:00.000Z by cutting others, if it must",
+        "z/two: Pending (InsufficientCapacity): fewer than 8 GPUs are free; wait for leases to "
+        "end; planned for 2027-01-15T09:15:00.000Z by cutting others, if it must",
         "  asked 8 GPUs, short by 8; time may clear it",
         "  reservation two-2 is Pending, starts 2027-01-15T09:15:00.000Z, needs-cuts, "
         "deficit 8 GPUs",
@@ -50,7 +50,7 @@ def test_one_gpu_is_no_gpus() -> None:
     plant.submit("z/two", resources={"gpuType": "H", "totalGPUs": 1, "gpusPerPod": 1})
     plant.wait(0)
     first, second, third, *_ = explained(plant, "z/two")
-    assert "0 of the 1 GPU asked is free;" in first
+    assert "no GPU is free;" in first
     assert second == "  asked 1 GPU, short by 1; time may clear it"
     assert third.endswith("deficit 1 GPU")
     assert [plural(count, "GPU") for count in (0, 1, "1", 11)] == [

@@ -96,6 +96,7 @@ def followed(decider: Decider, then: Callable[[World, Turn], None]) -> Decider:
         time_trusted: bool,
         quarantined: frozenset[Uid],
         left_alone: frozenset[Uid],
+        is_strict: bool,
     ) -> Turn:
         turn = decider(
             world,
@@ -104,6 +105,7 @@ def followed(decider: Decider, then: Callable[[World, Turn], None]) -> Decider:
             time_trusted=time_trusted,
             quarantined=quarantined,
             left_alone=left_alone,
+            is_strict=is_strict,
         )
         then(world, turn)
         return turn

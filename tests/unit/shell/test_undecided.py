@@ -29,6 +29,7 @@ def failing(*names: str, tends: bool = False) -> Decider:
         time_trusted: bool,
         quarantined: frozenset[Uid],
         left_alone: frozenset[Uid],
+        is_strict: bool,
     ) -> Turn:
         apart = left_alone if tends else quarantined | left_alone
         for uid, run in world.runs.items():
@@ -41,6 +42,7 @@ def failing(*names: str, tends: bool = False) -> Decider:
             time_trusted=time_trusted,
             quarantined=quarantined,
             left_alone=left_alone,
+            is_strict=is_strict,
         )
 
     return deciding
@@ -76,6 +78,7 @@ def with_steps(most: list[int], failed: list[Instant] | None = None) -> Decider:
         time_trusted: bool,
         quarantined: frozenset[Uid],
         left_alone: frozenset[Uid],
+        is_strict: bool,
     ) -> Turn:
         world.steps.most = most[-1]
         try:
@@ -86,6 +89,7 @@ def with_steps(most: list[int], failed: list[Instant] | None = None) -> Decider:
                 time_trusted=time_trusted,
                 quarantined=quarantined,
                 left_alone=left_alone,
+                is_strict=is_strict,
             )
         except Undecided:
             if failed is not None:

@@ -1,9 +1,9 @@
-"""The node agent: real processes for the Pods of this machine's nodes, on any store.
+"""The node agent: runs the Pods of this machine's nodes as real processes, on any store.
 
-Made and run by the composition root. It watches Pods as a kubelet does, claims those of its nodes,
-has shims run them (`adapters.agent.shim`), and reports. It takes no scheduling decision. Killed at
-any moment and started again it goes on where it was: what runs has gone on meanwhile, what ended
-has left a record. See `pods` for what is done with a pod, `nodes` for Node objects.
+Created and run by the composition root. Like a kubelet it watches Pods, claims those of its nodes,
+lets shims run them (`adapters.agent.shim`) and reports their status. It takes no scheduling
+decision. It may be killed and restarted at any time: running jobs have continued, and ended ones
+have left a record. `pods` handles each pod, `nodes` the Node objects.
 """
 
 import asyncio
@@ -43,12 +43,12 @@ from leasehold.ports.runtime import Clock, Task, Tasks
 from leasehold.ports.store import Listing, Store, WatchEvent
 
 RETRY_MS = 100
-_ALIVE = "alive"  # touched while an agent lives
+_ALIVE = "alive"  # file whose mtime shows when an agent was last alive
 _READ_BYTES = 64 * 1024
 
 
 class _Said(msgspec.Struct):
-    """A message of a shim."""
+    """A message from a shim."""
 
     what: str
     uid: str
@@ -72,9 +72,8 @@ class Agent:
         devices: DeviceWatch | None = None,
         containment: Containment | None = None,
     ) -> None:
-        """`folder`: its own records and logs, closed to jobs; `work`: what jobs may write.
-
-        Raises `AgentError` when another agent has the folder, or it cannot be used."""
+        """`folder`: records and logs, not accessible to jobs. `work`: working folders of jobs.
+        Raise `AgentError` if another agent uses the folder, or it cannot be used."""
         self._store = store
         self._clock = clock
         self._tasks = tasks
@@ -84,7 +83,7 @@ class Agent:
         self._containment = containment or Containment()
         self._lock = _prepare(folder, work)
         self._spawned: list[Task] = []
-        self._begun = b""  # of a message of a shim
+        self._begun = b""  # incomplete line of a shim's message
         self._pipe = (-1, -1)
         self._stopped = tasks.signal()
         self._is_open = self._is_stopped = False
@@ -131,9 +130,9 @@ class Agent:
         self._foreign.is_ours = self._pods.owns
 
     async def run(self) -> None:
-        """For ever, or until `stop`."""
+        """Run until `stop`."""
         await self.prepare()
-        if self._is_stopped:  # before it came to run
+        if self._is_stopped:  # stopped before it began
             return
         for name, work in (
             ("agent-forks", self._forks.serve),
@@ -147,7 +146,7 @@ class Agent:
         await self._stopped.wait(None)
 
     async def prepare(self) -> None:
-        """Knows what runs here, and its nodes are registered, when this returns."""
+        """Adopt running jobs and register the nodes, before anything else."""
         if self._is_open or self._is_stopped:
             return
         self._is_open = True
@@ -158,11 +157,11 @@ class Agent:
 
     @property
     def trouble(self) -> str:
-        """Why it cannot start anything just now; "" when it can."""
+        """Why nothing can be started right now; "" if it can."""
         return "" if self._forks.is_open else "its process that forks shims is gone; another comes"
 
     async def stop(self) -> None:
-        """Leaves what runs running; the next agent on this folder adopts it."""
+        """Stop the agent but not the jobs; the next agent on this folder adopts them."""
         self._is_stopped = True
         for task in self._spawned:
             task.cancel()
@@ -181,7 +180,7 @@ class Agent:
         self._stopped.set()
 
     async def end_all(self) -> None:
-        """Ends every job on this machine, without grace, and returns when all are gone."""
+        """Kill every job on this machine, and return when all are gone."""
         await self._pods.end_all()
 
     def logs(
@@ -195,9 +194,9 @@ class Agent:
         limit_bytes: int | None = None,
         previous: bool = False,
     ) -> AsyncIterator[bytes]:
-        """What the pod's job printed; with `previous`, that of the attempt before. Of a pod without
-        a uid, whose object is gone, what is kept. Raises `NoLog` at once when there cannot be any.
-        """
+        """Return the output of the pod's job; with `previous`, that of the previous attempt. A pod
+        without a uid has no object any more: return what is kept. Raise `NoLog` at once if there
+        can be no log."""
         metadata = part(pod, "metadata")
         name = text_at(metadata, "name")
         if not text_at(metadata, "uid"):
@@ -226,7 +225,7 @@ class Agent:
 
     @property
     def running(self) -> int:
-        """How many pods have processes here."""
+        """The number of pods with processes here."""
         return len(self._pods.running)
 
     async def _watch_pods(self) -> None:
@@ -249,7 +248,7 @@ class Agent:
             self._show(event.object)
 
     def _show(self, wire: Wire) -> None:
-        """One pod that cannot be made sense of keeps nobody from seeing the others."""
+        """Handle one pod; an error is contained to it."""
         try:
             self._pods.see(wire)
         except Exception as error:
@@ -278,7 +277,7 @@ class Agent:
         with suppress(FileExistsError):
             os.mkfifo(path, 0o600)
         reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        # Our own writing end keeps it from ending whenever no shim has one open.
+        # Keep a writing end open, so that the pipe does not end when no shim has it open.
         writer = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self._pipe = (reader, writer)
         asyncio.get_running_loop().add_reader(reader, self._on_message)
@@ -287,13 +286,13 @@ class Agent:
         with suppress(BlockingIOError):
             *lines, self._begun = (self._begun + os.read(self._pipe[0], _READ_BYTES)).split(b"\n")
             for line in lines:
-                with suppress(msgspec.MsgspecError):  # no shim wrote that
+                with suppress(msgspec.MsgspecError):  # not written by a shim
                     said = msgspec.json.decode(line, type=_Said)
                     self._pods.hear(said.what, said.uid, said.detail)
 
 
 def _prepare(folder: Path, work: Path) -> int:
-    """Makes the folders, and locks ours."""
+    """Create the folders and lock ours; return the lock."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
@@ -311,16 +310,16 @@ def _prepare(folder: Path, work: Path) -> int:
 
 
 def _make_open(work: Path) -> None:
-    """Jobs must come to it, whatever the umask."""
+    """Create the folder with access for jobs, whatever the umask."""
     missing = [each for each in (work, *work.parents) if not each.exists()]
     for each in reversed(missing):
         each.mkdir()
         each.chmod(0o755)
-    work.mkdir(exist_ok=True)  # which says so where it is a file
+    work.mkdir(exist_ok=True)  # raises if it is a file
 
 
 def _check_ours(work: Path) -> None:
-    """Who could put or rename folders there would have a namespace's jobs work in another's."""
+    """Require that only we can write there: others could exchange the folders of two namespaces."""
     status = work.stat()
     for owner in (work.lstat().st_uid, status.st_uid):  # it may be a link
         if owner != os.geteuid():
@@ -336,7 +335,7 @@ def _check_ours(work: Path) -> None:
 
 
 def _check_reachable(work: Path) -> None:
-    """Under root jobs run as other users, who must be able to come to their folders."""
+    """As root, require that all users can reach the folder: jobs run as other users."""
     if os.geteuid() != 0:
         return
     for folder in (work, *work.resolve().parents):
@@ -348,7 +347,7 @@ def _check_reachable(work: Path) -> None:
 
 
 def _identity(folder: Path) -> str:
-    """A name that this folder keeps: what it is the agent of is what it has records of."""
+    """Return the agent's id, which this folder keeps for its records; create it if missing."""
     path = folder / "agent.id"
     if not path.exists():
         coming = folder / "agent.id.new"

@@ -1,8 +1,8 @@
-"""Which cgroups this machine lets us make, and which a pod needs for its limits.
+"""Finds which cgroups this machine allows, and which ones a pod needs for its limits.
 
-Called by `agent` once to find out, and for every start; the shim makes and removes them. Version 2,
-version 1 and both at once are known. Whatever cannot be made is simply not there: `enforces` tells,
-and the agent says so to the user who asked for a limit.
+Called by `agent` once at start, and for every pod; the shim creates and removes the pod's cgroups.
+Handles version 2, version 1 and both at once. Limits that cannot be set are skipped; `enforces`
+tells, and the agent reports it to the user.
 """
 
 import os
@@ -21,10 +21,10 @@ _PIDS = "pids"
 
 @dataclass(frozen=True, slots=True)
 class Cgroups:
-    """Parents under which a pod's cgroups are made; None where there can be none."""
+    """Parent cgroups of the pods' cgroups; None if not available."""
 
-    unified: Path | None = None  # version 2, for killing at once
-    unified_has: frozenset[str] = frozenset()  # its controllers
+    unified: Path | None = None  # version 2, also to kill all processes at once
+    unified_has: frozenset[str] = frozenset()  # controllers of `unified`
     memory: Path | None = None  # version 1
     cpu: Path | None = None  # version 1
     pids: Path | None = None  # version 1
@@ -47,7 +47,7 @@ class Cgroups:
         cpu_milli: int | None,
         pids_max: int | None = None,
     ) -> list[Cgroup]:
-        """What the shim must make; None: no limit."""
+        """Return the cgroups that the shim must create; None means no limit."""
         found: list[Cgroup] = []
         if self.unified is not None:
             found.append({"path": f"{self.unified}/{uid}", "set": []})
@@ -77,7 +77,7 @@ class Cgroups:
         return found
 
     def _count_processes(self, found: list[Cgroup], uid: str, most: int) -> None:
-        """Processes and threads of the pod: one that forks for ever must not take the machine."""
+        """Limit processes and threads of the pod, so that a fork bomb cannot take the machine."""
         if _PIDS in self.unified_has:
             _set(found[0], "pids.max", most)
         elif self.pids is not None:
@@ -86,7 +86,7 @@ class Cgroups:
             found.append(count)
 
     def remove(self) -> None:
-        """The parents, if no pod is left in them."""
+        """Remove the parents that have no pods left."""
         for parent in (self.unified, self.memory, self.cpu, self.pids):
             if parent is not None:
                 with suppress(OSError):
@@ -94,13 +94,13 @@ class Cgroups:
 
 
 def find_cgroups(name: str) -> Cgroups:
-    """Makes the parents, called `name`, where it may."""
+    """Find or create parent cgroups called `name`, where allowed."""
     mine = _memberships()
     unified, has = None, frozenset[str]()
     memory = cpu = pids = None
     for kind, mount in _mounts():
         if kind == "2":
-            # The root may have processes beside children with limits; other groups may not.
+            # In version 2 only the root may have processes beside limited children.
             for place in (mount, mount / mine.get("", "").lstrip("/")):
                 if unified is None or not has:
                     unified = _child(place, name) or unified
@@ -115,13 +115,13 @@ def find_cgroups(name: str) -> Cgroups:
 
 
 def pids_at_most(wanted: int) -> int:
-    """The limit for one pod: as wanted, but never so much that it could leave the machine none."""
+    """Return the limit for one pod: at most `wanted` and at most half of what the kernel allows."""
     return max(1, min([wanted, *(each // 2 for each in _kernel_counts())]))
 
 
 @cache
 def _kernel_counts() -> tuple[int, ...]:
-    """How many processes and threads the kernel has room for at all."""
+    """Return the kernel's limits of processes and threads."""
     found = []
     for name in ("pid_max", "threads-max"):
         with suppress(OSError, ValueError):
@@ -130,7 +130,7 @@ def _kernel_counts() -> tuple[int, ...]:
 
 
 def _child(place: Path, name: str) -> Path | None:
-    """A cgroup that we made and can make cgroups in."""
+    """Create the cgroup `name`; None unless cgroups can be created in it."""
     child = place / name
     try:
         child.mkdir(exist_ok=True)
@@ -143,7 +143,7 @@ def _child(place: Path, name: str) -> Path | None:
 
 
 def _enabled(place: Path, child: Path) -> frozenset[str]:
-    """The controllers that children of `child` have, after an attempt to hand them down."""
+    """Try to enable all controllers down to `child`; return those that its children have."""
     for folder in (place, child):
         for controller in sorted(_NAMES):
             with suppress(OSError):
@@ -155,7 +155,7 @@ def _enabled(place: Path, child: Path) -> frozenset[str]:
 
 
 def _memberships() -> dict[str, str]:
-    """By controller ("" for version 2): the cgroup we are in."""
+    """Return our own cgroup path by controller ("" for version 2)."""
     found: dict[str, str] = {}
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
@@ -166,7 +166,7 @@ def _memberships() -> dict[str, str]:
 
 
 def _mounts() -> list[tuple[str, Path]]:
-    """(controller or "2", where it is mounted)."""
+    """Return (controller or "2", mount point) of each cgroup hierarchy."""
     found: list[tuple[str, Path]] = []
     with suppress(OSError):
         for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():

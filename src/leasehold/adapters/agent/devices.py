@@ -1,8 +1,8 @@
-"""The GPUs of this machine, and which processes hold them, as NVML tells.
+"""The GPUs of this machine and the processes that use them, from NVML.
 
-Called by the composition root (`discover`) and by `agent` (`DeviceWatch`). A machine without NVML,
-or whose driver does not answer, has no devices: that is an answer, not an error. It only looks; it
-never changes a device or ends a process.
+Called by the composition root (`discover`) and by `agent` (`DeviceWatch`). A machine without NVML
+or a working driver has no devices, which is not an error. Read-only: it never changes a device or
+ends a process.
 """
 
 import os
@@ -21,13 +21,13 @@ class Device:
 
 
 def discover() -> list[Device]:
-    """All GPUs in NVML's order; none where there is no driver."""
+    """Return all GPUs in NVML's order; none without a driver."""
     found: list[Device] = []
     if not _begin():
         return found
     with suppress(pynvml.NVMLError):
         for ordinal in range(pynvml.nvmlDeviceGetCount()):
-            with suppress(pynvml.NVMLError):  # one that has fallen off the bus
+            with suppress(pynvml.NVMLError):  # a GPU that fell off the bus
                 handle = pynvml.nvmlDeviceGetHandleByIndex(ordinal)
                 found.append(
                     Device(
@@ -42,13 +42,13 @@ def discover() -> list[Device]:
 
 
 class DeviceWatch:
-    """Who holds which GPU. Keeps NVML open between questions, since opening it takes long."""
+    """Finds the processes on each GPU. Keeps NVML open, because opening it is slow."""
 
     def __init__(self) -> None:
         self._is_open = False
 
     def holders(self, uuid: str) -> frozenset[int]:
-        """The pids with a context on it, as far as NVML knows them; none if it does not answer."""
+        """Return the pids that use the GPU according to NVML; none if NVML does not answer."""
         self._is_open = self._is_open or _begin()
         found: set[int] = set()
         if not self._is_open:
@@ -59,7 +59,7 @@ class DeviceWatch:
                 pynvml.nvmlDeviceGetComputeRunningProcesses,
                 pynvml.nvmlDeviceGetGraphicsRunningProcesses,
             ):
-                with suppress(pynvml.NVMLError):  # not every product knows both kinds
+                with suppress(pynvml.NVMLError):  # some products support only one of them
                     found.update(int(process.pid) for process in ask(handle))
         return frozenset(found)
 
@@ -70,7 +70,7 @@ class DeviceWatch:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process here; NVML may speak of one in another container."""
+    """Return whether the process exists here; NVML may report pids of another container."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

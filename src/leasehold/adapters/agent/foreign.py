@@ -1,8 +1,7 @@
-"""GPUs that somebody else's processes hold: one Pod per node stands for them all.
+"""GPUs that foreign processes use, reported as one Pod per node.
 
-Run by `agent` as one task on a machine with real devices. The controller counts such a pod like any
-pod of another scheduler and gives out fewer GPUs. It ends nothing: a stranger's process is to be
-respected.
+Run by `agent` as one task on a machine with real devices. The controller treats such a Pod like any
+pod of another scheduler and assigns fewer GPUs. Foreign processes are never ended.
 """
 
 import asyncio
@@ -38,11 +37,11 @@ class Foreign:
         self.is_ours: Callable[[int, str], bool] = lambda _pid, _uuid: False
 
     async def run(self) -> None:
-        """For ever; a machine without devices has nothing to look at."""
+        """Report foreign GPU use periodically; never return if there are devices."""
         with_devices = [node for node in self._nodes if node.devices]
         for node in self._nodes:
             if not node.devices:
-                await self._tell(node, ())  # one of before, when there were devices
+                await self._tell(node, ())  # remove the report of an earlier configuration
         while with_devices:
             for node in with_devices:
                 held = await self.held(node)
@@ -53,7 +52,7 @@ class Foreign:
             await self._clock.sleep(self._devices_ms)
 
     async def held(self, node: LocalNode) -> dict[str, frozenset[int]]:
-        """By device: the strangers that hold it. Only those that are held."""
+        """Return the foreign pids by device; only devices that have some."""
         found: dict[str, frozenset[int]] = {}
         for device in node.devices:
             pids = await asyncio.to_thread(self._watch.holders, device.uuid)
@@ -63,7 +62,7 @@ class Foreign:
         return found
 
     async def lingers(self, devices: Sequence[str]) -> bool:
-        """Whether the driver still knows processes on them that are gone."""
+        """Return whether the driver still lists ended processes on these devices."""
         for uuid in devices:
             pids = await asyncio.to_thread(self._watch.holders, uuid)
             if any(not is_alive(pid) for pid in pids):
@@ -73,11 +72,11 @@ class Foreign:
     async def _tell(self, node: LocalNode, slots: tuple[int, ...]) -> None:
         if self._written.get(node.name) == slots:
             return
-        with suppress(StoreError):  # told again at the next look
+        with suppress(StoreError):  # tried again at the next look
             await write_foreign(self._store, node.name, len(slots), self._labels, slots=slots)
             self._written[node.name] = slots
 
 
 def describe(pids: frozenset[int]) -> str:
-    """For a person who wants to know who it is."""
+    """Return the pids as text for a message."""
     return ", ".join(f"{pid}" if is_alive(pid) else f"{pid} (not here)" for pid in sorted(pids))

@@ -1,7 +1,7 @@
-"""The agent's end of the zygote: asks it for shims, and starts another when it dies.
+"""The agent's connection to the zygote, which forks shims; starts a new one when it dies.
 
-Called by `agent` and `shims`. The zygote is `leasehold-shim`, a program that is compiled when
-leasehold is installed. Asking twice for the same journal is harmless: one of the two shims wins it.
+Called by `agent` and `shims`. The zygote is `leasehold-shim`, a program compiled when leasehold is
+installed. Asking twice for the same journal is harmless: only one of the two shims wins it.
 """
 
 import asyncio
@@ -18,12 +18,13 @@ from leasehold.adapters.agent.limits import AgentError
 from leasehold.adapters.agent.shim.frame import frame_of
 
 PROGRAM = Path(__file__).parent / "shim" / "leasehold-shim"
-_PAUSE_S = 0.5  # before another zygote is started, so that one that cannot live costs little
+_PAUSE_S = 0.5  # pause before a restart, so that a zygote that always fails costs little
 
 
 class Forks:
-    """`on_fork(pid, uid)` for every shim, with 0 for a request that the zygote refused;
-    `on_restart()` when all must be asked again."""
+    """Asks the zygote for shims.
+    `on_fork(pid, uid)` is called for every shim, with pid 0 if the zygote refused the request;
+    `on_restart()` when every request must be repeated."""
 
     def __init__(
         self,
@@ -32,10 +33,9 @@ class Forks:
         on_fork: Callable[[int, str], None],
         on_restart: Callable[[], None],
     ) -> None:
-        """`errors`: a file for what a shim says when it breaks.
-
-        Raises `AgentError` when the program is not there."""
-        if not os.access(PROGRAM, os.X_OK, effective_ids=True):  # as it will be started
+        """`errors`: a file for error output of shims.
+        Raise `AgentError` if the program is missing."""
+        if not os.access(PROGRAM, os.X_OK, effective_ids=True):  # access by the effective user
             raise AgentError(
                 f"{PROGRAM} is missing, which starts jobs and is compiled when leasehold is "
                 "installed; in a checkout run `make setup`, elsewhere install a wheel of leasehold "
@@ -47,12 +47,12 @@ class Forks:
         self._process: subprocess.Popen[bytes] | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._reader: asyncio.StreamReader | None = None
-        self._asked: deque[str] = deque()  # uids, in the order in which they are answered
-        self._frames: list[bytes] = []  # those of them that are to be sent
+        self._asked: deque[str] = deque()  # uids, in the order of the expected answers
+        self._frames: list[bytes] = []  # the frames not sent yet
 
     @property
     def pid(self) -> int | None:
-        """Of the zygote."""
+        """The pid of the zygote."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -60,7 +60,7 @@ class Forks:
         return self._writer is not None
 
     async def open(self) -> None:
-        """Raises `AgentError` when the zygote cannot be started."""
+        """Start the zygote; raise `AgentError` on failure."""
         ours, theirs = socket.socketpair()
         try:
             with self._errors.open("ab") as errors:
@@ -69,9 +69,9 @@ class Forks:
                     stdin=theirs.fileno(),
                     stdout=errors,
                     stderr=errors,
-                    env={},  # whatever it had, a job could read
+                    env={},  # a job could read its environment
                     cwd="/",
-                    start_new_session=True,  # an interrupt at the terminal is not for it
+                    start_new_session=True,  # not interrupted by Ctrl-C at the terminal
                 )
         except OSError as error:
             ours.close()
@@ -85,7 +85,7 @@ class Forks:
 
     def ask(self, journal: PodJournal) -> None:
         if self._writer is not None and not self._writer.is_closing():
-            if not self._frames:  # whatever else is asked for in this turn of the loop goes along
+            if not self._frames:  # requests made in the same loop iteration are sent together
                 asyncio.get_running_loop().call_soon(self._send)
             self._asked.append(journal.uid)
             self._frames.append(frame_of(journal))
@@ -96,19 +96,19 @@ class Forks:
             self._writer.write(b"".join(frames))
 
     async def serve(self) -> None:
-        """Hears what was forked, for ever."""
+        """Process the zygote's answers and restart it when it dies; never return."""
         while True:
             with suppress(ConnectionError):
                 while self._reader is not None and (line := await self._reader.readline()):
                     self._on_fork(int(line.split()[0]), self._asked.popleft())
             await self.close()
             await asyncio.sleep(_PAUSE_S)
-            with suppress(AgentError):  # the program is being replaced, or there is no memory
+            with suppress(AgentError):  # the program is being replaced, or memory is short
                 await self.open()
                 self._on_restart()
 
     async def close(self) -> None:
-        """The zygote ends when it hears no more; what it forked goes on."""
+        """Close the connection, which ends the zygote; its shims keep running."""
         if self._writer is not None:
             self._writer.close()
             with suppress(ConnectionError):

@@ -1,10 +1,10 @@
-"""A pod's journal on disk as the agent sees it: what was asked, whether it runs, how it ended.
+"""The agent's view of a pod's journal on disk: request, whether it runs, and how it ended.
 
-Called by `pods`, `shims` and `logs`. A journal is one file, `pods/UID`, that is only ever appended
-to: the request first, then the records of agent and shim. What the job prints is beside it, in
-`logs/UID`, once there is any. Journals are the only memory of processes: an agent that starts reads
-them and knows as much as the one before it. A process is the one that was recorded if boot, pid and
-start time agree. It starts and signals nothing itself.
+Called by `pods`, `shims` and `logs`. A journal is one append-only file, `pods/UID`: the request
+first, then records of agent and shim. The job's output, if any, is in `logs/UID`. Journals are the
+only memory of processes: an agent that starts reads them and knows as much as the one before. A
+process is the recorded one if boot id, pid and start time match. Nothing is started or signalled
+here.
 """
 
 import os
@@ -24,24 +24,24 @@ from leasehold.core.units import Instant
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _BY_SHIM = {"boot", "shim", "shim_ticks"}
 _EXIT = {"code", "signal", "error", "oom", "finished_ms", "dropped_bytes"}
-_GONE = ".gone."  # before the uid: of a journal that is being removed
+_GONE = ".gone."  # prefix of the name of a journal that is being removed
 
 
 class PodStage(Enum):
-    REQUESTED = auto()  # asked for; nobody has started it yet
-    RUNNING = auto()  # its shim lives
-    ORPHANED = auto()  # its shim is dead and left no exit record; processes may be left
-    OVER = auto()  # there is an exit record, and no process
-    VOID = auto()  # an agent gave it up before any shim started it
+    REQUESTED = auto()  # requested but not started
+    RUNNING = auto()  # its shim is alive
+    ORPHANED = auto()  # its shim died without an exit record; processes may be left
+    OVER = auto()  # it has an exit record and no processes
+    VOID = auto()  # an agent gave it up before a shim started it
 
 
-class RecordsGone(Exception):  # noqa: N818 - it says what happened
-    """The file of a pod that runs was taken away, and with it what would be known of its end."""
+class RecordsGone(Exception):  # noqa: N818 - named for the condition
+    """The journal of a running pod was removed, so its end could not be recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a pod ended. Without a code nobody knows."""
+    """How a pod ended. `code` is None if that is unknown."""
 
     code: int | None
     signal: int | None
@@ -52,24 +52,24 @@ class Exit:
 
 
 class PodJournal:
-    """One pod's journal. Reads what is new in it when asked; keeps what it has read."""
+    """One pod's journal. Reads new records on demand and keeps what it has read."""
 
     def __init__(
         self, folder: Path, uid: str, *, request: Record | None = None, request_bytes: int = 0
     ) -> None:
-        """`folder`: the agent's. `request`: all that is written there, if it was made just now."""
+        """`folder`: the agent's. `request`: the journal's only content, if it was just created."""
         self.uid = uid
         self.folder = f"{folder}/pods"
         self.logs_from_folder = f"../logs/{uid}"
-        self.request_bytes = request_bytes  # after these come the records
+        self.request_bytes = request_bytes  # offset where the records begin
         self._request = request
-        self._read_bytes = request_bytes  # up to here
+        self._read_bytes = request_bytes  # read up to this offset
         self._started: Record | None = None
         self._exit: Record | None = None
         self._stop: Record | None = None
         self._is_lost = self._is_lost_written = False
-        self._watched: int | None = None  # a pid that cannot be anybody else's while it is watched
-        self._is_known = False  # that the watched one is its shim
+        self._watched: int | None = None  # pid of the watched shim; not reusable meanwhile
+        self._is_known = False  # the watched pid was verified to be the shim
 
     @property
     def path(self) -> Path:
@@ -77,7 +77,7 @@ class PodJournal:
 
     @property
     def logs(self) -> Path:
-        """The folder of what it printed; there is none while that is nothing."""
+        """The folder of the job's output; missing if there is none."""
         return Path(self.folder).parent / "logs" / self.uid
 
     @property
@@ -108,18 +108,18 @@ class PodJournal:
 
     @property
     def devices(self) -> list[str]:
-        """The UUIDs of those it was given."""
+        """The UUIDs of its devices."""
         found = self.request.get("devices")
         return [str(each) for each in found] if isinstance(found, list) else []
 
     @property
     def is_removed(self) -> bool:
-        """Somebody took the file away: what its shim writes from now on, nobody will ever read."""
+        """Whether the file was removed: records written from now on would be lost."""
         return not os.path.lexists(self._place)
 
     @property
     def is_lost(self) -> bool:
-        """Its node was declared dead, so that its end is nobody's result."""
+        """Whether its node was declared dead, so that its result does not count."""
         if self._request is None:
             self._look()
         return self._is_lost
@@ -130,23 +130,23 @@ class PodJournal:
         if self._exit is not None:
             return PodStage.OVER
         if not self.request:
-            return PodStage.VOID  # not even the request was whole, so nobody can have started it
+            return PodStage.VOID  # the request is incomplete, so no shim can have started it
         started = self._started
         if started is None:
-            # Of another boot it may have been started, and nobody can tell any more.
+            # After a reboot it is unknown whether it was started.
             is_of_this_boot = self.request.get("boot") == records.boot_id()
             return PodStage.REQUESTED if is_of_this_boot else PodStage.ORPHANED
         if started["by"] != "shim":
             return PodStage.VOID
         if self.shim is not None:
             return PodStage.RUNNING
-        # The record is written before the shim ends, so looking once more misses none.
+        # The shim writes its record before it ends, so a second look cannot miss it.
         self._look()
         return PodStage.ORPHANED if self._exit is None else PodStage.OVER
 
     @property
     def shim(self) -> int | None:
-        """The pid of its shim, if that lives."""
+        """The pid of its shim, if it is alive."""
         started = self.started
         if started is None or started["by"] != "shim" or started["boot"] != records.boot_id():
             return None
@@ -159,7 +159,7 @@ class PodJournal:
         return pid
 
     def watch(self, pid: int | None) -> None:
-        """From now on somebody sees when this process ends; None: it has."""
+        """Note that the end of this process is watched; None: it has ended."""
         self._watched, self._is_known = pid, False
 
     def exit(self) -> Exit:
@@ -175,22 +175,21 @@ class PodJournal:
         )
 
     def give_up(self) -> bool:
-        """Nobody will start it from now on; false when somebody already has.
-
-        Of all records of a start the first has it, so that who writes one looks whose that is."""
+        """Prevent any start from now on; False if a shim has already started it. The first start
+        record in the file wins, so the writer reads back which one that is."""
         if self.started is None:
             records.append(self._place, {"by": "agent", "boot": records.boot_id()})
         return self.started is not None and self.started["by"] == "agent"
 
     def ask_to_stop(self, *, grace_ms: int, due_boot_ms: int) -> None:
-        """The last one counts. One with the same grace as before says nothing new."""
+        """Record a stop request; the last one counts. The same grace period again is no change."""
         if self._stop is None or self._stop["grace_ms"] != grace_ms:
             stop: Record = {"grace_ms": grace_ms, "due_boot_ms": due_boot_ms}
             records.append(self._place, stop)
             self._stop = stop
 
     def mark_lost(self) -> None:
-        """It is so from now on, also if it cannot be written; then `OSError` is raised."""
+        """Mark the pod as lost. The mark holds in memory even if writing it raises `OSError`."""
         is_written = self.is_lost and self._is_lost_written
         self._is_lost = True
         if not is_written:
@@ -198,7 +197,7 @@ class PodJournal:
             self._is_lost_written = True
 
     def write_unknown_exit(self, finished_at: Instant) -> None:
-        """For a shim that died without a word, once nothing of its pod is left."""
+        """Write the exit record of a shim that died without one. Nothing of its pod may be left."""
         record: Record = {
             "code": None,
             "signal": None,
@@ -210,7 +209,7 @@ class PodJournal:
         records.append(self._place, record, sync=True)
 
     def last_sign_of_life(self) -> Instant:
-        """When it surely still ran: its start, the last record or touch, or the last of its log."""
+        """Return the last time it surely ran: its start, or the newest change of journal or log."""
         times = [self.started_at]
         for path in (self.path, *self.logs.glob("log.*")):
             with suppress(FileNotFoundError):
@@ -218,7 +217,7 @@ class PodJournal:
         return max(times)
 
     def remove(self) -> None:
-        """The journal last: as long as it is there, an agent that starts knows what to remove."""
+        """Remove logs, then the journal: until then, a restarted agent knows what to remove."""
         shutil.rmtree(self.logs, ignore_errors=True)
         with suppress(OSError):
             self.path.unlink()
@@ -228,7 +227,7 @@ class PodJournal:
         return f"{self.folder}/{self.uid}"
 
     def _look(self) -> None:
-        """Takes in what was written since. A line without its end is looked at again."""
+        """Read new records. An incomplete last line is read again next time."""
         begin = self._read_bytes
         text = records.read(self._place, begin)
         if self._request is None:
@@ -237,10 +236,10 @@ class PodJournal:
             self.request_bytes = begin = len(line + newline)
         for record in records.parse(text):
             self._take(record)
-        self._read_bytes = begin + text.rfind(b"\n") + 1  # also on two threads at once
+        self._read_bytes = begin + text.rfind(b"\n") + 1  # correct even if two threads run this
 
     def _take(self, record: Record) -> None:
-        """What lacks something was written by nobody of ours, and says nothing."""
+        """Apply a record; incomplete ones are not ours and are ignored."""
         if "by" in record:
             is_whole = record["by"] != "shim" or record.keys() >= _BY_SHIM
             self._started = self._started or (record if is_whole else None)
@@ -261,13 +260,13 @@ class PodJournals:
         self._make_folders()
 
     def _make_folders(self) -> None:
-        """Also when somebody has removed them."""
+        """Create the folders, also if they were removed."""
         for each in (self._pods, self._logs):
             each.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def all(self) -> Iterator[PodJournal]:
-        """Removes what is nobody's: journals that were being removed, whatever is none, and logs
-        without a journal, which was there before them."""
+        """Yield all journals. Remove everything else: half-removed journals, unknown files and logs
+        without a journal."""
         known = {path.name for path in self._pods.iterdir() if _is_journal(path)}
         for path in (*self._pods.iterdir(), *self._logs.iterdir()):
             if path.name not in known:
@@ -276,15 +275,14 @@ class PodJournals:
             yield self.at(uid)
 
     def at(self, uid: str) -> PodJournal:
-        """The pod's, be it there or not."""
+        """Return the pod's journal, whether or not it exists."""
         assert _UID.fullmatch(uid), uid
         return PodJournal(self._folder, uid)
 
     def create(self, uid: str, request: Record) -> PodJournal:
-        """With its request from the first moment on, or void. Raises `FileExistsError` when there
-        is one that is not: whoever wrote it may have asked a shim to start it.
-
-        By the seal a shim knows it from an earlier one of the same pod, which was given up."""
+        """Create a journal with its request, completely or void. Raise `FileExistsError` if one
+        exists that is not void: a shim may have been asked to start it. The random seal lets a shim
+        tell this journal from an earlier one of the same pod that was given up."""
         sealed = {**request, "seal": secrets.token_hex(8)}
         journal = self.at(uid)
         place = str(journal.path)
@@ -301,8 +299,8 @@ class PodJournals:
         return PodJournal(self._folder, uid, request=sealed, request_bytes=size)
 
     def discard(self, journal: PodJournal) -> None:
-        """Makes its name free. First by another name: a shim that has it open, and finds that it is
-        not in its place, starts nothing."""
+        """Delete a journal. It is renamed first: a shim that has it open then finds it moved and
+        starts nothing."""
         going = self._pods / f"{_GONE}{journal.uid}"
         with suppress(FileNotFoundError):
             journal.path.rename(going)

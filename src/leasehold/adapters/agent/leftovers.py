@@ -1,8 +1,8 @@
-"""Finds and ends what is left of a pod whose shim was killed.
+"""Finds and kills what is left of a pod whose shim was killed.
 
-Called by `agent`, rarely: it looks at every process of the machine. A process is the pod's if it is
-in the pod's cgroup, has the pod's uid in the environment it was started with, or is in the session
-of the pod's main process. The shim's own way (it is the subreaper) needs none of this.
+Called by `agent`, rarely, because it reads every process of the machine. A process belongs to the
+pod if it is in the pod's cgroup, was started with the pod's uid in its environment, or is in the
+session of the pod's main process. A living shim, as subreaper, needs none of this.
 """
 
 import os
@@ -18,7 +18,7 @@ MARKER = "LEASEHOLD_POD_UID"
 
 
 def end_leftovers(journal: PodJournal) -> int:
-    """Kills them; how many there still were. Nothing is left once this returns 0."""
+    """Kill the pod's processes and return how many were found; 0 means that nothing is left."""
     started = journal.started or {}
     session = started.get("pid") if started.get("boot") == records.boot_id() else None
     since = started.get("pid_ticks")
@@ -37,16 +37,17 @@ def end_leftovers(journal: PodJournal) -> int:
 
 
 def is_marked(pid: int, uid: str) -> bool:
-    """Whether a process was started for this pod."""
+    """Return whether the process was started for this pod."""
     wanted = f"{MARKER}={uid}".encode()
     try:
         return wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:  # gone, a kernel thread, or somebody else's
+    except OSError:  # gone, a kernel thread, or another user's
         return False
 
 
 def descends(pid: int, ancestor: int | None) -> bool:
-    """Whether a process came of another, which lives: a shim adopts what loses its parent."""
+    """Return whether `pid` descends from the living process `ancestor`. A shim adopts orphans, so
+    its descendants stay below it."""
     for _ in range(64):
         if pid == ancestor:
             return True
@@ -67,8 +68,8 @@ def _marked(uid: str) -> Iterator[int]:
 
 
 def _in_session(session: int, since: int) -> Iterator[int]:
-    """Members of the session that are not older than the process that led it: a pid is reused
-    only when its session is empty, and a reused one is younger but leads another session."""
+    """Yield members of the session that are not older than its leader. A pid is reused only after
+    its session is empty, so a process with a reused pid leads another session."""
     leader = records.ticks_of(session)
     if leader is not None and leader != since:
         return

@@ -1,6 +1,6 @@
-"""What an agent keeps to, and what it tells: numbers with units, and notes about objects.
+"""The agent's limits, with units, and its notes about objects.
 
-Given by the composition root (`cli.up`), which also decides what becomes of a note.
+Given by the composition root (`cli.up`), which also decides how notes are delivered.
 """
 
 from dataclasses import dataclass
@@ -9,24 +9,24 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    log_bytes_max: int = 10 * 1024 * 1024  # of one file of a pod's log
-    log_files_max: int = 5  # the oldest is dropped when there would be more
-    retention_ms: int = 60_000  # a pod's records stay so long after its object
-    past_logs_ms: int = 7 * 24 * 3_600_000  # what it printed stays so long after its end
-    past_logs_max: int = 1_000  # of so many pods whose objects are gone; the oldest leave first
-    sign_of_life_ms: int = 30_000  # how often a shim and the agent touch a file
-    records_ms: int = 5_000  # how often it looks whether the records of what runs are there
-    heartbeat_ms: int = 60_000  # how often a Node object says that it is alive
-    devices_ms: int = 5_000  # how often NVML is asked who holds the GPUs
-    devices_patience_ms: int = 10_000  # after that, what still holds a GPU is somebody else's
-    leases_patience_ms: int = 2_000  # after that, a pod that ended goes with its leases still open
-    pids_max: int = 32_768  # processes and threads of one pod; less where the kernel has few
-    starts_max: int = 3  # shims that may die before they start a pod until it is rejected
+    log_bytes_max: int = 10 * 1024 * 1024  # of one log file of a pod
+    log_files_max: int = 5  # beyond that the oldest is dropped
+    retention_ms: int = 60_000  # a pod's records outlive its object by this
+    past_logs_ms: int = 7 * 24 * 3_600_000  # its output outlives its end by this
+    past_logs_max: int = 1_000  # kept logs of pods without objects; the oldest go first
+    sign_of_life_ms: int = 30_000  # how often shim and agent touch a file
+    records_ms: int = 5_000  # how often the journals of running pods are checked
+    heartbeat_ms: int = 60_000  # how often the Node objects are refreshed
+    devices_ms: int = 5_000  # how often NVML is asked for the users of GPUs
+    devices_patience_ms: int = 10_000  # what still uses a GPU after that counts as foreign
+    leases_patience_ms: int = 2_000  # then an ended pod goes with open leases
+    pids_max: int = 32_768  # processes and threads of one pod; less if the kernel allows few
+    starts_max: int = 3  # shims that may die before starting a pod until it is rejected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventNote:
-    """Something worth an Event on the object that is named."""
+    """Something that deserves an Event on the named object."""
 
     kind: str
     namespace: str
@@ -38,8 +38,8 @@ class EventNote:
 
 
 class AgentError(Exception):
-    """The agent cannot work here; the text says why and what would help."""
+    """The agent cannot work here; the text says why, with a remedy."""
 
 
 class CannotStart(Exception):  # noqa: N818
-    """This pod cannot be started by any attempt on this node; the text says why."""
+    """This pod can never be started on this node; the text says why."""

@@ -1,8 +1,8 @@
-"""Reads what a job printed, as `pods/log` is asked for it: from where, how much, and going on.
+"""Reads a job's output for `pods/log`: from where, how much, and whether to follow.
 
-Called by `agent`. The files are the shim's (`shim/logfile.h`): numbered, each line with its instant
-and stream; there are none while nothing was printed. A follower looks a few times a second, only
-while somebody follows, and ends when the pod has ended and everything was read.
+Called by `agent`. The shim writes the files (`shim/logfile.h`): numbered, each line with timestamp
+and stream; there are none before the first output. A follower polls a few times per second and ends
+when the pod has ended and everything was read.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -20,11 +20,11 @@ MISSED = "leasehold: output is missing here, it was printed faster than it was r
 
 
 class NoLog(Exception):  # noqa: N818
-    """There is nothing to show; the text says why, in the words of an API server."""
+    """There is no log to show; the text says why, as an API server would."""
 
 
 class NoPod(NoLog):
-    """Nor is there such a pod, nor the records of one."""
+    """The pod does not exist, nor does a record of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,12 +32,12 @@ class LogQuery:
     follow: bool = False
     timestamps: bool = False
     tail_lines: int | None = None
-    since_ms: Instant | None = None  # by the wall
+    since_ms: Instant | None = None  # by the wall clock
     limit_bytes: int | None = None
 
 
 async def read_log(journal: PodJournal, query: LogQuery, clock: Clock) -> AsyncIterator[bytes]:
-    """What the job printed, in portions, byte by byte as it was but for the stamps asked for."""
+    """Yield the job's output in chunks, unchanged except for requested timestamps."""
     files = _Files(journal.logs, clock.now)
     shown = _Shown(query)
     if query.tail_lines is not None:
@@ -46,7 +46,7 @@ async def read_log(journal: PodJournal, query: LogQuery, clock: Clock) -> AsyncI
         is_over = journal.stage() in (
             PodStage.OVER,
             PodStage.VOID,
-        )  # before the last look, not after
+        )  # before the last read, so that nothing is missed
         for lines in files.read():
             text = shown.of(lines)
             if text:
@@ -59,7 +59,7 @@ async def read_log(journal: PodJournal, query: LogQuery, clock: Clock) -> AsyncI
 
 
 class _Files:
-    """The lines of all files, each once, in order."""
+    """The lines of all log files, each once, in order."""
 
     def __init__(self, folder: Path, now: Callable[[], Instant]) -> None:
         self._folder = folder
@@ -68,7 +68,7 @@ class _Files:
         self._offset = 0
 
     def read(self) -> Iterator[list[bytes]]:
-        """Whole lines that were not read yet, until there are no more for now."""
+        """Yield complete lines not read yet, until there are no more for now."""
         while True:
             path = self._folder / f"log.{self._number}"
             has_next = (self._folder / f"log.{self._number + 1}").exists()
@@ -82,7 +82,7 @@ class _Files:
                         self._offset += len(whole) + 1
                         file.seek(self._offset)
                         yield whole.split(b"\n")
-            except FileNotFoundError:  # not yet, or rotated away while we were elsewhere
+            except FileNotFoundError:  # not there yet, or rotated away meanwhile
                 numbers = [number for number in self._numbers() if number > self._number]
                 if not numbers:
                     return
@@ -94,7 +94,7 @@ class _Files:
             self._number, self._offset = self._number + 1, 0
 
     def skip_to_last(self, lines: int) -> None:
-        """Goes to where the last so many lines begin; a line in pieces is one line."""
+        """Skip to the last `lines` lines; a line split into pieces counts as one."""
         wanted = lines
         for number in sorted(self._numbers(), reverse=True):
             starts = _line_starts((self._folder / f"log.{number}").read_bytes())
@@ -112,7 +112,7 @@ class _Files:
 
 
 def _line_starts(content: bytes) -> list[int]:
-    """Where the lines of the job begin."""
+    """Return the offsets at which the job's lines begin."""
     starts, offset, goes_on = [], 0, False
     for line in content.split(b"\n")[:-1]:
         if not goes_on:
@@ -123,12 +123,12 @@ def _line_starts(content: bytes) -> list[int]:
 
 
 class _Shown:
-    """From the lines of the files to what is asked for."""
+    """Selects and formats lines as the query asks."""
 
     def __init__(self, query: LogQuery) -> None:
         self._query = query
         self._left = query.limit_bytes
-        self._goes_on: dict[bytes, bool] = {}  # by stream: whether a line of it has begun
+        self._goes_on: dict[bytes, bool] = {}  # stream -> whether it is within a line
         self.is_full = self._left is not None and self._left <= 0
 
     def of(self, lines: list[bytes]) -> bytes:

@@ -1,6 +1,6 @@
-"""What the agent has at hand: pods as they were last seen, and what they are started with.
+"""The agent's shared values: pods as last seen, and what is needed to start them.
 
-Made by `agent` and used by `pods` and `advice`; values only.
+Created by `agent`, used by `pods` and `pod_notes`.
 """
 
 from dataclasses import dataclass
@@ -21,17 +21,17 @@ from leasehold.core.units import Instant, Millis
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A Pod as it was last seen."""
+    """A Pod as last seen."""
 
     pod: Pod
     wire: Wire
     grace: Millis  # of its deletion
-    due_at: Instant | None  # when that is over
+    due_at: Instant | None  # the end of its grace period
 
 
 @dataclass(frozen=True, slots=True)
 class HostMachine:
-    """What pods are started with, and where."""
+    """Everything that is needed to start pods."""
 
     journals: PodJournals
     requests: Requests
@@ -39,7 +39,7 @@ class HostMachine:
     foreign: Foreign
     forks: Forks
     advice: PodNotes
-    agent: str  # its id
+    agent: str  # the agent's id
     labels: Labels
     limits: Limits
     containment: Containment

@@ -1,9 +1,9 @@
-"""Where the pods of a gang meet when all nodes are one host: its loopback, on a port of their own.
+"""Rendezvous addresses of a gang whose nodes are all on one host: loopback with a port of its own.
 
-Called by `agent` for every start. The controller writes a node's name and a port by slot, or a name
-of the run's own; here all nodes share the ports of one machine, so each such place gets a free port
-which all pods of the gang are told, also one that comes later. The pods' requests remember the
-ports over a restart; a port is given back when no pod of its place is left.
+Called by `agent` for every start. The controller writes a node name with a port per slot, or a name
+of the run's own. Here all nodes share one machine's ports, so each such address gets a free port,
+which every pod of the gang receives, even one started later. The pods' requests keep the ports over
+a restart. A port is released when its last pod is gone.
 """
 
 import socket
@@ -13,11 +13,11 @@ from itertools import islice
 from leasehold.adapters.agent.limits import CannotStart
 
 HOST = "127.0.0.1"
-PORT_FIRST, PORT_LAST = 20_000, 28_999  # below those that hosts give out themselves
-TRIES = 64  # any job can bind all ports of the range, and asking for each takes its time
+PORT_FIRST, PORT_LAST = 20_000, 28_999  # below the ports that hosts assign themselves
+TRIES = 64  # a job may occupy the whole range, and each probe takes time
 KERNEL_TRIES = 16
 
-Place = tuple[str, str, str]  # the run's uid, its attempt ("" where all attempts meet), host:port
+Place = tuple[str, str, str]  # (run uid, attempt or "" for all attempts, host:port)
 _PAIRS = (("MASTER_ADDR", "MASTER_PORT"), ("PET_MASTER_ADDR", "PET_MASTER_PORT"))
 _ENDPOINT = "PET_RDZV_ENDPOINT"
 
@@ -40,8 +40,8 @@ class Meetings:
     def translate(
         self, env: dict[str, str], *, pod: str, run: str, attempt: str, hosts: Iterable[str]
     ) -> tuple[dict[str, str], list[tuple[Place, int]]]:
-        """The variables that change, and what the pod's request must remember. A host that is
-        neither one of `hosts` nor the run's own name is the user's, and stays."""
+        """Return the variables to change, and what the pod's request must remember. A host that is
+        neither in `hosts` nor the run's own name was set by the user and is kept."""
         changed: dict[str, str] = {}
         used: dict[Place, int] = {}
         known = set(hosts)
@@ -59,7 +59,7 @@ class Meetings:
         return changed, list(used.items())
 
     def remember(self, pod: str, places: Iterable[tuple[Place, int]]) -> None:
-        """A pod of before: it was told these ports."""
+        """Restore the ports of a pod that was started before."""
         for place, port in places:
             self._take(place, port)
             self._come(place, pod)
@@ -90,7 +90,7 @@ class Meetings:
 
     def _free_port(self) -> int:
         count = PORT_LAST - PORT_FIRST + 1
-        # Onward from the last one, so that a port just left is not met by latecomers.
+        # Search onward from the last port, so that late connections do not meet a new gang.
         first = self._next - PORT_FIRST
         onward = (PORT_FIRST + (first + step) % count for step in range(count))
         for port in islice((port for port in onward if port not in self._taken), TRIES):
@@ -108,7 +108,7 @@ class Meetings:
 
 
 def _is_resolved(host: str) -> bool:
-    """Whether it is an address or this machine's name, which only a user writes."""
+    """Return whether it is an address or this machine's name; only users write those."""
     return host in ("localhost", socket.gethostname()) or host.replace(".", "").isdigit()
 
 

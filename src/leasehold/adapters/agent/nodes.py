@@ -1,11 +1,10 @@
-"""The Node objects of this machine: registers them, keeps them fresh, hears when one is fenced.
+"""The Node objects of this machine: registers them, refreshes them, and reacts to fencing.
 
-Run by `agent` as one task. Labels, capacity and readiness are ours to write; cordons and taints are
-the administrator's, and stay. A node that carries the out-of-service taint, or whose object was
-deleted, counts as dead: the agent ends what runs there, and the node becomes Ready again when the
-taint is gone (or at once, for a deleted object) and nothing runs there any more. A node that is
-asked to fence itself (an annotation) is emptied first and carries the taint then: from the taint on
-its ranks may start elsewhere.
+Run by `agent` as one task. The agent writes labels, capacity and readiness; cordons and taints
+belong to the administrator. A node with the out-of-service taint, or whose object was deleted,
+counts as dead: the agent ends its pods. The node becomes Ready again once the taint is gone (or at
+once, for a deleted object) and nothing runs there any more. A node that is asked to fence itself
+(an annotation) is emptied first and then tainted; from then on its ranks may start elsewhere.
 """
 
 import os
@@ -37,11 +36,11 @@ from leasehold.ports.store import (
     WatchEvent,
 )
 
-AGENT = f"{GROUP}/agent"  # the annotation that says which agent a node belongs to
+AGENT = f"{GROUP}/agent"  # annotation: the agent of the node
 RETRY_MS = 100
-PODS_MIN = 110  # as a kubelet's default
+PODS_MIN = 110  # kubelet's default
 _RETRY = (AlreadyExists, Conflict, NotFound, OutcomeUnknown, Unavailable)
-_LOOK_MS = 20  # how often it looks whether a dead node is empty
+_LOOK_MS = 20  # how often a dead node is checked for being empty
 
 
 class Nodes:
@@ -66,9 +65,9 @@ class Nodes:
         self._containment = containment or Containment()
         self._local = {node.name: node for node in nodes}
         self._capacity = _capacity(nodes)
-        self._stored: dict[str, Wire] = {}  # the objects as last seen: ours and our former ones
+        self._stored: dict[str, Wire] = {}  # the last seen objects of our present and former nodes
         self._dead: set[str] = set()
-        self._due: dict[str, Instant] = {}  # by name: the next heartbeat, monotonic
+        self._due: dict[str, Instant] = {}  # monotonic time of each node's next heartbeat
         self._changed = tasks.signal()
         self.on_death: Callable[[str], None] = lambda _: None
         self.on_return: Callable[[str], None] = lambda _: None
@@ -81,7 +80,7 @@ class Nodes:
         return name in self._dead
 
     async def run(self) -> None:
-        """For ever."""
+        """Keep the nodes up to date; never return."""
         name = "agent-watch-nodes"
         watch = kept_up(name, self._watch, clock=self._clock, containment=self._containment)
         watching = self._tasks.spawn(name, watch)
@@ -93,7 +92,7 @@ class Nodes:
             watching.cancel()
 
     async def prepare(self) -> None:
-        """All nodes are there when this returns."""
+        """Register all nodes."""
         listing = await until_answered(self._clock, lambda: self._store.list("Node"))
         for wire in listing.items:
             self._see(wire)
@@ -122,7 +121,7 @@ class Nodes:
         due = min(self._due.values(), default=self._clock.monotonic() + self._heartbeat_ms)
         return max(due - self._clock.monotonic(), 0)
 
-    # What it sees.
+    # Reading Node objects.
 
     async def _watch(self) -> None:
         await follow(self._store, self._clock, "Node", listed=self._see_all, changed=self._on_event)
@@ -173,14 +172,14 @@ class Nodes:
             except NotFound:
                 self._lose(name)
 
-    # What it says.
+    # Writing Node objects.
 
     async def _settle(self, name: str) -> None:
         stored = self._stored.get(name)
-        # Asked once: processes end at any moment, also between the next lines.
+        # Evaluate once: processes may end between the next lines.
         is_emptied = name in self._dead and self.is_empty(name)
         if name in self._dead and not is_emptied:
-            self.on_death(name)  # said until it is so: one signal may come too early to be heard
+            self.on_death(name)  # repeated until it is empty: one signal may come too early
         if stored is not None and is_emptied and _is_asked(stored):
             stored = await self._fence(stored)
         if is_emptied and not _is_fenced(stored or {}):
@@ -197,7 +196,7 @@ class Nodes:
         await self._write_status(name, stored, is_ready=is_ready)
 
     async def _fence(self, stored: Wire) -> Wire:
-        """Says that it is dead, as it was asked to: now that nothing runs there, it is true."""
+        """Taint the node as it was asked to. Nothing may run there."""
         metadata, spec = part(stored, "metadata"), part(stored, "spec")
         annotations = {
             key: value for key, value in part(metadata, "annotations").items() if key != FENCE
@@ -215,7 +214,7 @@ class Nodes:
         return written
 
     async def _write_labels(self, local: LocalNode, stored: Wire) -> Wire:
-        """Ours over whatever stands there; everything else of the object is not ours."""
+        """Write our labels and annotations over existing ones; keep the rest of the object."""
         metadata = part(stored, "metadata")
         wanted = part(self._wanted(local, is_ready=True, old={}), "metadata")
         labels = {**part(metadata, "labels"), **part(wanted, "labels")}
@@ -290,7 +289,7 @@ class Nodes:
 
 
 def node_info() -> Wire:
-    """All that clients require, whose types have no optional fields here."""
+    """Return the node info; clients require all fields."""
     return {
         "machineID": _first_line("/etc/machine-id"),
         "systemUUID": _first_line("/sys/class/dmi/id/product_uuid"),
@@ -306,7 +305,7 @@ def node_info() -> Wire:
 
 
 def _first_line(path: str) -> str:
-    """Empty where a machine, or a container on it, has none or does not tell."""
+    """Return the first line, or "" if the file is missing or unreadable."""
     try:
         return Path(path).read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
@@ -317,7 +316,7 @@ _WHY_DEAD = ("OutOfService", f"it was taken out of service; remove the taint {OU
 
 
 def _capacity(nodes: Sequence[LocalNode]) -> dict[str, tuple[int, int]]:
-    """The machine's CPUs (in thousandths) and memory, divided among its nodes by their GPUs."""
+    """Return CPU (in thousandths) and memory of each node: the machine's, divided by their GPUs."""
     cpus = len(os.sched_getaffinity(0)) * 1000
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     total = sum(node.gpus for node in nodes) or 1

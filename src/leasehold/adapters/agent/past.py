@@ -1,7 +1,7 @@
-"""What pods printed whose objects are gone: kept for a while, found by name or by their successor.
+"""Logs of pods whose objects are gone: kept for a while, found by name or by their successor.
 
-Used by `pods`, which hands over the journal of every pod that it lets go of, and by `agent`, which
-reads logs. A journal leaves with its logs when it is old, or when there are too many.
+Used by `pods`, which hands over the journal of every pod that it drops, and by `agent`, which reads
+logs. A journal is removed with its logs when it is old or there are too many.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ _RANK = ("run", "group", "index")
 
 class Past:
     def __init__(self, clock: Clock, limits: Limits, held: Mapping[str, PodJournal]) -> None:
-        """`held`: the journals of pods whose objects are there."""
+        """`held`: the journals of pods whose objects exist."""
         self._held = held
         self._clock = clock
         self._limits = limits
-        self._kept: dict[str, PodJournal] = {}  # by uid, the oldest first
+        self._kept: dict[str, PodJournal] = {}  # by uid, oldest first
 
     def keep(self, journal: PodJournal) -> None:
-        """One without a log is only kept for whoever looks into the folder."""
+        """Keep a journal. Without a log it is kept only briefly, for a look into the folder."""
         self._kept[journal.uid] = journal
         left = self._limits.retention_ms
         if journal.stage() is PodStage.OVER and journal.logs.exists():
@@ -41,7 +41,7 @@ class Past:
             journal.remove()
 
     def find(self, namespace: str, name: str) -> PodJournal | None:
-        """The newest of that name."""
+        """Return the newest journal of that name."""
         named = [
             each
             for each in self._kept.values()
@@ -50,7 +50,7 @@ class Past:
         return named[-1] if named else None
 
     def before(self, pod: Pod) -> PodJournal | None:
-        """The pod of the same place in the newest attempt before this one's."""
+        """Return the journal of the same rank in the latest earlier attempt."""
         rank = (pod.run_uid, pod.group, pod.index)
         earlier: dict[int, PodJournal] = {}
         for journal in (*self._kept.values(), *self._held.values()):

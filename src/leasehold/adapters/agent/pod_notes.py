@@ -1,6 +1,6 @@
-"""What the agent tells people about pods and runs, as notes that become Events.
+"""The agent's messages about pods and runs, as notes that become Events.
 
-Called by `pods`. A note about a Run is told once per run, however many pods it has.
+Called by `pods`. A note about a Run is sent once per run, however many pods it has.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from leasehold.core.objects.wire import text_at
 if TYPE_CHECKING:
     from leasehold.adapters.agent.machine import Seen
 
-NO_IMAGE = "none"  # what the controller writes for a template without a container
+NO_IMAGE = "none"  # written by the controller for a template without a container
 Type = Literal["Normal", "Warning"]
 
 
@@ -25,13 +25,13 @@ class PodNotes:
     def __init__(self, note: Callable[[EventNote], None], cgroups: Cgroups) -> None:
         self._note = note
         self._cgroups = cgroups
-        self._told: set[tuple[str, str]] = set()  # the run's uid, the reason
+        self._told: set[tuple[str, str]] = set()  # (run uid, reason)
         self._troubled: set[tuple[str, int | None]] = set()
 
     def started(self, seen: "Seen", request: Record) -> None:
         container = first_container(seen.wire)
         image = text_at(container, "image")
-        # Only the first attempt's first pod speaks, so that a restart does not say it again.
+        # Only pods of the first attempt report it, so a restart does not repeat it.
         if image and image != NO_IMAGE and seen.pod.attempt <= 1:
             self._tell_run(
                 seen,
@@ -69,7 +69,7 @@ class PodNotes:
         self._tell_pod(seen, "Warning", "Rejected", why)
 
     def trouble(self, seen: "Seen | None", error: OSError) -> None:
-        """The machine says no; it is tried again, and said once per kind of error."""
+        """Report a failing system call, once per pod and kind of error; it is retried."""
         if seen is None or (seen.pod.uid, error.errno) in self._troubled:
             return
         self._troubled.add((seen.pod.uid, error.errno))
@@ -84,7 +84,7 @@ class PodNotes:
         self._told.add((pod.run_uid, reason))
         env = request["env"]
         assert isinstance(env, dict)
-        # The label may be shortened; the variable has the name as it is.
+        # The label may be shortened; the variable has the full name.
         _, _, name = str(env.get("LEASEHOLD_RUN", "")).partition("/")
         self._note(
             EventNote(

@@ -1,8 +1,8 @@
-"""The pods of this machine: each is started once, stopped when asked, and its end is told.
+"""The pods of this machine: starts each once, stops it when asked, and reports its end.
 
-Called by `agent`, which tells it what the store, the shims and the nodes said. For every pod there
-is one question, asked again whenever something happened: given its object and its journal, what is
-to be done next? Whatever fails is asked again later. It takes no scheduling decision.
+Called by `agent` with news from the store, the shims and the nodes. Each pod is level-triggered:
+after every event its next step is derived from its object and journal. Failed steps are retried. No
+scheduling decisions are taken here.
 """
 
 import asyncio
@@ -38,8 +38,8 @@ from leasehold.ports.store import (
 )
 
 RETRY_MS = 100
-LAST_WORDS_MS = 10_000  # for what is still to be told of pods that have ended
-TROUBLE_MS = 1_000  # between attempts when the machine, not the store, says no
+LAST_WORDS_MS = 10_000  # time limit for reporting the ends of pods
+TROUBLE_MS = 1_000  # pause after an error of the machine instead of the store
 _RETRY = (AlreadyExists, Conflict, OutcomeUnknown, Unavailable)
 
 
@@ -49,30 +49,30 @@ class AgentPods:
         self._clock = clock
         self._tasks = tasks
         self._machine = machine
-        self._seen: dict[str, Seen] = {}  # by uid, like everything here
+        self._seen: dict[str, Seen] = {}  # all maps here are keyed by uid
         self._held: dict[str, PodJournal] = {}
         self._refusals: dict[str, str] = {}  # why a shim could not start it
-        self._failing: dict[str, str] = {}  # why nothing more is asked of it than its end
-        self._put_away: dict[str, PodJournal] = {}  # of those that were ended so; for their logs
-        self._buried: set[str] = set()  # objects that are gone; old news of them is ignored
+        self._failing: dict[str, str] = {}  # why it is only ended and nothing else
+        self._put_away: dict[str, PodJournal] = {}  # their journals, for the logs
+        self._buried: set[str] = set()  # deleted objects, of which late events are ignored
         self._busy: dict[str, Task] = {}
         self._disk = DiskPace()
         self._is_closing = False  # nothing is started any more
         self._again: set[str] = set()
-        self._own: set[int] = set()  # versions that we wrote, whose events are still to come
-        self._last_alive: Instant = 0  # when an agent last saw that all these shims live
+        self._own: set[int] = set()  # versions written here whose events are still to come
+        self._last_alive: Instant = 0  # when an agent last saw all these shims alive
         self.past = Past(clock, machine.limits, self._held)
         self.shims = Shims(clock, machine.forks, self.note)
 
-    # What it is told.
+    # Input from the agent.
 
     def adopt(self, last_alive: Instant) -> None:
-        """Takes over what an agent before left: what runs goes on, what ended is told."""
+        """Take over an earlier agent's pods: running ones continue, ended ones are reported."""
         self._last_alive = last_alive
         for journal in self._machine.journals.all():
             try:
                 self._adopt(journal)
-            except Exception as error:  # whatever it was, its file is not what was written
+            except Exception as error:  # the journal's content is not what was written
                 self._held[journal.uid] = journal
                 self._fail(journal.uid, error)
 
@@ -85,14 +85,14 @@ class AgentPods:
         self.shims.watch(journal, journal.shim)
 
     def is_own(self, version: int) -> bool:
-        """Whether an event is of what we wrote; it is told once."""
+        """Return whether an event is our own write; True once per version."""
         if version not in self._own:
             return False
         self._own.discard(version)
         return True
 
     def see(self, wire: Wire) -> None:
-        """Somebody wrote it, perhaps we: most news is of what we did ourselves, and old."""
+        """Take in a Pod object; an older version than the known one is ignored."""
         metadata = part(wire, "metadata")
         known = self._seen.get(text_at(metadata, "uid"))
         if known is not None and version_at(metadata) <= known.pod.version:
@@ -101,7 +101,7 @@ class AgentPods:
         if not pod.run_uid or not pod.placed or pod.uid in self._buried:
             return
         if self._machine.nodes.find(pod.node) is None and pod.uid not in self._held:
-            return  # somebody else's node
+            return  # another machine's node
         self._keep(pod, wire)
         self.note(pod.uid)
 
@@ -118,25 +118,25 @@ class AgentPods:
         )
 
     def forget(self, uid: str) -> None:
-        """Its object is gone."""
+        """Note that the pod's object is gone."""
         self._buried.add(uid)
         if self._seen.pop(uid, None) is not None or uid in self._held:
             self.note(uid)
 
     def keep_only(self, uids: set[str]) -> None:
-        """All pods there are; events from now on are later than that."""
+        """Forget all pods but these, after a new listing; later events have newer versions."""
         self._own.clear()
         for uid in [uid for uid in {**self._seen, **self._held} if uid not in uids]:
             self.forget(uid)
 
     def hear(self, what: str, uid: str, detail: str) -> None:
-        """A shim says something."""
+        """Handle a message from a shim."""
         if what == "refused":
             self._refusals[uid] = detail
         self.note(uid)
 
     def on_death(self, node: str) -> None:
-        """Whatever runs there is lost: ended, and nobody's result."""
+        """Mark all running pods of a dead node as lost: they are ended, without a result."""
         for uid, journal in self._held.items():
             if journal.node == node and journal.stage() is not PodStage.OVER:
                 try:
@@ -146,7 +146,7 @@ class AgentPods:
                 self.note(uid)
 
     def look_for_records(self) -> None:
-        """Called now and then: nobody tells when a file is taken away."""
+        """Check all journals for removal, periodically, because nothing reports that."""
         for uid, journal in self._held.items():
             if journal.is_removed:
                 self.note(uid)
@@ -163,9 +163,8 @@ class AgentPods:
         )
 
     def owns(self, pid: int, device: str) -> bool:
-        """Whether a process that holds a device belongs to a pod that was given the device. One
-        that is not to be found here (NVML may number them as another container does) is presumed
-        to."""
+        """Return whether a process that uses a device belongs to a pod that has the device. A pid
+        that is unknown here (NVML may report another container's pids) is assumed to."""
         for uid, journal in self._held.items():
             has_it = device in journal.devices and journal.stage() is PodStage.RUNNING
             if has_it and (not is_alive(pid) or is_marked(pid, uid) or descends(pid, journal.shim)):
@@ -180,8 +179,7 @@ class AgentPods:
         return [uid for uid, each in self._held.items() if each.stage() not in _SETTLED]
 
     async def end_all(self) -> None:
-        """Ends everything, also what it was not asked to end, and starts nothing any more; their
-        ends are told when this returns."""
+        """Kill all pods and start nothing more; return when their ends are reported."""
         self._is_closing = True
         patience = self._clock.monotonic() + LAST_WORDS_MS
         while (uids := self.running) or (self._busy and self._clock.monotonic() < patience):
@@ -189,13 +187,13 @@ class AgentPods:
                 journal = self._held.get(uid)
                 if journal is None:
                     continue
-                # One whose records were removed is ended where that is noticed.
+                # Removed records are noticed by `note`, which then ends the pod.
                 if journal.is_removed or await self.shims.is_ended(journal):
                     self.note(uid)
             await self._clock.sleep(LOOK_MS)
 
     def close(self) -> None:
-        """Lets go; what runs goes on."""
+        """Stop watching; running pods continue."""
         for task in list(self._busy.values()):
             task.cancel()
         self.shims.close()
@@ -203,7 +201,7 @@ class AgentPods:
     # One pod at a time.
 
     def note(self, uid: str) -> None:
-        """Something happened to it; it is looked at soon."""
+        """Schedule a look at the pod."""
         if uid in self._busy:
             self._again.add(uid)
         else:
@@ -230,7 +228,7 @@ class AgentPods:
                 return
 
     async def _look_again(self, uid: str) -> None:
-        """After a failed write: what is there now? If that cannot be read either, later."""
+        """Re-read the pod after a failed write. If that fails too, it is retried later."""
         seen = self._seen.get(uid)
         if seen is None:
             return
@@ -254,7 +252,7 @@ class AgentPods:
             if journal is not None and uid in self._buried and await self.shims.is_ended(journal):
                 self._bury(journal)
         elif self._machine.nodes.is_dead(seen.pod.node):
-            # As on a machine that is gone: nothing is told, and what is to go is let go.
+            # Like a dead machine: report nothing, and let deleted pods go.
             if (journal is None or await self.shims.is_ended(journal)) and seen.pod.deleting:
                 await self._remove(seen)
         elif journal is None:
@@ -266,7 +264,7 @@ class AgentPods:
             await self._settle_held(seen, journal)
 
     def _fail(self, uid: str, error: Exception) -> Millis:
-        """Whatever goes wrong with one pod stays with it: how long to leave it alone."""
+        """Contain a failure to its pod; return the back-off in ms."""
         seen = self._seen.get(uid)
         about = About("Pod", uid, uid=uid)
         if seen is not None:
@@ -275,7 +273,7 @@ class AgentPods:
         return self._machine.containment.failed(about, error)
 
     async def _put_down(self, uid: str) -> None:
-        """What is left of it is ended, and that is told with the reason. It needs no record."""
+        """End whatever is left of a failing pod and report the reason. Needs no journal."""
         seen = self._seen.get(uid)
         journal = self._held.get(uid) or self._put_away.get(uid) or self._machine.journals.at(uid)
         while await asyncio.to_thread(end_leftovers, journal):
@@ -295,7 +293,7 @@ class AgentPods:
             await self._remove(seen)
 
     def _bad_end(self, seen: Seen, journal: PodJournal) -> Wire:
-        """Of one that may have run; of one that surely did not, that it was rejected."""
+        """Return a rejection if the pod surely never ran, otherwise a failed end."""
         why = self._failing[seen.pod.uid]
         if journal.started is None and seen.pod.phase is PodPhase.PENDING:
             return statuses.rejected(why)
@@ -320,7 +318,7 @@ class AgentPods:
             await self._start(seen, node)
 
     async def _settle_unrecorded(self, seen: Seen) -> None:
-        """It was started, says its object, and there is no record of it here."""
+        """End a pod that was started according to its object but has no journal here."""
         ghost = self._machine.journals.at(seen.pod.uid)
         while await asyncio.to_thread(end_leftovers, ghost):
             await self._clock.sleep(LOOK_MS)
@@ -341,7 +339,7 @@ class AgentPods:
         except CannotStart as error:
             await self._reject(seen, str(error))
             return
-        # By version: if the assignment has moved on, this fails and nothing is started.
+        # Conditional on the version: if the assignment has changed, nothing is started.
         claim = statuses.claimed(self._machine.agent, self._clock.now())
         stored = await self._patch(seen, claim)
         latest = self._seen.get(pod.uid)
@@ -351,13 +349,13 @@ class AgentPods:
         journal = await self._disk.do(lambda: self._machine.journals.create(pod.uid, request))
         self._held[pod.uid] = journal
         if pod.uid in self._buried or self._machine.nodes.is_dead(pod.node) or self._is_closing:
-            self._again.add(pod.uid)  # meanwhile it was not to be started any more
+            self._again.add(pod.uid)  # it must not be started any more
             return
         self.shims.ask(journal)
         self._machine.advice.started(latest, request)
 
     async def _check_devices(self, node: LocalNode, seen: Seen) -> None:
-        """A slot that a stranger holds is not ours to use, whatever the lease says."""
+        """Raise `CannotStart` if a foreign process uses one of the pod's devices."""
         wanted = set(self._machine.requests.devices_of(seen.wire, node))
         if not wanted:
             return
@@ -394,8 +392,8 @@ class AgentPods:
                     await self._remove(seen)
 
     async def _wait_for_leases(self, seen: Seen) -> None:
-        """The object says when it ended: it stays until that is in the ledger, or a controller that
-        is killed in between could only guess. If nobody closes them, it goes all the same."""
+        """Wait until the pod's leases are closed. Until then its object is the only record of its
+        end, which a restarted controller would have to guess. The wait has a time limit."""
         patience = self._clock.monotonic() + self._machine.limits.leases_patience_ms
         names = leases_of(seen.wire)
         while names and self._clock.monotonic() < patience:
@@ -411,7 +409,7 @@ class AgentPods:
         failed = self.shims.deaths(uid) >= self._machine.limits.starts_max
         if seen.pod.deleting or seen.pod.has_ended or failed or uid in self._refusals:
             if not journal.give_up():
-                self._again.add(uid)  # a shim was quicker, so that it runs
+                self._again.add(uid)  # a shim has started it already
                 return
             self._let_go(journal)
             self._again.add(uid)
@@ -422,7 +420,7 @@ class AgentPods:
             self.shims.ask(journal)
 
     def _stop(self, seen: Seen, journal: PodJournal) -> None:
-        """Passes on how long it may take, from when it was asked, whoever was running then."""
+        """Request the stop. The grace period counts from the deletion, even across restarts."""
         grace = left = seen.grace if seen.pod.deleting else 0
         if seen.due_at is not None:
             left = min(max(seen.due_at - self._clock.now(), 0), grace)
@@ -444,23 +442,22 @@ class AgentPods:
             self._machine.advice.rejected(seen, why)
 
     async def _wait_for_devices(self, journal: PodJournal) -> None:
-        """A GPU is free when the driver has let go of the pod's processes, not when they ended.
-
-        What holds it after that is counted as somebody else's."""
+        """Wait until the driver has released the pod's devices, which takes longer than its
+        processes. What uses them after a time limit counts as foreign."""
         patience = self._clock.monotonic() + self._machine.limits.devices_patience_ms
         while self._clock.monotonic() < patience:
             if not await self._machine.foreign.lingers(journal.devices):
                 return
             await self._clock.sleep(RETRY_MS)
 
-    # Objects.
+    # Writing objects.
 
     async def _patch(self, seen: Seen, status: Wire) -> Wire | None:
-        """What is stored now. It is the version we knew with our status, so that there is nothing
-        in it to look at again."""
+        """Write a status and return the stored object; None if it is gone. If it was still the
+        known version, its event is ignored, because the object has nothing new."""
         pod = seen.pod
         try:
-            # By version, because the name may belong to another pod by now.
+            # Conditional on the version, because another pod may have the name by now.
             stored = await self._store.patch_status(
                 "Pod", pod.namespace, pod.name, status, version=pod.version
             )
@@ -476,7 +473,7 @@ class AgentPods:
 
     async def _remove(self, seen: Seen) -> None:
         pod = seen.pod
-        with suppress(NotFound, Conflict):  # it is gone, and perhaps another has its name
+        with suppress(NotFound, Conflict):  # it is gone, or another pod has its name
             await self._store.delete("Pod", pod.namespace, pod.name, uid=pod.uid, grace_ms=0)
         self.forget(pod.uid)
 
@@ -487,7 +484,7 @@ class AgentPods:
         self._machine.requests.meetings.leave(journal.uid)
 
     def _bury(self, journal: PodJournal) -> None:
-        """Its journal and its logs stay for a while, for whoever asks for them."""
+        """Drop the pod but keep journal and logs for a while, for queries."""
         uid = journal.uid
         self._held.pop(uid, None)
         self._put_away.pop(uid, None)

@@ -1,7 +1,7 @@
-"""What a shim is asked to run for a pod: command, environment, user, folder, limits.
+"""What a shim must run for a pod: command, environment, user, folder, limits.
 
-Called by `agent` when it starts a pod. It is a translation of the Pod object and of what this
-machine is; it starts nothing. Nothing of the server's own environment gets in.
+Called by `agent` when it starts a pod. Translates the Pod object for this machine and starts
+nothing. Nothing of the server's own environment is passed on.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ GRACE_MS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class LocalNode:
-    """A node that this machine is, or plays: without devices its GPUs are only numbers."""
+    """A node of this machine. Without devices its GPUs are virtual slots."""
 
     name: str
     flavor: str
@@ -46,7 +46,7 @@ class LocalNode:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """Makes requests; one per agent."""
+    """Builds the requests of one agent."""
 
     work: Path
     notify: Path
@@ -54,10 +54,10 @@ class Requests:
     cgroups: Cgroups
     meetings: Meetings
     limits: Limits
-    hosts: frozenset[str]  # the names of all nodes here
+    hosts: frozenset[str]  # names of all nodes of this machine
 
     def make(self, pod: Pod, wire: Wire, node: LocalNode) -> Record:
-        """Raises `CannotStart` when no attempt could succeed here."""
+        """Return the request for a pod; raise `CannotStart` if no attempt could succeed here."""
         container = first_container(wire)
         account = self.users.account(pod.namespace)
         home = self.users.home(self.work, pod.namespace)
@@ -108,7 +108,7 @@ class Requests:
         }
 
     def devices_of(self, wire: Wire, node: LocalNode) -> list[str]:
-        """The UUIDs of the leased devices; none where slots are only numbers."""
+        """Return the UUIDs of the leased devices; none for virtual slots."""
         return [node.devices[slot].uuid for slot in slots_of(wire, node)] if node.devices else []
 
     def _meet(
@@ -129,8 +129,8 @@ class Requests:
         )
 
     def _visible(self, pod: Pod, wire: Wire, node: LocalNode) -> str | None:
-        """By UUID, which stays when a machine numbers its devices anew. Virtual slots are shown by
-        number, so that a script can tell which are its own."""
+        """Return the value of CUDA_VISIBLE_DEVICES: UUIDs, which survive renumbering, or the
+        numbers of virtual slots, so that a script can tell which are its own."""
         slots = slots_of(wire, node)
         if node.devices:
             if len(slots) != pod.gpus:
@@ -142,7 +142,7 @@ class Requests:
 
 
 def slots_of(wire: Wire, node: LocalNode) -> list[int]:
-    """The slots that the pod's leases are for."""
+    """Return the slots of the pod's leases."""
     written = text_at(part(part(wire, "metadata"), "annotations"), SLOTS)
     found = [int(each) for each in written.split(",") if each.isascii() and each.isdigit()]
     if (written and ",".join(map(str, found)) != written) or any(s >= node.gpus for s in found):
@@ -151,7 +151,7 @@ def slots_of(wire: Wire, node: LocalNode) -> list[int]:
 
 
 def leases_of(wire: Wire) -> list[str]:
-    """The leases that the controller made it from, by name."""
+    """Return the names of the leases that the pod was created from."""
     for variable in list_at(first_container(wire), "env"):
         if isinstance(variable, dict) and variable.get("name") == LEASES:
             return [name for name in text_at(variable, "value").split(",") if name]
@@ -166,7 +166,7 @@ def first_container(wire: Wire) -> Wire:
 
 
 def limit(container: Wire, resource: str) -> int | None:
-    """In bytes or thousandths of a CPU; None when there is none."""
+    """Return the limit in bytes or thousandths of a CPU; None if there is none."""
     value = part(part(container, "resources"), "limits").get(resource)
     if value is None:
         return None
@@ -174,7 +174,7 @@ def limit(container: Wire, resource: str) -> int | None:
 
 
 def places_of(request: Record) -> list[tuple[tuple[str, str, str], int]]:
-    """The ports that a pod was told, out of its request."""
+    """Return the meeting ports in a pod's request."""
     found = request.get("places")
     return [
         ((str(run), str(attempt), str(place)), int(port))
@@ -183,7 +183,7 @@ def places_of(request: Record) -> list[tuple[tuple[str, str, str], int]]:
 
 
 def moved_of(request: Record) -> dict[str, str]:
-    """The variables that were given another value than the Pod says."""
+    """Return the variables whose values differ from the Pod's spec."""
     found = request.get("moved")
     items = found.items() if isinstance(found, dict) else ()
     return {str(name): str(value) for name, value in items}
@@ -202,7 +202,7 @@ def _command(container: Wire, env: dict[str, str]) -> list[str]:
 
 
 def _with(container: Wire, changed: dict[str, str]) -> Wire:
-    """The container with other values for some of its variables, in their places."""
+    """Return the container with some of its variables changed in place."""
     env: Sequence[object] = [
         {"name": text_at(each, "name"), "value": changed[text_at(each, "name")]}
         if isinstance(each, dict) and text_at(each, "name") in changed

@@ -1,7 +1,7 @@
-"""The shims that live: has them forked, waits for their deaths without polling, and signals them.
+"""The living shims: has them forked, waits for their deaths without polling, and signals them.
 
-Called by `pods`. A shim is known by a pidfd, so that a signal never reaches a process that only has
-its number. What a shim did is in its pod's journal; here is only who it is.
+Called by `pods`. A shim is known by a pidfd, so a signal never hits a process that has reused its
+pid. What a shim did is in its pod's journal; this module knows only the process.
 """
 
 import asyncio
@@ -17,30 +17,30 @@ from leasehold.adapters.agent.shim import records
 from leasehold.core.units import Instant, Millis
 from leasehold.ports.runtime import Clock
 
-LOOK_MS = 20  # how often it looks whether killed processes are gone
+LOOK_MS = 20  # poll interval until killed processes are gone
 _AT_ONCE: Millis = 0
 
 
 class Shims:
-    """`on_change(uid)`: a shim of this pod died, or must be asked for again."""
+    """Manages shims. `on_change(uid)`: a shim of this pod died, or must be requested again."""
 
     def __init__(self, clock: Clock, forks: Forks, on_change: Callable[[str], None]) -> None:
         self._clock = clock
         self._forks = forks
         self._on_change = on_change
-        self._asked: dict[str, PodJournal] = {}  # by uid: what this zygote was asked to start
-        self._deaths: dict[str, int] = {}  # that we saw
-        self._graces: dict[str, Millis] = {}  # the shortest that was asked for
-        self._watched: dict[str, dict[int, int]] = {}  # pid to pidfd
+        self._asked: dict[str, PodJournal] = {}  # by uid: requests to the current zygote
+        self._deaths: dict[str, int] = {}  # deaths seen
+        self._graces: dict[str, Millis] = {}  # the shortest one requested
+        self._watched: dict[str, dict[int, int]] = {}  # uid -> pid -> pidfd
 
     def ask(self, journal: PodJournal) -> None:
-        """Asks for one, unless that was done."""
+        """Request a shim, unless that was done."""
         if journal.uid not in self._asked:
             self._asked[journal.uid] = journal
             self._forks.ask(journal)
 
     def ask_again(self) -> None:
-        """The zygote died, perhaps with what it was asked."""
+        """Report all requests as changed: they may have been lost with the zygote."""
         asked, self._asked = self._asked, {}
         for uid in asked:
             self._on_change(uid)
@@ -49,7 +49,7 @@ class Shims:
         return self._deaths.get(uid, 0)
 
     def on_fork(self, pid: int, uid: str) -> None:
-        """The pid is 0 when there is none, because the zygote did not understand the request."""
+        """Handle the zygote's answer; pid 0: it refused the request."""
         journal = self._asked.get(uid)
         if journal is not None and pid:
             self.watch(journal, pid)
@@ -69,7 +69,7 @@ class Shims:
         asyncio.get_running_loop().add_reader(fd, self._on_death, journal, pid)
 
     def stop(self, journal: PodJournal, grace: Millis, left: Millis) -> None:
-        """Asks it to end its job: `left` of its grace remains. Asking for more time is nothing."""
+        """Ask the shim to end its job with `left` of its grace. A longer grace is ignored."""
         if self._graces.get(journal.uid, grace + 1) <= grace and grace > _AT_ONCE:
             return
         journal.ask_to_stop(grace_ms=grace, due_boot_ms=records.boot_ms() + left)
@@ -82,7 +82,7 @@ class Shims:
                 signal.pidfd_send_signal(fd, signal.SIGTERM)
 
     async def is_ended(self, journal: PodJournal) -> bool:
-        """Ends the pod without grace; true once nothing of it is left."""
+        """End the pod without grace; return True once nothing of it is left."""
         stage = journal.stage()
         if stage is PodStage.REQUESTED and not journal.give_up():
             stage = journal.stage()
@@ -94,9 +94,8 @@ class Shims:
         return True
 
     async def bring_to_end(self, journal: PodJournal, last_alive: Instant) -> None:
-        """Its shim was killed: what is left of the pod is killed too, and only then is it over.
-
-        It ended now if we saw it die or something was left; else when there was the last sign."""
+        """Kill what is left of a pod whose shim was killed, then write its end. The end is now if
+        we saw the shim die or found processes, otherwise the last sign of life."""
         count = 0
         while left := await asyncio.to_thread(end_leftovers, journal):
             count += left
@@ -114,7 +113,7 @@ class Shims:
             self._unwatch(uid, pid)
 
     def close(self) -> None:
-        """Looks no more; what lives goes on."""
+        """Stop watching; running shims continue."""
         for uid in list(self._watched):
             self.forget(uid)
 

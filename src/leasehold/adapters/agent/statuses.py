@@ -1,8 +1,8 @@
-"""The statuses that the agent writes on Pods, in the words of a kubelet.
+"""The statuses that the agent writes on Pods, in a kubelet's terms.
 
-Called by `agent`. A status is written whole, so each of these says all there is. What the
-controller reads of it: the phase, `reason` (only of a pod that was never started), and the exit
-code and end of the first container; see `core.objects.pod`.
+Called by `agent`. Statuses are replaced as a whole, so each contains everything. The controller
+reads the phase, `reason` (only of a pod that never started), and exit code and end time of the
+first container; see `core.objects.pod`.
 """
 
 from leasehold.adapters.agent.journals import Exit, PodJournal
@@ -13,7 +13,7 @@ from leasehold.core.objects.pod import MOVED_ENV, UNKNOWN_EXIT
 from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.core.units import Instant, format_instant
 
-NO_EXIT_CODE = 137  # as a kubelet has it for a container whose end nobody saw
+NO_EXIT_CODE = 137  # kubelet's code for a container with unknown end
 CLAIMED = f"{GROUP}/claimed"
 REJECTED = "Rejected"
 OOM_KILLED = "OOMKilled"
@@ -27,14 +27,14 @@ def claimed(agent: str, at: Instant) -> Wire:
 
 
 def with_env(status: Wire, journal: PodJournal | None) -> Wire:
-    """With what its process was told otherwise than the Pod's spec says. Nobody is shown this
-    field: the server writes these values into the spec that it shows."""
+    """Add the variables whose values differ from the Pod's spec. The field is never shown: the
+    server puts these values into the spec that it returns."""
     moved = {} if journal is None else moved_of(journal.request)
     return {**status, MOVED_ENV: moved} if moved else status
 
 
 def claimer(wire: Wire) -> str:
-    """Which agent has claimed the pod; "" for none."""
+    """Return the agent that has claimed the pod; "" for none."""
     for condition in list_at(part(wire, "status"), "conditions"):
         if isinstance(condition, dict) and condition.get("type") == CLAIMED:
             return text_at(condition, "message")
@@ -54,7 +54,7 @@ def ended(container: Wire, agent: str, exit_: Exit, started_at: Instant) -> Wire
     terminated: Wire = {"reason": _reason(exit_), "finishedAt": format_instant(exit_.finished_at)}
     if started_at:
         terminated["startedAt"] = format_instant(started_at)
-    # Clients require a number; the reason says that it is none of the job's.
+    # Clients require a number; the reason shows that it is not the job's.
     terminated["exitCode"] = NO_EXIT_CODE if exit_.code is None else exit_.code
     if exit_.signal is not None:
         terminated["signal"] = exit_.signal

@@ -1,9 +1,9 @@
-"""What of a Run's pod template this machine cannot honour: refused by path, never ignored.
+"""Rejects by path what this machine cannot honour in a Run's pod template.
 
-Called at admission, beside the checks of `core.objects.template`, which apply everywhere. A process
-of this machine has no image, no volumes, no network of its own and no second container. `image` and
-`imagePullPolicy` are accepted and not used, so that the same manifest runs on a cluster too; the
-agent says so in an event.
+Called at admission, in addition to `core.objects.template`, which applies everywhere. A local
+process has no image, volumes, network of its own or second container. `image` and `imagePullPolicy`
+are accepted and ignored, so that the same manifest also runs on a cluster; the agent says so in an
+event.
 """
 
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ _ELSE = "a process of this machine cannot have this; leave it out"
 
 
 def problems_of_template(run: Wire) -> list[tuple[str, str]]:
-    """(path, why) of everything in a Run's template that would otherwise be ignored."""
+    """Return (path, why) of every template field that would otherwise be ignored."""
     if run.get("kind") != "Run":
         return []
     path = "spec.template.spec"
@@ -121,7 +121,7 @@ def _in_variables(variables: list[object], path: str) -> Found:
 
 
 def _unknown(members: Wire, path: str, known: frozenset[str]) -> Found:
-    """Fields that say something. What is empty or false asks for nothing."""
+    """Report unknown fields, except those whose value is empty or false."""
     for field, value in members.items():
         if field not in known and value not in (None, False, "", [], {}):
             yield f"{path}.{field}", _WHY.get(field, _ELSE)

@@ -1,9 +1,9 @@
-"""Who runs what: the Unix user of each namespace.
+"""The Unix user of each namespace.
 
-Made by the composition root, asked by `agent` for every start. Started as root, a namespace has a
-configured user or a uid of its own out of a private range, which it keeps (a file remembers it, and
-the owner of its folder), so that two namespaces cannot touch each other's files and processes.
-Started as a user there is one user for all. No job runs as root.
+Created by the composition root, asked by `agent` for every start. Under root, each namespace has a
+configured user or a uid from a private range. It keeps the uid (in a file, and as owner of its
+folder), so that namespaces cannot touch each other's files and processes. Without root, one user
+runs everything. No job runs as root.
 """
 
 import json
@@ -21,22 +21,22 @@ from shlex import quote
 from leasehold.adapters.agent.limits import AgentError, CannotStart
 from leasehold.adapters.private_file import write_private
 
-PRIVATE_FIRST = 2_000_000_000  # no distribution gives these out, nor do container runtimes
+PRIVATE_FIRST = 2_000_000_000  # not used by distributions or container runtimes
 PRIVATE_COUNT = 100_000_000
-PRIVATE_FIRST_SMALL = 61_184  # systemd's range for services, where high numbers are not mapped
+PRIVATE_FIRST_SMALL = 61_184  # systemd's range for services, used where high uids are not mapped
 PRIVATE_COUNT_SMALL = 4_000
-LOOK_MAX = 1000  # files of a folder, to see whether it has some of another uid
+LOOK_MAX = 1000  # files of a folder to check for other uids
 ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, slots=True)
 class UserAccount:
-    """Who a namespace's jobs run as; `uid` None: as whoever runs the agent, groups and all."""
+    """The user of a namespace's jobs. `uid` None: the agent's own user and groups."""
 
     uid: int | None
     gid: int
     name: str
-    groups: tuple[int, ...] = ()  # supplementary ones; a private uid is in none
+    groups: tuple[int, ...] = ()  # supplementary groups; none for a private uid
 
 
 class Users:
@@ -49,10 +49,9 @@ class Users:
         configured: Mapping[str, str] | None = None,
         private_first: int | None = None,
     ) -> None:
-        """`work`: where the namespaces' folders are, whose owners count; `restored`: the list of
-        uids out of a backup, taken over where there is none; `configured`: namespace to user name.
-
-        Raises `AgentError` when a name cannot be used."""
+        """`work`: the folder with the namespaces' folders, whose owners count. `restored`: uids
+        from a backup, used if there is no list. `configured`: namespace to user name. Raise
+        `AgentError` if a name cannot be used."""
         self._file = folder / "users.json"
         self._work = work
         self._is_root = os.geteuid() == 0
@@ -71,7 +70,7 @@ class Users:
 
     @property
     def trust(self) -> str:
-        """For the person who starts it: who is protected from whom."""
+        """Who is protected from whom, as a message at start."""
         if self._is_root:
             return (
                 "Jobs run as Unix users of their namespaces: one namespace cannot read another's "
@@ -86,7 +85,7 @@ class Users:
 
     @property
     def path(self) -> str:
-        """The search path of jobs. Who runs jobs as themselves expects their own commands."""
+        """The search path of jobs; without root, the user's own."""
         return ROOT_PATH if self._is_root else os.environ.get("PATH", ROOT_PATH)
 
     def account(self, namespace: str) -> UserAccount:
@@ -102,8 +101,8 @@ class Users:
         return UserAccount(uid=uid, gid=uid, name=namespace)
 
     def estranged(self) -> list[str]:
-        """For whoever starts it: which namespaces have files of another uid than their jobs have
-        now, and how to give those over. That is not done here: they may be meant to stay apart."""
+        """Return messages about namespaces with files of an earlier uid, and how to change their
+        owner. The administrator decides, because the files may be meant to stay separate."""
         told: list[str] = []
         if self._work is None:
             return told
@@ -118,10 +117,10 @@ class Users:
         return told
 
     def _others_in(self, home: Path, namespace: str, account: UserAccount) -> set[int]:
-        """Uids that the namespace had before: its folder's, until the first job after the change is
-        given the folder, and its private one, which it keeps in case it is mapped no more."""
+        """Return earlier uids of the namespace: the owner of its folder, until the first job after
+        a change takes the folder over, and its private uid, which stays reserved."""
         found: set[int] = set()
-        with suppress(OSError):  # not there, or a job that needs it will say what is wrong
+        with suppress(OSError):  # not there, or unreadable, which its jobs will report
             there = home.lstat()
             if stat.S_ISDIR(there.st_mode):
                 found.add(there.st_uid)
@@ -131,8 +130,8 @@ class Users:
         return found - {account.uid}
 
     def home(self, work: Path, namespace: str) -> Path:
-        """The namespace's folder, made if it is not there; it stays when its runs are over. What
-        is in it stays whose it is, also where the namespace has another user now."""
+        """Return the namespace's folder; create it if missing. The folder outlives its runs. Files
+        in it keep their owner, even if the namespace has another user now."""
         account = self.account(namespace)
         home = work / namespace
         try:
@@ -149,14 +148,14 @@ class Users:
             os.chown(home, account.uid, account.gid, follow_symlinks=False)
             home.chmod(0o700)
         elif there.st_mode & stat.S_IRWXU != stat.S_IRWXU:
-            # A job that shut itself out must not shut out all jobs after it.
+            # A job that removed its own access must not lock out later jobs.
             home.chmod(stat.S_IMODE(there.st_mode) | stat.S_IRWXU)
         return home
 
     def _check_nobody_elses(
         self, home: Path, uid: int, namespace: str, account: UserAccount
     ) -> None:
-        """What another namespace's jobs have written must not become readable to this one's."""
+        """Raise `CannotStart` if the folder is another namespace's, to keep its files private."""
         other = next((name for name, its in self._private.items() if its == uid), namespace)
         if other != namespace:
             raise CannotStart(
@@ -181,14 +180,14 @@ class Users:
         return uid
 
     def _unused(self, taken: set[int]) -> int | None:
-        """Beginning anywhere: another control plane of this machine gives out uids too."""
+        """Return a free uid, from a random start: other control planes here assign uids too."""
         start = secrets.randbelow(len(self._range))
         steps = range(len(self._range))
         numbers = (self._range[(start + step) % len(self._range)] for step in steps)
         return next((uid for uid in numbers if uid not in taken), None)
 
     def _owners(self) -> dict[str, int]:
-        """Whose each folder under the work folder is; only root makes some there."""
+        """Return the owner of each folder in the work folder, where only root creates folders."""
         if self._work is None or not self._work.exists():
             return {}
         return {each.name: each.lstat().st_uid for each in self._work.iterdir()}
@@ -210,13 +209,14 @@ class Users:
             raise AgentError(
                 f"namespace {namespace} is to run as {user}, which is root; map it to another user"
             )
-        # Once, not at every start of a job: a directory service may take its time to answer.
+        # Looked up once, because a directory service may be slow.
         groups = tuple(os.getgrouplist(user, entry.pw_gid))
         return UserAccount(uid=entry.pw_uid, gid=entry.pw_gid, name=user, groups=groups)
 
 
 def _remembered(file: Path) -> dict[str, int]:
-    """Which uid each namespace has. Another one would lock a namespace out of its own files."""
+    """Return the uid of each namespace. Raise `AgentError` if the file is damaged: a new uid would
+    lock a namespace out of its own files."""
     try:
         found = json.loads(file.read_text(encoding="utf-8"))
     except ValueError:
@@ -232,17 +232,17 @@ def _remembered(file: Path) -> dict[str, int]:
 
 
 def _uids_of_processes() -> set[int]:
-    """Of another control plane's jobs, or of a container's."""
+    """Return the uids of running processes, such as another control plane's jobs."""
     uids = set()
     for each in Path("/proc").iterdir():
         if each.name.isdigit():
-            with suppress(OSError):  # it has ended meanwhile
+            with suppress(OSError):  # it has ended
                 uids.add(each.stat().st_uid)
     return uids
 
 
 def _mapped_range() -> range:
-    """In a user namespace of a container only some numbers exist."""
+    """Return the range of private uids: the usual one, or a small one if it is not mapped."""
     high = range(PRIVATE_FIRST, PRIVATE_FIRST + PRIVATE_COUNT)
     try:
         lines = Path("/proc/self/uid_map").read_text(encoding="ascii").splitlines()

@@ -1,8 +1,8 @@
-"""A container's environment and command as Kubernetes would have them: references and sources.
+"""A container's environment and command with references and sources resolved as in Kubernetes.
 
-Called by `requests`. Variables are taken in their order, and `$(NAME)` stands for one that came
-before; `$$(NAME)` is the text `$(NAME)`. A value may come from the pod's own fields and resources;
-secrets and config maps do not exist here, and are refused by path.
+Called by `requests`. Variables are resolved in order: `$(NAME)` is the value of an earlier one,
+`$$(NAME)` the text `$(NAME)`. A value may come from the pod's own fields and resources. There are
+no secrets and config maps; they are rejected by path.
 """
 
 import re
@@ -44,7 +44,7 @@ _FIELDS: dict[str, Callable[[Pod], str]] = {
 
 
 def declared(pod: Pod, container: Wire, *, given: Mapping[str, str]) -> dict[str, str]:
-    """The variables that the container declares. `given` are those that came before them all."""
+    """Return the variables that the container declares. `given` are earlier ones."""
     env = dict(given)
     found: dict[str, str] = {}
     size = 0
@@ -64,7 +64,7 @@ def declared(pod: Pod, container: Wire, *, given: Mapping[str, str]) -> dict[str
 
 
 def words(written: Sequence[object], env: Mapping[str, str]) -> list[str]:
-    """A command line with its references replaced."""
+    """Return a command line with its references replaced."""
     found: list[str] = []
     size = 0
     for each in written:
@@ -76,8 +76,8 @@ def words(written: Sequence[object], env: Mapping[str, str]) -> list[str]:
 
 
 def expand(text: str, env: Mapping[str, str]) -> str:
-    """References to what is not there stay as they are. Raises `CannotStart` for a text that no
-    process could be given, before it is made: references of references grow without bounds."""
+    """Replace references; unknown ones stay as they are. Raise `CannotStart` before the text grows
+    beyond what a process can receive: nested references grow without bounds."""
     if "$" not in text:
         return text
     size = len(text)
@@ -97,8 +97,8 @@ def expand(text: str, env: Mapping[str, str]) -> str:
 
 
 def problem_of_source(source: object) -> tuple[str, str] | None:
-    """Where below `valueFrom` something stands that cannot be had, and why; None if it can. The
-    place is empty when it is all of it."""
+    """Return the path below `valueFrom` and the reason if the source is not supported; None if it
+    is. The path is "" if it concerns the whole source."""
     if not isinstance(source, dict):
         return "", f"{shown(source)}: {_ONE_SOURCE}"
     named = {str(kind): value for kind, value in source.items() if value is not None}
@@ -145,7 +145,7 @@ def _sourced(pod: Pod, container: Wire, source: object, path: str) -> str:
 
 
 def _amount(container: Wire, reference: Wire, path: str) -> str:
-    """How many times the divisor, rounded up; nothing when the container has no such amount."""
+    """Return the amount divided by the divisor, rounded up; "0" without such an amount."""
     where, _, what = text_at(reference, "resource").partition(".")
     resources = part(container, "resources")
     value = part(resources, where).get(what)

@@ -1,7 +1,7 @@
-"""What `kubectl get` shows of each kind: columns, and how a cell is read out of an object.
+"""The columns of `kubectl get` for each kind, and how each cell is computed.
 
-Data for `resources`; `tables` renders it. The columns of Pods, Nodes, Events and Namespaces are the
-real server's. Cells are read leniently: an object that lacks a field has a blank there.
+Data for `resources`; `tables` renders it. The columns of Pods, Nodes, Events and Namespaces are
+those of the real server. Cells are read leniently: a missing field is blank.
 """
 
 from collections.abc import Callable
@@ -12,14 +12,14 @@ from leasehold.core.objects.node import FLAVOR_WELL_KNOWN, Labels
 from leasehold.core.objects.wire import list_at, part, text_at, whole_at
 from leasehold.core.units import DAY, HOUR, MINUTE, SECOND, Instant, parse_instant
 
-_FLAVOR = Labels().flavor  # a fleet with another label finds it with `--show-labels`
+_FLAVOR = Labels().flavor  # a cluster with another label can use `--show-labels`
 Cell = Callable[[Wire, Instant], object]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`wide` ones are shown by `-o wide` only. `path` is the nearest to a computed cell that a
-    CustomResourceDefinition, which can only show what stands under a path, has instead."""
+    """A column; `wide` ones only with `-o wide`. `path` is the field that a
+    CustomResourceDefinition shows instead of a computed cell, because it can only show a field."""
 
     name: str
     cell: Cell
@@ -31,7 +31,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """The scalar under a dotted path; blank when there is none."""
+    """Returns the scalar under a dotted path; blank if there is none."""
 
     path: str
 
@@ -47,11 +47,11 @@ def at(path: str) -> Cell:
 
 
 def human_span(ms: int) -> str:
-    """An age as kubectl writes it: `12s`, `4m3s`, `2d`."""
+    """Return a duration as kubectl writes it: `12s`, `4m3s`, `2d`."""
     if ms < 0:
         return "0s" if ms > -2 * SECOND else "<invalid>"
     units = ((DAY, "d"), (HOUR, "h"), (MINUTE, "m"), (SECOND, "s"))
-    # From this much on the smaller unit is noise: 2m, 10m, 3h, 8h, 2d, 8d, 2y, 8y.
+    # kubectl's thresholds for dropping the smaller unit: 2m, 10m, 3h, 8h, 2d, 8d, 2y, 8y.
     if ms < 2 * MINUTE:
         return f"{ms // SECOND}s"
     if ms < 10 * MINUTE:
@@ -77,7 +77,7 @@ def _two(ms: int, large: tuple[int, str], small: tuple[int, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """How long ago the instant under a dotted path was."""
+    """Returns the time since the instant under a dotted path."""
 
     path: str
 
@@ -96,7 +96,7 @@ def _mappings(obj: Wire, key: str) -> list[Wire]:
 
 
 def _run_reason(obj: Wire, _: Instant) -> object:
-    """Why it is in its phase: the last condition that holds and says more than its type."""
+    """Return why: the reason of the last true condition whose reason says more than its type."""
     holding = [
         condition
         for condition in _mappings(part(obj, "status"), "conditions")

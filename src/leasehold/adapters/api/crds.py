@@ -1,9 +1,9 @@
-"""Our kinds as CustomResourceDefinitions, for a real Kubernetes API server.
+"""Our kinds as CustomResourceDefinitions for a real Kubernetes API server.
 
-Printed by `leasehold crds` and applied by whoever installs leasehold on a cluster. They are made
-from the tables that the facade serves from, so that one server knows what the other knows: names
-and selectable fields from `resources`, fields from `schemas`, columns from `columns`. What is added
-here is what the facade's store enforces by itself (`objects.rules`): immutability, as CEL.
+Printed by `leasehold crds` and applied at installation. They are built from the same tables as the
+facade, so both servers agree: names and selectable fields from `resources`, fields from `schemas`,
+columns from `columns`. Immutability, which the facade's store enforces itself (`objects.rules`), is
+added here as CEL.
 """
 
 from leasehold.adapters.api.columns import At, Column, Since
@@ -14,9 +14,9 @@ from leasehold.core.names import Wire
 from leasehold.core.objects.edits import IMMUTABLE_KINDS
 from leasehold.core.objects.wire import part
 
-SELECTABLE_MAX = 8  # the most fields that the server lets one version declare
-# What only the facade selects: the role is a label too, and a closed lease's reason is looked for
-# among the closed ones.
+SELECTABLE_MAX = 8  # the API server's limit per version
+# Selectable only in the facade. The role is also a label; a closed lease's reason can be searched
+# among `status.closed=true`.
 NOT_SELECTABLE = frozenset({"spec.slice.role", "status.closureReason"})
 
 _FIXED: Wire = {
@@ -24,8 +24,8 @@ _FIXED: Wire = {
     "message": "is immutable",
     "reason": "FieldValueForbidden",
 }
-# On the whole object, because a rule on `status` is not asked when the status is taken away. In
-# plain words: what is written with optionals is estimated at a hundred times what it may cost.
+# On the whole object, because a rule on `status` is not evaluated when the status is removed.
+# Without CEL optionals, whose estimated cost is a hundred times higher.
 _CLOSED_ONCE: Wire = {
     "rule": "!(has(oldSelf.status) && has(oldSelf.status.closed) && oldSelf.status.closed)"
     " || (has(self.status) && self.status == oldSelf.status)",
@@ -43,7 +43,7 @@ _ENDING_ONCE: Wire = {
 
 
 def definitions() -> list[Wire]:
-    """One CustomResourceDefinition for each kind of ours."""
+    """Return one CustomResourceDefinition for each of our kinds."""
     return [_definition(each) for each in RESOURCES if each.is_ours]
 
 
@@ -89,14 +89,14 @@ def _version(resource: Resource) -> Wire:
 
 
 def _schema(resource: Resource) -> Wire:
-    """The facade's schema; of the metadata a definition says nothing, the server knows it."""
+    """Return the facade's schema without metadata, which the server defines itself."""
     schema = _RULED.get(resource.kind, lambda plain: plain)(schema_of(resource.kind))
     fields: Wire = {**part(schema, "properties"), "metadata": {"type": "object"}}
     if resource.subresource("status") is None:
         fields.pop("status", None)
     found: Wire = {**schema, "properties": fields}
     if resource.kind in IMMUTABLE_KINDS:
-        # Required, because a rule is not asked when what it stands on is taken away.
+        # Required, because a rule is not evaluated when its field is removed.
         found["required"] = ["spec"]
         fields["spec"] = {**part(fields, "spec"), "x-kubernetes-validations": [_FIXED]}
     if resource.kind == "Lease":
@@ -108,7 +108,7 @@ _RULED = {"Run": with_run_rules, "Budget": with_budget_rules}
 
 
 def _columns(columns: tuple[Column, ...]) -> list[Wire]:
-    """Those that stand under a path. The name is always shown and is none of them."""
+    """Return the columns that show a field; the name is always shown and is not listed."""
     found: list[Wire] = []
     for column in columns:
         path = _path(column)

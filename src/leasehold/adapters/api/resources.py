@@ -1,7 +1,7 @@
-"""The resources of the facade, one row each: names, columns, selectable fields, who may write.
+"""The resources of the facade, one row each: names, columns, selectable fields, writers.
 
-Data that `paths`, `discovery`, `openapi`, `tables`, `selectors` and `access` read; to add a kind,
-add a row (and a schema to `schemas`). Nothing here acts.
+Data for `paths`, `discovery`, `openapi`, `tables`, `selectors` and `access`. To add a kind, add a
+row here and a schema to `schemas`.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,8 @@ BY_SYSTEM = "only the control plane writes it"
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """`roles` may use it, besides the system; `kind` and `group` are those of its body."""
+    """A subresource. `kind` and `group` are those of its body; `roles` and the system may use
+    it."""
 
     name: str
     verbs: tuple[str, ...]
@@ -39,9 +40,9 @@ STATUS = Subresource("status", ("get", "patch", "update"))
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """`writers` says which verbs a role has; the system has all. `is_public`: whoever has a token
-    may read it, in any namespace; otherwise a caller reads in the namespaces it sees. `unset` says
-    what a selectable field means where it does not stand."""
+    """A resource. `writers` maps a role to its verbs; the system has all. `is_public`: every token
+    may read it in any namespace; otherwise a caller reads only in the namespaces it may see.
+    `unset` is the value that a selector assumes for a missing field."""
 
     kind: str
     plural: str
@@ -54,14 +55,14 @@ class Resource:
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: tuple[Subresource, ...] = ()
     selectable: tuple[str, ...] = ()
-    selectable_lists: tuple[str, ...] = ()  # by any member; a definition can select scalars only
+    selectable_lists: tuple[str, ...] = ()  # select by any member; a CRD can select scalars only
     unset: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     writers: Mapping[CallerRole, tuple[str, ...]] = field(
         default_factory=lambda: MappingProxyType({})
     )
     refusal: str = BY_LEDGER
     is_public: bool = False
-    shown_kind: str = ""  # what the API calls it, where the store has another word
+    shown_kind: str = ""  # the kind's name in the API, if it differs
 
     @property
     def served_kind(self) -> str:
@@ -77,7 +78,7 @@ class Resource:
 
     @property
     def qualified(self) -> str:
-        """`runs.rq.davidlangworthy.io`, as errors name a resource."""
+        """The name in error messages, such as `runs.rq.davidlangworthy.io`."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
@@ -259,7 +260,7 @@ RESOURCES = (
         verbs=READ,
         refusal="there are no services here",
     ),
-    # Last, so that `kubectl get leases` goes on meaning the ledger's.
+    # Last, so that `kubectl get leases` keeps meaning the ledger's leases.
     Resource(
         "Tenure",
         "leases",
@@ -285,7 +286,7 @@ def resource_of(kind: str) -> Resource:
 
 
 def groups() -> dict[tuple[str, str], list[Resource]]:
-    """The resources by group and version, in the order of the table."""
+    """Return the resources by group and version, in the order of the table."""
     found: dict[tuple[str, str], list[Resource]] = {}
     for each in RESOURCES:
         found.setdefault((each.group, each.version), []).append(each)

@@ -1,8 +1,9 @@
-"""What a definition's schema cannot say and its rules can: nearly what `core.objects.run` says.
+"""CEL rules and bounds for the CRDs: most checks of `core.objects.run`.
 
-Used by `crds`, for API servers that know nothing else of us. A rule is an expression (CEL) that the
-server evaluates on every write; it names the field and the remedy. What no rule can say (a pod
-template is open to whatever Kubernetes takes) the controller says on the object.
+Used by `crds`, for API servers that have no other admission check. A rule is a CEL expression that
+the server evaluates on every write; it names the field and the remedy. Checks that CEL cannot
+express (a pod template is open to any Kubernetes field) are reported by the controller on the
+object.
 """
 
 from copy import deepcopy
@@ -99,8 +100,8 @@ _ALLOWS = "has(self.funding.allowBorrow) && self.funding.allowBorrow"
 
 
 def _rule(field: str, holds: str, says: str, *, unless: str = "") -> Wire:
-    """With a sentence that holds for any numbers: those that an expression could put into it cost
-    more than the server allows."""
+    """Return a rule with a fixed message: one with numbers computed in CEL would exceed the
+    server's cost limit."""
     holds = f"{unless} || ({holds})" if unless else holds
     return {"rule": holds, "fieldPath": f".{field}", "message": says}
 
@@ -189,7 +190,7 @@ _RUN_RULES = [
 
 
 def _fixed(path: str, remedy: str) -> Wire:
-    """Refuse every change of one field, which may be absent: a transition rule."""
+    """Return a transition rule that refuses every change of one field, which may be absent."""
     parts = path.split(".")
     prefixes = [".".join(parts[: at + 1]) for at in range(len(parts))]
     has_new, has_old = (
@@ -200,7 +201,7 @@ def _fixed(path: str, remedy: str) -> Wire:
 
 
 def _fixed_fields(spec: Wire) -> list[str]:
-    """Return the fields of a Run's spec that are fixed, each as high in the schema as possible."""
+    """Return the immutable fields of a Run's spec, each as high in the schema as possible."""
     editable = [path.removeprefix("spec.") for path in EDITABLE_IN_A_RUN]
     found = []
     for name, schema in part(spec, "properties").items():
@@ -227,7 +228,7 @@ _TYPES: dict[str, Wire] = {
 
 
 def with_run_rules(schema: Wire) -> Wire:
-    """The schema of a Run with all that a server can check of it."""
+    """Return the schema of a Run with everything that a server can check."""
     found = _with_sizes(schema, "Run")
     spec = part(part(found, "properties"), "spec")
     for path, bounds in _RUN_BOUNDS.items():
@@ -240,7 +241,7 @@ def with_run_rules(schema: Wire) -> Wire:
     fields = part(pod, "properties")
     rules = []
     for name, remedy in PLACEMENT.items():
-        # Named, so that a rule sees it; whatever stands there is refused.
+        # Declared so that a rule can refer to it; any value is rejected.
         kind = _TYPES.get(name, {"type": "string"})
         fields[name] = {**kind, "description": f"Refused: {remedy}."}
         rules.append(_rule(name, f"!has(self.{name})", remedy))
@@ -257,8 +258,8 @@ def with_run_rules(schema: Wire) -> Wire:
 
 
 def with_budget_rules(schema: Wire) -> Wire:
-    """The schema of a Budget with all that a server can check of it. That names differ, and that a
-    cap names envelopes that are there, costs more than it allows: the controller says so."""
+    """Return the schema of a Budget with everything that a server can check. Distinct names and
+    existing envelopes in caps exceed the cost limit; the controller reports those."""
     found = _with_sizes(schema, "Budget")
     spec = part(part(found, "properties"), "spec")
     for path, bounds in _BUDGET_BOUNDS.items():
@@ -284,8 +285,8 @@ def with_budget_rules(schema: Wire) -> Wire:
 
 
 def _with_sizes(schema: Wire, kind: str) -> Wire:
-    """Return a copy that bounds every list and mapping of `bounds` that the schema names. What a
-    template's open parts hold is bounded when the controller tries the Run."""
+    """Return a copy in which every list and mapping of `bounds` has its size limit. The open parts
+    of a template are limited when the controller tries the Run."""
     found = deepcopy(schema)
     for bound in BOUNDS[kind]:
         at = found

@@ -1,7 +1,7 @@
-"""The few forms that a schema is put together from, so that the schemas read as a table.
+"""Building blocks for schemas, so that the schemas read as tables.
 
-Used by `schemas` and its neighbours only. Every form takes its description first: a field nobody
-has described is a field nobody can use `kubectl explain` on.
+Used by the schema modules only. Each one takes the description first, so that every field has one
+for `kubectl explain`.
 """
 
 from leasehold.core.names import Wire
@@ -12,7 +12,7 @@ OPEN = "x-kubernetes-preserve-unknown-fields"
 def mapping(
     about: str, fields: Wire, *, required: tuple[str, ...] = (), is_open: bool = False
 ) -> Wire:
-    """An object with these fields; an open one may have others too."""
+    """Return an object schema with these fields; an open one may have others too."""
     found: Wire = {"type": "object", "description": about, "properties": fields}
     if required:
         found["required"] = list(required)
@@ -22,7 +22,7 @@ def mapping(
 
 
 def anything(about: str) -> Wire:
-    """An object whose fields are not ours to know."""
+    """Return the schema of an object with arbitrary fields."""
     return {"type": "object", "description": about, OPEN: True}
 
 
@@ -54,7 +54,7 @@ def many(about: str, item: Wire) -> Wire:
 
 
 def named(about: str, item: Wire, *, key: str = "name") -> Wire:
-    """A list in which no two items have the same key; an apply merges its items by that key."""
+    """Return a list whose items have distinct keys; a server-side apply merges them by that key."""
     return {
         **many(about, item),
         "x-kubernetes-list-type": "map",
@@ -63,12 +63,12 @@ def named(about: str, item: Wire, *, key: str = "name") -> Wire:
 
 
 def distinct(about: str) -> Wire:
-    """A list of texts, each written once."""
+    """Return a list of distinct strings."""
     return {**many(about, TEXT), "x-kubernetes-list-type": "set"}
 
 
 def table(about: str, value: Wire) -> Wire:
-    """A mapping from any text to such values."""
+    """Return a mapping from strings to such values."""
     return {"type": "object", "description": about, "additionalProperties": value}
 
 

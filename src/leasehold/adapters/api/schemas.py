@@ -1,6 +1,6 @@
-"""The schema of a whole object of any kind: what users write and what the ledger writes.
+"""The schema of a whole object of any kind.
 
-Asked by `shapes`, by the OpenAPI documents and by the CustomResourceDefinitions.
+Used by `shapes`, the OpenAPI documents and the CustomResourceDefinitions.
 """
 
 from functools import cache
@@ -13,7 +13,7 @@ from leasehold.core.objects.wire import part
 
 @cache
 def schema_of(kind: str) -> Wire:
-    """The whole object, metadata and all."""
+    """Return the schema of a kind, including metadata."""
     known = USER_SCHEMAS.get(kind) or SYSTEM_SCHEMAS[kind]
     head: Wire = {
         "apiVersion": {"type": "string", "description": "Group and version of the kind."},

@@ -1,7 +1,7 @@
-"""OpenAPI schemas of what the ledger writes, and of the core kinds as far as we know them.
+"""OpenAPI schemas of what the ledger writes, and partial ones of core kinds.
 
-Data for `openapi` and `shapes`, like `schemas_users`. Of Pods, Nodes and Events the shape of spec
-and status is Kubernetes' own business: they are open here and kubectl knows them itself.
+Data for `openapi` and `shapes`, like `schemas_users`. Spec and status of Pods and Nodes are left
+open, because Kubernetes defines them and kubectl knows them.
 """
 
 from leasehold.adapters.api.schema_words import (

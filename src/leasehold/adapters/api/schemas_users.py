@@ -1,7 +1,7 @@
-"""OpenAPI schemas of what users write, Runs and Budgets, with a description for every field.
+"""OpenAPI schemas of Runs and Budgets, which users write, with a description for every field.
 
-Data for `openapi` (and so for `kubectl explain`) and for `shapes`, which finds unknown fields by
-them. They say what `core.objects.run` and `core.objects.budget` check; a test holds them together.
+Data for `openapi` (and so for `kubectl explain`) and for `shapes`, which finds unknown fields. They
+must match the checks of `core.objects.run` and `core.objects.budget`; a test compares them.
 """
 
 from leasehold.adapters.api.schema_words import (

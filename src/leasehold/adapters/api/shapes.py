@@ -1,6 +1,6 @@
-"""Where an object and its schema differ: unknown fields and wrong types, by path.
+"""Differences between an object and its schema: unknown fields and wrong types, by path.
 
-Asked before a write, by whoever decides what becomes of the difference.
+Called before a write; the caller decides what to do about a difference.
 """
 
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ _TYPES: dict[object, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
 }
-_OF_STORE = ("deletionGraceMs",)  # how a deletion is noted; it is never told to anybody
+_OF_STORE = ("deletionGraceMs",)  # internal note of a deletion, never shown
 
 
 def knows(schema: Wire, value: object) -> bool:
-    """Whether there is nothing unknown; most objects are right, and this makes no paths."""
+    """Return whether all fields are known, without computing paths: most objects are valid."""
     if isinstance(value, list):
         items = part(schema, "items")
         return all(knows(items, each) for each in value)
@@ -36,7 +36,7 @@ def knows(schema: Wire, value: object) -> bool:
 
 
 def unknown(value: object, schema: Wire, path: str) -> Iterator[tuple[str, Wire, str]]:
-    """Path, the mapping it is in, and the key; nothing under an unknown field is looked at."""
+    """Yield path, mapping and key of each unknown field, but nothing below unknown fields."""
     if isinstance(value, list):
         items = part(schema, "items")
         for index, each in enumerate(value):
@@ -53,7 +53,7 @@ def unknown(value: object, schema: Wire, path: str) -> Iterator[tuple[str, Wire,
 
 
 def wrong(value: object, schema: Wire, path: str) -> Iterator[str]:
-    """A sentence for each value that its schema knows otherwise."""
+    """Yield a message for each value of the wrong type."""
     wanted = schema.get("type")
     if value is None or wanted is None:
         return

@@ -1,7 +1,7 @@
-"""Bodies of requests as plain data: JSON, YAML or protobuf, whole and harmless, or a 400.
+"""Request bodies as plain data from JSON, YAML or protobuf; anything unsafe is a 400.
 
-Called by the writing handlers. What comes out is what JSON can say: mappings with text keys, finite
-numbers of at most 64 bits, text without lone surrogates, nested no deeper than `DEPTH_MAX`.
+Called by the writing handlers. The result is what JSON can express: mappings with text keys, finite
+numbers of at most 64 bits, text without lone surrogates, nested at most `DEPTH_MAX` deep.
 """
 
 import msgspec
@@ -22,7 +22,7 @@ _COLLECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
 async def read_object(request: Request) -> Wire:
-    """The body as one object, whatever its form."""
+    """Read the body as one object, in any supported format."""
     body = await request.body()
     media = request.media_type
     if media in (JSON, ""):
@@ -58,7 +58,7 @@ def json_value(body: bytes) -> object:
 
 
 def yaml_value(body: bytes) -> object:
-    """One document. JSON is YAML too, and is what kubectl sends: it is tried first."""
+    """Parse one document. kubectl sends JSON, which is also YAML and is tried first."""
     try:
         value: object = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -74,7 +74,7 @@ def as_mapping(value: object) -> Wire:
 
 
 def check_plain(value: object) -> None:
-    """Raises `RequestRefused` for what cannot be kept and given back the same."""
+    """Raise `RequestRefused` for values that could not be stored and returned unchanged."""
     level: list[object] = [value]
     for _ in range(DEPTH_MAX + 1):
         deeper: list[object] = []
@@ -119,7 +119,7 @@ def _yaml(body: bytes) -> object:
 
 
 def _plain(node: yaml.Node) -> object:
-    """As sigs.k8s.io/yaml reads it: JSON's types, and dates are text."""
+    """Convert a node as sigs.k8s.io/yaml does: to JSON types; dates stay text."""
     if isinstance(node, yaml.MappingNode | yaml.SequenceNode) and node.tag not in _COLLECTIONS:
         raise bad_request(f"the YAML tag {node.tag[:80]!r} is not taken; leave it out")
     if isinstance(node, yaml.MappingNode):

@@ -1,10 +1,9 @@
-"""Who is let in at the port, and for how long: strangers cannot use up the server.
+"""Admits connections and limits their time, so that strangers cannot use up the server.
 
-Used by `serve`, which has a listening socket and uvicorn's idea of HTTP. Anybody of this machine
-can connect, so that whoever has not sent the head of a request yet has `HELLO_S` and
-`HEAD_BYTES_MAX`. When there are as many connections as there may be, the oldest one without a
-request under way makes room for a new one: files, pipes and the store always have descriptors left.
-Tokens, and how many streams one user may have, are the business of `app`.
+Used by `serve`, which has the listening socket and uvicorn's HTTP. Every process of this machine
+can connect. A client that has not sent a request's head yet gets `HELLO_S` and `HEAD_BYTES_MAX`. At
+the maximum number of connections, the oldest idle one is closed for a new one, so files, pipes and
+the store always have descriptors left. Tokens and streams per user are limited in `app`.
 """
 
 import asyncio
@@ -17,28 +16,28 @@ from contextlib import suppress
 import structlog
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-HELLO_S = 10.0  # from the connection to the end of the first request's head, with TLS between
-GOODBYE_S = 5.0  # for the end of TLS, which a caller may leave unanswered
+HELLO_S = 10.0  # from the connection to the end of the first request's head, TLS included
+GOODBYE_S = 5.0  # for the TLS shutdown, which a client may not answer
 HEAD_BYTES_MAX = 64 * 1024
 ACCEPTS_AT_ONCE = 64
-OURS = 256  # descriptors that are not for connections
+OURS = 256  # descriptors reserved for everything but connections
 _PAUSE_S = 0.1
-_SILENCE_S = 60.0  # between two complaints
+_SILENCE_S = 60.0  # minimum time between two warnings
 
 _log = structlog.get_logger(__name__)
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's, with a limit to what comes before a request."""
+    """uvicorn's protocol with a limit on the size of a request's head."""
 
-    has_asked = False  # whether it ever sent a whole head
+    has_asked = False  # a complete head was received
     on_end: Callable[[], None] | None = None
     _head_bytes = 0
     _is_in_head = True
 
     @property
     def is_idle(self) -> bool:
-        """Nobody waits for an answer on it."""
+        """Whether no request is waiting for an answer."""
         if not self.has_asked or self.transport is None or self.transport.is_closing():
             return True
         return self.cycle is not None and self.cycle.response_complete and not self.pipeline
@@ -51,7 +50,7 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._head_bytes += len(data)
         if self._head_bytes > HEAD_BYTES_MAX:
-            self.transport.abort()  # an answer would have to wait for the end of what it sends
+            self.transport.abort()  # an answer would have to wait until the client stops sending
 
     def on_message_begin(self) -> None:
         self._is_in_head, self._head_bytes = True, 0
@@ -68,7 +67,7 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 class Connections:
-    """Takes connections between `open` and `close`; those that are open then go on."""
+    """Accepts connections between `open` and `close`; established ones continue after that."""
 
     def __init__(
         self,
@@ -79,13 +78,13 @@ class Connections:
         most: int | None = None,
         hello_s: float = HELLO_S,
     ) -> None:
-        """`most` at a time; None: as many as this process may have files, less some for itself."""
+        """`most` connections at a time; None: the descriptor limit less a reserve."""
         self._listener = listener
         self._make = make
         self._context = context
         self._most = _most() if most is None else most
         self._hello_s = hello_s
-        self._open: dict[socket.socket, HttpProtocol] = {}  # the oldest first
+        self._open: dict[socket.socket, HttpProtocol] = {}  # oldest first
         self._greeting: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._complained = -_SILENCE_S
@@ -108,7 +107,7 @@ class Connections:
                 connection, _ = self._listener.accept()
             except (BlockingIOError, ConnectionError):
                 return
-            except OSError as error:  # no descriptor is left, in spite of all
+            except OSError as error:  # no descriptor left in spite of the reserve
                 self._complain(str(error.strerror))
                 self._make_room()
                 self._loop.remove_reader(self._listener.fileno())
@@ -149,7 +148,7 @@ class Connections:
                 ssl_handshake_timeout=self._hello_s,
                 ssl_shutdown_timeout=GOODBYE_S,
             )
-        except OSError:  # not TLS, or gone, or too slow
+        except OSError:  # not TLS, gone, or too slow
             connection.close()
             assert protocol.on_end is not None, "it was taken"
             protocol.on_end()
@@ -160,7 +159,7 @@ class Connections:
             _hang_up(connection)
 
     def _make_room(self) -> bool:
-        """Ends the oldest connection on which nobody waits for an answer."""
+        """Close the oldest idle connection; return whether there was one."""
         for connection, protocol in self._open.items():
             if protocol.is_idle:
                 del self._open[connection]
@@ -180,7 +179,7 @@ class Connections:
 
 
 def _hang_up(connection: socket.socket) -> None:
-    """Whoever reads from it finds its end, whatever state TLS is in."""
+    """Shut the socket down, so that readers see its end whatever state TLS is in."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 

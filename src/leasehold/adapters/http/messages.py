@@ -1,7 +1,7 @@
-"""A request as the facade sees it, and the two forms of an answer: whole, and streamed.
+"""A request as handlers see it, and the two forms of an answer: whole and streamed.
 
-Made by `app` from ASGI's scope and read by every handler. A path is split before it is decoded, so
-that an encoded slash stays inside its segment and can never make another path of it.
+Built by `app` from the ASGI scope and read by every handler. A path is split before it is decoded,
+so an encoded slash stays inside its segment.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from leasehold.core.names import Wire
 from leasehold.core.objects.access import Caller
 
 BODY_BYTES_MAX = 3 * 1024 * 1024
-BODY_S_MAX = 60.0  # a caller who is slower holds a connection for nothing
+BODY_S_MAX = 60.0  # a slower client would hold a connection for nothing
 DRAINED_BYTES_MAX = 8 * BODY_BYTES_MAX
 QUERY_FIELDS_MAX = 64
 WARNING_CHARS_MAX = 400
@@ -44,7 +44,7 @@ class Response:
 
 @dataclass(slots=True)
 class Stream:
-    """Chunks as they come; `close` makes the iterator end soon, wherever it waits."""
+    """Chunks of a streamed answer; `close` makes the iterator end soon, wherever it waits."""
 
     chunks: AsyncGenerator[bytes, None]
     close: Callable[[], None]
@@ -58,7 +58,7 @@ class Request:
     __slots__ = ("_receive", "caller", "headers", "method", "query", "segments", "warnings")
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
-        """Raises `RequestRefused` for a path or a query that is no text."""
+        """Raise `RequestRefused` if path or query is not text."""
         self._receive = receive
         self.method: str = scope["method"]
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
@@ -73,16 +73,16 @@ class Request:
 
     @property
     def media_type(self) -> str:
-        """Of the body, without its parameters."""
+        """The media type of the body, without parameters."""
         return self.header(b"content-type").partition(";")[0].strip().lower()
 
     def warn(self, text: str) -> None:
-        """Tells the caller something beside the answer, as a `Warning` header."""
+        """Add a `Warning` header to the answer."""
         if len(self.warnings) < WARNINGS_MAX and text not in self.warnings:
             self.warnings.append(text)
 
     def flag(self, name: str) -> bool:
-        """A boolean parameter, as Go's parser understands it."""
+        """Return a boolean parameter, parsed like Go does."""
         value = self.query.get(name, "")
         if value in ("1", "t", "T", "true", "TRUE", "True"):
             return True
@@ -91,7 +91,7 @@ class Request:
         raise bad_request(f"{name}={value[:80]!r} is no boolean; write true or false")
 
     def number(self, name: str, *, least: int = 0) -> int | None:
-        """A whole parameter, or None when it is absent or empty."""
+        """Return an integer parameter; None if it is absent or empty."""
         value = self.query.get(name, "")
         if not value:
             return None
@@ -102,7 +102,7 @@ class Request:
         return int(value)
 
     async def body(self) -> bytes:
-        """All of it; refused when it is too large or too slow."""
+        """Return the whole body; refuse one that is too large or too slow."""
         try:
             async with asyncio.timeout(BODY_S_MAX):
                 return await self._body()
@@ -119,8 +119,8 @@ class Request:
                 raise bad_request("the connection ended before the body did")
             chunk: bytes = message.get("body", b"")
             size += len(chunk)
-            # What is too large is still read, up to a point: a client that is cut off while it
-            # sends does not hear why.
+            # An oversized body is still read, up to a limit: a client that is cut off while it
+            # sends does not see the reason.
             if size <= BODY_BYTES_MAX:
                 chunks.append(chunk)
             is_last = not message.get("more_body", False)
@@ -146,7 +146,7 @@ def bad_request(message: str) -> RequestRefused:
 
 
 def wrong_option(request: Request, field: str, reason: str, message: str) -> RequestRefused:
-    """A parameter that can be read and means nothing, as the real server refuses it."""
+    """Return the refusal of a parameter that parses but is not allowed, like the real server's."""
     return RequestRefused(
         422,
         "Invalid",
@@ -173,7 +173,7 @@ def _text(segment: bytes) -> str:
 
 
 def _query(raw: bytes) -> dict[str, str]:
-    """The first value of each name, as the real server takes it."""
+    """Return the first value of each name, as the real server does."""
     if not raw:
         return {}
     try:
@@ -183,7 +183,7 @@ def _query(raw: bytes) -> dict[str, str]:
             errors="strict",
             max_num_fields=QUERY_FIELDS_MAX,
         )
-    except ValueError:  # also bytes that are no UTF-8
+    except ValueError:  # including invalid UTF-8
         raise bad_request(
             f"the query is not URL-encoded UTF-8 of at most {QUERY_FIELDS_MAX} parameters"
         ) from None
@@ -194,6 +194,6 @@ def _query(raw: bytes) -> dict[str, str]:
 
 
 def _quotable(text: str) -> str:
-    """As a quoted string of a header: printable ASCII, with quotes escaped."""
+    """Return the text for a quoted header string: printable ASCII with escaped quotes."""
     plain = "".join(each if " " <= each <= "~" else "?" for each in text[:WARNING_CHARS_MAX])
     return plain.replace("\\", "\\\\").replace('"', '\\"')

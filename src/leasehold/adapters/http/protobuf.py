@@ -1,7 +1,7 @@
-"""The few protobuf bodies that kubectl insists on: namespaces, reviews, and drain's deletions.
+"""Decodes the protobuf bodies that kubectl insists on: namespaces, reviews, and drain's deletions.
 
-Called by `bodies`. It reads the wire format and four messages by their published field numbers; the
-answers are JSON, which kubectl accepts. Anything else in protobuf is refused with a 415 upstream.
+Called by `bodies`. It knows the wire format and four messages by their published field numbers.
+Answers are JSON, which kubectl accepts. Other kinds in protobuf are refused.
 """
 
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 Value = int | bytes
 
 
-class BadProtobuf(ValueError):  # noqa: N818 - it says what the bytes are
-    """The bytes are no message, or one that we do not know."""
+class BadProtobuf(ValueError):  # noqa: N818 - named for the condition
+    """The bytes are not a message, or one of an unknown kind."""
 
 
 def decode_object(body: bytes) -> Wire:
-    """The object in Kubernetes' envelope, as far as we know its kind."""
+    """Decode the object in Kubernetes' envelope; raise `BadProtobuf` for unknown kinds."""
     if not body.startswith(MAGIC):
         raise BadProtobuf("it does not begin with Kubernetes' envelope")
     envelope = _fields(body[len(MAGIC) :])
@@ -42,7 +42,7 @@ def decode_object(body: bytes) -> Wire:
 
 
 def _metadata(raw: bytes) -> Wire:
-    """ObjectMeta: name 1, generateName 2, labels 11, annotations 12."""
+    """Decode ObjectMeta: name 1, generateName 2, labels 11, annotations 12."""
     fields = _fields(raw)
     found: Wire = {"name": _text(fields, 1)}
     if _text(fields, 2):
@@ -76,7 +76,7 @@ def _access(raw: bytes) -> Wire:
 
 
 def _delete_options(fields: dict[int, list[Value]]) -> Wire:
-    """gracePeriodSeconds 1, preconditions 2, propagationPolicy 4, dryRun 5."""
+    """Decode DeleteOptions: grace period 1, preconditions 2, propagation policy 4, dry run 5."""
     found: Wire = {}
     if 1 in fields:
         number = fields[1][-1]

@@ -1,6 +1,6 @@
-"""A request that is refused: the code, the reason and every cause, as the caller will read them.
+"""A refused request: code, reason and all causes for the caller.
 
-Raised by whatever serves a request, `rest` and the query API alike; `rest.statuses` writes it down.
+Raised by everything that serves requests, `rest` and the query API; `rest.statuses` formats it.
 """
 
 from collections.abc import Sequence
@@ -9,18 +9,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RefusalCause:
-    """One reason among several; `field` is a JSON path, or empty."""
+    """One of several causes; `field` is a JSON path or ""."""
 
     reason: str
     message: str
     field: str = ""
 
 
-class RequestRefused(Exception):  # noqa: N818 - it says what became of the request
-    """A request that gets a typed Status instead of what it asked for.
+class RequestRefused(Exception):  # noqa: N818 - named for the condition
+    """Ends a request with a Kubernetes Status.
 
-    Raised anywhere in the facade, and by whoever answers for it. `kind`, `name` and `group`
-    say what it was about, where that is one object.
+    `kind`, `name` and `group` name the object that the request was about, if it was one object.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""The facade on a TLS port, inside the loop that is running.
+"""The facade on a TLS port, inside the running event loop.
 
-Called by `leasehold up`. uvicorn speaks HTTP; signals, logging and the loop stay the caller's. At
-`stop` no new connection is taken, open watches and logs end, and requests under way are answered.
+Called by `leasehold up`. uvicorn handles HTTP; signals, logging and the loop stay the caller's. At
+`stop` no new connections are accepted, watches and logs end, and open requests are answered.
 """
 
 import asyncio
@@ -18,26 +18,26 @@ from starlette.types import Receive, Scope, Send
 from leasehold.adapters.http.connections import Connections, HttpProtocol
 from leasehold.adapters.http.tls import Certificates
 
-GRACE_S = 5  # for requests under way at a stop
-GOODBYE_S = 0.3  # and for clients to take the last of their answers
+GRACE_S = 5  # for open requests at a stop
+GOODBYE_S = 0.3  # for clients to receive their answers
 TICK_S = 0.05
 BACKLOG = 2048
 
 
 class Streaming(Protocol):
-    """An ASGI application that can be asked to end what would go on for ever."""
+    """An ASGI application whose endless streams can be ended."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
     def end_streams(self) -> None: ...
 
 
-class PortInUse(Exception):  # noqa: N818 - it says what the port is
-    """Somebody listens there already, or we may not; the sentence says which and what to do."""
+class PortInUse(Exception):  # noqa: N818 - named for the condition
+    """The port is in use or not permitted; the message says which, with a remedy."""
 
 
 class HttpServer:
-    """A facade that is listening."""
+    """A listening server."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class HttpServer:
         self.port = 0
 
     async def stop(self) -> None:
-        """Returns when the last answer is sent. Stopping twice is harmless."""
+        """Stop, and return when the last answer has been sent. Stopping twice is harmless."""
         self._connections.close()
         self._server.should_exit = True
         self._app.end_streams()
@@ -67,7 +67,7 @@ class HttpServer:
         await self._task
 
     def _hang_up(self) -> None:
-        """Does not wait for clients that keep a connection and do not say goodbye in TLS."""
+        """Abort connections of clients that keep them open or do not answer the TLS shutdown."""
         for connection in list(self._server.server_state.connections):
             transport = getattr(connection, "transport", None)
             if transport is not None:
@@ -80,7 +80,7 @@ class _Uvicorn(uvicorn.Server):
         yield
 
     def make_protocol(self) -> HttpProtocol:
-        """For a connection that `Connections` took."""
+        """Return the protocol for a connection that `Connections` accepted."""
         return HttpProtocol(
             config=self.config, server_state=self.server_state, app_state=self.lifespan.state
         )
@@ -89,8 +89,8 @@ class _Uvicorn(uvicorn.Server):
 async def serve(
     app: Streaming, *, host: str, port: int, certificates: Certificates, only_from: str = ""
 ) -> HttpServer:
-    """Listening when this returns; with port 0 on a free one, see `Server.port`. `only_from`:
-    certificates in PEM, of which a client's must be one, or be signed by one."""
+    """Start listening. With port 0 a free port is chosen, see `HttpServer.port`. `only_from`: PEM
+    certificates; a client must present one of them, or one signed by them."""
     listener = _listen(host, port)
     config = uvicorn.Config(
         app,
@@ -133,8 +133,8 @@ async def serve(
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends small answers at once (TCP_NODELAY) only on sockets that say they are TCP;
-    # otherwise every answer waits 40 ms for the client to acknowledge its headers.
+    # asyncio disables Nagle's algorithm only on sockets with an explicit TCP protocol; otherwise
+    # every answer waits 40 ms for the client to acknowledge its headers.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,8 +1,8 @@
-"""Certificates for the facade: a CA made at first start, and a leaf for the names we serve under.
+"""The facade's certificates: a CA created at first start, and a server certificate.
 
-Called by `leasehold up` before it listens. The CA stays as long as its folder does, so that
-kubeconfigs go on working; the leaf is made again when it nears its end or serves other names.
-Private keys are written 0600 and never leave the folder.
+Called by `leasehold up` before it listens. The CA lives as long as its folder, so that kubeconfigs
+stay valid. The server certificate is replaced when it is about to expire or the host names change.
+Private keys have mode 0600 and never leave the folder.
 """
 
 import ipaddress
@@ -20,7 +20,7 @@ from leasehold.adapters.private_file import write_private
 
 ALWAYS_SERVED = ("127.0.0.1", "::1", "localhost")
 CA_LIFE = timedelta(days=3650)
-LEAF_LIFE = timedelta(days=397)  # the most that clients accept
+LEAF_LIFE = timedelta(days=397)  # the maximum that clients accept
 RENEW_BEFORE = timedelta(days=30)
 CLOCK_SKEW = timedelta(minutes=10)
 
@@ -32,12 +32,12 @@ class Certificates:
     key_path: Path
 
 
-class BadCertificates(Exception):  # noqa: N818 - it says what they are
-    """The folder holds files that are no certificates; the sentence names one and the remedy."""
+class BadCertificates(Exception):  # noqa: N818 - named for the condition
+    """A file is not a certificate; the message names it and a remedy."""
 
 
 def ensure_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
-    """What is in the folder, made or renewed where it must be."""
+    """Return the folder's certificates; create or renew them if necessary."""
     now = datetime.now(UTC)
     ca_path, ca_key_path = folder / "ca.crt", folder / "ca.key"
     cert_path, key_path = folder / "server.crt", folder / "server.key"
@@ -55,7 +55,7 @@ def ensure_certificates(folder: Path, hosts: Sequence[str]) -> Certificates:
 
 def _make_ca(path: Path, key_path: Path, now: datetime) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
-    # Two folders' authorities have different names, so that no client takes one for the other.
+    # Distinct CA names, so that no client confuses the authorities of two folders.
     serial = x509.random_serial_number()
     name = _name(f"leasehold-ca-{serial:x}"[:40])
     usage = _key_usage(signs_certificates=True)

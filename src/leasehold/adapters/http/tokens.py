@@ -1,8 +1,9 @@
-"""Who a bearer token belongs to: a private file of hashes, shared by the server and the CLI.
+"""Bearer tokens: a private file of hashes, shared by the server and the CLI.
 
-The file never holds a token, only its SHA-256; a token is shown once, when it is made. The server
-asks `caller_of` on every request and notices a changed file within `LOOK_S`; `leasehold token` may
-write while the server runs, under a lock beside the file. One that cannot be read lets nobody in.
+The file holds only SHA-256 digests; a token is shown once, at its creation. The server calls
+`caller_of` on every request and sees a changed file within `LOOK_S`. `leasehold token` may write
+while the server runs, under a lock beside the file. With an unreadable file, every token is
+refused.
 """
 
 import fcntl
@@ -23,15 +24,15 @@ from leasehold.core.objects.access import Caller
 from leasehold.core.units import Instant
 
 TOKEN_BYTES = 32
-LOOK_S = 0.1  # how long a token that another process revokes may still be good
-TOKEN_CHARS_MAX = 512  # of what somebody sends us; ours are much shorter
+LOOK_S = 0.1  # a token revoked by another process may still be accepted for so long
+TOKEN_CHARS_MAX = 512  # of received tokens; ours are much shorter
 PREFIX = "lh_"
 
 _log = structlog.get_logger(__name__)
 
 
 class TokenRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A token without the token. `expires` None: never."""
+    """A token's record, without the token itself. `expires` None: never."""
 
     caller: Caller
     sha256: str
@@ -44,11 +45,11 @@ class _TokenFile(msgspec.Struct, frozen=True, kw_only=True):
     tokens: tuple[TokenRecord, ...] = ()
 
 
-Records = list[TokenRecord]  # `Tokens.list` hides the builtin inside the class
+Records = list[TokenRecord]  # `Tokens.list` shadows the builtin inside the class
 
 
-class BadTokenFile(Exception):  # noqa: N818 - it says what the file is
-    """The file exists and is not one of ours; the sentence names it and the remedy."""
+class BadTokenFile(Exception):  # noqa: N818 - named for the condition
+    """The file is not a token file; the message names it and a remedy."""
 
 
 def wall_ms() -> Instant:
@@ -57,7 +58,7 @@ def wall_ms() -> Instant:
 
 class Tokens:
     def __init__(self, path: Path, *, now: Callable[[], Instant] = wall_ms) -> None:
-        """Raises `BadTokenFile` if there is a file that cannot be used."""
+        """Read the file; raise `BadTokenFile` if it cannot be used."""
         self.path = path
         self._now = now
         self._stamp: tuple[int, int, int] | None = None
@@ -66,14 +67,14 @@ class Tokens:
         self._refresh()
 
     def caller_of(self, token: str) -> Caller | None:
-        """Whose token it is; None for one that is unknown, revoked or expired."""
+        """Return the token's caller; None if it is unknown, revoked or expired."""
         if not token or len(token) > TOKEN_CHARS_MAX:
             return None
         digest = _digest(token)
         if digest not in self._known or time.monotonic() > self._looked + LOOK_S:
             self._look_again()
         record = self._known.get(digest)
-        # The lookup tells at most something about a hash, and nothing about the token.
+        # The lookup's timing can reveal something about a hash, but nothing about the token.
         if record is None or not hmac.compare_digest(record.sha256, digest):
             return None
         if record.expires is not None and record.expires <= self._now():
@@ -81,11 +82,11 @@ class Tokens:
         return record.caller
 
     def digest_of(self, token: str) -> str | None:
-        """By what a good token is known where it must not be kept; None for any other."""
+        """Return the digest of a valid token, to be kept instead of it; None if invalid."""
         return None if self.caller_of(token) is None else _digest(token)
 
     def caller_of_digest(self, digest: str) -> Caller | None:
-        """Whose token has this digest, as `caller_of`."""
+        """Return the caller of the token with this digest, like `caller_of`."""
         if digest not in self._known or time.monotonic() > self._looked + LOOK_S:
             self._look_again()
         record = self._known.get(digest)
@@ -94,7 +95,7 @@ class Tokens:
         return record.caller
 
     def create(self, caller: Caller, *, expires: Instant | None = None) -> str:
-        """A new token for the caller, on the disk when this returns. It is told this once."""
+        """Create a token, on disk when this returns, and return it. It cannot be shown again."""
         token = PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
         record = TokenRecord(
             caller=caller, sha256=_digest(token), created=self._now(), expires=expires
@@ -108,7 +109,7 @@ class Tokens:
         return tuple(self._known.values())
 
     def revoke(self, user: str) -> int:
-        """Ends every token of the user; how many there were."""
+        """Revoke every token of the user; return their number."""
         with self._changing() as found:
             kept = [record for record in found if record.caller.user != user]
             revoked = len(found) - len(kept)
@@ -117,7 +118,7 @@ class Tokens:
 
     @contextmanager
     def _changing(self) -> Iterator[Records]:
-        """The records, to be changed in place; written back when the block ends well."""
+        """Yield the records for changes in place; write them back if the block succeeds."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(
             self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600
@@ -140,7 +141,7 @@ class Tokens:
             _log.error("token file unusable; nobody is let in", why=str(error))
 
     def _refresh(self) -> None:
-        """Reads the file again if it is another one than last time."""
+        """Read the file again if it has changed."""
         self._looked = time.monotonic()
         try:
             about = self.path.stat()
@@ -151,7 +152,7 @@ class Tokens:
         if stamp == self._stamp:
             return
         self._known = {}
-        self._stamp = stamp  # also of a bad one: it is read, and complained about, once
+        self._stamp = stamp  # also for a bad file, so that it is read and reported once
         try:
             found = msgspec.json.decode(self.path.read_bytes(), type=_TokenFile)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:

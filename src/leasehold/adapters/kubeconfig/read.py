@@ -1,8 +1,8 @@
-"""Where the server is and who we are, read from kubeconfig files as kubectl reads them.
+"""Reads server and credentials from kubeconfig files, like kubectl.
 
-Used by `kubectl runs` and by whoever else is a client of a Kubernetes API server. The file that is
-named, else every file of `$KUBECONFIG` (the first to say something wins), else `~/.kube/config`.
-Knows tokens, token files, client certificates, passwords and exec plugins.
+Used by `kubectl runs` and other clients of a Kubernetes API server. Reads the named file, otherwise
+every file of `$KUBECONFIG` (the first value wins), otherwise `~/.kube/config`. Supports tokens,
+token files, client certificates, passwords and exec plugins.
 """
 
 import base64
@@ -18,13 +18,13 @@ from leasehold.core.names import Wire
 EXEC_SECONDS = 60
 
 
-class BadKubeconfig(Exception):  # noqa: N818 - it says what is wrong
-    """Names the file, what it lacks, and what to do about it."""
+class BadKubeconfig(Exception):  # noqa: N818 - named for the condition
+    """The kubeconfig cannot be used; names the file, the problem and a remedy."""
 
 
 @dataclass(frozen=True)
 class KubeContext:
-    """A context of a kubeconfig: a server and the credentials to use there."""
+    """A context of a kubeconfig: a server and the credentials for it."""
 
     name: str
     server: str
@@ -44,7 +44,7 @@ class KubeContext:
 
 
 def load_context(path: str, context: str) -> KubeContext:
-    """The chosen context; `BadKubeconfig` says which file lacks what."""
+    """Return the chosen context; raise `BadKubeconfig`."""
     files = _files(path)
     found = [(file, _read(file, required=bool(path))) for file in files]
     shown = ", ".join(str(file) for file in files)
@@ -142,7 +142,7 @@ def _text(wire: Wire, key: str) -> str:
 
 
 def _path(file: Path, name: str) -> str:
-    """Relative names are relative to the file that has them."""
+    """Return the path; relative ones are relative to the kubeconfig file."""
     return str(file.parent / name) if name else ""
 
 
@@ -189,7 +189,7 @@ def _with_user(context: KubeContext, file: Path, user: Wire) -> KubeContext:
 
 
 def _ask_plugin(file: Path, plugin: Wire) -> tuple[str, bytes, bytes]:
-    """Run an exec plugin and take its credential; it may ask its user something on stderr."""
+    """Run an exec plugin and return its token, certificate and key. It may prompt on stderr."""
     command = _text(plugin, "command")
     args = plugin.get("args")
     words = [command, *(str(each) for each in (args if isinstance(args, list) else []))]

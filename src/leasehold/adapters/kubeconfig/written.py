@@ -1,7 +1,7 @@
-"""The file that lets kubectl in: server, CA and token, readable by its owner alone.
+"""Writes a kubeconfig for kubectl: server, CA and token, readable only by its owner.
 
-Called by `leasehold up` and `leasehold token`. It writes one context, replaces the file, and reads
-back what was written; merging into somebody's own kubeconfig is kubectl's business.
+Called by `leasehold up` and `leasehold token`. Writes one context and replaces the file; also reads
+such a file back. Merging into an existing kubeconfig is left to kubectl.
 """
 
 import base64
@@ -36,7 +36,7 @@ def write_kubeconfig(
 
 @dataclass(frozen=True, slots=True)
 class WrittenKubeconfig:
-    """What a file that was written here says."""
+    """The content of a kubeconfig written by `write_kubeconfig`."""
 
     server: str
     ca_pem: bytes
@@ -44,7 +44,7 @@ class WrittenKubeconfig:
 
 
 def read_back(path: Path) -> WrittenKubeconfig | None:
-    """None if there is no such file, or somebody has made another one of it."""
+    """Return the content; None if the file is missing or was changed by others."""
     try:
         config = yaml.safe_load(path.read_bytes())
         cluster, user = config["clusters"][0]["cluster"], config["users"][0]["user"]

@@ -1,12 +1,12 @@
-"""Questions through the aggregation layer: we serve `query.rq.davidlangworthy.io`, the API server
-passes it on. Beside questions there are deeds, which are only posted.
+"""The query API through Kubernetes' aggregation layer, plus actions ("deeds"), which are POST only.
 
-All questions are one resource, `questions`, with the question as the name. kubectl looks for a
-name such as `runs` in every group, so no resource here may have the name of one of our definitions,
-and no two may have the same kind.
+The API server forwards requests for `query.rq.davidlangworthy.io` to us. All questions are one
+resource, `questions`, with the question as the name. kubectl looks up a name such as `runs` in
+every group, so no resource here may share a name with one of our definitions, and no two may have
+the same kind.
 
-Every replica serves discovery, because an API that nobody serves keeps the whole cluster's
-namespaces from being deleted. What is answered, and to whom, is its caller's business.
+Every replica serves discovery, because an API service without a backend blocks the deletion of
+namespaces in the whole cluster. Answers and permissions are decided by the caller of this module.
 """
 
 import ssl
@@ -28,18 +28,18 @@ VERSION = "v1"
 SERVICE = "leasehold-query"
 BODY_BYTES_MAX = 3 * 1024 * 1024 // 2
 _PATH = f"/apis/{QUERY_GROUP}/{VERSION}"
-# kubectl prefers the group of the higher priority; definitions have 1000.
+# kubectl prefers the group with the higher priority; CRDs have 1000.
 PRIORITY = 100
 _REGISTERED = f"/apis/apiregistration.k8s.io/v1/apiservices/{VERSION}.{QUERY_GROUP}"
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 _encode = msgspec.json.Encoder().encode
 
-# Who, which question, with what: an answer as JSON, or an `AnswerRefused`.
+# (asker, question, parameters, body) -> answer as JSON; may raise `AnswerRefused`.
 Ask = Callable[[Asker, str, Mapping[str, str], Wire | None], Awaitable[Wire]]
 
 
-class AnswerRefused(Exception):  # noqa: N818 - it says what happened to the answer
-    """Why there is none, in the words of a Kubernetes `Status`."""
+class AnswerRefused(Exception):  # noqa: N818 - named for the condition
+    """Why a question has no answer, in the terms of a Kubernetes `Status`."""
 
     def __init__(
         self, status: int, reason: str, message: str, causes: Sequence[tuple[str, str]] = ()
@@ -67,10 +67,10 @@ class Aggregated:
             *(_resource(each, each.capitalize(), ["create"]) for each in deeds),
         ]
         self._ask = ask
-        self._trust: ssl.SSLContext | None = None  # while it serves
+        self._trust: ssl.SSLContext | None = None  # set while serving
 
     async def serve(self, host: str, port: int, cert: Path, key: Path) -> web.AppRunner:
-        """Serving until its `cleanup`."""
+        """Start serving; the caller ends it with the runner's `cleanup`."""
         app = web.Application(client_max_size=BODY_BYTES_MAX)
         app.router.add_get("/apis", self._groups)
         app.router.add_get(f"/apis/{QUERY_GROUP}", self._group)
@@ -85,15 +85,14 @@ class Aggregated:
         return runner
 
     def believe(self, proxy: FrontProxy) -> None:
-        """The API server says anew whose certificates speak for others. Who connects from now on
-        is judged by it; an authority that it no longer names is of no use without an allowed
-        name, and is forgotten with this process."""
+        """Use new front-proxy settings for new connections. Removed authorities stay in the TLS
+        context until the process ends, but are useless without an allowed name."""
         assert self._trust is not None, "it serves"
         self._trust.load_verify_locations(cadata=proxy.ca_pem)
         self._proxy = proxy
 
     def serve_as(self, cert: Path, key: Path) -> None:
-        """Whoever connects from now on is shown this certificate."""
+        """Present this certificate to new connections."""
         assert self._trust is not None, "it serves"
         self._trust.load_cert_chain(str(cert), str(key))
 
@@ -143,8 +142,8 @@ class Aggregated:
 
 
 async def register(client: Client, namespace: str, ca_pem: bytes) -> bool:
-    """Tells the API server where to pass questions on, which it does once this is there; false
-    where there is no Service of ours to reach us by."""
+    """Register our APIService so that the API server forwards questions; False if there is no
+    Service of ours to reach us by."""
     services = _decode(await client.read(f"/api/v1/namespaces/{namespace}/services"))
     ports = [
         whole_at(ports[0], "port")
@@ -183,7 +182,7 @@ async def register(client: Client, namespace: str, ca_pem: bytes) -> bool:
 
 
 async def withdraw(client: Client) -> None:
-    """Nobody will serve it: an API that is only announced keeps namespaces from being deleted."""
+    """Remove our APIService: without a backend it would block the deletion of namespaces."""
     with suppress(NotFound):
         await client.write("DELETE", _REGISTERED, {"propagationPolicy": "Background"})
 

@@ -1,8 +1,8 @@
-"""HTTP to a Kubernetes API server: who we are, how much at once, and what to do when it says wait.
+"""HTTP client of a Kubernetes API server: credentials, concurrency and back-off.
 
-Used by `store` and by whoever installs things. Requests travel on lanes, each with connections of
-its own: what keeps us in office must not queue behind our own bulk of writes. A 401 means that a
-credential was renewed: it is read again, once, and nothing has happened meanwhile.
+Used by `store` and the installer. Requests use lanes, each with its own connections, so that tenure
+and head never queue behind bulk writes. After a 401 the credentials are read again, once; a 401
+means that nothing has happened.
 """
 
 import asyncio
@@ -33,8 +33,8 @@ VITAL_CONNECTIONS = 4
 REQUEST_S = 30.0
 CONNECT_S = 5.0
 RETRY_AFTER_MAX_S = 60.0
-TELL_S = 60.0  # between two words about a right that we lack
-RELOAD_S = 5.0  # between two looks at a credential that is refused
+TELL_S = 60.0  # minimum time between two warnings about missing rights
+RELOAD_S = 5.0  # minimum time between two reads of refused credentials
 LONG_BODY = 512 * 1024
 NOBODY: Key = ("", "", "")
 
@@ -48,7 +48,7 @@ _log = structlog.get_logger("leasehold")
 
 
 class Lane(Enum):
-    """What a request is for. `VITAL`: tenure and the head."""
+    """The purpose of a request. `VITAL`: tenure and the head."""
 
     VITAL = "vital"
     BULK = "bulk"
@@ -57,7 +57,7 @@ class Lane(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One question; `key` is whom it is about, for the error. `data` makes it a write."""
+    """One request. `key` is the object for error messages. With `data` it is a write."""
 
     method: str
     path: str
@@ -74,7 +74,7 @@ class ApiRequest:
 
 
 class _Track:
-    """The connections of one lane, and until when the server asked us to leave it alone."""
+    """The connections of one lane, and the time until which the server asked for a pause."""
 
     def __init__(self, session: aiohttp.ClientSession, at_once: int) -> None:
         self.session = session
@@ -86,14 +86,14 @@ class _Track:
             await asyncio.sleep(left)
 
     def hold_off(self, said: str) -> None:
-        """A server that is asked again at once by everybody it sent away is worse off."""
+        """Pause as the server asked, plus jitter: immediate retries would make it worse."""
         seconds = float(said) if said.isascii() and said.isdigit() else 1.0
         pause = min(seconds, RETRY_AFTER_MAX_S) * random.uniform(1.0, 1.2)
         self.not_before = max(self.not_before, asyncio.get_running_loop().time() + pause)
 
 
 class Client:
-    """Opened by its first request, on the loop that makes it; `close` ends all of it."""
+    """Opened by its first request, on the loop of that request; `close` ends everything."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Client:
         request_s: float = REQUEST_S,
         agent: str = "leasehold",
     ) -> None:
-        """`load` reads the credentials, and again when they are refused; it may wait."""
+        """`load` reads the credentials, at first and whenever they are refused; it may block."""
         self._load = load
         self._in_flight = in_flight
         self._timeout = aiohttp.ClientTimeout(total=request_s, connect=CONNECT_S)
@@ -112,10 +112,10 @@ class Client:
         self._loaded_at = 0.0
         self._opening = asyncio.Lock()
         self._tracks: dict[Lane, _Track] = {}
-        self._streams: set[ApiStream] = set()  # that nobody has closed yet
+        self._streams: set[ApiStream] = set()  # not closed yet
         self._told_at = 0.0
-        self.requests = 0  # that were sent
-        # Whether rights that we lack may come: for whoever goes on for ever. It is told in the log.
+        self.requests = 0  # number of requests sent
+        # Treat missing rights as temporary, for processes that run for ever. They are logged.
         self.is_patient = False
 
     async def read(
@@ -132,7 +132,7 @@ class Client:
         return await self.ask(ApiRequest(method, path, key, data=_encode(body)))
 
     async def ask(self, request: ApiRequest) -> bytes:
-        """The body of a good answer; raises one of the port's errors."""
+        """Return the body of a successful answer; raise one of the port's errors."""
         await self._opened()
         for _ in range(2):
             track = self._tracks[request.lane]
@@ -147,7 +147,7 @@ class Client:
         raise Unavailable(*request.key)
 
     async def stream(self, request: ApiRequest, *, quiet_s: float) -> "ApiStream":
-        """An answer that goes on; a silence longer than `quiet_s` ends it."""
+        """Return a streaming answer; it ends after a silence of `quiet_s`."""
         await self._opened()
         track = self._tracks[request.lane]
         await track.turn()
@@ -171,11 +171,11 @@ class Client:
         tracks, self._tracks = list(self._tracks.values()), {}
         for track in tracks:
             await track.session.close()
-        for _ in range(2):  # connections that were broken off are let go in the loop's next rounds
+        for _ in range(2):  # aborted connections are released in the loop's next iterations
             await asyncio.sleep(0)
 
     async def context(self) -> KubeContext:
-        """The server, and who we are there."""
+        """Return the server and our credentials."""
         await self._opened()
         assert self._context is not None
         return self._context
@@ -187,7 +187,7 @@ class Client:
                     await self._refuse(track, request, response)
                 return await response.read()
         except aiohttp.ClientConnectorError as error:
-            raise Unavailable(*request.key) from error  # there was nobody to send it to
+            raise Unavailable(*request.key) from error  # not sent: no connection
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise no_answer(request.key, is_write=request.is_write) from error
 
@@ -224,7 +224,7 @@ class Client:
         if request.data is not None:
             headers["Content-Type"] = request.content_type
             if len(request.data) > LONG_BODY:
-                # Sent in pieces, so that everybody else on the loop gets a turn.
+                # Sent in chunks, so that other tasks get to run.
                 data = io.BytesIO(request.data)
         url = URL(f"{context.server}{request.path}", encoded=True)
         self.requests += 1
@@ -257,13 +257,13 @@ class Client:
             session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=at_once, ssl=trust),
                 timeout=self._timeout,
-                # Answers come over a fast network, and are decoded by us as soon as they are here.
+                # No compression: the network is fast, and answers are decoded at once.
                 skip_auto_headers=("Accept-Encoding",),
             )
             self._tracks[lane] = _Track(session, at_once or 1)
 
     async def _reloaded(self) -> bool:
-        """The credentials anew; false if they were looked at a moment ago, or cannot be read."""
+        """Read the credentials again; False if they were just read, or cannot be read."""
         async with self._opening:
             now, before = asyncio.get_running_loop().time(), self._context
             if now - self._loaded_at < RELOAD_S or before is None:
@@ -280,7 +280,7 @@ class Client:
 
 
 class ApiStream:
-    """The pieces of an answer as they come."""
+    """The chunks of a streaming answer."""
 
     def __init__(
         self, response: aiohttp.ClientResponse, key: Key, others: "set[ApiStream]"
@@ -290,14 +290,14 @@ class ApiStream:
         self._others = others
 
     async def piece(self) -> bytes:
-        """b"" when it is over."""
+        """Return the next chunk; b"" at the end."""
         try:
             return await self._response.content.readany()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unavailable(*self._key) from error
 
     def close(self) -> None:
-        """At once: nobody waits for the goodbyes of a connection that had more to say."""
+        """Close at once, without waiting for a graceful shutdown of the connection."""
         self._others.discard(self)
         connection = self._response.connection
         if connection is not None and connection.transport is not None:

@@ -1,19 +1,19 @@
-"""Events as a cluster keeps them now: `events.k8s.io/v1`, whose repetitions are a series.
+"""Converts Events to and from `events.k8s.io/v1`, which has series for repetitions.
 
-Used by `store`. Whoever tells a story (`shell.events`) writes the form that every store has, with a
-count; here it becomes the new form on the way out, and that one on the way back.
+Used by `store`. `shell.events` writes the older form with a count, which every store has; it is
+converted on the way to the API server and back.
 """
 
 from leasehold.core.names import Wire
 from leasehold.core.objects.wire import part, text_at, whole_at
 
 API_VERSION = "events.k8s.io/v1"
-NOTE_CHARS_MAX = 1_024  # which the API server enforces, in bytes
+NOTE_CHARS_MAX = 1_024  # enforced by the API server, in bytes
 REPORTER = "leasehold"
 
 
 def to_series(event: Wire) -> Wire:
-    """What the API server is given."""
+    """Return the event in the API server's form."""
     count = whole_at(event, "count") or 1
     made: Wire = {
         "apiVersion": API_VERSION,
@@ -35,7 +35,7 @@ def to_series(event: Wire) -> Wire:
 
 
 def from_series(event: Wire) -> Wire:
-    """What whoever wrote it knows it by."""
+    """Return the event in the form of `shell.events`."""
     series, first = part(event, "series"), text_at(event, "eventTime")
     return {
         "apiVersion": "v1",
@@ -52,7 +52,7 @@ def from_series(event: Wire) -> Wire:
 
 
 def _micro(instant: str) -> str:
-    """With the six digits that the API server wants."""
+    """Return the timestamp with the six decimal digits that the API server requires."""
     whole, _, rest = instant.rstrip("Z").partition(".")
     return f"{whole}.{rest[:6]:0<6}Z"
 

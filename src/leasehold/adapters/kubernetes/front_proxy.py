@@ -1,7 +1,7 @@
-"""Who is asking, when the API server passes a question on: its word counts, and nobody else's.
+"""Authenticates requests that the API server forwards, through the front-proxy headers.
 
-The API server connects with a certificate of its request-header authority and says in headers for
-whom it asks. Authority, allowed names and the names of the headers are what it publishes itself.
+The API server connects with a certificate of its request-header authority and names the user in
+headers. It publishes the authority, the allowed names and the header names itself.
 """
 
 import json
@@ -25,23 +25,23 @@ class Asker:
     groups: tuple[str, ...] = ()
 
 
-class NoFrontProxy(Exception):  # noqa: N818 - it says what there is not
-    """The API server publishes no request-header authority: it passes nothing on."""
+class NoFrontProxy(Exception):  # noqa: N818 - named for the condition
+    """The API server publishes no request-header authority, so it forwards nothing."""
 
 
-class Stranger(Exception):  # noqa: N818 - it says who it is
-    """Somebody connected who may not speak for others."""
+class Stranger(Exception):  # noqa: N818 - named for the condition
+    """The connected client may not name users in headers."""
 
 
 @dataclass(frozen=True, slots=True)
 class FrontProxy:
     ca_pem: str
-    names: tuple[str, ...]  # that its certificate may have; none: any
+    names: tuple[str, ...]  # allowed names of its certificate; empty: any
     user_headers: tuple[str, ...]
     group_headers: tuple[str, ...]
 
     def trust(self, cert: str, key: str) -> ssl.SSLContext:
-        """Serves with our certificate, and lets in nobody without one of the authority's."""
+        """Return a server context with our certificate; clients need one of the authority's."""
         found = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         found.load_cert_chain(cert, key)
         found.load_verify_locations(cadata=self.ca_pem)
@@ -49,7 +49,8 @@ class FrontProxy:
         return found
 
     def asker(self, peer: Mapping[str, object] | None, headers: Mapping[str, str]) -> Asker:
-        """`headers` may have a name several times; `peer` is what TLS verified."""
+        """Return the user whom a request is for; raise `Stranger`. `peer` is the verified
+        certificate; `headers` may repeat a name."""
         if self.names and not set(_common_names(peer or {})) & set(self.names):
             raise Stranger("its certificate has none of the names that may ask for others")
         user = next((headers[each] for each in self.user_headers if each in headers), "")

@@ -1,7 +1,7 @@
-"""Where objects of a kind are found on a Kubernetes API server.
+"""The API paths of each kind on a Kubernetes API server.
 
-Our own kinds and the few of Kubernetes' that the port speaks of come from the table of `api`; what
-only this adapter writes is added here.
+Our kinds and the core kinds of the port come from the table of `api`; kinds that only this adapter
+writes are added here.
 """
 
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from leasehold.core.objects import tenure
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`base` leads to all objects of the kind; `api_version` is what they say of themselves."""
+    """`api_version` is the objects' own; `base` is the path of the group and version."""
 
     kind: str
     api_version: str
     plural: str
     is_namespaced: bool
-    called: str  # what the server calls the kind, where that is another word
-    home: str = ""  # the only namespace that we look into: others have objects of the kind too
+    called: str  # the server's name of the kind, if it differs
+    home: str = ""  # the only namespace to read; others contain unrelated objects of the kind
 
     @property
     def base(self) -> str:
@@ -29,7 +29,7 @@ class Place:
         return f"/{group}/{self.api_version}"
 
     def all(self, namespace: str = "") -> str:
-        """Of every namespace, or of one."""
+        """Return the path of all objects, in one namespace or in all."""
         namespace = namespace or self.home
         if not namespace or not self.is_namespaced:
             return f"{self.base}/{self.plural}"
@@ -44,7 +44,7 @@ def place_of(kind: str) -> Place:
     return _PLACES[kind]
 
 
-# Every node renews such a lease every ten seconds, in a namespace of its own.
+# Every node has such a lease in another namespace and renews it every ten seconds.
 _HOMES = {tenure.KIND: tenure.NAMESPACE}
 _PLACES = {
     each.kind: Place(

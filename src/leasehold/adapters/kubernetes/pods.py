@@ -1,8 +1,8 @@
-"""What a pod of ours is on Kubernetes, beyond what any store is told of it.
+"""Additions to our pods on Kubernetes.
 
-Used by `store` when it creates one. Here kubelets run it, schedulers and autoscalers look at it,
-and DNS knows it: it is named as ours, it stays where a node has fallen silent, and its mates find
-rank 0 by a name that outlives rank 0's pod.
+Used by `store` at creation. Here kubelets run the pods, schedulers and autoscalers see them, and
+DNS resolves them. So a pod is marked as ours, stays bound to a silent node, and finds rank 0 by a
+name that outlives rank 0's pod.
 """
 
 import hashlib
@@ -15,8 +15,8 @@ from leasehold.core.objects.wire import list_at, part, text_at
 
 SCHEDULER = "leasehold"
 PRIORITY = "leasehold"
-SERVICE_CHARS_MAX = 40  # of a Run's name in its Service's
-# Silence is not death: a node that cannot be heard may still run its pods.
+SERVICE_CHARS_MAX = 40  # of the Run's name, in its Service's name
+# Silence is not death: an unreachable node may still run its pods.
 _TOLERATIONS: list[object] = [
     {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
@@ -31,7 +31,7 @@ def is_ours(obj: Wire) -> bool:
 
 
 def dressed(pod: Wire) -> Wire:
-    """The pod as the API server is given it."""
+    """Return the pod as it is sent to the API server."""
     metadata, spec = part(pod, "metadata"), dict(part(pod, "spec"))
     labels = part(metadata, "labels")
     spec["schedulerName"] = SCHEDULER
@@ -43,14 +43,14 @@ def dressed(pod: Wire) -> Wire:
     if master:
         at = f"{master}.{spec['subdomain']}.{metadata['namespace']}"
         spec["containers"] = [_meeting(each, at) for each in list_at(spec, "containers")]
-    # However it goes, its object stays until the ledger says how it ended.
+    # Keep the object until its end is in the ledger, whatever deletes it.
     metadata = {**metadata, "finalizers": [*list_at(metadata, "finalizers"), LEASE_CLOSED]}
     return {**pod, "metadata": metadata, "spec": spec}
 
 
 def service_of(pod: Wire) -> Wire:
-    """The headless Service under which the pods of its Run find each other, also before they are
-    ready: ranks meet while they start."""
+    """Return the headless Service by which the pods of a Run find each other, also before they are
+    ready, because ranks meet while they start."""
     metadata = part(pod, "metadata")
     run = next((each for each in list_at(metadata, "ownerReferences")), None)
     return {
@@ -70,7 +70,7 @@ def service_of(pod: Wire) -> Wire:
 
 
 def disruption_budget_of(pod: Wire) -> Wire:
-    """How many of its Run's pods whoever empties nodes must leave alone: `kubectl drain` waits."""
+    """Return the PodDisruptionBudget of the Run: how many pods `kubectl drain` must leave."""
     service = service_of(pod)
     least = text_at(part(part(pod, "metadata"), "annotations"), LEAST)
     return {
@@ -85,7 +85,7 @@ def disruption_budget_of(pod: Wire) -> Wire:
 
 
 def has_mates(pod: Wire) -> bool:
-    """Whether there is anybody to be found by name."""
+    """Return whether the job has several nodes, whose pods find each other by name."""
     for container in list_at(part(pod, "spec"), "containers"):
         for each in list_at(container if isinstance(container, dict) else {}, "env"):
             if isinstance(each, dict) and each.get("name") == "PET_NNODES":
@@ -94,7 +94,7 @@ def has_mates(pod: Wire) -> bool:
 
 
 def service_name(pod: Wire) -> str:
-    """A DNS label, of the Run's name as far as that is one, and of its uid."""
+    """Return a DNS label made of the Run's name and uid."""
     labels = part(part(pod, "metadata"), "labels")
     run = re.sub("[^a-z0-9-]", "-", text_at(labels, f"{GROUP}/run").lower())
     digest = hashlib.sha256(text_at(labels, RUN_UID).encode()).hexdigest()[:8]

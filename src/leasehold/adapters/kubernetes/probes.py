@@ -1,4 +1,4 @@
-"""What a kubelet and Prometheus ask of a controller: is it alive, is it ready, its figures."""
+"""The controller's HTTP endpoints for kubelet and Prometheus: liveness, readiness and metrics."""
 
 from collections.abc import Callable, Mapping
 
@@ -8,7 +8,7 @@ from aiohttp import web
 async def serve_probes(
     host: str, port: int, *, troubles: Callable[[], Mapping[str, str]], metrics: Callable[[], bytes]
 ) -> web.AppRunner:
-    """Serving until its `cleanup`. It answers at all: that is liveness."""
+    """Start serving; the caller ends it with the runner's `cleanup`. Any answer means alive."""
 
     async def alive(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")

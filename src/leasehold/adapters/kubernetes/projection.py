@@ -1,9 +1,8 @@
-"""Of Kubernetes' own objects only what we read: other people's pods must not fill our memory.
+"""Decodes only the fields that we read of Pods and Nodes, to save memory.
 
-Pods of other people come by the ten thousand, with environments, volumes and probes; nodes with
-every image that they have. They are decoded straight into these few fields, which are those that
-`core.objects.pod` and `core.objects.node` look at, and no more. Only what is listed and watched is
-shown so; whoever gets one object gets all of it.
+Foreign pods come by the ten thousand, with environments, volumes and probes; nodes list all their
+images. They are decoded directly into these few fields, the ones that `core.objects.pod` and
+`core.objects.node` read. This applies to lists and watches only; a `get` returns the whole object.
 """
 
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from leasehold.core.objects.pod import RUN_UID
 
 
 class _Part(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """Whatever is not named here is not kept."""
+    """Fields that are not named are dropped."""
 
 
 class _Metadata(_Part):
@@ -102,7 +101,7 @@ _ENDED = ("Succeeded", "Failed")
 
 
 def reader_of(kind: str, api_version: str) -> Read:
-    """How objects of a kind are read from a listing or a watch, which may not say what they are."""
+    """Return the reader of a kind for lists and watches, whose items may lack their kind."""
     match kind:
         case "Pod":
             return _pod
@@ -122,16 +121,16 @@ def reader_of(kind: str, api_version: str) -> Read:
 
 
 def is_foreign(obj: Wire) -> bool:
-    """A Pod that is not of ours."""
+    """Return whether it is a Pod of another scheduler."""
     metadata = obj.get("metadata")
     labels = metadata.get("labels") if isinstance(metadata, dict) else None
     return not isinstance(labels, dict) or RUN_UID not in labels
 
 
 def substance(kind: str, obj: Wire) -> bytes | None:
-    """What makes a change of it news, where most changes are none: nodes say every few minutes
-    that they are there, and other people's pods say much that does not concern us. None: every
-    change is news."""
+    """Return the bytes whose change makes an event news, because most events are not: nodes send
+    heartbeats, and foreign pods change in ways that do not concern us. None: every event is
+    news."""
     if kind != "Node" and not (kind == "Pod" and is_foreign(obj)):
         return None
     metadata = obj["metadata"]
@@ -149,7 +148,7 @@ def _pod(raw: bytes) -> Wire:
         if status is not None:
             pod.status = _PodStatus(phase=status.phase)
         if status is not None and status.phase in _ENDED:
-            pod.spec = _PodSpec(node_name=pod.spec.node_name)  # it holds nothing any more
+            pod.spec = _PodSpec(node_name=pod.spec.node_name)  # an ended pod holds no resources
     found: Wire = msgspec.to_builtins(pod)
     return {"apiVersion": "v1", "kind": "Pod", **found}
 

@@ -1,7 +1,7 @@
-"""Whether a namespace's ResourceQuotas can ever hold a whole gang.
+"""Checks whether a namespace's ResourceQuotas can ever admit a whole gang.
 
-A server that is asked about one pod answers about one pod: of a gang of sixteen, with room for
-twelve, it would take the first twelve. What is used up just now is no matter, it may be free later.
+A dry run checks one pod: of a gang of sixteen with quota for twelve, the server would admit the
+first twelve. Current use does not matter, because it may end.
 """
 
 from collections.abc import Iterable
@@ -16,8 +16,9 @@ PODS = ("pods", "count/pods")
 
 
 def quota_problem(quotas: Iterable[Wire], trial: Trial, answer: Wire) -> str:
-    """Why the gang can never be there, or nothing. `answer` is one of its pods as it would be made;
-    a quota that is only for some pods says nothing of ours."""
+    """Return why the gang can never be admitted; "" if it can. `answer` is one of its pods as the
+    server would create it. Quotas with a scope are ignored, because they may not apply to our
+    pods."""
     for quota in quotas:
         spec = part(quota, "spec")
         if list_at(spec, "scopes") or part(spec, "scopeSelector"):
@@ -38,7 +39,7 @@ def quota_problem(quotas: Iterable[Wire], trial: Trial, answer: Wire) -> str:
 
 
 def _needed(name: str, trial: Trial, answer: Wire) -> int:
-    """In thousandths; 0 of what is none of ours."""
+    """Return the need in thousandths; 0 if our pods do not use the resource."""
     if name in PODS:
         return 1000 * trial.count
     kind, dot, resource = name.partition(".")

@@ -1,7 +1,7 @@
-"""What an API server's answer means to whoever wrote or read: one of the port's errors.
+"""Translates an API server's answers into the port's errors.
 
-Pure. The rule that matters: after a 5xx, or none at all, nobody knows whether a *write* reached
-etcd; a read simply did not happen.
+Pure functions. The essential rule: after a 5xx or no answer, it is unknown whether a *write*
+reached etcd; a read simply did not happen.
 """
 
 import re
@@ -23,17 +23,17 @@ from leasehold.ports.store import (
 )
 
 Key = tuple[str, str, str]  # kind, namespace, name
-WORDS_MAX = 1_000  # of a server's message
+WORDS_MAX = 1_000  # maximum length of a server's message
 _NO_RIGHT = re.compile(r'User "[^"]*" cannot \w+ (resource|path) ')
-_TOO_LARGE = "request is too large"  # etcd's word, which comes as a 500
+_TOO_LARGE = "request is too large"  # etcd's message, which arrives as a 500
 
 
-class BadCredentials(Exception):  # noqa: N818 - it says what they are
-    """The server does not know us; nothing happened."""
+class BadCredentials(Exception):  # noqa: N818 - named for the condition
+    """The server does not accept our credentials; nothing happened."""
 
 
 def error_of(status: int, body: bytes, key: Key, *, is_write: bool) -> StoreError:
-    """The error for an answer of 400 and more."""
+    """Return the error for an answer with status 400 or higher."""
     said = _status_of(body)
     reason, message = text_at(said, "reason"), text_at(said, "message")[:WORDS_MAX]
     match status:
@@ -60,14 +60,15 @@ def error_of(status: int, body: bytes, key: Key, *, is_write: bool) -> StoreErro
 
 
 def is_stranger(status: int, body: bytes) -> str:
-    """The server's words, where it refuses *us*, whatever the object: a right is missing, or the
-    server has just begun and has not read who has which. Policies and quotas speak of objects."""
+    """Return the server's message if it refuses *us* for any object: a right is missing, or the
+    server has just started and has not read the roles yet. Return "" for refusals by policies and
+    quotas, which concern objects."""
     message = text_at(_status_of(body), "message") if status == 403 else ""
     return message if _NO_RIGHT.search(message) else ""
 
 
 def no_answer(key: Key, *, is_write: bool) -> StoreError:
-    """The error for a request that was sent, or may have been, and had no answer."""
+    """Return the error for a request that may have been sent and had no answer."""
     return OutcomeUnknown(*key) if is_write else Unavailable(*key)
 
 

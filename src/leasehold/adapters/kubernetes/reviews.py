@@ -1,4 +1,4 @@
-"""What a user may see and do, asked of the API server's own authorizer and remembered briefly."""
+"""Checks a user's rights with the API server's authorizer; answers are cached briefly."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 LASTS: Millis = 10 * SECOND
 KNOWN_MAX = 10_000
 _decode = msgspec.json.Decoder(dict[str, object]).decode
-_Asked = tuple[Asker, str, str, str, str]  # who, verb, resource, namespace, name
+_Asked = tuple[Asker, str, str, str, str]  # (asker, verb, resource, namespace, name)
 
 
 class Reviews:
@@ -29,9 +29,9 @@ class Reviews:
     async def caller(
         self, asker: Asker, world: World, *, namespace: str = "", owner: str = ""
     ) -> Caller:
-        """Return what the asker may see: everything, if it may list Runs everywhere, and otherwise
-        the namespaces whose Runs it may read. `namespace` is one that the question names, `owner`
-        the one for which a manifest in that namespace would spend."""
+        """Return what the asker may see: everything if it may list Runs everywhere, otherwise the
+        namespaces whose Runs it may read. `namespace` is the one named in the question; `owner` is
+        the owner for whom a manifest in that namespace would spend."""
         if await self._may(asker, "list", "runs", "", ""):
             return Caller(user=asker.user, role=CallerRole.ADMIN)
         spends = False
@@ -45,7 +45,7 @@ class Reviews:
         return Caller(user=asker.user, namespaces=seen, spend=(owner,) if spends else ())
 
     async def may(self, asker: Asker, verb: str, resource: str) -> bool:
-        """Of all objects of a resource of ours."""
+        """Return whether the asker has the right on all objects of one of our resources."""
         return await self._may(asker, verb, resource, "", "")
 
     async def _may(self, asker: Asker, verb: str, resource: str, namespace: str, name: str) -> bool:
@@ -78,7 +78,7 @@ class Reviews:
 
 
 def _namespaces(world: World) -> set[str]:
-    """Every namespace that an answer may speak of."""
+    """Return every namespace that an answer may contain."""
     found = {run.namespace for run in world.runs.values()}
     found |= {budget.namespace for budget in world.budgets.values()}
     found |= {lease.namespace for lease in world.leases.values()}

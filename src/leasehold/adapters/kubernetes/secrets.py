@@ -1,4 +1,4 @@
-"""Secrets of the whole control plane, kept by the cluster: made by whoever comes first."""
+"""Secrets of the control plane, stored in the cluster; the first replica creates them."""
 
 import asyncio
 import base64
@@ -18,12 +18,12 @@ PAUSE_S = 0.2
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 
-class BadSecret(Exception):  # noqa: N818 - it says what it is
-    """It is there, and is not what we keep there; the text says what to do."""
+class BadSecret(Exception):  # noqa: N818 - named for the condition
+    """The Secret exists with unexpected content; the message has a remedy."""
 
 
 async def kept_secret(client: Client, namespace: str, name: str, *, size: int) -> bytes:
-    """So many bytes, always the same."""
+    """Return the secret of `size` bytes; create it if it does not exist."""
     fields = await kept_fields(client, namespace, name, lambda: {FIELD: secrets.token_bytes(size)})
     if len(fields.get(FIELD, b"")) != size:
         raise BadSecret(
@@ -36,7 +36,7 @@ async def kept_secret(client: Client, namespace: str, name: str, *, size: int) -
 async def kept_fields(
     client: Client, namespace: str, name: str, make: Callable[[], Mapping[str, bytes]]
 ) -> dict[str, bytes]:
-    """What the Secret holds; where there is none, what is made."""
+    """Return the fields of the Secret; create it with `make` if it does not exist."""
     base, key = f"/api/v1/namespaces/{namespace}/secrets", ("Secret", namespace, name)
     while True:
         try:
@@ -52,6 +52,6 @@ async def kept_fields(
                 "metadata": {"name": name, "namespace": namespace},
                 "data": data,
             }
-            # What is stored counts, whosever it is.
+            # Use what is stored, even if another replica created it.
             with suppress(AlreadyExists, OutcomeUnknown, Unavailable):
                 await client.write("POST", base, made, key=key)

@@ -1,8 +1,8 @@
 """`ports.store.Store` on a Kubernetes API server.
 
-Each write is one request and each answer one of the port's errors. Writes that are given together
-travel at once, as many as the client has connections; order is kept between those of one object.
-What is listed and watched of Pods and Nodes is only what we read of them (`projection`).
+Each write is one request, each answer one of the port's errors. Writes of one call run in parallel,
+limited by the client's connections; writes to one object keep their order. Lists and watches of
+Pods and Nodes return only the fields that we read (`projection`).
 """
 
 import asyncio
@@ -51,7 +51,7 @@ from leasehold.ports.store import (
 from leasehold.ports.trial import Trial, TriedPod
 
 COMPANIES_MAX = 10_000
-PAGE = 500  # objects in one chunk of a listing
+PAGE = 500  # page size of a listing
 _VITAL = frozenset({"LedgerHead", tenure.KIND})
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(dict[str, object]).decode
@@ -66,24 +66,24 @@ _decode_page = msgspec.json.Decoder(_Page).decode
 
 
 class _Company:
-    """What the pods of a Run have in common: who makes the first of them makes it, for all."""
+    """State of the objects that the pods of a Run share; the first pod creates them for all."""
 
     def __init__(self) -> None:
         self.meeting = asyncio.Lock()
-        self.budget: bytes | None = None  # for disruptions, as it was written last
+        self.budget: bytes | None = None  # the PodDisruptionBudget as last written
 
 
 class KubernetesStore:
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._version = 0  # the highest that the server told us
-        self._companies: dict[Key, _Company] = {}  # by the Service of a Run
-        self._alone: dict[tuple[str, str], Wire] = {}  # pods made without what they share
+        self._version = 0  # highest version seen from the server
+        self._companies: dict[Key, _Company] = {}  # by the Run's Service
+        self._alone: dict[tuple[str, str], Wire] = {}  # pods created without their shared objects
 
     @property
     def companies(self) -> Sequence[Key]:
-        """Services of Runs, each with a disruption budget of its name, that are known."""
+        """The known Services of Runs; each has a PodDisruptionBudget of the same name."""
         return tuple(key for key, each in self._companies.items() if each.budget is not None)
 
     async def get(self, kind: str, namespace: str, name: str) -> Wire:
@@ -104,11 +104,11 @@ class KubernetesStore:
         try:
             return await self._pages(place, lambda raw: see(_encode(read(raw))), None)
         except WatchExpired:
-            raise Unavailable(kind) from None  # it took too long: its caller begins anew
+            raise Unavailable(kind) from None  # took too long: the caller starts again
 
     async def moment(self, kinds: Sequence[str], see: Callable[[str, bytes], None]) -> int:
-        """All objects of several kinds as of one version, which is returned: no write lies between
-        them. Raises `WatchExpired` when that took longer than the server remembers."""
+        """Pass all objects of several kinds to `see`, as of one version, and return it. Raise
+        `WatchExpired` if that takes longer than the server keeps the version."""
         version = 0
         for kind in kinds:
             place = place_of(kind)
@@ -128,8 +128,9 @@ class KubernetesStore:
         *,
         exactly: int = 0,
     ) -> int:
-        """All objects at one version, or at this one, chunk by chunk. A listing that took so long
-        that the server has forgotten it begins again, where what was seen can be forgotten too."""
+        """Read all objects page by page, as of one version, or of version `exactly`. If the server
+        has dropped the version meanwhile, start again, provided that `forget` can undo what was
+        seen."""
         key: Key = (place.kind, "", "")
         while True:
             query, version = {"limit": str(PAGE)}, exactly
@@ -164,8 +165,8 @@ class KubernetesStore:
         return await self._sent_whole(place, obj, "POST", place.all(key[1]))
 
     async def _create_pod(self, pod: Wire) -> Wire:
-        """Make the pod and what the pods of its Run share at once; a pod is not bound before both
-        are there."""
+        """Create the pod and, at the same time, the objects that the pods of its Run share. The pod
+        is not bound before both exist."""
         _, namespace, name = key_of(pod)
         self._alone[namespace, name] = pod
         made, shared = await asyncio.gather(
@@ -182,8 +183,8 @@ class KubernetesStore:
         return made
 
     async def rehearse(self, trials: Sequence[Trial]) -> Sequence[TriedPod | StoreError]:
-        """Each as the server would make it now, or why it would not; nothing is made. What one pod
-        is allowed and the whole gang never can be is refused, too."""
+        """Return each pod as the server would create it, or why it would not; nothing is created.
+        Also refuse a gang that can never fit its quotas, even if one pod does."""
         namespaces = dict.fromkeys(key_of(each.pod)[1] for each in trials)
         quotas, answers = await asyncio.gather(
             asyncio.gather(*map(self._quotas, namespaces)),
@@ -197,7 +198,7 @@ class KubernetesStore:
             key = key_of(trial.pod)
             if not quota_problem(known[key[1]], trial, answer.pod):
                 return answer
-            # Whoever raised a quota and says so here must not be answered from before.
+            # A raised quota must count at once, so read quotas again before refusing.
             problem = quota_problem(await self._quotas(key[1], is_fresh=True), trial, answer.pod)
             return Invalid([("", problem)], *key) if problem else answer
 
@@ -216,9 +217,9 @@ class KubernetesStore:
             return error
 
     async def _quotas(self, namespace: str, *, is_fresh: bool = False) -> Sequence[Wire]:
-        """None where nobody tells us: then the server refuses pods when they are made. A server
-        that is asked for what is surely so waits for the next word of etcd, for up to 100 ms, and
-        every Run with it; what it knows by now will do for all but a refusal."""
+        """Return the quotas; none if they cannot be read, because the server enforces them at
+        creation. A consistent read may wait up to 100 ms for etcd and would delay every Run, so the
+        server's cache is used, except before a refusal."""
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/resourcequotas"
         query = {} if is_fresh else {"resourceVersion": "0"}
         try:
@@ -228,15 +229,15 @@ class KubernetesStore:
         return [each for each in listed if isinstance(each, dict)]
 
     async def _companions(self, pod: Wire) -> None:
-        """Make what several pods of a Run have in common, before the first of them is bound: the
-        Service by which they find each other, and how many of them must stay at a time."""
+        """Create the objects that the pods of a Run share, before the first pod is bound: the
+        Service by which they find each other, and the PodDisruptionBudget."""
         if not has_mates(pod):
             return
         service, place = service_of(pod), place_of("Service")
         key = key_of(service)
         budget = _encode(disruption_budget_of(pod))
         if len(self._companies) >= COMPANIES_MAX:
-            self._companies.clear()  # asking again is harmless
+            self._companies.clear()  # creating them again is harmless
         company = self._companies.setdefault(key, _Company())
         async with company.meeting:
             if company.budget != budget:
@@ -256,12 +257,13 @@ class KubernetesStore:
         if not text_at(part(obj, "metadata"), "resourceVersion"):
             raise Invalid([("metadata.resourceVersion", "is required to update")], *key)
         if is_ours(obj) and not text_at(part(obj, "spec"), "nodeName"):
-            # Its maker may have died before it had made what its pods share.
+            # The pod's creator may have died before it created the shared objects.
             await self._companions(obj)
         return await self._sent_whole(place, obj, "PUT", place.one(key[1], key[2]))
 
     async def _sent_whole(self, place: Place, obj: Wire, method: str, path: str) -> Wire:
-        """A refusal names its paths as our other stores do, where both would refuse."""
+        """Send the object. If it is refused for a reason that our other stores also check, report
+        the same paths as they do."""
         said = to_series(obj) if place.kind == "Event" else {**obj, "kind": place.called}
         data = _bounded(_encode(said), key_of(obj))
         request = ApiRequest(method, path, key_of(obj), data=data, lane=_lane(place.kind))
@@ -279,7 +281,7 @@ class KubernetesStore:
         place, key = place_of(kind), (kind, namespace, name)
         if _has_unstamped(status):
             before = await self.get(kind, namespace, name)
-            status = _decode(_encode(status))  # the caller's stays as it is
+            status = _decode(_encode(status))  # do not change the caller's status
             stamp_conditions(part(before, "status"), status, format_instant(self._clock.now()))
         changes: list[Wire] = [{"op": "add", "path": "/status", "value": status}]
         if version is not None:
@@ -325,7 +327,7 @@ class KubernetesStore:
     ) -> Wire:
         place, key, where = place_of(kind), (kind, namespace, name), "/metadata/finalizers"
         changes: list[Wire] = [
-            # None where there are none: then the field is not there at all.
+            # Null if there are none: the field is absent then
             {"op": "test", "path": where, "value": list(known) or None},
             {"op": "add", "path": where, "value": list(finalizers)},
         ]
@@ -339,7 +341,7 @@ class KubernetesStore:
         except Invalid as refused:
             if refused.path:
                 raise
-            raise Conflict(*key) from refused  # a test that did not hold is about no field
+            raise Conflict(*key) from refused  # a failed test names no field
 
     async def delete(
         self,
@@ -390,7 +392,7 @@ def _lane(kind: str) -> Lane:
 
 
 def _applied(namespace: str, name: str, budget: bytes) -> ApiRequest:
-    """Made, or changed to this."""
+    """Return a request that creates the budget or updates it."""
     return ApiRequest(
         "PATCH",
         f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/{name}",

@@ -1,4 +1,4 @@
-"""A kubeconfig's certificates as TLS settings of our connections, and a pod's own credentials."""
+"""TLS settings from a kubeconfig, and a pod's own credentials."""
 
 import os
 import ssl
@@ -11,7 +11,7 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def trust_of(context: KubeContext) -> ssl.SSLContext:
-    """Raises `BadKubeconfig` for certificates and keys that are none."""
+    """Return the TLS context; raise `BadKubeconfig` for unusable certificates or keys."""
     try:
         trust = ssl.create_default_context(
             cafile=context.ca_file or None,
@@ -32,19 +32,19 @@ def trust_of(context: KubeContext) -> ssl.SSLContext:
 
 
 def tls_material(context: KubeContext) -> tuple[object, ...]:
-    """Two contexts with the same can share connections."""
+    """Return everything that connections depend on; they can be kept while it is equal."""
     files = (context.ca_file, context.cert_file, context.key_file)
     stamps = tuple(Path(each).stat().st_mtime_ns if Path(each).is_file() else 0 for each in files)
     return (context.server, context.ca_data, context.cert_data, context.key_data, *files, stamps)
 
 
 def is_in_cluster() -> bool:
-    """Whether we are a pod with a service account."""
+    """Return whether this process runs in a pod with a service account."""
     return bool(os.environ.get("KUBERNETES_SERVICE_HOST")) and (SERVICE_ACCOUNT / "token").is_file()
 
 
 def in_cluster(folder: Path = SERVICE_ACCOUNT) -> KubeContext:
-    """The service account of the pod that we are; its token is renewed, so this is asked again."""
+    """Return our pod's service account. Its token is rotated, so call this again after a 401."""
     host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
@@ -67,7 +67,7 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT) -> KubeContext:
 
 
 def _load_chain(trust: ssl.SSLContext, cert: bytes, key: bytes) -> None:
-    """OpenSSL reads client certificates from files only."""
+    """Load a client certificate through a temporary file, because OpenSSL reads only files."""
     with tempfile.TemporaryDirectory(prefix="leasehold-") as folder:
         chain = Path(folder) / "client.pem"
         chain.touch(mode=0o600)

@@ -1,7 +1,8 @@
-"""From which nodes the volumes of a pod can be reached, as the API server says it.
+"""Finds the nodes that can reach the volumes of a pod.
 
-A volume that is bound may be bound to some nodes: placement must know. A claim that waits for its
-first consumer to be placed would wait for a scheduler that asks for volumes; we do not, and say so.
+A bound volume may be restricted to some nodes, which placement must respect. A claim that is bound
+only for its first consumer would wait for a scheduler that supports volumes. Ours does not, so such
+a claim is reported.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +18,7 @@ from leasehold.ports.store import Invalid, NotFound
 LATE = "WaitForFirstConsumer"
 _ONLY_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _decode = msgspec.json.Decoder(dict[str, object]).decode
-Nodes = Mapping[str, Wire]  # labels, by name
+Nodes = Mapping[str, Wire]  # name -> labels
 
 
 class Volumes:
@@ -25,8 +26,8 @@ class Volumes:
         self._client = client
 
     async def reached_from(self, pod: Wire) -> frozenset[str] | None:
-        """The nodes; None where its volumes name none. Raises `Invalid` for a claim that nobody
-        will ever bind."""
+        """Return the nodes; None if the volumes do not restrict them. Raise `Invalid` for a claim
+        that will never be bound."""
         namespace = text_at(part(pod, "metadata"), "namespace")
         terms: list[list[Wire]] = []
         for number, volume in enumerate(list_at(part(pod, "spec"), "volumes")):
@@ -44,12 +45,12 @@ class Volumes:
         )
 
     async def _terms(self, namespace: str, claim: str, place: str) -> list[list[Wire]]:
-        """What its volume asks of nodes, if it is bound: one of these must hold."""
+        """Return the node selector terms of a bound claim's volume; one of them must match."""
         path = f"/api/v1/namespaces/{quote(namespace)}/persistentvolumeclaims/{quote(claim)}"
         try:
             found = await self._read(path)
         except NotFound:
-            return []  # it may come; the kubelet says what it waits for
+            return []  # it may still be created; the kubelet reports what it waits for
         spec = part(found, "spec")
         volume = text_at(spec, "volumeName")
         if not volume:
@@ -90,7 +91,7 @@ class Volumes:
 
 
 def _matches(term: Wire, name: str, labels: Wire) -> bool:
-    """All that one term asks for; one that asks for nothing holds nowhere."""
+    """Return whether a node meets all requirements of a term; an empty term matches none."""
     of_name: Wire = {"metadata.name": name}
     asked = [(each, labels) for each in list_at(term, "matchExpressions")]
     asked += [(each, of_name) for each in list_at(term, "matchFields")]

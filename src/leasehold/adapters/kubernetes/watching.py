@@ -1,8 +1,8 @@
-"""One watch on a Kubernetes API server, which goes on where it broke, or says that it is lost.
+"""A watch on a Kubernetes API server that resumes where it broke, or expires.
 
-A watch that ends, breaks or is cut off goes on from the last version that it saw; only when the
-server no longer has that version its caller must list again. What changes nothing that we read of
-a Node or of somebody else's Pod is not told.
+A broken or ended watch resumes from the last version seen. The caller must list again only if the
+server no longer has that version. Events that change nothing we read of a Node or a foreign Pod are
+skipped.
 """
 
 import random
@@ -19,10 +19,10 @@ from leasehold.core.objects.wire import part, text_at, version_at
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import EventType, StoreError, WatchEvent, WatchExpired
 
-LASTS_S = (300, 600)  # the server ends it after a while within these, so that not all end at once
-QUIET_S = 150.0  # a bookmark comes every minute: a longer silence is a dead connection
+LASTS_S = (300, 600)  # chosen at random, so that not all watches end at once
+QUIET_S = 150.0  # bookmarks come every minute: a longer silence is a dead connection
 FIRST_PAUSE_MS, LAST_PAUSE_MS = 100, 10_000
-KNOWN_MAX = 200_000  # objects whose last substance is remembered
+KNOWN_MAX = 200_000  # objects whose last content is remembered
 
 
 class _Event(msgspec.Struct):
@@ -31,7 +31,7 @@ class _Event(msgspec.Struct):
 
 
 class _Head(msgspec.Struct):
-    """What a bookmark and an error say."""
+    """The parts of bookmarks and errors that we read."""
 
     metadata: dict[str, object] = {}
     code: int = 0
@@ -47,12 +47,12 @@ _TYPES: dict[str, EventType] = {
 
 
 class KubernetesWatch:
-    """`ports.store.Watch`; begins with the first `next`."""
+    """`ports.store.Watch`; connects at the first `next`."""
 
     def __init__(
         self, client: Client, clock: Clock, place: Place, version: int, *, is_known: bool
     ) -> None:
-        """`is_known`: the server has told us this version, so it need not be asked."""
+        """`is_known`: the version came from the server, so it need not be checked."""
         self._client = client
         self._clock = clock
         self._place = place
@@ -60,14 +60,14 @@ class KubernetesWatch:
         self._read: Read = reader_of(place.kind, place.api_version)
         self._ahead: deque[WatchEvent] = deque()
         self._stream: ApiStream | None = None
-        self._rest = b""  # of an event that has not come wholly
+        self._rest = b""  # incomplete event
         self._is_checked = is_known
         self._known: dict[str, bytes] = {}
         self._closed = False
 
     @property
     def version(self) -> int:
-        """How far it has come; what was no news counts."""
+        """The last version seen, including skipped events."""
         return self._version
 
     async def next(self) -> WatchEvent:
@@ -97,19 +97,18 @@ class KubernetesWatch:
         self._stream, self._rest = None, b""
 
     async def _check_version(self) -> None:
-        """A server that was restored from a backup has never heard of our version, and would let
-        us wait until it gets there."""
+        """Expire if the server is behind our version: restored from a backup, it would send nothing
+        until it has caught up."""
         request = ApiRequest("GET", self._place.all(), (self._place.kind, "", ""), {"limit": "1"})
         try:
             head = _decode_head(await self._client.ask(request))
         except StoreError:
-            return  # the next try will tell
+            return  # the next attempt will show it
         if version_at(head.metadata) < self._version:
             self.close()
 
     async def _read_on(self) -> bool:
-        """Fills `_ahead` with what has come; false when the server ended the watch, as it does from
-        time to time."""
+        """Read events into `_ahead`; False if the server ended the watch, which is normal."""
         if self._stream is None:
             if not self._is_checked:
                 await self._check_version()

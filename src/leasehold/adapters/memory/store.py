@@ -1,7 +1,7 @@
-"""A store in memory with the writes of a Kubernetes API server, for the simulator and for tests.
+"""An in-memory store with the semantics of a Kubernetes API server, for simulator and tests.
 
-Implements `ports.store.Store`; the writes are `adapters.objects`', shared with the store in a
-file. Its calls never suspend (a watch does): delays and faults are put around it by `sim.faulty`.
+Implements `ports.store.Store`. The writes are those of `adapters.objects`, shared with the SQLite
+store. Calls never suspend, except watches: `sim.faulty` adds delays and faults.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ OnChange = Callable[[Change], None]
 
 
 class MemoryStore(ObjectStore):
-    """All objects of one cluster. `prefix` keeps the uids of two stores apart."""
+    """All objects of one cluster. `prefix` keeps the uids of two stores distinct."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class MemoryStore(ObjectStore):
         history_max: int = 10_000,
         on_change: OnChange | None = None,
     ) -> None:
-        """`on_change` hears of every write when it is done, before whoever asked for it."""
+        """`on_change` is called after every write, before its caller continues."""
         waiters = ChangeWaiters()
         storage = MemoryStorage(waiters, history_max=history_max, on_change=on_change)
         super().__init__(

@@ -1,7 +1,7 @@
-"""Ways to tell somebody outside: an HTTP request that is signed, or a program that is started.
+"""Notification channels: a signed HTTP request or a program.
 
-Called by `shell.notifications`, from a thread of its own for each: both may take as long as they
-are given. Where to, and with which secret, is the operator's; nothing of it is a user's to choose.
+Called by `shell.notifications`, each from a thread, because both may take up to their timeout. Only
+the operator configures URLs, programs and secrets.
 """
 
 import hashlib
@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 
 TIMEOUT_S = 10.0
 ANSWER_BYTES_MAX = 4096
-_AGAIN = (408, 425, 429)  # refusals that are no last word
+_AGAIN = (408, 425, 429)  # refusals that may succeed on a retry
 
 
-class NotTold(Exception):  # noqa: N818 - it says what did not happen
-    """`is_final`: nothing would be gained by another try."""
+class NotTold(Exception):  # noqa: N818 - named for the condition
+    """The message was not delivered. `is_final`: a retry would not help."""
 
     def __init__(self, why: str, *, is_final: bool = False) -> None:
         super().__init__(why)
@@ -29,7 +29,7 @@ class NotTold(Exception):  # noqa: N818 - it says what did not happen
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    delivery: str  # the same over all tries: by it a receiver knows what it has seen
+    delivery: str  # the same for all attempts, so that receivers can detect duplicates
     event: str
     at_s: int
     body: bytes
@@ -37,12 +37,12 @@ class Message:
 
 class Channel(Protocol):
     def tell(self, message: Message) -> None:
-        """Raises `NotTold`."""
+        """Deliver the message; raise `NotTold`."""
         ...
 
     @property
     def words(self) -> str:
-        """Where to, without what is secret."""
+        """The destination without secrets, for messages."""
         ...
 
 
@@ -56,7 +56,7 @@ class Webhook:
         return urlsplit(self.url).netloc.rpartition("@")[2]
 
     def tell(self, message: Message) -> None:
-        """One POST; redirects are not followed, since they would carry the signature elsewhere."""
+        """Send one POST. Redirects are not followed, because they would leak the signature."""
         url = urlsplit(self.url)
         connection: http.client.HTTPConnection
         if url.scheme == "https":
@@ -90,14 +90,14 @@ class Webhook:
 
 
 def signature(secret: bytes, message: Message) -> str:
-    """Over the time too, so that nobody can send it again another day."""
+    """Return the signature, which covers the time to prevent a later replay."""
     signed = f"{message.at_s}.".encode() + message.body
     return "sha256=" + hmac.new(secret, signed, hashlib.sha256).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A program of the operator's, started as the server's own user; it reads JSON."""
+    """The operator's program, run as the server's own user, with JSON on stdin."""
 
     argv: Sequence[str]
 

@@ -1,8 +1,8 @@
-"""What the server refuses of what users write, for a store that is also the server.
+"""Admission checks on what users write, for stores that are also the server.
 
-Given to a store of ours as its admission check, by `leasehold up` and by scenarios. It applies the
-checks of `core.objects` and the one rule between objects, that parents do not go in a circle. It
-changes nothing, and of the other objects it knows what the store has.
+Given to our stores by `leasehold up` and by scenarios. It applies the checks of `core.objects` and
+one rule between objects: parents must not form a cycle. It changes nothing; other objects are read
+from the store.
 """
 
 from collections.abc import Callable
@@ -19,18 +19,18 @@ from leasehold.core.objects.wire import part
 
 Problems = list[tuple[str, str]]
 
-# The memory store notes the grace of a deletion in milliseconds; no manifest may have this field.
+# The memory store notes the grace of a deletion in this field; manifests must not have it.
 _STORE_FIELDS = ("deletionGraceMs",)
 
 
 class Admission:
-    """Called by the store with an object before and after, and with what else it has."""
+    """The admission check: called with an object before and after, and a reader of others."""
 
     def __init__(self, *, also: Callable[[Wire], Problems] = lambda _: []) -> None:
-        """`also` finds what those who will run a Run cannot honour in it. They may have been able
-        to when it was written, so an edit answers only for what it brings in."""
+        """`also` finds what this server cannot honour in a Run. It may have changed since the Run
+        was written, so an edit is rejected only for problems that it introduces."""
         self._also = also
-        self._budgets: dict[bytes, Budget | None] = {}  # as they were stored when last asked for
+        self._budgets: dict[bytes, Budget | None] = {}  # by stored body, from the last check
 
     def __call__(self, old: Wire | None, new: Wire, stored: Stored = nothing) -> Problems:
         if new.get("kind") not in USER_KINDS or _is_leaving(old, new):
@@ -55,7 +55,7 @@ class Admission:
         return found
 
     def _unhonoured(self, old: Wire | None, new: Wire, told: set[str]) -> Problems:
-        """Said together with the rest, not one after another; but once of each field."""
+        """Return further problems, but at most one per field, and none that `old` had already."""
         found = [problem for problem in self._also(new) if problem[0] not in told]
         known = self._also(old) if found and old is not None else []
         return [problem for problem in found if problem not in known]
@@ -71,14 +71,15 @@ class Admission:
 
 
 def _budget(body: bytes) -> Budget | None:
-    """One that cannot be read has no parents either."""
+    """Return the Budget; None if it cannot be read, which also has no parents."""
     with suppress(ValueError):
         return budget_from_wire(decode(body))
     return None
 
 
 def _is_leaving(old: Wire | None, new: Wire) -> bool:
-    """What is being deleted may go whatever it says: only those who hold it change anything."""
+    """Return whether it is being deleted with an unchanged spec: then only finalizers change, which
+    is always allowed."""
     if old is None or "deletionTimestamp" not in part(old, "metadata"):
         return False
     return old.get("spec") == new.get("spec")

@@ -1,7 +1,7 @@
-"""One pod that stands for all that somebody else runs on a node.
+"""One Pod per node that represents all GPUs used by foreign processes.
 
-Written by the node agent and by the simulated nodes, which repeat a call that failed. It reads what
-is there and writes what differs, so that doing it twice is doing it once.
+Written by the node agent and by simulated nodes, which repeat failed calls: it writes only
+differences and is idempotent.
 """
 
 from leasehold.core.facts import PodPhase
@@ -11,14 +11,13 @@ from leasehold.core.objects.pod import SLOTS, pod_to_wire
 from leasehold.core.objects.wire import part, text_at
 from leasehold.ports.store import NotFound, Store
 
-ELSEWHERE = "elsewhere"  # the namespace of other schedulers' pods
+ELSEWHERE = "elsewhere"  # namespace of other schedulers' pods
 
 
 async def write_foreign(
     store: Store, node: str, gpus: int, labels: Labels, *, slots: tuple[int, ...] = ()
 ) -> None:
-    """The Pod object says how many GPUs are held there, and which, where that is known; there is
-    none when none is."""
+    """Write the Pod with the number of used GPUs and, if known, their slots; delete it at 0."""
     name = f"foreign-{node}"
     wanted = pod_to_wire(
         b"{}",

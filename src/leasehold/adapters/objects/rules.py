@@ -1,7 +1,7 @@
-"""What a Kubernetes API server checks of any object, and what our resource definitions declare.
+"""A Kubernetes API server's generic checks, and those of our resource definitions.
 
-Called by `writes`, for every store of ours. Pure: looks at one object, or at an
-object before and after, and returns problems as (JSON path, what is wrong). It never repairs.
+Called by `writes`, for every store of ours. Pure: looks at one object, or at an object before and
+after, and returns problems as (JSON path, message). Never repairs.
 """
 
 import re
@@ -21,7 +21,7 @@ Problems = list[tuple[str, str]]
 
 
 def problems_of(obj: Wire) -> Problems:
-    """What is wrong with an object by itself."""
+    """Return the problems of an object by itself."""
     metadata = part(obj, "metadata")
     problems: Problems = []
     for field in ("apiVersion", "kind"):
@@ -50,7 +50,7 @@ def problems_of(obj: Wire) -> Problems:
 
 
 def _problems_of_node(spec: object) -> Problems:
-    """What of a node is people's to write, and what would be read wrongly: taints and cordons."""
+    """Return problems in the user's part of a node that could be misread: taints, cordons."""
     if spec is None:
         return []
     if not isinstance(spec, dict):
@@ -82,7 +82,7 @@ def _problems_of_node(spec: object) -> Problems:
 
 
 def problems_of_change(old: Wire, new: Wire) -> Problems:
-    """What an update may not do."""
+    """Return what an update must not change."""
     problems: Problems = []
     if _is_ours(new) and new["kind"] in IMMUTABLE_KINDS and new.get("spec") != old.get("spec"):
         problems.append(("spec", "is immutable"))
@@ -96,7 +96,7 @@ def problems_of_change(old: Wire, new: Wire) -> Problems:
 
 
 def problems_of_status(old: Wire, new: Wire) -> Problems:
-    """A Lease is marked ending once and closed once; nothing is taken back."""
+    """Return forbidden changes: a Lease is marked ending once and closed once, without return."""
     if not _is_ours(new) or new["kind"] != "Lease":
         return []
     before, after = part(old, "status"), part(new, "status")
@@ -108,7 +108,7 @@ def problems_of_status(old: Wire, new: Wire) -> Problems:
 
 
 def stamp_conditions(before: Wire, after: Wire, now: str) -> None:
-    """A condition that was so before has been so since then; any other since now."""
+    """Set `lastTransitionTime`: the earlier time if the condition has not changed, else `now`."""
     known: dict[tuple[object, object], object] = {}
     for each in _mappings(before.get("conditions")):
         known[each.get("type"), each.get("status")] = each.get("lastTransitionTime")
@@ -132,7 +132,7 @@ def key_of(obj: Wire) -> tuple[str, str, str]:
 
 
 def part(obj: Wire, field: str) -> Wire:
-    """A mapping inside an object; empty when it is absent or something else."""
+    """Return a mapping inside an object; empty if it is absent or another type."""
     found = obj.get(field)
     return cast(Wire, found) if isinstance(found, dict) else {}
 
@@ -143,12 +143,12 @@ def integer(value: object) -> int:
 
 
 def content(obj: Wire) -> Wire:
-    """What counts for `generation`: neither metadata nor status."""
+    """Return what `generation` counts: everything but metadata and status."""
     return {field: obj[field] for field in obj if field not in ("metadata", "status")}
 
 
 def reset_status(obj: Wire) -> None:
-    """As the server does on create: a status is somebody else's to write."""
+    """Reset the status at creation, as the server does: it is written separately."""
     if obj["kind"] == "Node":
         return
     obj.pop("status", None)
@@ -157,13 +157,13 @@ def reset_status(obj: Wire) -> None:
 
 
 def fill_in(obj: Wire) -> None:
-    """The one default of a pod that clients look into without asking."""
+    """Set the one default of a pod that clients read without checking."""
     if obj["kind"] == "Pod" and isinstance(obj.get("spec"), dict):
         part(obj, "spec").setdefault("securityContext", {})
 
 
 def grace_of(obj: Wire, asked_ms: int | None, *, default: int) -> int:
-    """How long a deletion waits for a kubelet: a pod that runs on a node, else nothing."""
+    """Return how long a deletion waits for a kubelet: 0 except for a pod that runs on a node."""
     spec, status = part(obj, "spec"), part(obj, "status")
     is_finished = status.get("phase") in ("Succeeded", "Failed")
     if obj["kind"] != "Pod" or not spec.get("nodeName") or is_finished:
@@ -175,7 +175,7 @@ def grace_of(obj: Wire, asked_ms: int | None, *, default: int) -> int:
 
 
 def is_gone(obj: Wire) -> bool:
-    """Whether a deletion was asked for, and nobody holds the object any more."""
+    """Return whether deletion was requested and nothing delays it any more."""
     metadata = part(obj, "metadata")
     return (
         "deletionTimestamp" in metadata

@@ -1,7 +1,7 @@
-"""Where the objects of a store are kept: in memory, or in a file.
+"""The interface of object storage, in memory or in a file.
 
-`writes` reads and puts, `store` follows the changes; `adapters.memory` and `adapters.sqlite` each
-implement one. Storage knows bytes and versions: it checks nothing and decides nothing.
+`writes` reads and writes through it, `store` follows its changes; implemented in `adapters.memory`
+and `adapters.sqlite`. Storage handles bytes and versions and checks nothing.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,9 +16,9 @@ Key = tuple[str, str, str]  # kind, namespace, name
 NamespacedName = tuple[str, str]  # namespace, name
 NamedBody = tuple[NamespacedName, bytes]
 
-Stored = Callable[[str], Sequence[bytes]]  # all objects of a kind
+Stored = Callable[[str], Sequence[bytes]]  # returns all objects of a kind
 
-# Objects are kept as bytes, so that nobody changes what is stored by changing what was read.
+# Stored as bytes, so that changing a read object does not change the stored one.
 encode = msgspec.json.Encoder(order="deterministic").encode
 decode = msgspec.json.Decoder(dict[str, object]).decode
 
@@ -29,7 +29,7 @@ def nothing(_: str) -> Sequence[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write: `body` is the object after it or, of a deletion, as it was last."""
+    """One write; `body` is the object after it, or for a deletion its last state."""
 
     version: int
     event: EventType
@@ -39,7 +39,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class PastChange:
-    """A change as a watch reads it back."""
+    """A change as read back by a watch."""
 
     version: int
     event: EventType
@@ -47,44 +47,45 @@ class PastChange:
 
 
 class StoredObjects(Protocol):
-    """The side that is read; all of it as of the last change that was kept."""
+    """The reading side; every read reflects the last stored change."""
 
     @property
     def version(self) -> int:
-        """Of the last change; 0 before the first one."""
+        """The version of the last change; 0 before the first."""
         ...
 
     def read(self, key: Key) -> bytes | None: ...
 
     def read_all(self, kind: str, namespace: str | None = None) -> tuple[list[bytes], int]:
-        """By namespace and name (or of one namespace), and the version as of which this is all."""
+        """Return all objects of a kind, or those of one namespace, sorted by namespace and name,
+        and their version."""
         ...
 
     def read_page(
         self, kind: str, namespace: str | None, *, after: NamespacedName, count: int
     ) -> tuple[list[NamedBody], int]:
-        """At most `count` of `read_all`, those that come after a place; ("", "") is the start."""
+        """Return at most `count` objects of `read_all` after a place; ("", "") is the start."""
         ...
 
     def scan(self, kind: str, see: Callable[[bytes], None]) -> int:
-        """Shows all of `read_all`, one after another, and returns its version."""
+        """Pass the objects of `read_all` to `see` one by one; return their version."""
         ...
 
     def next_changes(self, kind: str, after: int, *, count: int) -> list[PastChange]:
-        """Some of the first ones later than `after`, at most `count` and none only if there is
-        none; raises `WatchExpired` if the first may have been forgotten."""
+        """Return the first changes after `after`, at most `count`; [] only if there are none. Raise
+        `WatchExpired` if the first may have been dropped."""
         ...
 
 
 class Storage(StoredObjects, Protocol):
-    """The side that is written, by one writer at a time."""
+    """The writing side; one writer at a time."""
 
     @property
     def created(self) -> int:
-        """How many objects were ever added, those since deleted among them."""
+        """The number of objects ever created, including deleted ones."""
         ...
 
     def put(self, change: Change) -> None:
-        """Keeps the object (or its absence), the change and the version together, or raises a
-        `StoreError` and keeps nothing. `change.version` is the one after the last."""
+        """Store object (or deletion), change and version together, or raise a `StoreError` and
+        store nothing. `change.version` must be the next one."""
         ...

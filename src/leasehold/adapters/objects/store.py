@@ -1,8 +1,8 @@
-"""`ports.store.Store` over any `Storage`: what `adapters.memory` and `adapters.sqlite` share.
+"""`ports.store.Store` over any `Storage`: the common part of `adapters.memory` and
+`adapters.sqlite`.
 
-Reads go to what is stored, writes through `writes`; a watch reads the changes that were kept, and
-sleeps until it is woken. Here no call but a watch's ever suspends; a store that must wait for a
-write says so in `_perform`.
+Reads go to storage, writes through `writes`; a watch reads stored changes and sleeps until it is
+woken. Only watches suspend here. A store that must wait for a write overrides `_perform`.
 """
 
 from collections import deque
@@ -42,11 +42,11 @@ from leasehold.ports.store import (
 
 T = TypeVar("T")
 
-AHEAD_MAX = 64  # changes that a watch reads at once
+AHEAD_MAX = 64  # maximum number of changes that a watch reads at once
 
 
 class ChangeWaiters:
-    """Who waits for the next change of which kind."""
+    """Callbacks that wait for the next change of a kind."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[Callable[[], None]]] = {}
@@ -84,25 +84,25 @@ class ObjectStore:
         return Listing([decode(body) for body in stored], version)
 
     def stored(self, kind: str, namespace: str, name: str) -> bytes:
-        """One object as its bytes, for whoever passes it on."""
+        """Return the stored bytes of an object, for passing them on unchanged."""
         stored = self._objects.read((kind, namespace, name))
         if stored is None:
             raise NotFound(kind, namespace, name)
         return stored
 
     def stored_all(self, kind: str, namespace: str | None = None) -> tuple[Sequence[bytes], int]:
-        """`list` as bytes; with a namespace, only what is in it."""
+        """Return what `list` does, as bytes; with a namespace, only the objects in it."""
         return self._objects.read_all(kind, namespace)
 
     def stored_page(
         self, kind: str, namespace: str | None, *, after: NamespacedName, count: int
     ) -> tuple[Sequence[NamedBody], int]:
-        """A part of `stored_all`, with the places to go on from."""
+        """Return a page of `stored_all` with the keys to continue from."""
         return self._objects.read_page(kind, namespace, after=after, count=count)
 
     @property
     def version(self) -> int:
-        """Of the last change of any kind."""
+        """The version of the last change of any kind."""
         return self._objects.version
 
     async def scan(self, kind: str, see: Callable[[bytes], None]) -> int:
@@ -112,7 +112,8 @@ class ObjectStore:
         return ObjectWatch(self._tasks, self._waiters, self._objects, kind=kind, version=version)
 
     async def create(self, obj: Wire, *, rehearse: bool = False) -> Wire:
-        """With `rehearse`, here and below, it answers as if it had written, and has not."""
+        """Create an object. With `rehearse`, here and below, the answer is the same without a
+        write."""
         given = encode(obj)
         return await self._perform(lambda: self._writes.create(given, rehearse=rehearse))
 
@@ -131,7 +132,7 @@ class ObjectStore:
         stamp: bool = True,
         rehearse: bool = False,
     ) -> Wire:
-        """Without `stamp`, conditions are stored as they come."""
+        """Replace the status. Without `stamp`, conditions are stored unchanged."""
         key, given = (kind, namespace, name), encode(status)
         return await self._perform(
             lambda: self._writes.patch_status(
@@ -183,7 +184,7 @@ class ObjectStore:
         return await self._perform(lambda: [_answer(attempt) for attempt in attempts])
 
     def _attempt(self, write: Write) -> Callable[[], Wire | None]:
-        """Encoded now: the caller may go on changing what it gave us."""
+        """Return the write with arguments encoded now, because the caller may change them later."""
         match write:
             case Create(obj):
                 given = encode(obj)
@@ -212,13 +213,13 @@ def _answer(attempt: Callable[[], Wire | None]) -> Answer:
     try:
         return attempt()
     except Unavailable:
-        raise  # the storage itself is in trouble, and what it was doing with it
+        raise  # trouble of the storage itself, which concerns all writes
     except StoreError as error:
         return error
 
 
 class ObjectWatch:
-    """A reader of one kind's changes; it wakes when there is another."""
+    """Reads one kind's changes and wakes when there are more."""
 
     def __init__(
         self,
@@ -234,9 +235,9 @@ class ObjectWatch:
         self._signal = tasks.signal()
         self._kind = kind
         self._version = version
-        self._closed = version > objects.version  # one we never gave out is another store's
-        self._ahead: deque[PastChange] = deque()  # read together: each reading has its price
-        self._is_listed = False  # among those who wait
+        self._closed = version > objects.version  # not issued by this store
+        self._ahead: deque[PastChange] = deque()  # read in batches, because each read has a cost
+        self._is_listed = False  # registered in `waiters`
 
     async def next(self) -> WatchEvent:
         change = await self.next_stored(None)
@@ -244,7 +245,7 @@ class ObjectWatch:
         return WatchEvent(change.event, change.version, partial(decode, change.body))
 
     async def next_stored(self, timeout_ms: int | None) -> PastChange | None:
-        """The next change as bytes, or None when none came in time."""
+        """Return the next change as bytes; None if none came in time."""
         while not self._closed:
             if not self._ahead:
                 self._ahead += self._objects.next_changes(

@@ -1,10 +1,10 @@
-"""What each write does to one object, as a Kubernetes API server would do it, over any `Storage`.
+"""The effect of each write on one object, like a Kubernetes API server's, over any `Storage`.
 
 Called by `store.ObjectStore`. The rules are the server's: names, labels and sizes, versions,
 finalizers, graceful deletion of pods, and the immutability that our resource definitions declare.
-Like the server, `create` drops a status (a Node keeps it, a Pod becomes Pending), and an update
-that changes nothing makes no new version. It decides nothing about scheduling and never suspends:
-whoever calls it sees to it that between its reading and its writing nobody else writes.
+Like the server, `create` drops the status (a Node keeps it, a Pod becomes Pending), and an update
+without changes makes no new version. Never suspends; the caller must ensure that there is no other
+write between its read and its write.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +16,10 @@ from leasehold.core.units import format_instant
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import AlreadyExists, Conflict, EventType, Invalid, NotFound
 
-# The object before and after, and what else is stored; problems are (path, why).
+# (object before, object after, reader of other objects) -> problems as (path, why).
 Admit = Callable[[Wire | None, Wire, Stored], list[tuple[str, str]]]
 
-GRACE_MS = 30_000  # of a pod that names none
+GRACE_MS = 30_000  # of a pod that specifies none
 _SERVER_FIELDS = (
     "uid",
     "creationTimestamp",
@@ -31,10 +31,10 @@ _SERVER_FIELDS = (
 
 
 class ObjectWrites:
-    """Objects come in encoded, as the caller had them when it called. A rehearsal answers as the
-    write would, stores nothing and makes no version. `admit` may keep nothing and change nothing
-    of what it is shown. `finalizers`: what objects of a kind are created with, for a server
-    that has whoever would set them in itself."""
+    """Performs writes on encoded objects.
+    A rehearsal answers like the write, stores nothing and makes no version. `admit` must neither
+    keep nor change the objects it gets. `finalizers`: by kind, set at creation, for a server that
+    contains the controllers that would set them."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class ObjectWrites:
         stamp: bool = False,
         rehearse: bool = False,
     ) -> Wire:
-        """With `stamp`, conditions that do not say since when they hold are told so."""
+        """Replace the status. With `stamp`, conditions without `lastTransitionTime` get one."""
         obj = self.read(key)
         if version is not None and rules.part(obj, "metadata")["resourceVersion"] != str(version):
             raise Conflict(*key)
@@ -189,7 +189,7 @@ class ObjectWrites:
         return decode(stored)
 
     def _check(self, key: Key, problems: rules.Problems, old: Wire | None, new: Wire) -> None:
-        """The server's own rules first; what admission is asked about is at least well-formed."""
+        """Apply the server's rules first, so that admission gets only well-formed objects."""
         if not problems and self._admit is not None:
             problems = self._admit(old, new, self._stored)
         if problems:
@@ -200,7 +200,7 @@ class ObjectWrites:
         if not rehearse:
             rules.part(obj, "metadata")["resourceVersion"] = str(version)
         body = encode(obj)
-        # What is too large (a finalizer dropped, say, with much else added) may still go.
+        # An oversized object may still be deleted.
         if event != "DELETED" and len(body) > rules.OBJECT_BYTES_MAX:
             raise Invalid([("", f"{len(body)} bytes; at most {rules.OBJECT_BYTES_MAX}")], *key)
         if not rehearse:

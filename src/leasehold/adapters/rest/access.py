@@ -1,7 +1,7 @@
-"""Who may do what: the roles' rules over resources, as answers that name a remedy.
+"""Permission checks on resources by role; each refusal names a remedy.
 
-Asked before every request, and by the self-subject reviews so that they tell the truth. Verbs on
-owners are `core.objects.rights`; this module turns a missing one into a refusal too.
+Called before every request, and by self-subject reviews so that they agree. Verbs on owners are
+checked by `core.objects.rights`; this module turns a missing one into a refusal.
 """
 
 from leasehold.adapters.api.resources import READ, Resource, Subresource
@@ -12,14 +12,14 @@ from leasehold.core.objects.rights import Right, missing_right
 
 
 def check(caller: Caller, verb: str, target: Target) -> None:
-    """Raises `RequestRefused` 403 unless the caller may."""
+    """Raise `RequestRefused` 403 unless the caller may."""
     why = why_not(caller, verb, target.resource, target.subresource, target.namespace)
     if why:
         raise _forbidden(caller, verb, target, why)
 
 
 def check_rights(caller: Caller, target: Target, needed: list[Right]) -> None:
-    """Raises `RequestRefused` 403 naming the first right that is missing, and how to get it."""
+    """Raise `RequestRefused` 403 for the first missing right, with how to get it."""
     missing = missing_right(caller, needed)
     if missing is None:
         return
@@ -38,7 +38,7 @@ def why_not(
     subresource: Subresource | None,
     namespace: str | None,
 ) -> str:
-    """Why the caller may not do this, or "" if it may. `namespace` None is all of them."""
+    """Return why the caller may not do this; "" if it may. `namespace` None: all namespaces."""
     if not _sees(caller, verb, resource, namespace):
         where = "in all namespaces" if namespace is None else f"in namespace {namespace}"
         return (

@@ -1,8 +1,8 @@
-"""The REST facade as an ASGI application: who asks, what they ask for, and an answer of some kind.
+"""The REST facade as an ASGI application: authentication, routing, and errors as Status.
 
-Made by `leasehold up` over a Backend and served by `serve`. Health needs no token and tells nothing
-else; everything else needs one. Whatever goes wrong is a typed Status; a defect of ours too, with
-nothing of it in the answer and all of it in the log.
+Created by `leasehold up` over a Backend and served by `serve`. Health needs no token and reveals
+nothing else; everything else needs a token. Every error is a typed Status. A defect of leasehold is
+a 500 without details; the details are in the log.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ QUERY = (
     f"query.{GROUP}",
     "v1",
     "questions",
-)  # where a cluster answers questions, and so do we
+)  # the path of questions on a cluster, served here too
 HEALTH = ("healthz", "livez", "readyz")
-STREAMS_MAX = 128  # watches and followed logs of one user who is no administrator
+STREAMS_MAX = 128  # watches and followed logs per user who is not an administrator
 
 _log = structlog.get_logger(__name__)
 
@@ -60,10 +60,10 @@ class App:
         self._openapi_index = openapi.index(self._openapi)
         self._watches = Watches(backend)
         self._streams: dict[int, Callable[[], None]] = {}
-        self._streaming: Counter[str] = Counter()  # by user
+        self._streaming: Counter[str] = Counter()  # open streams by user
 
     def end_streams(self) -> None:
-        """Ends watches and logs that are followed, so that a stop need not wait for them."""
+        """End watches and followed logs, so that a stop need not wait for them."""
         self._watches.end_all()
         for close in list(self._streams.values()):
             close()
@@ -75,7 +75,7 @@ class App:
             await self._serve(scope, receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """Between start and stop one task clears namespaces that are going."""
+        """Run the task that clears deleted namespaces, from start to stop."""
         await receive()
         task = asyncio.ensure_future(self._clear_namespaces())
         await send({"type": "lifespan.startup.complete"})
@@ -142,7 +142,7 @@ class App:
         return caller
 
     def _knows(self, request: Request) -> bool:
-        """Whether the caller has a token that is good."""
+        """Return whether the caller has a valid token."""
         try:
             self._caller(request)
         except RequestRefused:
@@ -150,7 +150,7 @@ class App:
         return True
 
     def _check_streams(self, request: Request) -> None:
-        """One user cannot take all connections for good."""
+        """Refuse further streams of a user who has too many open."""
         user = request.caller.user
         wants_one = "watch" in request.query or "follow" in request.query
         if wants_one and not request.caller.is_trusted and self._streaming[user] >= STREAMS_MAX:
@@ -158,8 +158,8 @@ class App:
             raise RequestRefused(429, "TooManyRequests", message)
 
     def _health(self, request: Request, which: str) -> Response:
-        """Liveness is that we answer; readiness asks the parts. What is wrong with them is told to
-        whoever has a token; nothing else is told here."""
+        """Answer health requests. Liveness needs only an answer; readiness checks the parts.
+        Reasons are shown only to callers with a token."""
         if request.method not in ("GET", "HEAD"):
             raise RequestRefused(405, "MethodNotAllowed", "health is only ever read")
         if len(request.segments) > 1:
@@ -179,7 +179,7 @@ class App:
         )
 
     async def _elsewhere(self, request: Request) -> Answer | None:
-        """What is no resource: discovery, documents, reviews, questions, metrics."""
+        """Answer what is not a resource: discovery, documents, reviews, questions, metrics."""
         segments = request.segments
         first = segments[0]
         if first == "query":
@@ -215,7 +215,7 @@ class App:
 
     def _openapi_answer(self, request: Request, place: str) -> Response | None:
         if place == "openapi/v2":
-            # Nothing in it, which makes kubectl use v3 and its own knowledge.
+            # An empty document makes kubectl use v3 and its own knowledge.
             return Response(200, b"", OPENAPI_V2)
         if place == "openapi/v3":
             return discovery.cached(request, self._openapi_index, JSON)
@@ -248,7 +248,7 @@ class App:
                 del self._streaming[caller.user]
 
     async def _stream(self, stream: Stream, receive: Receive, send: Send) -> None:
-        """Headers at once, and every chunk as it comes; ends when the caller goes."""
+        """Send the headers at once and each chunk as it comes; end when the caller disconnects."""
         key = id(stream)
         self._streams[key] = stream.close
         listener = asyncio.ensure_future(_until_gone(receive, stream.close))
@@ -265,7 +265,7 @@ class App:
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except Exception:
-            # The status is sent; all that can still be said is that the stream is not complete.
+            # The status was sent already; all that can signal the error is an incomplete stream.
             _log.exception("stream failed")
         finally:
             self._streams.pop(key, None)

@@ -1,7 +1,7 @@
-"""What the REST facade stands on, as one record that the composition root fills in.
+"""The dependencies of the REST facade, in one record filled in by the composition root.
 
-`cli.up` makes a Backend from the store, the token file and the controller's answers; tests make one
-from fakes. The facade asks nothing else of the rest of the program.
+`cli.up` makes a Backend from store, token file and the controller's answers; tests make one from
+fakes. The facade uses nothing else of the program.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -16,7 +16,7 @@ from leasehold.ports.runtime import Clock
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """What `kubectl logs` may ask; `since_ms` is an instant in milliseconds UTC."""
+    """The options of `kubectl logs`; `since_ms` is in milliseconds UTC."""
 
     follow: bool = False
     timestamps: bool = False
@@ -33,10 +33,11 @@ Judge = Callable[[Caller, Wire | None, Wire], Awaitable[list[tuple[str, str]]]]
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """`query` answers (caller, question, parameters, body) or raises `Refused`; `logs` is of a Pod
-    object; `metrics` is Prometheus text for a caller; `health` names each check, with what is
-    wrong or ""; `judge` finds problems (path, why) that need the World, before a user writes a Run
-    or Budget; `hides_tenants`: what is not a caller's own is kept from it (`hiding`)."""
+    """What the facade needs.
+    `query` answers (caller, question, parameters, body) or raises `RequestRefused`. `logs` is
+    called with a Pod object. `metrics` returns Prometheus text for a caller. `health` returns the
+    problem of each check, or "". `judge` returns (path, why) of problems in a Run or Budget that
+    need the World. `hides_tenants`: see `hiding`."""
 
     store: ObjectStore
     tokens: Tokens

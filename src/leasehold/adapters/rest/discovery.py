@@ -1,7 +1,7 @@
-"""Discovery: which groups, versions and resources there are, in the aggregated and the old form.
+"""Discovery: groups, versions and resources, in the aggregated and the legacy form.
 
-Made once at start from the table in `resources`. kubectl decides by the content type of the answer
-which form it got, and reads the old one in some commands even so.
+Built once at start from the table in `resources`. kubectl recognises the form by the content type,
+and some of its commands still read the legacy form.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from leasehold.core.names import Wire
 
 AGGREGATED = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-# Asked and answered in one request, never stored: who am I, what may I do.
+# Answered in the same request and never stored: who am I, what may I do.
 REVIEWS = {
     "authentication.k8s.io": (("selfsubjectreviews", "SelfSubjectReview"),),
     "authorization.k8s.io": (
@@ -24,7 +24,7 @@ REVIEWS = {
 
 
 class Discovery:
-    """The documents, by path below the root; each with its form."""
+    """The documents by path, in each form."""
 
     def __init__(self) -> None:
         ours = groups()
@@ -70,7 +70,7 @@ class Discovery:
             self._plain[f"apis/{group}/v1"] = _old_list(f"apis/{group}/v1", rows)
 
     def answer(self, request: Request, place: str) -> Response | None:
-        """The document at a path, in the form the caller prefers; None where there is none."""
+        """Return the document at a path in the form the caller prefers; None if there is none."""
         body = self._plain.get(place)
         if body is None:
             return None
@@ -81,7 +81,8 @@ class Discovery:
 
 
 def cached(request: Request, body: bytes, content_type: str, *, for_ever: bool = False) -> Response:
-    """With an ETag; 304 when the caller has it already. It asks each time, unless `for_ever`."""
+    """Return the body with an ETag, or 304 if the caller has it. Clients revalidate each time,
+    unless `for_ever`."""
     tag = f'"{hashlib.sha256(body).hexdigest()[:32].upper()}"'.encode()
     keep = b"public, max-age=31536000, immutable" if for_ever else b"public"
     headers = [(b"etag", tag), (b"cache-control", keep), (b"vary", b"Accept")]

@@ -1,9 +1,9 @@
-"""What is done about fields that a schema does not know: `fieldValidation`, in Kubernetes' words.
+"""Handles fields that are not in the schema: `fieldValidation`, with Kubernetes' values.
 
-Called before a write. Strict refuses unknown fields, Warn drops them with a warning, Ignore drops
-them. A client that asks for nothing gets Strict for Runs and Budgets, where Kubernetes would warn:
-a limit on money that is misspelt must not be dropped. The rules of Runs and Budgets are
-`core.objects`' and give better advice; here their types are looked at only outside spec and status.
+Called before a write. Strict rejects unknown fields, Warn drops them with a warning, Ignore drops
+them. The default is Strict for Runs and Budgets, where Kubernetes would warn: a misspelt budget
+limit must not be dropped. For Runs and Budgets, `core.objects` gives better advice, so their types
+are checked here only outside spec and status.
 """
 
 from leasehold.adapters.api.resources import Resource
@@ -18,15 +18,15 @@ _SHOWN_MAX = 16
 
 
 def check_fields(request: Request, resource: Resource, obj: Wire) -> None:
-    """Does with unknown fields of `obj` what the caller asked for; raises `RequestRefused` 400 for
-    what cannot be an object of its kind at all."""
+    """Handle unknown fields of `obj` as the caller requested. Raise `RequestRefused` 400 for an
+    object that cannot be of its kind."""
     is_ours = resource.kind in USER_SCHEMAS
     mode = request.query.get("fieldValidation", "") or ("Strict" if is_ours else "Warn")
     if mode not in ("Strict", "Warn", "Ignore"):
         remedy = f"{mode[:80]!r}: write Strict, Warn or Ignore"
         raise wrong_option(request, "fieldValidation", "FieldValueNotSupported", remedy)
     schema = schema_of(resource.kind)
-    # A status is not written here, so nothing in it can be a mistake.
+    # A status is not written here, so it cannot contain mistakes.
     body: Wire = {key: value for key, value in obj.items() if key != "status"}
     strangers = [] if knows(schema, body) else list(unknown(body, schema, ""))
     if strangers and mode == "Strict":

@@ -1,6 +1,6 @@
-"""From a method and a target to the handler that answers, after the caller's verb was allowed.
+"""Dispatches a request to its handler after checking the caller's verb.
 
-Called by `app` for everything that is a resource.
+Called by `app` for every resource request.
 """
 
 from leasehold.adapters.http.messages import Answer, Request
@@ -58,14 +58,14 @@ def _verb(request: Request, target: Target) -> str:
         verb = "create" if method == "POST" else _OF_ONE.get(method, "")
         legal = target.subresource.verbs
     elif target.name:
-        # One object is watched by selecting its name: `watch` on its path means nothing.
+        # `watch` on an object's own path is not supported; watch a collection with a name selector.
         verb, legal = _OF_ONE.get(method, ""), target.resource.verbs
     else:
         verb, legal = _OF_MANY.get(method, ""), target.resource.verbs
         if verb == "list" and request.flag("watch"):
             verb = "watch"
         if target.namespace is None and method != "GET":
-            verb = ""  # in which namespace?
+            verb = ""  # a namespace is required
     if verb not in legal or not verb:
         raise RequestRefused(
             405,

@@ -1,9 +1,8 @@
-"""What `query.hideTenants` keeps from a caller of the objects that every token may read.
+"""Hides other tenants' objects from a caller if `query.hideTenants` is set.
 
-Asked by `reads` and `watches`. The query API answers with pseudonyms; an object of the ledger is
-told as it is or not at all, because a half of one would not be what the digests are of. Of leases,
-reservations and namespaces a caller sees its own; records that name everybody are an
-administrator's.
+Used by `reads` and `watches`. The query API answers with pseudonyms. Ledger objects are shown
+unchanged or not at all, because digests cover the whole object. A caller sees its own leases,
+reservations and namespaces; records that name all teams are for administrators only.
 """
 
 from leasehold.adapters.api.resources import Resource
@@ -23,7 +22,7 @@ _COMMON = frozenset({"default", "leasehold-system"})
 
 
 def check_hidden(backend: Backend, request: Request, resource: Resource) -> None:
-    """Raises `RequestRefused` for what names every team."""
+    """Raise `RequestRefused` for kinds that name every team."""
     if resource.kind in _OF_ALL and _hides(backend, request.caller):
         said = (
             f"{resource.qualified} name every team, and query.hideTenants is on; ask with an "
@@ -33,7 +32,7 @@ def check_hidden(backend: Backend, request: Request, resource: Resource) -> None
 
 
 def visible(backend: Backend, request: Request, resource: Resource) -> Matches | None:
-    """Which objects the caller sees; None for all of them."""
+    """Return the filter for objects that the caller may see; None for all."""
     caller = request.caller
     if not _hides(backend, caller):
         return None
@@ -47,7 +46,7 @@ def visible(backend: Backend, request: Request, resource: Resource) -> Matches |
 
 
 def redacted(backend: Backend, request: Request, resource: Resource, body: bytes) -> bytes:
-    """A caller's own Reservation without whose runs may be drawn for it and whose leases end."""
+    """Return the caller's own Reservation without the odds and releases of other tenants."""
     if resource.kind not in REDACTED or not _hides(backend, request.caller):
         return body
     obj = decode(body)
@@ -60,7 +59,7 @@ def _hides(backend: Backend, caller: Caller) -> bool:
 
 
 def _namespace_of_run(lease: Wire) -> str:
-    # "" is the cluster, which all may see; a lease without a run is nobody's.
+    # "" is the cluster, which all may see; a lease without a run belongs to nobody.
     return text_at(part(part(lease, "spec"), "runRef"), "namespace") or "-"
 
 

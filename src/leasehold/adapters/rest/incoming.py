@@ -1,8 +1,8 @@
-"""What a caller sent, made into an object that may be stored, or refused.
+"""Turns a caller's body into an object to be stored, or refuses it.
 
-Called by `writes` and `patching` for every object on its way in: that it is what the URL says, that
-its namespace is there, that the caller has the rights on its owners, and that the control plane has
-nothing against it. The store's own rules come after this.
+Called by `writes` and `patching` for every incoming object. Checks that it matches the URL, that
+its namespace exists, that the caller has the rights on its owners, and that the control plane
+accepts it. The store's own rules are checked after this.
 """
 
 import secrets
@@ -24,15 +24,15 @@ from leasehold.core.objects.rights import rights_needed
 from leasehold.core.objects.wire import list_at, part, text_at
 from leasehold.ports.store import NotFound
 
-CONTENTS = f"{GROUP}/contents"  # the finalizer that keeps a Namespace until it is empty
+CONTENTS = f"{GROUP}/contents"  # finalizer that keeps a Namespace until it is empty
 NAME_CHARS_MAX = 253
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so that no word comes out
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so that no words are formed
 _SUFFIX_CHARS = 5
 _OURS = f"{GROUP}/"
 
 
 def check_identity(target: Target, obj: Wire) -> None:
-    """Fills in what the URL says; refuses an object that says something else."""
+    """Fill in what the URL implies; refuse an object that contradicts it."""
     resource = target.resource
     for key, wanted in (("apiVersion", resource.api_version), ("kind", resource.kind)):
         found = obj.get(key)
@@ -45,7 +45,7 @@ def check_identity(target: Target, obj: Wire) -> None:
     metadata = obj.setdefault("metadata", {})
     if not isinstance(metadata, dict):
         raise bad_request("metadata is no mapping; write at least a name in it")
-    if metadata.get("uid") == "":  # as good as none
+    if metadata.get("uid") == "":  # same as absent
         del metadata["uid"]
     namespace = metadata.get("namespace") or ""
     if resource.is_namespaced:
@@ -67,7 +67,7 @@ def check_identity(target: Target, obj: Wire) -> None:
 
 
 def prepare_new(request: Request, target: Target, obj: Wire) -> None:
-    """Names it, and takes off what only the server writes."""
+    """Name a new object and remove server-owned fields."""
     metadata = part(obj, "metadata")
     if metadata.get("resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
@@ -88,7 +88,7 @@ def prepare_new(request: Request, target: Target, obj: Wire) -> None:
 
 
 def keep_finalizers(request: Request, old: Wire, new: Wire) -> None:
-    """Our finalizers come and go with what they wait for: a caller's list says nothing of them."""
+    """Keep our finalizers whatever the caller sends: they are removed only with their reason."""
     if request.caller.role is CallerRole.SYSTEM:
         return
     before = list_at(part(old, "metadata"), "finalizers")
@@ -99,7 +99,7 @@ def keep_finalizers(request: Request, old: Wire, new: Wire) -> None:
 
 
 def check_namespace(backend: Backend, target: Target, obj: Wire) -> None:
-    """What is created needs a namespace that is there and stays."""
+    """Raise `RequestRefused` unless the namespace exists and is not being deleted."""
     if not target.resource.is_namespaced:
         return
     name = target.namespace or ""
@@ -126,7 +126,7 @@ def check_namespace(backend: Backend, target: Target, obj: Wire) -> None:
 async def check_write(
     backend: Backend, request: Request, target: Target, old: Wire | None, new: Wire
 ) -> None:
-    """The rights on owners, and what needs the World; of users' kinds only."""
+    """Check rights on owners, and rules that need the World; only for kinds that users write."""
     if new.get("kind") not in USER_KINDS:
         return
     check_rights(request.caller, target, rights_needed(old, new))
@@ -139,7 +139,7 @@ async def check_write(
 
 
 def warn_of(request: Request, resource: Resource, obj: Wire) -> None:
-    """What is legal and surely not meant."""
+    """Warn about settings that are legal but probably not intended."""
     if resource.kind == "Budget" and not check_budget(obj):
         for problem in budget_warnings(obj):
             request.warn(f"{problem.path}: {problem.value}: {problem.remedy}")

@@ -1,7 +1,7 @@
-"""Deleting a Namespace: what is in it goes first, runs before anything else, and then itself.
+"""Namespace deletion: deletes the contents, runs first, and then the namespace itself.
 
-A task of the facade, since no other server collects garbage for us. What is
-Terminating says so in the store, so that a restart goes on where the last process stopped.
+A task of the facade, because there is no other garbage collector. The Terminating state is in the
+store, so a restart continues where the last process stopped.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from leasehold.core.objects.wire import list_at, part, stamps
 from leasehold.ports.runtime import Clock
 from leasehold.ports.store import Conflict, Listing, NotFound, StoreError, WatchEvent
 
-RECHECK_S = 0.5  # while something in a namespace that goes has not gone yet
+RECHECK_S = 0.5  # while objects are left in a terminating namespace
 
 _log = structlog.get_logger(__name__)
 _KINDS = tuple(each.kind for each in RESOURCES if each.is_namespaced and each.kind != "Run")
@@ -32,7 +32,7 @@ class Clearing:
         self._is_news = asyncio.Event()
 
     async def run(self) -> None:
-        """For ever; a store that is in trouble is asked again later."""
+        """Clear terminating namespaces; end only if the watch fails. Store errors are retried."""
         following = asyncio.ensure_future(
             follow(self._store, self._clock, "Namespace", listed=self._see_all, changed=self._hear)
         )
@@ -72,10 +72,10 @@ class Clearing:
             _log.warning("namespace not cleared yet", why=str(error))
 
     async def _clear(self, obj: Wire) -> None:
-        """One step: runs are asked to go, then the rest, then the namespace is let go of."""
+        """Do one step: delete the runs, then the rest, then remove the namespace's finalizer."""
         name = stamps(obj).name
         if await self._delete_all("Run", name):
-            return  # their pods and leases are the control loop's to end
+            return  # the control loop ends their pods and leases
         left = 0
         for kind in _KINDS:
             left += await self._delete_all(kind, name)
@@ -84,11 +84,11 @@ class Clearing:
         metadata = part(obj, "metadata")
         held = [str(each) for each in list_at(metadata, "finalizers")]
         kept = [each for each in held if each != CONTENTS]
-        with suppress(Conflict, NotFound):  # changed meanwhile: the next round sees it
+        with suppress(Conflict, NotFound):  # changed meanwhile; the next round handles it
             await self._store.set_finalizers("Namespace", "", name, kept, known=held)
 
     async def _delete_all(self, kind: str, namespace: str) -> int:
-        """How many are left, those that were asked to go among them."""
+        """Delete all objects of a kind; return how many still exist, terminating ones included."""
         found = [
             obj
             for obj in (await self._store.list(kind)).items

@@ -1,8 +1,8 @@
 """The OpenAPI v3 documents, one per group and version, and their index.
 
-kubectl reads them before it writes and for `explain`; the fuzz test drives the facade from them.
-They are made once, at start. Strategic merge is not offered in them, because then kubectl would
-want merge keys; it uses its own for the kinds that it knows.
+kubectl reads them before writes and for `explain`; the fuzz test drives the facade with them. Built
+once at start. They omit strategic merge patches, which would require merge keys; kubectl uses its
+own for the kinds that it knows.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ _LOG = (
 
 
 def documents() -> dict[str, bytes]:
-    """By the path below `/openapi/v3/`: `api/v1`, `apis/GROUP/VERSION`."""
+    """Return the documents by path below `/openapi/v3/`: `api/v1`, `apis/GROUP/VERSION`."""
     found = {}
     for (group, version), resources in groups().items():
         place = f"apis/{group}/{version}" if group else f"api/{version}"
@@ -46,7 +46,7 @@ def documents() -> dict[str, bytes]:
 
 
 def index(documents: dict[str, bytes]) -> bytes:
-    """A document's hash is in its address, so that a client may keep it for ever."""
+    """Return the index. Each URL contains the document's hash, so clients may cache it for ever."""
     paths = {
         place: {"serverRelativeURL": f"/openapi/v3/{place}?hash={hash_of(body)}"}
         for place, body in documents.items()
@@ -118,7 +118,7 @@ def _paths(place: str, resource: Resource) -> Wire:
 
 
 def _subresource(resource: Resource, subresource: Subresource) -> Wire:
-    """Its operations carry the kind of their own body, so that none passes for the resource's."""
+    """Return the subresource's operations, marked with the kind of their own body."""
     kind: Wire = _kind(resource)
     if subresource.kind:
         kind = {

@@ -1,6 +1,6 @@
-"""What a writing request says beside its body: dry run, field manager, and how to delete.
+"""Options of write requests: dry run, field manager, and how to delete.
 
-Read by the writing handlers. Every value is checked; one that means nothing here is refused.
+Used by the write handlers. Every value is checked, and unsupported ones are refused.
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ _SECONDS_MAX = 10 * 365 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """`grace_ms` None: the object's own. Nothing here has dependants that somebody would collect,
-    so every propagation policy means the same."""
+    """Options of a deletion. `grace_ms` None: the object's own. No object has dependants that are
+    collected, so all propagation policies are equivalent."""
 
     rehearse: bool
     grace_ms: int | None
@@ -36,7 +36,7 @@ def is_rehearsal(request: Request) -> bool:
 
 
 def field_manager(request: Request) -> str:
-    """Who writes, for `managedFields`; without a parameter, the client's program."""
+    """Return the writer's name for `managedFields`; by default the client program's."""
     asked = request.query.get("fieldManager", "")
     if len(asked) > MANAGER_CHARS_MAX or not asked.isprintable():
         reason = "FieldValueTooLong" if len(asked) > MANAGER_CHARS_MAX else "FieldValueInvalid"
@@ -47,7 +47,7 @@ def field_manager(request: Request) -> str:
 
 
 async def delete_options(request: Request) -> DeleteOptions:
-    """From the body, where there is one, and from the query."""
+    """Read the options from body and query."""
     body: Wire = {}
     if (
         request.headers.get(b"content-length", b"0") != b"0"

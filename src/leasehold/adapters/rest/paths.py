@@ -1,7 +1,7 @@
-"""What a path of the Kubernetes API names: a collection, an object, or a part of one.
+"""Parses a Kubernetes API path: a collection, an object, or a subresource.
 
-Called by `app` for everything under `/api/v1` and `/apis`. Pure. A name is only ever a key to look
-up: nothing here, and nothing that is called with its result, makes a file's path of it.
+Called by `app` for everything under `/api/v1` and `/apis`. Pure. A name is only ever used as a
+lookup key, never as a file path.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ SEGMENTS_MAX = 16
 
 
 _LOG_IN = "log in to the node instead"
-# What people try, and what to do instead. A Run has no scale: whoever reads one takes it for pods.
+# Unsupported subresources, with an alternative. Replicas of a Run would be read as pods.
 _NOT_OFFERED = {
     ("Pod", "exec"): _LOG_IN,
     ("Pod", "attach"): _LOG_IN,
@@ -28,7 +28,7 @@ _NOT_OFFERED = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`namespace` is "" for the cluster, None for all namespaces; `name` "" is the collection."""
+    """`namespace` is "" for cluster scope, None for all namespaces; `name` "" is the collection."""
 
     resource: Resource
     namespace: str | None
@@ -45,7 +45,7 @@ def no_such_path() -> RequestRefused:
 
 
 def parse_target(segments: Sequence[str]) -> Target:
-    """Of `api/v1/…` or `apis/GROUP/VERSION/…`; `RequestRefused` 404 for what there is not."""
+    """Parse `api/v1/…` or `apis/GROUP/VERSION/…`; raise `RequestRefused` 404 if unknown."""
     if len(segments) > SEGMENTS_MAX:
         raise no_such_path()
     if segments[0] == "api" and len(segments) > 2:
@@ -65,7 +65,7 @@ def parse_target(segments: Sequence[str]) -> Target:
     if found is None or not all(rest):
         raise no_such_path()
     if found.is_namespaced:
-        if len(rest) > 1:  # an object of a namespace, asked for without it
+        if len(rest) > 1:  # a namespaced object requested without its namespace
             raise no_such_path()
         return Target(found, None)
     return _target(found, "", rest[1:])

@@ -1,6 +1,6 @@
-"""The parts of a Pod that are no objects: its log, its eviction, its binding to a node.
+"""Subresources of a Pod: log, eviction and binding.
 
-Called through `handlers`. What a pod printed comes from the node agent, through `Backend.logs`.
+Called through `handlers`. A pod's output comes from the node agent through `Backend.logs`.
 """
 
 import asyncio
@@ -34,11 +34,11 @@ DONE: Wire = {
     "status": "Success",
     "code": 201,
 }
-FIRST_S = 0.25  # how long a refusal may take that is to come as one, before headers are sent
+FIRST_S = 0.25  # wait for an early refusal before sending headers
 
 
 async def log(backend: Backend, request: Request, target: Target) -> Answer:
-    """Also of a pod that is gone, as long as what it printed is kept."""
+    """Return the pod's log, also of a deleted pod as long as its output is kept."""
     options = _log_options(backend, request)
     try:
         pod = await backend.store.get(*target.key)
@@ -57,7 +57,7 @@ async def log(backend: Backend, request: Request, target: Target) -> Answer:
 
 
 async def evict(backend: Backend, request: Request, target: Target) -> Response:
-    """Deletes the pod with its grace; what to do about it is the control loop's business."""
+    """Delete the pod with its grace period; the control loop handles the consequences."""
     body = await read_object(request)
     if body.get("kind", "Eviction") != "Eviction":
         raise bad_request("the body is no Eviction")
@@ -126,7 +126,7 @@ def _check_container(pod: Wire, asked: str) -> None:
 
 
 class _LogReader:
-    """Reads ahead by one chunk, so that an early refusal is a Status and not a broken text."""
+    """Reads one chunk ahead, so that an early refusal becomes a Status, not a broken stream."""
 
     def __init__(self, lines: AsyncIterator[bytes], limit: int | None) -> None:
         self._lines = lines
@@ -173,5 +173,5 @@ class _LogReader:
             raise _Ended from None
 
 
-class _Ended(Exception):  # noqa: N818 - it says what became of the log
-    """There is no more; a future cannot hold a StopAsyncIteration."""
+class _Ended(Exception):  # noqa: N818 - named for the condition
+    """The log has ended; a future cannot hold a StopAsyncIteration."""

@@ -1,7 +1,6 @@
-"""The OpenAPI document of the query API: each question, and the schema of its answer.
+"""The OpenAPI document of the query API: each question and the schema of its answer.
 
-Made from the records that answers are (`control.questions.answers`), so that it cannot say anything
-else than what is answered.
+Generated from the answer records (`control.questions.answers`), so it always matches the answers.
 """
 
 import msgspec
@@ -54,7 +53,7 @@ def _path(question: str) -> Wire:
 
 
 def _of_3_0(value: object) -> object:
-    """OpenAPI 3.0 has no type null, and says `nullable` instead."""
+    """Convert to OpenAPI 3.0, which has no type null but `nullable`."""
     if isinstance(value, list):
         return [_of_3_0(each) for each in value]
     if not isinstance(value, dict):

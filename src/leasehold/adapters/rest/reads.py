@@ -1,7 +1,8 @@
-"""Get and list: stored bytes passed on where nobody asked for anything else.
+"""Get and list; stored bytes are passed on unchanged if possible.
 
-Called by `app` through `handlers`. An object is decoded only for a selector or a table, or to take
-out what is the store's own; a list of ten thousand is otherwise the stored bytes, joined.
+Called by `app` through `handlers`. An object is decoded only for a selector or a table, or to
+remove the store's own fields. Otherwise a list of ten thousand objects is just the stored bytes,
+joined.
 """
 
 import base64
@@ -37,10 +38,11 @@ from leasehold.core.objects.pod import MOVED_ENV
 from leasehold.core.objects.wire import list_at, part
 from leasehold.ports.store import NotFound
 
-SCANNED = 1000  # objects that are looked at in one go for a page
+SCANNED = 1000  # objects examined at a time for a page
 
-_GRACE = b'"deletionGraceMs"'  # how the store notes a deletion
-_MOVED = f'"{MOVED_ENV}"'.encode()  # how the agent notes what it told a process otherwise
+_GRACE = b'"deletionGraceMs"'  # the store's note of a deletion
+# The agent's note of environment values that differ from the spec
+_MOVED = f'"{MOVED_ENV}"'.encode()
 
 
 def get(backend: Backend, request: Request, target: Target) -> Response:
@@ -53,7 +55,7 @@ def get(backend: Backend, request: Request, target: Target) -> Response:
         raise refusal_of(error, resource, target.name) from None
     is_visible = visible(backend, request, resource)
     if is_visible is not None and not is_visible(decode(body)):
-        # As for one that is not there: also that it is, is somebody else's.
+        # Same as for a missing object: even its existence is private.
         raise refusal_of(NotFound(*target.key), resource, target.name)
     body = redacted(backend, request, resource, body)
     if form is Form.WHOLE:
@@ -100,8 +102,8 @@ def list_(backend: Backend, request: Request, target: Target) -> Response:
 
 
 class ListPage:
-    """A part of a list. Where it ends is in the token that the caller sends for the next one, with
-    the version of the first: a watch from there tells whatever changed between two pages."""
+    """One page of a list. The continue token has its end and the version of the first page: a watch
+    from that version reports everything that changed between pages."""
 
     def __init__(
         self, backend: Backend, target: Target, matches: Matches | None, *, limit: int, token: str
@@ -148,7 +150,7 @@ def _read_token(token: str) -> tuple[int, NamespacedName]:
 
 
 def selection(backend: Backend, request: Request, resource: Resource) -> Matches | None:
-    """What was asked for, of what the caller may see."""
+    """Return the filter of requested objects that the caller may see; None for all."""
     check_hidden(backend, request, resource)
     asked = parse_selectors(
         resource, request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
@@ -160,14 +162,14 @@ def selection(backend: Backend, request: Request, resource: Resource) -> Matches
 
 
 def stored(backend: Backend, request: Request, target: Target) -> tuple[Sequence[bytes], int]:
-    """What may match, as it is told, and as of which version; one object if one is named."""
+    """Return the candidate objects, as shown, and their version; at most one if named."""
     resource = target.resource
     name = selected_name(request.query.get("fieldSelector", ""))
     if name is None or target.namespace is None:
         namespace = target.namespace if resource.is_namespaced else None
         bodies, version = backend.store.stored_all(resource.kind, namespace)
         return [told(resource, body) for body in bodies], version
-    version = backend.store.version  # before the object is read: it may only be newer
+    version = backend.store.version  # before the read: the object may only be newer
     try:
         body = backend.store.stored(resource.kind, target.namespace, name)
     except NotFound:
@@ -176,7 +178,7 @@ def stored(backend: Backend, request: Request, target: Target) -> tuple[Sequence
 
 
 def check_version(backend: Backend, request: Request, current: int) -> None:
-    """We only ever tell the present: refuses a past, and a future that is another store's."""
+    """Refuse versions other than the present: an older one is not kept, a newer one is not ours."""
     match = request.query.get("resourceVersionMatch", "")
     if match not in ("", "NotOlderThan", "Exact"):
         remedy = f"{match[:80]!r}: write NotOlderThan or Exact"
@@ -199,7 +201,7 @@ def _wrong_match(request: Request, why: str) -> RequestRefused:
 
 
 def told(resource: Resource, body: bytes) -> bytes:
-    """The bytes as they are told, without what is the store's own."""
+    """Return the body as shown to callers, without the store's own fields."""
     if resource.kind == "Namespace" or resource.shown_kind or _GRACE in body or _MOVED in body:
         return encode(told_object(resource, decode(body)))
     return body
@@ -218,7 +220,7 @@ def told_object(resource: Resource, obj: Wire) -> Wire:
 
 
 def _with_env(pod: Wire, moved: Wire) -> Wire:
-    """The pod with the variables that its process has, where it was told others."""
+    """Return the pod with the environment values of its actual process."""
     status = {key: value for key, value in part(pod, "status").items() if key != MOVED_ENV}
     containers = []
     for container in list_at(part(pod, "spec"), "containers"):

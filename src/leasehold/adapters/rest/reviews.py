@@ -1,7 +1,7 @@
-"""Self-subject reviews: who the caller is and what it may do, told truthfully and never stored.
+"""Self-subject reviews: who the caller is and what it may do.
 
-Called by `app` for the two review groups; `kubectl auth whoami` and `can-i` ask them. The verbs on
-owners are answered too, as the virtual resource `owners` of our group.
+Called by `app` for the two review groups, for `kubectl auth whoami` and `can-i`. Verbs on owners
+are answered too, as the virtual resource `owners` of our group.
 """
 
 from leasehold.adapters.api.resources import ALL_VERBS, RESOURCES, Resource, resource_at
@@ -28,7 +28,7 @@ PATHS = (
 
 
 async def review(request: Request, group: str, plural: str) -> Response | None:
-    """The answer to a POST, or None when there is no such review."""
+    """Answer a POSTed review; None if there is no such kind."""
     answers = {
         ("authentication.k8s.io", "selfsubjectreviews"): ("SelfSubjectReview", _whoami),
         ("authorization.k8s.io", "selfsubjectaccessreviews"): ("SelfSubjectAccessReview", _can_i),
@@ -97,7 +97,7 @@ def _can_i(caller: Caller, spec: Wire) -> Wire:
 def _why_not(caller: Caller, asked: Wire) -> str:
     group, plural, verb = (text_at(asked, key) for key in ("group", "resource", "verb"))
     name, namespace = text_at(asked, "name"), text_at(asked, "namespace")
-    # kubectl does not split the name of a resource that discovery does not list.
+    # kubectl does not split the name of a resource that is missing in discovery.
     if (group, plural) in ((GROUP, "owners"), ("", f"owners.{GROUP}")):
         if verb not in list(OwnerVerb):
             return f"the verbs on owners are {', '.join(OwnerVerb)}"
@@ -119,7 +119,7 @@ def _why_not(caller: Caller, asked: Wire) -> str:
 
 
 def _why_not_all(caller: Caller, group: str, plural: str, verb: str) -> str:
-    """A star is everything that it can stand for: one thing that is forbidden forbids it."""
+    """Return why not everything that the star covers is allowed; "" if it is."""
     for resource in RESOURCES:
         if group not in ("*", resource.group) or plural not in ("*", resource.plural):
             continue

@@ -1,7 +1,7 @@
-"""Label and field selectors: Kubernetes' whole grammar, as predicates over an object's parts.
+"""Label and field selectors with Kubernetes' full grammar, as predicates on objects.
 
-Called by lists, watches and collection deletes. A selector that is malformed, or that names a field
-which cannot be selected, is a 400 that says what would be legal. Nothing here reads a store.
+Called by lists, watches and collection deletes. A malformed selector, or one with an unsupported
+field, is a 400 that lists what is legal. Nothing here reads a store.
 """
 
 import re
@@ -27,7 +27,7 @@ _ALWAYS = ("metadata.name", "metadata.namespace")
 
 
 def parse_selectors(resource: Resource, labels: str, fields: str) -> Matches | None:
-    """One predicate for both, or None when neither selects anything."""
+    """Return one predicate for both selectors; None if both are empty."""
     tests = [*_label_tests(labels), *_field_tests(resource, fields)]
     if not tests:
         return None
@@ -35,7 +35,7 @@ def parse_selectors(resource: Resource, labels: str, fields: str) -> Matches | N
 
 
 def selected_name(fields: str) -> str | None:
-    """The name, if the selector asks for exactly one by `metadata.name=` and nothing else."""
+    """Return the name if the selector is exactly `metadata.name=NAME`."""
     key, sign, value = fields.partition("=")
     if key != "metadata.name" or not sign or value.startswith("=") or set(value) & set(",\\=!"):
         return None
@@ -57,7 +57,7 @@ def _label_tests(text: str) -> list[Matches]:
 
 
 class _Parser:
-    """One requirement after another, from tokens."""
+    """Parses requirements from tokens."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -135,7 +135,7 @@ class _Parser:
         return key
 
     def _value(self) -> str:
-        """May be empty: `a=` selects the label with an empty value."""
+        """Parse a value, which may be empty: `a=` selects the label with an empty value."""
         value = self.left()
         if value in ("", ",", ")"):
             return ""
@@ -193,13 +193,13 @@ def _field(obj: Wire, keys: list[str], unset: str) -> str:
         return unset
     if isinstance(found, bool):
         return "true" if found else "false"
-    if isinstance(found, dict):  # an event's source, which is selected by its component
+    if isinstance(found, dict):  # an event's source is selected by its component
         found = found.get("component")
     return str(found) if isinstance(found, str | int) else ""
 
 
 def _split(text: str, sign: str) -> list[str]:
-    """At each sign that no backslash stands before."""
+    """Split at each `sign` without a backslash before it."""
     terms, start, at = [], 0, 0
     while at < len(text):
         if text[at] == "\\":

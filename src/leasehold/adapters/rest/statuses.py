@@ -1,7 +1,7 @@
-"""Refusals as Kubernetes `Status` documents, and the store's errors as refusals.
+"""Refusals as Kubernetes `Status` documents, and store errors as refusals.
 
-Called by `app` for everything that goes wrong, and by handlers that look at one error themselves.
-kubectl prints the causes of a 422 and drops its message, so every problem is a cause.
+Called by `app` for all errors, and by handlers that treat an error specially. kubectl prints only
+the causes of a 422, so every problem is a cause.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def status_response(refused: RequestRefused) -> Response:
     response = json_response(failure(refused), refused.code)
     if refused.code == 401:
         response.headers.append((b"www-authenticate", b"Bearer"))
-    if refused.code == 413:  # the rest of the body is not worth reading
+    if refused.code == 413:  # the rest of the body is not read
         response.headers.append((b"connection", b"close"))
     return response
 
@@ -53,13 +53,13 @@ def failure(refused: RequestRefused) -> Wire:
         "reason": refused.reason,
         "code": refused.code,
     }
-    # There, also when it says nothing: kubectl debug looks into it without asking.
+    # Always present: kubectl debug reads it without checking.
     status["details"] = details
     return status
 
 
 def success(resource: Resource, name: str, uid: str) -> Wire:
-    """What a deletion answers when the object is gone."""
+    """Return the answer to a deletion when the object is gone."""
     details: Wire = {"name": name, "kind": resource.plural}
     if resource.group:
         details["group"] = resource.group
@@ -75,7 +75,7 @@ def success(resource: Resource, name: str, uid: str) -> Wire:
 
 
 def refusal_of(error: store.StoreError, resource: Resource, name: str) -> RequestRefused:
-    """What to tell the caller about an error of the store's while it wrote or read `name`."""
+    """Return the refusal for a store error while reading or writing `name`."""
     what = f'{resource.qualified} "{name}"'
     about = partial(RequestRefused, kind=resource.plural, name=name, group=resource.group)
     match error:

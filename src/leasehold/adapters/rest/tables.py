@@ -1,7 +1,7 @@
-"""Objects as rows of a `Table`, which is how `kubectl get` prints anything, or as metadata only.
+"""Objects as rows of a `Table` for `kubectl get`, or as metadata only.
 
-Called by lists, gets and watches whose caller asked for one. The columns are the resource's; ages
-are written here, by the server's clock, because kubectl prints cells as they come.
+Called by lists, gets and watches that request it. The columns are the resource's. Ages are computed
+here, by the server's clock, because kubectl prints cells unchanged.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _INCLUDES = ("None", "Metadata", "Object")
 
 @unique
 class Form(Enum):
-    """How objects are shown."""
+    """How objects are returned."""
 
     WHOLE = "Object"
     TABLE = "Table"
@@ -29,8 +29,7 @@ class Form(Enum):
 
 
 def asked_form(request: Request, *, is_list: bool) -> Form:
-    """The first form that the caller accepts and we have; raises `RequestRefused` 406 when we have
-    none of its forms."""
+    """Return the first accepted form that is supported; raise `RequestRefused` 406 if none is."""
     accept = request.header(b"accept")
     if not accept or accept in ("application/json", "*/*"):
         return Form.WHOLE
@@ -58,7 +57,7 @@ def not_acceptable() -> RequestRefused:
 
 
 def included(request: Request) -> str:
-    """How much of each object the caller wants beside its cells."""
+    """Return how much of each object the caller wants besides the cells."""
     asked = request.query.get("includeObject", "") or "Metadata"
     if asked not in _INCLUDES:
         raise bad_request(f"includeObject={asked[:80]!r}; write one of {', '.join(_INCLUDES)}")
@@ -80,7 +79,7 @@ def table(
 def event_table(
     resource: Resource, obj: Wire, *, now: Instant, include: str, is_first: bool
 ) -> Wire:
-    """The one-row table of a watch event; only the first has the columns."""
+    """Return the one-row table of a watch event; only the first has column definitions."""
     version = part(obj, "metadata").get("resourceVersion")
     return {
         "kind": "Table",
@@ -131,7 +130,7 @@ def metadata_list(objects: Iterable[Wire], *, version: str) -> Wire:
 
 
 def _cell(value: object) -> object:
-    """On one line: kubectl cuts a cell at its first line's end."""
+    """Return the cell on one line, because kubectl cuts it at the first line break."""
     if not isinstance(value, str):
         return value
     text = " ".join(value.splitlines()) if "\n" in value or "\r" in value else value

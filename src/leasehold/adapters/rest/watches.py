@@ -1,8 +1,9 @@
-"""Watches: what is there and what changes, as a stream of JSON events.
+"""Watches: existing objects and changes as a stream of JSON events.
 
-Called through `handlers`. Each watch is one task that sleeps until the store wakes it; it ends when
-its caller goes, when its time is up, or when the server stops. A selector turns "matches no longer"
-into DELETED and "matches now" into ADDED, for which a watch remembers what matched.
+Called through `handlers`. Each watch is one task that sleeps until the store wakes it. It ends when
+its caller disconnects, at its timeout, or when the server stops. With a selector, an object that
+stops matching is reported as DELETED and one that starts matching as ADDED; for this a watch
+remembers what matched.
 """
 
 from collections.abc import AsyncGenerator
@@ -39,7 +40,7 @@ class _Meta(msgspec.Struct):
 
 
 class _Head(msgspec.Struct):
-    """As much of an object as says where it is; the rest is not decoded."""
+    """The part of an object that identifies it; the rest is not decoded."""
 
     metadata: _Meta = msgspec.field(default_factory=_Meta)
 
@@ -48,7 +49,7 @@ _head = msgspec.json.Decoder(_Head).decode
 
 
 class Watches:
-    """All that are open, so that a stop can end them."""
+    """All open watches, so that a stop can end them."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -79,7 +80,7 @@ class Watches:
 
 
 class WatchStream:
-    """Raises `Refused` when the request makes no sense; after that, everything is an event."""
+    """One watch. Raises `RequestRefused` for an invalid request; later errors are events."""
 
     def __init__(self, backend: Backend, request: Request, target: Target) -> None:
         self._backend = backend
@@ -93,7 +94,7 @@ class WatchStream:
         self._matches = selection(backend, request, self._resource)
         fields = request.query.get("fieldSelector", "")
         terms = [term for term in fields.split(",") if term]
-        # A name never changes, so nothing can begin or cease to match.
+        # Names never change, so no object can start or stop matching.
         self._is_fixed = not request.query.get("labelSelector") and all(
             term.startswith(("metadata.name=", "metadata.namespace=")) for term in terms
         )
@@ -143,7 +144,7 @@ class WatchStream:
             yield _event("ERROR", encode(failure(refused)))
 
     def _begin(self) -> list[bytes]:
-        """The events that come before anything has changed, and the watch from there on."""
+        """Return the initial events and start the watch after them."""
         follows_list = not self._initial and bool(self._version)
         found: list[bytes] = []
         if follows_list:
@@ -166,7 +167,7 @@ class WatchStream:
         return found
 
     def _recall(self, start: int) -> None:
-        """What matched at `start`: known of everything that has not changed since."""
+        """Record which objects matched at `start`, for those that have not changed since."""
         assert self._matches is not None, "it is asked for a selector's sake"
         bodies, _ = stored(self._backend, self._request, self._target)
         for body in bodies:
@@ -210,7 +211,7 @@ class WatchStream:
         self._matched[key] = passes
         if passes:
             return "ADDED" if before is False else event
-        # Unknown means changed since the caller's list: it may be on that, so it is taken off.
+        # Unknown: changed since the caller's list, which may contain it, so remove it.
         return "DELETED" if before or (before is None and event == "MODIFIED") else None
 
     def _shown(self, event: str, body: bytes) -> bytes:
@@ -230,7 +231,7 @@ class WatchStream:
         return _event(event, encode(shown))
 
     async def _bookmark_now(self) -> bytes | None:
-        """How far we have seen: to the present, if nothing lies between."""
+        """Return a bookmark at the store's version, or the next change if that comes first."""
         assert self._watch is not None, "it has begun"
         reached = self._backend.store.version
         change = await self._watch.next_stored(0)
@@ -248,7 +249,7 @@ class WatchStream:
         return _event("BOOKMARK", encode(document))
 
     def _patience(self) -> int | None:
-        """How long to wait for the next change; 0 or less when its time is up."""
+        """Return how long to wait for the next change; 0 or less when the watch's time is up."""
         left = None if self._ends is None else self._ends - self._backend.clock.monotonic()
         if not self._wants_bookmarks:
             return left

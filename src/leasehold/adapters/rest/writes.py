@@ -1,7 +1,7 @@
-"""Create, update and delete, of one object or of a collection.
+"""Create, update and delete, for one object or a collection.
 
-Called through `handlers`, after the caller's verb was allowed. Every write is one call of the
-store's; a dry run is a rehearsal of it, so that it meets the same rules.
+Called through `handlers`, after the caller's verb was checked. Every write is one store call; a dry
+run is a rehearsal of the same call, so it obeys the same rules.
 """
 
 from collections.abc import Awaitable
@@ -40,7 +40,7 @@ from leasehold.core.units import format_instant
 from leasehold.ports.store import AlreadyExists, Conflict, NotFound, StoreError
 
 NAME_TRIES = 8
-APPLY_PATCH = "application/apply-patch+yaml"  # keeps count of fields itself
+APPLY_PATCH = "application/apply-patch+yaml"  # updates `managedFields` itself
 KEPT_NAMESPACES = ("default", "leasehold-system")
 
 
@@ -78,7 +78,7 @@ async def create_object(
 
 
 async def update(backend: Backend, request: Request, target: Target) -> Response:
-    """PUT: all of it but the status; with `/status`, the status and nothing else."""
+    """Handle PUT: everything but the status, or with `/status` only the status."""
     resource = target.resource
     rehearse = is_rehearsal(request)
     field_manager(request)
@@ -103,7 +103,7 @@ async def update(backend: Backend, request: Request, target: Target) -> Response
 async def store_update(
     backend: Backend, request: Request, target: Target, old: Wire, new: Wire
 ) -> Wire:
-    """The last steps of PUT and PATCH alike; raises the store's errors as they are."""
+    """Do the last steps of PUT and PATCH; raise the store's errors unchanged."""
     keep_finalizers(request, old, new)
     await check_write(backend, request, target, old, new)
     time = format_instant(backend.clock.now())
@@ -117,7 +117,7 @@ async def store_update(
 async def write_status(
     backend: Backend, target: Target, obj: Wire, *, version: str | None, rehearse: bool
 ) -> Wire:
-    """Raises the store's errors as they are."""
+    """Write a status; raise the store's errors unchanged."""
     if version is not None and not (version.isascii() and version.isdigit() and len(version) < 19):
         raise Conflict(*target.key)
     return await backend.store.patch_status(
@@ -144,7 +144,7 @@ async def delete(backend: Backend, request: Request, target: Target) -> Response
 async def delete_object(
     backend: Backend, request: Request, target: Target, options: DeleteOptions
 ) -> Wire:
-    """What to answer: the object while somebody still holds it, else that it is gone."""
+    """Delete an object. Return the object while something delays its removal, else a Status."""
     resource = target.resource
     old = await _read(backend, target)
     check_rights(request.caller, target, rights_to_delete(old))
@@ -175,7 +175,7 @@ async def delete_object(
 
 
 def _gone(resource: Resource, name: str, old: Wire) -> Wire:
-    """That it is gone; of a pod, typed clients read what it was."""
+    """Return the answer for a removed object; for a pod its last state, as clients expect."""
     if resource.kind == "Pod":
         return told_object(resource, old)
     return success(resource, name, text_at(part(old, "metadata"), "uid"))
@@ -192,7 +192,7 @@ async def delete_collection(backend: Backend, request: Request, target: Target) 
         try:
             await delete_object(backend, request, one, options)
         except RequestRefused as error:
-            if error.code != 404:  # it went by itself
+            if error.code != 404:  # removed meanwhile
                 raise
     listed: Wire = {
         "kind": f"{target.resource.served_kind}List",
@@ -204,7 +204,7 @@ async def delete_collection(backend: Backend, request: Request, target: Target) 
 
 
 async def _hold_contents(backend: Backend, target: Target, old: Wire, *, rehearse: bool) -> None:
-    """Sees to it that a namespace stays until it is empty, whoever made it."""
+    """Add the finalizer that keeps a namespace until it is empty, in case it has none."""
     if target.name in KEPT_NAMESPACES:
         message = f'namespaces "{target.name}" is forbidden: this namespace may not be deleted'
         raise RequestRefused(403, "Forbidden", message, kind="namespaces", name=target.name)
@@ -216,7 +216,7 @@ async def _hold_contents(backend: Backend, target: Target, old: Wire, *, rehears
 
 
 def decode_copy(obj: Wire) -> Wire:
-    """Deep enough that naming it again does not change what was sent."""
+    """Return a copy deep enough for naming it without changing the original."""
     return {**obj, "metadata": dict(part(obj, "metadata"))}
 
 

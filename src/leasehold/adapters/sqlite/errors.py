@@ -1,15 +1,15 @@
-"""What can be wrong with a store's file, in sentences, and what SQLite's errors mean for a caller.
+"""Problems of a store's file: messages, and the meaning of SQLite's errors for callers.
 
-Raised by this package only. `BadStore` is for whoever starts the program: the file cannot be used
-as it is. After that the file's troubles are the port's errors, with a sentence.
+Raised by this package only. `BadStore` means that the file cannot be opened at start. Later,
+problems of the file are the port's errors, with a message.
 
     SQLite's error             at a read, a write         at the commit
-    FULL, READONLY, BUSY ...   Unavailable                Unavailable: it was rolled back
-    IOERR                      Unavailable                OutcomeUnknown: it may be on the disk
+    FULL, READONLY, BUSY ...   Unavailable                Unavailable: rolled back
+    IOERR                      Unavailable                OutcomeUnknown: may be on disk
     CORRUPT, NOTADB            Unavailable                Unavailable
 
-After an I/O error at a commit, or damage, nothing more is written: what the operating system holds
-of the file is then not known, and opening it again is what finds out.
+After damage, or an I/O error at a commit, nothing more is written: it is then unknown what the
+operating system has of the file. Opening it again finds out.
 """
 
 from pathlib import Path
@@ -34,7 +34,7 @@ FATAL = (apsw.CorruptError, apsw.NotADBError)
 
 
 def remedy_of_damage(path: Path) -> str:
-    """Return what to do about a store that cannot be used any more."""
+    """Return what to do about a store that is no longer usable."""
     return (
         "keep the folder as it is, and restore the newest backup into another one: "
         f"`leasehold restore FROM.tar --data {path.parent}.restored`"
@@ -42,14 +42,14 @@ def remedy_of_damage(path: Path) -> str:
 
 
 class BadStore(Unusable):
-    """The file cannot be opened as a store; `why` says what is wrong and `remedy` what to do."""
+    """The file cannot be opened as a store; `why` is the problem and `remedy` what to do."""
 
     def __init__(self, path: Path, why: str, remedy: str) -> None:
-        super().__init__(path, " ".join(why.split()), remedy)  # SQLite's own words have line breaks
+        super().__init__(path, " ".join(why.split()), remedy)  # SQLite's messages have line breaks
 
 
 class FileUnavailable(Unavailable):
-    """`Unavailable`, and why."""
+    """`Unavailable` with a reason."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__()
@@ -61,15 +61,15 @@ class FileUnavailable(Unavailable):
 
 
 class FileClosed(FileUnavailable):
-    """By us, on purpose."""
+    """The store was closed by this process."""
 
 
 class FileBusy(FileUnavailable):
-    """Somebody else is writing right now."""
+    """Another process is writing right now."""
 
 
 class CommitUnknown(OutcomeUnknown):
-    """`OutcomeUnknown`, and why: the write may be found after the next start, or not."""
+    """`OutcomeUnknown` with a reason: after the next start the write may or may not be there."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__()

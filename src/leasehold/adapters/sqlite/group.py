@@ -1,7 +1,7 @@
-"""The store in a file for asyncio: whatever has queued is committed at once.
+"""The SQLite store for asyncio: commits all queued writes together.
 
-The disk confirms a few thousand commits a second, however much is in each; so callers wait together
-for one. Reads go to a connection of their own and see what is committed.
+A disk confirms a few thousand commits per second, however large each is, so callers share commits.
+Reads use a separate connection and see committed data only.
 """
 
 import asyncio
@@ -28,18 +28,18 @@ from leasehold.ports.store import StoreError, WatchExpired
 
 T = TypeVar("T")
 
-RECENT_MAX = 256  # changes of a kind that are kept in memory for watches
-GROUP_MAX = 64  # writes in one transaction: the first of them, and the loop, wait for the last
+RECENT_MAX = 256  # changes of each kind kept in memory for watches
+GROUP_MAX = 64  # writes per transaction; the first one, and the loop, wait for the last
 
 
 class GroupStore(SqliteStore):
-    """Made, used and closed on a running asyncio loop; otherwise like `SqliteStore`."""
+    """Created, used and closed on a running asyncio loop; otherwise like `SqliteStore`."""
 
     async def _perform(self, write: Callable[[], T]) -> T:
         return await self._writer.perform(write)
 
     def close(self) -> None:
-        """What was called before is written first."""
+        """Close the store after all queued writes are done."""
         self._writer.stop()
         self._recent.forget()
         self._reader.close()
@@ -67,7 +67,7 @@ class GroupStore(SqliteStore):
 
 
 class Recent:
-    """The last changes of each kind since the file was opened."""
+    """The latest changes of each kind since the file was opened."""
 
     def __init__(self, version: int, *, size_max: int) -> None:
         self._from = version
@@ -82,11 +82,11 @@ class Recent:
             self._histories[kind].add(PastChange(change.version, change.event, change.body))
 
     def forget(self) -> None:
-        """Only the file knows."""
+        """Forget everything: from now on only the file knows."""
         self._from = sys.maxsize
 
     def next_changes(self, kind: str, after: int, count: int) -> list[PastChange]:
-        """Raises `WatchExpired` for what only the file knows."""
+        """Return the next changes; raise `WatchExpired` if they are only in the file."""
         if after < self._from:
             raise WatchExpired
         history = self._histories.get(kind)
@@ -94,7 +94,7 @@ class Recent:
 
 
 class RecentObjects(FileObjects):
-    """The file, and before it what was written to it last."""
+    """Reads the file, with the latest changes from memory."""
 
     def __init__(self, connection: apsw.Connection, path: Path, recent: Recent) -> None:
         super().__init__(connection, path)
@@ -108,38 +108,39 @@ class RecentObjects(FileObjects):
 
 
 class Writer:
-    """The calls that wait, the group of them that is being written, and a thread for the disk.
+    """The queue of waiting writes, the group being committed, and a thread for the disk.
 
-    Statements run on the loop's thread: one that needed the interpreter for every statement would
-    wait for a busy loop as often. The commit, too, while the disk answers quicker than two threads
-    take to hand over; on the thread otherwise, so that nobody else waits for a slow disk."""
+    Statements run on the loop's thread: on another thread, each would wait for the interpreter lock
+    of a busy loop. The commit runs there too while the disk is faster than a hand-over between
+    threads; otherwise it runs on the thread, so that a slow disk blocks nothing else.
+    """
 
     def __init__(self, storage: FileStorage, loop: asyncio.AbstractEventLoop) -> None:
         self._storage = storage
         self._loop = loop
         self._waiting: deque[_Job] = deque()
-        self._written: list[_Job] | None = None  # those whose commit is under way
+        self._written: list[_Job] | None = None  # the group being committed
         self._is_called = False
         self._is_open = True
-        self._orders: queue.SimpleQueue[bool] = queue.SimpleQueue()  # false: no more
+        self._orders: queue.SimpleQueue[bool] = queue.SimpleQueue()  # False: end of the thread
         self._outcome: apsw.Error | None = None  # of the last commit
         self._disk = DiskPace(is_quick=False)
         self._thread = threading.Thread(target=self._serve, name="store-writer", daemon=True)
         self._thread.start()
 
     async def perform(self, write: Callable[[], T]) -> T:
-        """The result of `write` once it is committed, together with whatever else has queued."""
+        """Return the result of `write` after it was committed with everything else queued."""
         if not self._is_open:
             raise FileClosed(self._storage.path, "is closed")
         job = _Job(write, self._loop)
         self._waiting.append(job)
         if self._written is None and not self._is_called:
             self._is_called = True
-            self._loop.call_soon(self._begin)  # and not at once, so that others can join
+            self._loop.call_soon(self._begin)  # not at once, so that others can join the group
         return cast(T, await job.answer)
 
     def stop(self) -> None:
-        """What was called before is written first, while the caller waits."""
+        """Do all queued writes, blocking the caller, and stop."""
         if not self._is_open:
             return
         self._is_open = False
@@ -171,13 +172,12 @@ class Writer:
         self._outcome = self._disk.timed(self._storage.sync)
 
     def _on_commit(self) -> None:
-        if self._is_open:  # else `stop` has seen to it
+        if self._is_open:  # otherwise `stop` has handled it
             self._conclude()
             self._begin()
 
     def _is_written(self) -> bool:
-        """Writes a group; true when it is to be committed. Whoever shares a transaction shares its
-        fate: all of them are written, or none."""
+        """Execute a group of writes, which succeed or fail together; True if ready to commit."""
         jobs = [self._waiting.popleft() for _ in range(min(len(self._waiting), GROUP_MAX))]
         tried: list[_Job] = []
 
@@ -192,7 +192,7 @@ class Writer:
             _tell_all(jobs, error)
             return False
         except Exception as error:
-            # A defect of ours: nobody is left waiting, and the others try again without this one.
+            # A defect of leasehold: fail this write and retry the others without it.
             defective = tried[-1]
             _tell_all([defective], error)
             self._waiting.extendleft(job for job in reversed(jobs) if job is not defective)
@@ -210,7 +210,7 @@ class Writer:
         except Exception as error:
             failure = error
         _tell_all(jobs, failure)
-        self._storage.tell()  # after those who wrote: to them it is no news
+        self._storage.tell()  # after the writers, to whom it is no news
 
 
 class _Job:
@@ -221,7 +221,7 @@ class _Job:
         self.answer: asyncio.Future[object] = loop.create_future()
 
     def attempt(self) -> None:
-        """An answer of the store's is this caller's alone; trouble with the file is everybody's."""
+        """Run the write. A store error is this caller's answer; a file error fails the group."""
         self.error = None
         try:
             self._result = self._write()
@@ -232,7 +232,7 @@ class _Job:
 
     def tell(self) -> None:
         if self.answer.done():
-            return  # its caller was cancelled meanwhile
+            return  # its caller was cancelled
         if self.error is not None:
             self.answer.set_exception(self.error)
         else:
@@ -246,6 +246,6 @@ def _tell_all(jobs: "list[_Job]", failure: Exception | None) -> None:
 
 
 def _tell(loop: asyncio.AbstractEventLoop, news: Callable[[], object]) -> None:
-    """Runs `news` on the loop's thread; a loop that is closed has nobody left to tell."""
+    """Run `news` on the loop's thread; ignored if the loop is closed."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(news)

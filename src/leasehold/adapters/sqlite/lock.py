@@ -1,10 +1,10 @@
-"""Who may have a store open: a lock file beside it, which names who opened it first.
+"""A lock file beside a store, which contains the pid of its first opener.
 
-One process at a time, or any number of those that share it and nobody else.
+It admits one process at a time, or several that share it.
 
-Used by `store`. The kernel drops the lock with the process that held it, however that ended, so a
-file left behind by a dead one is simply taken over. The file itself is never removed: between a
-removal and a lock two processes could each hold a file of that name.
+Used by `store`. The kernel drops the lock when the holder ends for whatever reason, so a left-over
+file is simply taken over. The file is never removed: between removal and lock, two processes could
+each lock a file of that name.
 """
 
 import os
@@ -14,12 +14,12 @@ from typing import NoReturn
 from leasehold.adapters.exclusive import share, take
 from leasehold.adapters.sqlite.errors import BadStore
 
-OPENING_TRIES = 500  # ten seconds: the first of those who share looks the whole file over
+OPENING_TRIES = 500  # ten seconds, because the first sharer checks the whole file
 
 
 class FileLock:
-    """Held from its making until `release`. It is of the open file, not of the process: even a
-    second store of the same process is refused."""
+    """An exclusive lock, held from creation until `release`. It belongs to the open file, not the
+    process: even a second store in the same process is refused."""
 
     def __init__(self, store: Path) -> None:
         self._open(store)
@@ -47,7 +47,7 @@ class FileLock:
         os.pwrite(self._file, f"{os.getpid()}\n".encode("ascii"), 0)
 
     def release(self) -> None:
-        """Releasing twice is harmless."""
+        """Release the lock. Releasing twice is harmless."""
         if not self._held:
             return
         self._held = False
@@ -56,8 +56,8 @@ class FileLock:
 
 
 class SharedLock(FileLock):
-    """Of one of those who share a store. The first has it alone until `let_others_in`: whatever
-    must be done to the file before it is used is done once."""
+    """A shared lock. The first sharer holds it exclusively until `let_others_in`, so that the file
+    is checked and migrated once."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
@@ -69,12 +69,12 @@ class SharedLock(FileLock):
             self._refuse(store)
 
     def let_others_in(self) -> None:
-        """Whoever else wanted to be the first may have it for a moment meanwhile."""
+        """Downgrade to shared. Another would-be first process may hold it for a moment."""
         if not share(self._file, tries=OPENING_TRIES):
             self._refuse(self._store)
 
     def release(self) -> None:
-        """Others go on; who opened it first stays written there."""
+        """Release the lock; other sharers continue, and the first one's pid stays in the file."""
         if self._held:
             self._held = False
             os.close(self._file)

@@ -1,11 +1,11 @@
-"""Opens a store's file: the settings, whose file it is, its version, and whether it is sound.
+"""Opens a store's file: settings, application id, schema version, and integrity.
 
-Called by `store` and `shared`, under their lock. What the tables mean:
+Called by `store` and `shared`, under their lock. The tables:
 
-    objects   every object as it is now
-    history   the last changes of each kind, for watches
-    meta      version (of the last change), created (how many ever), prefix (of the uids),
-              forgotten/KIND (the newest version that `history` of that kind has lost)
+    objects   every object in its current state
+    history   the latest changes of each kind, for watches
+    meta      version (of the last change), created (total number), prefix (of the uids),
+              forgotten/KIND (the newest version dropped from that kind's `history`)
 """
 
 import secrets
@@ -17,7 +17,7 @@ import apsw
 from leasehold.adapters.sqlite.errors import FATAL, BadStore, remedy_of_damage, sentence
 from leasehold.adapters.sqlite.wal import hidden_commits, log_of
 
-APPLICATION = 0x6C656173  # "leas": SQLite's field for whose file it is
+APPLICATION = 0x6C656173  # "leas": SQLite's application id
 BUSY_MS = 1_000
 PREFIX_BYTES = 4
 
@@ -39,14 +39,14 @@ def _tables(connection: apsw.Connection) -> None:
     """)
 
 
-# The function at index n brings a file from schema n to n + 1; old ones are never edited.
+# The function at index n migrates a file from schema n to n + 1; released ones never change.
 MIGRATIONS: tuple[Callable[[apsw.Connection], None], ...] = (_tables,)
 
 
 def open_file(path: Path, *, prefix: str | None) -> apsw.Connection:
-    """A connection to a sound file of this schema, made if there was none; else `BadStore`.
+    """Return a connection to an intact file of this schema, created if missing; raise `BadStore`.
 
-    `prefix` is for a file that is made now; without it, it is drawn.
+    `prefix` is used only for a new file; by default it is random.
     """
     try:
         connection = apsw.Connection(str(path))
@@ -55,7 +55,7 @@ def open_file(path: Path, *, prefix: str | None) -> apsw.Connection:
             path, f"cannot be opened ({error})", "check its folder and rights"
         ) from error
     try:
-        # The last one to close a file would empty its log into it: not before it is found sound.
+        # Closing the last connection would checkpoint the log: not before it is verified.
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         _check_owner(connection, path)
         _check_log(connection, path)
@@ -75,8 +75,8 @@ def open_file(path: Path, *, prefix: str | None) -> apsw.Connection:
 
 
 def open_another(path: Path, *, prefix: str | None) -> apsw.Connection:  # noqa: ARG001 - is named
-    """The same for a file that another process has opened by `open_file` and still has open: what
-    that one looked at is not looked at again, while it may be writing."""
+    """Open a file that another process has opened with `open_file` and still has open. Its checks
+    are not repeated, because that process may be writing."""
     try:
         connection = apsw.Connection(str(path))
         _check_owner(connection, path)
@@ -87,14 +87,14 @@ def open_another(path: Path, *, prefix: str | None) -> apsw.Connection:  # noqa:
 
 
 def open_reader(path: Path) -> apsw.Connection:
-    """A second connection to a file that `open_file` has found good."""
+    """Open a read-only connection to a file that `open_file` has verified."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     connection.set_busy_timeout(BUSY_MS)
     return connection
 
 
 def _check_owner(connection: apsw.Connection, path: Path) -> None:
-    """Before anything is changed: it might be somebody else's file."""
+    """Check that the file is ours before anything is changed."""
     connection.set_busy_timeout(BUSY_MS)
     if connection.readonly("main"):
         remedy = "check the rights of the file, its folder and mount"
@@ -110,7 +110,7 @@ def _check_owner(connection: apsw.Connection, path: Path) -> None:
 
 
 def _check_log(connection: apsw.Connection, path: Path) -> None:
-    """SQLite drops what follows a frame that is not right, and says nothing."""
+    """Refuse a log with commits behind a damaged frame, which SQLite would silently drop."""
     _, frames, _ = connection.execute("PRAGMA wal_checkpoint(NOOP)").get
     hidden = hidden_commits(log_of(path), connection.pragma("page_size"), frames=max(frames, 0))
     if hidden:
@@ -129,12 +129,12 @@ def _settle(connection: apsw.Connection, path: Path) -> None:
     if mode != "wal":
         why = f"cannot be kept with a write-ahead log (SQLite chose {mode})"
         raise BadStore(path, why, "put it on a local disk")
-    connection.pragma("synchronous", 2)  # FULL: a commit is on the disk when it returns
-    connection.pragma("fullfsync", 1)  # where a plain fsync leaves it in the drive's memory
+    connection.pragma("synchronous", 2)  # FULL: a commit is on disk when it returns
+    connection.pragma("fullfsync", 1)  # where fsync alone leaves data in the drive's cache
 
 
 def _migrate(connection: apsw.Connection) -> None:
-    """Each step whole or not at all, and known by its number from then on."""
+    """Run each migration step in a transaction of its own, recorded by its number."""
     schema = connection.pragma("user_version")
     for number, step in enumerate(MIGRATIONS[schema:], start=schema + 1):
         with connection:
@@ -144,5 +144,5 @@ def _migrate(connection: apsw.Connection) -> None:
 
 
 def _name_uids(connection: apsw.Connection, prefix: str) -> None:
-    """Once for a file: a uid means the same object wherever it is read."""
+    """Set the uid prefix once per file: a uid means the same object wherever it is read."""
     connection.execute("INSERT INTO meta VALUES ('prefix', ?) ON CONFLICT DO NOTHING", (prefix,))

@@ -1,13 +1,12 @@
-"""The store in a file that several processes have open at once: several control planes on one host.
+"""The SQLite store for several processes at once: several control planes on one host.
 
-Implements `ports.store.Store` as `store` and `group` do, on a file of the same format. Every write
-is a transaction that begins by reading what the others have written, so that a condition on a
-version is true when it is committed, whoever else writes. SQLite lets one write at a time: whoever
-comes meanwhile asks again, and is told `Unavailable` when that takes too long. Of changes that
-others make it hears by looking whether the file has changed.
+Implements `ports.store.Store` with the same file format as `store` and `group`. Every write is a
+transaction that first reads what other processes have written, so a version check is still true at
+the commit. SQLite allows one writer at a time: others retry, and get `Unavailable` if that takes
+too long. Changes by other processes are noticed by polling the file.
 
-A process that is stopped (SIGSTOP) in the middle of a transaction keeps everybody from writing
-until it goes on or is killed; that is SQLite's, and nothing is decided meanwhile.
+A process stopped (SIGSTOP) within a transaction blocks all writers until it continues or is killed.
+This is inherent to SQLite, and nothing is decided meanwhile.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,13 +27,13 @@ from leasehold.ports.store import StoreError
 
 T = TypeVar("T")
 
-LOOK_MS: Millis = 20  # between two looks for what others have written
+LOOK_MS: Millis = 20  # polling interval for other processes' writes
 BUSY_PAUSE_MS: Millis = 2
-BUSY_MS_MAX: Millis = 1_500  # below the time that a keeper gives a request
+BUSY_MS_MAX: Millis = 1_500  # less than a keeper's request timeout
 
 
 class SharedStore(SqliteStore):
-    """Otherwise like `SqliteStore`; it is closed while its tasks still run."""
+    """Like `SqliteStore`, but shared. Must be closed while its tasks still run."""
 
     def close(self) -> None:
         self._looking.cancel()
@@ -42,7 +41,7 @@ class SharedStore(SqliteStore):
         super().close()
 
     async def _perform(self, write: Callable[[], T]) -> T:
-        """All of `write` in one transaction: also what it reads first."""
+        """Run `write`, including its reads, in one transaction."""
         refused: list[StoreError] = []
 
         def attempt() -> T | None:
@@ -50,7 +49,7 @@ class SharedStore(SqliteStore):
                 return write()
             except FileUnavailable:
                 raise
-            except StoreError as error:  # an answer; the transaction is none the worse
+            except StoreError as error:  # an answer; the transaction stays valid
                 refused.append(error)
                 return None
 
@@ -60,7 +59,7 @@ class SharedStore(SqliteStore):
         return result  # type: ignore[return-value] # it was not refused
 
     async def _in_turn(self, work: Callable[[], T]) -> T:
-        """Waits for whoever writes, without keeping anybody here from going on."""
+        """Wait for other writers without blocking the loop."""
         began = self._clock.monotonic()
         while True:
             try:
@@ -103,15 +102,15 @@ class SharedStore(SqliteStore):
         return FileObjects(self._reader, storage.path)
 
     async def _look(self, waiters: ChangeWaiters) -> None:
-        """For ever: wakes whoever watches when another process has written."""
+        """Wake the watches when another process has written; never return."""
         known = None
         while True:
-            with suppress(apsw.Error):  # whoever reads next says what is wrong
+            with suppress(apsw.Error):  # the next reader reports it
                 known, before = self._data_version(), known
                 if known != before:
                     waiters.wake_all()
             await self._clock.sleep(LOOK_MS)
 
     def _data_version(self) -> int:
-        """SQLite's count of commits by other connections than the one that asks."""
+        """Return SQLite's count of commits by other connections."""
         return int(self._reader.pragma("data_version"))

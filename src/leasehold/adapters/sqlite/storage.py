@@ -1,7 +1,7 @@
-"""Objects, changes and versions in a SQLite file: one transaction holds all three of a write.
+"""Objects, changes and versions in a SQLite file; a write stores all three in one transaction.
 
-`FileObjects` is the side that is read, `FileStorage` the one that is written; `store` makes them.
-SQL lives here and in `schema`, and nowhere else. Nothing here checks an object or its rights.
+`FileObjects` reads, `FileStorage` writes; `store` creates them. All SQL is here and in `schema`.
+Nothing here checks objects or rights.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -53,11 +53,11 @@ _FORGET = "DELETE FROM history WHERE kind = ? AND version <= ?"
 _FORGOTTEN = "INSERT INTO meta VALUES (?, ?) ON CONFLICT(key) DO UPDATE SET value = excluded.value"
 
 
-LATEST_MAX = 1024  # objects that the writer has at hand
+LATEST_MAX = 1024  # objects cached by the writer
 
 
 class FileObjects:
-    """What is committed; on a connection of its own, or on the storage's between its writes."""
+    """Reads committed data, on a separate connection or on the storage's between its writes."""
 
     def __init__(self, connection: apsw.Connection, path: Path) -> None:
         self._connection = connection
@@ -107,7 +107,7 @@ class FileObjects:
                 if after < self._number(f"forgotten/{kind}"):
                     raise WatchExpired
                 found = list(self._connection.execute(_NEXT, (kind, after, count)))
-        except FileClosed as error:  # whoever follows it lists again, from the next opening
+        except FileClosed as error:  # followers list again after the next opening
             raise WatchExpired from error
         return [PastChange(*each) for each in found]
 
@@ -135,8 +135,8 @@ class FileObjects:
 
 
 class FileStorage(FileObjects):
-    """The one writer of this process. Counters and counts in memory are what the file says after
-    each commit; with `is_shared` other processes write, too, and they are read before each."""
+    """The single writer of this process. Counters in memory equal the file's after each commit.
+    With `is_shared` other processes write too, and their changes are read before each write."""
 
     def __init__(
         self,
@@ -151,12 +151,12 @@ class FileStorage(FileObjects):
         self._is_shared = is_shared
         self._tell = tell
         self._history_max = history_max
-        self._changes: list[Change] = []  # of the transaction that is open
+        self._changes: list[Change] = []  # of the open transaction
         self._broken: FileUnavailable | None = None
-        self._refused = ""  # why the last that was to be written was not
+        self._refused = ""  # why the last write failed
         self._version = self._created = self._committed = 0
-        self._lengths: dict[str, int] = {}  # of each kind's history
-        self._latest: dict[Key, bytes] = {}  # what was written last, to be read before it is again
+        self._lengths: dict[str, int] = {}  # number of history rows by kind
+        self._latest: dict[Key, bytes] = {}  # last written bodies, which are likely to be read next
         self._load()
 
     @property
@@ -169,31 +169,31 @@ class FileStorage(FileObjects):
 
     @property
     def trouble(self) -> str:
-        """Why nothing can be written any more, or for now; "" while it can."""
+        """Why nothing can be written, for now or any more; "" if it can."""
         return self._refused if self._broken is None else self._broken.why
 
     def read(self, key: Key) -> bytes | None:
-        """Whoever writes an object has mostly just written it: a pod is made, claimed, running."""
+        """Read from the cache first: an object being written was mostly written just before (a pod
+        is created, claimed, running)."""
         known = self._latest.get(key)
         return super().read(key) if known is None else known
 
     def put(self, change: Change) -> None:
-        """By itself one transaction; inside `transact`, a part of that one."""
+        """Write in a transaction of its own, or as part of the enclosing `transact`."""
         if self._connection.in_transaction:
             self._put(change)
         else:
             self.transact(lambda: self._put(change))
 
     def transact(self, work: Callable[[], T]) -> T:
-        """All that `work` puts, committed when this returns; or none of it."""
+        """Run `work` and commit everything it puts, or nothing."""
         result = self.prepare(work)
         self.conclude(self.sync())
         self.tell()
         return result
 
     def prepare(self, work: Callable[[], T]) -> T:
-        """The first of the steps of `transact`: all that `work` puts, in a transaction that is
-        left open. When it raises, there is none."""
+        """Step 1 of `transact`: run `work` in a transaction and leave it open, unless it raises."""
         if self._broken is not None:
             raise self._broken
         with self._speaking():
@@ -212,8 +212,8 @@ class FileStorage(FileObjects):
         return result
 
     def sync(self) -> apsw.Error | None:
-        """The second, which waits for the disk and may do so on another thread; what went wrong is
-        for `conclude`, and nothing else may be asked of the storage meanwhile."""
+        """Step 2: commit, which waits for the disk and may run on another thread. Pass the result
+        to `conclude`. The storage must not be used otherwise until then."""
         try:
             self._connection.execute("COMMIT")
         except apsw.Error as error:
@@ -221,24 +221,24 @@ class FileStorage(FileObjects):
         return None
 
     def conclude(self, error: apsw.Error | None) -> None:
-        """The third: it is done; or it is undone, and raises."""
+        """Step 3: finish, or roll back and raise."""
         if error is not None:
             self._undo()
             if isinstance(error, apsw.IOError):
-                # The log may hold the commit although it could not be made sure of.
+                # The log may contain the commit, although the sync failed.
                 self._break(sentence(error))
                 raise CommitUnknown(self.path, sentence(error)) from error
             raise self._trouble(error) from error
-        if self._changes:  # a transaction that changes nothing passes on a full disk, too
+        if self._changes:  # a transaction without changes succeeds even on a full disk
             self._refused = ""
 
     def tell(self) -> None:
-        """After the third: whoever waits for a change is told of it."""
+        """After step 3: report the changes to waiting watches."""
         changes, self._changes = self._changes, []
         self._tell(changes)
 
     def _catch_up(self) -> None:
-        """With what others have written since; from here to the commit nobody else writes."""
+        """Read what other processes have written; until the commit no other process writes."""
         version = self._number("version")
         if version != self._version:
             self._latest.clear()
@@ -264,9 +264,9 @@ class FileStorage(FileObjects):
         self._changes.append(change)
 
     def _compact(self, kind: str) -> None:
-        """Twice as many as are kept, so that not every write also deletes."""
+        """Trim the history only at twice its size, so that not every write also deletes."""
         forgotten = self._connection.execute(_OLDEST_KEPT, (kind, self._history_max)).get
-        if forgotten is None:  # others who write here have seen to it
+        if forgotten is None:  # another process has trimmed it
             self._lengths[kind] = 0
             return
         self._connection.execute(_FORGET, (kind, forgotten))
@@ -274,7 +274,7 @@ class FileStorage(FileObjects):
         self._lengths[kind] = self._history_max
 
     def _count(self) -> None:
-        """The counters, once for all that a transaction puts."""
+        """Write the counters, once per transaction."""
         if self._version == self._committed:
             return
         self._connection.execute(_ADVANCE, (self._version, self._committed))
@@ -283,7 +283,7 @@ class FileStorage(FileObjects):
         self._connection.execute(_COUNT_CREATED, (self._created,))
 
     def _undo(self) -> None:
-        """SQLite has rolled back by itself after some errors; the counters are read again."""
+        """Roll back and reload the counters. SQLite has rolled back by itself after some errors."""
         self._changes = []
         self._latest.clear()
         try:

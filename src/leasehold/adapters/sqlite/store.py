@@ -1,9 +1,9 @@
 """A store in one SQLite file, for a fleet without Kubernetes and for the simulator's restarts.
 
-Implements `ports.store.Store`; the writes are `adapters.objects`', shared with the store in
-memory. A write is acknowledged when its transaction (object, change, version) is on the disk. Here
-writes happen on the calling task and never suspend, as virtual time needs; `group.GroupStore` has
-a thread for them. One process has the file at a time; `shared.SharedStore` is for several.
+Implements `ports.store.Store`; the writes are those of `adapters.objects`, shared with the memory
+store. A write is acknowledged once its transaction (object, change, version) is on disk. Writes run
+on the calling task and never suspend, as virtual time requires; `group.GroupStore` uses a thread.
+One process at a time can use the file; `shared.SharedStore` is for several.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,8 +19,8 @@ from leasehold.ports.runtime import Clock, Tasks
 
 
 class SqliteStore(ObjectStore):
-    """Raises `BadStore` when the file cannot be used. `prefix` names the uids of a file that is
-    made now; without it a random one does, so that no two files have a uid in common."""
+    """A store in a SQLite file; raises `BadStore` if the file cannot be used. `prefix` is for the
+    uids of a new file; by default it is random, so that uids of two files differ."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class SqliteStore(ObjectStore):
         return self._storage.trouble
 
     def close(self) -> None:
-        """Lets go of the file; watches end as `WatchExpired`. Closing twice is harmless."""
+        """Close the file; watches end with `WatchExpired`. Closing twice is harmless."""
         self._let_go()
         self._waiters.wake_all()
 
     def reopen(self) -> None:
-        """What a restart does to the file: lets go of it and takes it again."""
+        """Simulate a restart: close the file and open it again."""
         self.close()
         storage = self._open(self._waiters)
         self._objects, self._writes = self._objects_over(storage), self._writes_over(storage)
@@ -80,7 +80,7 @@ class SqliteStore(ObjectStore):
         self._lock.release()
 
     def _objects_over(self, storage: FileStorage) -> FileObjects:
-        """Where to read: here the writer's own, since nobody reads while it writes."""
+        """Return the reading side: here the writer's own, since nothing reads while it writes."""
         return storage
 
     def _writes_over(self, storage: FileStorage) -> ObjectWrites:

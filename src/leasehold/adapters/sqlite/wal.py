@@ -1,9 +1,9 @@
-"""Whether SQLite's write-ahead log hides commits, which SQLite itself would drop in silence.
+"""Detects commits in SQLite's write-ahead log that SQLite would silently drop.
 
-`schema` asks at every start. SQLite takes the first frame that is not right for the end of the log:
-after a power cut that is so, and what follows was never acknowledged. But each commit waits for the
-disk before the next begins; so two commits in a row after a wrong frame prove that the log was
-longer, and that the frame was damaged later. Nothing here writes.
+`schema` checks at every start. SQLite treats the first invalid frame as the end of the log. After a
+power failure that is correct: what follows was never acknowledged. But each commit waits for the
+disk before the next begins, so two consecutive commits after an invalid frame prove that the log
+was longer and the frame was damaged later. Nothing here writes.
 """
 
 import os
@@ -11,10 +11,10 @@ import struct
 import sys
 from pathlib import Path
 
-_MAGIC = 0x377F0682  # and one more: checksums of numbers that begin with the high byte
+_MAGIC = 0x377F0682  # or this plus one: checksums over big-endian numbers
 _HEADER = struct.Struct(">8I")  # magic, format, page size, number, two salts, two checksums
-_FRAME = struct.Struct(">6I")  # page, pages after this commit or 0, two salts, two checksums
-_CHECKED_HEADER, _CHECKED_FRAME = 24, 8  # bytes of each that its checksum is over
+_FRAME = struct.Struct(">6I")  # page, database size after a commit or 0, two salts, two checksums
+_CHECKED_HEADER, _CHECKED_FRAME = 24, 8  # leading bytes that the checksum covers
 _MASK = 0xFFFFFFFF
 
 Sums = tuple[int, int]
@@ -25,8 +25,8 @@ def log_of(store: Path) -> Path:
 
 
 def hidden_commits(path: Path, page_bytes: int, *, frames: int) -> int:
-    """How many commits SQLite has passed over that took `frames` for the whole log; quick when, as
-    always after a plain end, there is nothing behind them."""
+    """Return how many commits lie behind `frames`, which SQLite takes for the whole log. Fast if
+    nothing lies behind them, as after every clean shutdown."""
     try:
         with path.open("rb") as file:
             start = file.read(_HEADER.size + _FRAME.size)
@@ -42,17 +42,17 @@ def hidden_commits(path: Path, page_bytes: int, *, frames: int) -> int:
                 marks += header[8:16] in salts and header[4:8] != bytes(4)
         return _commits_after_wrong(path.read_bytes(), page_bytes) if marks > 1 else 0
     except OSError:
-        return 0  # whoever opens the store finds out
+        return 0  # opening the store reports it
 
 
 def _commits_after_wrong(content: bytes, page_bytes: int) -> int:
-    """Return how many right commits follow the first wrong frame; 0 unless two follow in a row."""
+    """Return the number of valid commits after the first invalid frame, if two are in a row."""
     magic, _, _, _, salt, other, *stored = _HEADER.unpack_from(content)
     numbers = ">" if magic == _MAGIC + 1 else "<"
     salts, sums = (salt, other), (stored[0], stored[1])
     found = _checksum(content[:_CHECKED_HEADER], (0, 0), numbers)
     is_after_wrong = magic not in (_MAGIC, _MAGIC + 1) or found != sums
-    if is_after_wrong:  # the first frame is of whoever wrote last, on a machine like this one
+    if is_after_wrong:  # the first frame is from the last writer, on a machine like this one
         numbers = "<" if sys.byteorder == "little" else ">"
         _, _, salt, other, _, _ = _FRAME.unpack_from(content, _HEADER.size)
         salts = (salt, other)
@@ -60,12 +60,12 @@ def _commits_after_wrong(content: bytes, page_bytes: int) -> int:
     step = _FRAME.size + page_bytes
     for at in range(_HEADER.size, len(content) - step + 1, step):
         _, count, salt, other, *stored = _FRAME.unpack_from(content, at)
-        # Other salts: of an older log whose place this one has taken; or wrong.
+        # Different salts: left from an older log, or damaged.
         is_right = (salt, other) == salts
         if is_right:
             checked = content[at : at + _CHECKED_FRAME] + content[at + _FRAME.size : at + step]
             is_right = _checksum(checked, sums, numbers) == (stored[0], stored[1])
-            sums = (stored[0], stored[1])  # as it says: so a frame that is wrong hides only itself
+            sums = (stored[0], stored[1])  # as stored, so that an invalid frame hides only itself
         if not is_right:
             is_after_wrong, in_a_row = True, 0
         elif count and is_after_wrong:
@@ -75,7 +75,7 @@ def _commits_after_wrong(content: bytes, page_bytes: int) -> int:
 
 
 def _checksum(data: bytes, sums: Sums, numbers: str) -> Sums:
-    """SQLite's, over pairs of 32-bit numbers, going on from `sums`."""
+    """Return SQLite's checksum over pairs of 32-bit numbers, continuing from `sums`."""
     first, second = sums
     words = iter(struct.unpack(f"{numbers}{len(data) // 4}I", data))
     for even in words:

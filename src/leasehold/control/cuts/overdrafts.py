@@ -57,6 +57,16 @@ def handle_overdrafts(turn: Turn) -> bool:
     return len(turn.resolutions) > cuts_before
 
 
+def forgive_lowered_caps(turn: Turn) -> None:
+    """Forgive caps that were lowered and still hold all that was paid for ahead (O4).
+
+    This is decided once, at the end of the turn that states the Budget, as a successor repeats it
+    from the ledger."""
+    for key in turn.stated_budgets:
+        for envelope in turn.world.budgets[key].envelopes:
+            forgive_lowering(turn.world, envelope.key, turn.now)
+
+
 def _payers(world: World, budget: str, strays: list[EnvelopeKey]) -> list[EnvelopeKey]:
     """Return a Budget's envelopes, including former ones that still pay for open leases."""
     known = world.budgets.get(budget)
@@ -68,7 +78,6 @@ def _settle(turn: Turn, payer: EnvelopeKey) -> list[Excess]:
     """Refinance what can be; announce the rest, or preempt it if it is due. Returns the excesses
     left."""
     world = turn.world
-    forgive_lowering(world, payer, turn.now)
     _refinance_all(turn, payer)
     left = excesses(world, payer, turn.now)
     for excess in left:

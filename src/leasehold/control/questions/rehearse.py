@@ -14,6 +14,7 @@ from leasehold.control.scheduling.consider import (
     Holds,
     InQueue,
     Planned,
+    PutOff,
     Started,
     TakesBack,
     Verdict,
@@ -120,7 +121,7 @@ def _outcome(turn: Turn, run: Run, verdict: Verdict) -> Rehearsed:
             return Rehearsed(refused=told_place(verdict.refused, verdict.place, run))
         case Holds():
             return Rehearsed(refused=verdict.refused, reservation=verdict.hold.reservation)
-        case TakesBack():
+        case TakesBack() | PutOff():
             return Rehearsed(refused=verdict.refused, reservation=present(turn.world, run))
         case Denied():
             return Rehearsed(refused=verdict.refused)

@@ -19,7 +19,9 @@ from leasehold.control.questions.waits import reservation_row
 from leasehold.control.questions.walk import says, walk_of
 from leasehold.control.reservations import present
 from leasehold.control.running.life import Standing, units_of
+from leasehold.control.scheduling.wishes import all_waiting_groups, wish_for
 from leasehold.control.views.numbers import RunView, run_view
+from leasehold.core.decisions.pack import pack
 from leasehold.core.decisions.resize import may_resize
 from leasehold.core.facts import (
     Cause,
@@ -36,7 +38,7 @@ from leasehold.core.reservations import Confidence, Reservation, State
 from leasehold.core.units import Instant, format_span, plural
 from leasehold.core.verdicts import CoverStep, Refusal, Refused
 from leasehold.core.world.book import WHOLE
-from leasehold.core.world.width import active_gpus, desired_gpus, open_leases
+from leasehold.core.world.width import active_gpus, desired_gpus, locations_for, open_leases
 from leasehold.core.world.world import World
 
 _SURE = {
@@ -71,6 +73,7 @@ def explain(
         None if reservation is None else reservation_row(world, reservation, now, Passing(world))
     )
     sentences += _waiting(refused, reservation, now)
+    sentences += _room_now(world, run, refused)
     sentences += [
         f"{each.run} passed in front of it with {plural(each.gpus, 'GPU')}: {each.says}."
         for each in (planned.passed_by if planned is not None else ())
@@ -201,6 +204,23 @@ def _waiting(refused: Refused | None, reservation: Reservation | None, now: Inst
         if odds:
             words.append(f"If it comes to a lottery, drawn would be {listed(odds)}.")
     return words
+
+
+def _room_now(world: World, run: Run | None, refused: Refused | None) -> list[str]:
+    """Say what is free for it at present: a status does not, for it would change all the time."""
+    if run is None or refused is None or not refused.reason.is_about_room:
+        return []
+    groups = all_waiting_groups(world, run)
+    if not groups:
+        return []
+    with world.what_if.opened():
+        world.fleet.tolerate(run.spec.tolerations)
+        wish = wish_for(world, run, groups)
+        answer = pack(world, wish.want, locations_for(world, run.spec))
+    if isinstance(answer, Refused):
+        return [f"Right now {answer.now}."] if answer.now else []
+    gpus = plural(wish.want.gpus, "GPU")
+    return [f"Right now there is room for {gpus}, but runs ahead of it are planned there."]
 
 
 def _asked(world: World, trace: tuple[CoverStep, ...]) -> list[str]:

@@ -43,6 +43,7 @@ from leasehold.core.decisions.admit import Wish, admit, as_found_by, owner_allow
 from leasehold.core.decisions.calendar import uid_beside
 from leasehold.core.decisions.ever import never_fits, never_paid
 from leasehold.core.decisions.fill import fill
+from leasehold.core.decisions.hours import has_ample_hours
 from leasehold.core.facts import Gang, Record, Run
 from leasehold.core.reservations import State
 from leasehold.core.units import plural
@@ -77,12 +78,22 @@ class TakesBack(Record):
     taken: TakenBack
 
 
+class PutOff(Record):
+    """Its family gives back what it must once all is still: no run behind may start before (Q2)."""
+
+    refused: Refused
+
+
 class InQueue(Record):
     """Enough others are planned before it."""
 
     refused: Refused
     place: PlaceInQueue
-    is_like_another: bool = False
+    wish: Wish | None = None  # None: it is like another run that was just refused
+
+    @property
+    def is_like_another(self) -> bool:
+        return self.wish is None
 
 
 class Holds(Record):
@@ -109,7 +120,7 @@ class Denied(Record):
     then: Then
 
 
-Verdict = Started | Planned | TakesBack | InQueue | Holds | Denied
+Verdict = Started | Planned | TakesBack | PutOff | InQueue | Holds | Denied
 
 
 def consider(
@@ -121,7 +132,7 @@ def consider(
     if known is not None and passing.is_full(run, known):
         # Most of a long queue: behind all that are planned, and like one that was just refused.
         place = passing.take_place(run, known)
-        return InQueue(refused=known, place=place, is_like_another=True)
+        return InQueue(refused=known, place=place)
     if not left:
         denied = _not_now(turn, run)
         if denied is not None:
@@ -324,41 +335,54 @@ def _wait(
     world, run = turn.world, wish.run
     if not world.policy.binder_enabled:
         return Denied(refused=refused, then=Then.KEEP)  # no start is planned that may not be made
-    never = _never(turn, wish, passing)
+    never = _never(turn, wish, refused, passing)
     if never is not None:
         return Denied(refused=never, then=Then.BLOCK)
     if not is_known and is_plain(turn, run) and _has_room_by_any_name(turn, wish):
         refused = passing.remember(turn, run, refused)
     place = passing.take_place(run, refused)
     if not place.is_planned:
-        return InQueue(refused=refused, place=place)
-    taken = _take_back(turn, wish)
-    if taken is not None:
-        return TakesBack(wish=wish, refused=refused, taken=taken)
+        return InQueue(refused=refused, place=place, wish=wish)
+    announced = _family_rule_due(turn, wish)
+    if announced is not None:
+        if must_wait(turn):
+            return PutOff(refused=refused)
+        taken = _take_back(turn, wish, announced)
+        if taken is not None:
+            return TakesBack(wish=wish, refused=refused, taken=taken)
     plan = plan_for(turn, wish, refused, passing, is_first=True)
     if plan is not None and plan.state is State.PENDING:
         enter(turn, wish, plan)
     return Planned(wish=wish, refused=refused, plan=plan)
 
 
-def _never(turn: Turn, wish: Wish, passing: QueuePass) -> Refused | None:
+def _never(turn: Turn, wish: Wish, refused: Refused, passing: QueuePass) -> Refused | None:
     """Q11: why it could not start even if nothing else ran; no run is cut for it."""
-    world = turn.world
-    is_sweep = wish.run.spec.gang is Gang.GROUP
+    world, run = turn.world, wish.run
+    if passing.possible.get(run.uid) is run:
+        return None
+    is_sweep = run.spec.gang is Gang.GROUP
     want = replace(wish.want, groups=wish.want.groups[:1]) if is_sweep else wish.want
-    size = turn.gang_bytes_at_most(wish.run, want)
+    size = turn.gang_bytes_at_most(run, want)
     if turn.is_too_large(size):
         return _too_large(turn, size)
     empty = passing.empty_accounts(turn)
-    return never_fits(world, wish) or never_paid(world, wish, empty, now=turn.now)
+    never = never_fits(world, wish) or never_paid(world, wish, empty, now=turn.now)
+    asked = refused.payers_asked
+    if never is None and all(has_ample_hours(world, wish, key, now=turn.now) for key in asked):
+        passing.possible[run.uid] = run
+    return never
 
 
-def _take_back(turn: Turn, wish: Wish) -> TakenBack | None:
+def _family_rule_due(turn: Turn, wish: Wish) -> Announced | None:
     """O5: once its notice is over, the family rule is tried in every walk."""
     found = present(turn.world, wish.run)
-    if found is None or not found.by_family or found.by_family > turn.now:
+    if found is None or not found.by_family or found.by_family > turn.now or not turn.time_trusted:
         return None
-    subject = Announced(found.subject, batch=found.batch, commitment=found.commitment)
-    if not turn.time_trusted or must_wait(turn) or not can_publish(turn, subject):
+    return Announced(found.subject, batch=found.batch, commitment=found.commitment)
+
+
+def _take_back(turn: Turn, wish: Wish, subject: Announced) -> TakenBack | None:
+    if not can_publish(turn, subject):
         return None
     return take_back(turn, wish, seeder=lambda: subject.seed(turn))

@@ -15,7 +15,7 @@ from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish, as_found_by, ask_for
 from leasehold.core.decisions.calendar import Entry
 from leasehold.core.decisions.cover import can_pay, cover
-from leasehold.core.decisions.forecast import Known, forecast, is_ever_paid
+from leasehold.core.decisions.forecast import Forecast, Known, forecast, is_ever_paid
 from leasehold.core.decisions.funded import nobody_pays
 from leasehold.core.decisions.odds import Preview, preview
 from leasehold.core.decisions.outlook import leases_ended_by
@@ -27,7 +27,7 @@ from leasehold.core.decisions.site import (
     money_of,
     protections_ending,
 )
-from leasehold.core.facts import Record, Relation, Run
+from leasehold.core.facts import EnvelopeKey, Record, Relation, Run
 from leasehold.core.policy import CutPolicy
 from leasehold.core.reservations import Confidence, Held, Reservation, State
 from leasehold.core.units import FOREVER, Instant
@@ -53,6 +53,7 @@ class Plan(Record):
     money: tuple[Held, ...] = ()
     is_site: bool = False
     is_kept: bool = False  # the site is kept until it comes free (Q10)
+    asked: frozenset[EnvelopeKey] = frozenset()  # to pay, at all instants that were tried
     known: Known | None = None  # if it was found just now
     preview: Preview | None = None  # if the site was chosen, or its odds were drawn, just now
 
@@ -107,17 +108,21 @@ def _plan(
     first = since + max(policy.patience, policy.activation_lead)
     may_cut = is_first and not wish.run.spec.opportunistic
     by_cuts = old.by_cuts if old is not None else 0
-    known = _known_start(turn, wish, refused, passing, old)
+    known, asked = _known_start(turn, wish, refused, passing, old)
     is_late = known is not None and may_cut and known.held_from > latest
     if is_late and _is_paid(turn, wish, passing, at=max(latest, now)):  # it lacks GPUs (Q4)
         known, first = None, max(latest, since + policy.activation_lead)
     if known is not None and (not by_cuts or known.held_from < by_cuts):
-        return replace(known, by_cuts=by_cuts)
+        return replace(known, by_cuts=by_cuts, asked=asked)
     if not may_cut:
         return None
-    if known is None and not _is_paid_some_time(turn, wish, refused, passing, family):
-        return _short_of_money(turn, wish, first)
-    return _by_cuts(turn, wish, passing, old=old, family=family, first=first)
+    if known is None and refused.reason.is_about_money:
+        is_paid, asked_later = _is_paid_some_time(turn, wish, passing, family)
+        asked |= asked_later
+        if not is_paid:
+            return replace(_short_of_money(turn, wish, first), asked=asked)
+    by_preemption = _by_cuts(turn, wish, passing, old=old, family=family, first=first)
+    return replace(by_preemption, asked=asked)
 
 
 def _is_paid(turn: Turn, wish: Wish, passing: QueuePass, *, at: Instant) -> bool:
@@ -133,15 +138,14 @@ def _is_paid(turn: Turn, wish: Wish, passing: QueuePass, *, at: Instant) -> bool
 
 
 def _is_paid_some_time(
-    turn: Turn, wish: Wish, refused: Refused, passing: QueuePass, family: tuple[str, ...]
-) -> bool:
-    if not refused.reason.is_about_money:
-        return True
+    turn: Turn, wish: Wish, passing: QueuePass, family: tuple[str, ...]
+) -> tuple[bool, frozenset[EnvelopeKey]]:
+    """Return whether it has payers at an instant that is known, and the envelopes asked."""
     return is_ever_paid(
         turn.world,
         wish,
         turn.calendar,
-        outlook=passing.outlook(turn, wish),
+        outlook=passing.outlook_for(turn, wish),
         now=turn.now,
         rooms=passing.could_hold(turn, wish),
         returned=family,
@@ -153,48 +157,51 @@ def _is_paid_some_time(
 
 def _known_start(
     turn: Turn, wish: Wish, refused: Refused, passing: QueuePass, old: Reservation | None
-) -> Plan | None:
-    """The first instant at which it fits; the plan that it has stands for the same instant."""
+) -> tuple[Plan | None, frozenset[EnvelopeKey]]:
+    """The first instant at which it fits, and the envelopes that were asked to pay before it; the
+    plan that it has stands unless it fits earlier."""
     world, run = turn.world, wish.run
-    known = None
-    not_before = passing.not_before(turn, run)
-    if not_before < FOREVER:
-        known = forecast(
+    stands = old is not None and _stands(turn, wish, old)
+    not_after = old.held_from if stands and old is not None else FOREVER
+    not_before, asked = passing.not_before(turn, run)
+    found = Forecast(known=None)
+    if not_before < not_after:
+        found = forecast(
             world,
             wish,
             turn.calendar,
-            outlook=passing.outlook(turn, wish),
+            outlook=passing.outlook_for(turn, wish),
             refused=refused,
             now=turn.now,
             not_before=not_before,
+            not_after=not_after,
         )
-    passing.note_start(turn, run, known.at if known else None)
-    if run.spec.tolerations:
-        passing.forget_outlooks()
-    if (
-        old is not None
-        and _stands(turn, wish, old)
-        and (known is None or known.at >= old.held_from)
-    ):
-        return Plan(
-            starts=old.held_from,
-            confidence=_alignment(world, old.held_money, old.held_from),
-            held_from=old.held_from,
-            places=old.held_places,
-            money=old.held_money,
+    known, asked = found.known, asked | found.asked
+    passing.note_start(turn, run, known.at if known else max(not_before, not_after), asked)
+    if known is not None:
+        plan = Plan(
+            starts=known.at,
+            confidence=Confidence.WINDOW if known.window_aligned else Confidence.EXACT,
+            held_from=known.at,
+            places=known.plan.packed.gpus_by_node,
+            money=tuple(
+                held
+                for location, covered in known.plan.covered
+                for held in money_of(covered, location)
+            ),
+            known=known,
         )
-    if known is None:
-        return None
-    return Plan(
-        starts=known.at,
-        confidence=Confidence.WINDOW if known.window_aligned else Confidence.EXACT,
-        held_from=known.at,
-        places=known.plan.packed.gpus_by_node,
-        money=tuple(
-            held for location, covered in known.plan.covered for held in money_of(covered, location)
-        ),
-        known=known,
+        return plan, asked
+    if not stands or old is None:
+        return None, asked
+    plan = Plan(
+        starts=old.held_from,
+        confidence=_alignment(world, old.held_money, old.held_from),
+        held_from=old.held_from,
+        places=old.held_places,
+        money=old.held_money,
     )
+    return plan, asked
 
 
 def _alignment(world: World, money: tuple[Held, ...], at: Instant) -> Confidence:
@@ -241,7 +248,8 @@ def _pays(turn: Turn, wish: Wish, money: tuple[Held, ...], *, at: Instant) -> bo
 def _short_of_money(turn: Turn, wish: Wish, first: Instant) -> Plan:
     """From its time on it claims what is free in the envelopes of its walk."""
     money = _claimable(turn, wish) if turn.now >= first else ()
-    return Plan(starts=first, confidence=Confidence.MONEY, held_from=turn.now, money=money)
+    since = turn.now if money else 0
+    return Plan(starts=first, confidence=Confidence.MONEY, held_from=since, money=money)
 
 
 def _claimable(turn: Turn, wish: Wish) -> tuple[Held, ...]:

@@ -22,6 +22,7 @@ from leasehold.control.scheduling.consider import (
     Holds,
     InQueue,
     Planned,
+    PutOff,
     Started,
     TakesBack,
     Then,
@@ -31,46 +32,88 @@ from leasehold.control.scheduling.consider import (
 from leasehold.control.scheduling.holds import enter_hold, enter_holds, give_up, hold_of
 from leasehold.control.scheduling.plans import Plan
 from leasehold.control.scheduling.queue_pass import QueuePass, told_place
+from leasehold.control.scheduling.standing_plans import (
+    StandingPlan,
+    StandingPlans,
+    assert_same,
+)
 from leasehold.control.scheduling.wishes import next_attempts
 from leasehold.control.told import Told
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish
 from leasehold.core.decisions.order import in_order
+from leasehold.core.decisions.outlook import Supply
 from leasehold.core.facts import Opened, Run
 from leasehold.core.reservations import Reservation, State
 from leasehold.core.units import format_instant, plural
 from leasehold.core.verdicts import Admitted, Refusal, Refused
 from leasehold.core.world.world import World
 
+_OF_ROOM = frozenset(str(each) for each in Refusal if each.is_about_room)
+
 
 def walk_queue(turn: Turn) -> None:
-    """Every waiting run once, in order; then the runs that are due and have not started."""
+    """Consider every waiting run once, in order, unless its plan stands; then activate the runs
+    that are due and have not started."""
+    world = turn.world
     enter_holds(turn)
     if finish_activations(turn):
         return
-    passing = QueuePass(turn.world.policy, turn.world.memory.alike)
+    passing = QueuePass(world.policy, world.memory.alike, world.memory.kept(Supply))
+    standing = world.memory.kept(StandingPlans)
+    standing.begin(turn, passing)
     due: list[Due] = []
-    for run in in_order(turn.world, turn.world.work.pending):
+    for run in in_order(world, world.work.pending):
+        if run.uid in turn.left_alone:
+            continue
+        stands = standing.of(run)
+        if stands is not None and not turn.is_strict:
+            _let_stand(turn, run, stands, passing)
+            continue
         turn.about = run.uid
-        if run.uid not in turn.left_alone and _consider(turn, run, passing, due):
+        verdict, has_freed = _consider(turn, run, passing, due)
+        standing.note(run, verdict)
+        if stands is not None:
+            assert_same(run, stands, verdict)
+        if has_freed:
             turn.again = True
             return
+    standing.end()
     turn.has_walked = True
     if turn.time_trusted:
         activate_due(turn, due)
 
 
-def _consider(turn: Turn, run: Run, passing: QueuePass, due: list[Due]) -> bool:
-    """Whether something became free that runs ahead have not seen: the queue is walked again."""
+def _let_stand(turn: Turn, run: Run, stands: StandingPlan, passing: QueuePass) -> None:
+    """Take its place in the queue and on the calendar as in the walk before."""
+    verdict = stands.verdict
+    place = passing.take_place(run, verdict.refused)
+    if isinstance(verdict, InQueue):
+        _tell_place(turn, run, replace(verdict, place=place))
+        return
+    assert verdict.plan is not None, run.key
+    turn.calendar.enter(run.uid, *stands.lines)
+    _wake_for(turn, verdict.plan)
+
+
+def _consider(
+    turn: Turn, run: Run, passing: QueuePass, due: list[Due]
+) -> tuple[Verdict | None, bool]:
+    """Return the last verdict, and whether something became free that runs ahead have not seen:
+    then the queue is walked again."""
     verdict = consider(turn, run, passing)
     while verdict is not None:
         _note_binds(turn, run, verdict)
         left = _apply(turn, run, verdict, due)
         turn.about = run.uid  # what has started has used up its steps
-        if isinstance(verdict, TakesBack) or (isinstance(verdict, Holds) and verdict.is_over):
-            return True
-        verdict = consider(turn, run, passing, left=left) if left else None
-    return False
+        if isinstance(verdict, TakesBack | PutOff) or (
+            isinstance(verdict, Holds) and verdict.is_over
+        ):
+            return verdict, True
+        if not left:
+            break
+        verdict = consider(turn, run, passing, left=left)
+    return verdict, False
 
 
 def _note_binds(turn: Turn, run: Run, verdict: Verdict) -> None:
@@ -107,6 +150,9 @@ def _apply(turn: Turn, run: Run, verdict: Verdict, due: list[Due]) -> tuple[int,
                 _refuse(turn, run, verdict.refused)
             if verdict.is_over:
                 give_up(turn, verdict.hold)
+        case PutOff():
+            if run.uid not in turn.world.memory.refusals:
+                _refuse(turn, run, verdict.refused)
         case Denied():
             _refuse(turn, run, verdict.refused)
             _settle_reservation(turn, run, verdict)
@@ -143,13 +189,17 @@ def _write_plans(turn: Turn, run: Run, planned: Planned, due: list[Due]) -> None
         found = _reserve(turn, planned.wish, planned.refused, planned.plan)
         if planned.plan.preview is not None:
             turn.world.memory.foresee(run.uid, is_known=planned.plan.preview.odds is not None)
-        turn.wake(found.starts)
-        turn.wake(found.starts - turn.world.policy.activation_lead)
-        turn.wake(planned.plan.held_from)
+        _wake_for(turn, planned.plan)
         if planned.plan.is_due_by_cuts and planned.plan.held_from <= turn.now:
             due.append(_due(planned.wish, found, planned.refused))
     for _, plan in planned.more:
         turn.wake(plan.held_from)
+
+
+def _wake_for(turn: Turn, plan: Plan) -> None:
+    turn.wake(plan.starts)
+    turn.wake(plan.starts - turn.world.policy.activation_lead)
+    turn.wake(plan.held_from)
 
 
 def _reserve(turn: Turn, wish: Wish, refused: Refused, plan: Plan) -> Reservation:
@@ -161,6 +211,8 @@ def _reserve(turn: Turn, wish: Wish, refused: Refused, plan: Plan) -> Reservatio
         turn.tell("Run", wish.run.key, Told.RESERVED, word)
         old = announced(turn, wish.run) if old is None else replace(old, since=turn.now)
     new = reservation_for(turn.world, refused, plan, old)
+    if old.reason in _OF_ROOM and new.reason in _OF_ROOM:
+        new = replace(new, reason=old.reason)
     if is_new or replace(new, message=old.message, remedies=old.remedies) != old:
         turn.reserve(new)
         return new
@@ -171,7 +223,11 @@ def reservation_for(world: World, refused: Refused, plan: Plan, old: Reservation
     """The plan as its reservation says it."""
     nodes = [name for name, _ in plan.places if name in world.fleet.nodes]
     seen, known = plan.preview, plan.known
-    is_same = old.held_places == plan.places and old.held_from == plan.held_from
+    is_same = (old.starts, old.held_places, old.held_from) == (
+        plan.starts,
+        plan.places,
+        plan.held_from,
+    )
     odds = old.odds if plan.is_site and is_same else ()
     return replace(
         old,
@@ -233,7 +289,7 @@ def _tell_place(turn: Turn, run: Run, verdict: InQueue) -> None:
     if known is refused and before == [place.mine, place.total]:
         return
     told = told_place(refused, place, run)
-    if known is None or (known.reason, known.remedy) != (refused.reason, refused.remedy):
+    if known is None or known.essence != refused.essence:
         turn.tell("Run", run.key, refused.reason, told.remedy)
     memory.tell_place(run.uid, refused, told, (place.mine, place.total))
     turn.touched[run.uid] = None

@@ -4,14 +4,16 @@ Made again for every walk. It counts the places in the queue (Q9), keeps outlook
 of one size, and answers runs that are alike once.
 """
 
+from collections.abc import Callable, Iterable
+
 from msgspec.structs import replace
 
 from leasehold.control.reservations import present
 from leasehold.control.turn import Turn
 from leasehold.core.decisions.admit import Wish
 from leasehold.core.decisions.ever import could_hold
-from leasehold.core.decisions.outlook import Ends, Outlook
-from leasehold.core.facts import Gang, Location, Record, Run
+from leasehold.core.decisions.outlook import Outlook, Supply
+from leasehold.core.facts import EnvelopeKey, Gang, Location, Record, Run, Uid
 from leasehold.core.policy import Policy
 from leasehold.core.units import FOREVER, SECOND, Instant
 from leasehold.core.verdicts import Refused
@@ -21,7 +23,8 @@ from leasehold.core.world.alike import Alike, Likeness
 _SAMPLES_PER_SECOND = 4
 _EXACT = 16  # the first places in the queue that are told about
 _State = tuple[int, ...]
-_UNKNOWN: tuple[Instant, _State, _State] = (0, (), ())
+_Floor = tuple[Instant, frozenset[EnvelopeKey], _State, _State]
+_UNKNOWN: _Floor = (0, frozenset(), (), ())
 
 
 class PlaceInQueue(Record):
@@ -73,10 +76,15 @@ class _Depth:
 
 class QueuePass:
     def __init__(
-        self, policy: Policy, alike: Alike | None = None, *, is_rehearsal: bool = False
+        self,
+        policy: Policy,
+        alike: Alike | None = None,
+        supply: Supply | None = None,
+        *,
+        is_rehearsal: bool = False,
     ) -> None:
-        """`alike`: the likenesses that are known from walks before. A rehearsal takes nobody's
-        share of the questions that cost most."""
+        """`alike`, `supply`: what is known from walks before. A rehearsal takes nobody's share of
+        the questions that cost most."""
         self.is_rehearsal = is_rehearsal
         self.kept_domains: set[str] = set()  # where a run keeps its site without cuts (Q10)
         self._alike = alike or Alike()
@@ -85,10 +93,11 @@ class QueuePass:
             policy.reservation_money_depth_per_owner, policy.reservation_money_depth
         )
         self._answers: dict[Likeness, tuple[_State, Refused]] = {}
-        self._floors: dict[Likeness, tuple[Instant, _State, _State]] = {}
+        self._floors: dict[Likeness, _Floor] = {}
         self._outlooks: dict[tuple[str, int], Outlook] = {}
-        self._ends: Ends = {}
-        self._seen = -1  # leases that the outlooks know of
+        self.supply = supply or Supply()
+        self.possible: dict[Uid, Run] = {}  # runs that could start if nothing else ran (Q11)
+        self.catch_up: Callable[[], None] = lambda: None  # learn which leases began or ended
         self._empty: Accounts | None = None
 
     # Places in the queue.
@@ -129,18 +138,18 @@ class QueuePass:
         self._answers[likeness] = (_state(turn), settled)
         return settled
 
-    def not_before(self, turn: Turn, run: Run) -> Instant:
+    def not_before(self, turn: Turn, run: Run) -> tuple[Instant, frozenset[EnvelopeKey]]:
         """No run is planned before one just like it that is ahead, as long as nothing became
-        free."""
-        at, let_go, state = self._floors.get(self._alike.likeness(run), _UNKNOWN)
+        free. Return that start, and the envelopes that were asked to pay before it."""
+        at, asked, let_go, state = self._floors.get(self._alike.likeness(run), _UNKNOWN)
         holds = state == _state(turn) if at == FOREVER else let_go == _let_go(turn)
-        return at if holds and _has_no_past(turn, run) else 0
+        return (at, asked) if holds and _has_no_past(turn, run) else (0, frozenset())
 
-    def note_start(self, turn: Turn, run: Run, at: Instant | None) -> None:
-        """When it was found to start; None: no such instant is known."""
+    def note_start(self, turn: Turn, run: Run, at: Instant, asked: frozenset[EnvelopeKey]) -> None:
+        """Keep that it cannot start before `at`; FOREVER: at no instant that is known."""
         if _has_no_past(turn, run):
-            known = FOREVER if at is None else at
-            self._floors[self._alike.likeness(run)] = (known, _let_go(turn), _state(turn))
+            floor = at, asked, _let_go(turn), _state(turn)
+            self._floors[self._alike.likeness(run)] = floor
 
     # What costs much.
 
@@ -162,29 +171,51 @@ class QueuePass:
     def could_hold(self, turn: Turn, wish: Wish) -> dict[Location, int]:
         return could_hold(turn.world, wish)
 
-    def outlook(self, turn: Turn, wish: Wish) -> Outlook:
-        """Made once for each pod size, and corrected for what plans have been entered since."""
-        world, calendar = turn.world, turn.calendar
-        if self._seen != len(world.leases) or wish.run.spec.tolerations:
-            self.forget_outlooks()
-            self._seen = len(world.leases)
-        for node in calendar.changed:
+    def outlook(self, turn: Turn, flavor: str, gpus: int) -> Outlook:
+        """Return when pods of a size have room, beside what was entered so far."""
+        self.catch_up()
+        for node in turn.calendar.changed:
             for known in self._outlooks.values():
                 known.correct(node)
-        calendar.changed.clear()
-        key = (wish.want.flavor, wish.want.pod_gpus)
-        if key not in self._outlooks:
-            with world.what_if.opened():
-                world.fleet.tolerate(wish.run.spec.tolerations)
-                self._outlooks[key] = Outlook(
-                    world, calendar, flavor=key[0], gpus=key[1], now=turn.now, ends=self._ends
-                )
-        return self._outlooks[key]
+        turn.calendar.changed.clear()
+        found = self._outlooks.get((flavor, gpus))
+        if found is None:
+            found = self._outlooks[(flavor, gpus)] = Outlook(
+                turn.world,
+                turn.calendar,
+                flavor=flavor,
+                gpus=gpus,
+                now=turn.now,
+                supply=self.supply,
+            )
+        return found
 
-    def forget_outlooks(self) -> None:
-        """What one run tolerates is not there for the next."""
+    def outlook_for(self, turn: Turn, wish: Wish) -> Outlook:
+        """Return the same as a run sees it that tolerates taints."""
+        flavor, gpus, tolerations = (
+            wish.want.flavor,
+            wish.want.pod_gpus,
+            wish.run.spec.tolerations,
+        )
+        if not tolerations:
+            return self.outlook(turn, flavor, gpus)
+        with turn.world.what_if.opened():
+            turn.world.fleet.tolerate(tolerations)
+            found = Outlook(turn.world, turn.calendar, flavor=flavor, gpus=gpus, now=turn.now)
+            found.settle()
+            return found
+
+    def forget_all(self) -> None:
+        """More has changed than could be named."""
+        self.supply.forget_all()
         self._outlooks.clear()
-        self._ends.clear()
+
+    def leases_changed(self, nodes: Iterable[str]) -> None:
+        """Look again at nodes on which leases began or ended in this walk."""
+        self.supply.forget(nodes)
+        for known in self._outlooks.values():
+            for name in nodes:
+                known.correct(name)
 
 
 def _about(number: int) -> int:

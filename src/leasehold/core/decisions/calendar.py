@@ -5,7 +5,7 @@ order and enters each plan as it is made, so a run respects the entries that it 
 runs ahead, and all holds. Open leases and other people's pods are part of the World.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from leasehold.core.decisions.releases import releases_on
 from leasehold.core.facts import EnvelopeKey, Lease, Record, Uid
@@ -41,6 +41,7 @@ class Calendar:
     def __init__(self) -> None:
         self._by_node: dict[str, list[Entry]] = {}
         self._of: dict[Uid, list[Entry]] = {}
+        self._beside: dict[Uid, dict[Uid, None]] = {}  # groups of a sweep that are planned alone
         self._claims_by_payer: dict[EnvelopeKey, list[Claim]] = {}
         self._passable_by: dict[Uid, Millis] = {}  # runs with at most this limit may pass (Q10)
         self.claims: dict[Uid, tuple[Claim, ...]] = {}
@@ -59,6 +60,8 @@ class Calendar:
     ) -> None:
         """Add to what the run has here."""
         self.changes += 1
+        if (run := uid_of_run(uid)) != uid:
+            self._beside.setdefault(run, {})[uid] = None
         for entry in entries:
             assert entry.gpus > 0, entry
             self._of.setdefault(uid, []).append(entry)
@@ -103,6 +106,12 @@ class Calendar:
                 )
         return found
 
+    def lines_of(self, uid: Uid) -> tuple[tuple[Entry, ...], tuple[Claim, ...]]:
+        """Return all that a run has here, with the groups of a sweep that are planned alone."""
+        uids = (uid, *self._beside.get(uid, ()))
+        entries = tuple(entry for each in uids for entry in self._of.get(each, ()))
+        return entries, tuple(claim for each in uids for claim in self.claims.get(each, ()))
+
     def entries_of(self, uid: Uid) -> tuple[Entry, ...]:
         return tuple(self._of.get(uid, ()))
 
@@ -113,6 +122,10 @@ class Calendar:
             for entry in self._by_node.get(node, ())
             if entry.uid != but and span > self._passable_by.get(entry.uid, -1)
         ]
+
+    def on_node(self, node: str) -> Sequence[Entry]:
+        """Return all entries on a node."""
+        return self._by_node.get(node, ())
 
     def nodes(self) -> list[str]:
         """Nodes with an entry."""
@@ -126,6 +139,10 @@ class Calendar:
             ends.update(claim.end for claims in self.claims.values() for claim in claims)
             self._ends = self.changes, sorted(at for at in ends if at < FOREVER)
         return self._ends[1]
+
+    def claims_on(self, payer: EnvelopeKey) -> Sequence[Claim]:
+        """Return all entries that an envelope pays for."""
+        return self._claims_by_payer.get(payer, ())
 
     def last_start(self, payer: EnvelopeKey) -> Instant:
         """When the last entry begins that this envelope pays for; 0 if there is none."""

@@ -400,7 +400,7 @@ def _refusal(world: World, ask: Ask, trace: tuple[CoverStep, ...], short_by: int
     assert step.held_back is not None
     return Refused(
         reason=step.held_back,
-        remedy=_remedy(world, ask, step, short_by),
+        remedy=_remedy(world, ask, step),
         asked=ask.gpus,
         short_by=short_by,
         subject=step.envelope,
@@ -425,7 +425,8 @@ def _time_may_help(world: World, step: CoverStep) -> bool:
     return any(world.accounts.of(key).gpus or world.accounts.claims_on(key) for key in keys)
 
 
-def _remedy(world: World, ask: Ask, step: CoverStep, short_by: int) -> str:
+def _remedy(world: World, ask: Ask, step: CoverStep) -> str:
+    """Return what would help, without a count that changes with each lease."""
     envelope = world.envelopes[step.envelope]
     name = step.envelope
     match step.held_back:
@@ -435,23 +436,20 @@ def _remedy(world: World, ask: Ask, step: CoverStep, short_by: int) -> str:
             return f"{name} closed at {format_instant(envelope.end)}; extend its end"
         case Refusal.CONCURRENCY | Refusal.AGGREGATE | Refusal.LENDING_CAP:
             return (
-                f"{name} pays for {step.used} of {plural(step.limit, 'GPU')} already, {short_by} "
-                f"of the {ask.gpus} asked find no payer; wait for its leases to end or raise the "
-                "cap"
+                f"{name} pays for at most {plural(step.limit, 'GPU')}, and too few of them are "
+                f"left for the {ask.gpus} asked; wait for its leases to end or raise the cap"
             )
         case Refusal.GPU_HOURS | Refusal.LENDING_HOURS:
             return (
-                f"{name} has used or committed {format_gpu_hours(step.used)} of "
-                f"{format_gpu_hours(step.limit)} GPU-hours, which pays for {step.taken} of the "
-                f"{plural(ask.gpus, 'GPU')} asked; lower runtime.maxDuration or raise the cap"
+                f"of the {format_gpu_hours(step.limit)} GPU-hours of {name} too few are left for "
+                f"the {plural(ask.gpus, 'GPU')} asked; lower runtime.maxDuration or raise the cap"
             )
         case Refusal.LENDING_DISABLED:
             return f"{name} does not lend; ask {envelope.owner} to set lending.allow"
         case Refusal.ACL_DENIED:
             return f"{name} does not lend to {ask.owner}; ask {envelope.owner} to add it"
         case Refusal.BORROW_LIMIT:
-            more = plural(short_by, "more GPU")
-            return f"funding.maxBorrowGPUs is {step.limit}; {more} would be borrowed"
+            return f"funding.maxBorrowGPUs is {step.limit}, and more GPUs would be borrowed"
         case Refusal.OTHER_LOCATION:
             return f"{name} pays for GPUs of another location; name one in which it pays"
         case Refusal.RECIPROCAL_LOAN:

@@ -13,6 +13,7 @@ from itertools import chain, count, islice
 from leasehold.core.decisions.admit import Wish, admit
 from leasehold.core.decisions.calendar import Calendar
 from leasehold.core.decisions.funded import nobody_pays
+from leasehold.core.decisions.hours import has_ample_hours
 from leasehold.core.decisions.outlook import Outlook, leases_ended_by
 from leasehold.core.decisions.pack import candidate_pools
 from leasehold.core.facts import EnvelopeKey, Location, Record
@@ -31,6 +32,13 @@ class Known(Record):
     releases: tuple[tuple[Instant, str], ...]  # leases of its nodes that end before it
 
 
+class Forecast(Record):
+    """`asked`: the envelopes that were asked to pay at all instants tried."""
+
+    known: Known | None
+    asked: frozenset[EnvelopeKey] = frozenset()
+
+
 def forecast(
     world: World,
     wish: Wish,
@@ -40,12 +48,17 @@ def forecast(
     refused: Refused,
     now: Instant,
     not_before: Instant = 0,
-) -> Known | None:
-    """The first instant after `now` at which cover and pack both succeed, if one is known.
-
-    `not_before`: for whoever knows that nothing earlier will do."""
+    not_after: Instant = FOREVER,
+) -> Forecast:
+    """Return the first instant after `now` at which cover and pack both succeed, if one is known.
+    Only instants in [`not_before`, `not_after`) are tried."""
     seen = outlook.pods_for(wish.run.uid, wish.in_the_way, wish.limit)
-    pods = {domain: seen[domain] for domain in _domains(world, wish) if seen[domain]}
+    least = _pods_at_once(wish)
+    pods = {
+        domain: times
+        for domain in _domains(world, wish)
+        if len(times := seen[domain]) >= least and times[least - 1] < not_after
+    }
     fleeting: set[str] = set()
     if wish.span is not None:
         # Room for a run with a limit comes and goes: before a planned start, and after its end.
@@ -53,13 +66,15 @@ def forecast(
     room = _room(wish, pods, fleeting)
     first = next(room, None)
     if first is None:
-        return None
+        return Forecast(known=None)
     others = _Others(world, wish, calendar, outlook=outlook, first=first, now=now)
     others.wait_for(refused)
     lacks_money = refused.reason.is_about_money
     last = max(now, not_before - 1)
     for at in others.between(chain((first,), room)):
-        if not last < at < FOREVER:
+        if at >= not_after:
+            break
+        if at <= last:
             continue
         last = at
         world.steps.take()
@@ -73,10 +88,10 @@ def forecast(
                 world.fleet.give(world.leases[name])
             plan = admit(world, wish, calendar, start=at, now=now, gone=frozenset(ended))
         if isinstance(plan, Admitted):
-            return _known(world, at, plan, now)
+            return Forecast(known=_known(world, at, plan, now), asked=others.asked)
         others.wait_for(plan)
         lacks_money = plan.reason.is_about_money
-    return None
+    return Forecast(known=None, asked=others.asked)
 
 
 def is_ever_paid(
@@ -88,9 +103,9 @@ def is_ever_paid(
     now: Instant,
     rooms: Mapping[Location, int],
     returned: Collection[str] = (),
-) -> bool:
-    """Whether somebody pays for it now or at some instant that is known, wherever there is room.
-    `returned`: leases whose money comes back."""
+) -> tuple[bool, frozenset[EnvelopeKey]]:
+    """Return whether it has payers now or at an instant that is known, wherever there is room, and
+    the envelopes that were asked. `returned`: leases whose money comes back."""
     others = _Others(world, wish, calendar, outlook=outlook, first=now, now=now)
     last = now - 1
     for at in chain((now,), others.between(iter(()))):
@@ -99,9 +114,9 @@ def is_ever_paid(
         last = at
         unpaid = nobody_pays(world, wish, calendar, at=at, now=now, rooms=rooms, returned=returned)
         if unpaid is None:
-            return True
+            return True, others.asked
         others.wait_for(unpaid)
-    return False
+    return False, others.asked
 
 
 def _domains(world: World, wish: Wish) -> list[str]:
@@ -109,16 +124,20 @@ def _domains(world: World, wish: Wish) -> list[str]:
     return [pool.domain for pool in pools]
 
 
+def _pods_at_once(wish: Wish) -> int:
+    """Return how many pods must fit into one domain."""
+    want = wish.want
+    return (want.pods + want.spares) * (1 if want.spread else len(want.groups))
+
+
 def _room(wish: Wish, pods: dict[str, list[Instant]], fleeting: set[str]) -> Iterator[Instant]:
     """Yield the instants at which the run may have room, in order. Where room is `fleeting` there
     may be less of it than was counted, until more comes."""
-    want = wish.want
-    per_group = want.pods + want.spares
-    groups = len(want.groups)
+    want, least, groups = wish.want, _pods_at_once(wish), len(wish.want.groups)
     # The first instant with room for n groups is the n-th of all groups' instants, if they may be
     # in several domains. They are merged lazily: there may be tens of thousands, and the first few
     # decide.
-    least, step = (per_group, per_group) if want.spread else (per_group * groups, 1)
+    step = least if want.spread else 1
     room: Iterator[Instant] = islice(
         merge(*(times[least - 1 :: step] for times in pods.values())),
         groups - 1 if want.spread else 0,
@@ -192,6 +211,10 @@ class _Others:
         self._sources = count()
         self._add(iter(sorted(_openings(world, wish.want.flavor, now))))
 
+    @property
+    def asked(self) -> frozenset[EnvelopeKey]:
+        return frozenset(self._asked)
+
     def _add(self, instants: Iterator[Instant]) -> None:
         for at in instants:
             if at >= self._first:
@@ -212,13 +235,15 @@ class _Others:
         until a planned start, beyond which a run without a limit has to be paid for."""
         world, span = self._world, self._wish.span
         envelope = world.envelopes[key]
-        if not envelope.caps_hours:
+        if has_ample_hours(world, self._wish, key, now=self._now):
             return
         length = world.policy.accounting_horizon if span is None else span
         if envelope.end < FOREVER:
             self._add(self._ends_between(envelope.end - length, envelope.end))
         if span is None:
             planned = self._calendar.last_start(key)
+            if not planned:
+                return
             after = next(self._ends_between(planned - 1, FOREVER), FOREVER)
             if after < envelope.end:
                 self._add(iter((after,)))
@@ -227,6 +252,8 @@ class _Others:
     def _ends_between(self, after: Instant, before: Instant) -> Iterator[Instant]:
         """Yield the ends of leases and entries in (after, before) that may be of interest."""
         after = max(after, self._now, self._first - 1)
+        if before <= after:
+            return iter(())
         leases, entries = self._outlook.ends_of_leases, self._calendar.ends
         both = (
             islice(ends, bisect_right(ends, after), bisect_left(ends, before))

@@ -72,6 +72,9 @@ def wanted(
     )
 
 
+_DOMAINS_NAMED = 8  # in words for a person
+
+
 def pack(world: World, want: Want, locations: Sequence[Location]) -> Packed | Refused:
     """Return a place for all groups within these locations, or why there is none; never for a
     part."""
@@ -306,25 +309,38 @@ def _refusal(fleet: Fleet, want: Want, locations: Sequence[Location]) -> Refused
     if free >= want.gpus:
         holes = ", ".join(
             f"{pool.domain} {pool.free} with at most {_largest_hole(pool)} on a node"
-            for pool in pools[-8:]
+            for pool in pools[-_DOMAINS_NAMED:]
         )
         return Refused(
             reason=Refusal.NO_DOMAIN_FITS,
-            remedy=f"{plural(free, 'GPU')} {'is' if free == 1 else 'are'} free, but no domain has "
-            f"room for a group of {want.gpus_per_group} in pods of {want.pod_gpus} (free: "
-            f"{holes}); smaller groups or pods would fit sooner",
+            now=f"{_are_free(free)}: {holes}",
+            remedy=f"enough GPUs are free, but no domain has room for a group of "
+            f"{want.gpus_per_group} in pods of {want.pod_gpus}; smaller groups or pods would fit "
+            "sooner",
             asked=want.gpus,
             limit=free,
             subject=pools[-1].domain,
         )
     return Refused(
         reason=Refusal.CAPACITY,
-        remedy=f"{free} of the {plural(want.gpus, 'GPU')} asked "
-        f"{'is' if want.gpus == 1 else 'are'} free; wait for leases to end",
+        remedy=f"{_too_few(want.gpus)} free; wait for leases to end",
+        now=f"{_are_free(free)} of the {want.gpus} asked",
         asked=want.gpus,
         short_by=want.gpus - free,
         limit=free,
     )
+
+
+def _are_free(count: int) -> str:
+    return f"{plural(count, 'GPU')} {'is' if count == 1 else 'are'} free"
+
+
+def _largest_hole(pool: Pool) -> int:
+    return max((bucket >> 1 for bucket, names in pool.buckets.items() if names), default=0)
+
+
+def _too_few(asked: int) -> str:
+    return "no GPU is" if asked == 1 else f"fewer than {asked} GPUs are"
 
 
 def _out_of_reach(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Refused:
@@ -336,8 +352,9 @@ def _out_of_reach(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Refused:
     return Refused(
         reason=Refusal.CAPACITY,
         remedy=f"its volumes can be reached from {plural(len(names), 'node')} with {want.flavor}, "
-        f"where {free} of the {plural(want.gpus, 'GPU')} asked {'is' if free == 1 else 'are'} "
-        "free; wait for leases to end, or use volumes that more nodes can reach",
+        f"where {_too_few(want.gpus)} free; wait for leases to end, or use volumes that more nodes "
+        "can reach",
+        now=f"{_are_free(free)} there",
         asked=want.gpus,
         limit=free,
     )
@@ -352,15 +369,12 @@ def _no_place_for_spares(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Ref
         reason=Refusal.CAPACITY,
         remedy=f"{plural(asked, 'GPU')} of it {'is' if asked == 1 else 'are'} for spares, which "
         f"lie only on nodes that other schedulers are kept away from by the taint {GROUP}/fleet, "
-        f"and beside its pods too few of those are free ({free}); wait for leases to end, or taint "
-        "more nodes",
+        "and beside its pods too few of those are free; wait for leases to end, or taint more "
+        "nodes",
+        now=f"{_are_free(free)} on those nodes",
         asked=want.gpus,
         limit=free,
     )
-
-
-def _largest_hole(pool: Pool) -> int:
-    return max((bucket >> 1 for bucket, names in pool.buckets.items() if names), default=0)
 
 
 def _has_gpus(want: Want, pools: Sequence[Pool]) -> bool:
@@ -389,13 +403,13 @@ def _short_of_others(fleet: Fleet, want: Want, pools: Sequence[Pool]) -> Refused
     }
     what = min(rooms, key=lambda each: rooms[each])
     name, most = max(left[what].items(), key=lambda each: (each[1], each[0]))
-    free = sum(pool.free for pool in pools)
     return Refused(
         reason=Refusal.NODE_RESOURCES,
-        remedy=f"{plural(free, 'GPU')} {'is' if free == 1 else 'are'} free, but beside them "
-        f"{_lack(want, what)}, and of the nodes with {plural(want.pod_gpus, 'free GPU')} the one "
-        f"with most ({name}) has {_amount(what, max(0, most))} left; ask for less, or wait for "
-        "leases to end",
+        remedy=f"enough GPUs are free, but beside them {_lack(want, what)}; ask for less, or wait "
+        "for leases to end",
+        now=f"{_are_free(sum(pool.free for pool in pools))}, and of the nodes with "
+        f"{plural(want.pod_gpus, 'free GPU')} the one with most ({name}) has "
+        f"{_amount(what, max(0, most))} left",
         asked=want.gpus,
         limit=max(0, most),
         subject=name,

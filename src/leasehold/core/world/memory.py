@@ -4,11 +4,15 @@ Kept with the World, never stored. Nothing here is a fact: with an empty memory 
 same decisions, repeats some messages and recomputes some answers.
 """
 
+from typing import TypeVar
+
 from leasehold.core.facts import Uid
 from leasehold.core.units import Instant, Millis
 from leasehold.core.verdicts import CoverStep, Refused
 from leasehold.core.world.accounts import Claim
 from leasehold.core.world.alike import Alike
+
+T = TypeVar("T")
 
 
 class Memory:
@@ -24,11 +28,20 @@ class Memory:
         self.claims: tuple[Claim, ...] = ()  # money kept by planned starts
         self.foreseen: set[Uid] = set()  # runs whose odds of a start by preemption were announced
         self.alike = Alike()
+        self._kept: dict[type, object] = {}
         self._was_put_off = False  # whether the queue was put off in the turn before
         # since when no turn was still; None: the last turn was still
         self._moving_since: Instant | None = None
         self._drawn_since: Instant = 0
         self._drawn = 0
+
+    def kept(self, kind: type[T]) -> T:
+        """Return what a controller keeps from turn to turn, made when it is first asked for."""
+        found = self._kept.get(kind)
+        if found is None:
+            found = self._kept[kind] = kind()
+        assert isinstance(found, kind)
+        return found
 
     def forget(self, uid: Uid) -> None:
         """Forget a run that is gone."""
@@ -41,8 +54,9 @@ class Memory:
     # Why a run waits.
 
     def refuse(self, uid: Uid, refused: Refused) -> bool:
-        """Note why the run waits. Returns whether that is news."""
-        is_news = self.refusals.get(uid) != refused
+        """Note why the run waits. Returns whether that is news; a changed count is not."""
+        known = self.refusals.get(uid)
+        is_news = known is None or known.essence != refused.essence
         self.refusals[uid] = refused
         self.behind.pop(uid, None)
         self.note_trace(uid, refused.trace)

@@ -32,10 +32,11 @@ from leasehold.core.ledger.lowered import LoweredCaps
 from leasehold.core.policy import Policy
 from leasehold.core.reservations import Reservation, State
 from leasehold.core.resolutions import Resolution
-from leasehold.core.units import Instant
+from leasehold.core.units import FOREVER, Instant
 from leasehold.core.world.accounts import UNLIMITED, Accounts, Term
 from leasehold.core.world.book import WHOLE, Attempt, Book
 from leasehold.core.world.fleet import Fleet
+from leasehold.core.world.journal import Journal
 from leasehold.core.world.memory import Memory
 from leasehold.core.world.open_index import OpenIndex
 from leasehold.core.world.pods import PodIndex
@@ -65,6 +66,7 @@ class World:
         self.policy = policy
         self.work = Worklist()
         self.memory = Memory()
+        self.journal = Journal()
         self.steps = Steps()
         self.what_if = WhatIf(self.steps)
         self.fleet = Fleet(self.what_if)
@@ -137,6 +139,7 @@ class World:
         assert policy.batch_bytes_max > 0
         assert policy.grace_max >= 0
         self.policy = policy
+        self.journal.note_all()
 
     def put_budget(self, budget: Budget) -> None:
         keys = {envelope.key for envelope in budget.envelopes}
@@ -153,6 +156,7 @@ class World:
             self._count_since(envelope.key, envelope.start)
         self._close_windows(gone)
         self._tree = None
+        self.journal.note_all()
         self.work.touch_budget(budget.key)
 
     def drop_budget(self, key: str) -> None:
@@ -162,6 +166,7 @@ class World:
         self.budgets.pop(key, None)
         self._close_windows(gone)
         self._tree = None
+        self.journal.note_all()
         self.work.touch_budget(key)
 
     def _forget_envelopes(self, key: str) -> list[EnvelopeKey]:
@@ -202,6 +207,7 @@ class World:
         # A heartbeat changes only the version, after which no failed bind would succeed.
         if known is None or replace(known, version=node.version) != node:
             self.node_changes += 1
+            self.journal.note_all()
             self._touch_node(node.name)
 
     def drop_node(self, name: str) -> None:
@@ -211,6 +217,7 @@ class World:
             self.fleet.drop_node(name)
             assert name not in self.fleet.nodes, name
             self.node_changes += 1
+            self.journal.note_all()
             self._touch_node(name)
 
     def _touch_node(self, name: str) -> None:
@@ -269,8 +276,13 @@ class World:
         assert self.uid_of.get(run.key) != uid, uid
 
     def put_pod(self, pod: Pod) -> None:
+        before = self.pods.get(pod.key)
         is_news = self._pods.put(pod)
         assert pod.key in self.pods, pod.key
+        if is_news:
+            self.journal.note_node(pod.node)
+            if before is not None:
+                self.journal.note_node(before.node)
         if is_news and pod.run_uid:
             self.work.look_at(pod.run_uid)
 
@@ -278,6 +290,8 @@ class World:
         gone = self._pods.drop(key)
         assert gone is None or gone.key == key, key
         assert gone is None or key not in self.pods, key
+        if gone is not None:
+            self.journal.note_node(gone.node)
         if gone is not None and gone.run_uid:
             self.work.look_at(gone.run_uid)
 
@@ -317,6 +331,7 @@ class World:
         self.accounts.remove(lease, self.terms[lease.name])
         self.terms[lease.name] = term = self.term_of(lease)
         self.accounts.add(lease, term)
+        self.journal.note_lease(lease, term.frees_at)
         self.work.touch_budget(lease.payer.rpartition("/")[0])  # its hours run out at another time
 
     def fold_open(self, lease: Lease) -> None:
@@ -330,6 +345,7 @@ class World:
         self.terms[name] = term = self.term_of(lease)
         self.fleet.take(lease)
         self.accounts.add(lease, term)
+        self.journal.note_lease(lease, term.frees_at)
         if lease.ending is not None:
             self._note_ending(lease)
         self.work.look_at(lease.uid)
@@ -373,6 +389,7 @@ class World:
         assert closure.saved is None or lease.start < closure.saved <= closure.at, name
         self.fleet.give(lease)
         self.accounts.remove(lease, self.terms.pop(name))
+        self.journal.note_lease(lease, FOREVER)
         lease = replace(lease, closed=closure)
         self.leases[name] = lease
         self.accounts.settle(lease)
@@ -385,6 +402,9 @@ class World:
         return lease
 
     def _unindex(self, lease: Lease) -> None:
+        pod = self.pods.get(lease.pod_key) if lease.pod else None
+        if pod is not None:
+            self.journal.note_node(pod.node)  # a pod that outlives its lease takes its node's GPUs
         self._open.remove(lease, is_elastic=self._is_elastic(lease))
         self.ending.pop(lease.name, None)
         self.moving.pop(lease.name, None)

@@ -1,10 +1,9 @@
-"""A data folder as one file, taken while jobs run, and back again.
+"""Backup of a data folder into one file, while jobs run, and restore.
 
-What is taken: the store as of one moment, the archive, tokens, keys and certificates, the
-configuration, and which uid each namespace has. Not taken: logs and records of pods, which are the
-agent's and of this machine. The file is written under another name, read back and checked, and only
-then renamed. A restored ledger gets an epoch that outranks every one before it, whichever copy
-wrote them.
+Included: the store as of one moment, the archive, tokens, keys and certificates, the configuration,
+and the uid of each namespace. Not included: logs and pod records, which belong to the agent and
+this machine. The file is written under a temporary name, read back, checked, and only then renamed.
+A restored ledger gets an epoch above every epoch that any earlier copy can have used.
 """
 
 import hashlib
@@ -28,10 +27,10 @@ from leasehold.shell.folder import DataFolder
 CONTENTS = "contents.json"
 STORE, ARCHIVE = "store.sqlite", "archive"
 SECRETS = ("tokens.json", "lottery.key", "config.yaml", "tls")
-EPOCHS_PER_GENERATION = 1_000_000  # starts after one restore; no folder sees so many
+EPOCHS_PER_GENERATION = 1_000_000  # more starts after one restore than any folder sees
 
 
-class BadBackup(Exception):  # noqa: N818 - it says what the backup is
+class BadBackup(Exception):  # noqa: N818 - named for the condition
     def __init__(self, path: Path, why: str, remedy: str) -> None:
         super().__init__(f"{path}: {why}; {remedy}")
 
@@ -48,12 +47,12 @@ class Contents(Record):
 
 
 def generation_at(now: int) -> int:
-    """The first epoch of a ledger that is restored now: seconds, with room for starts between."""
+    """Return the first epoch of a ledger restored at `now`: seconds, with space for starts."""
     return now // 1000 * EPOCHS_PER_GENERATION
 
 
 def take_backup(data: DataFolder, archive: Path, to: Path, *, now: int) -> Contents:
-    """Raises `BadStore`, `BadArchive`, `BadBackup` or `OSError`; then there is no file."""
+    """Write a backup. Raise `BadStore`, `BadArchive`, `BadBackup` or `OSError`, leaving no file."""
     with tempfile.TemporaryDirectory(prefix=".backup-", dir=to.absolute().parent) as scratch:
         folder = Path(scratch)
         copy_store(data.store, folder / STORE)
@@ -70,7 +69,7 @@ def take_backup(data: DataFolder, archive: Path, to: Path, *, now: int) -> Conte
 
 
 def copy_store(path: Path, to: Path) -> None:
-    """The store as of one moment, whoever writes it meanwhile."""
+    """Copy the store as of one moment, even while other processes write to it."""
     try:
         source = open_reader(path)
     except apsw.Error as error:
@@ -85,7 +84,7 @@ def copy_store(path: Path, to: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """That the store is sound, and every segment of the archive what its index says."""
+    """Check that the store is intact and that every archive segment matches its index."""
     store = folder / STORE
     connection = apsw.Connection(str(store), flags=apsw.SQLITE_OPEN_READONLY)
     try:
@@ -101,7 +100,7 @@ def check_folder(folder: Path) -> None:
 
 
 def unpack(backup: Path, folder: Path) -> Contents:
-    """All files of a backup into an empty folder, each found to be what was taken."""
+    """Extract all files of a backup into an empty folder and check their digests."""
     try:
         with tarfile.open(backup, "r:") as tar:
             contents = _contents(backup, tar)
@@ -113,7 +112,8 @@ def unpack(backup: Path, folder: Path) -> Contents:
 
 
 def _others(data: DataFolder, archive: Path) -> Iterator[tuple[str, Path]]:
-    """The archive only as far as its segments are whole; what is being written is in the store."""
+    """Yield (name, path) of everything but the store. Only complete archive segments are included;
+    batches of an unfinished segment are still in the store."""
     for index in read_indices(archive):
         for file in index.files.values():
             yield f"{ARCHIVE}/{file.name}", archive / file.name
@@ -127,7 +127,7 @@ def _others(data: DataFolder, archive: Path) -> Iterator[tuple[str, Path]]:
             for each in sorted(path.rglob("*")):
                 if each.is_file():
                     yield str(PurePosixPath(*each.relative_to(data.root).parts)), each
-    # The second one is there until the folder is started for the first time after a restore.
+    # After a restore, `restored_users` holds the file until the folder is first started.
     users = next((each for each in (data.users, data.restored_users) if each.is_file()), None)
     if users is not None:
         yield data.restored_users.name, users
@@ -151,7 +151,8 @@ def _write_tar(to: Path, files: dict[str, Path], now: int) -> Contents:
 
 
 def _add(tar: tarfile.TarFile, name: str, path: Path) -> BackupMember:
-    """Small files are read once, so that what is hashed is what is written; the store is ours."""
+    """Add one file. Small files are read once, so the digest is of the bytes that are written; the
+    store is a private copy that does not change."""
     info = tarfile.TarInfo(name)
     info.mode = 0o600
     if name == STORE:
@@ -180,7 +181,7 @@ def _contents(backup: Path, tar: tarfile.TarFile) -> Contents:
 
 
 def _safe(backup: Path, name: str) -> PurePosixPath:
-    """No name may lead out of the folder it is unpacked into."""
+    """Reject names that lead out of the target folder."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts:
         raise BadBackup(backup, f"holds a file {name!r}", "it is not one of ours; do not use it")
@@ -211,7 +212,7 @@ def _unpack_one(
 
 
 def check_empty(folder: Path) -> None:
-    """A restore never writes over anything."""
+    """Raise `BadBackup` if the folder is not empty: a restore never overwrites files."""
     try:
         there = sorted(each.name for each in folder.iterdir())
     except FileNotFoundError:

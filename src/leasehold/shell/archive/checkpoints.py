@@ -1,8 +1,8 @@
-"""LedgerCheckpoint objects: what the store carries of batches that only the archive has.
+"""LedgerCheckpoint objects: the state of compacted batches, which only the archive still has.
 
-One object, `main`, says up to which batch; parts hold the bytes, because one object would grow too
-large. Parts are written first, under names of their own: the one write that counts is `main`'s.
-Read by `shell.recover` and by whoever looks at a data folder; written by the compactor.
+The object `main` says up to which batch; parts hold the bytes, because one object would be too
+large. Parts are written first, under unique names; the write of `main` is the commit. Read by
+`shell.recover` and by commands that work on a data folder; written by the compactor.
 """
 
 import base64
@@ -26,21 +26,21 @@ MAIN = "main"
 PART_CHARACTERS = 400 * 1024
 
 
-class CheckpointLost(Exception):  # noqa: N818 - it says what happened
-    """The store names a checkpoint that is not there or not what it says."""
+class CheckpointLost(Exception):  # noqa: N818 - named for the condition
+    """The store names a checkpoint that is missing or does not match its digest."""
 
 
 class Stored(Record):
-    """`main` as it is stored; version 0: there is none yet."""
+    """The stored `main` object; version 0: it does not exist yet."""
 
     seq: int = 0
-    sha256: str = ""  # of what its parts hold
+    sha256: str = ""  # of the joined parts
     parts: tuple[str, ...] = ()
     version: int = 0
 
 
 async def read_checkpoint(store: Store, clock: Clock) -> tuple[Carried, Stored]:
-    """What is carried; nothing, if nothing was ever compacted."""
+    """Return the carried state; empty if nothing was ever compacted."""
     try:
         wire = await until_answered(clock, lambda: store.get(KIND, "", MAIN))
     except NotFound:
@@ -57,7 +57,7 @@ async def read_checkpoint(store: Store, clock: Clock) -> tuple[Carried, Stored]:
 
 
 def carried_from(main: Wire, texts: dict[str, object]) -> Carried:
-    """The state that `main` and the texts of its parts make; raises `CheckpointLost`."""
+    """Decode the state from `main` and the texts of its parts; raise `CheckpointLost`."""
     spec = _spec(main)
     joined = "".join(str(texts.get(name, "")) for name in _stored(main).parts)
     try:
@@ -75,7 +75,7 @@ def carried_from(main: Wire, texts: dict[str, object]) -> Carried:
 async def write_checkpoint(
     store: Store, clock: Clock, carried: Carried, before: Stored, *, archive: Wire
 ) -> Stored:
-    """Parts, then `main`; raises `Conflict` if somebody else wrote one meanwhile."""
+    """Write the parts, then `main`; raise `Conflict` if another process wrote one meanwhile."""
     encoded = carried_to_json(carried)
     text = base64.b64encode(zlib.compress(encoded, 6)).decode("ascii")
     sha256 = hashlib.sha256(encoded).hexdigest()
@@ -86,7 +86,7 @@ async def write_checkpoint(
         try:
             await until_answered(clock, _creator(store, part))
         except AlreadyExists:
-            continue  # the name has its content's digest: it is ours, from a try that was cut off
+            continue  # the name contains the digest: this is ours, from an interrupted attempt
     spec: Wire = {
         "seq": carried.seq,
         "digest": carried.digest,
@@ -105,7 +105,7 @@ async def _write_main(store: Store, clock: Clock, spec: Wire, before: Stored) ->
         try:
             return _version(await until_answered(clock, _writer(store, spec, known.version)))
         except (Conflict, AlreadyExists, NotFound):
-            # It may be our own earlier try, or somebody who touched the object: look.
+            # It may be our own earlier attempt, or another process touched the object: re-read it.
             found = await _found(store, clock)
             if found is not None and _spec(found) == spec:
                 return _version(found)

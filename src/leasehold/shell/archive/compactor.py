@@ -1,9 +1,9 @@
-"""Takes what is old out of the store when it is safe in the archive; the controller does it itself.
+"""The compactor: removes old objects from the store once they are safely in the archive.
 
-The loop calls `step` between two turns; each call does a bounded piece. The order makes a death at
-any moment harmless: archive the batches, read them back, write a checkpoint, and only then delete.
-Before the checkpoint nothing has happened; after it, whatever is not deleted yet is left over, and
-the next recovery finds it. Nothing here decides what runs.
+The loop calls `step` between two turns; each call does a bounded piece of work. The order makes a
+crash harmless at any time: archive the batches, read them back, write a checkpoint, and only then
+delete. Before the checkpoint nothing has changed. After it, objects not deleted yet are leftovers,
+which the next recovery finds. Compaction does not affect scheduling.
 """
 
 from collections.abc import Callable
@@ -54,9 +54,9 @@ from leasehold.shell.ledger import Ledger, batch_name
 Alert = Callable[[str], None]
 
 SEGMENT_BYTES = 2 * 1024 * 1024
-ROUND = 256  # objects that are removed between two turns
-BATCHES = 256  # that one checkpoint goes ahead by, so that no turn waits long for it
-WORTH = 1_000  # objects, below which a day may pass first
+ROUND = 256  # objects removed between two turns
+BATCHES = 256  # batches that one checkpoint may advance, so that no turn waits long for it
+WORTH = 1_000  # with fewer objects to remove, wait until they are a day old
 EVERY: Millis = HOUR
 AGAIN_AFTER_TROUBLE: Millis = 10 * MINUTE
 CROWDED_PERCENT = 70
@@ -67,7 +67,7 @@ NO_ARCHIVE = "there is no archive; set ledger.archive to a folder or a bucket"
 
 
 class Compacted(Record):
-    """What left the store since somebody asked, or the last time it did so by itself."""
+    """What left the store since the last request, or in the last compaction that ran by itself."""
 
     seq: int
     batches: int = 0
@@ -76,7 +76,7 @@ class Compacted(Record):
 
 
 class CompactionAnswer(Record):
-    """What came of the last time that somebody asked for it."""
+    """The result of the last requested compaction."""
 
     at: Instant
     problem: str
@@ -84,8 +84,8 @@ class CompactionAnswer(Record):
 
 
 class Compactor:
-    """`folder` None: there is no archive, nothing is ever removed, and it says so when that begins
-    to matter."""
+    """Moves old batches and leases to the archive. With `folder` None there is no archive: nothing
+    is ever removed, and an alert says so once the store fills up."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Compactor:
         segment_bytes: int = SEGMENT_BYTES,
         mirror: Mirror | None = None,
     ) -> None:
-        """`mirror`: where else every segment must be before anything leaves the store."""
+        """`mirror`: every segment must also be stored there before anything leaves the store."""
         self._mirror = mirror
         self._store = store
         self._clock = clock
@@ -114,13 +114,13 @@ class Compactor:
         self._keep_asked = keep_closed
         self._is_going_on = False
         self.last: Compacted | None = None
-        self.requests = 0  # so many times somebody asked for it
-        self.answered: tuple[int, CompactionAnswer] | None = None  # the last of them, and its end
+        self.requests = 0  # number of requests so far
+        # Number and answer of the last one
+        self.answered: tuple[int, CompactionAnswer] | None = None
 
     def request(self, keep: Millis | None = None) -> int:
-        """Somebody wants it now, even if little is to be gained; the request's number, which is
-        that of the one under way if there is one. `keep`: for how long closed leases stay this
-        time."""
+        """Request a compaction now, even if little is gained, and return the request's number. If
+        one is under way, return its number. `keep`: how long closed leases stay this time."""
         wanted = self._keep if keep is None else keep
         if self._asked:
             self._keep_asked = min(self._keep_asked, wanted)
@@ -131,7 +131,8 @@ class Compactor:
         return self.requests
 
     async def run_once(self, world: World, ledger: Ledger) -> Compacted | None:
-        """All of it at once, for whoever has the World to itself; None if there was nothing."""
+        """Compact everything at once; None if nothing was old enough. Needs the World
+        exclusively."""
         self.request()
         while (wait := await self.step(world, ledger)) is not None and wait <= SECOND:
             if wait:
@@ -139,7 +140,7 @@ class Compactor:
         return self.last
 
     async def step(self, world: World, ledger: Ledger) -> Millis | None:
-        """A bounded piece of work between two turns, and when to call again at the latest."""
+        """Do a bounded piece of work; return the longest time until the next call."""
         if ledger.leftovers:
             swept = await self._sweep(ledger)
             return 0 if swept else SECOND
@@ -165,7 +166,7 @@ class Compactor:
         return wait
 
     def _presses(self, world: World, ledger: Ledger, now: Instant) -> bool:
-        """A store that fills up does not wait for the hour."""
+        """Return whether the store fills up, so that compaction cannot wait for its hour."""
         if self._archive is None or now < self._next_if_crowded:
             return False
         return self._is_crowded(world, ledger)
@@ -175,7 +176,7 @@ class Compactor:
         return 100 * count > CROWDED_PERCENT * self._max_objects
 
     def _answer(self, problem: str) -> None:
-        """Whoever asked from another process finds what came of it beside the archive."""
+        """Write the answer beside the archive, where a requester in another process reads it."""
         if not self._asked:
             return
         self._asked = False
@@ -215,7 +216,7 @@ class Compactor:
         return gain >= WORTH or (oldest is not None and oldest.instant <= cutoff - DAY)
 
     async def _archive_some(self, world: World, ledger: Ledger, upto: int) -> bool:
-        """One more segment; False if everything up to there was in the archive already."""
+        """Write one more segment; False if everything up to `upto` was archived already."""
         assert self._archive is not None, "whoever has none does not get here"
         if self._mirror is not None:
             await self._mirror.sync()
@@ -256,7 +257,7 @@ class Compactor:
         return line, len(encoded)
 
     def _leases(self, world: World, names: list[str], lines: list[Wire]) -> list[Lease]:
-        """As the World has them; one that never had an object is known to the ledger alone."""
+        """Return the leases from the World; one that never had an object comes from the ledger."""
         if all(name in world.leases for name in names):
             return [world.leases[name] for name in names]
         assert self._archive is not None
@@ -276,7 +277,7 @@ class Compactor:
             raise BadArchive(self._archive.folder, why, "restore it from a backup") from None
 
     async def _check_point(self, world: World, ledger: Ledger, plan: Compaction, upto: int) -> None:
-        """The commit point; from here on what the plan names is gone, whoever crashes."""
+        """Commit: from here on everything the plan names is gone, even after a crash."""
         _, before = await read_checkpoint(self._store, self._clock)
         if before.seq != world.carried.seq:
             raise Conflict(CHECKPOINT, "", "main")
@@ -301,7 +302,8 @@ class Compactor:
         _leave(ledger, plan, carried, before, stored)
 
     def _carried(self, world: World, ledger: Ledger, plan: Compaction, upto: int) -> Carried:
-        """From the lines as the archive has them, which are the chain's."""
+        """Build the carried state from the archived lines, after checking them against the
+        chain."""
         assert self._archive is not None
         told, digest = world.carried.told.copied(), world.carried.digest
         instant = world.carried.instant
@@ -318,7 +320,7 @@ class Compactor:
         return carried_after(world, plan, told, seq=upto, digest=digest, instant=instant)
 
     async def _sweep(self, ledger: Ledger) -> bool:
-        """Some of what is left over; False if the store could not be asked."""
+        """Delete some leftovers; False if the store was unavailable."""
         writes: list[Write] = []
         owners: list[tuple[str, str]] = []
         for kind, name in list(ledger.leftovers)[:ROUND]:
@@ -333,7 +335,7 @@ class Compactor:
         unsettled: set[tuple[str, str]] = set()
         for owner, write, answer in zip(owners, writes, answers, strict=True):
             if isinstance(answer, Unavailable | OutcomeUnknown):
-                unsettled.add(owner)  # asked again later
+                unsettled.add(owner)  # tried again later
             elif isinstance(answer, Conflict):
                 if not (isinstance(write, SetFinalizers) and await self._let_go(write)):
                     unsettled.add(owner)
@@ -344,8 +346,7 @@ class Compactor:
         return not unsettled
 
     async def _let_go(self, tried: SetFinalizers) -> bool:
-        """Take our finalizer off an object that has others than we knew; return whether it is
-        off."""
+        """Remove our finalizer from an object with unexpected others; return whether it is off."""
         place = (tried.kind, tried.namespace, tried.name)
         try:
             wire = await self._store.get(*place)
@@ -364,7 +365,8 @@ _OTHER_FOLDER = "it is another ledger's: name the right folder (ledger.archive)"
 
 
 def _removal(kind: str, name: str) -> list[Write]:
-    """Most objects of the ledger have a finalizer that only compaction removes."""
+    """Return the writes that delete an object. Most ledger objects have a finalizer that only
+    compaction removes."""
     namespace, _, last = name.rpartition("/")  # only a Reservation has a namespace
     delete = Delete(kind, namespace, last, None)
     if kind not in _HELD:
@@ -376,7 +378,7 @@ _HELD = frozenset({"Lease", "LedgerBatch", CHECKPOINT})
 
 
 def _newest(ledger: Ledger, cutoff: Instant, archived: int) -> int:
-    """The last batch that is old enough and whose leases are all written."""
+    """Return the newest batch that is old enough and whose Lease objects are all written."""
     found = archived
     for seq, committed in ledger.chain.items():
         if committed.instant > cutoff or seq > ledger.known.materialised:
@@ -386,7 +388,7 @@ def _newest(ledger: Ledger, cutoff: Instant, archived: int) -> int:
 
 
 def _check_fit(archive: Archive, world: World, ledger: Ledger) -> None:
-    """That the archive ends on the chain, and not before what the store has let go."""
+    """Check that the archive ends on the chain and not before the store's first batch."""
     end, carried = archive.end(), world.carried
     if end.seq < carried.seq:
         why = f"ends with batch {end.seq}, and the store begins after {carried.seq}"
@@ -404,7 +406,7 @@ def _check_fit(archive: Archive, world: World, ledger: Ledger) -> None:
 def _leave(
     ledger: Ledger, plan: Compaction, carried: Carried, before: Stored, after: Stored
 ) -> None:
-    """To be removed from now on, a few at a time."""
+    """Queue the objects that the checkpoint replaced for removal, a few at a time."""
     left = ledger.leftovers
     left.update((("Lease", name), None) for name in plan.leases)
     left.update((("Resolution", name), None) for name in plan.resolutions)

@@ -1,9 +1,9 @@
-"""Reads the archive: its lines, the leases it closed, its Resolutions. Implements `ports.archive`.
+"""Reads the archive: lines, closed leases and Resolutions. Implements `ports.archive`.
 
-Segments say in their index from when to when their leases lasted: a report over a week opens the
-files of that week and no others. Of each file that was read once it is known when its leases were,
-so that a look at an instant decodes those alone. Every file is checked before its content is used,
-and again when it is another one. It never writes, and may be used while a compactor adds segments.
+A segment's index bounds the times of its leases: a report over a week opens only the files of that
+week. For each file read once, the times of its leases are cached, so a query for one instant
+decodes only those leases. Every file is checked before its content is used, and again if it has
+changed. The reader never writes and may run while a compactor adds segments.
 """
 
 from collections import OrderedDict
@@ -31,12 +31,12 @@ from leasehold.shell.archive.segments import (
 )
 from leasehold.shell.archive.times import SegmentTimes, stamp_of
 
-TIMES_MAX = 2_000_000  # leases of which it is kept when they were; 48 MB
+TIMES_MAX = 2_000_000  # maximum number of cached lease times; 48 MB
 
 
 class Archive:
-    """A folder of segments; it need not exist yet. What goes wrong is a `BadArchive`. `trouble`
-    says why the folder may lack some, if it is a copy."""
+    """A folder of segments, which need not exist yet. Errors are `BadArchive`.
+    `trouble`: why the folder may be incomplete, if it is a copy of a mirror."""
 
     def __init__(self, folder: Path, trouble: Callable[[], str] = lambda: "") -> None:
         self.folder = folder
@@ -46,7 +46,7 @@ class Archive:
         self._times: OrderedDict[str, SegmentTimes] = OrderedDict()  # by file
 
     def leases(self, *, since: Instant | None, until: Instant | None) -> Iterator[Lease]:
-        """Closed leases that overlap [since, until), by the batch that closed them."""
+        """Yield closed leases that overlap [since, until), in order of the closing batch."""
         low, high = since or 0, FOREVER if until is None else until
         for index in self.indices():
             if not index.leases or index.leases_to < low or index.leases_from >= high:
@@ -60,8 +60,8 @@ class Archive:
                 yield lease
 
     def learn_one(self) -> bool:
-        """Looks through one segment of which it is not known yet when its leases were, the newest
-        first; false if there is none, or no more room. Nobody waits long for it."""
+        """Read the lease times of one segment, newest first, into the cache. Return False if none
+        is left or the cache is full. Each call is short."""
         if sum(map(len, self._times.values())) >= TIMES_MAX:
             return False
         for index in reversed(self.indices()):
@@ -79,7 +79,7 @@ class Archive:
                 self._times.move_to_end(path.name)
                 return known
         except FileNotFoundError:
-            stamp = (0, 0, 0)  # reading it says so
+            stamp = (0, 0, 0)  # read_file reports the error
         found = SegmentTimes(read_file(self.folder, index, LEASES), stamp)
         self._times[path.name] = found
         while len(self._times) > 1 and sum(map(len, self._times.values())) > TIMES_MAX:
@@ -90,7 +90,7 @@ class Archive:
         return min((each.leases_from for each in self.indices() if each.leases), default=0)
 
     def lines(self, after: int = 0) -> Iterator[Wire]:
-        """The exported lines of all batches after this one."""
+        """Yield the exported lines of all batches after `after`."""
         for index in self.indices():
             if index.last <= after:
                 continue
@@ -100,7 +100,7 @@ class Archive:
                     yield line
 
     def resolutions(self, *, upto: int | None = None) -> Iterator[Wire]:
-        """As objects; those that batches up to this one published."""
+        """Yield Resolution objects published by batches up to and including `upto`."""
         for index in self.indices():
             for wire in read_part(self.folder, index, RESOLUTIONS):
                 if upto is None or resolution_from_wire(wire).batch <= upto:
@@ -110,7 +110,7 @@ class Archive:
         return end_of(self.indices())
 
     def indices(self) -> list[Index]:
-        """All there are now; read again only when files were added."""
+        """Return the indices of all segments; they are read again only when files were added."""
         if trouble := self._trouble():
             raise BadArchive(self.folder, f"may lack segments ({trouble})", "it is tried again")
         names = tuple(sorted(path.name for path in self.folder.glob("segment-*.json")))

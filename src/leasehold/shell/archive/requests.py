@@ -1,8 +1,8 @@
-"""Somebody asks the owner of a ledger to compact it now, from elsewhere, and waits for the end.
+"""Compaction requests from other processes: ask the leader to compact now and wait for the end.
 
-Served by `leasehold controller` to whoever may, asked by `leasehold ledger compact`. A compaction
-may take longer than a request to an API server can: whoever asked is told how far it is and asks
-again, naming the request, so that it hears of the end of that one and does not begin another.
+Served by `leasehold controller` to authorised users, sent by `leasehold ledger compact`. A
+compaction may take longer than an API server request may last. So each answer reports the progress;
+the client asks again with the request's name and does not start another.
 """
 
 import secrets
@@ -13,21 +13,21 @@ from leasehold.core.units import SECOND, Millis
 from leasehold.ports.runtime import Clock
 from leasehold.shell.archive.compactor import Compacted, Compactor
 
-NAME = "compaction"  # what is posted to
-PATIENCE: Millis = 20 * SECOND  # an API server gives up after a minute
+NAME = "compaction"  # path segment of the POST
+PATIENCE: Millis = 20 * SECOND  # less than the minute after which an API server times out
 _POLL: Millis = SECOND // 20
 
 
 class CompactionAsked(Record):
-    """`keep`: how long closed leases stay, if not as configured. `request`: one that was told
-    before."""
+    """`keep`: how long closed leases stay, if not as configured. `request`: an earlier one's
+    name."""
 
     keep: str = ""
     request: str = ""
 
 
 class CompactionTold(Record):
-    """`compacted` None: nothing was old enough, or nothing has left yet."""
+    """State of a request. `compacted` None: nothing was old enough, or nothing has left yet."""
 
     request: str
     ended: bool
@@ -36,8 +36,8 @@ class CompactionTold(Record):
 
 
 class CompactionRequests:
-    """Those that came to one process. `wake` has the owner look at them soon; `leads` says whether
-    it is still the owner."""
+    """The requests to one process.
+    `wake`: makes the leader's loop handle them soon. `leads`: whether this process still leads."""
 
     def __init__(
         self,
@@ -51,10 +51,10 @@ class CompactionRequests:
         self._clock = clock
         self._wake = wake
         self._leads = leads
-        self._names = secrets.token_hex(4)  # another process counts anew
+        self._names = secrets.token_hex(4)  # prefix of names; differs by process
 
     async def ask(self, request: str, keep: Millis | None) -> CompactionTold | None:
-        """What has come of it after a while; None where the ledger is somebody else's by now."""
+        """Wait for the end and return the state; None if this process no longer leads."""
         number = self._known(request)
         if number is None:
             number = self._compactor.request(keep)
@@ -76,7 +76,7 @@ class CompactionRequests:
         return None
 
     def _known(self, request: str) -> int | None:
-        """The number of a request that was told before, by this process and not by another."""
+        """Return the number of a request of this process by its name; None if it is unknown."""
         return next(
             (each for each in range(1, self._compactor.requests + 1)[-2:]
              if request == self._name(each)), None

@@ -1,12 +1,12 @@
-"""The files of an archive: their names, what a segment's index says, and reading them with care.
+"""The files of an archive: names, a segment's index, and verified reads.
 
-    ledger-FIRST-LAST.jsonl         the exported lines of these batches, as they are
+    ledger-FIRST-LAST.jsonl         the exported lines of these batches, unchanged
     leases-FIRST-LAST.jsonl         the leases that these batches closed, as objects
     resolutions-FIRST-LAST.jsonl    the Resolutions whose digests they quote, as objects
-    segment-FIRST-LAST.json         digests, sizes and instants of the three; written last
+    segment-FIRST-LAST.json         digests, sizes and times of the three; written last
 
-A segment exists when its index does. Numbers are padded, so that names sort as batches do. The
-writer and the reader use this; it writes nothing.
+A segment exists once its index does. Numbers are padded so that names sort like batches. Used by
+the writer and the reader; nothing here writes.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ line_of = msgspec.json.Decoder(dict[str, object]).decode
 
 
 class BadArchive(Unusable):
-    """A file of the archive is not what it must be; says which, why, and what to do."""
+    """A file of the archive is damaged or missing; says which file, why, and what to do."""
 
 
 class File(Record):
@@ -41,7 +41,7 @@ class File(Record):
 
 
 class Index(Record, rename="camel"):
-    """What a segment holds. `leases_from` and `leases_to` bound the leases it closed."""
+    """Index of a segment. `leases_from` and `leases_to` bound the times of the leases it closed."""
 
     format: int
     first: int
@@ -50,11 +50,11 @@ class Index(Record, rename="camel"):
     after: Digest
     first_instant: Instant
     last_instant: Instant
-    files: dict[str, File]  # by part
+    files: dict[str, File]  # by kind: ledger, leases, resolutions
     leases: int
     leases_from: Instant
     leases_to: Instant
-    checksum: str = ""  # of all of the above
+    checksum: str = ""  # of all other fields
 
     def sealed(self) -> "Index":
         return replace(self, checksum=self._sum())
@@ -80,7 +80,7 @@ def file_name(part: str, first: int, last: int) -> str:
 
 
 def read_indices(folder: Path) -> list[Index]:
-    """Every segment in order; raises `BadArchive` where one is missing between two others."""
+    """Return all indices in order; raise `BadArchive` if one between two others is missing."""
     found: list[Index] = []
     try:
         paths = sorted(folder.glob("segment-*.json"))
@@ -102,10 +102,10 @@ def end_of(indices: list[Index]) -> End:
 
 
 def read_part(folder: Path, index: Index, part: str) -> Iterator[Wire]:
-    """The objects of one file, after its digest was found right."""
+    """Yield the objects of one file after checking its digest."""
     content = read_file(folder, index, part)
     for line in content.splitlines():
-        yield line_of(line)  # its digest is right: it is what was written
+        yield line_of(line)  # cannot fail: the digest matches what was written
 
 
 def part_path(folder: Path, index: Index, part: str) -> Path:
@@ -117,7 +117,7 @@ def part_path(folder: Path, index: Index, part: str) -> Path:
 
 
 def read_file(folder: Path, index: Index, part: str, *, is_known: bool = False) -> bytes:
-    """What one file holds; its digest is taken, unless it `is_known` to be right."""
+    """Return the content of one file. Its digest is checked unless `is_known` to be right."""
     path = part_path(folder, index, part)
     try:
         content = path.read_bytes()

@@ -1,7 +1,7 @@
-"""One moment of a store's file, read beside the server that writes it; ledger and archive as one.
+"""A consistent snapshot of a store's file, read beside the server that writes it.
 
-Takes no lock and writes nothing: it works while `leasehold up` runs and when it does not. Used by
-the commands that answer from a data folder: export, verify, replay, audit and backup.
+Takes no lock and writes nothing, so it works whether or not `leasehold up` runs. Used by the
+commands that read a data folder: export, verify, replay, audit and backup.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,10 +40,10 @@ from leasehold.shell.recover import Recovered, read_world
 
 
 class Snapshot:
-    """`get`, `list` and `scan` are those of `ports.store.Store`; nothing here writes."""
+    """Read-only view of one moment; `get`, `list` and `scan` are those of `ports.store.Store`."""
 
     def __init__(self, path: Path) -> None:
-        """Raises `BadStore`. All that is read until `close` is of the moment of opening."""
+        """Open the file; raise `BadStore`. All reads until `close` see the state at this moment."""
         self.path = path
         if not path.is_file():
             raise BadStore(path, "is not there", "name the data folder of a server (--data)")
@@ -56,7 +56,7 @@ class Snapshot:
             if self._connection.pragma("application_id") != APPLICATION:
                 raise BadStore(path, "is no store of leasehold's", "name its data folder (--data)")
             self._connection.execute("BEGIN")
-            self.version = self._pages.version  # the first read is what fixes the moment
+            self.version = self._pages.version  # the first read fixes the moment of the snapshot
         except apsw.Error as error:
             self.close()
             raise BadStore(path, f"cannot be read ({error})", sentence(error)) from None
@@ -68,7 +68,7 @@ class Snapshot:
         self._connection.close()
 
     def objects(self, kind: str) -> list[Wire]:
-        """Raises `BadStore` for one that is no object at all."""
+        """Return the objects of a kind; raise `BadStore` if one is not JSON."""
         try:
             return [decode(body) for body in self._pages.read_all(kind)[0]]
         except msgspec.DecodeError as error:
@@ -80,8 +80,8 @@ class Snapshot:
         return None if body is None else decode(body)
 
     def head(self) -> Wire:
-        """The spec of the ledger's head; empty before the first start. Raises `BadStore` for one
-        that a later version wrote."""
+        """Return the spec of the ledger's head; empty before the first start. Raise `BadStore` if a
+        later version wrote it."""
         spec = part(self.object("LedgerHead", SHARD), "spec")
         try:
             check_format(spec.get("format"))
@@ -91,7 +91,7 @@ class Snapshot:
         return spec
 
     def carried(self) -> Carried:
-        """Raises `CheckpointLost`."""
+        """Return the carried state; raise `CheckpointLost`."""
         main = self.object(CHECKPOINT, MAIN)
         if main is None:
             return Carried()
@@ -102,8 +102,8 @@ class Snapshot:
         return carried_from(main, parts)
 
     def lines(self) -> list[Wire]:
-        """Return the committed batches that are still here, in order; raise `BadStore`,
-        `BatchLost` or `HeadLost`."""
+        """Return the committed batches still in the store, in order. Raise `BadStore`, `BatchLost`
+        or `HeadLost`."""
         spec = self.head()
         head = Head(seq=whole_at(spec, "seq") or 0, digest=text_at(spec, "digest"))
         carried = self.carried()
@@ -116,7 +116,7 @@ class Snapshot:
                 look(body)
         return [part(self.object("LedgerBatch", link.name), "spec") for link in lines.chain()]
 
-    # The port, as far as it reads.
+    # The read methods of the Store port.
 
     async def get(self, kind: str, namespace: str, name: str) -> Wire:
         body = self._pages.read((kind, namespace, name))
@@ -134,7 +134,7 @@ class Snapshot:
 
 
 class _Moment(FileObjects):
-    """What cannot be read of one moment will not be readable later: nobody is to ask again."""
+    """Read errors are final here: the snapshot never changes, so a retry would not help."""
 
     @contextmanager
     def _speaking(self) -> Iterator[None]:
@@ -151,16 +151,16 @@ class _Moment(FileObjects):
 async def world_of(
     snapshot: Snapshot, clock: Clock, *, policy: Policy, labels: Labels
 ) -> Recovered:
-    """Return what a server that starts now would see, without becoming one; raise `BadStore`,
-    `BatchLost`, and `Malformed` for an object of the ledger's own."""
-    store = cast(Store, snapshot)  # reading a World calls nothing but `get`, `list` and `scan`
+    """Return what a server that starts now would recover, read-only. Raise `BadStore`, `BatchLost`,
+    or `Malformed` for an unreadable ledger object."""
+    store = cast(Store, snapshot)  # read_world calls only `get`, `list` and `scan`
     ledger = Ledger(store, clock)
     await ledger.look()
     return await read_world(store, clock, ledger, policy=policy, labels=labels)
 
 
 def whole_ledger(snapshot: Snapshot, archive: Archive) -> Iterator[Wire]:
-    """Every line there ever was: up to the checkpoint from the archive, then from the store."""
+    """Yield all lines of the ledger: from the archive up to the checkpoint, then from the store."""
     carried = snapshot.carried()
     end = archive.end() if carried.seq else None
     if end is not None and end.seq < carried.seq:

@@ -1,7 +1,7 @@
-"""When each lease of an archived segment began and ended, in 24 bytes: a checkpoint of its file.
+"""Start and end of each lease in an archived segment, 24 bytes each: an index of its file.
 
-With it, whoever asks who held what at an instant decodes those leases and no others. `reader` keeps
-it for each segment that was read once; the file's digest was found right then.
+A query for one instant decodes only the leases open at that instant. `reader` keeps these times for
+each segment that it has read once and verified.
 """
 
 from array import array
@@ -26,7 +26,7 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 class _Line(msgspec.Struct):
-    """Of a closed lease, the two instants; the rest is passed over."""
+    """The two timestamps of a closed lease; other fields are ignored."""
 
     spec: _Spec
     status: _Status
@@ -38,7 +38,7 @@ Stamp = tuple[int, int, int]
 
 
 def stamp_of(path: Path) -> Stamp:
-    """Another one, if the file is: inode, change and size."""
+    """Return inode, mtime and size: a different stamp means that the file has changed."""
     about = path.stat()
     return about.st_ino, about.st_mtime_ns, about.st_size
 
@@ -60,8 +60,8 @@ class SegmentTimes:
         return len(self._starts)
 
     def overlapping(self, low: Instant, high: Instant) -> Iterator[slice]:
-        """Where the leases lie in the file that overlap [low, high). One that took no time at all
-        is within what begins with it."""
+        """Yield the file slices of the leases that overlap [low, high).
+        A lease of zero length overlaps if it lies in the range or starts at `low`."""
         for place, (start, end) in enumerate(zip(self._starts, self._ends)):
             if start < high and (end > low or end == start >= low):
                 yield slice(self._places[place], self._places[place + 1])
@@ -69,5 +69,5 @@ class SegmentTimes:
 
 def _instant(text: str) -> Instant:
     found = parse_instant(text)
-    assert found is not None, text  # its digest is right: it is what was written
+    assert found is not None, text  # cannot fail: the file's digest was checked
     return found

@@ -1,8 +1,8 @@
-"""Writes one segment of the archive so that it is there whole or not at all, and reads it back.
+"""Writes one archive segment, completely or not at all, and verifies it.
 
-Each file goes to a temporary name, is forced to the disk and renamed; the index comes last. Then
-all four are read from the disk again and checked against the chain: only what was found right there
-counts as archived. Called by the compactor; it removes nothing but its own unfinished files.
+Each file is written under a temporary name, synced to disk and renamed; the index comes last. Then
+all four files are read back and checked against the chain; only a segment that passes counts as
+archived. Called by the compactor; removes nothing but its own unfinished files.
 """
 
 import hashlib
@@ -45,10 +45,9 @@ def write_segment(
     leases: Sequence[Lease],
     resolutions: Sequence[Wire],
 ) -> Index:
-    """The lines that follow `before`, the leases they close and the Resolutions they quote.
+    """Write a segment: the lines that follow `before`, their closed leases and Resolutions.
 
-    Raises `BadArchive` if what is on the disk afterwards is not that, `OSError` if it cannot be
-    written.
+    Raise `BadArchive` if the files do not verify afterwards, `OSError` if they cannot be written.
     """
     assert lines, "a segment has a batch"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -84,13 +83,13 @@ def write_segment(
         return read_back(folder, index)
     except BadArchive:
         with suppress(OSError):
-            path.unlink()  # it does not count; the next try writes it again
+            path.unlink()  # the segment does not count; the next attempt writes it again
         raise
 
 
 def read_back(folder: Path, written: Index) -> Index:
-    """What the disk says, once it was found to be a part of the chain with all that belongs to it;
-    raises `BadArchive`."""
+    """Read a written segment back and return its index; raise `BadArchive` if it is damaged or does
+    not continue the chain."""
     path = folder / file_name("segment", written.first, written.last)
     found = next((each for each in read_indices(folder) if each.first == written.first), None)
     if found != written:
@@ -100,7 +99,7 @@ def read_back(folder: Path, written: Index) -> Index:
 
 
 def check_segment(folder: Path, index: Index) -> None:
-    """The digests of files and chain, and that leases and Resolutions are those of the batches."""
+    """Check all digests, and that leases and Resolutions are those of the batches."""
     path = folder / file_name(LEDGER, index.first, index.last)
     digest, seq = index.before, index.first - 1
     closed: dict[str, tuple[int, int, str]] = {}
@@ -156,7 +155,7 @@ def _batch(path: Path, line: Wire) -> Batch:
 
 
 def put_file(path: Path, content: bytes) -> None:
-    """On the disk under its name, or not at all."""
+    """Write a file atomically: complete and on disk under its name, or not at all."""
     unfinished = path.with_name(path.name + ".tmp")
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
@@ -168,7 +167,7 @@ def put_file(path: Path, content: bytes) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """A new name is on the disk when its folder is."""
+    """Sync a folder, which makes renames in it durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -177,7 +176,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def _remove_unfinished(folder: Path, first: int) -> None:
-    """Files from this batch on without an index: a try that was cut off."""
+    """Remove files of an interrupted attempt: those from batch `first` on, which have no index."""
     start = file_name(LEDGER, first, first).removeprefix(LEDGER).partition("-")[2].split("-")[0]
     for kind in PARTS:
         for path in folder.glob(f"{kind}-{start}-*"):
@@ -191,7 +190,7 @@ def _encoded(wires: Iterable[Wire]) -> bytes:
 
 
 def _bare(resolution: Wire) -> Wire:
-    """Without what the store stamped on it."""
+    """Return the Resolution without the fields that the store added."""
     name = text_at(part(resolution, "metadata"), "name")
     return {
         "apiVersion": resolution.get("apiVersion"),

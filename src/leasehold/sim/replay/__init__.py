@@ -1,4 +1,4 @@
-"""Plays a recorded workload on a fleet and Budgets, on virtual time, through the shipped core.
+"""Replays a recorded workload on a fleet and Budgets, in virtual time, with the shipped core.
 
-`trace` and `past` read jobs, `player` plays them, `figures` computes what the report shows.
+`trace` and `past` read jobs, `player` plays them, `figures` computes the report's numbers.
 """

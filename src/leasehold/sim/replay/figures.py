@@ -1,6 +1,6 @@
 """The figures of a replay: waits by team, GPUs in use over time, preemptions and work lost.
 
-Computed once from what happened; the table, the JSON document and the page only render them.
+Computed once from the result; the table, the JSON document and the page only render them.
 """
 
 from bisect import bisect_right
@@ -10,14 +10,14 @@ from leasehold.core.facts import Phase, Record
 from leasehold.core.units import SECOND, GpuMs, Instant, Millis, format_instant
 from leasehold.sim.replay.player import Course, Played
 
-CURVE_POINTS = 101  # of a waiting time curve: every hundredth of the jobs
-USE_POINTS = 400  # of the GPUs in use, at most
+CURVE_POINTS = 101  # points of a waiting time curve: one per percent of the jobs
+USE_POINTS = 400  # maximum number of points of the GPU use
 
-ALL = ""  # the team of all jobs
+ALL = ""  # team name that means all jobs
 
 
 class Waits(Record, rename="camel"):
-    """Seconds between submission and completion in which jobs did not run."""
+    """Seconds between submission and completion during which jobs did not run."""
 
     mean: float
     median: float
@@ -27,16 +27,16 @@ class Waits(Record, rename="camel"):
 
 
 class TeamFigures(Record, rename="camel"):
-    """What happened to the jobs of one owner; of all, if `owner` is empty."""
+    """Results of the jobs of one owner; of all jobs if `owner` is ""."""
 
     owner: str
     jobs: int
     completed: int
     failed: int  # ended for good by a preemption or a limit
     never_started: int
-    unfinished: int  # started, and still waiting to go on at the end
+    unfinished: int  # started, but waiting to continue at the end
     waits: Waits | None  # of completed jobs; None if there are none
-    curve: tuple[float, ...]  # their waits in seconds: of 0 %, 1 %, … 100 % of them at most so long
+    curve: tuple[float, ...]  # their waits in seconds: 0 %, 1 %, … 100 % quantiles
     preempted: int  # jobs that were preempted at least once
     preemptions: int
     gpu_hours: float
@@ -45,7 +45,7 @@ class TeamFigures(Record, rename="camel"):
 
 
 class GpuUse(Record, rename="camel"):
-    """GPUs in use: means over equal steps of time."""
+    """GPUs in use, as means over equal time steps."""
 
     start: str
     step_seconds: float
@@ -54,7 +54,7 @@ class GpuUse(Record, rename="camel"):
 
 
 class Figures(Record, rename="camel"):
-    """One setting's replay."""
+    """The results of one setting."""
 
     setting: str
     gpus: int
@@ -70,7 +70,7 @@ class Figures(Record, rename="camel"):
 
 
 def figures_of(played: Played) -> Figures:
-    """Everything that the report shows of one replay."""
+    """Compute everything that the report shows of one replay."""
     courses = played.courses
     owners = sorted({course.job.owner for course in courses})
     gpus = sum(node.gpus for node in played.setting.nodes)
@@ -126,20 +126,20 @@ def _waits(waits: Sequence[Millis], completed: Sequence[Course]) -> Waits:
 
 
 def quantile(ordered: Sequence[Millis], percent: int) -> Millis:
-    """The least value that at least so many percent of these do not exceed (nearest rank)."""
+    """Return the smallest value that is not exceeded by `percent` percent (nearest rank)."""
     rank = -(-len(ordered) * percent // 100)
     return ordered[max(rank, 1) - 1]
 
 
 def curve_of(ordered: Sequence[Millis]) -> list[Millis]:
-    """The quantiles for every percent from 0 to 100; none of nothing."""
+    """Return the quantiles for every percent from 0 to 100; [] if there are no values."""
     return [quantile(ordered, percent) for percent in range(CURVE_POINTS)] if ordered else []
 
 
 def _used_between(
     changes: Iterable[tuple[Instant, str, int]], start: Instant, end: Instant
 ) -> GpuMs:
-    """The area under the curve of GPUs in use from `start` to `end`."""
+    """Return the area under the curve of GPUs in use from `start` to `end`."""
     area, level, since = 0, 0, start
     for at, _, change in changes:
         until = min(max(at, start), end)
@@ -151,7 +151,7 @@ def _used_between(
 def _use(played: Played, owners: Sequence[str]) -> GpuUse:
     start, end = played.started_at, max(played.ended_at, played.started_at + SECOND)
     count = min(USE_POINTS, max(1, (end - start) // SECOND))
-    # Edges are whole milliseconds, so that the areas of the steps add up to the whole.
+    # Edges are whole milliseconds, so that the areas of the steps add up exactly.
     edges = [start + (end - start) * index // count for index in range(count + 1)]
     return GpuUse(
         start=format_instant(start),
@@ -166,7 +166,7 @@ def _use(played: Played, owners: Sequence[str]) -> GpuUse:
 def _means(
     changes: Sequence[tuple[Instant, str, int]], edges: Sequence[Instant]
 ) -> tuple[float, ...]:
-    """The mean level between each two edges."""
+    """Return the mean level between consecutive edges."""
     areas = [0] * (len(edges) - 1)
     level, since = 0, edges[0]
     for at, _, change in (*changes, (edges[-1], "", 0)):

@@ -1,4 +1,4 @@
-"""The jobs of a workload, wherever they were read from, and which of them are replayed."""
+"""The jobs of a workload from any source, and the selection to replay."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -12,8 +12,9 @@ from leasehold.core.objects.problems import Problem
 from leasehold.core.units import Instant, Millis
 from leasehold.shell.yamlfile import BadFile, Mistake
 
-MISTAKES_MAX = 10  # of one file; the rest is not looked at
-INSTANT_MAX: Instant = 32_503_680_000_000  # the year 3000: every instant of a replay can be written
+MISTAKES_MAX = 10  # per file; further lines are not checked
+# The year 3000: all instants of a replay can still be written
+INSTANT_MAX: Instant = 32_503_680_000_000
 
 NO_GPU = "without a GPU, left out"
 NEVER_RAN = "without a duration, left out"
@@ -22,7 +23,7 @@ UNFINISHED = "not over when the ledger was exported, replayed for as long as the
 
 
 class Job(Record):
-    """One submission: what was asked for, when, and how long the work takes if undisturbed."""
+    """One submission: the request, its time, and how long the work takes undisturbed."""
 
     line: int
     name: str
@@ -30,25 +31,25 @@ class Job(Record):
     gpus: int
     submit: Instant
     duration: Millis
-    limit: Millis | None = None  # what its submitter said it would take at most
+    limit: Millis | None = None  # the submitter's estimate of the maximum duration
     flavor: str = ""
 
 
 @dataclass
 class Workload:
-    """Jobs in the order of submission, and remarks on rows that were left out or changed."""
+    """Jobs in order of submission, and counts of rows that were left out or changed."""
 
     path: str
     jobs: list[Job] = field(default_factory=list)
     remarks: Counter[str] = field(default_factory=Counter)
 
     def sort(self) -> None:
-        """Order the jobs as a server would have seen them."""
+        """Sort the jobs into the order in which a server would have seen them."""
         self.jobs.sort(key=lambda job: (job.submit, job.line))
 
 
 class Mistakes:
-    """Collects what is wrong with the lines of one file, and raises `BadFile` with it."""
+    """Collects the mistakes in a file and raises them as `BadFile`."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -66,12 +67,12 @@ class Mistakes:
 
 
 def bad_file(path: str, line: int, value: str, remedy: str) -> BadFile:
-    """A file that cannot be used for one reason."""
+    """Return a `BadFile` with one reason."""
     return BadFile(path, [Mistake(line=line, problem=Problem(path="", value=value, remedy=remedy))])
 
 
 def within(jobs: Iterable[Job], since: Instant | None, until: Instant | None) -> list[Job]:
-    """The jobs submitted in [since, until)."""
+    """Return the jobs submitted in [since, until)."""
     return [
         job
         for job in jobs
@@ -80,7 +81,7 @@ def within(jobs: Iterable[Job], since: Instant | None, until: Instant | None) ->
 
 
 def hurried(jobs: list[Job], factor: Fraction) -> list[Job]:
-    """The same jobs, submitted `factor` times as fast after the first of them."""
+    """Return the jobs with submissions `factor` times as fast, from the first one on."""
     assert factor > 0, factor
     if factor == 1 or not jobs:
         return jobs
@@ -92,15 +93,15 @@ Known = Callable[[Job], Millis | None]
 
 
 def none_known(_: Job) -> Millis | None:
-    """No run declares a limit."""
+    """Declare no limits."""
     return None
 
 
 def all_known(resume: Millis = 0) -> Known:
-    """Every run declares how long it takes, and what loading a checkpoint takes if it has to."""
+    """Declare each run's exact duration, plus the time to load a checkpoint."""
     return lambda job: job.duration + resume
 
 
 def limits_known(job: Job) -> Millis | None:
-    """A run declares the limit that its row names, if any; it is ended when that is reached."""
+    """Declare the limit in the job's row, if any; the run is ended when it is reached."""
     return job.limit

@@ -1,8 +1,8 @@
-"""Reads the jobs of an exported ledger: what would have happened to them under other Budgets?
+"""Reads the jobs of an exported ledger, to replay them with other Budgets.
 
-The ledger says who held which GPUs from when to when, and so how much work each run did; a run that
-never held any is not in it. A run was submitted when its reservation was announced or, if it never
-waited, when it started.
+The ledger has who held which GPUs when, and so how much work each run did; runs that never held any
+are missing. A run's submission is the announcement of its reservation or, if it never waited, its
+start.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _decode = msgspec.json.Decoder(dict[str, object]).decode
 
 @dataclass
 class _Spell:
-    """One lease, and how it ended."""
+    """A lease, and how it ended."""
 
     lease: Lease
     line: int
@@ -37,15 +37,15 @@ class _Spell:
 
 @dataclass
 class PastJobs:
-    """The jobs of a ledger, and the nodes and Budgets that it was told of."""
+    """The jobs of a ledger, and the nodes and Budgets that it describes."""
 
     workload: Workload
-    unstated: list[str]  # nodes with leases of which the export does not say what they are
+    unstated: list[str]  # nodes with leases that the export does not describe
     _nodes: dict[str, NodeFact] = field(default_factory=dict)
     _budgets: dict[str, bytes] = field(default_factory=dict)
 
     def nodes(self) -> tuple[Node, ...]:
-        """The nodes as the ledger last knew them; raises `BadFile` if it does not say."""
+        """Return the last known state of the nodes; raise `BadFile` if some are not described."""
         if self.unstated:
             nodes = plural(len(self.unstated), "node")
             said = f"{nodes} that it does not describe, such as {self.unstated[0]}"
@@ -67,7 +67,7 @@ class PastJobs:
         return tuple(found)
 
     def budgets(self) -> tuple[Budget, ...]:
-        """The Budgets as the ledger last knew them; raises `BadFile` if it names none."""
+        """Return the last known Budgets; raise `BadFile` if there are none."""
         if not self._budgets:
             remedy = "export the ledger from its beginning, or name Budgets with --budgets"
             raise bad_file(self.workload.path, 1, "no Budget is described", remedy)
@@ -75,7 +75,7 @@ class PastJobs:
 
 
 def read_past(paths: Sequence[Path], *, teams: Sequence[str] = ()) -> PastJobs:
-    """The jobs of these files of one ledger, in their order; raises `BadFile`."""
+    """Read the jobs of one ledger's files, which must be in order; raise `BadFile`."""
     assert paths, "a ledger has at least one file"
     reader = _Reader()
     for path in paths:
@@ -94,16 +94,16 @@ def read_past(paths: Sequence[Path], *, teams: Sequence[str] = ()) -> PastJobs:
 
 class _Reader:
     def __init__(self) -> None:
-        self.spells: dict[str, _Spell] = {}  # by the lease's name
+        self.spells: dict[str, _Spell] = {}  # by lease name
         self.nodes: dict[str, NodeFact] = {}
-        self.flavors: dict[str, str] = {}  # of every node there ever was
+        self.flavors: dict[str, str] = {}  # of every node that ever existed
         self.budgets: dict[str, bytes] = {}
         self._announced: dict[tuple[str, str], list[Instant]] = {}  # by namespace and short name
         self._digest: str | None = None
         self._until: Instant = 0
 
     def read(self, path: Path) -> None:
-        """Every batch of a file; each must follow from the one before."""
+        """Read every batch of a file; each must follow the one before."""
         with opened(path) as file:
             for number, text in enumerate(file, start=1):
                 if text.strip():
@@ -129,7 +129,7 @@ class _Reader:
         return batch
 
     def _take(self, line: int, batch: Batch) -> None:
-        """What a batch says of nodes, Budgets, announcements and leases."""
+        """Collect nodes, Budgets, announcements and leases from a batch."""
         self._until = batch.instant
         for fact in batch.facts_nodes:
             if fact.gone:
@@ -148,13 +148,13 @@ class _Reader:
             self._announced.setdefault(stem, []).append(batch.instant)
         for closing in batch.closed:
             spell = self.spells.get(closing.lease)
-            if spell is not None:  # otherwise it began before the export
+            if spell is not None:  # otherwise it was opened before the export
                 spell.closure = closure_of(closing, batch.seq)
         for lease in batch.opened:
             self.spells[lease.name] = _Spell(lease, line)
 
     def by_run(self) -> dict[Uid, list[_Spell]]:
-        """The leases of each run in which it worked, in the order of their starts."""
+        """Return each run's working leases in order of their starts."""
         found: dict[Uid, list[_Spell]] = {}
         for spell in self.spells.values():
             if spell.lease.role is not Role.SPARE:
@@ -162,7 +162,7 @@ class _Reader:
         return found
 
     def add(self, workload: Workload, mine: Sequence[_Spell]) -> None:
-        """One run as a job: the most GPUs it held at once, for as long as its work takes there."""
+        """Add one run as a job: its maximum width, for as long as its work takes at that width."""
         first = mine[0].lease
         gpus = self._widest(mine)
         duration = -(-sum(self._work(spell, mine) for spell in mine) // gpus)
@@ -186,7 +186,7 @@ class _Reader:
         return self._until if spell.closure is None else spell.closure.at
 
     def _widest(self, mine: Sequence[_Spell]) -> int:
-        """The most GPUs that it held at once."""
+        """Return the maximum number of GPUs held at once."""
         changes = [(spell.lease.start, spell.lease.gpus) for spell in mine]
         changes += [(self._end(spell), -spell.lease.gpus) for spell in mine]
         most = level = 0
@@ -196,7 +196,7 @@ class _Reader:
         return most or max(spell.lease.gpus for spell in mine)
 
     def _work(self, spell: _Spell, mine: Sequence[_Spell]) -> GpuMs:
-        """GPU time that it did not have to spend again later."""
+        """Return the lease's GPU time without the part that had to be repeated later."""
         lease, end = spell.lease, self._end(spell)
         closure = spell.closure
         went_on = any(other.lease.start >= end for other in mine if other is not spell)
@@ -206,16 +206,16 @@ class _Reader:
         return span * lease.gpus
 
     def _submitted(self, lease: Lease) -> Instant:
-        """When its reservation was announced, if that was before its start."""
+        """Return when the run's reservation was announced, if before its start; else its start."""
         waiting = self._announced.get((lease.namespace, cut_run(lease.run)), [])
         before = [at for at in waiting if at <= lease.start]
-        # A later run of this name was announced after this one began.
+        # Later announcements belong to a later run of this name.
         waiting[:] = [at for at in waiting if at > lease.start]
         return min(before, default=lease.start)
 
 
 def _check(batch: Batch) -> None:
-    """Raises `ValueError` for what a ledger of ours never says."""
+    """Raise `ValueError` for contents that leasehold never writes."""
     for closing in batch.closed:
         closure_of(closing, batch.seq)
     for key, spec in batch.facts_budgets:

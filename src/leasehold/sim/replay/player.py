@@ -1,9 +1,8 @@
-"""Plays jobs on the shipped core: the World, `decide`, and a ledger on a store in memory.
+"""Replays jobs on the shipped core: the World, `decide`, and a ledger on a memory store.
 
-It stands in for users (who submit), for kubelets (whose pods start at once and end when the work is
-done or they are told to stop) and for the loop around `decide`. Nothing here decides anything: the
-same World, turns and commits serve a real fleet. Statuses, events and objects that nobody would
-read are not written.
+It replaces users (who submit), kubelets (pods start at once, and end when the work is done or they
+are stopped) and the loop around `decide`. All decisions are made by the shipped code with the same
+World, turns and commits. Statuses, events and objects that nobody reads are not written.
 """
 
 import hashlib
@@ -43,19 +42,20 @@ from leasehold.sim.replay.runs import RunMaker
 from leasehold.sim.scenario.ledger import at_once
 
 SIGNALLED = 143
-TURNS_MAX = 10_000  # at one instant
-SILENCE_MAX: Millis = 40 * DAY  # without a submission, a start or an end: what waits never starts
+TURNS_MAX = 10_000  # limit per instant
+# After so long without submission, start or end, waiting jobs are given up
+SILENCE_MAX: Millis = 40 * DAY
 
-Progress = Callable[[int], object]  # hears how many jobs are over
+Progress = Callable[[int], object]  # called with the number of finished jobs
 
 
-class Defect(Exception):  # noqa: N818 - it says whose fault it is
-    """Something of ours went wrong: an invariant was broken, or nothing settled."""
+class Defect(Exception):  # noqa: N818 - named for the condition
+    """A defect of leasehold: an invariant was broken, or turns did not settle."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A fleet, Budgets and a configuration on which a workload is played."""
+    """The fleet, Budgets and configuration of a replay."""
 
     name: str
     nodes: tuple[Node, ...]
@@ -65,17 +65,17 @@ class Setting:
 
 @dataclass(frozen=True)
 class Habits:
-    """What all jobs have in common. A job that is preempted goes on from what it had saved, unless
-    it saves nothing: then it has failed."""
+    """Behaviour common to all jobs. A preempted job continues from its last saved state; if it
+    saves nothing, it has failed."""
 
     known: Known = none_known
-    checkpoint: Millis | None = None  # so much work after the last one, a checkpoint is saved
-    saves_on_stop: bool = False  # all work is saved when the job is told to stop
-    resume: Millis = 0  # what loading a checkpoint takes, whenever it goes on
+    checkpoint: Millis | None = None  # amount of work between two checkpoints
+    saves_on_stop: bool = False  # save all work when told to stop
+    resume: Millis = 0  # time to load a checkpoint
 
     @property
     def declared(self) -> Millis | None:
-        """The `runtime.checkpoint` of every Run: only with one is a preempted run queued again."""
+        """The `runtime.checkpoint` of every Run; without it a preempted run is not requeued."""
         if self.checkpoint is not None:
             return self.checkpoint
         return 1_000 if self.saves_on_stop else None
@@ -83,20 +83,20 @@ class Habits:
 
 @dataclass
 class Course:
-    """What became of one job."""
+    """The history of one job."""
 
     job: Job
     first_start: Instant | None = None
     ended_at: Instant | None = None
-    ending: str = ""  # Completed, or the reason of its failure; empty: it never got there
-    waited: Millis = 0  # from its submission to the end, all the time it did not run
+    ending: str = ""  # Completed, or the reason of failure; "": not over
+    waited: Millis = 0  # total time from submission to end without running
     preemptions: int = 0
-    lost: GpuMs = 0  # GPU time after which less was done than before
-    ran: GpuMs = 0  # GPU time in all
-    saved: Millis = 0  # work that is done for good
-    since: Instant = 0  # when it last began to wait or to run
-    attempt: int = 0  # counts its starts
-    pods: dict[str, Pod] = field(default_factory=dict)  # of the attempt that runs
+    lost: GpuMs = 0  # GPU time whose work was lost
+    ran: GpuMs = 0  # total GPU time
+    saved: Millis = 0  # completed and saved work
+    since: Instant = 0  # start of the current wait or run
+    attempt: int = 0  # number of starts
+    pods: dict[str, Pod] = field(default_factory=dict)  # of the running attempt
 
     @property
     def is_running(self) -> bool:
@@ -105,11 +105,11 @@ class Course:
 
 @dataclass
 class Played:
-    """All that happened."""
+    """The result of a replay."""
 
     setting: Setting
     courses: list[Course]
-    use: list[tuple[Instant, str, int]]  # when so many GPUs more (or less) run for an owner
+    use: list[tuple[Instant, str, int]]  # (time, owner, change of GPUs in use)
     started_at: Instant
     ended_at: Instant
     turns: int
@@ -126,8 +126,8 @@ def play(
     seed: int = 0,
     progress: Progress = lambda _: None,
 ) -> Played:
-    """Replay the jobs, which must be in the order of submission, until each of them is over or no
-    event can start what still waits."""
+    """Replay the jobs until each is over, or no event can start those that still wait. The jobs
+    must be in order of submission."""
     assert jobs, "there is something to replay"
     assert all(one.submit <= two.submit for one, two in zip(jobs, jobs[1:])), "in order"
     began = time.process_time()
@@ -176,9 +176,9 @@ class _Player:
         self.courses: dict[Uid, Course] = {}
         self.use: list[tuple[Instant, str, int]] = []
         self.turns = 0
-        self._ends: list[tuple[Instant, int, Uid]] = []  # a heap: when, of which attempt of whom
+        self._ends: list[tuple[Instant, int, Uid]] = []  # heap of (time, attempt, uid)
         self._wake: Instant = FOREVER
-        self._moved_at = self.now  # when a job was last submitted, started or ended
+        self._moved_at = self.now  # last submission, start or end of a job
 
     @property
     def now(self) -> Instant:
@@ -192,7 +192,7 @@ class _Player:
             self._settle()
 
     def _next(self) -> Instant | None:
-        """When something happens next, None if nothing will."""
+        """Return the time of the next event; None if there is none."""
         while self._ends and not self._is_current(*self._ends[0][1:]):
             heappop(self._ends)
         due = [self._ends[0][0]] if self._ends else []
@@ -232,7 +232,7 @@ class _Player:
             self._end_pods(course, PodPhase.SUCCEEDED)
 
     def _end_pods(self, course: Course, phase: PodPhase) -> None:
-        """Every pod of the job ends now."""
+        """End all pods of the job now."""
         for pod in course.pods.values():
             ended = replace(
                 pod,
@@ -248,7 +248,7 @@ class _Player:
         self.use.append((self.now, course.job.owner, -course.job.gpus))
 
     def _start(self, uid: Uid, leases: Iterable[Lease]) -> bool:
-        """Pods begin to run for leases that have none yet; whether there are such."""
+        """Start pods for leases that have none; return whether there were any."""
         course = self.courses[uid]
         gpus: dict[str, int] = {}
         first: dict[str, Lease] = {}
@@ -276,11 +276,11 @@ class _Player:
         heappush(self._ends, (self.now + takes, course.attempt, uid))
 
     def _loading(self, course: Course) -> Millis:
-        """How long the present attempt loads what was saved before."""
+        """Return how long the attempt takes to load saved work."""
         return self._habits.resume if course.saved else 0
 
     def _stop(self, course: Course, why: Closed) -> None:
-        """The job is told to end before it is done; it does so at once."""
+        """Stop the job before it is done; it ends at once."""
         spent = self.now - course.since
         done = max(0, spent - self._loading(course))
         kept = 0
@@ -297,7 +297,7 @@ class _Player:
     # The loop around `decide`.
 
     def _settle(self) -> None:
-        """Turn after turn until nothing more happens at this instant."""
+        """Take turns until nothing more happens at this instant."""
         for _ in range(TURNS_MAX):
             turn = decide(self.world, now=self.now, key=self._key)
             self.turns += 1
@@ -321,7 +321,7 @@ class _Player:
         self.world.fold_head(self._ledger.known.head)
 
     def _perform(self, batch: Batch) -> bool:
-        """Pods follow the leases; whether that is news for the next turn."""
+        """Start and stop pods as the batch says; return whether that is news for the next turn."""
         leases = self.world.leases
         is_news = False
         for name, reason, _ in batch.ending:
@@ -339,7 +339,7 @@ class _Player:
         return is_news
 
     def _forget_pod(self, lease: Lease) -> None:
-        """The pod object goes with its last lease; with its last pod the job may be over."""
+        """Remove the pod with its last lease; note the end of the job with its last pod."""
         world = self.world
         if lease.pod and lease.pod_key not in world.open_by_pod:
             world.drop_pod(lease.pod_key)
@@ -355,7 +355,7 @@ class _Player:
         course.ended_at = self.now
         course.ending = why or str(phase)
         if phase is Phase.FAILED:
-            course.lost = course.ran  # nothing came of it
+            course.lost = course.ran  # all work was lost
         self._over += 1
         self._progress(self._over)
 

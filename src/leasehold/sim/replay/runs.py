@@ -1,4 +1,4 @@
-"""Makes a Run of a job, as its owner would have submitted it."""
+"""Creates the Run of a job, as its owner would have submitted it."""
 
 from collections.abc import Iterable, Mapping
 
@@ -8,16 +8,15 @@ from leasehold.core.objects.run import run_from_wire
 from leasehold.core.units import Instant, Millis, format_instant, format_span
 from leasehold.sim.replay.jobs import Job, Known
 
-NAMESPACE = "replay"  # of owners without a Budget
+NAMESPACE = "replay"  # for owners without a Budget
 
 
-class UnknownFlavor(Exception):  # noqa: N818 - it says what the job lacks
+class UnknownFlavor(Exception):  # noqa: N818 - named for the condition
     """A job names no flavor, or one that no node has."""
 
 
 class RunMaker:
-    """Knows the fleet and the Budgets: a Run lies where its owner may spend, its groups fit into a
-    domain."""
+    """Creates Runs where their owners may spend, with groups that fit into a domain."""
 
     def __init__(
         self,
@@ -34,7 +33,7 @@ class RunMaker:
             self._namespaces.setdefault(budget.owner, budget.namespace)
 
     def run_of(self, job: Job, index: int) -> Run:
-        """The Run as a store would give it back."""
+        """Return the Run as a store would return it."""
         flavor = _flavor_of(job, self._widest)
         runtime: Wire = {}
         limit = self._known(job)
@@ -55,14 +54,14 @@ class RunMaker:
 
 
 def check_flavors(nodes: Iterable[Node], jobs: Iterable[Job]) -> None:
-    """Raises `UnknownFlavor` if a job has none that a node of the fleet has."""
+    """Raise `UnknownFlavor` if a job has no flavor of the fleet."""
     widest = _widest(nodes)
     for job in {job.flavor: job for job in jobs}.values():
         _flavor_of(job, widest)
 
 
 def _widest(nodes: Iterable[Node]) -> dict[str, int]:
-    """The GPUs of the largest domain, by flavor."""
+    """Return the GPUs of the largest domain, by flavor."""
     domains: dict[tuple[str, str], int] = {}
     for node in nodes:
         key = (node.flavor, node.domain)
@@ -74,7 +73,7 @@ def _widest(nodes: Iterable[Node]) -> dict[str, int]:
 
 
 def _flavor_of(job: Job, widest: Mapping[str, int]) -> str:
-    """The flavor that the job names; without one, the only flavor of the fleet."""
+    """Return the job's flavor; without one, the only flavor of the fleet."""
     flavors = ", ".join(sorted(widest))
     if job.flavor in widest:
         return job.flavor
@@ -88,7 +87,7 @@ def _flavor_of(job: Job, widest: Mapping[str, int]) -> str:
 
 
 def _group(gpus: int, widest: int) -> int:
-    """The whole job, or the largest equal parts that one domain can hold."""
+    """Return the largest equal part of the job that fits into one domain."""
     if gpus <= widest:
         return gpus
     return next(size for size in range(widest, 0, -1) if gpus % size == 0)

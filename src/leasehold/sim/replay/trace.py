@@ -1,7 +1,7 @@
 """Reads workload traces: Standard Workload Format, and CSV with a column map; also gzipped.
 
-Every value that cannot be read is a `BadFile` with its line. Rows that ask for no GPU or never ran
-are counted and left out.
+Every unreadable value is a `BadFile` with its line. Rows without a GPU or a duration are counted
+and left out.
 """
 
 import csv
@@ -33,7 +33,7 @@ from leasehold.sim.replay.jobs import (
 
 PARTS = ("submit", "duration", "start", "end", "gpus", "owner", "limit", "flavor")
 
-# What the columns of published traces are called. The first layout that a heading has is used.
+# Column names of published traces. The first layout whose columns are all present is used.
 LAYOUTS: tuple[Mapping[str, str], ...] = (
     {"submit": "submit_time", "duration": "duration_s", "gpus": "num_gpus", "owner": "vc"},
     {"submit": "timestamp", "duration": "duration", "gpus": "num_gpus", "owner": "cluster"},
@@ -45,7 +45,7 @@ LAYOUTS: tuple[Mapping[str, str], ...] = (
     },
 )
 
-# The eighteen fields of a line in Standard Workload Format, in their order.
+# The eighteen fields of a line in Standard Workload Format, in order.
 SWF_FIELDS = (
     "job",
     "submit",
@@ -73,22 +73,22 @@ _SWF_LAYOUT = {
     "owner": "group",
     "limit": "requested_time",
 }
-_UNKNOWN = "-1"  # in a field of SWF
+_UNKNOWN = "-1"  # missing value in SWF
 _NUMBER_MAX = Decimal(10) ** 12
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Reading(Record):
-    """How a trace is read: which column has what, and what its numbers count from."""
+    """How to read a trace: its columns, and the origin of its times."""
 
-    columns: tuple[tuple[str, str], ...] = ()  # part -> column; empty: by the heading
-    owner: str = "{}"  # `{}` stands for what the owner column says
+    columns: tuple[tuple[str, str], ...] = ()  # part -> column; empty: from the heading
+    owner: str = "{}"  # `{}` is replaced by the owner column
     teams: tuple[str, ...] = ()  # only rows with one of these in the owner column
-    epoch: Instant = 0  # what submissions count from that are numbers of seconds
+    epoch: Instant = 0  # origin of submissions given in seconds
 
 
 def read_trace(path: Path, reading: Reading) -> Workload:
-    """The jobs of one file, in order of submission; raises `BadFile`."""
+    """Read the jobs of a file, in order of submission; raise `BadFile`."""
     with opened(path) as file:
         first = _first_line(file, str(path))
         if first.startswith(";") or _is_swf(first):
@@ -109,7 +109,7 @@ def read_trace(path: Path, reading: Reading) -> Workload:
 
 @contextmanager
 def opened(path: Path) -> Iterator[TextIO]:
-    """The file as text, unpacked if it is packed; what is wrong with it becomes a `BadFile`."""
+    """Open a file as text, uncompressed if necessary; errors become `BadFile`."""
     place = str(path)
     try:
         with path.open("rb") as raw:
@@ -152,7 +152,7 @@ Row = tuple[int, Mapping[str, str]]
 
 def _csv_rows(reader: Iterator[list[str]], heading: list[str], path: str) -> Iterator[Row]:
     mistakes = Mistakes(path)
-    # The heading is line 1; a quoted cell may go on over several lines.
+    # The heading is line 1; a quoted cell may span several lines.
     for cells in reader:
         line: int = reader.line_num  # type: ignore[attr-defined]
         if not any(cells):
@@ -182,7 +182,7 @@ def _swf_rows(file: TextIO, path: str) -> Iterator[Row]:
 
 
 def _origin(file: TextIO) -> Instant | None:
-    """What `; UnixStartTime: N` in the comments of an SWF file says."""
+    """Return the value of `; UnixStartTime: N` in an SWF file's comments; None without it."""
     found = None
     for line in file:
         if not line.startswith(";"):
@@ -195,7 +195,7 @@ def _origin(file: TextIO) -> Instant | None:
 
 
 def _layout_of(heading: list[str], reading: Reading, path: str) -> Mapping[str, str]:
-    """Which column has which part."""
+    """Return part -> column; raise `BadFile` if one is missing."""
     own = {part: part for part in PARTS if part in heading}
     if reading.columns:
         layout: Mapping[str, str] = {**own, **dict(reading.columns)}
@@ -224,7 +224,7 @@ def _check_columns(layout: Mapping[str, str], known: Iterable[str], path: str, l
 
 
 class _Reader:
-    """Makes jobs of rows."""
+    """Turns rows into jobs."""
 
     def __init__(
         self, path: Path, reading: Reading, layout: Mapping[str, str], origin: Instant
@@ -290,7 +290,7 @@ class _Reader:
         return max(0, whole)
 
     def _duration(self, row: Mapping[str, str]) -> Millis:
-        """0 if it never ran, or nobody knows how long."""
+        """Return the duration; 0 if the job never ran or its duration is unknown."""
         if "duration" in self._layout:
             text = self._cell(row, "duration")
             return _bounded(_span(text)) if text else 0
@@ -308,7 +308,7 @@ class _Reader:
         return at
 
 
-class _Unreadable(Exception):  # noqa: N818 - it says what the cell is
+class _Unreadable(Exception):  # noqa: N818 - named for the condition
     def __init__(self, value: str, remedy: str) -> None:
         super().__init__(value, remedy)
         self.value = value
@@ -330,14 +330,14 @@ def _span(text: str, what: str = "a number of seconds") -> Millis:
 
 
 def _bounded(span: Millis) -> Millis:
-    """At least nothing, and no more than a Run may declare."""
+    """Return the span, at least 0; raise if it exceeds what a Run may declare."""
     if span > SPAN_MAX:
         raise _Unreadable(format_span(span), f"write at most {SPAN_MAX // DAY} days")
     return max(0, span)
 
 
 def _moment(text: str) -> Instant | None:
-    """`2017-10-01 00:00:00`, with or without a zone (then it is UTC); None for a mere number."""
+    """Parse `2017-10-01 00:00:00` with or without a zone (default UTC); None for a plain number."""
     try:
         Decimal(text)
     except InvalidOperation:

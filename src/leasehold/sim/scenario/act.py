@@ -1,8 +1,8 @@
-"""Performs one action of a story: what users write goes through the store, the rest to the fleet.
+"""Performs an action of a story: users' writes on the store, everything else on the fleet.
 
-Called by the runner for every step that is no expectation. It returns what did not go as the story
-says (`expected … got …`), and never looks into the control loop except to ask, as the server's
-admission would, whether a longer run is still paid for.
+Called by the runner for every step that is not an expectation. Returns deviations from the story
+(`expected … got …`). It uses the control loop only for one check of the server's admission: whether
+a longer run is still paid for.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,7 @@ NAME_TAKEN = [("metadata.name", "an object of this name exists")]
 
 
 class Actor:
-    """The users of a story and whoever pulls its plugs."""
+    """The users of a story, and its failures."""
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ class Actor:
         self._admission = admission
         self._world = world
         self._now = now
-        self._uids: dict[str, Uid] = {}  # of the newest Run of a name
+        self._uids: dict[str, Uid] = {}  # name -> uid of the newest Run
 
     async def perform(self, step: Step) -> list[str]:
-        """What went otherwise than the story says; nothing when all went well."""
+        """Perform a step and return deviations from the story."""
         match step.action:
             case Submit() as action:
                 outcomes = [
@@ -118,7 +118,7 @@ class Actor:
             return NAME_TAKEN
         run = run_from_wire(stored)
         self._uids[key] = run.uid
-        # Without an await in between, so that no kubelet sees a pod of it first.
+        # No await in between, so that no kubelet sees its pods first.
         self._fleet.assign(run.uid, action.works, per_group=run.spec.gang is Gang.GROUP)
         return []
 
@@ -180,7 +180,7 @@ class Actor:
         return [] if done else [f"expected {what} to run got no such process"]
 
     async def _update(self, kind: str, key: str, change: Change) -> Problems:
-        """Reads, changes and writes back until nobody else wrote in between."""
+        """Read, change and write back until there is no conflict."""
         while True:
             try:
                 old = await self._get(kind, key)
@@ -198,7 +198,7 @@ class Actor:
             return problems
 
     def _uncovered(self, old: Wire, new: Wire) -> Problems:
-        """Whether a longer limit can be paid for; asked of specs that are right by themselves."""
+        """Return why a longer limit cannot be paid for. Only valid specs are checked."""
         world = self._world()
         before, after = (part(part(wire, "spec"), "runtime") for wire in (old, new))
         if world is None or old.get("kind") != "Run":
@@ -206,7 +206,7 @@ class Actor:
         if before.get("maxDuration") == after.get("maxDuration"):
             return []
         if self._admission.problems(old, new):
-            return []  # the store will say so
+            return []  # the store reports it
         uid = text_at(part(old, "metadata"), "uid")
         return list(uncovered_edit(world, uid, new, self._now()))
 
@@ -219,7 +219,7 @@ _STOP: Spec = {"spec": {"stop": True}}
 
 
 def merge(target: Wire, patch: Wire) -> None:
-    """RFC 7386: mappings merge, null removes, everything else replaces."""
+    """Merge by RFC 7386: mappings merge, null removes, everything else replaces."""
     for key, value in patch.items():
         if value is None:
             target.pop(key, None)
@@ -233,7 +233,7 @@ def merge(target: Wire, patch: Wire) -> None:
 
 
 def _judge(outcomes: list[tuple[str, Problems]], refused: tuple[str, ...] | None) -> list[str]:
-    """Compares what the server said with what the story says it says."""
+    """Compare the server's answers with the expected ones."""
     if refused is None:
         return [
             f"expected {what} accepted got refused: {'; '.join(map(': '.join, problems))}"

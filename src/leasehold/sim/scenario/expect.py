@@ -1,7 +1,7 @@
-"""Judges expectations against the World the control loop holds and the store it wrote to.
+"""Checks expectations against the control loop's World and the store.
 
-Called by the runner when everything is at rest. It reads views that `control` computes and compares
-exactly; it derives no scheduling fact by itself and changes nothing.
+Called by the runner when nothing is in progress. It reads views computed by `control` and compares
+exactly; it derives no scheduling facts itself and changes nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -50,7 +50,7 @@ Check = Callable[[], list[str]]
 
 
 class Judge:
-    """What is so at one instant."""
+    """Checks expectations at one instant."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Judge:
         self._audit = audit
 
     def mismatches(self, expectation: Expectation) -> list[Mismatch]:
-        """Every claim that does not hold."""
+        """Return every claim that does not hold."""
         match expectation:
             case RunsAre():
                 return self._count_runs(expectation)
@@ -88,7 +88,7 @@ class Judge:
         ]
 
     def _facts(self, expectation: Expectation) -> Got | str:
-        """What can be said of the subject, or why nothing can."""
+        """Return the facts about the subject, or why there are none."""
         match expectation:
             case RunIs(run=run):
                 uid = self.uid_of(run)
@@ -110,7 +110,7 @@ class Judge:
                 raise AssertionError(expectation)
 
     def _leases_ever(self) -> dict[str, Lease]:
-        """Live and archived ones together."""
+        """Return live and archived leases together."""
         if self._archive is None:
             return self._world.leases
         archived = {each.name: each for each in self._archive.leases(since=None, until=None)}
@@ -122,7 +122,7 @@ class Judge:
         return list((found | self._world.resolutions).values())
 
     def uid_of(self, run: str) -> Uid | None:
-        """The newest run of a name; of one that is gone its leases still know."""
+        """Return the uid of the newest run of a name; for a deleted run, from its leases."""
         uid = self._world.uid_of.get(run)
         if uid is not None:
             return uid
@@ -235,7 +235,7 @@ class Judge:
         return uid is None or resolution.beneficiary_uid in ("", uid)
 
     def _unverified(self, resolution: Resolution) -> list[str]:
-        """What does not follow from the record itself."""
+        """Return inconsistencies within the record."""
         problems = replay(resolution)
         leases = self._leases_ever()
         drawn = {draw.bundle for draw in resolution.lottery.draws} if resolution.lottery else set()
@@ -264,7 +264,7 @@ class Judge:
 
 
 def holds(want: Want, got: object) -> bool:
-    """Whether what is so is what was wanted."""
+    """Return whether the actual value matches the expected one."""
     match want:
         case Number():
             return isinstance(got, int | Fraction) and want.holds(Fraction(got))
@@ -319,7 +319,7 @@ def _not_ok(expectation: Expectation, problems: list[str]) -> list[Mismatch]:
 
 
 def _matches(which: LeaseFilter, lease: Lease) -> bool:
-    # Spares are numbered by themselves: a number alone means a pod, with their role it means them.
+    # Spares have numbers of their own: a number means a pod unless the role is Spare.
     is_meant = lease.role is not Role.SPARE or which.role == Role.SPARE
     if which.pod is not None and (lease.index != which.pod or not is_meant):
         return False

@@ -1,7 +1,7 @@
-"""Reads ledger and objects out of a simulated store, to verify them or to leave them in files.
+"""Reads ledger and objects from a simulated store, to verify them or write them to files.
 
 Called by the scenario runner. The chain is followed backwards from the head, because a store may
-also hold batches that were written and never committed. It writes no object.
+also contain batches that were never committed. It writes no objects.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def at_once(coroutine: Coroutine[object, object, T]) -> T:
-    """The result of a call that never waits, as those of a simulated store."""
+    """Return the result of a call that never suspends, such as those of a simulated store."""
     try:
         coroutine.send(None)
     except StopIteration as done:
@@ -50,7 +50,7 @@ def at_once(coroutine: Coroutine[object, object, T]) -> T:
 
 
 def key_of(obj: Wire) -> str:
-    """`namespace/name`."""
+    """Return `namespace/name`."""
     metadata = part(obj, "metadata")
     return f"{text_at(metadata, 'namespace')}/{text_at(metadata, 'name')}"
 
@@ -60,7 +60,7 @@ def objects_of(store: Store, kind: str) -> list[Wire]:
 
 
 def ledger_lines(store: Store, archive: Archive | None = None) -> list[Wire]:
-    """Every committed batch as its exported line, in order; those that are archived from there."""
+    """Return every committed batch as its exported line, in order, including archived ones."""
     live = _live_lines(store)
     first = (whole_at(live[0], "seq") or 1) if live else (whole_at(_head(store), "seq") or 0) + 1
     archived = [] if archive is None else archive.lines()
@@ -85,7 +85,7 @@ def _live_lines(store: Store) -> list[Wire]:
 
 
 def lines_after(store: Store, seq: int, digest: str, archive: Archive | None = None) -> list[Wire]:
-    """The lines since batch `seq`; mostly it is one, which the head names."""
+    """Return the lines after batch `seq`. Fast if there is only one, which the head names."""
     head = _head(store)
     newest, after = whole_at(head, "seq") or 0, text_at(head, "digest")
     if newest == seq + 1:
@@ -97,13 +97,13 @@ def lines_after(store: Store, seq: int, digest: str, archive: Archive | None = N
 
 
 def ledger_problems(store: Store, archive: Archive | None = None) -> list[str]:
-    """The first thing in the ledger that cannot be, if any: chain, fold, or objects."""
+    """Return the first inconsistency in the ledger, if any: chain, fold, or objects."""
     head = _head(store)
     lines = ledger_lines(store, archive)
     seq = whole_at(head, "seq") or 0
     if len(lines) != seq:
         return [f"the head is at batch {seq}, and {len(lines)} batches lead to it"]
-    # Asked at rest, when nothing may be on its way any more, whatever the head says of it.
+    # Called at rest, when all objects must be up to date whatever `materialised` says.
     leases, resolutions = objects_of(store, "Lease"), objects_of(store, "Resolution")
     carried, _ = at_once(read_checkpoint(store, _NoClock()))
     found = verify_objects(lines, leases, resolutions, carried=carried)
@@ -111,7 +111,7 @@ def ledger_problems(store: Store, archive: Archive | None = None) -> list[str]:
 
 
 class _NoClock:
-    """For calls that are answered at once: nobody looks at it."""
+    """For calls that are answered at once and never look at the clock."""
 
     def now(self) -> int:
         raise AssertionError("nobody waits here")
@@ -123,23 +123,23 @@ class _NoClock:
 
 
 def every_object(store: Store) -> list[Wire]:
-    """Sorted by kind, namespace and name."""
+    """Return all objects, sorted by kind, namespace and name."""
     return [wire for kind in KINDS for wire in objects_of(store, kind)]
 
 
 def digest_of_store(store: Store) -> str:
-    """Equal for equal histories: everything that is stored, to the byte."""
+    """Return a digest of everything stored, equal for equal histories."""
     return hashlib.sha256(_lines(every_object(store))).hexdigest()
 
 
 def write_out(store: Store, folder: Path, archive: Archive | None = None) -> None:
-    """`objects.jsonl` and `ledger.jsonl`, for whoever wants to check us."""
+    """Write `objects.jsonl` and `ledger.jsonl` for independent checks."""
     write_ledger(store, folder, archive)
     (folder / "objects.jsonl").write_bytes(_lines(every_object(store)))
 
 
 def write_ledger(store: Store, folder: Path, archive: Archive | None = None) -> None:
-    """`ledger.jsonl`, as `leasehold ledger export` writes it."""
+    """Write `ledger.jsonl` like `leasehold ledger export`."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "ledger.jsonl").write_bytes(_lines(ledger_lines(store, archive)))
 

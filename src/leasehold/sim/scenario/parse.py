@@ -1,7 +1,7 @@
-"""A scenario file as a Story, or everything that is wrong with it, each with line and remedy.
+"""Parses a scenario file into a Story, or reports every mistake with line and remedy.
 
 Called by the scenario runner, `leasehold sim scenario` and the tests. It reads one file and runs
-nothing; references to nodes and runs are checked against what the file itself introduces.
+nothing; references to nodes and runs are checked against the file's own definitions.
 """
 
 from pathlib import Path
@@ -29,12 +29,12 @@ START_MAX: Instant = 221_845_392_000_000  # 9000-01-01T00:00:00Z
 
 
 def load_story(path: Path | str) -> Story:
-    """Raises `BadFile` with all mistakes."""
+    """Parse a file; raise `BadFile` with all mistakes."""
     return _story(load_documents(path), str(path))
 
 
 def parse_story(text: str, place: str) -> Story:
-    """The story of a text that came from `place`."""
+    """Parse a text that came from `place`."""
     return _story(parse_documents(text, place), place)
 
 
@@ -85,7 +85,7 @@ def _read(document: Document, place: str, problems: list[Problem]) -> Story:
     )
 
 
-# What a scenario means if it says nothing, so that stories stay short.
+# Defaults of scenarios, so that stories stay short.
 DEFAULTS = Config(policy=Policy(patience=15 * MINUTE, min_tenure=0))
 
 
@@ -116,7 +116,7 @@ def _read_budgets(fields: Fields) -> tuple[tuple[str, Spec], ...]:
 
 
 def _submitted(fields: Fields) -> list[str]:
-    """Every run that some step submits, whether or not the step is right."""
+    """Return every run that some step submits, whether or not the step is valid."""
     steps = fields.raw("steps")
     names: dict[str, None] = {}
     for step in steps if isinstance(steps, list) else []:
@@ -127,7 +127,7 @@ def _submitted(fields: Fields) -> list[str]:
 
 
 def _funded(fields: Fields) -> list[str]:
-    """Every envelope that the file has at some time, by any name it is given."""
+    """Return every envelope that exists at some time, under all its names."""
     steps = fields.raw("steps")
     written = [step for step in steps if isinstance(step, dict)] if isinstance(steps, list) else []
     names: dict[str, None] = {}
@@ -166,7 +166,7 @@ def _read_steps(fields: Fields, named: Named) -> tuple[Step, ...]:
 
 
 def _start(value: object) -> Instant:
-    """Accounts count from 1970, and a story may go on for ten years within four-digit ones."""
+    """Read the start. Accounting begins in 1970; ten years later, years must have four digits."""
     start = readers.instant(value)
     if not 0 <= start <= START_MAX:
         raise WrongValue("write an instant from 1970 to 9000")

@@ -1,6 +1,6 @@
-"""Reads the one action of a step into its record.
+"""Reads the action of a step into its record.
 
-Called by `parse` for every step. It notes mistakes; it performs nothing.
+Called by `parse` for every step. Mistakes are noted; nothing is performed.
 """
 
 from leasehold.core.names import API_VERSION
@@ -51,7 +51,7 @@ _NODE_IS = readers.one_of(NodeIs)
 
 
 def read_action(fields: Fields, named: Named) -> Action | None:
-    """The action of a step; None when there is not exactly one, or when it is wrong."""
+    """Return the action of a step; None if there is not exactly one, or it is invalid."""
     present = [name for name in ACTIONS if name in fields.members]
     if len(present) != 1:
         if not fields.is_void:
@@ -82,7 +82,7 @@ def read_action(fields: Fields, named: Named) -> Action | None:
 
 
 def read_specs(fields: Fields, key: str, kind: str, *, check: bool) -> tuple[tuple[str, Spec], ...]:
-    """`{namespace/name: spec, …}`; with `check`, by the rules that the server will apply."""
+    """Read `{namespace/name: spec, …}`; with `check`, apply the server's rules."""
     listed = fields.inside(key, required=True)
     found = []
     for name, raw in listed.members.items():
@@ -122,7 +122,7 @@ def manifest(kind: str, key: str, spec: Spec) -> Spec:
 
 
 def _under(path: str, problem: str) -> str:
-    """A path of the object as a path of the file, where the spec alone is written."""
+    """Convert an object's path to a path in the file, which contains only the spec."""
     inner = problem.removeprefix("spec")
     return f"{path}{inner}" if inner != problem else path
 
@@ -190,7 +190,7 @@ def _read_edit(fields: Fields, named: Named) -> Action | None:
 
 
 def _read_physical(fields: Fields, name: str, named: Named) -> Action | None:
-    """What happens to nodes and pods, and deletions."""
+    """Read actions on nodes and pods, and deletions."""
     match name:
         case "delete":
             action = _read_delete(fields, named)

@@ -1,6 +1,6 @@
-"""Reads the `expect:` of a step: one table says of every subject what can be claimed about it.
+"""Reads the `expect:` of a step; one table defines the possible claims of each subject.
 
-Called by `parse` for every expectation of a file. It notes mistakes and evaluates nothing.
+Called by `parse` for every expectation. Mistakes are noted; nothing is evaluated.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -94,12 +94,12 @@ CLAIMS: dict[str, dict[str, Reader]] = {
 
 @dataclass(frozen=True)
 class Named:
-    """The names that the file introduces, against which its references are checked."""
+    """The names defined in the file, against which references are checked."""
 
     runs: Collection[str]
     nodes: (
         Mapping[str, int] | None
-    )  # with their GPUs; None: the fleet is wrong, and nobody can know
+    )  # name -> GPUs; None: the fleet is invalid, so names cannot be checked
     envelopes: Collection[str]
     line_of: Callable[[str], int]
 
@@ -115,13 +115,13 @@ class Named:
         return values.known(values.envelope_key, self.envelopes, "envelope")(value)
 
     def run_or_envelope(self, value: object) -> str:
-        """A Resolution's subject; three parts may also name an aggregate, which is not known."""
+        """Check a Resolution's subject. Three parts may be an aggregate, which is not checked."""
         name = values.run_or_envelope(value)
         return self.run(value) if name.count("/") == 1 else name
 
 
 def read_expectation(fields: Fields, named: Named) -> Expectation | None:
-    """One member of an `expect` list; None when it names no single subject."""
+    """Read one item of an `expect` list; None if it has not exactly one subject."""
     subjects = [name for name in CLAIMS if name in fields.members]
     if len(subjects) != 1:
         remedy = "name exactly one of " + ", ".join(CLAIMS)
@@ -163,7 +163,7 @@ Made = Callable[[int, tuple[ExpectedField, ...]], Expectation]
 
 
 def _read_subject(fields: Fields, subject: str, named: Named) -> Made | None:
-    """What makes the record, once the claims are known."""
+    """Return a function that makes the record from the claims."""
     match subject:
         case "runs":
             runs = fields.set_of(subject, named.run)
@@ -225,7 +225,7 @@ def _read_filter(fields: Fields, named: Named) -> LeaseFilter:
 
 
 def _closure(value: object) -> str:
-    """A closure reason, with or without its argument in brackets."""
+    """Read a closure reason, with or without its argument in brackets."""
     base = value.partition("(")[0] if isinstance(value, str) else value
     readers.one_of(Closed)(base)
     return str(value)

@@ -1,4 +1,4 @@
-"""Reads what a scenario says of trouble: `trouble:` of the file, and the `attack:` of a step."""
+"""Reads the faults of a scenario: `trouble:` of the file, and the `attack:` of a step."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ _POINT = re.compile(r"(before|after) [a-z_]+ [A-Za-z]+")
 
 
 def read_trouble(fields: Fields) -> Trouble | None:
-    """None when the file has none, or when it is wrong."""
+    """Return the file's trouble; None if there is none, or it is invalid."""
     written = fields.inside("trouble")
     if written.is_void:
         return None
@@ -82,7 +82,7 @@ def _read_rollout(fields: Fields) -> Rollout:
 
 
 def read_attack(fields: Fields) -> Attack | None:
-    """When it happens is the step's to say."""
+    """Read an attack; its time is that of the step."""
     harm = fields.need("harm", readers.one_of(Harm))
     who = fields.need("who", _one_of(WHO))
     lasts = fields.take("lasts", readers.span_or_none, 0)

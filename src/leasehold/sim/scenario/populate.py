@@ -1,4 +1,4 @@
-"""What is there when a story begins: nodes and budgets."""
+"""The initial state of a story: nodes and budgets."""
 
 from msgspec.structs import replace
 

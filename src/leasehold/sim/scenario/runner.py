@@ -1,8 +1,8 @@
-"""Plays a scenario file on the shipped control loop and virtual time, and says whether it held.
+"""Plays a scenario file on the shipped control loop in virtual time, and checks it.
 
-Called by `leasehold sim scenario` and by the tests. Without faults every expectation is judged when
-everything is at rest. With faults things take longer, so only what must always hold is: invariants
-at every commit, and ledger, audit and invariants in the end, after the faults have stopped.
+Called by `leasehold sim scenario` and the tests. Without faults, every expectation is checked when
+nothing is in progress. With faults, durations differ, so only general rules are checked: invariants
+at every commit; and ledger, audit and invariants at the end, after the faults have stopped.
 """
 
 import tempfile
@@ -29,7 +29,7 @@ Echo = Callable[[str], object]
 Look = Callable[[Stage], None]
 
 HELD, MISSED, BAD_FILE = 0, 1, 2
-QUIET: Millis = 10 * MINUTE  # after the faults, before everything must agree
+QUIET: Millis = 10 * MINUTE  # time between the end of faults and the final checks
 STORES = ("memory", "sqlite", "kube")
 STORE_FILE = "store.sqlite"
 SHOWS = ("explain", "who-pays", "leases", "budgets", "cover")
@@ -37,7 +37,8 @@ SHOWS = ("explain", "who-pays", "leases", "budgets", "cover")
 
 @dataclass
 class StoryOutcome:
-    """`code` is the exit status; `problems` has one line for each thing that did not hold."""
+    """The result of a story. `code` is the exit status; `problems` has one line per failed
+    check."""
 
     file: str
     code: int
@@ -59,13 +60,17 @@ def run_scenario(
     archive: Path | None = None,
     look: Look | None = None,
 ) -> StoryOutcome:
-    """Plays one file. With a seed tasks run in its order, under its own faults unless given.
+    """Play one file. With a `seed`, tasks run in a random order, with the seed's own faults unless
+    `faults` is given.
 
-    On "sqlite" everything is kept in `out`/store.sqlite (or in a temporary folder), which a restart
-    of the controller also closes and opens again; `BadStore` says that it cannot be. On "kube" it
-    is kept on an empty `cluster`, and taken away in the end; `BadCluster` says that it cannot be.
-    With an `archive` folder, everything that may be is compacted into it after every commit.
-    `look` is called after every step, when all is at rest. A story with trouble is `sim.storm`'s.
+    - store "sqlite": everything is kept in `out`/store.sqlite or a temporary folder; a restart of
+      the controller also reopens the file. Raise `BadStore` if that fails.
+    - store "kube": everything is kept on an empty `cluster` and removed at the end. Raise
+      `BadCluster` if that fails.
+    - `archive`: compact as much as possible into this folder after every commit.
+    - `look`: called after every step, when nothing is in progress.
+
+    A story with `trouble` is played by `sim.storm`.
     """
     try:
         story = load_story(path)
@@ -112,7 +117,7 @@ def _file_for(store: str, out: Path | None) -> Iterator[Path | None]:
 
 
 class _Play:
-    """One run of one story."""
+    """One execution of a story."""
 
     def __init__(
         self, story: Story, stage: Stage, *, is_faulty: bool, echo: Echo, look: Look | None
@@ -195,7 +200,7 @@ class _Play:
             self._miss(line, [text])
 
     def _judge_the_end(self, line: int) -> None:
-        """What every scenario ends with, unasked."""
+        """Check what must hold at the end of every scenario."""
         self._miss(line, [f"expected ledger ok got {each}" for each in self.stage.ledger()])
         self._miss(line, [f"expected audit ok got {each}" for each in self.stage.audit()])
         self._miss(line, [f"expected every invariant got {each}" for each in self.stage.broken()])

@@ -1,7 +1,7 @@
-"""Where a story plays: virtual time, a store, a fleet, and the control loop we ship.
+"""The environment of a story: virtual time, a store, a fleet, and the shipped control loop.
 
-Built by the runner for one run of one story. It starts and restarts the controller, moves time and
-keeps watch over what must hold at every commit. It knows nothing of steps and expectations.
+Created by the runner for one execution. It starts and restarts the controller, advances time and
+checks the rules that must hold at every commit. It knows nothing of steps and expectations.
 """
 
 import hashlib
@@ -37,11 +37,11 @@ from leasehold.sim.scenario.story import Story
 Observer = Callable[[Instant, str], None]
 
 KILLS = ("kill-before", "kill-after")
-RESTARTS_MAX = 1_000  # in one instant
+RESTARTS_MAX = 1_000  # per instant
 
 
-class Violated(Exception):  # noqa: N818 - it says what became of the rules
-    """Something that must hold at every commit did not."""
+class Violated(Exception):  # noqa: N818 - named for the condition
+    """A rule that must hold at every commit was broken."""
 
     def __init__(self, at: Instant, problems: list[str]) -> None:
         super().__init__(at, problems)
@@ -50,7 +50,7 @@ class Violated(Exception):  # noqa: N818 - it says what became of the rules
 
 
 def draw_rates(seed: int) -> dict[str, float]:
-    """This seed's own mix of faults: most kinds happen, none so often that nothing gets through."""
+    """Return the seed's mix of faults: most kinds, but none so often that nothing succeeds."""
     random = Random(f"{seed}/rates")
     rates = {}
     for kind in KINDS:
@@ -67,13 +67,13 @@ def draw_rates(seed: int) -> dict[str, float]:
 
 
 def draw_is_shared(seed: int | None) -> bool:
-    """Whether the controller acts as one that might not be alone: the head is asked before what
-    repeats no committed fact, and pods are bound after they were made."""
+    """Return whether the controller acts as if others might lead: the head is confirmed before
+    writes that repeat no committed fact, and pods are bound in a second write."""
     return seed is not None and Random(f"{seed}/shared").random() < 0.5
 
 
 class Watcher(Audience):
-    """Reads along, and looks at every commit."""
+    """Passes messages on and checks every commit."""
 
     def __init__(self, observe: Observer, on_commit: Callable[[World, Instant], None]) -> None:
         self._observe = observe
@@ -101,8 +101,8 @@ class Stage:
         cluster: Callable[[], KubeContext] | None = None,
         archive: Path | None = None,
     ) -> None:
-        """In memory, unless there is a `file` or a `cluster` to keep everything in. With an
-        `archive`, whatever may be compacted is, after every commit."""
+        """Set the stage; in memory unless there is a `file` or a `cluster`. With an `archive`, as
+        much as possible is compacted after every commit."""
         self._story = story
         self.archive = None if archive is None else Archive(archive)
         self._seed = seed
@@ -115,11 +115,11 @@ class Stage:
         self.admission = Admission(also=lambda run: grace_problems(run, grace_max))
         self.store = self._new_store(file, cluster)
         self.faults = Faults(seed or 0, rates) if rates else None
-        # Machines do not lose their memory: a kubelet that forgets its pods would be another story.
+        # Node faults exclude crashes: a kubelet that forgets its pods is a different story.
         kept = {kind: rate for kind, rate in rates.items() if kind not in KILLS}
         self._node_faults = Faults(seed or 0, kept) if kept else None
         seen = self._seen_by(nodes, self._node_faults)
-        # Where silence is held for death after a time, nodes are such as fence themselves before.
+        # Where silence counts as death after a time, nodes fence themselves before that.
         total = story.config.fencing.total
         timed = story.config.policy.node_failure_after
         fences = {flavor: None if after is None else total for flavor, after in timed}
@@ -128,7 +128,7 @@ class Stage:
         )
         nodes.tasks.spawn("fleet", self.fleet.run())
         self._populate()
-        self._fold = Fold()  # of every batch so far, by itself and across restarts
+        self._fold = Fold()  # of every batch so far; survives restarts
         self._incarnation = -1
         self._controller: Controller | None = None
         self.start_controller()
@@ -139,7 +139,7 @@ class Stage:
 
     @property
     def controller(self) -> Controller:
-        """The one that is alive, or was last."""
+        """The current controller, or the last one."""
         assert self._controller is not None, "it is started with the stage"
         return self._controller
 
@@ -148,11 +148,11 @@ class Stage:
         return None if self._controller is None else self._controller.world
 
     def start_controller(self) -> None:
-        """A new one without memory; the old one, if any, is dead at once."""
+        """Start a controller without memory; crash the old one, if any."""
         if self._incarnation == self._control.incarnation:
             self._control.crash()
         if self._incarnation >= 0 and isinstance(self.store, SqliteStore):
-            self.store.reopen()  # nothing but the file may carry over
+            self.store.reopen()  # only the file may carry over
         self._incarnation = self._control.incarnation
         config = self._story.config
         store = self._seen_by(self._control, self.faults)
@@ -178,7 +178,7 @@ class Stage:
             self.store.close()
 
     def advance_to(self, at: Instant) -> None:
-        """Moves time, and brings the controller back wherever a fault killed it."""
+        """Advance time, and restart the controller whenever a fault killed it."""
         at = max(at, self.now)
         self.settle()
         while (due := self.kernel.next_timer()) is not None and due <= at:
@@ -213,7 +213,7 @@ class Stage:
         return list(audit(self.world, pods, self.now))
 
     def broken(self) -> list[str]:
-        """Every full invariant that does not hold, and what no machine could have done."""
+        """Return every broken invariant and machine breach."""
         if self.world is None:
             return ["the control loop has not recovered"]
         return [*map(str, check_all(self.world, self.now)), *self.fleet.breaches]
@@ -226,7 +226,7 @@ class Stage:
             return ClusterStore(cluster, tasks, clock, self.admission)
         if file is None:
             return MemoryStore(tasks, clock, self.admission)
-        # The same uids as in memory: the same story is the same to the byte on either.
+        # The same uids as in memory, so that a story has the same bytes on both.
         return SqliteStore(file, tasks, clock, self.admission, prefix="uid")
 
     def _new_compactor(self, store: Store) -> Compactor | None:
@@ -251,7 +251,8 @@ class Stage:
         return self.store if faults is None else FaultyStore(self.store, process, faults)
 
     def _on_commit(self, world: World, now: Instant) -> None:
-        """An exception might be handled in there; a failed kernel stops whatever they do."""
+        """Check the rules at a commit. A failure is set on the kernel, because the loop might
+        handle an exception."""
         problems = [*map(str, check_all(world, now)), *self.fleet.breaches]
         if self._compactor is not None:
             self._compactor.request()

@@ -1,7 +1,7 @@
-"""A scenario as typed records: what is there, what happens when, and what must then be true.
+"""The records of a scenario: initial state, actions over time, and expectations.
 
-Made by `parse`, walked by `runner`, performed by `act` and judged by `expect`. Every record that
-can be at fault later knows the line it was written on. Nothing here does anything.
+Created by `parse`, executed by `runner` and `act`, checked by `expect`. Records that may cause a
+failure later keep their line number. Nothing here has behaviour.
 """
 
 from enum import StrEnum
@@ -30,11 +30,11 @@ class Unit(StrEnum):
         return f"{float(number):.6g} ({number})"
 
 
-# What an expectation wants of one thing.
+# Expected values.
 
 
 class Number(Record):
-    """A number, or one between bounds that belong to it."""
+    """An exact number, or inclusive bounds."""
 
     low: Fraction | None
     high: Fraction | None
@@ -58,7 +58,7 @@ class Word(Record):
 
 
 class Words(Record):
-    """Texts that must all occur in what is said."""
+    """Texts that must all occur in the message."""
 
     texts: tuple[str, ...]
 
@@ -74,7 +74,7 @@ class Truth(Record):
 
 
 class Names(Record):
-    """A list of names; `Groups` is one of numbers."""
+    """An expected list of names; `Groups` is for numbers."""
 
     names: tuple[str, ...]
 
@@ -90,7 +90,7 @@ class Groups(Record):
 
 
 class Walk(Record):
-    """Envelopes in the order walked, with the GPUs taken or the reason for none."""
+    """Envelopes in the order of the cover walk, with the GPUs taken or the reason for none."""
 
     steps: tuple[tuple[str, int | str], ...]
 
@@ -125,7 +125,7 @@ class ExpectedField(Record):
     line: int
 
 
-# What is expected, one record per subject.
+# Expectations, one record per subject.
 
 
 class Expectation(Record, kw_only=True):
@@ -146,7 +146,7 @@ class RunIs(Expectation):
 
 
 class RunsAre(Expectation):
-    """So many of these runs are as `phase` and `because` say."""
+    """A number of these runs match `phase` and `because`."""
 
     runs: tuple[str, ...]
 
@@ -202,7 +202,7 @@ class ReservationIs(Expectation):
 
 
 class ResolutionIs(Expectation):
-    made_for: str  # a run, or an envelope or aggregate
+    made_for: str  # a run, an envelope or an aggregate
 
     @property
     def subject(self) -> str:
@@ -237,7 +237,7 @@ class AuditIsOk(Expectation):
         return "audit"
 
 
-# What happens, one record per action.
+# Actions, one record each.
 
 
 class Submit(Record):
@@ -299,7 +299,7 @@ class SetNode(Record):
 
 
 class SetGpus(Record):
-    """`exit_code`: of what ran on those that broke; None: it goes on."""
+    """`exit_code`: of the processes on broken GPUs; None: they continue."""
 
     node: str
     left: int
@@ -319,7 +319,7 @@ class SetForeign(Record):
 
 
 class PodDoes(Record):
-    """`exit_code` when it ends; otherwise it sticks, or no longer."""
+    """The pod ends with `exit_code`; with None it becomes stuck or unstuck."""
 
     run: str
     group: int
@@ -388,7 +388,7 @@ class Story(Record):
     trouble: Trouble | None = None
 
     def node_rows(self) -> list[tuple[str, FleetRow]]:
-        """Every node's name with its row; a second row of a domain goes on counting."""
+        """Return the name and row of every node; a second row of a domain continues the numbers."""
         return node_rows(self.fleet)
 
 

@@ -1,7 +1,7 @@
-"""The trouble that a story is told under: faults with their rates, and attacks at their times.
+"""The faults of a story: their rates, and attacks at fixed times.
 
-A story with trouble is played by three controllers (`sim.storm`); one without by a single one, with
-nothing between it and the store. Drawn from seeds, or read from a file.
+A story with trouble is played by three controllers (`sim.storm`); one without is played by one
+controller without faults. Drawn from a seed or read from a file.
 """
 
 from enum import StrEnum
@@ -14,15 +14,20 @@ from leasehold.core.units import Millis
 CONTROLLERS = ("c1", "c2", "c3")
 NODES = "nodes"
 LEADER, STANDBY, ANY = "leader", "standby", "any"
-RECOVERING = "recovering"  # leads, and knows no World yet
-BUSY_NODE, ANY_NODE = "busy-node", "any-node"  # one on which something runs, or whichever
+RECOVERING = "recovering"  # leads but has no World yet
+BUSY_NODE, ANY_NODE = "busy-node", "any-node"  # a node on which something runs, or any node
 NODE_ROLES = (BUSY_NODE, ANY_NODE)
 
 
 class Profile(StrEnum):
-    """What kind of trouble: `quiet` has none, `uniform` has some of everything, `hunter` goes for
-    whoever leads, at the worst moment, `liveness` heals a core and nothing else, and `breaking`
-    breaks what tenure assumes of clocks, so that only the head's epoch is left."""
+    """The kind of faults.
+
+    - `quiet`: none
+    - `uniform`: some of each
+    - `hunter`: attacks on the leader at the worst moments
+    - `liveness`: only one controller is healed at the end
+    - `breaking`: violates the tenure's assumptions about clocks, so only the head's epoch protects
+    """
 
     QUIET = "quiet"
     UNIFORM = "uniform"
@@ -32,7 +37,7 @@ class Profile(StrEnum):
 
 
 class Harm(StrEnum):
-    """What is done to a process, or beside it."""
+    """What is done to a process or beside it."""
 
     CRASH = "crash"
     PAUSE = "pause"
@@ -43,20 +48,20 @@ class Harm(StrEnum):
     DRIFT = "drift"
     JUMP = "jump"
     TWIN = "twin"
-    MEDDLE = "meddle"  # nothing is done to it; but somebody cancels or deletes a run just then
+    MEDDLE = "meddle"  # the process is unharmed, but a user cancels or deletes a run at that moment
 
 
 CUTS = (Harm.CUT, Harm.CUT_REQUESTS, Harm.CUT_ANSWERS)
 
 
 class Attack(Record, frozen=True):
-    """`who` is a role or a process. With a `point` it waits for that call of theirs."""
+    """`who` is a role or a process. With a `point`, it waits for that call by its target."""
 
     at: Millis
     harm: Harm
     who: str
     lasts: Millis = 0
-    amount: int = 0  # parts per million of a drift, milliseconds of a jump
+    amount: int = 0  # ppm of a drift, or milliseconds of a jump
     point: str = ""
 
     def __str__(self) -> str:
@@ -64,24 +69,24 @@ class Attack(Record, frozen=True):
 
 
 class Rollout(Record, frozen=True):
-    """How starts of controllers differ from what the story says."""
+    """How starts of controllers differ from the story's configuration."""
 
-    settings: dict[str, object] = field(default_factory=dict)  # those that are other ones
-    older: float = 0.0  # how often a start has these
-    outdated: float = 0.0  # how often it is of a program that does not know the ledger's format
+    settings: dict[str, object] = field(default_factory=dict)  # the settings that differ
+    older: float = 0.0  # rate of starts with these settings
+    outdated: float = 0.0  # rate of starts of a program that does not know the ledger's format
 
 
 class Trouble(Record, frozen=True):
-    seed: int  # of the order of tasks, and of when each fault strikes
+    seed: int  # of the order of tasks and the times of faults
     profile: Profile
-    lasts: Millis  # how long there are faults and attacks
+    lasts: Millis  # duration of faults and attacks
     store: dict[str, float] = field(default_factory=dict)
     nodes: dict[str, float] = field(default_factory=dict)
     network: dict[str, float] = field(default_factory=dict)
     drifts: dict[str, int] = field(default_factory=dict)
     offsets: dict[str, Millis] = field(default_factory=dict)
-    stale: float = 0.0  # how often a read is answered by a replica that lags
-    late: float = 0.0  # how often a status arrives again, much later
+    stale: float = 0.0  # rate of reads answered by a lagging replica
+    late: float = 0.0  # rate of statuses that arrive again, much later
     rollout: Rollout = Rollout()
-    core: str = ""  # the one controller that is healed in the end; "": all of them
+    core: str = ""  # the controller that is healed at the end; "": all of them
     is_shuffled: bool = True

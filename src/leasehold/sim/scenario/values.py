@@ -1,7 +1,7 @@
-"""What a single value in a scenario may be: names, bounds, spans, lists; each as the typed record.
+"""Readers of single values in a scenario: names, bounds, spans and lists, as typed records.
 
 Called through `core.objects.fields.Fields` by the two parsers, which adds path and line. Each
-function raises `WrongValue` with a remedy. Numbers become fractions by their text: no float is
+function raises `WrongValue` with a remedy. Numbers become fractions of their text, so no floats are
 compared.
 """
 
@@ -30,7 +30,7 @@ _EXIT = re.compile(r"exit ([0-9]{1,3})")
 
 
 def run_key(value: object) -> str:
-    """`namespace/name`."""
+    """Read `namespace/name`."""
     parts = value.split("/") if isinstance(value, str) else []
     if len(parts) != 2:
         raise WrongValue("write namespace/name")
@@ -40,7 +40,7 @@ def run_key(value: object) -> str:
 
 
 def envelope_key(value: object) -> str:
-    """`namespace/budget/envelope`."""
+    """Read `namespace/budget/envelope`."""
     parts = value.split("/") if isinstance(value, str) else []
     if len(parts) != 3:
         raise WrongValue("write namespace/budget/envelope")
@@ -61,7 +61,7 @@ def run_or_envelope(value: object) -> str:
 def known(
     kind: Callable[[object], str], names: Collection[str], what: str
 ) -> Callable[[object], str]:
-    """A name that the file itself introduces."""
+    """Return a reader of names that must be defined in the file."""
 
     def check(value: object) -> str:
         name = kind(value)
@@ -78,7 +78,7 @@ def index(value: object) -> int:
 
 
 def does(value: object) -> tuple[int | None, bool]:
-    """(exit code, whether it sticks)."""
+    """Return (exit code, whether the pod gets stuck)."""
     if value == "stick":
         return None, True
     if value == "unstick":

@@ -1,1 +1,1 @@
-"""The shipped control plane, several of it, under every fault that the world can do to it."""
+"""Fault simulation: several shipped control planes under every fault that can really occur."""

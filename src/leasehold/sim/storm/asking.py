@@ -1,7 +1,7 @@
-"""Asks controllers what they would tell anybody, at moments that a seed draws.
+"""Queries controllers at random moments.
 
-An answer may be late; it may not tell what was never committed. Asked between two steps and from
-outside, so that nothing goes another way because of it.
+An answer may be outdated, but must not contain uncommitted facts. Queries run between two steps and
+from outside, so they do not influence the simulation.
 """
 
 from collections import Counter
@@ -17,13 +17,13 @@ from leasehold.shell.query import BadQuestion
 from leasehold.sim.kernel import Crashed
 from leasehold.sim.storm.cast import Member
 
-EVERY = 300  # steps, about
+EVERY = 300  # steps between two queries, on average
 SOON = 6
 ANYBODY = Caller(user="anybody", role=CallerRole.ADMIN)
 
 
 class Curious:
-    """`committed` reads what the store has by now, and is the ledger as anybody can fold it."""
+    """Queries the controllers. `committed` folds the batches committed so far and returns them."""
 
     def __init__(
         self, seed: int, committed: Callable[[], Fold], fail: Callable[[str], None]
@@ -32,16 +32,16 @@ class Curious:
         self._committed = committed
         self._fail = fail
         self._steps_left = 0
-        self._open_after: list[set[str]] = [set()]  # by batch, the names of open leases
+        self._open_after: list[set[str]] = [set()]  # names of open leases after each batch
         self.evaluated: Counter[str] = Counter()
 
     def on_batch(self, fold: Fold) -> None:
-        """One more is committed."""
+        """Record the open leases after a committed batch."""
         is_open = {name for name, lease in fold.leases.items() if lease.closed is None}
         self._open_after.append(is_open)
 
     def on_change(self, change: Change) -> None:
-        """A batch that is stored may become true or not: that is a good moment to ask."""
+        """Query soon after a batch was stored, when it may or may not be committed."""
         if change.key[0] == "LedgerBatch":
             self._steps_left = self._random.randrange(1, SOON)
 
@@ -76,7 +76,7 @@ class Curious:
 
 
 def _answer(member: Member, question: str) -> object:
-    """What it says at once; None when it wants to wait, or knows nothing."""
+    """Return the immediate answer; None if the query would wait, or is refused."""
     asking = member.plane.questions.answer(ANYBODY, question, {})
     try:
         asking.send(None)

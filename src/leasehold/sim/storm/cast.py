@@ -1,7 +1,7 @@
-"""The controllers of a simulation: each a process with clocks, a network and faults of its own.
+"""The controllers of a simulation: processes with their own clocks, network and faults.
 
-What runs in them is the shipped plane and keeper (`shell.plane`, `shell.keeper`); here they are
-only started, and started again when they died.
+They run the shipped plane and keeper (`shell.plane`, `shell.keeper`). This module only starts and
+restarts them.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ OnHandedOver = Callable[[Head, KnownLedger | None], None]
 
 
 class WatchedPlane(Plane):
-    """The plane, with somebody who reads along."""
+    """The plane with an observer."""
 
     version: Version
 
@@ -75,8 +75,8 @@ class WatchedPlane(Plane):
         super().lost(why)
 
     async def _lead(self, epoch: int) -> None:
-        """It returns when it was deposed, and the keeper must end all of it at that instant; that
-        is given a few steps, since a pause may lie between."""
+        """Lead until deposed. The keeper must then end the tenure; it gets a few steps for that,
+        because a pause may intervene."""
         await super()._lead(epoch)
         for _ in range(IDLE_STEPS):
             await self._clock.sleep(IDLE_MS)
@@ -113,7 +113,7 @@ class Member:
 
 
 class Cast:
-    """Everybody who may decide. `wrap` puts faults and network around the store for a process."""
+    """All controllers. `wrap` puts faults and network around the store for a process."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class Cast:
         self.members: dict[str, Member] = {}
 
     def start(self, name: str, *, as_name: str = "") -> Member:
-        """A new start of this process; `as_name` gives it somebody else's name."""
+        """Start the process; `as_name` gives it another process' name."""
         process = self._kernel.process(name)
         self._starts += 1
         holder = Holder(name=as_name or name, nonce=f"{self._starts:04d}")
@@ -189,8 +189,8 @@ class Cast:
         return member
 
     def _can_do_without(self, name: str) -> bool:
-        """Where there is no ledger yet, it has no format that anybody could not know; and somebody
-        else must know it, or nothing happens any more."""
+        """Return whether this start may be outdated: there must be a ledger whose format it does
+        not know, and another controller that is not outdated."""
         others = [each for each in self.alive() if each.process.name != name]
         outdated = [each for each in others if each.plane.version.is_outdated]
         return self._has_ledger() and bool(others) and not outdated
@@ -199,6 +199,6 @@ class Cast:
         return [each for each in self.members.values() if each.is_alive]
 
     def leader(self) -> Member | None:
-        """One that leads, or believes that it does."""
+        """Return a controller that leads or considers itself leader."""
         leading = [each for each in self.alive() if each.leads]
         return leading[0] if leading else None

@@ -1,7 +1,7 @@
-"""What must hold of tenure and of the head, at every step of a simulation, seen from outside.
+"""Checks of tenure and head at every step of a simulation, from outside.
 
-It reads what the store has and what each process believes, and repairs nothing. The seven are those
-of `docs/invariants.md`; a run that breaks one stops at that step.
+Reads the store and what each process considers valid; repairs nothing. The seven rules are those of
+`docs/invariants.md`; a simulation that breaks one stops at that step.
 """
 
 from collections import Counter
@@ -24,12 +24,12 @@ class Believer(Protocol):
 
     @property
     def epoch(self) -> int:
-        """Of the tenure it has; 0 when it has none."""
+        """The epoch of its tenure; 0 if it has none."""
         ...
 
     @property
     def believes(self) -> bool:
-        """By its own clock, now."""
+        """Whether it considers its tenure valid now, by its own clock."""
         ...
 
     @property
@@ -43,7 +43,7 @@ class SeenHead(Record, frozen=True):
 
 
 class TakeOver(Record, frozen=True):
-    """From the last write of the old holder to the first of the new one."""
+    """A change of the leader: time from the old holder's last write to the new one's first."""
 
     epoch: int
     took: int
@@ -51,7 +51,8 @@ class TakeOver(Record, frozen=True):
 
 
 class TenureChecks:
-    """`fail` is told what is broken; `breaks_clocks` switches off what rests on clocks."""
+    """Checks the rules. `fail` is called with each violation; `breaks_clocks` disables the rules
+    that assume correct clocks."""
 
     def __init__(
         self,
@@ -68,8 +69,8 @@ class TenureChecks:
         self._margins = margins
         self._rests_on_clocks = not breaks_clocks
         self._changed_at: Instant = 0
-        self._believing: set[tuple[str, int]] = set()  # who, in which epoch
-        self._over: set[tuple[str, int]] = set()  # beliefs that have ended
+        self._believing: set[tuple[str, int]] = set()  # identity and epoch
+        self._over: set[tuple[str, int]] = set()  # former members of `_believing`
         self.record: TenureRecord | None = None
         self.head: SeenHead | None = None
         self.evaluated: Counter[str] = Counter()
@@ -82,7 +83,7 @@ class TenureChecks:
             self._on_head(change)
 
     def look(self) -> None:
-        """After a step: who believes, and is it so?"""
+        """Check after a step which processes consider themselves leader."""
         believers = [each for each in self._everybody() if each.believes]
         if not self._rests_on_clocks:
             return
@@ -113,7 +114,7 @@ class TenureChecks:
         is_same_write = before is not None and before.write == record.write
         self.record = record
         if is_same_write:
-            return  # somebody annotated it
+            return  # only annotated
         self._check_epochs(before, record)
         self._check_owner(before, record)
         took = at - self._changed_at
@@ -132,7 +133,7 @@ class TenureChecks:
             self._fail(f"EpochMonotonic: from {_said(before)} to {_said(after)}")
 
     def _check_owner(self, before: TenureRecord | None, after: TenureRecord) -> None:
-        """Whoever writes is the holder, or takes what is free, its own, or over."""
+        """Check that the writer holds the record, or took one that is free, its own, or expired."""
         writer = after.write.rpartition(".")[0]
         if before is None:
             return

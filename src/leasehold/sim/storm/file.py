@@ -1,7 +1,7 @@
-"""A plan as a scenario file, and back: attacks are steps, faults are the file's `trouble`.
+"""Converts a fault plan to a scenario file and back: attacks are steps, faults are `trouble`.
 
-What `leasehold sim --shrink` leaves behind, and what `leasehold sim scenario` plays of a file that
-has trouble. Both ways the history is the same to the byte.
+`leasehold sim --shrink` writes such files, `leasehold sim scenario` plays files with trouble. Both
+forms produce the same history, byte for byte.
 """
 
 import json
@@ -16,7 +16,7 @@ Wire = dict[str, object]
 
 
 def split_story(story: str) -> tuple[list[str], list[str]]:
-    """Everything up to `steps:`, and the steps, one a line."""
+    """Return the lines up to `steps:`, and the steps, one per line."""
     lines = story.rstrip("\n").split("\n")
     cut = next(index for index, line in enumerate(lines) if line.startswith("steps:")) + 1
     return lines[:cut], lines[cut:]
@@ -29,7 +29,7 @@ def joined_story(head: list[str], steps: list[str]) -> str:
 
 
 def scenario_of(plan: StormPlan, title: str) -> str:
-    """Of a plan whose story has one step a line, as seeds draw them."""
+    """Return the scenario file of a plan. Its story must have one step per line."""
     head, steps = split_story(plan.story)
     told = parse_story(plan.story, "the plan's story")
     lines = [(step.at, line) for step, line in zip(told.steps, steps, strict=True)]
@@ -43,7 +43,7 @@ def scenario_of(plan: StormPlan, title: str) -> str:
 
 
 def plan_of(story: Story, text: str) -> StormPlan:
-    """`text` is the file's."""
+    """Return the plan of a story; `text` is its file's content."""
     trouble = story.trouble
     assert trouble is not None, "a story without trouble is played by the scenario runner"
     return StormPlan(
@@ -66,7 +66,7 @@ def plan_of(story: Story, text: str) -> StormPlan:
 
 
 def _trouble(plan: StormPlan) -> Wire:
-    """What is as usual is left out."""
+    """Return `trouble` without default values."""
     said: Wire = {
         "store": plan.store,
         "nodes": plan.nodes,

@@ -1,8 +1,8 @@
-"""Whether whoever leads keeps up: with what it was shown, and with what its leases ask for.
+"""Checks that the leader keeps up with the events it received, and with its leases.
 
-Looked at when one of its turns is over, and counted in turns, never in minutes: a store that
-refuses nearly everything makes turns long, and is no excuse for not trying. What a process was
-shown and answered is noted as it comes out of all that lies between it and the store.
+Checked after each of its turns and counted in turns, not minutes: a store that refuses nearly
+everything makes turns long but does not excuse missing attempts. What a process received is
+recorded outside all fault layers.
 """
 
 from collections import Counter
@@ -29,27 +29,25 @@ from leasehold.sim.around import StoreAround
 
 KNOWS, GO, LOSSES = "KnowsWhatIsThere", "UnwantedPodsGo", "LossesAreReal"
 DEAD = "DeadHoldNothing"
-LET_GO = (b'"deletionTimestamp"', b'"DisruptionTarget"')  # of a pod that is to go, or was evicted
-BECAUSE_DELETED = b'"cause":"Deleted"'  # in a lease that may be closed so
-# Its key, its uid (none: whichever has that name), and whether it is to be gone at once: where its
-# node is dead nobody hears of a grace.
+LET_GO = (b'"deletionTimestamp"', b'"DisruptionTarget"')  # marks a pod that must go or was evicted
+BECAUSE_DELETED = b'"cause":"Deleted"'  # in a lease that may have this cause
+# Key, uid ("" is any pod of that name), and whether it must go without grace, because its node is
+# dead and nothing there would react to it.
 PodName = tuple[str, Uid, bool]
 
 
 class Attention:
-    """What one start of a process was shown and answered, and what it was like a turn ago."""
+    """What one start of a process received, and its state at the end of the last turn."""
 
     def __init__(self) -> None:
-        self.shown: dict[
-            str, int
-        ] = {}  # by kind, the newest version it has seen a list or event of
-        self.tried: set[PodName] = set()  # to be removed, since its last turn was over
-        self.removed: set[PodName] = set()  # as it was answered
+        self.shown: dict[str, int] = {}  # kind -> newest version received
+        self.tried: set[PodName] = set()  # pods whose removal was tried since the last turn
+        self.removed: set[PodName] = set()  # pods whose removal succeeded
         self.world: World | None = None
         self.shown_before: dict[str, int] = {}
         self.unwanted_before: set[PodName] = set()
         self.leased_before: set[Uid] = set()  # runs with open leases
-        self.on_dead_before: set[str] = set()  # leases
+        self.on_dead_before: set[str] = set()  # lease names
 
     def turn_over(self, world: World, unwanted: set[PodName], on_dead: set[str]) -> None:
         self.world = world
@@ -61,7 +59,7 @@ class Attention:
 
 
 class AttentiveStore(StoreAround):
-    """Around everything else, so that what passes here is what its process knows."""
+    """The outermost store: whatever passes here is known to its process."""
 
     def __init__(self, store: Store, attention: Attention) -> None:
         super().__init__(store)
@@ -105,24 +103,24 @@ class AttentiveWatch:
 
 
 class KeepingUp:
-    """`fail` is told what is broken."""
+    """Checks each turn; `fail` is called with each violation."""
 
     def __init__(self, fail: Callable[[str], None]) -> None:
         self._fail = fail
-        # What is there: since when, and its name.
+        # (kind, uid) -> creation version and name
         self._made: dict[tuple[str, Uid], tuple[int, str]] = {}
-        self._gone: dict[tuple[str, Uid], int] = {}  # what was deleted, and under which version
-        self._let_go: set[tuple[str, str]] = set()  # pods that were told to go, or went
+        self._gone: dict[tuple[str, Uid], int] = {}  # (kind, uid) -> deletion version
+        self._let_go: set[tuple[str, str]] = set()  # pods that were deleted or told to go
         self._attention: dict[str, Attention] = {}
         self.evaluated: Counter[str] = Counter()
 
     def around(self, store: Store, process: str) -> Store:
-        """For a new start of it."""
+        """Return the store for a new start of the process."""
         attention = self._attention[process] = Attention()
         return AttentiveStore(store, attention)
 
     def shown(self, process: str) -> Mapping[str, int]:
-        """By kind, the newest version that this start of a process was shown."""
+        """Return, by kind, the newest version that this start received."""
         return self._attention[process].shown
 
     def on_change(self, change: Change) -> None:
@@ -147,7 +145,7 @@ class KeepingUp:
             self._gone[kind, uid] = change.version
 
     def _on_lease(self, change: Change) -> None:
-        """One that closes because its pod was deleted had a pod that was."""
+        """Check that a lease closed because its pod was deleted had such a pod."""
         if BECAUSE_DELETED not in change.body:
             return
         obj = decode(change.body)
@@ -159,7 +157,7 @@ class KeepingUp:
                            "deleted, and nobody ever did that")  # fmt: skip
 
     def turned(self, process: str, turn: Turn) -> None:
-        """A turn of this process is over."""
+        """Check the process after a turn."""
         attention, world = self._attention[process], turn.world
         unwanted = set(_unwanted(world))
         on_dead = set(_on_dead_nodes(world))
@@ -173,7 +171,7 @@ class KeepingUp:
         attention.turn_over(world, unwanted, on_dead)
 
     def _check_knowledge(self, process: str, attention: Attention, world: World) -> None:
-        """What it had been shown before this turn, it knows: what is there, and what is gone."""
+        """Check that the World reflects what was received before this turn, with deletions."""
         self.evaluated[KNOWS] += 1
         shown, believed = attention.shown_before, set()
         for kind, name, uid, matters in _believed(world, attention.leased_before):
@@ -188,7 +186,7 @@ class KeepingUp:
                            f"of {kind} {name}, made at {made_at}")  # fmt: skip
 
     def _check_removals(self, process: str, attention: Attention, unwanted: set[PodName]) -> None:
-        """What nobody wanted a turn ago, either, has been removed, or that was tried again."""
+        """Check that pods unwanted since the last turn were removed, or a removal was tried."""
         self.evaluated[GO] += 1
         for pod in sorted(unwanted & attention.unwanted_before):
             enough = {pod, (*pod[:2], True)}
@@ -198,8 +196,8 @@ class KeepingUp:
 
 
 def _believed(world: World, leased: set[Uid]) -> Iterator[tuple[str, str, Uid, bool]]:
-    """What its World says is there, and whether it should not if that is gone: how a pod ended is
-    known for as long as that matters, and a run until a turn has found it without leases."""
+    """Yield the World's objects, and whether each must disappear after its deletion: a pod's end is
+    kept as long as needed, and a run until a turn found it without leases."""
     for key, pod in world.pods.items():
         yield "Pod", key, pod.uid, not pod.has_ended
     for name, state in world.fleet.nodes.items():
@@ -211,8 +209,8 @@ def _believed(world: World, leased: set[Uid]) -> Iterator[tuple[str, str, Uid, b
 
 
 def _unwanted(world: World) -> Iterator[PodName]:
-    """Pods of runs that have not ended and that no lease asks for any more; of those whose nodes
-    live, only such as were not told to go."""
+    """Yield pods of runs that have not ended and are not needed by any lease; on live nodes, only
+    those not told to go."""
     for keys in world.pods_by_run.values():
         for key in keys:
             pod = world.pods[key]
@@ -227,7 +225,7 @@ def _unwanted(world: World) -> Iterator[PodName]:
 
 
 def _on_dead_nodes(world: World) -> Iterator[str]:
-    """Leases on nodes that are fenced, or gone."""
+    """Yield leases on fenced or missing nodes."""
     for node, names in world.open_by_node.items():
         state = world.fleet.nodes.get(node)
         if state is None or state.node.fenced:

@@ -1,8 +1,8 @@
-"""Whether the leader decides with anything that a successor could not read from the store.
+"""Checks that the leader decides only with what a successor could read from the store.
 
-After a turn a fresh controller reads all that is stored, through no faults, and what it knows is
-compared with the leader's World. Objects are compared only where the leader has been shown, and has
-folded, the newest version of every object of their kind; what the ledger says is always compared.
+After a turn, a fresh controller reads the store without faults, and its World is compared with the
+leader's. Objects are compared only if the leader has received and folded the newest version of
+every object of the kind; ledger facts are always compared.
 """
 
 from collections import Counter
@@ -25,12 +25,12 @@ from leasehold.shell.recover import WATCHED, read_world
 from leasehold.sim.scenario.ledger import at_once
 
 INVARIANT = "SuccessorKnowsTheSame"
-_STATUS_IS_OURS = ("Budget", "Run")  # a write of their status alone is no news
+_STATUS_IS_OURS = ("Budget", "Run")  # writes of only their status are not news
 Tables = Iterator[tuple[str, Mapping[str, object]]]
 
 
 class Successors:
-    """`fail` is told what differs."""
+    """Compares Worlds; `fail` is called with each difference."""
 
     def __init__(
         self, store: Store, clock: Clock, labels: Labels, fail: Callable[[str], None]
@@ -39,12 +39,12 @@ class Successors:
         self._clock = clock
         self._labels = labels
         self._fail = fail
-        self._newest: dict[str, int] = {}  # by kind, the version of the last news
-        self._said: dict[tuple[str, str, str], Wire] = {}  # without status
+        self._newest: dict[str, int] = {}  # kind -> version of the last news
+        self._said: dict[tuple[str, str, str], Wire] = {}  # last seen objects, without status
         self.evaluated: Counter[str] = Counter()
 
     def on_change(self, change: Change) -> None:
-        """A write has reached the store."""
+        """Record a write to the store."""
         kind = change.key[0]
         if kind not in WATCHED:
             return
@@ -57,11 +57,11 @@ class Successors:
         self._newest[kind] = change.version
 
     def turned(self, process: str, world: World, shown: Mapping[str, int], *, folded: bool) -> None:
-        """A turn is over. `shown`: by kind, the newest version that the leader has been told of;
-        `folded`: whether it has folded all of that."""
+        """Compare after a turn. `shown`: by kind, the newest version that the leader received.
+        `folded`: whether it has folded everything received."""
         fresh = self._fresh(world)
         if fresh is None:
-            return  # somebody else has moved the head, and the leader is about to find out
+            return  # another process has moved the head, and the leader is about to notice
         self.evaluated[INVARIANT] += 1
         tables = [*zip(_ledger(world, fresh), _ledger(fresh, world), strict=True)]
         for kind in WATCHED:
@@ -72,7 +72,7 @@ class Successors:
                 self._fail(f"{INVARIANT}: {_difference(process, what, known, stored)}")
 
     def _fresh(self, world: World) -> World | None:
-        """What a controller knows that begins now; None unless the head is where the World is."""
+        """Return the World of a controller that starts now; None unless the heads are equal."""
         ledger = Ledger(self._store, self._clock)
         try:
             there = at_once(ledger.look())
@@ -86,10 +86,11 @@ class Successors:
 
 
 def _ledger(world: World, other: World) -> Tables:
-    """What committed batches say, and what follows from them. Of announced overdrafts and of
-    reservations only those are compared that both know: the first turn of a successor drops the
-    ones that are over, and plans the ones that could not be written yet again. The same holds for
-    books: their units are those of the Run's gang, and nothing is decided about a Run that is gone.
+    """Yield the facts of committed batches, and what follows from them.
+
+    Overdrafts and reservations are compared only if both Worlds have them: a successor's first turn
+    drops those that are over, and plans again those that could not be written. Books are compared
+    only for existing Runs, because nothing is decided about deleted ones.
     """
     yield "lease", world.leases
     yield "resolution", {name: resolution_digest(each) for name, each in world.resolutions.items()}
@@ -118,7 +119,7 @@ def _ledger(world: World, other: World) -> Tables:
 
 
 def _objects(kind: str, world: World) -> Tables:
-    """What people, nodes and kubelets have written."""
+    """Yield what users, nodes and kubelets have written."""
     match kind:
         case "Budget":
             yield kind, {key: replace(each, version=0) for key, each in world.budgets.items()}
@@ -140,8 +141,8 @@ def _objects(kind: str, world: World) -> Tables:
 
 
 def _lowered(world: World) -> Iterator[tuple[str, list[int]]]:
-    """Caps that were lowered under a lease that is still open. About any other lease such a cap
-    decides nothing, and a successor cannot know when the cap became enough again."""
+    """Yield caps that were lowered below a lease that is still open. Other lowered caps have no
+    effect, and a successor cannot know when such a cap became sufficient again."""
     for payer, lent, *said in world.lowered.to_rows()[1]:
         names = world.open_by_payer.get(payer, ())
         if any(world.lowered.was_lowered_under(world.leases[name], lent=lent) for name in names):
@@ -149,12 +150,12 @@ def _lowered(world: World) -> Iterator[tuple[str, list[int]]]:
 
 
 def _run(run: Run) -> Run:
-    """Without what its status says, which is no news to the leader that wrote it."""
+    """Return the run without its status, which is no news to the leader that wrote it."""
     return replace(run, version=0, seen_running=0)
 
 
 def _node(node: Node) -> Node:
-    """Without since when it is silent by the clock of whoever hears nothing."""
+    """Return the node without `unheard_since`, which depends on the observer's clock."""
     return replace(node, unheard_since=None)
 
 
@@ -171,7 +172,7 @@ def _difference(
 
 
 def _field(what: str, one: object, other: object) -> tuple[str, object, object]:
-    """The first field that differs."""
+    """Return the first field that differs."""
     for name in one.__struct_fields__:  # type: ignore[attr-defined]
         mine, theirs = getattr(one, name), getattr(other, name)
         if mine != theirs:

@@ -1,7 +1,7 @@
-"""Many seeds, on several processors: what held, what happened, how fast it went.
+"""Runs many seeds on several CPU cores and sums up the results.
 
-`leasehold sim --seeds` prints what this finds out. Every seed is a run of its own; with `twice`
-each is played two times, and the two must be the same history.
+Used by `leasehold sim --seeds`. With `twice`, each seed is played two times and both histories must
+be equal.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ from leasehold.sim.storm.plan import draw_plan
 from leasehold.sim.storm.play import SeedOutcome, play
 
 Echo = Callable[[str], object]
-FRESH_MAX = 1 << 40  # seeds drawn from a text are above all that people type
+FRESH_MAX = 1 << 40  # fresh seeds are larger than any that users type
 
 
 @dataclass
 class Tally:
-    """Of a batch of seeds."""
+    """The sums over a batch of seeds."""
 
     seeds: int = 0
     failed: list[int] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Tally:
             self.failed.append(outcome.seed)
 
     def missing(self) -> list[str]:
-        """Marks that no seed reached."""
+        """Return the marks that no seed reached."""
         return [mark for mark in EXPECTED if not self.marks[mark]]
 
     def lines(self) -> Iterator[str]:
@@ -101,13 +101,13 @@ def run_seeds(
 
 
 def fresh_seeds(text: str, count: int) -> list[int]:
-    """Some that nobody has tried, the same for the same text (such as a commit)."""
+    """Return untried seeds, always the same for the same text (such as a commit)."""
     digests = (hashlib.sha256(f"{text}/{each}".encode()).digest() for each in range(count))
     return [FRESH_MAX + int.from_bytes(digest[:4], "big") for digest in digests]
 
 
 def play_seed(task: tuple[int, bool, Profile | None]) -> tuple[SeedOutcome, float]:
-    """In a process of its own: nobody's log is of interest here."""
+    """Play one seed in a worker process, without logging."""
     seed, twice, profile = task
     silence()
     began = time.process_time()

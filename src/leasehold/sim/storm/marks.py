@@ -1,6 +1,6 @@
-"""Rare things that a suite of simulations must have seen at least once, and how often it did.
+"""Rare events that a suite of simulations must reach, and their counts.
 
-A mark that no seed ever reaches says that the faults do not go where we think they go.
+A mark that no seed reaches shows that the faults do not test what they should.
 """
 
 from collections import Counter
@@ -83,7 +83,7 @@ class Marks:
     def __init__(self, is_silent: Callable[[str], bool]) -> None:
         self._is_silent = is_silent
         self.seen: Counter[str] = Counter()
-        self._was_older: bool | None = None  # the settings of whoever led last
+        self._was_older: bool | None = None  # whether the last leader had older settings
 
     def on_word(self, who: str, words: str) -> None:
         if who in ("user", "nemesis", "check"):

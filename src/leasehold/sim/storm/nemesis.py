@@ -1,7 +1,7 @@
-"""Does to processes what the plan says, at its time or in the middle of one of their calls.
+"""Executes the attacks of a plan, at their times or in the middle of store calls.
 
-It knows who leads. What it did is counted where it took effect: an attack that finds nobody to
-attack is none. Everything it breaks for a time it mends itself.
+It knows the leader. Attacks are counted when they take effect; one without a target does not count.
+Temporary damage is repaired here too.
 """
 
 from collections import Counter
@@ -16,12 +16,12 @@ from leasehold.sim.nodes import SimFleet
 from leasehold.sim.scenario.trouble import BUSY_NODE, CUTS, NODE_ROLES, RECOVERING, Attack, Harm
 from leasehold.sim.storm.cast import Cast, Member
 
-DOWN_MAX: Millis = 5 * SECOND  # until a process that was killed in a write is started again
+DOWN_MAX: Millis = 5 * SECOND  # maximum time until a killed process is restarted
 LOOK_MS: Millis = 100
 
 
 def link_of(node: str) -> str:
-    """What the network calls the way from one node to the store."""
+    """Return the network's name of a node's link to the store."""
     return f"node {node}"
 
 
@@ -47,7 +47,7 @@ class Nemesis:
         self._random = Random(f"{seed}/nemesis")
         self._of_users = Random(f"{seed}/nemesis/users")
         self._of_nodes = Random(f"{seed}/nemesis/nodes")
-        self._cuts: dict[str, int] = {}  # by node, how many cuts of its link are not healed yet
+        self._cuts: dict[str, int] = {}  # node -> number of cuts not healed yet
         self._drifts = drifts
         self._tell = tell
         self._armed: list[Attack] = []
@@ -61,7 +61,7 @@ class Nemesis:
         self._process.tasks.spawn("revival", self._revive())
 
     def stop(self, *, core: str) -> None:
-        """No more attacks. All are mended, or only what the core needs: the rest stays as it is."""
+        """Stop the attacks and repair all controllers, or only `core`; the others stay damaged."""
         self._is_over = True
         self._armed.clear()
         for node in list(self._cuts):
@@ -70,12 +70,12 @@ class Nemesis:
         for name, member in list(self._cast.members.items()):
             if core and name != core:
                 if member.is_alive and not member.process.paused:
-                    member.process.crash()  # for good: whoever is left must do without it
+                    member.process.crash()  # for good: the core must work without it
                 continue
             self._mend(member.process)
 
     def strike(self, attack: Attack) -> None:
-        """Now, because its time has come or the story says so."""
+        """Execute an attack now."""
         if attack.who in NODE_ROLES:
             self._cut_link(attack)
             return
@@ -84,13 +84,13 @@ class Nemesis:
             self._strike(attack, target)
 
     async def reach(self, member: Process, point: str) -> None:
-        """A process is at this point of its own work."""
+        """Execute an armed attack for a process that has reached this point of a call."""
         for attack in self._armed:
             if attack.point == point and self._is_meant(attack, member.name):
                 self._armed.remove(attack)
                 self._strike(attack, member)
                 if member.paused:
-                    await member.clock.sleep(0)  # it gets no further until it goes on
+                    await member.clock.sleep(0)  # blocks until it is resumed
                 return
 
     async def _attack(self, attacks: tuple[Attack, ...]) -> None:
@@ -134,7 +134,7 @@ class Nemesis:
                 return meant == name
 
     def _strike(self, attack: Attack, target: Process) -> None:
-        """Counted here: what comes to this has its effect."""
+        """Apply the attack to its target and count it."""
         if attack.harm is Harm.MEDDLE:
             what = self._meddle(self._of_users)
             self._tell(
@@ -174,7 +174,7 @@ class Nemesis:
                 self._twin(target.name, attack.lasts)
 
     def _cut_link(self, attack: Attack) -> None:
-        """Of one node; cuts of one link that overlap are healed with the last of them."""
+        """Cut the link of one node. Overlapping cuts are healed with the last one."""
         assert attack.harm in CUTS, attack.harm
         nodes = self._fleet.busy_nodes() if attack.who == BUSY_NODE else self._fleet.nodes
         if not nodes:
@@ -198,12 +198,12 @@ class Nemesis:
             self._fleet.heal_link(node)
 
     def _twin(self, name: str, lasts: Millis) -> None:
-        """A second process of the same name, as in a rolling update."""
+        """Start a second process of the same name, as in a rolling update."""
         twin = f"{name}-twin"
         if twin in self._cast.members and self._cast.members[twin].is_alive:
             return
         self._cast.start(twin, as_name=name)
-        self._coming_back.add(twin)  # it does not: one that died stays dead
+        self._coming_back.add(twin)  # it does not come back: a dead twin stays dead
         self._later(lasts, self._kernel.process(twin).crash)
 
     def _stop_cleanly(self, name: str, lasts: Millis) -> None:
@@ -237,12 +237,12 @@ class Nemesis:
             self._cast.start(name)
 
     async def _revive(self) -> None:
-        """Whoever was killed in one of its writes is started again by whatever supervises it."""
+        """Restart processes killed in a write, like a supervisor."""
         seen = 0
         while True:
             await self._process.clock.sleep(LOOK_MS)
             if seen == self._kernel.crashes:
-                continue  # whoever was dead at the last look has been seen to
+                continue  # no crash since the last check
             seen = self._kernel.crashes
             for name, member in list(self._cast.members.items()):
                 if not member.is_alive and name not in self._coming_back:
@@ -258,6 +258,6 @@ class Nemesis:
             process.resume()
         member = self._cast.members[process.name]
         if member.is_alive and member.plane.version.is_outdated:
-            process.crash()  # and comes back as what the others are
+            process.crash()  # and restarts with the current version
         if not member.is_alive and not process.name.endswith("-twin"):
             self._start(process.name)

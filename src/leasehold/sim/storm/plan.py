@@ -1,8 +1,8 @@
-"""What will happen in a simulation, drawn from a seed before it begins: story, faults, attacks.
+"""Draws the plan of a simulation from a seed: story, faults and attacks.
 
-A plan is data: `leasehold sim` plays it, `shrink` makes it smaller, and a file of it plays the same
-without the seed. Each part is drawn from a stream of its own, so that one profile's attacks do not
-shift another part.
+A plan is data: `leasehold sim` plays it, `shrink` reduces it, and its file plays the same without
+the seed. Each part has a random stream of its own, so that one profile's attacks do not shift other
+parts.
 """
 
 from random import Random
@@ -32,8 +32,8 @@ from leasehold.sim.storm.stories import minutes_of, story_of, with_broken_gpus
 
 GAPS = (0, 0, 0, 1, 1, 2, 3, 5, 9)
 STEPS_MAX = 30
-AFTER: Millis = 3 * MINUTE  # of trouble, when the story is over
-PPM_MAX = 150_000  # within the drift that the margins allow for, with room for rounding
+AFTER: Millis = 3 * MINUTE  # duration of faults after the story's last step
+PPM_MAX = 150_000  # within the drift that the margins allow, with space for rounding
 PPM_USUAL = 200
 
 
@@ -44,7 +44,7 @@ WEIGHTS = {
     Profile.LIVENESS: 15,
     Profile.BREAKING: 5,
 }
-# Calls of the store around which a leader is attacked: the commit, the seal, recovery, the tenure.
+# Store calls around which a leader is attacked: commit, seal, recovery, tenure.
 COMMIT = (
     "before update LedgerHead", "before update LedgerHead", "after update LedgerHead",
     "before create LedgerBatch", "after create LedgerBatch",
@@ -57,15 +57,14 @@ POINTS = (
     "before write_all Pod", "after write_all Pod",
     "before create Resolution", "after create Resolution",
 )  # fmt: skip
-# Calls that are rare, so that whoever hunts for them waits there: the proofs of cuts, and whoever
-# has just taken over.
+# Rare calls at which attacks lie in wait: creation of Resolutions, and take-overs.
 RARE = (
     (ANY, "before create Resolution"), (ANY, "after create Resolution"),
     (RECOVERING, "before get LedgerHead"), (RECOVERING, "before update LedgerHead"),
     (RECOVERING, "after update LedgerHead"), (RECOVERING, "before list Resolution"),
     (RECOVERING, "after list Resolution"), (RECOVERING, "after scan Lease"),
 )  # fmt: skip
-# Moments at which a user's change of mind is worst: when it was decided and not done yet.
+# The worst moments for a user's edit: after the decision, before its effect.
 WORST = (
     (LEADER, "before make Pod"), (LEADER, "before update LedgerHead"),
     (LEADER, "after update LedgerHead"), (LEADER, "after create LedgerBatch"),
@@ -73,25 +72,25 @@ WORST = (
     (RECOVERING, "after scan Pod"), (RECOVERING, "before update LedgerHead"),
 )  # fmt: skip
 HARMS = tuple(harm for harm in Harm if harm is not Harm.MEDDLE)
-LONGER = (17, 20, 30)  # seconds: until another one has taken over
-SHORTER = (4, 6)  # and still holds what it has
+LONGER = (17, 20, 30)  # seconds until another process has taken over
+SHORTER = (4, 6)  # seconds during which a leader keeps its tenure
 
 
 class StormPlan(Record, frozen=True):
-    seed: int  # of the order of tasks, and of when each fault strikes
+    seed: int  # of the order of tasks and the times of faults
     profile: Profile
-    story: str  # a scenario, as the text of its file
-    trouble: Millis  # how long there are faults and attacks
+    story: str  # text of a scenario file
+    trouble: Millis  # duration of faults and attacks
     store: dict[str, float] = field(default_factory=dict)
     nodes: dict[str, float] = field(default_factory=dict)
     network: dict[str, float] = field(default_factory=dict)
     attacks: tuple[Attack, ...] = ()
     drifts: dict[str, int] = field(default_factory=dict)
     offsets: dict[str, Millis] = field(default_factory=dict)
-    stale: float = 0.0  # how often a read is answered by a replica that lags
-    late: float = 0.0  # how often a status arrives again, much later
+    stale: float = 0.0  # rate of reads answered by a lagging replica
+    late: float = 0.0  # rate of statuses that arrive again, much later
     rollout: Rollout = Rollout()
-    core: str = ""  # the one controller that is healed in the end; "": all of them
+    core: str = ""  # the controller that is healed at the end; "": all of them
     is_shuffled: bool = True
 
 
@@ -127,7 +126,7 @@ def _story(seed: int) -> str:
 
 
 def _last_step(text: str) -> Millis:
-    """Of a story that `story_of` wrote: one step a line, each with its minutes."""
+    """Return the time of a story's last step. Its steps are one per line, in minutes."""
     last = text.rstrip().rsplit('"at": "', 1)[1]
     return int(last.split("m", 1)[0]) * MINUTE
 
@@ -181,8 +180,8 @@ def _attacks(seed: int, profile: Profile, trouble: Millis, story: str) -> tuple[
 
 
 def _lying_in_wait(random: Random, trouble: Millis) -> list[Attack]:
-    """From early on, at calls that may never come. Sometimes whoever takes over stands still there,
-    too, but not for long: then the first one goes on while the second is in the middle of it."""
+    """Arm attacks early, at calls that may never happen. Some pause the successor there too, but
+    shortly, so that the first process continues in the middle of the successor's work."""
     found = []
     for who, point in random.sample(RARE, 3):
         at, lasts = random.randrange(trouble // 2), random.choice(LONGER) * SECOND
@@ -194,8 +193,8 @@ def _lying_in_wait(random: Random, trouble: Millis) -> list[Attack]:
 
 
 def _outlived(random: Random, story: str) -> list[Attack]:
-    """A leader whose clock nearly stands is cut off until another one has sealed, and is heard
-    again just before there is something to decide: only the head can tell it that it is over."""
+    """Slow down a leader's clock, cut it off until another process has sealed, and heal the cut
+    just before a decision: only the head can show it that it was deposed."""
     found = []
     minutes = sorted({each for each in minutes_of(story) if each})
     for minute in random.sample(minutes, min(len(minutes), 4)):
@@ -209,8 +208,8 @@ def _outlived(random: Random, story: str) -> list[Attack]:
 
 
 def _meddling(random: Random, trouble: Millis) -> list[Attack]:
-    """Users who change their minds. Sometimes whoever leads stands still before it makes pods, and
-    they are not wanted any more when it goes on: another one has closed their leases meanwhile."""
+    """Draw edits by users at bad moments. Some pause the leader before it creates pods, so that
+    they are unwanted when it continues: another leader has closed their leases meanwhile."""
     found: list[Attack] = []
     for _ in range(random.choice((0, 1, 2, 4))):
         who, point = random.choice(WORST)
@@ -224,7 +223,7 @@ def _meddling(random: Random, trouble: Millis) -> list[Attack]:
 
 
 def _cut_links(random: Random, trouble: Millis) -> list[Attack]:
-    """Single nodes: for a moment, until they are missed, or for long."""
+    """Cut single nodes off: for a moment, until they are missed, or for long."""
     found: list[Attack] = []
     if random.random() < 0.4:
         return found
@@ -265,7 +264,7 @@ def _any_harm(random: Random, at: Millis) -> Attack:
 
 
 def _hunting(random: Random, at: Millis) -> Attack:
-    """At whoever leads; half of the time in the middle of one of its calls."""
+    """Attack the leader; half of the time in the middle of a call."""
     if random.random() < 0.5:
         harm = random.choice((Harm.PAUSE, Harm.PAUSE, Harm.CRASH, Harm.CUT, Harm.CUT_ANSWERS))
         who = random.choice((LEADER, LEADER, LEADER, ANY))
@@ -277,13 +276,13 @@ def _hunting(random: Random, at: Millis) -> Attack:
     harm = random.choice(HARMS)
     who = random.choice((LEADER, LEADER, STANDBY))
     amount = _amount(random, harm)
-    if harm is Harm.DRIFT:  # the holder slow and those who wait fast: the corner of the margins
+    if harm is Harm.DRIFT:  # a slow holder and fast contenders: the limit case of the margins
         amount = -PPM_MAX if who == LEADER else PPM_MAX
     return Attack(at=at, harm=harm, who=who, lasts=_span(random, harm), amount=amount)
 
 
 def _breaking(random: Random, at: Millis) -> Attack:
-    """Clocks that run at half or twice the rate: nobody's belief is worth anything."""
+    """Run clocks at about half or twice the rate, which invalidates the tenure's assumptions."""
     who = random.choice((LEADER, STANDBY))
     if random.random() < 0.6:
         amount = -600_000 if who == LEADER else 900_000

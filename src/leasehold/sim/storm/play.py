@@ -1,8 +1,7 @@
-"""Plays one plan: store, network, nodes, users and several controllers on virtual time.
+"""Plays a plan: store, network, nodes, users and several controllers in virtual time.
 
-Called by `leasehold sim`, the shrinker and the tests. What must hold at every commit and at every
-step stops the run where it breaks; when the faults have stopped, everything must come to rest and
-agree.
+Called by `leasehold sim`, the shrinker and the tests. A broken rule stops the simulation at that
+commit or step. After the faults have stopped, everything must come to rest and agree.
 """
 
 import hashlib
@@ -64,25 +63,25 @@ from leasehold.sim.storm.told import KINDS as TOLD
 from leasehold.sim.storm.told import LateStatuses, SignedStore, untrue_statuses
 
 LEADER_WITHIN: Millis = 60 * SECOND  # after the faults have stopped
-MEDDLED = 3  # of how many runs, the newest, one is cancelled at a bad moment
-# Until everything must have come to rest. Stories go by the minute, and so do limits, windows and
-# graces that they set: looked at on the minute, what is due just then would seem to be restless.
+MEDDLED = 3  # cancel one of this many newest runs at a bad moment
+# Time until everything must be at rest. Stories use whole minutes, as do the limits, windows and
+# grace periods in them, so the check must not fall on a minute, when something may be due.
 QUIET: Millis = 12 * MINUTE + 37 * SECOND + 431
 
 
-class RuleBroken(Exception):  # noqa: N818 - it says what became of the rules
-    """Something that must hold did not; the text names it."""
+class RuleBroken(Exception):  # noqa: N818 - named for the condition
+    """A rule was broken; the text names it."""
 
 
 @dataclass
 class SeedOutcome:
-    """`digest` is of all that happened: equal for equal histories."""
+    """The result of a seed. `digest` covers the whole history."""
 
     seed: int
     profile: Profile
     problems: list[str] = field(default_factory=list)
     digest: str = ""
-    at: Millis = 0  # since the start, where it ended
+    at: Millis = 0  # end of the simulation, since the start
     steps: int = 0
     commits: int = 0
     effects: Counter[str] = field(default_factory=Counter)
@@ -95,7 +94,7 @@ class SeedOutcome:
 def play(
     plan: StormPlan, *, keep_trace: bool = False, margins: Margins | None = None
 ) -> SeedOutcome:
-    """All of it, or up to the first thing that did not hold."""
+    """Play the plan to its end, or up to the first broken rule."""
     with tempfile.TemporaryDirectory(prefix="leasehold-storm-") as folder:
         storm = Storm(plan, Path(folder), keep_trace=keep_trace, margins=margins or Margins())
         try:
@@ -233,7 +232,7 @@ class Storm:
         self.kernel.settle()
 
     def _meddle(self, random: Random) -> str:
-        """Somebody asks for something else, of what was asked for last; what, or nothing."""
+        """Cancel or delete one of the newest runs; return the action, or "" without runs."""
         runs = [(_created(wire), key_of(wire)) for wire in objects_of(self.store, "Run")]
         if not runs:
             return ""
@@ -248,7 +247,7 @@ class Storm:
             self.kernel.advance_to(at)
 
     def _calm_down(self) -> None:
-        """The faults stop; what is left must find its way."""
+        """Stop the faults, wait for a leader, and let everything come to rest."""
         self._tell("nemesis", "no more trouble")
         for each in (
             self._faults, self._node_faults, self._network, self._replica, self._versions,
@@ -270,7 +269,7 @@ class Storm:
         if leader is None or world is None:
             self._fail("nobody leads at the end")
             raise RuleBroken(self.outcome.problems[0])
-        # A leader whose clock ran ahead has decided in what is the future here: time goes on there.
+        # A leader with a fast clock may have decided in our future: continue from there.
         now = max(self.kernel.now, world.head.instant)
         problems = [f"ledger: {each}" for each in ledger_problems(self.store)]
         resource = self._story.config.labels.gpu_resource
@@ -306,8 +305,8 @@ class Storm:
             nodes.tasks,
             labels=config.labels,
             fences=fences,
-            # Each has its own where one is cut; otherwise all share one, and plans that were kept
-            # play as they did.
+            # Links of their own only if one is cut; otherwise all nodes share one, so that stored
+            # plans play unchanged.
             links=(lambda name: reached(link_of(name))) if cuts_links else None,
         )
         nodes.tasks.spawn("fleet", fleet.run())
@@ -341,7 +340,8 @@ class Storm:
         self._successors.turned(name, turn.world, shown, folded=is_folded)
 
     def _on_status(self, writer: str, write: PatchStatus, obj: Wire) -> None:
-        """Whether it is late: the head is sealed with the epoch of somebody else who is alive."""
+        """Note a status write, and whether it came from a deposed controller: the head has the
+        epoch of another one that is alive."""
         if write.kind in TOLD:
             self._late.maybe_again(write)
         if write.kind in TOLD and version_at(part(obj, "metadata")) == self._version:
@@ -373,7 +373,7 @@ class Storm:
             self._fail(problem)
 
     def _folded(self) -> Fold:
-        """All that is committed, each batch verified when it is first seen."""
+        """Return the fold of everything committed; each batch is verified once."""
         for line in lines_after(self.store, self._fold.seq, self._fold.digest):
             disagreement = self._fold.step(line)
             if disagreement is not None:
@@ -383,7 +383,7 @@ class Storm:
         return self._fold
 
     def _fail(self, problem: str) -> None:
-        """An exception might be handled in there; a failed kernel stops whatever they do."""
+        """Report a violation through the kernel, because the loop might handle an exception."""
         self._tell("check", problem)
         if self.kernel.failure is None:
             self.kernel.failure = RuleBroken(problem)

@@ -1,6 +1,6 @@
-"""A store whose every call is a moment at which something may happen to the caller.
+"""A store that calls the nemesis before and after each call.
 
-The nemesis is told before and after each of them, and may end or stop the process right there.
+The nemesis may kill or pause the process at that point.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,7 +22,7 @@ class PointedStore(StoreAround):
 
     async def write_all(self, writes: Sequence[Write]) -> Answers:
         if any(isinstance(write, Create) and written_object(write)[0] == "Pod" for write in writes):
-            await self._reach("before make Pod")  # whatever else is sent with it
+            await self._reach("before make Pod")  # even if other writes are sent along
         return await super().write_all(writes)
 
     async def _call(self, verb: str, kind: str, call: Callable[[], Awaitable[T]]) -> T:

@@ -1,8 +1,8 @@
-"""Whether a tenure is written by nobody for whom it is over, and given back by nobody who believes.
+"""Checks that an expired tenure is never written, and that a released one is not considered valid.
 
-Who stood still may find its record as it left it, since nobody has taken over yet. To write that
-again would put off whoever waits, and be a renewal by somebody who does not hold it any more. Who
-gives it back has stopped believing before: the answer may be lost, and the next one is not waiting.
+A paused holder may find its record unchanged, because no other process has taken over yet. Writing
+it would delay the contenders and be a renewal without ownership. Before a release, the tenure must
+become invalid, because the answer may be lost and the next holder does not wait.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class WatchedUpdates(StoreAround):
 
 
 class WatchedTenures(StoreTenures):
-    """The shipped one. One thing is under way at a time, and nothing else is written then."""
+    """The shipped tenures, with checks. Operations do not overlap, and nothing else writes then."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class WatchedTenures(StoreTenures):
         super().__init__(WatchedUpdates(store, self._on_update), clock, tasks, margins=margins)
         self._fail = fail
         self._updates = 0
-        self._given_back: Tenure | None = None  # while it is
+        self._given_back: Tenure | None = None  # during a release
 
     async def renew(self, tenure: Tenure) -> Renewed:
         was_valid, before = self.is_valid(tenure), self._updates

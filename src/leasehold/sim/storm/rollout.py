@@ -1,7 +1,7 @@
-"""Controllers that are not all alike, as while a new version is rolled out, or rolled back.
+"""Controllers with different versions, as during a rollout or rollback.
 
-A start of one may have settings that differ from the others', or be of a program that does not know
-the format of the ledger: such a one must leave it alone. `cast` asks at every start which it is.
+A start may have other settings, or be of a program that does not know the ledger's format and must
+not touch the ledger. `cast` draws the version of every start.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ OUTDATED = "head of a later format"
 
 
 class Version(Record, frozen=True):
-    """What one start of a controller is."""
+    """The version of one start of a controller."""
 
     config: Config
     has_older_settings: bool = False
@@ -31,7 +31,7 @@ class Version(Record, frozen=True):
 
 
 class Versions:
-    """Drawn for each start of each process, from a stream of its own."""
+    """Draws versions for each start of a process, from a stream of its own."""
 
     def __init__(self, seed: int, rollout: Rollout, config: Config) -> None:
         self._seed = seed
@@ -43,7 +43,7 @@ class Versions:
         self.effects: Counter[str] = Counter()
 
     def stop(self) -> None:
-        """It is rolled out: whoever starts from now on is as the story says."""
+        """Finish the rollout: later starts have the story's configuration."""
         self._rollout = Rollout()
 
     def draw(self, process: str, *, may_be_outdated: bool) -> Version:
@@ -60,7 +60,7 @@ class Versions:
 
 
 class OutdatedStore(StoreAround):
-    """As a program sees it that is older than the ledger: the head's format is none it knows."""
+    """The store as an older program sees it: the head has an unknown format."""
 
     def __init__(self, store: Store, effects: Counter[str]) -> None:
         super().__init__(store)

@@ -1,6 +1,6 @@
-"""The settings that a seed draws beside its story: of silent nodes, and of who was not updated yet.
+"""Draws settings in addition to the story: about silent nodes, and about outdated controllers.
 
-Drawn by `plan`, each from a stream of its own.
+Called by `plan`, with one random stream each.
 """
 
 import json
@@ -10,9 +10,9 @@ from leasehold.sim.scenario.trouble import Rollout
 
 CONFIG = "config: "
 AFTER = "nodeFailure.after"
-# At least 36 s: how long a node goes on, widened for clocks that drift (`shell.config`).
+# At least 36 s: the self-fencing time, widened for clock drift (`shell.config`).
 SPANS = ("36s", "36s", "1m", "5m")
-# What may be set otherwise for a while without anybody's promise being another one.
+# Settings that may differ for a while without affecting any promise.
 OTHERWISE: dict[str, tuple[object, ...]] = {
     "activationLead": ("0s", "1m", "2h"),
     "resolver.minTenure": ("0s", "10m", "4h"),
@@ -30,7 +30,7 @@ OTHERWISE: dict[str, tuple[object, ...]] = {
 
 
 def with_failing_silence(text: str, random: Random) -> str:
-    """The same story, in which silence of some length may count as death, for all or one flavor."""
+    """Return the story with silence counting as death after some time, for all flavors or one."""
     if random.random() < 0.6:
         return text
     after: object = random.choice(SPANS)
@@ -42,8 +42,8 @@ def with_failing_silence(text: str, random: Random) -> str:
 
 
 def draw_rollout(random: Random, text: str) -> Rollout:
-    """Half of the time all are alike. Only whoever waits longer may differ in what silence is: the
-    nodes are what they are."""
+    """Draw a rollout; half of the time all starts are alike. `nodeFailure.after` may only become
+    longer, because the nodes' own fencing time does not change."""
     names = random.sample(sorted(OTHERWISE), random.randint(1, 3))
     settings = {name: random.choice(OTHERWISE[name]) for name in names}
     if AFTER in _config(text) and random.random() < 0.5:
@@ -54,7 +54,7 @@ def draw_rollout(random: Random, text: str) -> Rollout:
 
 
 def _config(text: str) -> dict[str, object]:
-    """Of a story that `stories` told: it stands on a line of its own."""
+    """Return the config of a story from `stories`, where it is on one line."""
     line = next((line for line in text.split("\n") if line.startswith(CONFIG)), f"{CONFIG}{{}}")
     found: dict[str, object] = json.loads(line.removeprefix(CONFIG))
     return found

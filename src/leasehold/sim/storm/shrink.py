@@ -1,8 +1,8 @@
-"""A plan that fails, made smaller while it still fails in the same way.
+"""Reduces a failing plan while it still fails in the same way.
 
-It works on the plan and not on the seed: attacks, kinds of faults, steps of the story and the order
-of tasks are taken away, in halves first, and whatever is not needed stays away. What is left is a
-plan that fails alone; `file` makes a scenario of it.
+It works on the plan, not the seed: it removes attacks, kinds of faults, story steps and the random
+order of tasks, larger parts first, and keeps each removal that still fails. `file` makes a scenario
+of the result.
 """
 
 import json
@@ -24,8 +24,8 @@ DIED = "a task died: "
 
 
 def rule_of(problem: str) -> str:
-    """By what a failure is known again: the name at its front. Of a task that died, what it died
-    of; of an invariant, which."""
+    """Return what identifies a failure: the rule's name, for a dead task its error type, or the
+    name of a broken invariant."""
     if problem.startswith(DIED):
         died = problem.removeprefix(DIED).split(" ")
         return " ".join(died[: 2 if died[0] == "InvariantBroken:" else 1])
@@ -33,7 +33,7 @@ def rule_of(problem: str) -> str:
 
 
 class Shrinker:
-    """`told` hears of every plan that is smaller and still fails."""
+    """Shrinks plans. `told` is called with the size of every smaller failing plan."""
 
     def __init__(self, told: Callable[[str], object], runs_max: int = RUNS_MAX) -> None:
         self._told = told
@@ -41,7 +41,7 @@ class Shrinker:
         self._rule = ""
 
     def shrink(self, plan: StormPlan) -> StormPlan | None:
-        """None when it does not fail."""
+        """Return a smaller plan that fails alike; None if the plan does not fail."""
         outcome = play(plan)
         if not outcome.problems:
             return None
@@ -65,7 +65,7 @@ class Shrinker:
         try:
             problems = play(plan).problems
         except Exception:
-            return False  # a story that cannot be told is no smaller story
+            return False  # an invalid story is not a smaller one
         failed = bool(problems) and rule_of(problems[0]) == self._rule
         if failed:
             self._told(size_of(plan))
@@ -127,7 +127,7 @@ class Shrinker:
         return plan
 
     def _minimal(self, items: Sequence[T], planned: Callable[[list[T]], StormPlan]) -> list[T]:
-        """What cannot be left out: larger parts are tried first."""
+        """Return the items that cannot be left out; larger parts are tried first."""
         kept = list(items)
         size = max(1, len(kept) // 2)
         while kept and self._left > 0:

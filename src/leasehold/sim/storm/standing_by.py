@@ -1,4 +1,4 @@
-"""Whether what a standby hands over is what the store says, read anew at that very instant."""
+"""Checks that a standby hands over what the store contains at that moment."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ INVARIANT = "StandbyKnows"
 
 
 class WatchedStandby(Standby):
-    """The shipped one, with somebody who sees what it hands over."""
+    """The shipped standby, with an observer of its hand-over."""
 
     seen: Callable[[Head, KnownLedger | None], None] = staticmethod(lambda _head, _known: None)
 
@@ -28,10 +28,10 @@ class WatchedStandby(Standby):
 
 
 def disagreement(store: Store, clock: Clock, known: KnownLedger) -> str:
-    """Between it and this store, which has no faults; "" when there is none."""
+    """Return the difference between `known` and the store (without faults); "" if there is none."""
     there = at_once(Ledger(store, clock).look())
     if not known.is_at(there.head):
-        return ""  # somebody went on meanwhile, and whoever was handed this is about to find out
+        return ""  # another process has continued, and the new leader is about to notice
     carried, _ = at_once(read_checkpoint(store, clock))
     if not known.leads_on_from(carried):
         return ""

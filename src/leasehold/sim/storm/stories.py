@@ -1,8 +1,8 @@
-"""Random stories: one seed is one scenario file, small, valid, and full of trouble.
+"""Random stories: each seed is a small, valid scenario file full of faults.
 
-Drawn for `leasehold sim`, and for tests of properties; `python -m leasehold.sim.storm.stories 17`
-prints the story of seed 17. A step may ask for what is not there any more (a pod that ended, an
-edit that the server refuses): the story goes on, as life does.
+Drawn for `leasehold sim` and for property tests; `python -m leasehold.sim.storm.stories 17` prints
+the story of seed 17. A step may refer to what no longer exists (an ended pod, a refused edit); the
+story continues.
 """
 
 import json
@@ -21,12 +21,12 @@ Spec = dict[str, object]
 
 
 def story_of(seed: int, *, gaps: Sequence[int] = MINUTES_BETWEEN, steps_max: int = 40) -> str:
-    """The scenario of a seed, one step a line; `gaps` has the minutes there may be between two."""
+    """Return a seed's scenario, one step per line; `gaps` lists possible minutes between steps."""
     return _Teller(Random(seed), gaps).story(seed, steps_max)
 
 
 def with_broken_gpus(text: str, random: Random) -> str:
-    """The same story, in which GPUs break one by one, and are mended or not."""
+    """Return the story with GPUs that break one by one and may be repaired."""
     lines = text.rstrip("\n").split("\n")
     cut = lines.index("steps:") + 1
     rows = json.loads(next(line for line in lines if line.startswith("fleet: "))[len("fleet: ") :])
@@ -48,12 +48,12 @@ def with_broken_gpus(text: str, random: Random) -> str:
             (minute, f"  - {json.dumps({'at': f'{minute}m', 'node': what})}")
             for minute, what in told
         ]
-    steps.sort(key=lambda step: step[0])  # those of one minute as they were written
+    steps.sort(key=lambda step: step[0])  # stable within a minute
     return "\n".join([*lines[:cut], *(line for _, line in steps), ""])
 
 
 def minutes_of(text: str) -> list[int]:
-    """At which the steps of a story are."""
+    """Return the minutes of a story's steps."""
     lines = text.rstrip("\n").split("\n")
     return [_minutes(line) for line in lines[lines.index("steps:") + 1 :]]
 
@@ -80,7 +80,7 @@ class _Teller:
         self._budgets: dict[str, Spec] = {}
         self._runs: dict[str, Spec] = {}
         self._minutes = 0
-        self._calm = random.random() < 0.3  # no machine fails in it
+        self._calm = random.random() < 0.3  # no machine fails
 
     def story(self, seed: int, steps_max: int) -> str:
         self._make_fleet()
@@ -97,7 +97,7 @@ class _Teller:
         steps = [self._step() for _ in range(self._random.randint(10, steps_max))]
         return "\n".join([*head, *(f"  - {json.dumps(step)}" for step in steps), ""])
 
-    # What there is.
+    # The initial state.
 
     def _chance(self, odds: float) -> bool:
         return self._random.random() < odds
@@ -232,7 +232,7 @@ class _Teller:
             work["stops"] = self._random.choice(("1s", "10s", "1m", "30m"))
         return work
 
-    # What happens.
+    # The steps.
 
     def _step(self) -> Spec:
         self._minutes += self._random.choice(self._gaps)

@@ -1,9 +1,8 @@
-"""Whether what objects tell people is so, when everything has come to rest.
+"""Checks that statuses are true when everything is at rest.
 
-Statuses follow from commits and are no part of them: whoever takes over owes all of them again, and
-puts right what somebody who was deposed wrote later. The simulator compares here what is stored
-with what the World would say now; amounts that grow by themselves and the words of messages are
-left out.
+A status is written after the commit and is not part of it: a new leader owes all statuses again,
+and corrects those that a deposed one writes later. Here the stored statuses are compared with those
+of the World. Amounts that grow with time, and messages, are not compared.
 """
 
 from collections import Counter
@@ -31,8 +30,8 @@ OF_ENVELOPES = ("name", "used", "spare", "lent", "headroom")
 
 
 class LateStatuses:
-    """A slow way to the store: some statuses arrive again, long after they were sent. Until then
-    their sender may have been deposed, or have written others."""
+    """Delivers some statuses a second time, much later, when their sender may have been deposed or
+    have written other ones."""
 
     def __init__(self, seed: int, rate: float, store: Store, wire: Process) -> None:
         self._random = Random(f"{seed}/{LATE}")
@@ -42,7 +41,7 @@ class LateStatuses:
         self.effects: Counter[str] = Counter()
 
     def stop(self) -> None:
-        """No more are sent; those that are under way arrive."""
+        """Send no more; those under way still arrive."""
         self._rate = 0.0
 
     def maybe_again(self, write: PatchStatus) -> None:
@@ -59,7 +58,7 @@ class LateStatuses:
 
 
 class SignedStore(StoreAround):
-    """`signed` hears of every status that was written through it, with the object as it is then."""
+    """Calls `signed` with every status written through it, and the resulting object."""
 
     def __init__(self, store: Store, signed: Callable[[PatchStatus, Wire], None]) -> None:
         super().__init__(store)
@@ -99,7 +98,7 @@ def _compared(
 
 
 def _rows(status: Wire | None) -> Wire:
-    """Of a Budget's status, what does not grow by itself."""
+    """Return the part of a Budget's status that does not grow with time."""
     rows = list_at(status or {}, "envelopes")
     return {
         "rows": [

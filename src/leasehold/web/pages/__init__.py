@@ -1,1 +1,1 @@
-"""One module for each page: which questions it asks, and what its template is given."""
+"""One module per page: which questions it asks, and what its template gets."""

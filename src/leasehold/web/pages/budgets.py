@@ -1,4 +1,4 @@
-"""The page budgets: the family, each envelope's use and hours, and loans between owners."""
+"""The page Budgets: the owner tree, use and hours of each envelope, and loans between owners."""
 
 from leasehold.control.questions.answers.money import (
     BalanceAnswer,

@@ -1,4 +1,4 @@
-"""The page decisions, and that of one Resolution, which a reader's browser checks."""
+"""The page Decisions, and the page of one Resolution, which the browser verifies."""
 
 from leasehold.control.questions.answers.decisions import ResolutionsAnswer
 from leasehold.web.pages.look import Look, Page

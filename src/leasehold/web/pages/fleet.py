@@ -1,11 +1,11 @@
-"""The page fleet, one node's page, and the fleet as data for the canvas: whole, or what changed."""
+"""The page Fleet, the page of a node, and the fleet as data for the canvas."""
 
 from leasehold.control.questions.answers.fleet import FleetAnswer
 from leasehold.control.questions.answers.leases import DrainAnswer, LeasesAnswer
 from leasehold.web.pages.look import Look, Page
 
-ROWS = 200  # of the table; the canvas has all
-KEPT = 8  # states that a page may have seen last
+ROWS = 200  # rows of the table; the canvas shows all
+KEPT = 8  # versions that a page may have seen last
 COLOURS = ("owner", "payer", "run", "state")
 
 

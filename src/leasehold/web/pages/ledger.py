@@ -1,4 +1,4 @@
-"""The page ledger: the chain of batches, which the reader's browser digests again."""
+"""The page Ledger: the chain of batches, which the browser verifies."""
 
 from leasehold.control.questions.answers.books import AuditAnswer, HeadAnswer
 from leasehold.web.house import NotShown
@@ -28,7 +28,7 @@ async def show(look: Look) -> Page:
 
 
 async def lines(look: Look) -> dict[str, object]:
-    """Batches as data, for whoever verifies them."""
+    """Return batches as data for verification."""
     after = _number(look.filter("after"), 0)
     head = await look.ask(HeadAnswer, "ledger-head")
     chain = await look.house.chain(look.visitor, after, AT_ONCE)

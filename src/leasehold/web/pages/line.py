@@ -1,5 +1,4 @@
-"""The page line: who waits, in order, when each is planned to start, who would be cut for it, and
-who passed in front."""
+"""The page Line: queued runs in order, planned starts, possible victims, backfilled runs."""
 
 from dataclasses import dataclass
 
@@ -20,7 +19,7 @@ _AHEAD_LEAST = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One that waits; `planned` None: no start is planned, and `row` says why."""
+    """A queued run. `planned` None: no start is planned, and `row` has the reason."""
 
     run: str
     submitted: str
@@ -47,7 +46,7 @@ async def show(look: Look) -> Page:
 
 
 def _in_order(runs: list[RunRow], planned: list[ReservationRow]) -> list[Waiting]:
-    """As they are considered: whoever came first is first."""
+    """Sort in queue order: by submission."""
     rows = {f"{each.namespace}/{each.name}": each for each in runs}
     plans = {each.run: each for each in planned}
     found = []

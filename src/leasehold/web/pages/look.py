@@ -1,4 +1,4 @@
-"""One look at one page: who looks, with which filters, and the answers to what the page asks."""
+"""One view of a page: visitor, filters, and the answers to the page's questions."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from leasehold.web.palette import Palette
 
 Found = TypeVar("Found", bound=Answer)
 
-# Its address below /ui/, and its name in the menu.
+# Path below /ui/, and name in the menu.
 MENU = (
     ("", "Now"),
     ("fleet", "Fleet"),
@@ -29,11 +29,11 @@ class Look:
     house: House
     visitor: Visitor
     filters: Mapping[str, str]
-    names: Mapping[str, str]  # what the address names, such as a run
+    names: Mapping[str, str]  # names in the path, such as a run
     now: int = 0
 
     async def ask(self, kind: type[Found], question: str, **params: str) -> Found:
-        """Raises `NotShown` where the visitor may not know, or there is no such thing."""
+        """Ask a question; raise `NotShown` if the visitor may not know, or it does not exist."""
         given = {name.rstrip("_"): value for name, value in params.items() if value}
         answered = await self.house.ask(self.visitor, question, given)
         found = answered.found
@@ -42,7 +42,7 @@ class Look:
         return found
 
     async def ask_or(self, otherwise: Found, question: str, **params: str) -> Found:
-        """What a page can do without."""
+        """Ask a question; return `otherwise` if the visitor may not know the answer."""
         try:
             return await self.ask(type(otherwise), question, **params)
         except NotShown as refused:
@@ -54,7 +54,7 @@ class Look:
         return self.filters.get(name, "").strip()
 
     async def usage(self) -> tuple[UsageAnswer, Palette]:
-        """Owners and what they use, with which every page is coloured."""
+        """Return the owners' use of envelopes, and the palette derived from them."""
         usage = await self.ask(UsageAnswer, "budgets", form="usage")
         return usage, Palette(each.owner for each in usage.owners)
 
@@ -63,7 +63,7 @@ class Look:
 class Page:
     title: str
     template: str
-    menu: str  # which entry of the menu it belongs to
+    menu: str  # path of the page's menu entry
     context: Mapping[str, object] = field(default_factory=dict)
 
 

@@ -1,4 +1,4 @@
-"""The page now: what runs and who pays, what starts next, who was cut, what needs somebody."""
+"""The page Now: running jobs and payers, next starts, recent preemptions, and alerts."""
 
 from leasehold.control.questions.answers.decisions import ResolutionsAnswer
 from leasehold.control.questions.answers.fleet import AttentionAnswer, FlavorRow, FleetAnswer

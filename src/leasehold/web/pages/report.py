@@ -1,4 +1,4 @@
-"""The page report: GPU-hours by whatever somebody is billed by, as bars, a table and sheets."""
+"""The page Report: GPU-hours by owner, payer, run and others, as bars, a table and sheets."""
 
 from leasehold.control.questions.answers.books import ReportAnswer, ReportRow
 from leasehold.web.charts import Bar, stacked

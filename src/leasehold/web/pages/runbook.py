@@ -1,4 +1,4 @@
-"""The page runbook: what to do, one section for each alert. Its text is made of the operator's
+"""The page Runbook: what to do, one section per alert. Its text is generated from the operator's
 guide by `tools/runbook_page.py`."""
 
 from leasehold.control.questions.answers.fleet import AttentionAnswer

@@ -1,4 +1,4 @@
-"""The page runs, and the page of one run: its life, its reasons, its payers, its output."""
+"""The page Runs, and the page of one run: timeline, reasons, payers and output."""
 
 from collections.abc import Callable
 from urllib.parse import quote
@@ -74,7 +74,7 @@ async def show_one(look: Look) -> Page:
 
 
 def _addresses(explained: ExplainAnswer, leases: list[LeaseRow]) -> dict[str, str]:
-    """Where what its sentences name is shown."""
+    """Return the page of each name that occurs in the run's explanations."""
     nodes = {each.node for each in leases} | {each.node for each in explained.places}
     runs = {cut.beneficiary for cut in explained.cuts}
     found = {node: f"/ui/nodes/{quote(node, safe='')}" for node in nodes}
@@ -89,7 +89,7 @@ def _addresses(explained: ExplainAnswer, leases: list[LeaseRow]) -> dict[str, st
 
 
 async def show_log(look: Look) -> Page:
-    """The end of what a pod of a run printed."""
+    """Show the end of a pod's output."""
     namespace, name, pod = (look.names[key] for key in ("namespace", "name", "pod"))
     pods = await look.ask(PodsAnswer, "pods", namespace=namespace, run=name)
     if pod not in [each.name for each in pods.items]:

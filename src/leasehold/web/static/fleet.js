@@ -1,5 +1,5 @@
-// Every slot of the fleet on one canvas, by flavor and domain. The page asks for all of it once and
-// then for what has changed; in the past it asks for what leases say about an instant.
+// Draws every slot of the fleet on one canvas, by flavor and domain. The page fetches everything once
+// and then only changes; for a past instant it fetches what the leases show.
 const view = document.getElementById("fleet-view"), canvas = document.getElementById("fleet");
 const tip = document.getElementById("tip"), said = document.getElementById("said"), legend = document.getElementById("legend");
 const colour = document.getElementById("colour"), slider = document.getElementById("slider"), at = document.getElementById("at");
@@ -8,14 +8,14 @@ const pen = canvas.getContext("2d");
 const FREE = 0, BROKEN = new Set(["Fenced", "NotReady", "Unusable"]), STEPS = 1000;
 const CLOSED = new Set(["Cordoned", "Draining", "Tainted"]);
 let fleet = { version: "", nodes: [], holders: {}, owners: {} };
-let places = [], chosen = -1, cell = 10, asked = 0, named = 0; // of each node's rows, for its name
+let places = [], chosen = -1, cell = 10, asked = 0, named = 0; // a node's rows, for its name
 const past = () => at.value.trim();
 
 async function load() {
   const mine = ++asked;
   const params = new URLSearchParams(past() ? { at: past() } : { since: fleet.version });
   const answer = await fetch(`/ui/fleet.json?${params}`, { cache: "no-store" });
-  if (!answer.ok || mine !== asked) return; // somebody asked for something newer meanwhile
+  if (!answer.ok || mine !== asked) return; // superseded by a newer request
   const found = await answer.json();
   if (mine !== asked) return;
   if (found.nodes) fleet.nodes = found.nodes;
@@ -28,7 +28,7 @@ async function load() {
   canvas.dataset.changes = String(found.changes ? found.changes.length : -1);
 }
 
-// Domains one beside the other, each a block of nodes; a node is two rows of slots.
+// Places the domains side by side, each a block of nodes; a node is two rows of slots.
 function arrange() {
   const width = Math.max(280, view.clientWidth), groups = new Map();
   fleet.nodes.forEach((node, place) => {
@@ -205,7 +205,7 @@ addEventListener("resize", arrange);
 document.addEventListener("leasehold:theme", draw);
 document.addEventListener("leasehold:change", () => { if (!past()) load(); });
 
-// The address says what is seen, so that it can be sent to somebody.
+// Keeps the view in the URL, so that it can be shared.
 function address(given) {
   const url = new URL(location.href);
   for (const [name, value] of Object.entries(given)) value ? url.searchParams.set(name, value) : url.searchParams.delete(name);

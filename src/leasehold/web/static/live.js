@@ -1,8 +1,8 @@
-// A page that follows what happens. The stream says that there is something new; then the page is
-// fetched again and what has changed in it is changed here. Without a stream the page says so.
+// Keeps a page up to date. The event stream says that there is something new; then the page is
+// fetched again and its changes are applied. Without a stream the page shows a notice.
 import { morph } from "./morph.js";
 
-const STALE_MS = 25000; // the server says something every ten seconds
+const STALE_MS = 25000; // the server sends an event every ten seconds
 const RETRY_MS = [1000, 2000, 4000, 8000, 15000];
 const line = document.getElementById("live");
 const word = document.getElementById("live-word");
@@ -38,7 +38,7 @@ async function refresh() {
   try {
     do {
       again = false;
-      document.dispatchEvent(new CustomEvent("leasehold:change")); // a drawing need not wait for the page
+      document.dispatchEvent(new CustomEvent("leasehold:change")); // drawings do not wait for the page
       const answer = await fetch(location.href, { headers: { accept: "text/html" }, cache: "no-store" });
       if (answer.status === 401) { location.reload(); return; }
       if (!answer.ok) throw new Error(answer.status);
@@ -53,7 +53,7 @@ async function refresh() {
   busy = false;
 }
 
-// A hidden page holds no connection: a browser has six for a server, over all its windows.
+// A hidden page holds no connection: a browser allows six per server over all its windows.
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) { source?.close(); source = null; clearTimeout(timer); say("as of"); }
   else connect();
@@ -70,7 +70,7 @@ label();
 dark.addEventListener("change", label);
 theme.addEventListener("click", () => {
   document.documentElement.dataset.theme = current() === "dark" ? "light" : "dark";
-  try { localStorage.setItem("theme", current()); } catch { /* it lasts as long as the page */ }
+  try { localStorage.setItem("theme", current()); } catch { /* then it lasts as long as the page */ }
   label();
   document.dispatchEvent(new CustomEvent("leasehold:theme"));
 });

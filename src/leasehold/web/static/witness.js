@@ -1,6 +1,6 @@
-// The reader's own browser checks what the server says: the digest of a Resolution and its draws, and
-// the chain of batches. The rules are those of docs/ledger-format.md; nothing here is asked of the
-// server but the records themselves.
+// Verifies the server's records in the browser: the digest and draws of a Resolution, and the chain
+// of batches. The rules are in docs/ledger-format.md. Only the records themselves come from the
+// server.
 const bytes = (text) => new TextEncoder().encode(text);
 const hex = (buffer) => [...new Uint8Array(buffer)].map((each) => each.toString(16).padStart(2, "0")).join("");
 const sha256 = async (data) => hex(await crypto.subtle.digest("SHA-256", typeof data === "string" ? bytes(data) : data));
@@ -8,7 +8,7 @@ const unhex = (text) => Uint8Array.from(text.match(/../g) ?? [], (pair) => parse
 const VERSION = "leasehold/lottery/v1";
 const RANGE = 1n << 64n;
 
-// By code points, as everybody sorts it; the browser's own order is that of UTF-16.
+// Sorts by code points, as the ledger format requires; JavaScript sorts by UTF-16 units.
 function compare(a, b) {
   const left = [...a], right = [...b];
   for (let i = 0; i < Math.min(left.length, right.length); i++) {
@@ -36,7 +36,7 @@ function bundleOrder(a, b) {
   return compare(left[0], right[0]) || compare(left[1], right[1]) || left[2] - right[2];
 }
 
-// Draws again; every step is told, with what the record says beside it.
+// Repeats the draws; reports each step next to the recorded one.
 export async function replay(record, subject) {
   const problems = [], steps = [];
   const lottery = record.lottery;
@@ -70,16 +70,16 @@ export async function replay(record, subject) {
   return { problems, steps, seed };
 }
 
-// The bundles that the next draw is among, by owner. With `ownedLast`, bundles that their owners pay
-// for alone come after all others (rule Q10).
+// Returns the candidates of the next draw by owner. With `ownedLast`, bundles paid only by their own
+// owners come after all others (rule Q10).
 function choices(all, ownedLast) {
   const some = (found) => found.filter(([, bundles]) => bundles.length);
   const first = ownedLast ? some(all.map(([owner, bundles]) => [owner, bundles.filter((each) => !each.owned)])) : [];
   return first.length ? first : some(all);
 }
 
-// What is left of an owner's bundles. A run whose groups are drawn one by one is a bundle as a whole
-// once another group would take it below its minimum (rule R4).
+// Returns an owner's remaining bundles. A run whose groups are drawn one by one becomes a single
+// bundle once another group would take it below its minimum (rule R4).
 function afterDraw(bundles, drawn, sweeps, widths) {
   const left = bundles.filter((each) => each !== drawn);
   const [run, group] = drawn.bundle.split("#");
@@ -93,7 +93,7 @@ function afterDraw(bundles, drawn, sweeps, widths) {
   return [...left.filter((each) => !mine.includes(each)), whole].sort(bundleOrder);
 }
 
-// Checks batches one after the other; `before` is the digest that the first of them follows.
+// Verifies batches in order; `before` is the digest that the first one follows.
 export async function verifyChain(before, lines) {
   let digest = before;
   for (const line of lines) {
@@ -145,7 +145,7 @@ function showDraws(place, { steps, seed }) {
   place.append(said, scroll);
 }
 
-// What the batch itself says of the Resolution, if the batch is still in the store.
+// Returns what the batch records about the Resolution, if the batch is still in the store.
 async function committed(box) {
   const batch = Number(box.dataset.batch);
   const answer = await fetch(`/ui/ledger.json?after=${batch - 1}`, { cache: "no-store" });
@@ -192,14 +192,14 @@ async function checkChain(button) {
       if (!lines.length) break;
       if (first === null) {
         first = lines[0].seq; digest = found.before; rests = first > 1 ? `batch ${first} follows an archived one` : "";
-        // What it follows is in the archive and not known here: the first is taken as it is.
+        // The digest before the first batch is in the archive and unknown here, so it is not verified.
         if (!digest) { digest = lines[0].digest; rests += ", and was taken as it is"; after = first; count = 1; lines = lines.slice(1); }
       }
       const { digest: last, problem } = await verifyChain(digest, lines);
       if (problem) { tell(verdict, false, "Refused: the chain is broken", [problem]); return; }
       digest = last; count += lines.length; after = lines.at(-1)?.seq ?? after;
       verdict.textContent = `${count} batches …`;
-      if (after === head.seq) break; // one that came meanwhile is fetched with the head that it moved
+      if (after === head.seq) break; // a newer batch is fetched together with its head
     }
     if (!count && !head.seq) tell(verdict, true, "There is no batch yet", []);
     else if (!count) tell(verdict, false, "Not checked: every batch is in the archive", ["`leasehold ledger verify` reads it"]);

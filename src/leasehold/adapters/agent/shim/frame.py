@@ -1,7 +1,7 @@
-"""A request as the zygote reads it: one frame of strings, so that a shim parses no JSON.
+"""Encodes a request for the zygote: one frame of strings, so that a shim parses no JSON.
 
-Called by `forks`. `shim/request.h` says what is in a frame and in which order; a shim refuses any
-other. Request and folders are the agent's own, but what a user wrote is in them.
+Called by `forks`. `shim/request.h` defines the contents and their order; a shim refuses anything
+else. Request and folders are the agent's own, but they include text from users.
 """
 
 import os
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from leasehold.adapters.agent.journals import PodJournal
 
-FRAME_BYTES_MAX = 32 * 1024 * 1024  # words and variables come to half of it at most
+FRAME_BYTES_MAX = 32 * 1024 * 1024  # command and environment take at most half of it
 _VERSION = "leasehold-shim 2"
 
 
@@ -17,7 +17,7 @@ def frame_of(journal: PodJournal) -> bytes:
     strings = [str(each) for each in _strings(journal)]
     joined = "\0".join(strings)
     if joined.count("\0") != len(strings) - 1:
-        # A zero byte would end its string, and let whoever wrote it say what follows.
+        # A zero byte would end its string; the user's text after it would be read as fields.
         joined = "\0".join(each.replace("\0", "\ufffd") for each in strings)
     body = os.fsencode(joined) + b"\0"
     assert len(body) <= FRAME_BYTES_MAX, journal.uid

@@ -25,7 +25,7 @@ static noreturn void fail(const struct job_fds *fds, enum stage stage, int numbe
 {
     const struct trouble trouble = {.stage = stage, .number = number};
     ssize_t told = write(fds->trouble, &trouble, sizeof trouble);
-    (void)told; // the shim is gone, and we go with it
+    (void)told; // if this fails, the shim is gone, and this process ends with it
     _exit(NEVER_RAN);
 }
 
@@ -40,7 +40,7 @@ static bool stand_alone(const struct job_fds *fds)
 static bool forget_the_shim(void)
 {
     umask(022);
-    // Otherwise the limits are those that the server was started with.
+    // Without this, the server's limits would apply.
     struct rlimit core;
     if (getrlimit(RLIMIT_CORE, &core) != 0) {
         return false;
@@ -54,7 +54,7 @@ static bool become_user(const struct request *request)
     if (!request->has_user) {
         return true;
     }
-    if (request->user == 0) { // no job runs as root on behalf of somebody else
+    if (request->user == 0) { // no job runs as root on behalf of a user
         errno = EPERM;
         return false;
     }
@@ -74,7 +74,7 @@ static const char *path_of(char *const env[])
     return DEFAULT_PATH;
 }
 
-// Executes it as found in one folder of the path; returns with errno.
+// Executes the program from one folder of the path; returns with errno if that fails.
 static void try_in(const char *folder, size_t size, const struct request *request)
 {
     char place[PATH_MAX];
@@ -87,8 +87,8 @@ static void try_in(const char *folder, size_t size, const struct request *reques
     execve(place, request->argv, request->env);
 }
 
-// As Python's `os.execvpe`: by the job's own PATH, and the first reason that says more than that
-// there is no such file. Returns the reason.
+// Like Python's `os.execvpe`: searches the job's own PATH, and returns the first error that says
+// more than "no such file".
 static int execute(const struct request *request)
 {
     const char *name = request->argv[0];

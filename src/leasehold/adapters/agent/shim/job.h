@@ -1,8 +1,7 @@
-// The child that becomes the job: from fork to exec, with nothing left of the shim in it.
+// The child that becomes the job: from fork to exec, without leaving anything of the shim in it.
 //
-// Called by `life` right after it forked, and never returns. It waits for the shim's word before
-// anything of the user's happens; what goes wrong on the way is written to the `trouble` pipe,
-// which exec closes.
+// Called by `life` right after the fork; never returns. It waits for the shim's permission before
+// it does anything for the user. Errors are written to the `trouble` pipe, which exec closes.
 
 #ifndef LEASEHOLD_JOB_H
 #define LEASEHOLD_JOB_H
@@ -15,7 +14,7 @@
 
 enum stage { STAGE_PREPARE, STAGE_USER, STAGE_FOLDER, STAGE_EXEC };
 
-// What is written to the pipe: how far it came, and why no further (`reason_of`).
+// Written to the pipe: the failed stage, and why it failed (`reason_of`).
 struct trouble {
     int32_t stage, number;
 };

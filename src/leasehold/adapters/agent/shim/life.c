@@ -22,8 +22,8 @@
 #include <unistd.h>
 
 enum {
-    LINE_PATIENCE_MS = 100, // how long a line may lack its end before its beginning is shown
-    AT_ONCE_MS = 1,         // a grace that is none
+    LINE_PATIENCE_MS = 100, // an incomplete line is shown after so long
+    AT_ONCE_MS = 1,         // a grace that means at once
 };
 
 enum { AT_SIGNALS, AT_OUT, AT_ERR, AT_TROUBLE, POLLS };
@@ -31,10 +31,10 @@ enum { AT_SIGNALS, AT_OUT, AT_ERR, AT_TROUBLE, POLLS };
 struct shim {
     const struct request *request;
     struct journal journal;
-    int64_t ticks; // when it started itself
+    int64_t ticks; // start time of the shim itself
     pid_t pid;
     int64_t pid_ticks;
-    int64_t started_at; // by the wall
+    int64_t started_at; // wall clock
     int64_t since_boot; // the same moment, since boot
     bool is_stopping;
     int64_t deadline; // of a stop, since boot
@@ -47,7 +47,7 @@ struct shim {
     struct logfile log;
 };
 
-static struct shim shim; // one per process; large, and nearly all of it untouched
+static struct shim shim; // one per process; large, but mostly untouched
 
 static void complain(const char *what)
 {
@@ -55,7 +55,7 @@ static void complain(const char *what)
             shim.request->uid, what, reason_of(errno));
 }
 
-// Nobody may be listening, or too slowly: the records say the same.
+// The message may be lost if the agent is absent or slow: the records contain the same.
 static void tell(const char *what, const char *detail)
 {
     struct text line = {0};
@@ -103,7 +103,7 @@ static void add_ticks(struct text *record, int64_t ticks)
     }
 }
 
-// Whether this is the one shim that may start it; CLAIM_FAILED with errno.
+// Returns whether this shim may start the job; CLAIM_FAILED with errno.
 static enum claim claim(void)
 {
     int64_t at = wall_ms(), since = boot_ms();
@@ -131,12 +131,12 @@ static enum claim claim(void)
     return record_claim(&shim.journal, &record);
 }
 
-// Whatever the kernel must kill for memory, let it be the job and not its witness.
+// If memory runs out, the kernel should kill the job and not its shim.
 static void protect(void)
 {
     int fd = openat(AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd >= 0) {
-        ssize_t written = write(fd, "-900", 4); // not everybody may
+        ssize_t written = write(fd, "-900", 4); // may be forbidden
         (void)written;
         close(fd);
     }
@@ -172,12 +172,12 @@ static bool make_pipes(struct job_fds *theirs, int *barrier)
         !make_pipe(&polls[AT_TROUBLE].fd, &theirs->trouble, false)) {
         return false;
     }
-    // So that it may open /dev/stdout.
+    // Lets the job open /dev/stdout.
     return !request->has_user || (fchown(theirs->out, request->user, request->group) == 0 &&
                                   fchown(theirs->err, request->user, request->group) == 0);
 }
 
-// Forks the job; lets it go if this is the one shim that may. CLAIM_FAILED with errno.
+// Forks the job, and releases it if this shim wins the claim. CLAIM_FAILED with errno.
 static enum claim start(void)
 {
     struct job_fds theirs;
@@ -214,7 +214,7 @@ static enum claim start(void)
 
 // While it runs.
 
-// How long to sleep: until a line is shown unended, a stop is due, or a sign of life.
+// Returns the poll timeout: until an incomplete line is shown, a stop is due, or the heartbeat.
 static int patience(void)
 {
     int64_t wait = shim.request->heartbeat_ms;
@@ -231,7 +231,7 @@ static int patience(void)
     return wait > INT_MAX ? INT_MAX : (int)wait;
 }
 
-// What there is for now, at most so much of it; 0 when there is nothing, now or ever.
+// Reads at most `max` bytes of available output; 0 if there is none now or the stream has ended.
 static size_t read_output(enum stream stream, size_t max)
 {
     struct pollfd *poll = &shim.polls[AT_OUT + (int)stream];
@@ -278,7 +278,7 @@ static void stop(void)
     if (record_stop(&shim.journal, &asked)) {
         due = asked.due_boot_ms;
         grace = asked.grace_ms;
-    } else { // somebody else's signal
+    } else { // not the agent's signal
         due = boot_ms() + grace;
     }
     if (grace <= AT_ONCE_MS) {
@@ -349,12 +349,13 @@ static void end_in_time(void)
         return;
     }
     shim.is_killed = true;
-    kill(shim.pid, SIGKILL); // the others go with it, when the main process is reaped
+    kill(shim.pid, SIGKILL); // the others follow once it is reaped
 }
 
-// When it has ended.
+// After the end.
 
-// What its processes printed, who are gone: what strangers print into the pipe from now on is not.
+// Reads what the job's processes left in the pipes. They are gone; later output of other processes
+// that hold a pipe is ignored.
 static void drain(void)
 {
     for (enum stream stream = STREAM_OUT; stream < STREAMS; stream++) {
@@ -371,7 +372,7 @@ static void drain(void)
         }
     }
     if (!shim.failure.is_one && shim.polls[AT_TROUBLE].fd >= 0) {
-        hear_trouble(); // it may not have been heard yet
+        hear_trouble(); // it may not have been read yet
     }
     log_close(&shim.log);
 }
@@ -395,7 +396,7 @@ static void write_record(int64_t finished_at)
     record_exit(&shim.journal, &record);
 }
 
-// Until nothing of the job is left; then the exit record.
+// Runs until nothing of the job is left, then writes the exit record.
 static void attend(void)
 {
     while (!shim.has_ended) {
@@ -436,7 +437,7 @@ void live(const struct request *request, int64_t asked_ns)
     if (journal_open(&shim.journal, request)) {
         log_open(&shim.log, shim.journal.folder, request);
         found = journal_is_free(&shim.journal) ? start() : CLAIM_LOST;
-    } else if (errno == ENOENT) { // the agent has let go of it meanwhile
+    } else if (errno == ENOENT) { // the agent has discarded it meanwhile
         complain("its journal cannot be opened");
         return;
     }

@@ -62,7 +62,7 @@ static bool is_written(struct logfile *log)
         return true;
     }
     if (count > 0 && ftruncate(log->fd, log->size) != 0) {
-        log->size += count; // a half line stays
+        log->size += count; // a partial line remains
     }
     return false;
 }
@@ -88,7 +88,7 @@ static void put(struct logfile *log)
 
 static size_t make_head(char *head, enum stream stream)
 {
-    static time_t second = -1; // of the stamp that was made last
+    static time_t second = -1; // second of the last stamp
     static char stamp[32];
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
@@ -101,7 +101,7 @@ static size_t make_head(char *head, enum stream stream)
     return (size_t)snprintf(head, HEAD_BYTES, "%s.%09ldZ %s ", stamp, now.tv_nsec, NAMES[stream]);
 }
 
-// In portions, so that a file is hardly larger than it may be, and a disk well filled.
+// Collects lines into portions, so that a file hardly exceeds its limit and writes are large.
 static void add_piece(struct logfile *log, const char *head, char flag, const char *text,
                       size_t size)
 {
@@ -155,7 +155,7 @@ void log_add(struct logfile *log, enum stream stream, size_t count)
     struct begun *begun = &log->begun[stream];
     char head[HEAD_BYTES];
     const char *start = begun->bytes, *end = begun->bytes + begun->length + count;
-    const char *unseen = begun->bytes + begun->length; // there is no newline before
+    const char *unseen = begun->bytes + begun->length; // the part before has no newline
     make_head(head, stream);
     tell_dropped(log);
     for (;;) {

@@ -1,10 +1,9 @@
-// What a job prints, kept in numbered files: `log.1`, `log.2`, … of which the oldest are dropped.
+// A job's output in numbered files `log.1`, `log.2`, … of which the oldest are deleted.
 //
-// Called by `life`; read by `adapters.agent.logs`. Files and their folder are made when there is
-// something to write: a silent job has none. A line of a file is what the container runtimes of
-// Kubernetes write, `<instant> <stream> <F or P> <text>`: P marks a piece that no newline ends. A
-// job never waits for a full disk: what cannot be written is dropped, counted, and told in the
-// log once there is room.
+// Called by `life`; read by `adapters.agent.logs`. Files and their folder are created at the first
+// output. Lines have the format of Kubernetes' container runtimes, `<timestamp> <stream> <F or P>
+// <text>`: P marks a piece without its newline. A job never waits for a full disk: output that
+// cannot be written is dropped, counted, and reported in the log once there is space.
 
 #ifndef LEASEHOLD_LOGFILE_H
 #define LEASEHOLD_LOGFILE_H
@@ -19,12 +18,12 @@ enum stream { STREAM_OUT, STREAM_ERR, STREAMS };
 
 enum {
     READ_BYTES = 64 * 1024,
-    PIECE_BYTES_MAX = 16 * 1024, // a longer line is written in pieces
-    PORTION_BYTES = 32 * 1024,   // written at once; what does not fit is dropped by so much
+    PIECE_BYTES_MAX = 16 * 1024, // a longer line is split
+    PORTION_BYTES = 32 * 1024,   // written at once; also the unit of dropping
     HEAD_BYTES = 64,
 };
 
-// A line whose end has not come, with room behind it for what is read next.
+// An incomplete line, followed by space for the next read.
 struct begun {
     size_t length;
     char bytes[PIECE_BYTES_MAX + READ_BYTES];
@@ -34,36 +33,36 @@ struct begun {
 struct portion {
     size_t size;
     int64_t lines;
-    bool tells; // of what was dropped
+    bool tells; // includes the report of dropped bytes
     char bytes[PORTION_BYTES + HEAD_BYTES + PIECE_BYTES_MAX];
 };
 
 struct logfile {
-    int above;        // a folder, from which
-    const char *path; // names the one of the files
+    int above;        // folder to which `path` is relative
+    const char *path; // folder of the files
     int folder, fd;
-    int64_t bytes_max, files_max; // of one file, of which so many are kept
-    int64_t number, size;         // of the file that is written
+    int64_t bytes_max, files_max; // of one file; number of files kept
+    int64_t number, size;         // of the current file
     int64_t dropped_bytes, dropped_lines;
-    int64_t untold; // bytes dropped since the log last said so
+    int64_t untold; // dropped bytes not reported yet
     enum stream latest;
     struct begun begun[STREAMS];
     struct portion portion;
 };
 
-// Makes nothing yet.
+// Creates nothing yet.
 void log_open(struct logfile *log, int above, const struct request *request);
 
-// Where READ_BYTES of a stream's output may be put, for `log_add` to take.
+// Returns where to put up to READ_BYTES of a stream's output before `log_add`.
 char *log_room(struct logfile *log, enum stream stream);
 
-// Writes all whole lines; keeps the rest until it goes on, or `log_flush`.
+// Writes all complete lines; keeps the rest until it is completed or `log_flush`.
 void log_add(struct logfile *log, enum stream stream, size_t count);
 
-// Writes lines that have begun as they are.
+// Writes incomplete lines.
 void log_flush(struct logfile *log);
 
-// Whether a line waits for its end.
+// Returns whether a line is incomplete.
 bool log_has_begun(const struct logfile *log);
 
 void log_close(struct logfile *log);

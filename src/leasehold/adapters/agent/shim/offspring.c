@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// The path of a file of a cgroup; one that is too long is left empty, which no file is called.
+// Returns the path of a cgroup's file. A path that is too long becomes "", which does not exist.
 static const char *file_in(const struct cgroup *cgroup, const char *file, char path[PLACE_BYTES])
 {
     int size = snprintf(path, PLACE_BYTES, "%s/%s", cgroup->path, file);
@@ -21,7 +21,7 @@ static const char *file_in(const struct cgroup *cgroup, const char *file, char p
     return path;
 }
 
-// As the kernel wants it: in one write. When it is the write that fails, `path` is made empty.
+// Writes in a single call, as the kernel requires. If the write fails, `path` becomes "".
 static bool put(char path[PLACE_BYTES], const char *value)
 {
     int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -68,11 +68,12 @@ static void kill_in_cgroups(const struct request *request)
     char path[PLACE_BYTES];
     for (size_t index = 0; index < request->cgroup_count; index++) {
         file_in(&request->cgroups[index], "cgroup.kill", path);
-        put(path, "1"); // only version 2 has it
+        put(path, "1"); // version 2 only
     }
 }
 
-// True when the kernel has this list; what dies meanwhile may hide others, who are found next time.
+// Kills the listed children; false if the kernel lacks the list. A process that dies meanwhile may
+// hide others, which the next call finds.
 static bool kill_listed(void)
 {
     char path[64], chunk[4096];
@@ -87,7 +88,7 @@ static bool kill_listed(void)
         for (ssize_t index = 0; index < size; index++) {
             if (chunk[index] >= '0' && chunk[index] <= '9') {
                 pid = pid * 10 + (chunk[index] - '0');
-            } else if (pid > 0) { // a space is after each
+            } else if (pid > 0) { // a space follows each pid
                 kill(pid, SIGKILL);
                 pid = 0;
             }

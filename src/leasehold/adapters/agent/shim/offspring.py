@@ -1,17 +1,17 @@
-"""The processes in a pod's cgroups, as the agent finds and ends them when the shim was killed.
+"""Finds and kills the processes in a pod's cgroups after its shim was killed.
 
-Called by `hunt`. The shim's own way is `offspring.c`, which also makes the cgroups.
+Called by `leftovers`. A living shim uses `offspring.c`, which also creates the cgroups.
 """
 
 import os
 from contextlib import suppress
 
-Cgroup = dict[str, object]  # path, and what to set: [[file, value], …]
+Cgroup = dict[str, object]  # path, and settings as [[file, value], …]
 
 
 def kill_in(cgroups: list[Cgroup]) -> None:
     for cgroup in cgroups:
-        with suppress(OSError):  # only version 2 has it
+        with suppress(OSError):  # version 2 only
             fd = os.open(f"{cgroup['path']}/cgroup.kill", os.O_WRONLY | os.O_CLOEXEC)
             try:
                 os.write(fd, b"1")
@@ -20,7 +20,7 @@ def kill_in(cgroups: list[Cgroup]) -> None:
 
 
 def members(cgroups: list[Cgroup]) -> set[int]:
-    """The processes in them."""
+    """Return the pids in the cgroups."""
     found: set[int] = set()
     for cgroup in cgroups:
         with suppress(OSError), open(f"{cgroup['path']}/cgroup.procs", "rb") as file:  # noqa: PTH123

@@ -1,10 +1,10 @@
-// What an errno means, in the words of glibc: people know them, and Python says them too. musl,
-// which a shim is linked with, says some of them differently.
+// Messages for errno in glibc's wording, which is well known and also Python's. musl, which the
+// shim is linked with, words some of them differently.
 
 #ifndef LEASEHOLD_REASONS_H
 #define LEASEHOLD_REASONS_H
 
-// Of jobs: not errnos, but refused before the kernel is asked, as Python's `os.execve` does.
+// Errors of jobs that are not errnos: refused before the system call, like Python's `os.execve`.
 enum { EMPTY_NAME = -1, ILLEGAL_VARIABLE = -2 };
 
 const char *reason_of(int number);

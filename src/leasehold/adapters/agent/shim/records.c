@@ -10,15 +10,15 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char START[] = "{\"by\": "; // how a record of a start begins, whoever wrote it
-static const char SEALED[] = "\"}";      // how the line of the request ends, behind its seal
+static const char START[] = "{\"by\": "; // start of every start record
+static const char SEALED[] = "\"}";      // end of the request line, after the seal
 
 enum { NAME_BYTES = 64, START_FIELD = 20 };
 enum { LINE_BYTES = 2 * TEXT_BYTES }; // no record is longer
-enum { ROOM_BYTES = 8192 };           // for the exit record, and the stops before it
+enum { ROOM_BYTES = 8192 };           // for the exit record and earlier stop records
 enum { PAUSE_NS = 500 * 1000 * 1000 };
-enum { TICK_NS = 10 * 1000 * 1000 };  // what a tick is to user space, on x86-64 and ARM
-enum { TICK_MARGIN_NS = 100 * 1000 }; // the kernel may round otherwise than its clock
+enum { TICK_NS = 10 * 1000 * 1000 };  // a user-space clock tick on x86-64 and ARM
+enum { TICK_MARGIN_NS = 100 * 1000 }; // the kernel may round differently
 
 static char boot[64];
 
@@ -44,7 +44,7 @@ int64_t boot_ns(void)
     return ns(CLOCK_BOOTTIME);
 }
 
-// The whole of a small file, ended by a NUL; -1 with errno.
+// Reads a whole small file, NUL-terminated; -1 with errno.
 static ssize_t read_small(const char *path, char *to, size_t room)
 {
     int fd = openat(AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
@@ -73,7 +73,7 @@ const char *boot_id(void)
     return boot;
 }
 
-// As `records.py` reads it.
+// Same as in `records.py`.
 static int64_t ticks_of(pid_t pid)
 {
     char path[NAME_BYTES], stat[1024];
@@ -81,7 +81,7 @@ static int64_t ticks_of(pid_t pid)
     if (read_small(path, stat, sizeof stat) < 0) {
         return -1;
     }
-    char *at = strrchr(stat, ')'); // its name may have anything in it
+    char *at = strrchr(stat, ')'); // the name may contain anything
     if (!at || at[1] != ' ' || at[2] == 'Z' || at[2] == 'X') {
         return -1;
     }
@@ -110,15 +110,15 @@ bool journal_open(struct journal *journal, const struct request *request)
     return journal->file >= 0;
 }
 
-// The lines from the seal on, one after the other.
+// Reads the lines from the seal on.
 struct lines {
     int file;
-    off_t at;          // of what is read next
-    size_t begin, end; // of what was read and is not taken yet
+    off_t at;          // offset of the next read
+    size_t begin, end; // of what was read but not returned yet
     char bytes[LINE_BYTES + 1];
 };
 
-// NULL when there is no more. The last may lack its newline.
+// Returns the next line; NULL at the end. The last one may lack its newline.
 static char *next_line(struct lines *lines)
 {
     for (;;) {
@@ -144,7 +144,7 @@ static char *next_line(struct lines *lines)
     }
 }
 
-// False when the request before them is not the one that this shim was forked for.
+// Returns false if the journal's request is not the one that this shim was forked for.
 static bool lines_begin(struct lines *lines, const struct journal *journal)
 {
     const char *seal = journal->request->seal;
@@ -156,7 +156,7 @@ static bool lines_begin(struct lines *lines, const struct journal *journal)
            strcmp(line + strlen(seal), SEALED) == 0;
 }
 
-// What was cut off has no brace at its end: there is none before.
+// A torn record does not end with its brace, the only one in it.
 static bool is_start(const char *line)
 {
     size_t size = strlen(line);
@@ -164,7 +164,7 @@ static bool is_start(const char *line)
            line[size - 1] == '}';
 }
 
-// Who has the start: `mine`, somebody else, or CLAIM_FAILED for nobody.
+// Returns who has the start: CLAIM_WON for `mine`, CLAIM_LOST for another, CLAIM_FAILED for none.
 static enum claim first_start(const struct journal *journal, const struct text *mine)
 {
     struct lines lines;
@@ -218,7 +218,7 @@ static bool is_in_place(const struct journal *journal)
 enum claim record_claim(const struct journal *journal, const struct text *record)
 {
     int error = append(journal, record) ? EIO : errno;
-    enum claim found = first_start(journal, record); // also after a write that lacks its newline
+    enum claim found = first_start(journal, record); // also if only the newline was not written
     if (found == CLAIM_WON && !is_in_place(journal)) {
         found = CLAIM_LOST;
     }
@@ -235,7 +235,7 @@ static bool is_linked(const struct journal *journal)
 void record_exit(const struct journal *journal, const struct text *record)
 {
     const struct timespec pause = {.tv_nsec = PAUSE_NS};
-    // After a sync that failed nobody knows what is on the disk: it is written again.
+    // After a failed sync the disk's content is unknown: write it again.
     while (!append(journal, record) || fsync(journal->file) != 0) {
         if (!is_linked(journal)) {
             return;
@@ -257,7 +257,7 @@ static const char *past_space(const char *at)
     return at + strspn(at, " \t\r\n");
 }
 
-// One `"name": number` of an object. NULL when that is not what is there.
+// Parses one `"name": number`; returns NULL if there is something else.
 static const char *scan_member(const char *at, struct stop *stop)
 {
     if (*at != '"') {

@@ -1,12 +1,11 @@
-// A pod's journal: the records that a shim writes and reads there, and the clocks they speak of.
+// A pod's journal: the records that a shim writes and reads, and their clocks.
 //
-// A journal is a file of lines that is only ever appended to. The first is the agent's request, of
-// which a shim reads the seal alone; each other is a JSON object: whose the start is, stops, how it
-// ended. A record is written at once, with a newline before it and one after it, so that a write
-// that was cut short spoils only itself: a record counts once its object is closed. `record_claim`
-// is how a pod is started at most once: appends to a file do not mix, and of all records of a start
-// the first whole one has it. How a pod ended is synced before the agent is told; the rest need not
-// outlive the boot. `shim/records.py` is the agent's side. Nothing here decides anything.
+// A journal is an append-only file of lines. The first is the agent's request, of which a shim
+// reads only the seal. Each other line is a JSON object: a start, a stop, or the end. A record is
+// one write with a newline before and after it, so that a torn write damages only itself: a record
+// counts once its object is complete. `record_claim` ensures that a pod is started at most once:
+// appends do not mix, and the first complete start record wins. A pod's end is synced before the
+// agent is told; other records need not survive a reboot. `shim/records.py` is the agent's side.
 
 #ifndef LEASEHOLD_RECORDS_H
 #define LEASEHOLD_RECORDS_H
@@ -21,7 +20,7 @@
 enum claim { CLAIM_FAILED = -1, CLAIM_LOST, CLAIM_WON };
 
 struct journal {
-    int folder, file; // the folder goes along when it is moved while the pod runs
+    int folder, file; // the folder stays valid if it is moved
     const struct request *request;
 };
 
@@ -31,40 +30,40 @@ struct stop {
 
 int64_t wall_ms(void);
 
-// Milliseconds since boot, also while suspended; never goes back.
+// Milliseconds since boot, including suspend; never goes back.
 int64_t boot_ms(void);
 
-// Read once, by the zygote: no process outlives its boot. False, with errno, when it cannot be.
+// Read once, by the zygote, because it is constant. False with errno on failure.
 bool boot_id_read(void);
 const char *boot_id(void);
 
 int64_t boot_ns(void);
 
-// When a process started, in clock ticks since boot, as /proc/PID/stat has it: of one that was
-// forked between these two moments. It is looked up only if a tick ended just then; -1 when it is
-// gone by then.
+// Returns the start time of a process in clock ticks since boot, as in /proc/PID/stat, for a
+// process forked between the two moments. Reads it only if a tick ended in between; -1 if the
+// process is gone by then.
 int64_t ticks_between(int64_t before_ns, int64_t after_ns, pid_t pid);
 
-// False, with errno, when there is none that can be written.
+// False with errno if it cannot be opened for writing.
 bool journal_open(struct journal *journal, const struct request *request);
 
-// Whether it is the one that this request is in, and not a later one of the same pod, and nobody
-// has the start.
+// Returns whether the journal is this request's, and not of a later one of the same pod, and has no
+// start record.
 bool journal_is_free(const struct journal *journal);
 
-// Takes the disk space of the exit record while there is some. False, with errno, if there is none.
+// Reserves disk space for the exit record. False with errno if there is none.
 bool journal_keep_room(const struct journal *journal);
 
-// Appends the record of a start. What is won in a journal that an agent has moved away is void.
+// Appends a start record. A start won in a journal that the agent has moved away is void.
 enum claim record_claim(const struct journal *journal, const struct text *record);
 
-// Tries for ever, since nothing else knows it, unless nobody could ever read it.
+// Retries for ever, because nothing else knows the exit, unless the file was removed.
 void record_exit(const struct journal *journal, const struct text *record);
 
-// The last that the agent wrote; false when there is none.
+// Reads the agent's last stop record; false if there is none.
 bool record_stop(const struct journal *journal, struct stop *stop);
 
-// For whoever wants to know how long it surely ran.
+// Updates the mtime, which shows how long the shim surely ran.
 void journal_touch(const struct journal *journal);
 
 #endif

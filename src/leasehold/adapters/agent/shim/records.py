@@ -1,9 +1,8 @@
-"""Records in a pod's journal: lines of JSON, appended so that a write cut short spoils only itself.
+"""Records in a pod's journal: JSON lines, appended so that a torn write damages only itself.
 
-The agent's side; `records.c` is the shim's. A record is written at once, with a newline before it
-and one after it, and counts as soon as its object is closed: what is no object is passed over. How
-a pod ended is synced before anybody is told; the rest need not outlive the boot. Nothing here
-decides anything, nor knows what the records say: that is `journals`.
+The agent's side; `records.c` is the shim's. A record is one write with a newline before and after
+it. It counts as soon as its object is complete; anything else is skipped. A pod's end is synced
+before it is reported; other records need not survive a reboot. `journals` defines their meaning.
 """
 
 import errno
@@ -18,11 +17,11 @@ import msgspec
 Record = dict[str, object]
 
 _MS = 1_000_000
-_READ_BYTES = 16 * 1024  # nearly always all
+_READ_BYTES = 16 * 1024  # usually the whole journal
 _READ_BYTES_MAX = 1024 * 1024
 
 
-_boot: list[str] = []  # read once: a process does not outlive its boot
+_boot: list[str] = []  # constant for the life of a process
 
 
 def boot_id() -> str:
@@ -37,15 +36,13 @@ def _read_boot_id() -> str:
 
 
 def boot_ms() -> int:
-    """Milliseconds since boot, also while suspended; never goes back."""
+    """Return milliseconds since boot, including suspend; never goes back."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // _MS
 
 
 def ticks_of(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None when it is gone or a zombie.
-
-    With the boot id this names a process for good, which a pid alone does not.
-    """
+    """Return the start time of a process in clock ticks since boot; None if it is gone or a zombie.
+    Together with the boot id this identifies a process for good, which a pid does not."""
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -60,9 +57,8 @@ def ticks_of(pid: int) -> int | None:
 
 
 def create(path: str, request: Record) -> int:
-    """Makes a journal, and returns where its records begin. Not synced: a reboot makes it void.
-
-    Raises `FileExistsError`. What else goes wrong leaves no file, or one without a whole line."""
+    """Create a journal and return the offset of its records. Not synced: a reboot makes it void.
+    Raise `FileExistsError`. Any other error leaves no file, or one without a complete line."""
     body = _encoded(request) + b"\n"
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -78,13 +74,13 @@ def create(path: str, request: Record) -> int:
 
 def _encoded(request: Record) -> bytes:
     try:
-        return msgspec.json.encode(request)  # ten times as quick
-    except UnicodeEncodeError:  # bytes of a folder's name that are no text
+        return msgspec.json.encode(request)  # ten times as fast
+    except UnicodeEncodeError:  # a folder name with bytes that are no text
         return json.dumps(request).encode()
 
 
 def append(path: str, record: Record, *, sync: bool = False) -> None:
-    """Raises `OSError` also when only a part was written."""
+    """Append a record; raise `OSError`, also after a partial write."""
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     try:
         _write(fd, b"\n" + json.dumps(record).encode() + b"\n", path)
@@ -97,7 +93,7 @@ def append(path: str, record: Record, *, sync: bool = False) -> None:
 
 
 def read(path: str, begin: int) -> bytes:
-    """All that is written from there on; nothing when there is no such journal."""
+    """Return everything from offset `begin` on; b"" if the journal does not exist."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -115,10 +111,10 @@ def read(path: str, begin: int) -> bytes:
 
 
 def parse(lines: bytes) -> Iterator[Record]:
-    """Those that are whole."""
+    """Yield the complete records."""
     for line in lines.split(b"\n"):
         if line:
-            with suppress(ValueError):  # cut off, by a full disk or by the end of the machine
+            with suppress(ValueError):  # torn by a full disk or a crash of the machine
                 found = json.loads(line)
                 if isinstance(found, dict):
                     yield found

@@ -6,7 +6,7 @@
 static const char VERSION[] = "leasehold-shim 2";
 static const int64_t WHOLE_MAX = INT64_C(1) << 53;
 
-// What is left of a frame. Its last byte is a NUL, so that a string that begins in it ends in it.
+// The rest of a frame. Its last byte is NUL, so that every string in it is terminated.
 struct cursor {
     char *at, *end;
     bool is_bad;
@@ -46,7 +46,7 @@ static int64_t whole(struct cursor *cursor, int64_t max)
     return found;
 }
 
-// How many strings come, each of which takes a byte at least: no more than the frame has.
+// Reads a number of strings. Each takes at least one byte, so it cannot exceed what is left.
 static size_t count(struct cursor *cursor)
 {
     size_t found = (size_t)whole(cursor, FRAME_BYTES_MAX);
@@ -75,7 +75,7 @@ static void read_words(char **words, size_t number, struct cursor *cursor)
     words[number] = NULL;
 }
 
-// `NAME`, NUL, `VALUE` becomes `NAME=VALUE`, in place.
+// Changes `NAME`, NUL, `VALUE` to `NAME=VALUE`, in place.
 static void read_variables(struct request *request, size_t number, struct cursor *cursor)
 {
     for (size_t index = 0; index < number; index++) {

@@ -1,14 +1,18 @@
-// What a shim is asked to do: one frame of the agent's, taken apart.
+// What a shim must do: the decoded frame from the agent.
 //
-// A frame is strings, each ended by a NUL, numbers in decimal: the version; the folder of the
-// journals, the uid, which is the journal's name there, the size of the request in it and its seal;
-// the folder of the logs, which is made when there is something to log and is named from the folder
-// of the journals; notify, cwd, user and group (both empty: whoever we are), log_bytes_max,
-// log_files_max, heartbeat_ms, grace_ms; the count of words and the words; the count of variables
-// and name and value of each; the count of cgroups, and of each its path, the count of its
-// settings, and file and value of each; the count of supplementary groups and the groups, of which
-// there are none without a user. Nothing comes after. `shim/frame.py` is the other end. A frame
-// that is anything else is refused as a whole.
+// A frame consists of NUL-terminated strings; numbers are in decimal. In this order:
+// - the version
+// - the folder of the journals; the uid, which is the journal's name in it; the size of the request
+//   in the journal, and its seal
+// - the folder of the logs, relative to the folder of the journals; created at the first output
+// - notify, cwd, user and group (both empty: unchanged)
+// - log_bytes_max, log_files_max, heartbeat_ms, grace_ms
+// - the number of words, and the words
+// - the number of variables, and name and value of each
+// - the number of cgroups; of each its path, its number of settings, and file and value of each
+// - the number of supplementary groups (0 without a user), and the groups
+//
+// Nothing may follow. `shim/frame.py` is the sender. Any other frame is refused as a whole.
 
 #ifndef LEASEHOLD_REQUEST_H
 #define LEASEHOLD_REQUEST_H
@@ -20,7 +24,7 @@
 
 enum { CGROUPS_MAX = 8, SETTINGS_MAX = 16, UID_BYTES_MAX = 128, SEAL_BYTES_MAX = 64 };
 enum { GROUPS_MAX = 65536 };                 // the kernel's NGROUPS_MAX
-enum { FRAME_BYTES_MAX = 32 * 1024 * 1024 }; // twice what the agent lets words and variables be
+enum { FRAME_BYTES_MAX = 32 * 1024 * 1024 }; // twice the agent's limit for words and variables
 
 struct setting {
     const char *file, *value;
@@ -34,12 +38,12 @@ struct cgroup {
 
 struct request {
     const char *folder, *uid, *seal, *logs, *notify, *cwd;
-    int64_t request_bytes; // after these come the records
+    int64_t request_bytes; // offset where the records begin
     bool has_user;
     uid_t user;
     gid_t group;
     int64_t log_bytes_max, log_files_max, heartbeat_ms, grace_ms;
-    char **argv, **env; // each ends with a NULL; in `words`
+    char **argv, **env; // each NULL-terminated; in `words`
     bool has_illegal_variable;
     size_t cgroup_count;
     struct cgroup cgroups[CGROUPS_MAX];
@@ -48,8 +52,8 @@ struct request {
     char **words;
 };
 
-// False when it is malformed, or there is no memory for it. The strings stay in the frame, which is
-// written to: a variable's name and value are joined there.
+// False if the frame is malformed or there is no memory. The strings stay in the frame, which is
+// modified: names and values of variables are joined there.
 bool request_read(struct request *request, char *frame, size_t size);
 
 void request_free(struct request *request);

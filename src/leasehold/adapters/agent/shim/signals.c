@@ -5,17 +5,17 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// Those of a terminal, and those of a write: a file that may not grow is a full disk.
+// Signals of a terminal, and of failing writes: a file size limit is treated like a full disk.
 static const int IGNORED[] = {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGXFSZ};
 
 enum { COUNT = sizeof IGNORED / sizeof IGNORED[0] };
 enum { FIRST_OF_LIBC = 32, KERNELS_SET_BYTES = 8 };
-static const unsigned char KERNELS_USUAL[64]; // a struct sigaction as the kernel knows it
+static const unsigned char KERNELS_USUAL[64]; // the kernel's struct sigaction
 
 static void set(int number, void (*handler)(int))
 {
     struct sigaction action = {.sa_handler = handler};
-    sigaction(number, &action, NULL); // some cannot be changed, and never were
+    sigaction(number, &action, NULL); // some cannot be changed and need not be
 }
 
 void signals_begin(void)
@@ -23,8 +23,8 @@ void signals_begin(void)
     for (int number = 1; number < NSIG; number++) {
         set(number, SIG_DFL);
     }
-    // Those that libc keeps for itself, and so does not change, may have been ignored by whoever
-    // started the server: as the kernel has it, nothing but zeros is the usual.
+    // libc reserves some signals and does not change them, but the server's parent may have ignored
+    // them. All zeros is the kernel's default action.
     for (int number = FIRST_OF_LIBC; number < SIGRTMIN; number++) {
         syscall(SYS_rt_sigaction, number, KERNELS_USUAL, NULL, KERNELS_SET_BYTES);
     }

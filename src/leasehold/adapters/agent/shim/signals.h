@@ -1,22 +1,20 @@
-// Which signals the zygote and the shims ignore, and how a job is rid of that.
+// The signals that zygote and shims ignore, and their reset for a job.
 //
-// The zygote puts all of them in order once, whatever it was started with, so that a job has only
-// to change the few that are ignored since: exec itself leaves no handler behind.
+// The zygote sets all dispositions once, whatever it inherited. A job then has to reset only the
+// few that are ignored; exec itself removes handlers.
 
 #ifndef LEASEHOLD_SIGNALS_H
 #define LEASEHOLD_SIGNALS_H
 
 #include <stdbool.h>
 
-// For the zygote, before anything is forked. It does not hear of its children: the kernel reaps
-// them.
+// For the zygote, before any fork. Its children are reaped by the kernel.
 void signals_begin(void);
 
-// For a shim: it hears of its children.
+// For a shim, which waits for its children.
 void signals_of_shim(void);
 
-// For a job: as they usually are, none ignored and none blocked. What was sent meanwhile ends it
-// here.
+// For a job: default dispositions, nothing blocked. A signal sent meanwhile takes effect here.
 bool signals_of_job(void);
 
 #endif

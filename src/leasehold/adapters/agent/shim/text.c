@@ -25,7 +25,7 @@ void text_whole(struct text *text, int64_t number)
     text_plain(text, digits);
 }
 
-// The bytes after the first that a character of UTF-8 has; -1 when none begins so.
+// Returns the number of continuation bytes of a UTF-8 character; -1 if the byte cannot start one.
 static int more_after(unsigned char first)
 {
     if (first < 0x80) {
@@ -40,7 +40,7 @@ static int more_after(unsigned char first)
     return first >= 0xf0 && first <= 0xf4 ? 3 : -1;
 }
 
-// The character that a string begins with, and its size. One byte of what is none is passed over.
+// Decodes the first character and its size. One byte is skipped if it is invalid.
 static uint32_t decode(const char *string, size_t *size)
 {
     static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
@@ -53,7 +53,7 @@ static uint32_t decode(const char *string, size_t *size)
     uint32_t character = first & (0x3fu >> more);
     for (int index = 1; index <= more; index++) {
         unsigned char next = (unsigned char)string[index];
-        if ((next & 0xc0) != 0x80) { // the string's end too
+        if ((next & 0xc0) != 0x80) { // also at the end of the string
             return REPLACEMENT;
         }
         character = character << 6 | (next & 0x3fu);

@@ -1,7 +1,7 @@
-// Text of a bounded size, and JSON strings in it as Python's `json.dumps` writes them.
+// Bounded text, and JSON strings in the format of Python's `json.dumps`.
 //
-// Every record and message of a shim is made here. What does not fit is left out: who writes what
-// others chose (a path, a name) cuts it first, by `text_fitting`.
+// Used for every record and message of a shim. Text that does not fit is left out: callers shorten
+// text from outside (a path, a name) with `text_fitting` first.
 
 #ifndef LEASEHOLD_TEXT_H
 #define LEASEHOLD_TEXT_H
@@ -19,10 +19,10 @@ struct text {
 void text_plain(struct text *text, const char *added);
 void text_whole(struct text *text, int64_t number);
 
-// In quotes, as JSON in ASCII; bytes that are no UTF-8 become U+FFFD.
+// Appends a quoted ASCII JSON string; bytes that are not UTF-8 become U+FFFD.
 void text_quoted(struct text *text, const char *added);
 
-// How many bytes of a string, in whole characters, take at most so many as JSON.
+// Returns how many bytes of a string, in whole characters, fit into `quoted_max` bytes of JSON.
 size_t text_fitting(const char *string, size_t quoted_max);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <sys/wait.h>
 
-// Exit codes, as shells and runtimes have it.
+// Exit codes, as in shells and container runtimes.
 enum { NOT_FOUND = 127, NOT_EXECUTABLE = 126, CANNOT_RUN = 128, BY_SIGNAL = 128 };
 
 static void say(struct failure *failure, int code, const char *before, const char *name,

@@ -1,11 +1,10 @@
-// A small process that forks shims: `leasehold-shim`, with a stream socket as its input.
+// `leasehold-shim`: a small process that forks shims on request, with a stream socket as stdin.
 //
-// Started by the agent (`forks.py`). A frame is the size of what follows, in four bytes, the lowest
-// first, and a request (`request.h`); the answer is a line with the pid of the shim and the uid of
-// its pod. A frame that is refused is answered with 0; after one of an impossible size nothing can
-// be understood any more, and it ends. It has little memory, no thread and no secret, so that a
-// fork is cheap and safe, which a fork of the server would not be. It ends when the agent does; the
-// shims it forked do not.
+// Started by the agent (`forks.py`). A request is its size in four bytes, little-endian, and a
+// frame (`request.h`). The answer is a line with the pid of the shim and the uid of its pod. A
+// refused frame is answered with pid 0. After an impossible size the stream is unusable, and the
+// process ends. It has little memory, one thread and no secrets, so a fork is cheap and safe,
+// unlike a fork of the server. It ends with the agent; its shims do not.
 
 #include "life.h"
 #include "reasons.h"
@@ -25,7 +24,7 @@
 
 enum { USUAL_BYTES = 64 * 1024, SIZE_BYTES = 4 };
 
-static int null; // opened once, for all shims
+static int null; // opened once for all shims
 
 static int complain(const char *what)
 {
@@ -33,7 +32,7 @@ static int complain(const char *what)
     return EXIT_FAILURE;
 }
 
-// False at the end, also in the midst of it.
+// Returns false at the end of input, even in the middle of a message.
 static bool read_fully(void *to, size_t size)
 {
     char *at = to;
@@ -61,7 +60,7 @@ static bool answer(pid_t pid, const char *uid)
 static noreturn void be_a_shim(const struct request *request, int64_t asked_ns)
 {
     signals_of_shim();
-    if (dup2(null, STDIN_FILENO) < 0) { // or the agent's socket would stay open
+    if (dup2(null, STDIN_FILENO) < 0) { // otherwise the agent's socket would stay open
         complain("it cannot let go of the agent");
         _exit(EXIT_FAILURE);
     }
@@ -69,7 +68,7 @@ static noreturn void be_a_shim(const struct request *request, int64_t asked_ns)
     _exit(EXIT_SUCCESS);
 }
 
-// False when the agent is gone, or no process can be forked: another zygote is asked again then.
+// Returns false if the agent is gone or a fork fails: the agent then asks a new zygote.
 static bool serve(char *frame, size_t size)
 {
     static struct request request;
@@ -91,7 +90,7 @@ static bool serve(char *frame, size_t size)
     return is_heard;
 }
 
-// Until the agent is gone.
+// Serves requests until the agent is gone.
 static int serve_all(void)
 {
     static char usual[USUAL_BYTES];
@@ -119,7 +118,7 @@ static int serve_all(void)
     return EXIT_SUCCESS;
 }
 
-// Nothing but the socket, and where to complain.
+// Keeps only the socket and stderr.
 static bool tidy_files(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {

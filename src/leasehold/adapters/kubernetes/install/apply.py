@@ -1,6 +1,7 @@
-"""Puts documents onto a cluster, as `kubectl apply --server-side` does, and takes them off again.
+"""Applies documents to a cluster like `kubectl apply --server-side`, and removes them.
 
-What others wrote on the same objects stays; what we applied before and do not say any more goes.
+Fields of other managers on the same objects are kept; fields that we applied before and no longer
+list are removed.
 """
 
 import asyncio
@@ -28,18 +29,18 @@ TRIES, PAUSE_S = 60, 0.5
 CRDS = "CustomResourceDefinition"
 _decode = msgspec.json.Decoder(dict[str, object]).decode
 _encode = msgspec.json.Encoder().encode
-# What older servers lack, and leasehold can do without.
+# Missing on older servers; leasehold works without them.
 OPTIONAL = frozenset({"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"})
 
 
-class NotApplied(Exception):  # noqa: N818 - it says what did not happen
-    """Which document the server refused, and its words."""
+class NotApplied(Exception):  # noqa: N818 - named for the condition
+    """The server refused a document; contains the document and the server's message."""
 
 
 async def apply_all(
     client: Client, documents: Sequence[Wire], note: Callable[[str], None]
 ) -> list[str]:
-    """Applies them in order; returns the kinds that the server does not know and that may lack."""
+    """Apply the documents in order; return the optional kinds that the server does not have."""
     kinds = _Kinds(client)
     missing: dict[str, None] = {}
     for document in documents:
@@ -60,7 +61,7 @@ async def apply_all(
 
 
 class _Kinds:
-    """Where the server keeps objects of a kind, as it says itself."""
+    """The server's paths by kind, from its discovery API."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -129,9 +130,9 @@ async def _wait_until_established(client: Client, document: Wire) -> None:
 
 
 async def _wait_until_taken(client: Client, *, completed: bool) -> None:
-    """The policy that completes Runs comes into force a moment after it is made, and knows their
-    definition a moment after that: in between no Run can be made. One is tried, and never stored.
-    """
+    """Wait until the server accepts Runs, by dry runs. The policy that completes Runs takes effect
+    a moment after its creation, and learns their definition a moment after that; in between no Run
+    can be created."""
     namespace = "default"
     run: Wire = {
         "apiVersion": API_VERSION,
@@ -151,7 +152,7 @@ async def _wait_until_taken(client: Client, *, completed: bool) -> None:
             if not completed or LEASES_CLOSED in list_at(part(made, "metadata"), "finalizers"):
                 return
         except Forbidden:
-            return  # the policies are in force, and whoever installs may not spend
+            return  # the policies are in force, and the installer may not spend
         except (NotFound, OutcomeUnknown, Unavailable):
             pass  # not yet
         await asyncio.sleep(PAUSE_S)
@@ -161,9 +162,9 @@ async def _wait_until_taken(client: Client, *, completed: bool) -> None:
 async def remove_all(
     client: Client, documents: Sequence[Wire], note: Callable[[str], None], *, ledger: bool
 ) -> None:
-    """Takes them off in the opposite order: first what others would wait for, an API that nobody
-    serves and Runs that nobody lets go of. Definitions, and with them the ledger, and the namespace
-    go only with `ledger`."""
+    """Remove everything in reverse order, and first what would block others: the API service and
+    our finalizers. The definitions, and with them the ledger, and the namespace are removed only
+    with `ledger`."""
     await _delete(client, f"/apis/apiregistration.k8s.io/v1/apiservices/v1.{QUERY_GROUP}", note)
     await _let_go(client, note, _HELD_BY_LEDGER if ledger else ())
     kinds = _Kinds(client)
@@ -197,8 +198,8 @@ _HELD_BY_LEDGER = tuple(
 async def _let_go(
     client: Client, note: Callable[[str], None], more: Sequence[tuple[str, str, str]]
 ) -> None:
-    """Take off the finalizers that only a controller would: Runs lose the one that waits for their
-    leases, pods the one that waits for the ledger, and what `more` names its own."""
+    """Remove the finalizers that otherwise only a controller removes: from Runs, from pods, and
+    from the kinds in `more`."""
     for path, kind, ours in (
         (f"/apis/{API_VERSION}", "runs", LEASES_CLOSED),
         ("/api/v1", "pods", LEASE_CLOSED),

@@ -1,19 +1,19 @@
-"""A dashboard for Grafana, made of rows of panels.
+"""A Grafana dashboard, defined as rows of panels.
 
-`monitoring` ships it as a ConfigMap; the same text is published beside the operator's guide.
+`monitoring` installs it as a ConfigMap; the same text is published with the operator's guide.
 """
 
 from dataclasses import dataclass
 
 from leasehold.core.names import Wire
 
-WIDTH, HEIGHT = 24, 8  # Grafana's grid, and how high a panel is
+WIDTH, HEIGHT = 24, 8  # Grafana's grid, and the height of a panel
 SOURCE: Wire = {"type": "prometheus", "uid": "${source}"}
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """`legend` is what a line is called, of its labels."""
+    """`legend` is Grafana's template for the name of each line."""
 
     title: str
     expression: str

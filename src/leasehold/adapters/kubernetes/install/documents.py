@@ -1,6 +1,6 @@
-"""Everything that leasehold needs on a cluster, in the order in which it is applied.
+"""All Kubernetes objects of an installation, in the order of their application.
 
-The one source: `leasehold install` applies or prints it, and the chart is made of it.
+The single source: `leasehold install` applies or prints them, and the chart is built from them.
 """
 
 import hashlib
@@ -21,11 +21,11 @@ CONFIG_FILE = "config.yaml"
 PROBES = 8080
 QUESTIONS = 8443
 PAGES = 8444
-FRONT_DOOR = "leasehold-front-door"  # a Secret: whose certificates may name the visitors of pages
+FRONT_DOOR = "leasehold-front-door"  # Secret: CA of the proxy that names the dashboard's visitors
 FRONT_DOOR_FOLDER = "/etc/leasehold-front-door"
-CERTIFICATES = "leasehold-query-tls"  # a Secret, if somebody else makes certificates for us
+CERTIFICATES = "leasehold-query-tls"  # Secret, optional: certificates from another issuer
 CERTIFICATES_FOLDER = "/etc/leasehold-certificates"
-HOLDER = f"{GROUP}/holder"  # a label: the replica that decides, and answers
+HOLDER = f"{GROUP}/holder"  # label: the leader's pod, which serves the questions
 LABELS: dict[str, object] = {
     "app.kubernetes.io/name": "leasehold",
     "app.kubernetes.io/component": "controller",
@@ -34,16 +34,16 @@ LABELS: dict[str, object] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Without an image nothing runs in the cluster: the controller is started elsewhere, and
-    `questions_at` is the name of that machine, and a port, where the API server reaches it."""
+    """Settings of an installation. Without an image the controller runs outside the cluster;
+    `questions_at` is then the host and port at which the API server reaches it."""
 
     namespace: str = "leasehold-system"
     image: str = ""
     replicas: int = 3
-    config: str = NO_CONFIG  # the text of the controller's configuration file
-    pages: bool = False  # the dashboard, behind a proxy that the configuration names
+    config: str = NO_CONFIG  # the controller's configuration file
+    pages: bool = False  # serve the dashboard, behind the proxy named in the configuration
     questions_at: tuple[str, int] | None = None
-    monitoring: bool = False  # for clusters with the operators of Prometheus and Grafana
+    monitoring: bool = False  # requires the operators of Prometheus and Grafana
 
 
 def documents(settings: Settings) -> list[Wire]:
@@ -79,8 +79,8 @@ def _priority_class() -> Wire:
 
 
 def _flows(namespace: str) -> list[Wire]:
-    """Tenure and the head go ahead of our own bulk; the built-in flow for such things serves only
-    the accounts of kube-system."""
+    """Give tenure and head priority over our own bulk requests; the built-in flow schema for leader
+    election covers only accounts of kube-system."""
     account = {
         "kind": "ServiceAccount",
         "serviceAccount": {"name": CONTROLLER, "namespace": namespace},
@@ -124,7 +124,7 @@ def _config(settings: Settings) -> Wire:
 
 
 def _deployment(settings: Settings) -> Wire:
-    # Another configuration is another set of pods.
+    # A changed configuration replaces the pods.
     digest = {f"{GROUP}/config": hashlib.sha256(settings.config.encode()).hexdigest()}
     container = _container(settings)
     return {
@@ -192,7 +192,7 @@ def _container(settings: Settings) -> Wire:
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
             {"name": "LEASEHOLD_CACHE", "value": CACHE_FOLDER},
         ],
-        # Where an archive in a bucket is reached with, for instance; it need not be there.
+        # Optional, for instance the credentials of an archive in a bucket.
         "envFrom": [{"secretRef": {"name": "leasehold-archive", "optional": True}}],
         "ports": [
             {"name": "probes", "containerPort": PROBES},
@@ -228,8 +228,8 @@ def _front_door() -> Wire:
 
 
 def _service(settings: Settings, name: str, port: str) -> Wire:
-    """Where the API server passes questions on to, or a proxy asks for pages; the holder's pod says
-    that it is the one."""
+    """Return the Service for the API server's questions or the proxy's page requests; it selects
+    the leader's pod by label."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -242,7 +242,7 @@ def _service(settings: Settings, name: str, port: str) -> Wire:
 
 
 def _outside(namespace: str, host: str, port: int) -> Wire:
-    """Where the API server passes questions on to a controller that is not in the cluster."""
+    """Return the Service through which the API server reaches a controller outside the cluster."""
     return {
         "apiVersion": "v1",
         "kind": "Service",

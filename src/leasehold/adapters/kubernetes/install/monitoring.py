@@ -1,6 +1,6 @@
-"""What Prometheus and Grafana are told of the controller, for clusters with their operators.
+"""Monitoring objects for clusters with the operators of Prometheus and Grafana.
 
-Applied only where somebody asks for it: the kinds are not Kubernetes' own.
+Applied only on request, because their kinds are not part of Kubernetes.
 """
 
 import json
@@ -13,11 +13,11 @@ from leasehold.core.names import Wire
 
 METRICS = "leasehold-metrics"
 _GROUP = "monitoring.coreos.com/v1"
-_JOB = "app.kubernetes.io/name"  # of whose value the job's name is made, which rules ask for
+_JOB = "app.kubernetes.io/name"  # label that becomes the job name, which the alert rules select
 
 
 def alerts_text() -> str:
-    """The rules as they are published, with their comments."""
+    """Return the alert rules as published, with comments."""
     return files("leasehold.adapters.kubernetes.install").joinpath("alerts.yaml").read_text("utf-8")
 
 

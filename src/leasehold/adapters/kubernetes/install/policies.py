@@ -1,9 +1,9 @@
-"""What the API server refuses by itself: admission policies, and no webhook in anybody's way.
+"""Admission policies, which the API server evaluates itself without webhooks.
 
-A definition's schema says what one object can say about itself. Here stands what depends on who
-asks: money is spent, given and lent by those who may (`core.objects.rights` says the same for the
-embedded server), and what the ledger writes is written by nobody else. Nothing here is asked about
-a deletion, nor of Kubernetes' own controllers, so that namespaces and garbage always go.
+A CRD's schema checks an object by itself. These policies check who makes a request: spending,
+funding and lending need the matching right (as `core.objects.rights` checks in the embedded
+server), and only the ledger writes its own objects. Deletions and requests of Kubernetes' own
+controllers are not checked, so that namespace deletion and garbage collection always work.
 """
 
 from leasehold.adapters.api.schemas import schema_of
@@ -12,7 +12,7 @@ from leasehold.core.names import GROUP, LEASES_CLOSED, Wire
 from leasehold.core.objects.wire import part
 
 ADMISSION = "admissionregistration.k8s.io/v1"
-SUBMITTER = f"{GROUP}/submitter"  # an annotation: who created a Run
+SUBMITTER = f"{GROUP}/submitter"  # annotation: the creator of a Run
 _KEEPS = f"authorizer.group('{GROUP}').resource('{LEDGERS}').check('{KEEP}').allowed()"
 _OF_USERS = ("labels", "annotations", "finalizers", "ownerReferences")
 _SYSTEM = (
@@ -38,7 +38,8 @@ def policies() -> list[Wire]:
 
 
 def mutations() -> list[Wire]:
-    """Where the server has them: a Run is held, and says who made it, from its first moment on."""
+    """Return the mutating policies: a new Run gets our finalizer and its creator's name. Servers
+    that do not support them go without."""
     return _policy(
         "Mutating",
         "leasehold-birth",
@@ -143,8 +144,8 @@ def _pods() -> Wire:
 
 
 def _spend() -> Wire:
-    """An edit of `stop` alone needs no right, because cancelling spends nothing. Any other edit
-    needs the right on the owner before and after it."""
+    """Return the policy on edits of Runs. An edit of `stop` alone needs no right, because
+    cancelling spends nothing. Any other edit needs the right on the owner before and after it."""
     return {
         "matchConstraints": _matches(GROUP, ["runs"], ["CREATE", "UPDATE"]),
         "matchConditions": _STRANGERS,
@@ -166,7 +167,7 @@ def _spend() -> Wire:
 
 
 def _fund() -> Wire:
-    """Whoever may fund may also lend."""
+    """Return the policy on Budgets. The right to fund includes the right to lend."""
     lending = (
         f"({_same_as_before('Budget', but='envelopes')})"
         " && object.spec.envelopes.size() == oldObject.spec.envelopes.size()"
@@ -222,7 +223,7 @@ def _lacks(verb: str, owner: str) -> str:
 
 
 def _same_as_before(kind: str, *, but: str = "") -> str:
-    """Nothing of the spec and of what users write in the metadata has changed, but one field."""
+    """Return a CEL expression: spec and user metadata are unchanged, except for the field `but`."""
     fields = part(part(part(schema_of(kind), "properties"), "spec"), "properties")
     spec = _same_fields(list(fields), "object.spec", "oldObject.spec", but=but)
     metadata = _same_fields(list(_OF_USERS), "object.metadata", "oldObject.metadata")

@@ -1,16 +1,16 @@
-"""Who may do what on a cluster: roles for the controller and for four kinds of people.
+"""RBAC roles on a cluster, for the controller and for people.
 
-Besides the verbs of Kubernetes there are five of ours on two resources that exist in name only:
-`spend`, `fund` and `lend` on `owners`, by the owner's name; `keep` on `ledgers`, which whoever
-writes the ledger has, and `compact`, for whoever may ask that it be done. The API server's policies
-(`policies`), and for `compact` the controller, ask its authorizer for them, so that they are
-granted as everything else is: by a Role, with `resourceNames`.
+Besides Kubernetes' verbs there are five of ours, on two virtual resources: `spend`, `fund` and
+`lend` on `owners`, by the owner's name; `keep` on `ledgers` for the writer of the ledger, and
+`compact` for those who may request a compaction. The API server's policies (`policies`), and for
+`compact` the controller, check them with its authorizer, so they are granted like any right: by a
+Role, with `resourceNames`.
 """
 
 from leasehold.core.names import GROUP, Wire
 
 QUERY_GROUP = f"query.{GROUP}"
-QUESTIONS = "questions"  # the resource of all questions; a question is asked by its name
+QUESTIONS = "questions"  # the resource of all questions; a question's name selects it
 COMPACTION = "compaction"
 RBAC = "rbac.authorization.k8s.io"
 CONTROLLER = "leasehold-controller"
@@ -35,7 +35,7 @@ _WITH_STATUS = ["runs", "budgets", "reservations", "leases"]
 
 
 def roles(namespace: str) -> list[Wire]:
-    """The controller's with its account, and those that an administrator binds to people."""
+    """Return the controller's account and roles, and the roles to be bound to people."""
     people = {
         "leasehold-asker": _ASKER,
         "leasehold-viewer": _VIEWER,
@@ -83,7 +83,7 @@ def _binding(kind: str, name: str, role: str, namespace: str) -> Wire:
 
 
 def _reader_of_authorities(namespace: str) -> Wire:
-    """Whose word counts when the API server passes a question on is published in kube-system."""
+    """Return the binding that lets us read the API server's front-proxy settings in kube-system."""
     return {
         "apiVersion": f"{RBAC}/v1",
         "kind": "RoleBinding",
@@ -119,7 +119,7 @@ _AT_HOME: list[Wire] = [
     _rule("coordination.k8s.io", ["leases"], [*READ, "create", "update", "patch"]),
     _rule("", ["secrets"], ["get", "create", "update"]),
 ]
-# Questions are of the cluster: bound cluster-wide. What is told is what the asker may read.
+# Bind it cluster-wide: questions concern the cluster. Answers depend on the asker's rights.
 _ASKER: list[Wire] = [
     _rule(QUERY_GROUP, [QUESTIONS], ["get", "create"]),
     _rule(QUERY_GROUP, [COMPACTION], ["create"]),

@@ -1,7 +1,7 @@
-"""PATCH: four media types, one loop of read, change and conditional write.
+"""PATCH: four media types and one loop of read, change and conditional write.
 
-Called through `handlers`. A race with another writer is run again here, since the caller named no
-version; one who did gets its conflict. Server-side apply also creates.
+Called through `handlers`. A conflict with another writer is retried here unless the caller
+specified a version. Server-side apply also creates objects.
 """
 
 from leasehold.adapters.http.bodies import (
@@ -74,7 +74,7 @@ async def patch(backend: Backend, request: Request, target: Target) -> Response:
         try:
             made = await _write(backend, request, target, old, new)
         except Conflict:
-            continue  # somebody was faster, and the caller does not mind
+            continue  # another writer was faster; the caller specified no version
         except StoreError as error:
             raise refusal_of(error, resource, target.name) from None
         return json_response(told_object(resource, made))
@@ -82,7 +82,7 @@ async def patch(backend: Backend, request: Request, target: Target) -> Response:
 
 
 def _changed(backend: Backend, request: Request, target: Target, old: Wire, asked: object) -> Wire:
-    """The object as the patch would have it."""
+    """Return the object after the patch."""
     media = request.media_type
     shown = told_object(target.resource, {**old, "metadata": dict(part(old, "metadata"))})
     if media == JSON_PATCH:
@@ -110,8 +110,7 @@ def _changed(backend: Backend, request: Request, target: Target, old: Wire, aske
 
 
 def _check_same(target: Target, old: Wire, new: Wire) -> None:
-    """A patch changes an object and does not make another one of it; a version in it is a
-    condition."""
+    """Refuse changes of an object's identity; a version in the patch is a condition."""
     before, after = part(old, "metadata"), new.get("metadata")
     if not isinstance(after, dict):
         raise bad_request("after the patch it has no metadata any more")
@@ -140,7 +139,7 @@ async def _write(backend: Backend, request: Request, target: Target, old: Wire, 
 
 
 def _check_patched(request: Request, target: Target, new: Wire) -> None:
-    """What would be a bad body of a PUT is an invalid patch."""
+    """Check the fields; what would be 400 in a PUT is an invalid patch here."""
     try:
         check_fields(request, target.resource, new)
     except RequestRefused as refused:

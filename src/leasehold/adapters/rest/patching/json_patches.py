@@ -1,7 +1,8 @@
 """JSON merge patch (RFC 7386) and JSON patch (RFC 6902), over plain data.
 
-Called by `patching`. Pure: each returns a new document and leaves its arguments alone. Sizes are
-watched while a JSON patch is applied, because `copy` can double a document with every operation.
+Called by `patching`. Pure: each returns a new document and leaves its arguments unchanged. Sizes
+are limited while a JSON patch is applied, because `copy` can double a document with every
+operation.
 """
 
 from copy import deepcopy
@@ -11,14 +12,14 @@ from leasehold.adapters.http.refusal import RequestRefused
 from leasehold.core.names import Wire
 
 OPERATIONS_MAX = 10_000
-NODES_MAX = 200_000  # of what a JSON patch may copy together
-TEXT_PER_NODE = 32  # a text counts as so many of its characters a value, besides itself
+NODES_MAX = 200_000  # limit of values copied by one JSON patch
+TEXT_PER_NODE = 32  # so many characters of a text count as one value more
 
 Json = object
 
 
 def merge_patch(document: Json, patch: Json) -> Json:
-    """Mappings merge, null removes, anything else replaces."""
+    """Return the merged document: mappings merge, null removes, anything else replaces."""
     if not isinstance(patch, dict):
         return deepcopy(patch)
     merged = dict(document) if isinstance(document, dict) else {}
@@ -31,7 +32,7 @@ def merge_patch(document: Json, patch: Json) -> Json:
 
 
 def json_patch(document: Wire, operations: Json) -> Json:
-    """The document after all operations; raises `RequestRefused` if one cannot be done."""
+    """Return the document after all operations; raise `RequestRefused` if one fails."""
     if not isinstance(operations, list):
         raise bad_request("a JSON patch is a list of operations")
     if len(operations) > OPERATIONS_MAX:
@@ -51,7 +52,7 @@ def json_patch(document: Wire, operations: Json) -> Json:
     return patched.root
 
 
-class _Cannot(Exception):  # noqa: N818 - it says what an operation cannot
+class _Cannot(Exception):  # noqa: N818 - named for the condition
     def __init__(self, why: str) -> None:
         super().__init__(why)
         self.why = why
@@ -146,7 +147,7 @@ def _index(key: str, most: int) -> int:
 
 
 def _equal(one: Json, other: Json) -> bool:
-    """JSON's equality: true is not 1."""
+    """Compare as JSON does: true is not 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):
@@ -157,7 +158,7 @@ def _equal(one: Json, other: Json) -> bool:
 
 
 def _count(value: Json) -> int:
-    """How large it is, in values: a copied text costs nothing until it is written out."""
+    """Return the size in values. Text counts by length, because a copy is written out in full."""
     if isinstance(value, dict):
         return 1 + sum(map(_count, value)) + sum(map(_count, value.values()))
     if isinstance(value, list):

@@ -1,9 +1,9 @@
-"""Who set which field: `managedFields`, and what server-side apply does with them.
+"""`managedFields`: which manager set which field, and server-side apply.
 
-Called by `patching`. A manager owns the leaves that it applied; lists are leaves. To apply is to
-set one's fields, to remove those one owned and no longer names, and to be refused where another
-manager owns a field with another value, unless by force. Other writes take the fields that they
-change, where somebody keeps count at all. Pure.
+Called by `patching`. A manager owns the leaves that it applied; lists are leaves. Apply sets the
+manager's fields, removes those that it owned and no longer lists, and is refused if another manager
+owns a field with a different value, unless forced. Other writes take over the fields that they
+change, if `managedFields` exists. Pure.
 """
 
 from collections.abc import Iterator
@@ -15,12 +15,12 @@ from leasehold.core.names import Wire
 from leasehold.core.objects.wire import list_at, part, text_at
 
 APPLY, UPDATE = "Apply", "Update"
-BEFORE = "before-first-apply"  # who owns what was there when somebody first applied
+BEFORE = "before-first-apply"  # owner of the fields that existed before the first apply
 
 Path = tuple[str, ...]
 Leaves = frozenset[Path]
 
-# What the server writes is nobody's, and a status has its own writers.
+# Fields that nobody owns: the server writes them, and a status has its own writers.
 _SERVERS = frozenset(
     {
         "creationTimestamp",
@@ -52,7 +52,7 @@ class Manager:
 
 
 def leaves(obj: Wire) -> Leaves:
-    """Every field of an object that somebody can own."""
+    """Return every field of an object that can be owned."""
     found: set[Path] = set()
     for key, value in obj.items():
         if key == "metadata" and isinstance(value, dict):
@@ -65,7 +65,7 @@ def leaves(obj: Wire) -> Leaves:
 
 
 def apply(live: Wire, applied: Wire, *, manager: str, force: bool, time: str) -> Wire:
-    """The object after `manager` applied its fields; raises `RequestRefused` 409 on conflicts."""
+    """Return the object after `manager` applied its fields; raise 409 on conflicts."""
     managers = managers_of(live)
     if not managers:
         managers = [Manager(BEFORE, UPDATE, leaves(live), time)]
@@ -94,17 +94,17 @@ def apply(live: Wire, applied: Wire, *, manager: str, force: bool, time: str) ->
     for path in sorted(mine):
         _set(result, path, _at(applied, path))
     if known is not None and before == mine and result == live:
-        time = known.time  # the same again changes nothing, not even its time
+        time = known.time  # a repeated apply changes nothing, not even the time
     return with_managers(result, [*others, Manager(manager, APPLY, mine, time)])
 
 
 def first_applied(applied: Wire, *, manager: str, time: str) -> Wire:
-    """An object that is made by applying it."""
+    """Return an object created by an apply."""
     return with_managers(deepcopy(applied), [Manager(manager, APPLY, leaves(applied), time)])
 
 
 def after_update(old: Wire, new: Wire, *, manager: str, time: str) -> Wire:
-    """`new`, with what changed owned by its writer; as it is if nobody keeps count."""
+    """Return `new` with changed fields owned by their writer; unchanged without managedFields."""
     managers = managers_of(new)
     if not managers:
         return new
@@ -176,7 +176,7 @@ def _set(obj: Wire, path: Path, value: object) -> None:
 
 
 def _drop(obj: Wire, path: Path) -> None:
-    """Removes a leaf, and the mappings that it leaves empty."""
+    """Remove a leaf and the mappings that become empty."""
     inner = obj.get(path[0])
     if len(path) == 1:
         obj.pop(path[0], None)

@@ -1,9 +1,9 @@
-"""Strategic merge patch, which is what `kubectl patch` sends unless it is told otherwise.
+"""Strategic merge patch, the default of `kubectl patch`.
 
-Called by `patching`, for kinds of ours too, whose templates have the lists of pods. Mappings merge;
-lists whose merge key is known merge by it, lists of names merge as sets, other lists are replaced;
-the directives `$patch`, `$setElementOrder`, `$retainKeys` and `$deleteFromPrimitiveList` are
-obeyed. Pure.
+Called by `patching`, also for our kinds, whose templates contain pod lists. Mappings merge; lists
+with a known merge key merge by it, lists of names merge as sets, other lists are replaced. The
+directives `$patch`, `$setElementOrder`, `$retainKeys` and `$deleteFromPrimitiveList` are supported.
+Pure.
 """
 
 from copy import deepcopy
@@ -12,7 +12,7 @@ from leasehold.adapters.http.messages import bad_request
 from leasehold.adapters.http.refusal import RequestRefused
 from leasehold.core.names import Wire
 
-# As the Go types of core/v1 declare them, by the name of the list's field.
+# Merge keys by list field, from the Go types of core/v1.
 MERGE_KEYS = {
     "addresses": "type",
     "conditions": "type",
@@ -42,7 +42,7 @@ _ORDER, _DELETE, _RETAIN, _PATCH = (
 
 
 def strategic_merge(document: Wire, patch: Wire) -> Wire:
-    """The document after the patch; raises `RequestRefused` 400 for a patch that makes no sense."""
+    """Return the document after the patch; raise `RequestRefused` 400 if the patch is invalid."""
     directive = patch.get(_PATCH)
     if directive == "replace":
         return {key: deepcopy(value) for key, value in patch.items() if key != _PATCH}
@@ -107,7 +107,7 @@ def _merge_list(field: str, before: list[object], patch: list[object]) -> list[o
 
 
 def _ordered(field: str, members: list[object], order: list[object]) -> list[object]:
-    """Those that the order names, as it says; the others stay behind the one they followed."""
+    """Reorder the named members as `order` says; the others keep their positions."""
     key = MERGE_KEYS.get(field)
 
     def name(member: object) -> object:

@@ -1,0 +1,366 @@
+"""Plans stand (Q7): which waiting runs need no look in this walk.
+
+The verdict on a waiting run is kept with what it rests on: the nodes of its plan, the envelopes
+that were asked to pay, and the instant before which more room would be news. A walk asks
+`StandingPlans` for each run in order. The verdict stands unless something it rests on has changed,
+or something became free where the run could go before that instant. The answer is the same as that
+of considering every run, which a strict turn does besides, and compares.
+"""
+
+from msgspec.structs import replace
+
+from leasehold.control.reservations import present
+from leasehold.control.scheduling.consider import InQueue, Planned, Verdict
+from leasehold.control.scheduling.plans import Plan
+from leasehold.control.scheduling.queue_pass import QueuePass
+from leasehold.control.turn import Turn
+from leasehold.core.decisions.admit import Wish
+from leasehold.core.decisions.calendar import Entry
+from leasehold.core.decisions.hours import has_ample_hours
+from leasehold.core.decisions.outlook import NOW
+from leasehold.core.facts import EnvelopeKey, Gang, Location, Run, Uid
+from leasehold.core.policy import Policy
+from leasehold.core.reservations import Reservation, State
+from leasehold.core.units import FOREVER, Instant
+from leasehold.core.world.accounts import Claim
+from leasehold.core.world.journal import Changes
+from leasehold.core.world.waiting import wait_of
+from leasehold.core.world.width import locations_for
+from leasehold.core.world.world import World
+
+Domain = tuple[str, str]  # flavor and domain
+Lines = tuple[tuple[Entry, ...], tuple[Claim, ...]]  # what a run has on the calendar
+_NOTHING: Lines = ((), ())
+
+
+class StandingPlan:
+    """A verdict, and what it rests on."""
+
+    __slots__ = (
+        "before",
+        "lines",
+        "locations",
+        "nodes",
+        "payers",
+        "reservation",
+        "run",
+        "seen",
+        "until",
+        "verdict",
+        "wish",
+    )
+
+    def __init__(
+        self,
+        run: Run,
+        verdict: Planned | InQueue,
+        wish: Wish,
+        *,
+        lines: Lines,
+        payers: frozenset[EnvelopeKey],
+        locations: frozenset[Location],
+        reservation: Reservation | None,
+        before: Instant | None,
+        until: Instant,
+        seen: int,
+    ) -> None:
+        """`before`: more room at an earlier instant would be news; `NOW`: at present; None: no room
+        would be. From `until` on, time alone is a reason to consider the run again."""
+        self.run = run
+        self.verdict = verdict
+        self.wish = wish
+        self.lines = lines
+        self.nodes = frozenset(entry.node for entry in lines[0])
+        self.payers = payers | {claim.payer for claim in lines[1]}
+        self.locations = locations
+        self.reservation = reservation
+        self.before = before
+        self.until = until
+        self.seen = seen  # the newest change that it stands beside
+
+
+class _Noted:
+    """Changes by what they are about, each with its number."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, int] = {}
+        self.domains: dict[Domain, int] = {}
+        self.payers: dict[EnvelopeKey, int] = {}
+
+    def clear(self, up_to: int) -> None:
+        self.nodes = {key: number for key, number in self.nodes.items() if number > up_to}
+        self.domains = {key: number for key, number in self.domains.items() if number > up_to}
+        self.payers = {key: number for key, number in self.payers.items() if number > up_to}
+
+
+class StandingPlans:
+    """Kept from walk to walk. `begin` and `end` enclose a walk; one that is not ended has not
+    reached all runs, and what it noted is kept for those behind."""
+
+    def __init__(self) -> None:
+        self._known: dict[Uid, StandingPlan] = {}
+        self._lines: dict[Uid, Lines] = {}  # of each run, when it was last considered
+        self._of_leases = _Noted()  # concern every run
+        self._of_entries = _Noted()  # concern the runs behind in the same walk
+        self._possible: dict[Uid, Run] = {}  # runs that could start if nothing else ran (Q11)
+        self._number = 0
+        self._begun = 0
+        self._policy: Policy | None = None
+        self._is_trusted = False
+        self._edges: tuple[Instant, Instant] = (0, 0)  # no window opens or closes between
+        self._turn: Turn
+        self._passing: QueuePass
+
+    def begin(self, turn: Turn, passing: QueuePass) -> None:
+        """Take what has changed since the last walk."""
+        self._turn, self._passing = turn, passing
+        world = turn.world
+        is_other = (self._policy, self._is_trusted) != (world.policy, turn.time_trusted)
+        if is_other or not self._edges[0] <= turn.now < self._edges[1]:
+            world.journal.note_all()
+            self._policy, self._is_trusted = world.policy, turn.time_trusted
+            self._edges = turn.now, _next_edge(world, turn.now)
+        self.catch_up()
+        passing.catch_up = self.catch_up_in_walk
+        passing.possible = self._possible
+        self._begun = self._number
+        gone = [uid for uid in self._lines if uid not in world.work.pending]
+        for uid in gone:
+            self._note_lines(self._lines.pop(uid))
+            self._known.pop(uid, None)
+            self._possible.pop(uid, None)
+        for uid in sorted(world.activating):
+            self._compare_lines(uid)
+
+    def end(self) -> None:
+        self._of_entries.clear(self._number)
+        self._of_leases.clear(self._begun)
+
+    def catch_up(self) -> None:
+        """Take what has changed in the World, also in this very walk."""
+        world = self._turn.world
+        changes = world.journal.take(self._turn.now)
+        if changes.is_all:
+            self._known.clear()
+            self._possible.clear()
+            self._passing.forget_all()
+        elif changes.nodes or changes.payers:
+            self._note(changes)
+            self._passing.leases_changed(changes.nodes)
+
+    def catch_up_in_walk(self) -> None:
+        if not self._turn.world.journal.is_empty:
+            self.catch_up()
+
+    def _note(self, changes: Changes) -> None:
+        self._number += 1
+        table, number = self._of_leases, self._number
+        table.nodes.update(dict.fromkeys(changes.nodes, number))
+        table.payers.update(dict.fromkeys(changes.payers, number))
+        for name in changes.nodes:
+            self._note_domain(table, name)
+
+    def _note_domain(self, table: _Noted, name: str) -> None:
+        state = self._turn.world.fleet.nodes.get(name)
+        if state is not None:
+            table.domains[(state.node.flavor, state.node.domain)] = self._number
+
+    def _note_lines(self, lines: Lines) -> None:
+        """Note entries that came or went."""
+        entries, claims = lines
+        if not entries and not claims:
+            return
+        self._number += 1
+        table = self._of_entries
+        for entry in entries:
+            table.nodes[entry.node] = self._number
+            self._note_domain(table, entry.node)
+        for claim in claims:
+            table.payers[claim.payer] = self._number
+
+    def _compare_lines(self, uid: Uid) -> Lines:
+        """Note how the entries of a run differ from those that it had when last considered."""
+        lines = self._turn.calendar.lines_of(uid)
+        before = self._lines.get(uid, _NOTHING)
+        if lines != before:
+            self._note_lines(before)
+            self._note_lines(lines)
+        if lines == _NOTHING:
+            self._lines.pop(uid, None)
+        else:
+            self._lines[uid] = lines
+        return lines
+
+    # One run after the other.
+
+    def of(self, run: Run) -> StandingPlan | None:
+        """Return what stands of a run; None if it must be considered."""
+        self.catch_up_in_walk()
+        known = self._known.get(run.uid)
+        if known is None:
+            return None
+        if self._stands(run, known):
+            known.seen = self._number
+            return known
+        del self._known[run.uid]
+        return None
+
+    def _stands(self, run: Run, known: StandingPlan) -> bool:
+        turn = self._turn
+        return (
+            known.run is run
+            and turn.now < known.until
+            and run.uid not in turn.quarantined
+            and present(turn.world, run) is known.reservation
+            and (
+                known.seen == self._number
+                or not (
+                    self._concerns(known, self._of_leases)
+                    or self._concerns(known, self._of_entries)
+                )
+            )
+            and self._has_its_place(run, known.verdict)
+        )
+
+    def _has_its_place(self, run: Run, verdict: Planned | InQueue) -> bool:
+        """Return whether it is still among the runs that are planned, or behind them (Q9)."""
+        is_full = self._passing.is_full(run, verdict.refused)
+        return is_full == isinstance(verdict, InQueue)
+
+    def _concerns(self, known: StandingPlan, table: _Noted) -> bool:
+        seen = known.seen
+        for payer, number in table.payers.items():
+            if number > seen and payer in known.payers:
+                return True
+        for name, number in table.nodes.items():
+            if number > seen and name in known.nodes:
+                return True
+        flavor = known.wish.want.flavor
+        return any(
+            number > seen and domain[0] == flavor and self._might_have_room(known, domain)
+            for domain, number in table.domains.items()
+        )
+
+    def _might_have_room(self, known: StandingPlan, domain: Domain) -> bool:
+        """Return whether some of the run would fit in a domain before its time."""
+        pool = self._turn.world.fleet.pools[domain]
+        want = known.wish.want
+        selected = want.selector.domain
+        if known.before is None or pool.home[1:] not in known.locations:
+            return False
+        before = known.before if known.before != NOW else self._turn.now + 1
+        if selected is not None and pool.domain.rpartition("/")[2] != selected:
+            return False
+        outlook = self._passing.outlook(self._turn, want.flavor, want.pod_gpus)
+        needed = (want.pods + want.spares) * (1 if want.spread else len(want.groups))
+        times = outlook.plain_times(pool.domain)
+        if len(times) < needed or times[needed - 1] >= before:
+            return False
+        wish = known.wish
+        times = outlook.times_for(pool.domain, wish.run.uid, wish.in_the_way, wish.limit)
+        return len(times) >= needed and times[needed - 1] < before
+
+    def note(self, run: Run, verdict: Verdict | None) -> None:
+        """Keep the verdict on a run that was considered, if it can stand. None: it has started, or
+        nothing of it waits."""
+        lines = self._compare_lines(run.uid)
+        if not isinstance(verdict, Planned | InQueue) or not _can_stand(self._turn.world, run):
+            return
+        footing = _footing(self._turn, run, verdict)
+        if footing is None or verdict.wish is None:
+            return
+        payers, before, until = footing
+        world = self._turn.world
+        self._known[run.uid] = StandingPlan(
+            run,
+            verdict,
+            verdict.wish,
+            lines=lines,
+            payers=payers,
+            locations=frozenset(locations_for(world, run.spec)),
+            reservation=present(world, run),
+            before=before,
+            until=until,
+            seen=self._number,
+        )
+
+
+def assert_same(run: Run, stands: StandingPlan, verdict: Verdict | None) -> None:
+    """Raise AssertionError if a run that was considered besides has another plan than stands."""
+    kept = stands.verdict
+    is_same = (
+        type(verdict) is type(kept)
+        and isinstance(verdict, Planned | InQueue)
+        and verdict.refused.essence == kept.refused.essence
+    )
+    if is_same and isinstance(verdict, Planned) and isinstance(kept, Planned):
+        is_same = _essence(verdict.plan) == _essence(kept.plan)
+    assert is_same, f"{run.key}: {kept} stands, and considered it is {verdict}"
+
+
+def _essence(plan: Plan | None) -> Plan | None:
+    """What a plan says, and not how it was found."""
+    return plan and replace(plan, known=None, preview=None, asked=frozenset())
+
+
+def _can_stand(world: World, run: Run) -> bool:
+    """Whether it waits for its first start, whole, and asks for nothing that is looked for in
+    another way."""
+    spec = run.spec
+    return (
+        spec.gang is Gang.RUN
+        and not (spec.stop or spec.opportunistic or spec.tolerations or run.deleting)
+        and run.uid not in world.books
+        and run.uid not in world.activating
+        and run.uid not in world.memory.blocked_binds
+    )
+
+
+Footing = tuple[frozenset[EnvelopeKey], Instant | None, Instant]
+
+
+def _footing(turn: Turn, run: Run, verdict: Planned | InQueue) -> Footing | None:
+    """Return the payers that a verdict rests on, and its `before` and `until`; None if time alone
+    may change it."""
+    world, refused = turn.world, verdict.refused
+    asked = refused.payers_asked
+    before: Instant | None
+    if isinstance(verdict, InQueue):
+        before = None if refused.reason.is_about_money else NOW
+        until = FOREVER
+    else:
+        plan = verdict.plan
+        if plan is None or plan.state is not State.PENDING or plan.by_cuts or plan.by_family:
+            return None
+        asked |= plan.asked
+        since, policy = wait_of(world, run).since, world.policy
+        if plan.places and not plan.is_site:
+            if plan.held_from > since + policy.reservation_max_wait:
+                return None
+            before = until = plan.held_from
+        elif plan.places or plan.money:
+            return None
+        elif plan.starts != since + max(policy.patience, policy.activation_lead):
+            return None  # its time is that of a known start that is too far away (Q4)
+        else:
+            before, until = FOREVER, plan.starts - policy.activation_lead
+    asked.update(each.key for each in world.tree.envelopes((run.spec.owner,), run.spec.flavor))
+    payers = set(asked)
+    for key in asked:
+        for aggregate in world.aggregates.get(key, ()):
+            payers.update(aggregate.members)
+    wish = verdict.wish
+    if wish is None or not all(has_ample_hours(world, wish, key, now=turn.now) for key in payers):
+        return None
+    until = min(until, turn.now + world.policy.reservation_max_wait)
+    if wish.span is not None:  # a plan ahead comes near: its money is missing from then on
+        for start in {claim.start for key in payers for claim in turn.calendar.claims_on(key)}:
+            for at in (start - wish.in_the_way, start - wish.span):
+                until = min(until, at) if at > turn.now else until
+    return frozenset(payers), before, until
+
+
+def _next_edge(world: World, now: Instant) -> Instant:
+    """Return when the next window opens or closes."""
+    edges = (at for each in world.envelopes.values() for at in (each.start, each.end) if at > now)
+    return min(edges, default=FOREVER)
